@@ -1,0 +1,182 @@
+"""Loads a Llama GGUF for the f64 oracle: hyper-parameters, weights (dequantized by the `gguf` package), hashes.
+
+Anything the oracle does not model (biases, experts, other RoPE scalings, leftover tensors) is refused, so that an
+agreement with the oracle can never rest on both sides ignoring the same part of a file.
+"""
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+
+class UnsupportedModel(Exception):
+    """The file is readable, but needs something this oracle does not compute."""
+
+
+@dataclass(frozen=True)
+class HParams:
+    """Hyper-parameters of a Llama decoder, as the file states them (f32 values widened to f64)."""
+
+    n_layers: int
+    d_model: int
+    d_ff: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int  # width of one query or key head
+    value_dim: int  # width of one value head
+    rope_dim: int  # leading dims of each head that are rotated, even, <= head_dim
+    rope_theta: float
+    rope_scale: float  # positions are divided by it (linear scaling), 1 = none
+    eps: float
+    context_length: int
+
+
+_REFUSED_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "attention.clamp_kqv",
+                 "attention.sliding_window", "rope.scaling.attn_factor", "rope.scale_linear")
+
+
+class GgufModel:
+    """A GGUF opened for reading. Weights are handed out in f64.
+
+    Dequantized weights are kept while their total stays below `cache_bytes`; beyond that each use dequantizes anew, so
+    that a model of any size runs with one matrix in memory at a time.
+    """
+
+    def __init__(self, path: str | Path, cache_bytes: int = 2 << 30):
+        self.path = Path(path)
+        self._reader = gguf.GGUFReader(self.path)
+        self._tensors = {t.name: t for t in self._reader.tensors}
+        self._cache: dict[str, np.ndarray] = {}
+        self._cache_bytes = cache_bytes
+        self.hparams = self._read_hparams()
+        self._check_tensors()
+
+    @property
+    def name(self) -> str:
+        return self._value("general.name", "")
+
+    def value(self, key: str, default=None):
+        """The metadata value of `key`, or `default`."""
+        return self._value(key, default)
+
+    def sha256(self) -> str:
+        """SHA-256 of the whole file, hex."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def tokenizer_hash(self) -> str:
+        """SHA-256, hex, over every vocabulary entry in id order: u32 byte length, the bytes, f32 score, i32 type, all
+        little-endian (score 0 and type 1 where the file has none). Empty string without a vocabulary."""
+        tokens = self._reader.get_field("tokenizer.ggml.tokens")
+        if tokens is None:
+            return ""
+        n = len(tokens.data)
+        scores = self._value("tokenizer.ggml.scores", [0.0] * n)
+        types = self._value("tokenizer.ggml.token_type", [1] * n)
+        digest = hashlib.sha256()
+        for index, score, kind in zip(tokens.data, scores, types, strict=True):
+            raw = bytes(tokens.parts[index])
+            digest.update(struct.pack("<I", len(raw)) + raw + struct.pack("<fi", score, kind))
+        return digest.hexdigest()
+
+    def has(self, name: str) -> bool:
+        return name in self._tensors
+
+    def weight(self, name: str) -> np.ndarray:
+        """The dequantized tensor in f64, shape as numpy sees it: [outputs, inputs] for a matrix."""
+        if name in self._cache:
+            return self._cache[name]
+        tensor = self._tensors[name]
+        value = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+        if sum(v.nbytes for v in self._cache.values()) + value.nbytes <= self._cache_bytes:
+            self._cache[name] = value
+        return value
+
+    def embedding_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Rows `ids` of token_embd in f64, [len(ids), d_model]; dequantizes only those rows."""
+        tensor = self._tensors["token_embd.weight"]
+        if ids.min() < 0 or ids.max() >= tensor.data.shape[0]:
+            raise ValueError(f"token id outside [0, {tensor.data.shape[0]})")
+        return gguf.quants.dequantize(tensor.data[ids], tensor.tensor_type).astype(np.float64)
+
+    def _value(self, key: str, default=None):
+        field = self._reader.get_field(key)
+        return default if field is None else field.contents()
+
+    def _scalar(self, key: str, default=None):
+        """A metadata number of the llama namespace; a per-layer array is accepted if all its entries agree."""
+        value = self._value(f"llama.{key}", default)
+        if isinstance(value, list):
+            if len(set(value)) != 1:
+                raise UnsupportedModel(f"llama.{key} differs between layers")
+            value = value[0]
+        if value is None:
+            raise UnsupportedModel(f"llama.{key} is missing")
+        return value
+
+    def _read_hparams(self) -> HParams:
+        arch = self._value("general.architecture")
+        if arch != "llama":
+            raise UnsupportedModel(f"architecture {arch!r}, only 'llama' is modelled")
+        for key in _REFUSED_KEYS:
+            if self._value(f"llama.{key}") is not None:
+                raise UnsupportedModel(f"llama.{key} is not modelled")
+        if self._value("llama.expert_count", 0):
+            raise UnsupportedModel("mixture of experts is not modelled")
+        d_model = self._scalar("embedding_length")
+        n_heads = self._scalar("attention.head_count")
+        head_dim = self._scalar("attention.key_length", d_model // n_heads)
+        hp = HParams(
+            n_layers=self._scalar("block_count"),
+            d_model=d_model,
+            d_ff=self._scalar("feed_forward_length"),
+            n_heads=n_heads,
+            n_kv_heads=self._scalar("attention.head_count_kv", n_heads),
+            head_dim=head_dim,
+            value_dim=self._scalar("attention.value_length", d_model // n_heads),
+            rope_dim=self._scalar("rope.dimension_count", head_dim),
+            rope_theta=float(self._scalar("rope.freq_base", 10000.0)),
+            rope_scale=self._rope_scale(),
+            eps=float(self._scalar("attention.layer_norm_rms_epsilon")),
+            context_length=self._scalar("context_length"),
+        )
+        if hp.n_heads % hp.n_kv_heads:
+            raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.n_kv_heads} KV heads")
+        if hp.rope_dim % 2 or not 0 < hp.rope_dim <= hp.head_dim:
+            raise UnsupportedModel(f"rope.dimension_count {hp.rope_dim} with head_dim {hp.head_dim}")
+        return hp
+
+    def _rope_scale(self) -> float:
+        kind = self._value("llama.rope.scaling.type", "none")
+        if kind == "none":
+            return 1.0
+        if kind != "linear":
+            raise UnsupportedModel(f"rope scaling {kind!r}, only 'linear' is modelled")
+        factor = float(self._scalar("rope.scaling.factor"))
+        return factor if factor != 0.0 else 1.0  # 0 means "not set" in files written by llama.cpp
+
+    def _check_tensors(self) -> None:
+        hp = self.hparams
+        q_width, kv_width, v_width = hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim, hp.n_kv_heads * hp.value_dim
+        layer = {"attn_norm": (hp.d_model,), "attn_q": (q_width, hp.d_model), "attn_k": (kv_width, hp.d_model),
+                 "attn_v": (v_width, hp.d_model), "attn_output": (hp.d_model, hp.n_heads * hp.value_dim),
+                 "ffn_norm": (hp.d_model,), "ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model),
+                 "ffn_down": (hp.d_model, hp.d_ff)}
+        want = {f"blk.{i}.{name}.weight": shape for i in range(hp.n_layers) for name, shape in layer.items()}
+        want["output_norm.weight"] = (hp.d_model,)
+        vocab = self._tensors["token_embd.weight"].shape[1] if self.has("token_embd.weight") else 0
+        want["token_embd.weight"] = (vocab, hp.d_model)
+        optional = {"output.weight": (vocab, hp.d_model), "rope_freqs.weight": (hp.rope_dim // 2,)}
+        for name, shape in (want | {k: v for k, v in optional.items() if self.has(k)}).items():
+            if not self.has(name):
+                raise UnsupportedModel(f"tensor {name} is missing")
+            found = tuple(int(n) for n in reversed(self._tensors[name].shape))  # ne[] has inputs first
+            if found != shape:
+                raise UnsupportedModel(f"tensor {name} has shape {found}, expected {shape}")
+        extra = sorted(set(self._tensors) - set(want) - set(optional))
+        if extra:
+            raise UnsupportedModel(f"tensors that the oracle would ignore: {extra[:5]}")
