@@ -1,0 +1,36 @@
+#ifndef LLM_BASE_CPU_FEATURES_H_
+#define LLM_BASE_CPU_FEATURES_H_
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace llm {
+
+/// The instruction sets kernels exist for, each a superset of the one before.
+enum class Isa {
+  kScalar,      ///< the baseline of the architecture, no explicit vectors
+  kAvx2,        ///< AVX2, FMA, F16C
+  kAvx512,      ///< AVX-512 F, BW, VL, DQ
+  kAvx512Vnni,  ///< AVX-512 with VNNI
+};
+
+/// All of them, in ascending order.
+std::span<const Isa> all_isas();
+/// "scalar", "avx2", "avx512", "avx512vnni": the words of --isa.
+std::string_view isa_name(Isa isa);
+std::optional<Isa> isa_from_name(std::string_view name);
+/// What the CPU must offer, in words for an error message ("AVX2, FMA and F16C").
+std::string_view isa_requirement(Isa isa);
+
+/// Whether this CPU has the instructions and the operating system saves their registers.
+bool isa_supported(Isa isa);
+/// The highest supported one.
+Isa best_isa();
+
+/// The CPU's own name ("AMD EPYC ..."), or "unknown".
+std::string_view cpu_name();
+
+}  // namespace llm
+
+#endif  // LLM_BASE_CPU_FEATURES_H_

@@ -1,0 +1,110 @@
+#include "base/thread_team.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "base/check.h"
+
+namespace llm {
+namespace {
+
+int affinity_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+std::optional<double> quota_v2(const std::string& directory) {
+  std::ifstream file(directory + "/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(quota.c_str(), &end);
+  if (end == quota.c_str() || value <= 0) return std::nullopt;
+  return value / period;
+}
+
+std::optional<double> quota_v1() {
+  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double quota = 0;
+  double period = 0;
+  if (!(quota_file >> quota) || !(period_file >> period) || quota <= 0 || period <= 0) {
+    return std::nullopt;
+  }
+  return quota / period;
+}
+
+// The tightest quota on the way from this process's cgroup up to the root.
+std::optional<double> cgroup_quota() {
+  std::optional<double> tightest = quota_v1();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (line.rfind("0::", 0) != 0) continue;
+    std::string path = line.substr(3);
+    while (true) {
+      const auto quota = quota_v2("/sys/fs/cgroup" + path);
+      if (quota && (!tightest || *quota < *tightest)) tightest = quota;
+      const auto slash = path.rfind('/');
+      if (path.empty() || slash == std::string::npos) break;
+      path.resize(slash);
+    }
+  }
+  return tightest;
+}
+
+bool float_environment_is_contract() {
+  bool right = std::fegetround() == FE_TONEAREST;
+#if defined(__x86_64__)
+  constexpr unsigned kFlushToZero = 1U << 15;
+  constexpr unsigned kDenormalsAreZero = 1U << 6;
+  right = right && (_mm_getcsr() & (kFlushToZero | kDenormalsAreZero)) == 0;
+#endif
+  return right;
+}
+
+}  // namespace
+
+int available_cpus() {
+  const int cpus = affinity_cpus();
+  const auto quota = cgroup_quota();
+  if (!quota) return cpus;
+  return std::clamp(static_cast<int>(std::ceil(*quota)), 1, cpus);
+}
+
+Worker::Range Worker::share(std::size_t n, std::size_t group) const {
+  const std::size_t groups = (n + group - 1) / group;
+  const auto workers = static_cast<std::size_t>(count);
+  const auto me = static_cast<std::size_t>(id);
+  const std::size_t begin = groups * me / workers * group;
+  const std::size_t end = groups * (me + 1) / workers * group;
+  return {std::min(begin, n), std::min(end, n)};
+}
+
+void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
+  LLM_CHECK(n_threads >= 1);
+#pragma omp parallel num_threads(n_threads)
+  {
+    LLM_CHECK(float_environment_is_contract());
+    body({omp_get_thread_num(), omp_get_num_threads()});
+  }
+}
+
+void team_barrier() {
+#pragma omp barrier
+}
+
+}  // namespace llm

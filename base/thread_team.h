@@ -1,0 +1,37 @@
+#ifndef LLM_BASE_THREAD_TEAM_H_
+#define LLM_BASE_THREAD_TEAM_H_
+
+#include <cstddef>
+#include <functional>
+
+namespace llm {
+
+/// CPUs this process may use: the affinity mask, cut by the cgroup's CPU quota (v2 and v1), rounded
+/// up. At least 1. Cost: reads a few small files; ask once.
+int available_cpus();
+
+/// One worker's share of a parallel region.
+struct Worker {
+  int id;     ///< 0 .. count - 1
+  int count;  ///< workers in the region
+
+  /// Half-open range of this worker's items out of `n`, in whole groups of `group` items:
+  /// contiguous, disjoint, covering, sizes differing by at most one group.
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+  Range share(std::size_t n, std::size_t group = 1) const;
+};
+
+/// Runs `body` once on each of `n_threads` OpenMP threads and waits for all. Checks in every worker
+/// that the floating-point environment is the contract's (round to nearest, denormals kept).
+/// @pre n_threads >= 1
+void run_parallel(int n_threads, const std::function<void(Worker)>& body);
+
+/// Waits, inside run_parallel, until every worker of the region has come here.
+void team_barrier();
+
+}  // namespace llm
+
+#endif  // LLM_BASE_THREAD_TEAM_H_

@@ -1,0 +1,22 @@
+# How each dependency is found; versions, licences and reasons are in third_party/README.md.
+# Every one is a Debian 12 package (see `./dev deps`); newer releases build too.
+
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(xsimd 8.1 REQUIRED)
+find_package(spdlog 1.10 REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(cxxopts REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
+
+# Random123 is header-only and ships no CMake package.
+find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
+add_library(random123 INTERFACE)
+target_include_directories(random123 SYSTEM INTERFACE ${RANDOM123_INCLUDE_DIR})
+
+if(LLM_BUILD_TESTS)
+  find_package(Catch2 REQUIRED)
+endif()
