@@ -4,8 +4,8 @@
     python tests/golden/make_dequant.py [--check]
 
 Every type gets edge blocks (each special scale with each payload pattern in turn) and then seeded random blocks.
-Scales are finite and no expected value is NaN, so the files may be compared as bits. `--check` makes nothing and exits 1
-if the committed files differ.
+Scales are finite and no expected value is NaN, so the files may be compared as bits. `--check` makes nothing and exits
+1 if the committed files differ.
 """
 
 import sys
@@ -46,7 +46,9 @@ def payload_pattern(index: int, size: int, rng: np.random.Generator) -> np.ndarr
     kind = index % 6
     if kind < 4:
         return np.full(size, (0x00, 0xFF, 0x0F, 0xF0)[kind], dtype=np.uint8)
-    return np.arange(size, dtype=np.uint32).astype(np.uint8) if kind == 4 else rng.integers(0, 256, size, dtype=np.uint8)
+    if kind == 4:
+        return np.arange(size, dtype=np.uint32).astype(np.uint8)
+    return rng.integers(0, 256, size, dtype=np.uint8)
 
 
 def finite_f16(rng: np.random.Generator) -> int:
@@ -92,7 +94,8 @@ def make_q8_k() -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_float16(name: str) -> np.ndarray:
-    """2048 half-width floats as bytes: edges, infinities, and random finite patterns. No NaN: its payload is not defined."""
+    """2048 half-width floats as bytes: edges, infinities, and random finite patterns. No NaN: its
+    payload is not defined."""
     rng = np.random.default_rng([SEED, gguf.GGMLQuantizationType[name].value])
     exponent = 0x7C00 if name == "F16" else 0x7F80
     edges = [*F16_EDGES, exponent, exponent | 0x8000, exponent - 1, (exponent - 1) | 0x8000, 0x0080, 0x007F, 0x3F80]

@@ -31,11 +31,15 @@ WORDS = ("Once upon a time there was little girl named Lily she loved to play ou
 FIXED = ("", " ", "  ", "   ", " " * 17, " " * 64, "\n", "\n\n", "\t", "\r\n", " \n ", "\t\t \n", " a", "a ", "  a  ",
          "a  b   c    d", "<s>", "</s>", "<unk>", "<s>Hello</s>", " <s> ", "<0x0A>", "<0x00>", "<0xFF>", "<0x0a>",
          "<|im_start|>user\nHi<|im_end|>", "[INST] Hi [/INST]", "<<SYS>>\nBe kind.\n<</SYS>>", "<|endoftext|>",
-         "\u2581", "\u2581\u2581", "a\u2581b", " \u2581 ", "\u2581Hello", "\x00", "a\x00b", "\x7f", "\x1b[31mred\x1b[0m",
-         "\ufeffBOM", "\ufffd", "\ufffe", "\uffff", "\u200b", "\u200d", "\u00a0", "\u3000", "\u2028", "\u0085", "\u00ad",
+         "\u2581", "\u2581\u2581", "a\u2581b", " \u2581 ", "\u2581Hello", "\x00", "a\x00b", "\x7f",
+         "\x1b[31mred\x1b[0m",
+         "\ufeffBOM", "\ufffd", "\ufffe", "\uffff", "\u200b", "\u200d", "\u00a0", "\u3000", "\u2028",
+         "\u0085", "\u00ad",
          "\U0010ffff", "\U0001f1e9\U0001f1ea", "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
-         "\U0001f44d\U0001f3fd", "e\u0301", "\u00e9", "\ufb01", "\u1e9b\u0323", "a" * 100, "ab" * 50, "0" * 50, "1234567890",
-         "3.14159e-10", "\u0661\u0662\u0663", "\u216b", "\u00bd", "\u202eabc\u202c", "Zalgo\u0301\u0302\u0303\u0304\u0305\u0306")
+         "\U0001f44d\U0001f3fd", "e\u0301", "\u00e9", "\ufb01", "\u1e9b\u0323", "a" * 100, "ab" * 50,
+         "0" * 50, "1234567890",
+         "3.14159e-10", "\u0661\u0662\u0663", "\u216b", "\u00bd", "\u202eabc\u202c",
+         "Zalgo\u0301\u0302\u0303\u0304\u0305\u0306")
 
 
 def pick(rng: random.Random, *ranges: tuple[int, int]) -> str:
@@ -84,8 +88,10 @@ FRAGMENTS = (
     (1, lambda r: any_scalar(r)),
     (1, lambda r: run_of(r, 3, (0x00, 0x1F), (0x7F, 0x9F))),
     (1, lambda r: pick(r, (0x2000, 0x206F), (0xA0, 0xA0), (0x3000, 0x3000), (0x2580, 0x2583))),
-    (1, lambda r: pick(r, (0x10000, 0x103FF), (0x1D400, 0x1D7FF), (0x20000, 0x2A6DF), (0xE0001, 0xE007F), (0xF0000, 0x10FFFF))),
-    (1, lambda r: r.choice(("<s>", "</s>", "<unk>", "<pad>", "<0x0A>", f"<0x{r.randrange(256):02X}>", "[INST]", "<|user|>"))),
+    (1, lambda r: pick(r, (0x10000, 0x103FF), (0x1D400, 0x1D7FF), (0x20000, 0x2A6DF), (0xE0001, 0xE007F),
+                       (0xF0000, 0x10FFFF))),
+    (1, lambda r: r.choice(("<s>", "</s>", "<unk>", "<pad>", "<0x0A>", f"<0x{r.randrange(256):02X}>",
+                             "[INST]", "<|user|>"))),
 )
 
 
@@ -112,7 +118,8 @@ def check_llama_cpp(processor, inp: str, out: str) -> int:
         rows += [[]] * (len(texts) - len(rows))
     wrong = [i for i, (text, ids) in enumerate(zip(texts, rows, strict=True)) if processor.encode(text) != ids]
     for i in wrong:
-        print(f"{inp}: text {i} {texts[i]!r}: expected {rows[i]}, SentencePiece {processor.encode(texts[i])}", file=sys.stderr)
+        found = processor.encode(texts[i])
+        print(f"{inp}: text {i} {texts[i]!r}: expected {rows[i]}, SentencePiece {found}", file=sys.stderr)
     print(f"{inp}: {len(texts) - len(wrong)}/{len(texts)} agree with SentencePiece", file=sys.stderr)
     return len(wrong)
 

@@ -1,6 +1,7 @@
 """The Llama forward pass in f64, written from the equations; shares no code with the engine.
 
-Shapes: T tokens of the call, D = d_model, H query heads, G KV heads, Dh = head_dim, P = cached positions incl. the call.
+Shapes: T tokens of the call, D = d_model, H query heads, G KV heads, Dh = head_dim, P = cached positions
+including those of the call.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,8 @@ def rope_angles(positions: np.ndarray, rope_dim: int, theta: float, scale: float
 def rope(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
     """Rotates the pairs (2i, 2i + 1) of each head by angles[t, i]; dims from rope_dim on pass through.
 
-    x is [T, heads, Dh]. Interleaved pairs are the layout of llama GGUFs (HF's half-split rows are permuted on conversion).
+    x is [T, heads, Dh]. Interleaved pairs are the layout of llama GGUFs (HF's half-split rows are
+    permuted on conversion).
     """
     rope_dim = 2 * angles.shape[1]
     cos, sin = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
@@ -50,8 +52,8 @@ def rope(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Causal grouped-query attention.
 
-    q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads KV head
-    h // (H / G). Returns (context [T, H, Dv], probabilities [H, T, P]).
+    q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
+    KV head h // (H / G). Returns (context [T, H, Dv], probabilities [H, T, P]).
     """
     group = q.shape[1] // k.shape[1]
     keys = np.repeat(k, group, axis=1).transpose(1, 2, 0)  # [H, Dh, P]

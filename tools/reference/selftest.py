@@ -38,7 +38,8 @@ def require_close(a: np.ndarray, b: np.ndarray, what: str) -> None:
     assert error <= TOLERANCE, f"{what}: relative error {error:.3g}"
 
 
-def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=16, tied=False) -> dict[str, np.ndarray]:
+def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=16,
+                   tied=False) -> dict[str, np.ndarray]:
     """F32 tensors of a random Llama, by GGUF name, shapes as numpy sees them."""
     rng = np.random.default_rng(seed)
 
@@ -67,7 +68,7 @@ class Bench:
         self._count = 0
 
     def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, linear=None,
-              quantize: gguf.GGMLQuantizationType | None = None) -> GgufModel:
+              eps=1e-5, quantize: gguf.GGMLQuantizationType | None = None) -> GgufModel:
         self._count += 1
         path = self._folder / f"{self._count}.gguf"
         writer = gguf.GGUFWriter(path, "llama")
@@ -81,7 +82,7 @@ class Bench:
         writer.add_value_length(head_dim)
         writer.add_rope_dimension_count(rope_dim or head_dim)
         writer.add_rope_freq_base(500.0)
-        writer.add_layer_norm_rms_eps(1e-5)
+        writer.add_layer_norm_rms_eps(eps)
         if linear:
             writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             writer.add_rope_scaling_factor(linear)
@@ -158,6 +159,46 @@ def check_causal(bench: Bench) -> None:
             x, y = (dump.get(0, f"L{layer:03d}/{tap}") for dump in (a, b))
             require_close(x[:-1], y[:-1], f"earlier rows of layer {layer} {tap}")
             assert (x[-1] != y[-1]).any(), f"the last row of layer {layer} {tap} does not see its token"
+
+
+def check_taps_by_equations(bench: Bench) -> None:
+    """Every tap from the taps before it and the file's own tensors, written a second time (RoPE as complex numbers);
+    a large eps, an unusual theta and an output matrix unlike the embedding make each of them matter."""
+    stored = random_weights(11)
+    weights = {name: value.astype(np.float64) for name, value in stored.items()}
+    dump, _ = run(bench.model(stored, eps=0.25), IDS, [len(IDS)], 0, dtype=np.float64)
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        return np.stack([row * (np.dot(row, row) / len(row) + 0.25) ** -0.5 for row in x]) * weights[f"{name}.weight"]
+
+    def turn(x: np.ndarray) -> np.ndarray:
+        angle = np.arange(len(IDS))[:, None] * np.array([500.0 ** (-2 * i / 16) for i in range(8)])
+        pairs = x.reshape(len(IDS), -1, 8, 2)
+        turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angle)[:, None, :]
+        return np.stack([turned.real, turned.imag], axis=-1).reshape(x.shape)
+
+    x = dump.get(0, "G/embd")
+    require_close(x, weights["token_embd.weight"][IDS], "embd")
+    for i in range(2):
+        tap = {name: dump.get(0, f"L{i:03d}/{name}") for name in LAYER_TAPS}
+        sources = {"q": "attn_norm", "k": "attn_norm", "v": "attn_norm", "output": "attn_ctx",
+                   "gate": "ffn_norm", "up": "ffn_norm", "down": "ffn_act"}
+        products = {name: np.einsum("ti,oi->to", tap[source],
+                                    weights[f"blk.{i}.{'attn' if name in 'q k v output' else 'ffn'}_{name}.weight"])
+                    for name, source in sources.items()}
+        products["attn_out"], products["ffn_out"] = products.pop("output"), products.pop("down")
+        want = products | {
+            "attn_norm": norm(x, f"blk.{i}.attn_norm"), "q_rope": turn(tap["q"]), "k_rope": turn(tap["k"]),
+            "ffn_inp": x + tap["attn_out"], "ffn_norm": norm(tap["ffn_inp"], f"blk.{i}.ffn_norm"),
+            "ffn_act": tap["up"] * tap["gate"] * (0.5 + 0.5 * np.tanh(tap["gate"] / 2)),
+            "l_out": tap["ffn_inp"] + tap["ffn_out"]}
+        assert set(want) == set(LAYER_TAPS) - {"attn_ctx"}  # attn_ctx: check_attention_by_loops
+        for name, value in want.items():
+            require_close(tap[name], value, f"layer {i} {name}")
+        x = tap["l_out"]
+    normed = norm(x, "output_norm")
+    require_close(dump.get(0, "G/result_norm"), normed, "result_norm")
+    require_close(dump.get(0, "G/logits"), np.einsum("ti,oi->to", normed, weights["output.weight"]), "logits")
 
 
 def check_decode_equals_prefill(bench: Bench) -> None:
@@ -252,7 +293,8 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.model) != bool(args.greedy):
         parser.error("--model and --greedy belong together")
-    checks = [value for name, value in sorted(globals().items()) if name.startswith("check_") and name != "check_greedy"]
+    checks = [value for name, value in sorted(globals().items())
+              if name.startswith("check_") and name != "check_greedy"]
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(check.__name__, lambda check=check: check(Bench(tempfile.mkdtemp(dir=folder)))) for check in checks]
