@@ -1,0 +1,26 @@
+#ifndef LLM_QUANT_REFERENCE_DEQUANTIZE_H_
+#define LLM_QUANT_REFERENCE_DEQUANTIZE_H_
+
+#include <cstddef>
+#include <span>
+
+#include "quant/block_traits.h"
+
+namespace llm::reference {
+
+/// The f32 weights of one row: the definition of what stored bytes mean. Equal, bit for bit, to the
+/// `gguf` Python package (NaN scales aside), which fixes the order of the f32 operations:
+///
+///   Q4_0 Q5_0 Q8_0 Q8_K   d * q                      one rounding
+///   Q4_1 Q5_1             (d * q) + m                two
+///   Q3_K Q6_K             (d * scale) * q            two
+///   Q2_K Q4_K Q5_K        (d * scale) * q - (dmin * min)   four
+///
+/// with q, scale and min the integers of quant/block_formats.h, offsets already subtracted. None of
+/// these is a fused multiply-add. F16 and BF16 are exact.
+/// @pre row.size() == row_bytes(type, out.size()); row needs no alignment
+void dequantize_row(WeightType type, std::span<const std::byte> row, std::span<float> out);
+
+}  // namespace llm::reference
+
+#endif  // LLM_QUANT_REFERENCE_DEQUANTIZE_H_
