@@ -14,20 +14,12 @@
 #include "base/cpu_features.h"
 #include "base/result.h"
 #include "engine/model/hyper_parameters.h"
+#include "engine/precision.h"
 #include "engine/probe.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
-
-/// How matrix products are computed (docs/numerics.md).
-enum class Compute {
-  kInt8,  ///< activations quantized to int8 blocks; integer sums
-  kF32,   ///< weights dequantized, activations f32
-};
-
-/// How keys and values are stored in the cache.
-enum class KvType { kF16, kF32 };
 
 /// Called during long work with the stage's name, items done and items in all.
 using Progress = std::function<void(std::string_view stage, std::size_t done, std::size_t total)>;

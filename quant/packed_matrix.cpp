@@ -1,0 +1,143 @@
+#include "quant/packed_matrix.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace llm {
+namespace {
+
+using F = PackedField;
+
+// One line a type, in the order of block_formats.h; the static_asserts below prove that nothing is
+// left out.
+constexpr std::array kF32 = {F{0, 4, 1}};
+constexpr std::array kF16 = {F{0, 2, 1}};
+constexpr std::array kQ4_0 = {F{0, 2, 1}, F{2, 4, 4}};
+constexpr std::array kQ4_1 = {F{0, 2, 2}, F{4, 4, 4}};
+constexpr std::array kQ5_0 = {F{0, 2, 1}, F{2, 4, 1}, F{6, 4, 4}};
+constexpr std::array kQ5_1 = {F{0, 2, 2}, F{4, 4, 1}, F{8, 4, 4}};
+constexpr std::array kQ8_0 = {F{0, 2, 1}, F{2, 4, 8}};
+constexpr std::array kQ2_K = {F{0, 1, 16}, F{16, 4, 16}, F{80, 2, 2}};
+constexpr std::array kQ3_K = {F{0, 4, 8}, F{32, 4, 16}, F{96, 1, 12}, F{108, 2, 1}};
+constexpr std::array kQ4_K = {F{0, 2, 2}, F{4, 1, 12}, F{16, 4, 32}};
+constexpr std::array kQ5_K = {F{0, 2, 2}, F{4, 1, 12}, F{16, 4, 8}, F{48, 4, 32}};
+constexpr std::array kQ6_K = {F{0, 4, 32}, F{128, 4, 16}, F{192, 1, 16}, F{208, 2, 1}};
+constexpr std::array kQ8_K = {F{0, 4, 1}, F{4, 4, 64}, F{260, 2, 16}};
+
+constexpr bool covers(std::span<const F> fields, std::size_t block_bytes) {
+  std::size_t end = 0;
+  for (const F& field : fields) {
+    if (field.offset != end) return false;
+    end += field.element_bytes * field.count;
+  }
+  return end == block_bytes;
+}
+static_assert(covers(kF32, 4) && covers(kF16, 2) && covers(kQ4_0, 18) && covers(kQ4_1, 20));
+static_assert(covers(kQ5_0, 22) && covers(kQ5_1, 24) && covers(kQ8_0, 34) && covers(kQ2_K, 84));
+static_assert(covers(kQ3_K, 110) && covers(kQ4_K, 144) && covers(kQ5_K, 176));
+static_assert(covers(kQ6_K, 210) && covers(kQ8_K, 292));
+
+// Copies one block of up to 16 rows between file order and panel order. kToPanel gives the
+// direction.
+template <bool kToPanel, typename Panel, typename Row>
+void move_block(std::span<const F> fields, Panel* panel_block, std::size_t lane, Row* row_block) {
+  for (const F& field : fields) {
+    for (std::size_t i = 0; i < field.count; ++i) {
+      const std::size_t offset = field.offset + i * field.element_bytes;
+      Panel* packed = panel_block + PackedMatrix::kPanelRows * offset + lane * field.element_bytes;
+      if constexpr (kToPanel) {
+        std::memcpy(packed, row_block + offset, field.element_bytes);
+      } else {
+        std::memcpy(row_block + offset, packed, field.element_bytes);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::span<const PackedField> packed_fields(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return kF32;
+    case WeightType::kF16:
+    case WeightType::kBF16:
+      return kF16;
+    case WeightType::kQ4_0:
+      return kQ4_0;
+    case WeightType::kQ4_1:
+      return kQ4_1;
+    case WeightType::kQ5_0:
+      return kQ5_0;
+    case WeightType::kQ5_1:
+      return kQ5_1;
+    case WeightType::kQ8_0:
+      return kQ8_0;
+    case WeightType::kQ2_K:
+      return kQ2_K;
+    case WeightType::kQ3_K:
+      return kQ3_K;
+    case WeightType::kQ4_K:
+      return kQ4_K;
+    case WeightType::kQ5_K:
+      return kQ5_K;
+    case WeightType::kQ6_K:
+      return kQ6_K;
+    case WeightType::kQ8_K:
+      return kQ8_K;
+  }
+  return {};
+}
+
+Result<PackedMatrix> PackedMatrix::allocate(WeightType type, std::size_t n_rows, std::size_t n_cols,
+                                            std::string_view what) {
+  PackedMatrix matrix;
+  matrix.type_ = type;
+  matrix.n_rows_ = n_rows;
+  matrix.n_cols_ = n_cols;
+  const CheckedSize bytes = CheckedSize(matrix.n_panels()) * matrix.panel_bytes();
+  LLM_TRY(matrix.data_,
+          AlignedBuffer<std::byte>::allocate(bytes.value().value_or(UINT64_MAX), what));
+  return matrix;
+}
+
+void PackedMatrix::pack_panels(std::size_t begin, std::size_t end,
+                               std::span<const std::byte> file_rows) {
+  const std::size_t stride = row_bytes(type_, n_cols_);
+  LLM_CHECK(file_rows.size() == n_rows_ * stride && end <= n_panels());
+  const std::size_t block_bytes = block_traits(type_).block_bytes;
+  const std::span<const F> fields = packed_fields(type_);
+  for (std::size_t p = begin; p < end; ++p) {
+    std::byte* packed = data_.data() + p * panel_bytes();
+    const std::size_t rows = std::min(kPanelRows, n_rows_ - p * kPanelRows);
+    for (std::size_t b = 0; b < n_blocks(); ++b) {
+      for (std::size_t r = 0; r < rows; ++r) {
+        move_block<true>(fields, packed + b * kPanelRows * block_bytes, r,
+                         file_rows.data() + (p * kPanelRows + r) * stride + b * block_bytes);
+      }
+    }
+  }
+}
+
+Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::size_t n_rows, std::size_t n_cols,
+                                        std::span<const std::byte> file_rows,
+                                        std::string_view what) {
+  LLM_TRY(PackedMatrix matrix, allocate(type, n_rows, n_cols, what));
+  matrix.pack_panels(0, matrix.n_panels(), file_rows);
+  return matrix;
+}
+
+void PackedMatrix::extract_row(std::size_t r, std::span<std::byte> out) const {
+  LLM_CHECK(r < n_rows_ && out.size() == row_bytes(type_, n_cols_));
+  const std::size_t block_bytes = block_traits(type_).block_bytes;
+  const std::byte* packed = panel(r / kPanelRows);
+  for (std::size_t b = 0; b < n_blocks(); ++b) {
+    move_block<false>(packed_fields(type_), packed + b * kPanelRows * block_bytes, r % kPanelRows,
+                      out.data() + b * block_bytes);
+  }
+}
+
+}  // namespace llm
