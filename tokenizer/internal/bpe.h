@@ -1,0 +1,28 @@
+#ifndef LLM_TOKENIZER_INTERNAL_BPE_H_
+#define LLM_TOKENIZER_INTERNAL_BPE_H_
+
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/internal/piece_table.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm {
+
+/// Segments escaped text into pieces as SentencePiece's BPE does and appends their ids.
+///
+/// The text starts as a row of symbols: user-defined tokens (longest match first, never merged) and
+/// single characters. The adjacent pair whose joint spelling is the piece of the highest score is
+/// merged, leftmost first among equals, until no pair is left. Symbols outside the vocabulary
+/// become byte tokens, or `unknown` (one for a run of them) where the vocabulary has none.
+///
+/// @pre text.size() < 2^31
+/// Cost: O(n log n) time for n characters, about 50 bytes of memory each.
+/// Source of the rules: T. Kudo, J. Richardson, "SentencePiece", EMNLP 2018, and the library's
+/// behaviour; pinned by the goldens in tests/golden/spm.
+void append_bpe(const PieceTable& table, std::optional<TokenId> unknown, std::string_view text,
+                std::vector<TokenId>& ids);
+
+}  // namespace llm
+
+#endif  // LLM_TOKENIZER_INTERNAL_BPE_H_
