@@ -1,0 +1,41 @@
+#include "tools/common/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+namespace llm {
+namespace {
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+bool stderr_is_terminal() {
+  const std::string_view term = environment("TERM");
+  return isatty(STDERR_FILENO) == 1 && !term.empty() && term != "dumb";
+}
+
+bool stderr_takes_color() { return stderr_is_terminal() && environment("NO_COLOR").empty(); }
+
+void setup_log(const std::string& tool, int verbosity) {
+  const auto mode = stderr_takes_color() ? spdlog::color_mode::always : spdlog::color_mode::never;
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_st>(mode);
+  auto logger = std::make_shared<spdlog::logger>(tool, std::move(sink));
+  constexpr int kWarn = static_cast<int>(spdlog::level::warn);
+  const int level = std::clamp(kWarn - verbosity, static_cast<int>(spdlog::level::trace),
+                               static_cast<int>(spdlog::level::err));
+  logger->set_level(static_cast<spdlog::level::level_enum>(level));
+  logger->set_pattern("%n: %^%l%$: %v");
+  spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace llm

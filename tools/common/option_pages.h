@@ -1,0 +1,26 @@
+#ifndef LLM_TOOLS_COMMON_OPTION_PAGES_H_
+#define LLM_TOOLS_COMMON_OPTION_PAGES_H_
+
+#include <string>
+
+#include "tools/common/options.h"
+
+namespace llm {
+
+/// "llmrun 0.1.0".
+std::string version_line(const OptionTable& table);
+/// The engine's version alone, for JSON and receipts.
+std::string version();
+
+/// --help: usage, options by group, wrapped at 100 columns.
+std::string help_page(const OptionTable& table);
+/// --man: roff for man(1).
+std::string man_page(const OptionTable& table);
+/// --completion bash: a script to source.
+std::string bash_completion(const OptionTable& table);
+/// --help-markdown: a section of docs/cli.md, one table a group.
+std::string markdown_page(const OptionTable& table);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_OPTION_PAGES_H_

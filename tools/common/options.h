@@ -1,0 +1,156 @@
+#ifndef LLM_TOOLS_COMMON_OPTIONS_H_
+#define LLM_TOOLS_COMMON_OPTIONS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace llm {
+
+/// One row of a tool's option table. Made by OptionTable; chain the setters below.
+struct Option {
+  std::vector<std::string> names;    ///< without dashes; one letter is a short option
+  std::string value;                 ///< placeholder of the value; empty: a flag
+  std::string help;                  ///< one sentence without a full stop
+  std::string group;                 ///< heading it stands under
+  std::string default_text;          ///< empty: none worth telling
+  std::string rule;                  ///< what a value must be: "0..100", "f16 or f32"
+  std::vector<std::string> choices;  ///< allowed words, for completion; empty: any
+  std::string env;                   ///< environment variable read when the option is absent
+  bool takes_file = false;           ///< completion offers file names
+  std::function<bool(const std::string&)> set;  ///< false: the value breaks `rule`
+
+  bool is_flag() const { return value.empty(); }
+
+  Option& from_env(std::string variable);
+  Option& file();
+  /// Replaces the default shown in the help ("from the model", "random").
+  Option& shown_default(std::string text);
+};
+
+/// The one description of a tool's command line: parses it, and prints --help, the man page, the
+/// shell completion and the docs page (option_pages.h).
+///
+/// Names are given as "n,n-predict,predict". A long name may be written with one dash as well
+/// (`-temp 0.5`), as users of llama.cpp do; values follow as `--name V`, `--name=V`, `-nV` or
+/// `-n V`. The last of several values wins. `--` ends the options. Arguments of any length and
+/// content are taken; an argument that starts with a dash and is not "-" is never positional.
+class OptionTable {
+ public:
+  /// @param summary  one sentence that says what the tool does
+  OptionTable(std::string tool, std::string summary);
+
+  const std::string& tool() const { return tool_; }
+  const std::string& summary() const { return summary_; }
+  const std::deque<Option>& options() const { return options_; }
+
+  /// Options added from here on stand under this heading.
+  void group(std::string heading);
+
+  Option& flag(std::string_view names, bool* target, std::string help);
+  /// A flag that may be repeated; counts its occurrences.
+  Option& count(std::string_view names, int* target, std::string help);
+  Option& text(std::string_view names, std::string value, std::string* target, std::string help);
+  /// May be repeated; appends.
+  Option& texts(std::string_view names, std::string value, std::vector<std::string>* target,
+                std::string help);
+  Option& real(std::string_view names, std::string value, float* target, double lowest,
+               double highest, std::string help);
+
+  /// A decimal integer within [lowest, highest].
+  template <typename T>
+  Option& integer(std::string_view names, std::string value, T* target, std::int64_t lowest,
+                  std::int64_t highest, std::string help) {
+    return integer_with(
+        names, std::move(value), static_cast<std::int64_t>(*target),
+        [target](std::int64_t number) { *target = static_cast<T>(number); }, lowest, highest,
+        std::move(help));
+  }
+
+  /// One of a few words. The default shown is the word of *target.
+  template <typename T>
+  Option& choice(std::string_view names, std::string value, T* target,
+                 std::vector<std::pair<std::string, std::type_identity_t<T>>> words,
+                 std::string help) {
+    std::vector<std::string> allowed;
+    std::string shown;
+    for (const auto& [word, meaning] : words) {
+      allowed.push_back(word);
+      if (meaning == *target) shown = word;
+    }
+    auto set = [target, words](const std::string& text) {
+      for (const auto& [word, meaning] : words) {
+        if (word != text) continue;
+        *target = meaning;
+        return true;
+      }
+      return false;
+    };
+    return choice_with(names, std::move(value), std::move(allowed), std::move(shown),
+                       std::move(set), std::move(help));
+  }
+
+  /// Next positional argument. Required ones come first.
+  void positional(std::string name, std::string* target, bool required, std::string help);
+
+  struct Positional {
+    std::string name;
+    std::string* target;
+    bool required;
+    std::string help;
+  };
+  const std::vector<Positional>& positionals() const { return positionals_; }
+
+  /// Sets the targets. Reads the environment only for options that name a variable.
+  /// @param args  without the program's name
+  /// Errors: kUsage naming the option as it was typed, what was found and what is needed; an
+  /// unknown one gets the nearest known name as a hint.
+  Status parse(std::span<const char* const> args);
+
+  /// Whether the option of that name was on the last parsed command line (or in its variable).
+  bool given(std::string_view name) const;
+
+  /// "--name" or "-n".
+  static std::string dashed(std::string_view name);
+
+ private:
+  Option& add(std::string_view names, std::string value, std::string help);
+  Option& integer_with(std::string_view names, std::string value, std::int64_t initial,
+                       std::function<void(std::int64_t)> store, std::int64_t lowest,
+                       std::int64_t highest, std::string help);
+  Option& choice_with(std::string_view names, std::string value, std::vector<std::string> allowed,
+                      std::string shown, std::function<bool(const std::string&)> set,
+                      std::string help);
+
+  const Option* find(std::string_view name) const;
+  Status assign(const Option& option, const std::string& typed, const std::string& value);
+  Status parse_option(std::span<const char* const> args, std::size_t& next);
+  Status parse_short(std::span<const char* const> args, std::size_t& next);
+  Status parse_environment();
+  Status assign_positionals(const std::vector<std::string>& found);
+  Error unknown(std::string_view typed) const;
+
+  std::string tool_;
+  std::string summary_;
+  std::string group_ = "Options";
+  std::deque<Option> options_;  // a deque: references returned stay valid
+  std::vector<Positional> positionals_;
+  std::vector<const Option*> given_;
+};
+
+/// Strict decimal numbers: the whole text, no spaces, no sign but '-'. Nothing on overflow.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+/// Also "nan" and "inf", which every range test then refuses.
+std::optional<double> parse_real(std::string_view text);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_OPTIONS_H_

@@ -1,0 +1,44 @@
+#ifndef LLM_TOOLS_COMMON_PROGRESS_H_
+#define LLM_TOOLS_COMMON_PROGRESS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace llm {
+
+/// One line on stderr for the long job at hand: bar, share, rate and time left. Draws only on a
+/// terminal, at most ten times a second, and wipes itself when the stage ends or on destruction.
+/// Pass `std::ref(bar)` where a Progress callback is wanted.
+class ProgressBar {
+ public:
+  /// @param enabled  false never draws (-q)
+  /// @param unit  what is counted ("tokens"), for the rate
+  explicit ProgressBar(bool enabled = true, std::string unit = "");
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void operator()(std::string_view stage, std::size_t done, std::size_t total);
+  /// Removes the line, so that other output can follow.
+  void clear();
+
+  /// The line for `done` of `total` after `seconds`, without control characters.
+  static std::string line(std::string_view stage, std::size_t done, std::size_t total,
+                          double seconds, std::string_view unit);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool enabled_;
+  bool drawn_ = false;
+  std::string unit_;
+  std::string stage_;
+  Clock::time_point started_;
+  Clock::time_point last_drawn_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_PROGRESS_H_

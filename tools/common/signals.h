@@ -1,0 +1,38 @@
+#ifndef LLM_TOOLS_COMMON_SIGNALS_H_
+#define LLM_TOOLS_COMMON_SIGNALS_H_
+
+#include <string>
+
+namespace llm {
+
+/// Installs the process's signal handling; run_tool calls it.
+///
+/// SIGPIPE is ignored, so writing to a closed pipe is an error like any other. SIGINT and SIGTERM
+/// end the process at once with 130 and 143, except while a GracefulInterrupt lives. SIGBUS from a
+/// mapped file that became shorter ends it with 4 and names the file of guard_mapped_file().
+/// @param tool  must outlive the process's end (argv[0] or a literal)
+void install_signal_handlers(const char* tool);
+
+/// While one lives, the first SIGINT or SIGTERM only sets a flag; a second one still ends the
+/// process at once. Make one where partial output is worth finishing.
+class GracefulInterrupt {
+ public:
+  GracefulInterrupt();
+  ~GracefulInterrupt();
+  GracefulInterrupt(const GracefulInterrupt&) = delete;
+  GracefulInterrupt& operator=(const GracefulInterrupt&) = delete;
+
+  /// Whether a signal came. A plain load: ask as often as you like.
+  static bool requested();
+  /// 130 or 143 for the signal that came, 0 for none.
+  static int exit_code();
+  /// Forgets the signal: a chat goes on after an interrupted reply.
+  static void clear();
+};
+
+/// Names the file a SIGBUS is about (the last one named; cut at 1 KiB).
+void guard_mapped_file(const std::string& path);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_SIGNALS_H_

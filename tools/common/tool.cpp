@@ -1,0 +1,155 @@
+#include "tools/common/tool.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+
+#include "tools/common/log.h"
+#include "tools/common/option_pages.h"
+#include "tools/common/signals.h"
+
+namespace llm {
+namespace {
+
+struct StandardOptions {
+  int verbose = 0;
+  bool quiet = false;
+  bool help = false;
+  bool version = false;
+  bool man = false;
+  bool markdown = false;
+  std::string completion;
+};
+
+void add_standard_options(OptionTable& table, StandardOptions& standard) {
+  table.group("Messages and help");
+  table.count("v,verbose", &standard.verbose, "say more on stderr; -vv says still more");
+  table.flag("q,quiet", &standard.quiet, "errors only: no warnings, statistics or progress");
+  table.flag("h,help", &standard.help, "print this page");
+  table.flag("version", &standard.version, "print the version");
+  table.flag("man", &standard.man, "print the manual page in roff");
+  table.choice("completion", "SHELL", &standard.completion, {{"bash", "bash"}},
+               "print the shell's completion script");
+  table.flag("help-markdown", &standard.markdown, "print this page in Markdown");
+}
+
+std::optional<std::string> wanted_page(const OptionTable& table, const StandardOptions& standard) {
+  if (standard.help) return help_page(table);
+  if (standard.version) return version_line(table);
+  if (standard.man) return man_page(table);
+  if (standard.markdown) return markdown_page(table);
+  if (!standard.completion.empty()) return bash_completion(table);
+  return std::nullopt;
+}
+
+/// A file opened while descriptor 0, 1 or 2 is free would become stdin, stdout or stderr. The
+/// stand-in has the wrong direction, so that reading and writing it fails with EBADF as before.
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    const int opened = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != descriptor) close(opened);
+  }
+}
+
+Result<int> serve(OptionTable& table, std::span<const char* const> args,
+                  const std::function<Result<int>(const ToolContext&)>& body) {
+  StandardOptions standard;
+  add_standard_options(table, standard);
+  const Status parsed = table.parse(args);
+  // A page asked for is printed even where a required argument is missing.
+  if (const auto page = wanted_page(table, standard)) {
+    LLM_RETURN_IF_ERROR(write_stdout(*page));
+    return 0;
+  }
+  if (!parsed.ok()) return parsed.error();
+  const ToolContext context{.verbosity = standard.quiet ? -1 : standard.verbose};
+  setup_log(table.tool(), context.verbosity);
+  return body(context);
+}
+
+Error system_error(std::string path, int number) {
+  return Error{.code = ErrorCode::kIo,
+               .field = "",
+               .message = std::strerror(number),
+               .file = std::move(path)};
+}
+
+Result<std::string> read_all(int descriptor, const std::string& name, std::size_t limit) {
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t count = read(descriptor, buffer, sizeof buffer);
+    if (count < 0) return system_error(name, errno);
+    if (count == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(count));
+    if (text.size() > limit) {
+      return Error{.code = ErrorCode::kResource,
+                   .field = "",
+                   .message = fmt::format("found more than {} bytes, need at most that", limit),
+                   .file = name};
+    }
+  }
+}
+
+}  // namespace
+
+int report_error(std::string_view tool, const Error& error) {
+  if (!error.message.empty()) fmt::print(stderr, "{}: error: {}\n", tool, error.to_string());
+  return static_cast<int>(error.code);
+}
+
+Status write_stdout(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(STDOUT_FILENO, text.data(), text.size());
+    if (count >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EPIPE || errno == EBADF)
+      return Error{.code = ErrorCode::kIo, .field = "", .message = ""};
+    return system_error("stdout", errno);
+  }
+  return Ok{};
+}
+
+Result<std::string> read_stdin(std::size_t limit) { return read_all(STDIN_FILENO, "stdin", limit); }
+
+Result<std::string> read_text_file(const std::string& path, std::size_t limit) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return system_error(path, errno);
+  auto text = read_all(descriptor, path, limit);
+  close(descriptor);
+  return text;
+}
+
+int run_tool(OptionTable& table, int argc, char** argv,
+             const std::function<Result<int>(const ToolContext&)>& body) {
+  occupy_standard_descriptors();
+  install_signal_handlers(table.tool().c_str());
+  try {
+    const Result<int> result =
+        serve(table, {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}, body);
+    return result.ok() ? *result : report_error(table.tool(), result.error());
+  } catch (const std::bad_alloc&) {
+    return report_error(table.tool(), {.code = ErrorCode::kResource,
+                                       .field = "memory",
+                                       .message = "found an allocation refused, need more of it",
+                                       .hint = "close other programs or use a smaller model"});
+  } catch (const std::exception& exception) {
+    return report_error(table.tool(), {.code = ErrorCode::kResource,
+                                       .field = "runtime",
+                                       .message = exception.what(),
+                                       .hint = "please report this as a bug"});
+  }
+}
+
+}  // namespace llm

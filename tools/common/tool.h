@@ -1,0 +1,54 @@
+#ifndef LLM_TOOLS_COMMON_TOOL_H_
+#define LLM_TOOLS_COMMON_TOOL_H_
+
+#include <functional>
+#include <string_view>
+
+#include "base/result.h"
+#include "tools/common/options.h"
+
+namespace llm {
+
+/// What every tool does, so that a tool is its option table and one function:
+///
+///   int main(int argc, char** argv) {
+///     Arguments arguments;
+///     OptionTable table = make_table(arguments);
+///     return run_tool(table, argc, argv, [&](const ToolContext& context) {
+///       return run(arguments, context);  // Result<int>: the exit code, or the error to report
+///     });
+///   }
+
+struct ToolContext {
+  int verbosity = 0;  ///< -1 for -q, else the number of -v
+
+  bool quiet() const { return verbosity < 0; }
+};
+
+/// Exit code of a verdict that failed (a check found a difference). Errors have their ErrorCode's.
+inline constexpr int kExitVerdictFailed = 1;
+
+/// Adds --help, --version, --man, --completion, --help-markdown, -v and -q to `table`, parses,
+/// serves the pages, sets up log and signals, runs `body` and reports its error.
+///
+/// std::bad_alloc becomes exit code 5; a failed write to stdout 4, quietly when the reader is gone.
+/// Opens /dev/null in place of closed standard descriptors, so that no file ever takes their place.
+int run_tool(OptionTable& table, int argc, char** argv,
+             const std::function<Result<int>(const ToolContext&)>& body);
+
+/// Prints `TOOL: error: ERROR` on stderr, unless the error's message is empty.
+/// @return the exit code
+int report_error(std::string_view tool, const Error& error);
+
+/// Writes all of `text` to stdout and flushes it. Results go through here, never through printf.
+/// Errors: kIo with the system's words; with an empty message (quiet) when nobody reads stdout.
+Status write_stdout(std::string_view text);
+
+/// The whole of stdin, or of the file at `path`, at most `limit` bytes.
+/// Errors: kIo; kResource with both numbers for a larger one.
+Result<std::string> read_stdin(std::size_t limit);
+Result<std::string> read_text_file(const std::string& path, std::size_t limit);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_TOOL_H_
