@@ -14,7 +14,7 @@ std::size_t round_up_to_lanes(std::size_t n) {
 
 void store_element(std::byte* base, std::size_t index, KvType type, float x) {
   if (type == KvType::kF16) {
-    const std::uint16_t half = float_to_half(x);
+    const std::uint16_t half = f32_to_f16(x);
     std::memcpy(base + index * sizeof(half), &half, sizeof(half));
   } else {
     std::memcpy(base + index * sizeof(x), &x, sizeof(x));
@@ -25,7 +25,7 @@ float load_element(const std::byte* base, std::size_t index, KvType type) {
   if (type == KvType::kF16) {
     std::uint16_t half = 0;
     std::memcpy(&half, base + index * sizeof(half), sizeof(half));
-    return half_to_float(half);
+    return f16_to_f32(half);
   }
   float x = 0;
   std::memcpy(&x, base + index * sizeof(x), sizeof(x));

@@ -1,0 +1,58 @@
+#include "engine/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include "base/thread_team.h"
+#include "engine/model/model_file.h"
+
+namespace llm {
+namespace {
+
+Result<Isa> choose_isa(std::optional<Isa> wanted) {
+  if (!wanted) return best_isa();
+  if (isa_supported(*wanted)) return *wanted;
+  return Error{.code = ErrorCode::kUnsupported,
+               .field = "--isa",
+               .message = fmt::format("{} needs {}, which this CPU ({}) lacks", isa_name(*wanted),
+                                      isa_requirement(*wanted), cpu_name())};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
+                                                 const LoadOptions& options) {
+  LLM_TRY(std::shared_ptr<const Model> model, LoadedModel::load(path, options));
+  return model;
+}
+
+Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(const std::string& path,
+                                                             const LoadOptions& options) {
+  LLM_TRY(const Isa isa, choose_isa(options.isa));
+  const int threads = options.threads > 0 ? options.threads : available_cpus();
+  LLM_TRY(ModelFile file, open_model_file(path, {.strict = options.strict}));
+  auto tokenizer = Tokenizer::create(file.vocab);
+  if (!tokenizer.ok()) return in_file(std::move(tokenizer).error(), path);
+  const auto progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (options.progress) options.progress("load", done, total);
+  };
+  auto weights = load_weights(file, threads, progress);
+  if (!weights.ok()) return in_file(std::move(weights).error(), path);
+  std::shared_ptr<LoadedModel> model(
+      new LoadedModel(std::move(file), std::move(weights).value(), std::move(tokenizer).value()));
+  model->isa_ = isa;
+  model->threads_ = threads;
+  model->compute_ = options.compute;
+  return std::shared_ptr<const LoadedModel>(std::move(model));
+}
+
+LoadedModel::LoadedModel(ModelFile file, ModelWeights weights, Tokenizer tokenizer)
+    : config_(file.config),
+      tokenizer_(std::move(tokenizer)),
+      name_(std::move(file.name)),
+      chat_template_(std::move(file.chat_template)),
+      warnings_(std::move(file.warnings)),
+      file_bytes_(file.file.bytes().size()),
+      weights_(std::move(weights)),
+      rope_(config_, weights_.rope_divisors.span()) {}
+
+}  // namespace llm

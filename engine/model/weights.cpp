@@ -1,0 +1,148 @@
+#include "engine/model/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/thread_team.h"
+#include "quant/finite.h"
+#include "quant/reference/dequantize.h"
+
+namespace llm {
+namespace {
+
+class Loader {
+ public:
+  Loader(const ModelFile& model, int n_threads,
+         const std::function<void(std::uint64_t, std::uint64_t)>& progress)
+      : model_(model), n_threads_(n_threads), progress_(progress) {}
+
+  Result<ModelWeights> load() {
+    const ModelTensors& tensors = model_.tensors;
+    ModelWeights weights;
+    LLM_TRY(weights.token_embd, matrix(tensors.token_embd));
+    for (const LayerTensors& layer : tensors.layers) {
+      LLM_TRY(LayerWeights loaded, load_layer(layer));
+      weights.layers.push_back(std::move(loaded));
+    }
+    LLM_TRY(weights.output_norm, vector(tensors.output_norm));
+    if (!tensors.tied_output) {
+      LLM_TRY(PackedMatrix output, matrix(tensors.output));
+      weights.own_output = std::move(output);
+    }
+    if (tensors.rope_freqs) {
+      LLM_TRY(weights.rope_divisors, vector(*tensors.rope_freqs));
+    }
+    return weights;
+  }
+
+ private:
+  Result<LayerWeights> load_layer(const LayerTensors& tensors) {
+    LayerWeights layer;
+    LLM_TRY(layer.attn_norm, vector(tensors.attn_norm));
+    LLM_TRY(layer.attn_q, matrix(tensors.attn_q));
+    LLM_TRY(layer.attn_k, matrix(tensors.attn_k));
+    LLM_TRY(layer.attn_v, matrix(tensors.attn_v));
+    LLM_TRY(layer.attn_output, matrix(tensors.attn_output));
+    LLM_TRY(layer.ffn_norm, vector(tensors.ffn_norm));
+    LLM_TRY(layer.ffn_gate, matrix(tensors.ffn_gate));
+    LLM_TRY(layer.ffn_up, matrix(tensors.ffn_up));
+    LLM_TRY(layer.ffn_down, matrix(tensors.ffn_down));
+    return layer;
+  }
+
+  Error nonfinite(const TensorView& tensor, std::size_t row, std::size_t block) const {
+    const auto base = model_.file.bytes().data();
+    const BlockTraits& traits = block_traits(tensor.type);
+    const std::size_t index = row * (tensor.n_cols / traits.block_weights) + block;
+    return Error{
+        .code = ErrorCode::kNonFinite,
+        .field = tensor.name,
+        .message = fmt::format("found NaN or Inf in {} block {} (row {}), need finite values",
+                               traits.name, index, row),
+        .offset =
+            static_cast<std::uint64_t>(tensor.data.data() - base) + index * traits.block_bytes,
+        .file = model_.file.path()};
+  }
+
+  void done(const TensorView& tensor) {
+    model_.file.drop_pages(tensor.data);
+    bytes_done_ += tensor.data.size();
+    if (progress_) progress_(bytes_done_, model_.file.bytes().size());
+  }
+
+  Result<AlignedBuffer<float>> vector(const TensorView& tensor) {
+    if (const auto block = first_nonfinite_block(tensor.type, tensor.data)) {
+      return nonfinite(tensor, 0, *block);
+    }
+    LLM_TRY(auto values, AlignedBuffer<float>::allocate(tensor.n_cols, tensor.name));
+    reference::dequantize_row(tensor.type, tensor.data, values.span());
+    done(tensor);
+    return values;
+  }
+
+  Result<PackedMatrix> matrix(const TensorView& tensor) {
+    LLM_TRY(PackedMatrix packed,
+            PackedMatrix::allocate(tensor.type, tensor.n_rows, tensor.n_cols, tensor.name));
+    const std::size_t stride = row_bytes(tensor.type, tensor.n_cols);
+    std::atomic<std::size_t> bad_row = SIZE_MAX;
+    run_parallel(n_threads_, [&](Worker worker) {
+      const auto [begin, end] = worker.share(packed.n_panels());
+      for (std::size_t p = begin; p < end; ++p) {
+        const std::size_t first = p * PackedMatrix::kPanelRows;
+        const std::size_t rows = std::min(PackedMatrix::kPanelRows, tensor.n_rows - first);
+        const auto bytes = tensor.data.subspan(first * stride, rows * stride);
+        if (first_nonfinite_block(tensor.type, bytes)) {
+          std::size_t seen = bad_row.load();
+          while (first < seen && !bad_row.compare_exchange_weak(seen, first)) {
+          }
+          return;
+        }
+        packed.pack_panels(p, p + 1, tensor.data);
+      }
+    });
+    if (bad_row.load() != SIZE_MAX) return locate_nonfinite(tensor, bad_row.load());
+    done(tensor);
+    return packed;
+  }
+
+  Error locate_nonfinite(const TensorView& tensor, std::size_t from_row) const {
+    const std::size_t stride = row_bytes(tensor.type, tensor.n_cols);
+    for (std::size_t row = from_row; row < tensor.n_rows; ++row) {
+      const auto bytes = tensor.data.subspan(row * stride, stride);
+      if (const auto block = first_nonfinite_block(tensor.type, bytes)) {
+        return nonfinite(tensor, row, *block);
+      }
+    }
+    LLM_CHECK(!"a non-finite block was seen and is gone");
+    return {};
+  }
+
+  const ModelFile& model_;
+  int n_threads_;
+  const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
+  std::uint64_t bytes_done_ = 0;
+};
+
+}  // namespace
+
+std::uint64_t ModelWeights::bytes_per_token() const {
+  std::uint64_t bytes = output().bytes();
+  for (const LayerWeights& layer : layers) {
+    for (const PackedMatrix* matrix :
+         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ffn_gate,
+          &layer.ffn_up, &layer.ffn_down}) {
+      bytes += matrix->bytes();
+    }
+  }
+  return bytes;
+}
+
+Result<ModelWeights> load_weights(
+    const ModelFile& model, int n_threads,
+    const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  return Loader(model, n_threads, progress).load();
+}
+
+}  // namespace llm
