@@ -1,0 +1,90 @@
+#ifndef LLM_ENGINE_SAMPLER_SAMPLER_H_
+#define LLM_ENGINE_SAMPLER_SAMPLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm {
+
+/// The order of temperature and filters. They do not commute: a temperature above 1 flattens the
+/// distribution, so more tokens pass a top-p or min-p behind it.
+enum class SamplerOrder {
+  kHf,        ///< temperature, top-k, top-p, min-p (transformers' logits warpers)
+  kLlamaCpp,  ///< top-k, top-p, min-p, temperature (llama.cpp's default chain)
+};
+
+/// What turns logits into a token (docs/sampling.md). The defaults filter nothing.
+struct SamplerOptions {
+  float temperature = 1.0F;     ///< >= 0; 0 is greedy: the largest logit, ties to the lower id
+  std::size_t top_k = 0;        ///< keep the k most likely; 0: all
+  float top_p = 1.0F;           ///< in [0, 1]: keep a token while the mass before it is < p
+  float min_p = 0.0F;           ///< in [0, 1]: keep what is at least p times the most likely
+  float repeat_penalty = 1.0F;  ///< > 0; divides positive, multiplies negative logits of the past
+  std::int64_t repeat_last_n = 64;  ///< how much past: 0 none, -1 all
+  std::uint64_t seed = 0;
+  SamplerOrder order = SamplerOrder::kHf;
+};
+
+/// A token that may be drawn, with its probability among those that may.
+struct Candidate {
+  TokenId id;
+  float probability;
+};
+
+/// Draws tokens. Has no state that changes: a draw depends on the logits, the past, and
+/// (seed, sequence, position) alone, so it can be repeated, in any order, anywhere.
+class Sampler {
+ public:
+  /// @param sequence  tells independent texts of one seed apart
+  /// @pre the options are in the ranges noted there
+  explicit Sampler(const SamplerOptions& options, std::uint64_t sequence = 0);
+
+  const SamplerOptions& options() const { return options_; }
+
+  /// The token that follows `past`.
+  /// @param logits  one row, [n_vocab], not empty
+  /// @param past  every token before it, prompt included; only the last repeat_last_n are read
+  /// @param position  the new token's position in the sequence
+  /// Errors: kNonFinite naming the position when a logit is NaN or +Inf, or all are -Inf; nothing
+  /// is drawn then. Cost: one pass over the row, and a sort of what passes top-k.
+  Result<TokenId> sample(std::span<const float> logits, std::span<const TokenId> past,
+                         std::uint64_t position) const;
+
+  /// What sample() draws from: the tokens that pass every filter, most likely first (ties: lower id
+  /// first), probabilities in f32 with the 16-lane sum of docs/numerics.md. One token for greedy.
+  Result<std::vector<Candidate>> distribution(std::span<const float> logits,
+                                              std::span<const TokenId> past,
+                                              std::uint64_t position) const;
+
+ private:
+  SamplerOptions options_;
+  std::uint64_t sequence_;
+};
+
+/// A uniform number in [0, 1) with 53 random bits: Philox4x32-10 (Salmon et al., "Parallel random
+/// numbers: as easy as 1, 2, 3", SC11) of counter (position, sequence) under the key `seed`.
+double uniform_draw(std::uint64_t seed, std::uint64_t sequence, std::uint64_t position);
+
+/// A token's natural log probability.
+struct TokenLogprob {
+  TokenId id;
+  float logprob;
+};
+
+/// Log probabilities over the whole row as the model gave it: before penalty, temperature, filters.
+struct Logprobs {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;  ///< most likely first, ties: lower id first
+};
+
+/// @pre logits passed sample(); chosen is an index of it
+Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, std::size_t n_top);
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_SAMPLER_SAMPLER_H_
