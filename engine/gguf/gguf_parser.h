@@ -1,0 +1,64 @@
+#ifndef LLM_ENGINE_GGUF_GGUF_PARSER_H_
+#define LLM_ENGINE_GGUF_GGUF_PARSER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/byte_reader.h"
+#include "base/result.h"
+#include "engine/gguf/gguf_file.h"
+
+namespace llm {
+
+/// Fills a GgufFile from bytes, front to back: header, entries, tensor descriptions, then the
+/// layout of the data section. Internal to engine/gguf; used once.
+///
+/// No recursion (nested arrays are refused), and nothing is allocated on the word of a count: each
+/// is first compared with the bytes that remain over the smallest encoding of one item, and the
+/// tables grow with what was really parsed.
+class GgufParser {
+ public:
+  explicit GgufParser(std::span<const std::byte> bytes) : bytes_(bytes), reader_(bytes) {}
+  Result<GgufFile> run();
+
+ private:
+  Status parse_header();
+  Status check_version(std::uint32_t version);
+  Status check_count(std::string_view field, std::uint64_t count, std::uint64_t min_bytes,
+                     std::uint64_t cap);
+
+  Status parse_entries();
+  static Result<GgufEntry> parse_entry(ByteReader& reader, std::uint64_t index);
+  static Result<GgufValue> parse_value(ByteReader& reader, std::string_view key);
+  static Status parse_array(ByteReader& reader, std::string_view key, GgufValue& value);
+  static Status walk_strings(ByteReader& reader, std::string_view key, GgufValue& value);
+  Status index_entries();
+  Status read_alignment();
+
+  Status parse_tensors();
+  Status index_tensors();
+  Status check_layout();
+  Status check_placement(const GgufTensor& tensor) const;
+  Status check_overlaps() const;
+  Status check_nothing_follows();
+
+  std::span<const std::byte> bytes_;
+  ByteReader reader_;
+  GgufFile file_;
+  std::uint64_t n_tensors_ = 0;
+  std::uint64_t n_entries_ = 0;
+};
+
+/// Parses one tensor description at the reader's position: name, dims, type, offset; checks sizes
+/// (docs/bad_input.md rows 29-37), not yet the offset. `index` names it while its name is unknown.
+Result<GgufTensor> parse_tensor_info(ByteReader& reader, std::uint64_t index);
+
+/// An error about a file whose first bytes are not "GGUF", with the likely cause.
+Error foreign_file_error(std::span<const std::byte> bytes);
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_GGUF_GGUF_PARSER_H_
