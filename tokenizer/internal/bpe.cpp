@@ -132,16 +132,17 @@ void Merger::append_ids(std::optional<TokenId> unknown, std::vector<TokenId>& id
     while (!todo.empty()) {
       const std::string_view piece = todo.back();
       todo.pop_back();
-      const auto id = table_.piece(piece);
-      const auto halves = id ? halves_.find(piece) : halves_.end();
+      const auto halves = halves_.find(piece);
       if (halves != halves_.end()) {
         todo.push_back(halves->second.second);
         todo.push_back(halves->second.first);
         continue;
       }
-      if (!id && !table_.has_byte_tokens() && in_unknown_run) continue;
-      append_whole(piece, id, unknown, ids);
-      in_unknown_run = !id && !table_.has_byte_tokens();
+      auto id = table_.piece(piece);
+      if (id && table_.kind(*id) == TokenKind::kUnused) id.reset();  // an unused character
+      const bool is_unknown = !id && !table_.has_byte_tokens();
+      if (!is_unknown || !in_unknown_run) append_whole(piece, id, unknown, ids);
+      in_unknown_run = is_unknown;
     }
   }
 }
