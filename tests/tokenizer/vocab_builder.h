@@ -1,0 +1,53 @@
+#ifndef LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_
+#define LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+
+/// Ids: <unk> 0, <s> 1, </s> 2, then <0x00>.. = 3..258 (with bytes), then pieces as added.
+class VocabBuilder {
+ public:
+  enum class Bytes { kYes, kNo };
+
+  explicit VocabBuilder(Bytes bytes = Bytes::kYes) {
+    add("<unk>", 0, TokenKind::kUnknown);
+    add("<s>", 0, TokenKind::kControl);
+    add("</s>", 0, TokenKind::kControl);
+    for (int byte = 0; bytes == Bytes::kYes && byte < 256; ++byte) {
+      add(fmt::format("<0x{:02X}>", byte), 0, TokenKind::kByte);
+    }
+    spec.unknown = 0;
+    spec.bos = 1;
+    spec.eos = 2;
+    spec.end_of_generation = {2};
+  }
+
+  TokenId add(std::string text, float score = 0, TokenKind kind = TokenKind::kNormal) {
+    spec.tokens.push_back({std::move(text), score, kind});
+    return static_cast<TokenId>(spec.tokens.size()) - 1;
+  }
+
+  Tokenizer build() const {
+    auto tokenizer = Tokenizer::create(spec);
+    if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
+    return std::move(tokenizer).value();
+  }
+
+  VocabSpec spec;
+};
+
+inline constexpr TokenId kByte0 = 3;  ///< id of <0x00>
+
+using Ids = std::vector<TokenId>;
+
+}  // namespace llm
+
+#endif  // LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_
