@@ -1,0 +1,68 @@
+#include "quant/reference/dequantize.h"
+
+#include "quant/block_formats.h"
+#include "tests/quant/quant_testing.h"
+#include "tests/support/catch.h"
+
+namespace llm {
+namespace {
+
+using testing::read_golden;
+
+TEST_CASE("dequantization equals the gguf package bit for bit", "[quant][golden]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  if (type == WeightType::kF32) return;
+  const std::string name(block_traits(type).name);
+  CAPTURE(name);
+  const auto blocks = read_golden("dequant/" + name + ".blocks.bin");
+  const auto expected = read_golden("dequant/" + name + ".expected.bin");
+  REQUIRE(!blocks.empty());
+
+  std::vector<float> actual(expected.size() / sizeof(float));
+  REQUIRE(blocks.size() == row_bytes(type, actual.size()));
+  reference::dequantize_row(type, blocks, actual);
+  const auto difference = testing::first_difference(std::as_bytes(std::span(actual)), expected);
+  const std::ptrdiff_t differing_weight = difference < 0 ? -1 : difference / 4;
+  REQUIRE(differing_weight == -1);
+}
+
+TEST_CASE("a row may start at any byte", "[quant]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  const auto blocks = testing::random_blocks(type, 512, 3);
+  std::vector<float> aligned(512);
+  reference::dequantize_row(type, blocks, aligned);
+  for (std::size_t shift = 1; shift < 4; ++shift) {
+    std::vector<std::byte> moved(blocks.size() + shift);
+    std::memcpy(moved.data() + shift, blocks.data(), blocks.size());
+    std::vector<float> out(512);
+    reference::dequantize_row(type, std::span(moved).subspan(shift), out);
+    REQUIRE(std::memcmp(out.data(), aligned.data(), out.size() * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("block structs have the sizes of the traits table", "[quant]") {
+  REQUIRE(sizeof(BlockQ4_K) == block_traits(WeightType::kQ4_K).block_bytes);
+  REQUIRE(row_bytes(WeightType::kQ6_K, 512) == 2 * sizeof(BlockQ6_K));
+  REQUIRE(row_bytes(WeightType::kQ8_K, 256) == sizeof(BlockQ8_K));
+}
+
+TEST_CASE("packed 6-bit scales come back as they went in", "[quant]") {
+  for (int round = 0; round < 64; ++round) {
+    ScaleMin pairs[8];
+    std::uint8_t scales[16];
+    for (int s = 0; s < 16; ++s) scales[s] = static_cast<std::uint8_t>((round * 29 + s * 23) % 64);
+    for (int s = 0; s < 8; ++s) pairs[s] = {scales[s], scales[15 - s]};
+    std::uint8_t k_packed[12];
+    std::uint8_t q3_packed[12];
+    pack_k_scale_mins(pairs, k_packed);
+    pack_q3_k_scales(scales, q3_packed);
+    for (std::size_t s = 0; s < 8; ++s) {
+      REQUIRE(k_scale_min(k_packed, s).scale == pairs[s].scale);
+      REQUIRE(k_scale_min(k_packed, s).min == pairs[s].min);
+    }
+    for (std::size_t s = 0; s < 16; ++s) REQUIRE(q3_k_scale(q3_packed, s) == scales[s]);
+  }
+}
+
+}  // namespace
+}  // namespace llm

@@ -1,0 +1,191 @@
+#include "quant/reference/dot.h"
+
+#include <cmath>
+#include <limits>
+
+#include "quant/activations.h"
+#include "quant/block_formats.h"
+#include "quant/reference/dequantize.h"
+#include "quant/reference/matmul.h"
+#include "tests/quant/quant_testing.h"
+#include "tests/support/catch.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kColumns = 1024;
+
+std::vector<std::byte> quantize(WeightType type, const std::vector<float>& x) {
+  const ActivationFormat format = activation_format(type);
+  std::vector<std::byte> out(activation_row_bytes(format, x.size()));
+  quantize_activations(format, x, out);
+  return out;
+}
+
+/// The activations as the quantized product sees them.
+std::vector<float> seen_by_product(WeightType type, const std::vector<float>& x) {
+  const auto bytes = quantize(type, x);
+  std::vector<float> seen(x.size());
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    switch (activation_format(type)) {
+      case ActivationFormat::kF32:
+        seen[j] = x[j];
+        break;
+      case ActivationFormat::kQ8_32: {
+        BlockQ8_32 block;
+        std::memcpy(&block, bytes.data() + j / 32 * sizeof(block), sizeof(block));
+        seen[j] = block.d * static_cast<float>(block.qs[j % 32]);
+        break;
+      }
+      case ActivationFormat::kQ8_K: {
+        BlockQ8_K block;
+        std::memcpy(&block, bytes.data() + j / 256 * sizeof(block), sizeof(block));
+        seen[j] = block.d * static_cast<float>(block.qs[j % 256]);
+        break;
+      }
+    }
+  }
+  return seen;
+}
+
+TEST_CASE("a dot product equals the f64 sum over dequantized values", "[quant][dot]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  const auto seed = GENERATE(1u, 2u, 3u);
+  CAPTURE(block_traits(type).name, seed);
+  const auto w = testing::random_blocks(type, kColumns, seed);
+  const auto x = testing::random_normals(kColumns, 1.0f, seed + 100);
+  const auto seen = seen_by_product(type, x);
+  std::vector<float> weights(kColumns);
+  reference::dequantize_row(type, w, weights);
+
+  double exact = 0;
+  double magnitude = 0;  // of everything that is added, mins apart from codes
+  double exact_f32 = 0;
+  for (std::size_t k = 0; k < kColumns; ++k) {
+    exact += static_cast<double>(weights[k]) * static_cast<double>(seen[k]);
+    exact_f32 += static_cast<double>(weights[k]) * static_cast<double>(x[k]);
+    magnitude += std::abs(static_cast<double>(weights[k])) * 2 + 1e-3;
+  }
+  // At most kColumns roundings of a partial sum, and the roundings of dequantization itself.
+  const double bound = magnitude * 4 * kColumns * 0x1p-24;
+  const float actual = reference::dot_row(type, w, quantize(type, x));
+  REQUIRE(std::abs(static_cast<double>(actual) - exact) <= bound / 32);
+  const float actual_f32 = reference::dot_row_f32(type, w, x);
+  REQUIRE(std::abs(static_cast<double>(actual_f32) - exact_f32) <= bound / 32);
+}
+
+/// One block with every code and sub-block scale at the extreme that makes isum largest in
+/// magnitude, d = 1 and no min; and that isum for activations of 127.
+struct Extreme {
+  WeightType type;
+  std::vector<std::byte> block;
+  double isum;
+};
+
+std::vector<Extreme> extremes() {
+  const auto filled = [](WeightType type, int fill, double isum) {
+    Extreme extreme{type, std::vector<std::byte>(block_traits(type).block_bytes, std::byte(fill)),
+                    isum};
+    const auto offsets = testing::f16_offsets(type);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      testing::store_f16(extreme.block, offsets[i], i == 0 ? 0x3C00 : 0);
+    }
+    return extreme;
+  };
+  std::vector<Extreme> all;
+  all.push_back(filled(WeightType::kQ4_0, 0x00, -32.0 * 8 * 127));
+  all.push_back(filled(WeightType::kQ4_1, 0xFF, 32.0 * 15 * 127));
+  all.push_back(filled(WeightType::kQ5_0, 0x00, -32.0 * 16 * 127));
+  all.push_back(filled(WeightType::kQ5_1, 0xFF, 32.0 * 31 * 127));
+  all.push_back(filled(WeightType::kQ8_0, 0x80, -32.0 * 128 * 127));
+  all.push_back(filled(WeightType::kQ2_K, 0xFF, 256.0 * 3 * 127 * 15));
+  all.push_back(filled(WeightType::kQ3_K, 0x00, 256.0 * 4 * 127 * 32));
+  all.push_back(filled(WeightType::kQ4_K, 0xFF, 256.0 * 15 * 127 * 63));
+  all.push_back(filled(WeightType::kQ5_K, 0xFF, 256.0 * 31 * 127 * 63));
+  Extreme q6 = filled(WeightType::kQ6_K, 0x00, 256.0 * 32 * 127 * 128);
+  std::fill_n(q6.block.begin() + 192, 16, std::byte(0x80));  // scales of -128
+  all.push_back(q6);
+  Extreme q8 = filled(WeightType::kQ8_K, 0x80, -256.0 * 128 * 127);
+  const float one = 1.0f;
+  std::memcpy(q8.block.data(), &one, sizeof(one));
+  all.push_back(q8);
+  return all;
+}
+
+TEST_CASE("integer sums are exact at the extreme codes", "[quant][dot]") {
+  for (const Extreme& extreme : extremes()) {
+    CAPTURE(block_traits(extreme.type).name);
+    const std::vector<float> x(block_traits(extreme.type).block_weights, 127.0f);
+    const auto activations = quantize(extreme.type, x);  // d = 1, codes 127
+    const float actual = reference::dot_row(extreme.type, extreme.block, activations);
+    REQUIRE(actual == static_cast<float>(extreme.isum));
+    REQUIRE(std::abs(extreme.isum) < 0x1p27);
+  }
+}
+
+TEST_CASE("mins subtract, offsets add", "[quant][dot]") {
+  const auto type = GENERATE(WeightType::kQ4_1, WeightType::kQ5_1, WeightType::kQ2_K,
+                             WeightType::kQ4_K, WeightType::kQ5_K);
+  CAPTURE(block_traits(type).name);
+  const std::size_t n = block_traits(type).block_weights;
+  std::vector<std::byte> block(block_traits(type).block_bytes, std::byte{0xFF});
+  const auto offsets = testing::f16_offsets(type);
+  testing::store_f16(block, offsets[0], 0);       // d = 0: codes do not count
+  testing::store_f16(block, offsets[1], 0x3C00);  // 1
+  const auto activations = quantize(type, std::vector<float>(n, 127.0f));
+  const double sum = 127.0 * static_cast<double>(n);
+  const double expected = n == 32 ? sum : type == WeightType::kQ2_K ? -15 * sum : -63 * sum;
+  REQUIRE(reference::dot_row(type, block, activations) == static_cast<float>(expected));
+}
+
+TEST_CASE("a NaN or Inf activation always reaches the output", "[quant][dot]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  const auto bad =
+      GENERATE(std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN());
+  const auto zero_weights = GENERATE(false, true);
+  CAPTURE(block_traits(type).name, bad, zero_weights);
+  auto w = testing::random_blocks(type, 512, 9);
+  if (zero_weights) std::fill(w.begin(), w.end(), std::byte{0});
+  auto x = testing::random_normals(512, 1.0f, 10);
+  x[300] = bad;
+  REQUIRE(!std::isfinite(reference::dot_row(type, w, quantize(type, x))));
+}
+
+TEST_CASE("float types add in ascending k with one rounding each", "[quant][dot]") {
+  // 2^24 + 1 is a tie that rounds to 2^24, so the order of additions shows.
+  const std::vector<float> w = {0x1p24f, 1.0f, 1.0f, -0x1p24f};
+  const std::vector<float> x(4, 1.0f);
+  const auto w_bytes = std::as_bytes(std::span(w));
+  REQUIRE(reference::dot_row(WeightType::kF32, w_bytes, std::as_bytes(std::span(x))) == 0.0f);
+  REQUIRE(reference::dot_row_f32(WeightType::kF32, w_bytes, x) == 0.0f);
+  // The product is not rounded by itself: (1 + 2^-23)(1 - 2^-23) - 1 = -2^-46.
+  const std::vector<float> a = {-1.0f, 1.0f + 0x1p-23f};
+  const std::vector<float> b = {1.0f, 1.0f - 0x1p-23f};
+  REQUIRE(reference::dot_row_f32(WeightType::kF32, std::as_bytes(std::span(a)), b) == -0x1p-46f);
+}
+
+TEST_CASE("matmul is one dot product per output", "[quant][matmul]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  constexpr std::size_t kRows = 5;
+  constexpr std::size_t kTokens = 3;
+  const auto bytes = testing::random_blocks(type, kRows * 512, 21);
+  const auto x = testing::random_normals(kTokens * 512, 1.0f, 22);
+  const reference::MatrixBytes w{type, kRows, 512, bytes};
+  std::vector<float> y(kTokens * kRows);
+  std::vector<float> y_f32(kTokens * kRows);
+  reference::matmul(w, x, y);
+  reference::matmul_f32(w, x, y_f32);
+  const std::size_t stride = row_bytes(type, 512);
+  for (std::size_t t = 0; t < kTokens; ++t) {
+    const std::vector<float> row(x.begin() + static_cast<std::ptrdiff_t>(512 * t),
+                                 x.begin() + static_cast<std::ptrdiff_t>(512 * (t + 1)));
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const auto w_row = std::span(bytes).subspan(r * stride, stride);
+      REQUIRE(y[t * kRows + r] == reference::dot_row(type, w_row, quantize(type, row)));
+      REQUIRE(y_f32[t * kRows + r] == reference::dot_row_f32(type, w_row, row));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llm

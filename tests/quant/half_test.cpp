@@ -1,0 +1,76 @@
+#include "quant/half.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace llm {
+namespace {
+
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+static_assert(f16_to_f32(0x3C00) == 1.0f && f32_to_f16(1.0f) == 0x3C00);
+
+TEST_CASE("every f16 widens to its value and comes back", "[quant][half]") {
+  for (std::uint32_t h = 0; h < 0x10000; ++h) {
+    const std::uint32_t exponent = h >> 10 & 31;
+    const std::uint32_t mantissa = h & 0x3FF;
+    const double sign = (h & 0x8000) != 0 ? -1.0 : 1.0;
+    const float wide = f16_to_f32(static_cast<std::uint16_t>(h));
+    CAPTURE(h);
+    if (exponent == 31 && mantissa != 0) {
+      REQUIRE(std::isnan(wide));
+      REQUIRE(std::signbit(wide) == (sign < 0));
+      REQUIRE(f32_to_f16(wide) == (h | 0x0200));  // quiet
+      continue;
+    }
+    const double value = exponent == 31 ? sign * std::numeric_limits<double>::infinity()
+                         : exponent == 0
+                             ? sign * std::ldexp(mantissa, -24)
+                             : sign * std::ldexp(1024 + mantissa, static_cast<int>(exponent) - 25);
+    REQUIRE(static_cast<double>(wide) == value);
+    REQUIRE(std::signbit(wide) == (sign < 0));
+    REQUIRE(f32_to_f16(wide) == h);
+  }
+}
+
+TEST_CASE("f32 to f16 rounds to nearest, ties to even, at every boundary", "[quant][half]") {
+  // Between each pair of neighbours: just below the middle, the middle, just above.
+  for (std::uint32_t h = 0; h < 0x7C00; ++h) {
+    const double low = static_cast<double>(f16_to_f32(static_cast<std::uint16_t>(h)));
+    const double high =
+        h == 0x7BFF ? 65536.0 : static_cast<double>(f16_to_f32(static_cast<std::uint16_t>(h + 1)));
+    const float middle = static_cast<float>((low + high) / 2);
+    CAPTURE(h);
+    REQUIRE(f32_to_f16(from_bits(bits_of(middle) - 1)) == h);
+    REQUIRE(f32_to_f16(middle) == (h % 2 == 0 ? h : h + 1));
+    REQUIRE(f32_to_f16(from_bits(bits_of(middle) + 1)) == h + 1);
+    REQUIRE(f32_to_f16(-middle) == (0x8000 | (h % 2 == 0 ? h : h + 1)));
+  }
+  REQUIRE(f32_to_f16(std::numeric_limits<float>::max()) == 0x7C00);
+  REQUIRE(f32_to_f16(-std::numeric_limits<float>::infinity()) == 0xFC00);
+  REQUIRE(f32_to_f16(from_bits(1)) == 0);
+  REQUIRE(f32_to_f16(from_bits(0x80000001)) == 0x8000);
+  REQUIRE(f32_to_f16(from_bits(0x7F800001)) == 0x7E00);
+}
+
+TEST_CASE("bf16 keeps the upper half and rounds to nearest even", "[quant][half]") {
+  for (std::uint32_t b = 0; b < 0x10000; ++b) {
+    const std::uint16_t half = static_cast<std::uint16_t>(b);
+    CAPTURE(b);
+    REQUIRE(bits_of(bf16_to_f32(half)) == b << 16);
+    const bool nan = (b & 0x7FFF) > 0x7F80;
+    REQUIRE(f32_to_bf16(bf16_to_f32(half)) == (nan ? (b | 0x40) : b));
+    if ((b & 0x7FFF) >= 0x7F80) continue;
+    REQUIRE(f32_to_bf16(from_bits(b << 16 | 0x7FFF)) == b);
+    REQUIRE(f32_to_bf16(from_bits(b << 16 | 0x8000)) == (b % 2 == 0 ? b : b + 1));
+    REQUIRE(f32_to_bf16(from_bits(b << 16 | 0x8001)) == b + 1);
+  }
+  REQUIRE(f32_to_bf16(from_bits(0x7F800001)) == 0x7FC0);  // a NaN never becomes infinity
+}
+
+}  // namespace
+}  // namespace llm

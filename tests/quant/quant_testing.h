@@ -1,0 +1,117 @@
+#ifndef LLM_TESTS_QUANT_QUANT_TESTING_H_
+#define LLM_TESTS_QUANT_QUANT_TESTING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "quant/block_traits.h"
+#include "quant/half.h"
+
+namespace llm::testing {
+
+/// The bytes of tests/golden/<name>; empty when it cannot be read.
+inline std::vector<std::byte> read_golden(const std::string& name) {
+  std::ifstream file(std::string(LLM_SOURCE_DIR) + "/tests/golden/" + name, std::ios::binary);
+  const std::vector<char> chars((std::istreambuf_iterator<char>(file)), {});
+  std::vector<std::byte> bytes(chars.size());
+  if (!chars.empty()) std::memcpy(bytes.data(), chars.data(), chars.size());
+  return bytes;
+}
+
+inline std::vector<float> as_floats(std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+/// Index of the first byte that differs, or -1 when both are equal.
+inline std::ptrdiff_t first_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    if (a[i] != b[i]) return static_cast<std::ptrdiff_t>(i);
+  }
+  return a.size() == b.size() ? -1 : static_cast<std::ptrdiff_t>(std::min(a.size(), b.size()));
+}
+
+/// Byte offsets of the f16 scales in a block of `type`; empty for float types and Q8_K.
+inline std::vector<std::size_t> f16_offsets(WeightType type) {
+  switch (type) {
+    case WeightType::kQ4_0:
+    case WeightType::kQ5_0:
+    case WeightType::kQ8_0:
+      return {0};
+    case WeightType::kQ4_1:
+    case WeightType::kQ5_1:
+    case WeightType::kQ4_K:
+    case WeightType::kQ5_K:
+      return {0, 2};
+    case WeightType::kQ2_K:
+      return {80, 82};
+    case WeightType::kQ3_K:
+      return {108};
+    case WeightType::kQ6_K:
+      return {208};
+    default:
+      return {};
+  }
+}
+
+inline void store_f16(std::vector<std::byte>& bytes, std::size_t offset, std::uint16_t bits) {
+  std::memcpy(bytes.data() + offset, &bits, sizeof(bits));
+}
+
+/// Random bytes with every scale replaced by a finite one of weight-like size; float types get
+/// normal values of standard deviation 0.05.
+inline std::vector<std::byte> random_blocks(WeightType type, std::size_t n_weights,
+                                            std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, 0.05f);
+  std::vector<std::byte> bytes(row_bytes(type, n_weights));
+  const std::size_t block_bytes = block_traits(type).block_bytes;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() & 0xFF);
+  for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    const float value = normal(random);
+    switch (type) {
+      case WeightType::kF32:
+      case WeightType::kQ8_K:
+        std::memcpy(bytes.data() + at, &value, sizeof(value));
+        break;
+      case WeightType::kF16:
+        store_f16(bytes, at, f32_to_f16(value));
+        break;
+      case WeightType::kBF16:
+        store_f16(bytes, at, f32_to_bf16(value));
+        break;
+      default:
+        for (const std::size_t offset : f16_offsets(type)) {
+          store_f16(bytes, at + offset, f32_to_f16(normal(random) / 16));
+        }
+    }
+  }
+  return bytes;
+}
+
+inline std::vector<float> random_normals(std::size_t n, float deviation, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+/// The traits of every type, as a container for Catch2's from_range.
+inline std::vector<WeightType> all_weight_types() {
+  std::vector<WeightType> types;
+  for (const BlockTraits& traits : all_block_traits()) types.push_back(traits.type);
+  return types;
+}
+
+}  // namespace llm::testing
+
+#endif  // LLM_TESTS_QUANT_QUANT_TESTING_H_
