@@ -1,1 +1,85 @@
-// Placeholder until its owner's first commit.
+#include "engine/model/model_file.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace llm {
+namespace {
+
+Status check_split(const GgufFile& gguf) {
+  constexpr std::string_view kKey = "split.count";
+  LLM_TRY(const std::uint64_t parts, gguf.get_unsigned_or(kKey, 1));
+  if (parts <= 1) return Ok{};
+  LLM_TRY(const std::uint64_t index, gguf.get_unsigned_or("split.no", 0));
+  Error error = gguf.value_error(
+      ErrorCode::kUnsupported, kKey,
+      fmt::format(
+          "found {} parts, of which this is part {}: {} missing part{}, need one whole file", parts,
+          index + 1, parts - 1, parts == 2 ? "" : "s"));
+  error.hint = "merge the parts with `llama-gguf-split --merge`";
+  return error;
+}
+
+Status check_trailing(const GgufFile& gguf, bool strict, std::vector<std::string>& warnings) {
+  const std::uint64_t trailing = gguf.trailing_bytes();
+  if (trailing == 0) return Ok{};
+  const std::string message =
+      fmt::format("found {} bytes after the last tensor, need none", trailing);
+  if (strict) {
+    return Error{.code = ErrorCode::kMalformed,
+                 .field = "trailing data",
+                 .message = message,
+                 .offset = gguf.file_bytes() - trailing};
+  }
+  warnings.push_back(
+      fmt::format("trailing data (byte {}): {}; ignored", gguf.file_bytes() - trailing, message));
+  return Ok{};
+}
+
+std::string base_name(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+}  // namespace
+
+Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
+                                       const ModelFileOptions& options) {
+  LLM_TRY(GgufFile gguf, GgufFile::parse(bytes));
+  std::vector<std::string> warnings;
+  LLM_RETURN_IF_ERROR(check_split(gguf));
+  LLM_RETURN_IF_ERROR(check_trailing(gguf, options.strict, warnings));
+  LLM_TRY(HyperParameters config, read_hyper_parameters(gguf));
+  LLM_TRY(VocabSpec vocab, vocab_from_gguf(gguf, warnings));
+  LLM_TRY(ModelTensors tensors, bind_tensors(gguf, config, options.strict, warnings));
+  LLM_TRY(const std::string_view name, gguf.get_string_or("general.name", {}));
+  LLM_TRY(const std::string_view chat_template, chat_template_from_gguf(gguf));
+  return ModelContents{.gguf = std::move(gguf),
+                       .config = std::move(config),
+                       .vocab = std::move(vocab),
+                       .tensors = std::move(tensors),
+                       .name = std::string(name),
+                       .chat_template = std::string(chat_template),
+                       .warnings = std::move(warnings)};
+}
+
+Result<ModelFile> open_model_file(const std::string& path, const ModelFileOptions& options) {
+  LLM_TRY(MappedFile file, MappedFile::open(path));
+  auto contents = open_model_bytes(file.bytes(), options);
+  if (!contents.ok()) return in_file(std::move(contents).error(), path);
+  ModelFile model{std::move(contents).value(), std::move(file)};
+  if (model.name.empty()) model.name = base_name(path);
+  return model;
+}
+
+Result<VocabSpec> open_vocab_file(const std::string& path, std::vector<std::string>& warnings) {
+  LLM_TRY(const MappedFile file, MappedFile::open(path));
+  const auto gguf = GgufFile::parse(file.bytes());
+  if (!gguf.ok()) return in_file(gguf.error(), path);
+  auto vocab = vocab_from_gguf(gguf.value(), warnings);
+  if (!vocab.ok()) return in_file(std::move(vocab).error(), path);
+  return vocab;
+}
+
+}  // namespace llm

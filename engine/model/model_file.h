@@ -12,54 +12,28 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/hyper_parameters.h"
+#include "engine/model/model_tensors.h"
+#include "engine/model/vocab_from_gguf.h"
 #include "quant/block_traits.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
 
-/// One tensor of the file as a matrix: `n_rows` outputs (GGUF ne[1]) by `n_cols` inputs (ne[0],
-/// contiguous). A vector has n_rows = 1. The bytes belong to the file's mapping.
-struct TensorView {
-  std::string name;
-  WeightType type = WeightType::kF32;
-  std::size_t n_rows = 0;
-  std::size_t n_cols = 0;
-  std::span<const std::byte> data;
-};
-
-/// The tensors of one decoder block under their GGUF roles (blk.N.*).
-struct LayerTensors {
-  TensorView attn_norm;    ///< (d_model), f32
-  TensorView attn_q;       ///< (n_heads * head_dim, d_model)
-  TensorView attn_k;       ///< (n_kv_heads * head_dim, d_model)
-  TensorView attn_v;       ///< (n_kv_heads * head_dim, d_model)
-  TensorView attn_output;  ///< (d_model, n_heads * head_dim)
-  TensorView ffn_norm;     ///< (d_model), f32
-  TensorView ffn_gate;     ///< (d_ff, d_model)
-  TensorView ffn_up;       ///< (d_ff, d_model)
-  TensorView ffn_down;     ///< (d_model, d_ff)
-};
-
-/// Every tensor the forward pass needs, with checked shapes and types.
-struct ModelTensors {
-  TensorView token_embd;  ///< (n_vocab, d_model)
-  std::vector<LayerTensors> layers;
-  TensorView output_norm;                ///< (d_model), f32
-  TensorView output;                     ///< (n_vocab, d_model); token_embd's view when tied
-  bool tied_output = false;              ///< the file has no output.weight
-  std::optional<TensorView> rope_freqs;  ///< (rope_dims / 2) divisors of the frequencies, f32
-};
-
-/// A GGUF opened as a Llama: mapped, parsed, checked, nothing copied yet.
-struct ModelFile {
-  MappedFile file;
+/// What a Llama's bytes say, all of it checked; tensors are views into those bytes.
+struct ModelContents {
   GgufFile gguf;
   HyperParameters config;
   VocabSpec vocab;
   ModelTensors tensors;
-  std::string name;                   ///< general.name, or the file's base name
+  std::string name;                   ///< general.name, may be empty
   std::string chat_template;          ///< tokenizer.chat_template, may be empty
   std::vector<std::string> warnings;  ///< one line each, for the tool to log
+};
+
+/// A GGUF opened as a Llama: mapped, parsed, checked, nothing copied yet. `name` is never empty:
+/// without general.name it is the file's base name.
+struct ModelFile : ModelContents {
+  MappedFile file;
 };
 
 struct ModelFileOptions {
@@ -69,11 +43,16 @@ struct ModelFileOptions {
 /// Opens `path` and checks everything that can be checked without running the model: format,
 /// metadata, vocabulary, presence, shapes and types of tensors. Scales are checked for NaN/Inf when
 /// weights are packed. Errors: docs/bad_input.md, each naming file, field, value and rule.
+/// Cost: reads the metadata only, a few milliseconds for a vocabulary of 128,000 tokens.
 Result<ModelFile> open_model_file(const std::string& path, const ModelFileOptions& options = {});
 
-/// The vocabulary alone; works on vocab-only GGUFs (no tensors). Warnings are appended to
-/// `warnings`.
-Result<VocabSpec> vocab_from_gguf(const GgufFile& gguf, std::vector<std::string>& warnings);
+/// The same for bytes that are in memory and outlive the result.
+Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
+                                       const ModelFileOptions& options = {});
+
+/// The vocabulary of the GGUF at `path`, which may hold nothing else (no tensors, no
+/// hyper-parameters). Warnings are appended to `warnings`.
+Result<VocabSpec> open_vocab_file(const std::string& path, std::vector<std::string>& warnings);
 
 }  // namespace llm
 

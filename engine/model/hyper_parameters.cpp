@@ -1,0 +1,275 @@
+#include "engine/model/hyper_parameters.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "engine/model/piece_text.h"
+
+namespace llm {
+namespace {
+
+constexpr std::string_view kSupportedArchitecture = "llama";
+// Far above every model; keeps products of two of these far from wrapping.
+constexpr std::uint64_t kMaxDim = 1U << 24;
+// A context that memory cannot hold is the session's error (kResource), not the file's.
+constexpr std::uint64_t kMaxContext = UINT32_MAX;
+
+/// "llama.block_count" from "block_count".
+std::string llama_key(std::string_view suffix) { return fmt::format("llama.{}", suffix); }
+
+class Reader {
+ public:
+  explicit Reader(const GgufFile& gguf) : gguf_(gguf) {}
+
+  Result<HyperParameters> run();
+
+ private:
+  Status read_architecture();
+  Status read_blocks();
+  Status read_width();
+  Status read_heads();
+  Status read_head_dim();
+  Status read_context();
+  Status read_rope();
+  Status read_rope_scaling();
+  Status refuse_experts() const;
+
+  Error malformed(std::string_view key, std::string message) const {
+    return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
+  }
+  Error unsupported(std::string_view key, std::string message) const {
+    return gguf_.value_error(ErrorCode::kUnsupported, key, std::move(message));
+  }
+  /// A count, or the one value of an array that gives it per layer.
+  Result<std::uint64_t> read_per_layer(const std::string& key) const;
+  Result<std::size_t> read_dim(const std::string& key) const;
+  Result<float> read_positive(const std::string& key, float absent) const;
+
+  const GgufFile& gguf_;
+  HyperParameters config_;
+};
+
+Result<HyperParameters> Reader::run() {
+  LLM_RETURN_IF_ERROR(read_architecture());
+  LLM_RETURN_IF_ERROR(refuse_experts());
+  LLM_RETURN_IF_ERROR(read_blocks());
+  LLM_RETURN_IF_ERROR(read_width());
+  LLM_RETURN_IF_ERROR(read_heads());
+  LLM_RETURN_IF_ERROR(read_head_dim());
+  LLM_RETURN_IF_ERROR(read_context());
+  LLM_RETURN_IF_ERROR(read_rope());
+  LLM_RETURN_IF_ERROR(read_rope_scaling());
+  return config_;
+}
+
+Status Reader::read_architecture() {
+  constexpr std::string_view kKey = "general.architecture";
+  LLM_TRY(const std::string_view found, gguf_.get_string(kKey));
+  if (found != kSupportedArchitecture) {
+    return unsupported(
+        kKey, fmt::format("found {}, need one of: {}", quoted(found), kSupportedArchitecture));
+  }
+  config_.architecture = std::string(found);
+  return Ok{};
+}
+
+Status Reader::refuse_experts() const {
+  const std::string key = llama_key("expert_count");
+  LLM_TRY(const std::uint64_t experts, gguf_.get_unsigned_or(key, 0));
+  if (experts == 0) return Ok{};
+  return unsupported(key,
+                     fmt::format("found {}, need 0: mixtures of experts are not read", experts));
+}
+
+/// The number N of "blk.N.", when the name begins so.
+std::optional<std::uint64_t> block_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* begin = name.data() + kPrefix.size();
+  const char* end = name.data() + name.size();
+  std::uint64_t block = 0;
+  const auto [rest, error] = std::from_chars(begin, end, block);
+  if (error != std::errc() || rest == end || *rest != '.') return std::nullopt;
+  return block;
+}
+
+Status Reader::read_blocks() {
+  const std::string key = llama_key("block_count");
+  LLM_TRY(const std::uint64_t declared, gguf_.get_unsigned(key));
+  std::uint64_t present = 0;  // one more than the largest N of blk.N
+  for (const GgufTensor& tensor : gguf_.tensors()) {
+    const auto block = block_of(tensor.name);
+    if (block && *block >= present && *block < UINT64_MAX) present = *block + 1;
+  }
+  if (declared == 0 || declared != present) {
+    return malformed(key,
+                     fmt::format("found {}, need {}: the blocks present (blk.N tensors)", declared,
+                                 present == 0 ? "at least 1" : std::to_string(present)));
+  }
+  // Each block has tensors of its own, so a lone blk.4000000000 is caught here.
+  if (declared > gguf_.tensors().size()) {
+    return malformed(key, fmt::format("found {}, need at most the number of tensors {}", declared,
+                                      gguf_.tensors().size()));
+  }
+  config_.n_layers = static_cast<std::size_t>(declared);
+  return Ok{};
+}
+
+Result<std::size_t> Reader::read_dim(const std::string& key) const {
+  LLM_TRY(const std::uint64_t dim, read_per_layer(key));
+  if (dim == 0 || dim > kMaxDim) {
+    return malformed(key, fmt::format("found {}, need 1 to {}", dim, kMaxDim));
+  }
+  return static_cast<std::size_t>(dim);
+}
+
+Result<std::uint64_t> Reader::read_per_layer(const std::string& key) const {
+  const GgufValue* value = gguf_.find(key);
+  if (value == nullptr || value->type != GgufType::kArray) return gguf_.get_unsigned(key);
+  const GgufType element = value->element_type;
+  if (element != GgufType::kUint32 && element != GgufType::kInt32) {
+    return malformed(key, fmt::format("found {}, need UINT32", value->type_name()));
+  }
+  if (value->count != config_.n_layers) {
+    return malformed(key, fmt::format("found an array of n = {}, need one value a layer: {}",
+                                      value->count, config_.n_layers));
+  }
+  const GgufArray<std::uint32_t> values(value->bytes);
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    if (values[i] == values[0]) continue;
+    return unsupported(key, fmt::format("found {} in layer 0 and {} in layer {}, need one value "
+                                        "for all layers",
+                                        values[0], values[i], i));
+  }
+  return values[0];
+}
+
+Status Reader::read_width() {
+  LLM_TRY(config_.d_model, read_dim(llama_key("embedding_length")));
+  LLM_TRY(config_.d_ff, read_dim(llama_key("feed_forward_length")));
+  const GgufTensor* embedding = gguf_.find_tensor("token_embd.weight");
+  if (embedding == nullptr) {
+    return Error{.code = ErrorCode::kMalformed,
+                 .field = "tensor \"token_embd.weight\"",
+                 .message = "found no such tensor, need it: it is required"};
+  }
+  if (embedding->dims[0] != config_.d_model) {
+    return malformed(llama_key("embedding_length"),
+                     fmt::format("found {}, need {}: the columns of token_embd.weight",
+                                 config_.d_model, embedding->dims[0]));
+  }
+  config_.n_vocab = static_cast<std::size_t>(embedding->dims[1]);
+  const std::string key = llama_key("vocab_size");
+  LLM_TRY(const std::uint64_t declared, gguf_.get_unsigned_or(key, config_.n_vocab));
+  LLM_TRY(const GgufStrings tokens, gguf_.get_strings("tokenizer.ggml.tokens"));
+  if (declared != config_.n_vocab || tokens.size() != config_.n_vocab) {
+    return malformed(gguf_.find(key) != nullptr ? key : "tokenizer.ggml.tokens",
+                     fmt::format("found vocab_size {}, {} tokens and {} rows of token_embd.weight, "
+                                 "need all three equal",
+                                 declared, tokens.size(), config_.n_vocab));
+  }
+  return Ok{};
+}
+
+Status Reader::read_heads() {
+  const std::string key = llama_key("attention.head_count");
+  const std::string kv_key = llama_key("attention.head_count_kv");
+  LLM_TRY(const std::uint64_t heads, read_per_layer(key));
+  if (heads == 0 || heads > config_.d_model) {
+    return malformed(
+        key, fmt::format("found {}, need 1 to embedding_length {}", heads, config_.d_model));
+  }
+  std::uint64_t kv_heads = heads;
+  if (gguf_.find(kv_key) != nullptr) {
+    LLM_TRY(kv_heads, read_per_layer(kv_key));
+  }
+  if (kv_heads == 0 || kv_heads > heads || heads % kv_heads != 0) {
+    return malformed(kv_key,
+                     fmt::format("found {}, need a divisor of {} = {}", kv_heads, key, heads));
+  }
+  config_.n_heads = static_cast<std::size_t>(heads);
+  config_.n_kv_heads = static_cast<std::size_t>(kv_heads);
+  return Ok{};
+}
+
+Status Reader::read_head_dim() {
+  const std::string key = llama_key("attention.key_length");
+  const std::string value_key = llama_key("attention.value_length");
+  if (gguf_.find(key) != nullptr) {
+    LLM_TRY(config_.head_dim, read_dim(key));
+    if (config_.head_dim > kMaxDim / config_.n_heads) {
+      return malformed(key, fmt::format("found {}, need at most {} with {} heads", config_.head_dim,
+                                        kMaxDim / config_.n_heads, config_.n_heads));
+    }
+  } else if (config_.d_model % config_.n_heads != 0) {
+    return malformed(llama_key("embedding_length"),
+                     fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
+                                 llama_key("attention.head_count"), config_.n_heads));
+  } else {
+    config_.head_dim = config_.d_model / config_.n_heads;
+  }
+  LLM_TRY(const std::uint64_t value_length, gguf_.get_unsigned_or(value_key, config_.head_dim));
+  if (value_length != config_.head_dim) {
+    return unsupported(
+        value_key, fmt::format("found {}, need the head dim {}", value_length, config_.head_dim));
+  }
+  return Ok{};
+}
+
+Status Reader::read_context() {
+  const std::string key = llama_key("context_length");
+  LLM_TRY(const std::uint64_t context, gguf_.get_unsigned(key));
+  if (context == 0 || context > kMaxContext) {
+    return malformed(key, fmt::format("found {}, need 1 to {}", context, kMaxContext));
+  }
+  config_.context = static_cast<std::size_t>(context);
+  const std::string eps_key = llama_key("attention.layer_norm_rms_epsilon");
+  LLM_TRY(config_.norm_eps, gguf_.get_float(eps_key));
+  LLM_TRY(config_.norm_eps, read_positive(eps_key, config_.norm_eps));
+  return Ok{};
+}
+
+Result<float> Reader::read_positive(const std::string& key, float absent) const {
+  LLM_TRY(const float value, gguf_.get_float_or(key, absent));
+  // Written so that NaN fails.
+  if (!(value > 0.0F) || !std::isfinite(value)) {
+    return malformed(key, fmt::format("found {}, need a finite number above 0", value));
+  }
+  return value;
+}
+
+Status Reader::read_rope() {
+  const std::string key = llama_key("rope.dimension_count");
+  LLM_TRY(const std::uint64_t dims, gguf_.get_unsigned_or(key, config_.head_dim));
+  if (dims == 0 || dims % 2 != 0 || dims > config_.head_dim) {
+    return malformed(key, fmt::format("found {}, need an even number from 2 to the head dim {}",
+                                      dims, config_.head_dim));
+  }
+  config_.rope_dims = static_cast<std::size_t>(dims);
+  LLM_TRY(config_.rope_theta, read_positive(llama_key("rope.freq_base"), 10000.0F));
+  return Ok{};
+}
+
+Status Reader::read_rope_scaling() {
+  const std::string key = llama_key("rope.scaling.type");
+  LLM_TRY(const std::string_view type, gguf_.get_string_or(key, "linear"));
+  if (type != "none" && type != "linear") {
+    return unsupported(key, fmt::format("found {}, need one of: none, linear", quoted(type)));
+  }
+  // Older files name the linear factor rope.scale_linear.
+  LLM_TRY(const float old_factor, read_positive(llama_key("rope.scale_linear"), 1.0F));
+  LLM_TRY(const float factor, read_positive(llama_key("rope.scaling.factor"), old_factor));
+  config_.rope_scale = type == "none" ? 1.0F : factor;
+  return Ok{};
+}
+
+}  // namespace
+
+Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf) { return Reader(gguf).run(); }
+
+}  // namespace llm

@@ -1,0 +1,280 @@
+#include "engine/model/vocab_from_gguf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "engine/model/piece_text.h"
+
+namespace llm {
+namespace {
+
+constexpr std::string_view kModelKey = "tokenizer.ggml.model";
+constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
+constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
+constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
+constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
+
+constexpr std::size_t kMaxTokenBytes = 64U << 10;
+constexpr std::size_t kMaxTemplateBytes = 1U << 20;
+// "No such token" in the ids of special tokens.
+constexpr std::uint64_t kNoToken = 0xFFFFFFFF;
+
+/// Collects the ids that share a fault and turns them into one warning.
+class IdList {
+ public:
+  void add(std::size_t id) {
+    if (count_++ < 5) first_ += fmt::format("{}{}", first_.empty() ? "" : ", ", id);
+  }
+  void warn(std::string_view what, std::vector<std::string>& warnings) const {
+    if (count_ == 0) return;
+    warnings.push_back(fmt::format("{}: {}: token ids {}{}", kTokensKey, what, first_,
+                                   count_ > 5 ? fmt::format(" and {} more", count_ - 5) : ""));
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::string first_;
+};
+
+class VocabReader {
+ public:
+  VocabReader(const GgufFile& gguf, std::vector<std::string>& warnings)
+      : gguf_(gguf), warnings_(warnings) {}
+
+  Result<VocabSpec> run();
+
+ private:
+  Status check_model() const;
+  Status read_pieces();
+  Status read_scores();
+  Status read_kinds();
+  void derive_kinds();
+  Status check_bytes();
+  void warn_duplicates();
+  Status read_special();
+  Result<std::optional<TokenId>> read_id(std::string_view key, TokenId usual, TokenKind kind) const;
+  Status read_end_of_generation();
+
+  Error malformed(std::string_view key, std::string message) const {
+    return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
+  }
+
+  const GgufFile& gguf_;
+  std::vector<std::string>& warnings_;
+  VocabSpec vocab_;
+};
+
+Result<VocabSpec> VocabReader::run() {
+  LLM_RETURN_IF_ERROR(check_model());
+  LLM_RETURN_IF_ERROR(read_pieces());
+  LLM_RETURN_IF_ERROR(read_scores());
+  LLM_RETURN_IF_ERROR(read_kinds());
+  LLM_RETURN_IF_ERROR(check_bytes());
+  warn_duplicates();
+  LLM_RETURN_IF_ERROR(read_special());
+  LLM_RETURN_IF_ERROR(read_end_of_generation());
+  return std::move(vocab_);
+}
+
+Status VocabReader::check_model() const {
+  LLM_TRY(const std::string_view model, gguf_.get_string(kModelKey));
+  if (model == "llama") return Ok{};
+  return gguf_.value_error(ErrorCode::kUnsupported, kModelKey,
+                           fmt::format("found {}, need \"llama\" (SentencePiece)", quoted(model)));
+}
+
+Status VocabReader::read_pieces() {
+  LLM_TRY(const GgufStrings pieces, gguf_.get_strings(kTokensKey));
+  if (pieces.size() == 0) return malformed(kTokensKey, "found n = 0, need at least one token");
+  IdList invalid;
+  IdList empty;
+  vocab_.tokens.reserve(pieces.size());
+  for (const std::string_view piece : pieces) {
+    const std::size_t id = vocab_.tokens.size();
+    if (piece.size() > kMaxTokenBytes) {
+      return malformed(kTokensKey, fmt::format("found token id {} of {} bytes, need at most {}", id,
+                                               piece.size(), kMaxTokenBytes));
+    }
+    if (piece.empty()) empty.add(id);
+    if (!is_valid_utf8(piece)) invalid.add(id);
+    vocab_.tokens.push_back({.text = std::string(piece)});
+  }
+  empty.warn("empty text", warnings_);
+  invalid.warn("invalid UTF-8", warnings_);
+  return Ok{};
+}
+
+Status VocabReader::read_scores() {
+  LLM_TRY(const GgufArray<float> scores, gguf_.get_floats(kScoresKey));
+  if (scores.size() != vocab_.tokens.size()) {
+    return malformed(kScoresKey, fmt::format("found length {}, need {}: one for each token",
+                                             scores.size(), vocab_.tokens.size()));
+  }
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (std::isnan(scores[i])) {
+      return malformed(kScoresKey, fmt::format("found NaN at index {}, need a number", i));
+    }
+    vocab_.tokens[i].score = scores[i];
+  }
+  return Ok{};
+}
+
+Status VocabReader::read_kinds() {
+  if (gguf_.find(kTypesKey) == nullptr) {
+    derive_kinds();
+    return Ok{};
+  }
+  LLM_TRY(const GgufArray<std::int32_t> kinds, gguf_.get_ints(kTypesKey));
+  if (kinds.size() != vocab_.tokens.size()) {
+    return malformed(kTypesKey, fmt::format("found length {}, need {}: one for each token",
+                                            kinds.size(), vocab_.tokens.size()));
+  }
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i] < 1 || kinds[i] > 6) {
+      return malformed(kTypesKey, fmt::format("found {} at index {}, need 1 to 6", kinds[i], i));
+    }
+    vocab_.tokens[i].kind = static_cast<TokenKind>(kinds[i]);
+  }
+  return Ok{};
+}
+
+// The specification makes token_type optional. SentencePiece's own layout is <unk>, <s>, </s>.
+void VocabReader::derive_kinds() {
+  warnings_.push_back(
+      fmt::format("{}: key is absent; kinds of tokens were derived from their text", kTypesKey));
+  for (VocabSpec::Token& token : vocab_.tokens) {
+    if (byte_of_piece(token.text)) token.kind = TokenKind::kByte;
+    if (token.text == "<unk>") token.kind = TokenKind::kUnknown;
+    if (token.text == "<s>" || token.text == "</s>") token.kind = TokenKind::kControl;
+  }
+}
+
+Status VocabReader::check_bytes() {
+  std::bitset<256> present;
+  for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
+    const VocabSpec::Token& token = vocab_.tokens[id];
+    if (token.kind != TokenKind::kByte) continue;
+    const auto byte = byte_of_piece(token.text);
+    if (!byte) {
+      return malformed(kTokensKey, fmt::format("found byte token id {} with text {}, need <0x00> "
+                                               "to <0xFF> in upper-case hex",
+                                               id, quoted(token.text)));
+    }
+    present.set(*byte);
+  }
+  if (present.all()) return Ok{};
+  if (present.none()) {
+    warnings_.push_back(fmt::format(
+        "{}: no byte tokens; characters outside the vocabulary become unknown", kTokensKey));
+    return Ok{};
+  }
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    if (present.test(byte)) continue;
+    return malformed(
+        kTokensKey, fmt::format("found {} byte tokens and no token id for <0x{:02X}>, need all 256",
+                                present.count(), byte));
+  }
+  return Ok{};
+}
+
+void VocabReader::warn_duplicates() {
+  std::vector<std::uint32_t> order(vocab_.tokens.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const int by_text = vocab_.tokens[a].text.compare(vocab_.tokens[b].text);
+    return by_text != 0 ? by_text < 0 : a < b;
+  });
+  std::string examples;
+  std::size_t count = 0;
+  std::size_t first = 0;  // position in order of the first of a run of equal texts
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (vocab_.tokens[order[i]].text != vocab_.tokens[order[first]].text) {
+      first = i;
+      continue;
+    }
+    if (vocab_.tokens[order[i]].text.empty()) continue;  // warned of as empty
+    if (count++ < 5) {
+      examples +=
+          fmt::format("{}{} repeats {}", examples.empty() ? "" : ", ", order[i], order[first]);
+    }
+  }
+  if (count == 0) return;
+  warnings_.push_back(fmt::format("{}: duplicate tokens, the first id wins: {}{}", kTokensKey,
+                                  examples,
+                                  count > 5 ? fmt::format(" and {} more", count - 5) : ""));
+}
+
+Result<std::optional<TokenId>> VocabReader::read_id(std::string_view key, TokenId usual,
+                                                    TokenKind kind) const {
+  const std::size_t n = vocab_.tokens.size();
+  if (gguf_.find(key) == nullptr) {
+    const bool fits = usual >= 0 && static_cast<std::size_t>(usual) < n &&
+                      vocab_.tokens[static_cast<std::size_t>(usual)].kind == kind;
+    return fits ? std::optional(usual) : std::nullopt;
+  }
+  LLM_TRY(const std::uint64_t id, gguf_.get_unsigned(key));
+  if (id == kNoToken) return std::optional<TokenId>();
+  if (id >= n) {
+    return malformed(key,
+                     fmt::format("found token id {}, need less than the vocabulary's {}", id, n));
+  }
+  return std::optional(static_cast<TokenId>(id));
+}
+
+Status VocabReader::read_special() {
+  constexpr TokenKind kControl = TokenKind::kControl;
+  LLM_TRY(vocab_.bos, read_id("tokenizer.ggml.bos_token_id", 1, kControl));
+  LLM_TRY(vocab_.eos, read_id("tokenizer.ggml.eos_token_id", 2, kControl));
+  LLM_TRY(vocab_.unknown, read_id("tokenizer.ggml.unknown_token_id", 0, TokenKind::kUnknown));
+  LLM_TRY(vocab_.add_bos, gguf_.get_bool_or("tokenizer.ggml.add_bos_token", true));
+  LLM_TRY(vocab_.add_eos, gguf_.get_bool_or("tokenizer.ggml.add_eos_token", false));
+  LLM_TRY(vocab_.add_space_prefix, gguf_.get_bool_or("tokenizer.ggml.add_space_prefix", true));
+  return Ok{};
+}
+
+Status VocabReader::read_end_of_generation() {
+  auto& ends = vocab_.end_of_generation;
+  if (vocab_.eos) ends.push_back(*vocab_.eos);
+  for (const std::string_view key :
+       {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    LLM_TRY(const std::optional<TokenId> id, read_id(key, -1, TokenKind::kControl));
+    if (id) ends.push_back(*id);
+  }
+  // Chat models whose metadata names no end of turn still mark it with one of these.
+  constexpr std::array<std::string_view, 4> kEndTexts = {"<|im_end|>", "<|eot_id|>", "<|end|>",
+                                                         "<|endoftext|>"};
+  for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
+    const VocabSpec::Token& token = vocab_.tokens[id];
+    if (token.kind != TokenKind::kControl && token.kind != TokenKind::kUserDefined) continue;
+    if (std::find(kEndTexts.begin(), kEndTexts.end(), token.text) != kEndTexts.end()) {
+      ends.push_back(static_cast<TokenId>(id));
+    }
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return Ok{};
+}
+
+}  // namespace
+
+Result<VocabSpec> vocab_from_gguf(const GgufFile& gguf, std::vector<std::string>& warnings) {
+  return VocabReader(gguf, warnings).run();
+}
+
+Result<std::string_view> chat_template_from_gguf(const GgufFile& gguf) {
+  LLM_TRY(const std::string_view text, gguf.get_string_or(kTemplateKey, {}));
+  if (text.size() > kMaxTemplateBytes) {
+    return gguf.value_error(ErrorCode::kUnsupported, kTemplateKey,
+                            fmt::format("found a template of {} bytes, need at most {} (cap)",
+                                        text.size(), kMaxTemplateBytes));
+  }
+  return text;
+}
+
+}  // namespace llm
