@@ -1,0 +1,3 @@
+llm_test(oracle_test
+  SOURCES oracle_test.cpp
+  DEPENDS llm_validate)

@@ -1,0 +1,137 @@
+// The engine against an independent forward pass: numpy, f64, weights dequantized by the `gguf`
+// package (tools/reference/from_gguf.py). Nothing is shared between the two but the file.
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "tests/support/catch.h"
+#include "validate/dump.h"
+#include "validate/engine_dump.h"
+#include "validate/layer_diff.h"
+#include "validate/report/text_table.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kTokens = 32;
+constexpr std::string_view kText =
+    "Once upon a time, there was a little girl named Lily. She found a red ball in the garden and "
+    "asked her friend Tom to play with it until the sun went down.";
+
+std::string environment(const char* name, const std::string& otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+std::string python() { return environment("LLM_PYTHON", "python3"); }
+
+int run(const std::string& command) {
+  const int status = std::system(command.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// Whether the oracle can run here; says why not.
+bool oracle_available() {
+  if (run(fmt::format("'{}' -c 'import numpy, gguf' >/dev/null 2>&1", python())) == 0) return true;
+  std::cerr << "SKIPPED: the f64 oracle needs numpy and gguf; '" << python()
+            << "' lacks them (set LLM_PYTHON)\n";
+  return false;
+}
+
+/// stories260K and every F16 model that the repository carries.
+std::vector<std::string> models() {
+  std::vector<std::string> out;
+  const std::string data = environment("LLM_TEST_DATA", "");
+  if (data.empty()) {
+    std::cerr << "SKIPPED: stories260K.gguf (LLM_TEST_DATA is not set)\n";
+  } else {
+    out.push_back(data + "/stories260K.gguf");
+  }
+  for (const auto& entry : fs::directory_iterator(LLM_SOURCE_DIR "/models")) {
+    if (entry.path().filename().string().ends_with("-f16.gguf")) out.push_back(entry.path());
+  }
+  return out;
+}
+
+/// A directory that goes away with its content.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    std::string name = (fs::temp_directory_path() / "oracle_test.XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  std::string operator/(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+llm::Dump oracle_dump(const std::string& model, const std::vector<llm::TokenId>& ids,
+                      const std::string& output) {
+  const auto command = fmt::format("'{}' '{}/tools/reference/from_gguf.py' '{}' --ids {} -o '{}'",
+                                   python(), LLM_SOURCE_DIR, model, fmt::join(ids, ","), output);
+  REQUIRE(run(command) == 0);
+  auto dump = llm::Dump::load(output);
+  if (!dump.ok()) FAIL(dump.error().to_string());
+  return std::move(dump).value();
+}
+
+template <typename T>
+T require_ok(llm::Result<T> result) {
+  if (!result.ok()) FAIL(result.error().to_string());
+  return std::move(result).value();
+}
+
+}  // namespace
+
+TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
+  if (!oracle_available()) return;
+  const ScratchDirectory scratch;
+  for (const std::string& path : models()) {
+    CAPTURE(path);
+    llm::LoadOptions load;
+    load.compute = llm::Compute::kF32;
+    const auto model = require_ok(llm::Model::load(path, load));
+    auto ids = model->tokenizer().encode(kText);
+    REQUIRE(ids.size() >= 24);
+    ids.resize(std::min(ids.size(), kTokens));
+
+    llm::SessionOptions session;
+    session.kv = llm::KvType::kF32;
+    session.batch = 7;  // steps of the two sides differ; the comparison must not mind
+    const auto actual = require_ok(llm::record_activations(model, session, ids, "oracle_test",
+                                                           require_ok(llm::file_sha256(path))));
+    const auto reference = oracle_dump(path, ids, scratch / "reference.npz");
+
+    // What the engine writes is what it holds: compare the file, not the memory.
+    REQUIRE(actual.write(scratch / "actual.npz").ok());
+    const auto reread = require_ok(llm::Dump::load(scratch / "actual.npz"));
+    const llm::Limits limits({{"*", llm::Metric::kNmse, 1e-9, "f32 rounding noise"}});
+    const auto diff = require_ok(llm::diff_layers(reread, reference, limits));
+    std::cout << "\n"
+              << path << ", " << ids.size() << " tokens, f32 against R0 (f64)\n"
+              << llm::layer_diff_table(diff);
+    CHECK(diff.passed());
+    CHECK(diff.remarks.empty());
+    CHECK(reference.meta().tokenizer_hash == actual.meta().tokenizer_hash);
+    CHECK(diff.rows.size() == 3 + 15 * model->config().n_layers);
+    for (const auto& row : diff.rows) {
+      CAPTURE(row.layer, row.tap, row.note);
+      CHECK(row.verdict == llm::TapVerdict::kPass);
+    }
+  }
+}

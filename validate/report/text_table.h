@@ -1,0 +1,18 @@
+#ifndef LLM_VALIDATE_REPORT_TEXT_TABLE_H_
+#define LLM_VALIDATE_REPORT_TEXT_TABLE_H_
+
+#include <string>
+
+#include "validate/layer_diff.h"
+
+namespace llm {
+
+/// The comparison as a table of plain text, one line a tap, 100 columns, ending in a line with the
+/// verdict that names the first failing tap:
+///
+///   layer  tap          cos_p5     cos_min    cos_median  max_abs    nmse       limit    verdict
+std::string layer_diff_table(const LayerDiff& diff);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_REPORT_TEXT_TABLE_H_
