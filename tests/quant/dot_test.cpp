@@ -161,7 +161,9 @@ TEST_CASE("float types add in ascending k with one rounding each", "[quant][dot]
   // The product is not rounded by itself: (1 + 2^-23)(1 - 2^-23) - 1 = -2^-46.
   const std::vector<float> a = {-1.0f, 1.0f + 0x1p-23f};
   const std::vector<float> b = {1.0f, 1.0f - 0x1p-23f};
-  REQUIRE(reference::dot_row_f32(WeightType::kF32, std::as_bytes(std::span(a)), b) == -0x1p-46f);
+  const auto a_bytes = std::as_bytes(std::span(a));
+  REQUIRE(reference::dot_row_f32(WeightType::kF32, a_bytes, b) == -0x1p-46f);
+  REQUIRE(reference::dot_row(WeightType::kF32, a_bytes, std::as_bytes(std::span(b))) == -0x1p-46f);
 }
 
 TEST_CASE("matmul is one dot product per output", "[quant][matmul]") {
