@@ -1,0 +1,56 @@
+#ifndef LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_
+#define LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+
+/// How a family of models was taught to see a conversation (docs/cli.md shows each).
+enum class ChatFormat { kZephyr, kLlama2, kChatMl, kLlama3 };
+
+/// All of them, and their names: "zephyr", "llama2", "chatml", "llama3".
+std::span<const ChatFormat> all_chat_formats();
+std::string_view chat_format_name(ChatFormat format);
+
+/// Recognises the format by the markers in a file's Jinja template; the template is never run.
+std::optional<ChatFormat> recognize_chat_format(std::string_view jinja);
+
+struct ChatMessage {
+  enum class Role { kSystem, kUser, kAssistant };
+  Role role;
+  std::string content;
+};
+
+/// A part of a formatted conversation. Markers in markup become special tokens where the vocabulary
+/// has them; content is text and never anything else.
+struct ChatPart {
+  std::string text;
+  bool is_markup;
+};
+
+/// Formats the messages that follow `n_earlier` messages already in the model's cache, and asks for
+/// the assistant's reply. The parts of consecutive calls, with the replies in between, join to the
+/// format of the whole conversation.
+/// @pre messages end with the user's; a system message is only the conversation's first
+std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage> messages,
+                                  std::size_t n_earlier = 0);
+
+/// Ids of the parts. Text between two special tokens is encoded as one, so that tokens meet as they
+/// did in training; the vocabulary's dummy prefix follows each special token.
+/// @param is_start  the conversation starts here: BOS if the vocabulary wants it
+std::vector<TokenId> encode_chat(const Tokenizer& tokenizer, std::span<const ChatPart> parts,
+                                 bool is_start);
+
+/// Spellings that end a reply in this format: special tokens where the vocabulary has them, stop
+/// strings where it has not.
+std::vector<std::string> reply_ends(ChatFormat format);
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_

@@ -1,0 +1,104 @@
+#ifndef LLM_ENGINE_GENERATE_GENERATE_H_
+#define LLM_ENGINE_GENERATE_GENERATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/sampler/sampler.h"
+
+namespace llm {
+
+/// Why a text ended.
+enum class StopReason {
+  kEos,          ///< the model ended it
+  kLength,       ///< max_tokens were generated
+  kStopString,   ///< a stop string came
+  kContextFull,  ///< no position is left for another token
+  kInterrupted,  ///< GenerateOptions::interrupted said so
+};
+
+/// "eos", "length", "stop_string", "context_full", "interrupted".
+std::string_view stop_reason_name(StopReason reason);
+
+struct GenerateOptions {
+  SamplerOptions sampler;
+  std::uint64_t sequence = 0;             ///< tells texts of one seed apart
+  std::optional<std::size_t> max_tokens;  ///< nothing: until the text ends by itself
+  std::vector<std::string> stop;          ///< the text ends before the first of them
+  std::vector<TokenId> stop_tokens;       ///< end the text besides the vocabulary's own
+  bool ignore_eos = false;                ///< tokens that end a text are never drawn
+  bool context_shift = false;           ///< when full, forget the older half and recompute the rest
+  bool continues_text = true;           ///< a leading space of the text is kept
+  std::optional<std::size_t> logprobs;  ///< collect them, with that many alternatives
+
+  std::function<bool()> interrupted;  ///< asked between evaluations; may be empty
+  Progress progress;                  ///< of the prefill; may be empty
+  /// Given every row of logits once, in order of position: [rows, n_vocab]. The last generated
+  /// token is evaluated for it as well, so the rows depend on nothing but the tokens. May be empty.
+  std::function<void(std::span<const float> rows)> on_logits;
+};
+
+/// What is told as the text grows.
+struct GenerateEvent {
+  std::optional<TokenId> id;           ///< nothing: text that was held back until the end
+  std::string_view text;               ///< whole characters, safe to show; may be empty
+  const Logprobs* logprobs = nullptr;  ///< if wanted and a token came
+};
+
+/// May end the generation with an error, which generate() returns (a closed stdout).
+using GenerateSink = std::function<Status(const GenerateEvent&)>;
+
+struct GenerateResult {
+  std::vector<TokenId> ids;  ///< the generated tokens, without the one that ended the text
+  std::string text;          ///< all event texts joined
+  StopReason stop_reason = StopReason::kLength;
+  std::vector<Logprobs> logprobs;  ///< one an id, if wanted
+
+  std::size_t prefill_tokens = 0;
+  double prefill_seconds = 0;
+  double first_token_seconds = 0;     ///< from the call to the first token, 0 if none came
+  std::vector<double> token_seconds;  ///< between tokens: one fewer than tokens drawn
+};
+
+/// Generates texts on one session, each after the last (a chat), reusing its cache.
+class Generator {
+ public:
+  /// @pre session.position() == 0; nobody else moves the session meanwhile
+  explicit Generator(Session& session) : session_(session) {}
+
+  /// Appends `prompt` to everything before and generates what follows.
+  /// Errors: kUsage for a prompt without tokens, or one that does not fit into the context (both
+  /// numbers are named), kNonFinite for logits that cannot be drawn from, the sink's and the
+  /// session's own.
+  Result<GenerateResult> run(std::span<const TokenId> prompt, const GenerateOptions& options,
+                             const GenerateSink& sink = {});
+
+ private:
+  class Text;
+
+  Status make_room(std::size_t n_new, bool context_shift);
+  Result<std::span<const float>> evaluate_pending(const GenerateOptions& options);
+  Result<TokenId> draw(std::span<const float> logits, const GenerateOptions& options) const;
+  bool ends_text(TokenId id, const GenerateOptions& options) const;
+  Status continue_text(const GenerateOptions& options, Text& text);
+
+  Session& session_;
+  std::vector<TokenId> tokens_;  ///< the text so far; the first session_.position() are evaluated
+  std::uint64_t forgotten_ = 0;  ///< tokens dropped by context shifts
+};
+
+/// One text on a fresh session.
+Result<GenerateResult> generate(Session& session, std::span<const TokenId> prompt,
+                                const GenerateOptions& options, const GenerateSink& sink = {});
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_GENERATE_GENERATE_H_
