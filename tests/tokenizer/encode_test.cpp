@@ -212,6 +212,16 @@ TEST_CASE("equal spellings: the first token wins", "[tokenizer]") {
   CHECK(tokenizer.encode("a") == Ids{first});
   CHECK(tokenizer.find("a") == first);
   CHECK(tokenizer.decode(Ids{second}) == "a");
+  for (const auto kind : {TokenKind::kUserDefined, TokenKind::kControl, TokenKind::kByte}) {
+    builder = VocabBuilder();
+    builder.spec.add_bos = builder.spec.add_space_prefix = false;
+    const std::string text = kind == TokenKind::kByte ? "<0x0A>" : "<t>";
+    const TokenId before = builder.add(text, 0, kind);
+    builder.add(text, 0, kind);
+    const bool is_byte = kind == TokenKind::kByte;
+    CHECK(builder.build().encode(is_byte ? "\n" : text, {.parse_special = true}) ==
+          Ids{is_byte ? kByte0 + 10 : before});
+  }
 }
 
 TEST_CASE("tokens are found by spelling and know their kind", "[tokenizer]") {

@@ -1,0 +1,133 @@
+// The Llama vocabulary of 32,000 tokens, read from a GGUF, against llama.cpp's expectations and the
+// real SentencePiece library (tests/golden/README.md).
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+
+#include "base/mapped_file.h"
+#include "base/sha256.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/model_file.h"
+#include "tests/support/catch.h"
+#include "tests/tokenizer/vocab_builder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+namespace {
+
+/// Path of a file in the test data, or nothing (said aloud) when there is no such data.
+std::optional<std::string> test_data(const std::string& name) {
+  const char* folder = std::getenv("LLM_TEST_DATA");
+  if (folder == nullptr || *folder == '\0') {
+    WARN("SKIPPED: " << name << " (LLM_TEST_DATA is not set)");
+    return std::nullopt;
+  }
+  return std::string(folder) + "/" + name;
+}
+
+std::optional<Tokenizer> llama_tokenizer() {
+  const auto path = test_data("llama-spm-vocab.gguf");
+  if (!path) return std::nullopt;
+  const auto file = MappedFile::open(*path);
+  if (!file.ok()) FAIL(file.error().to_string());
+  const auto gguf = GgufFile::parse(file->bytes());
+  if (!gguf.ok()) FAIL(gguf.error().to_string());
+  std::vector<std::string> warnings;
+  const auto spec = vocab_from_gguf(*gguf, warnings);
+  if (!spec.ok()) FAIL(spec.error().to_string());
+  CHECK(warnings.empty());
+  auto tokenizer = Tokenizer::create(*spec);
+  if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
+  return std::move(tokenizer).value();
+}
+
+std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file.is_open());
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+std::vector<std::string> split(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
+    if (end == std::string::npos) return parts;
+    begin = end + separator.size();
+  }
+}
+
+constexpr EncodeOptions kPlain = {.add_bos = false};
+
+}  // namespace
+
+TEST_CASE("llama.cpp's vocabulary test gives its ids", "[tokenizer][golden]") {
+  const auto tokenizer = llama_tokenizer();
+  if (!tokenizer) return;
+  const auto texts = split(read_all(*test_data("llama-spm-vocab.inp")), "\n__ggml_vocab_test__\n");
+  const auto rows = split(read_all(*test_data("llama-spm-vocab.out")), "\n");
+  REQUIRE(texts.size() == 47);
+  REQUIRE(rows.size() >= texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::istringstream row(rows[i]);
+    const Ids ids{std::istream_iterator<TokenId>(row), {}};
+    CAPTURE(i, texts[i]);
+    CHECK(tokenizer->encode(texts[i], kPlain) == ids);
+    CHECK(tokenizer->decode(ids) == texts[i]);
+  }
+}
+
+TEST_CASE("random Unicode strings give SentencePiece's ids", "[tokenizer][golden]") {
+  const auto tokenizer = llama_tokenizer();
+  if (!tokenizer) return;
+  std::ifstream file(LLM_SOURCE_DIR "/tests/golden/spm/llama.jsonl");
+  std::size_t lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    const auto golden = nlohmann::json::parse(line);
+    const auto text = golden.at("text").get<std::string>();
+    const auto ids = golden.at("ids").get<Ids>();
+    CAPTURE(lines, line);
+    CHECK(tokenizer->encode(text, kPlain) == ids);
+    CHECK(tokenizer->decode(ids) == golden.value("decoded", text));
+  }
+  REQUIRE(lines == 1000);
+}
+
+TEST_CASE("a megabyte gives SentencePiece's ids", "[tokenizer][golden]") {
+  const auto tokenizer = llama_tokenizer();
+  if (!tokenizer) return;
+  // Number of ids and SHA-256 over them as little-endian i32, by the real library (0.2.3).
+  const auto [unit, count, hash] = GENERATE(table<std::string, std::size_t, std::string>(
+      {{"a", 262146, "22cbba486e62e3a25194daa1f2c22fa42468d8b7eb3789ebda4e17667d6e225c"},
+       {" ", 65537, "6d25c935b78501b016710636ba347e099c880fceea7641a0f3fba7c07f4cd89a"},
+       {"the cat ", 262145, "f68aee499dfbde9aafd870c248c7738191b25e36c9118785963ee819dccf30ba"}}));
+  std::string text;
+  while (text.size() < std::size_t{1} << 20) text += unit;
+  const Ids ids = tokenizer->encode(text, kPlain);
+  CHECK(ids.size() == count);
+  CHECK(sha256_hex(std::as_bytes(std::span(ids))) == hash);
+  CHECK((tokenizer->decode(ids) == text));
+}
+
+TEST_CASE("chat templates tokenize as with llama.cpp", "[tokenizer]") {
+  const auto tokenizer = llama_tokenizer();
+  if (!tokenizer) return;
+  const EncodeOptions parse = {.add_bos = false, .parse_special = true};
+  // Zephyr: the line break after </s> gets the dummy prefix 29871.
+  CHECK(tokenizer->encode("<|user|>\nhi</s>\n<|assistant|>\n", parse) ==
+        Ids{529, 29989, 1792, 29989, 29958, 13, 2918, 2, 29871, 13, 29966, 29989, 465, 22137, 29989,
+            29958, 13});
+  // Llama 2: "▁[" after <s>.
+  CHECK(tokenizer->encode("<s>[INST] hi [/INST]", parse) ==
+        Ids{1, 518, 25580, 29962, 7251, 518, 29914, 25580, 29962});
+}
+
+}  // namespace llm
