@@ -1,0 +1,39 @@
+#ifndef LLM_TOOLS_LLMTOK_CHECK_H_
+#define LLM_TOOLS_LLMTOK_CHECK_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+
+/// A reference line whose ids (or decoded text) are not ours.
+struct TokenMismatch {
+  std::size_t line = 0;  ///< from 1
+  std::string text;
+  std::vector<TokenId> expected;
+  std::vector<TokenId> found;
+  std::size_t first = 0;  ///< index of the first id that differs; == found.size() if none does
+};
+
+struct TokenCheck {
+  std::size_t matched = 0;
+  std::size_t total = 0;
+  std::vector<TokenMismatch> mismatches;  ///< the first few
+  bool passed() const { return matched == total; }
+};
+
+/// Compares encode() with reference lines {"text": STRING, "ids": [INTEGER...]} and, where a line
+/// has "decoded", decode() of its ids with that. BOS (EOS) is expected where the reference's ids
+/// begin (end) with it and the text does not spell it out.
+/// Errors (kMalformed): a line that is no such object; no lines at all.
+Result<TokenCheck> check_tokens(const Tokenizer& tokenizer, std::string_view reference,
+                                bool parse_special);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMTOK_CHECK_H_
