@@ -1,4 +1,4 @@
-"""The people, animals, things and places of one story, and the names by which scripts refer to them.
+"""The people, animals, things and places of one story, and how scripts refer to them.
 
 Bindings, all constant through a story:
 
@@ -37,7 +37,9 @@ class Character:
 def _child(rng: random.Random, pronoun: str) -> Character:
     names = lexicon.BOYS if pronoun == "he" else lexicon.GIRLS
     noun = "boy" if pronoun == "he" else "girl"
-    return Character(rng.choice(names), f"{rng.choice(('little', 'young', 'small'))} {noun}", pronoun)
+    return Character(
+        rng.choice(names), f"{rng.choice(('little', 'young', 'small'))} {noun}", pronoun
+    )
 
 
 def _animal(rng: random.Random, pronoun: str, kinds: tuple[str, ...]) -> Character:

@@ -1,15 +1,17 @@
-"""Checks the exported GGUF with nothing but its own contents: tokenizer, held-out perplexity, and stories to read.
+"""Checks the exported GGUF by its own contents: tokenizer, held-out perplexity, stories to read.
 
-    python3 -m tools.tiny_model.check_gguf --gguf models/fable-3m-f16.gguf --heldout models/heldout.txt \\
-        --tokenizer build/tiny_model/tokenizer.model --prompt "Once upon a time"
+    python3 -m tools.tiny_model.check_gguf --gguf models/fable-3m-f16.gguf \\
+        --heldout models/heldout.txt --tokenizer build/tiny_model/tokenizer.model
 """
 
 import argparse
 import math
 from pathlib import Path
 
+import numpy as np
 import sentencepiece as spm
 import torch
+from gguf import TokenType
 
 from tools.tiny_model import data
 from tools.tiny_model.gguf_file import Vocabulary, read_model
@@ -19,20 +21,35 @@ from tools.tiny_model.train import evaluate
 
 _SPACE = "\u2581"
 _HARD_STRINGS = (
-    "", " ", "  two  spaces  ", "tab\tand\nnewline\r\n", "1234567890", "caf\u00e9 \u00fcber \u4f60\u597d \U0001f600",
-    "\u2581\u2581", "<s> </s> <unk> <0x41>", "aaaaaaaaaaaaaaaaaaaaaaaa", "\"Hello!\" said Tom.", "\u0000\u007f~`{}[]",
-)  # fmt: skip
+    "",
+    " ",
+    "  two  spaces  ",
+    "tab\tand\nnewline\r\n",
+    "1234567890",
+    "caf\u00e9 \u00fcber \u4f60\u597d \U0001f600",
+    "\u2581\u2581",
+    "<s> </s> <unk> <0x41>",
+    "aaaaaaaaaaaaaaaaaaaaaaaa",
+    '"Hello!" said Tom.',
+    "\u0000\u007f~`{}[]",
+)
 
 
 class Tokenizer:
-    """Encodes by merging the neighbours whose union has the best score, leftmost first; decodes bytes and spaces."""
+    """Encodes by merging the neighbours whose union scores best, leftmost first."""
 
     def __init__(self, vocabulary: Vocabulary):
         self._pieces = vocabulary.pieces
         self._scores = vocabulary.scores
-        self._bytes = {piece: int(piece[3:5], 16) for piece, kind in zip(vocabulary.pieces, vocabulary.types) if kind == 6}
-        self._ids = {piece: i for i, piece in enumerate(vocabulary.pieces) if vocabulary.types[i] == 1}
-        self._byte_ids = {value: vocabulary.pieces.index(piece) for piece, value in self._bytes.items()}
+        self._ids: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
+        self._byte_ids: dict[int, int] = {}
+        for index, (piece, kind) in enumerate(zip(vocabulary.pieces, vocabulary.types)):
+            if kind == TokenType.NORMAL:
+                self._ids[piece] = index
+            elif kind == TokenType.BYTE:
+                self._bytes[piece] = int(piece[3:5], 16)
+                self._byte_ids[self._bytes[piece]] = index
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`, without BOS. Quadratic: for checks only."""
@@ -57,8 +74,10 @@ class Tokenizer:
         raw = b""
         for index in ids:
             piece = self._pieces[index]
-            if index > data.EOS:
-                raw += bytes([self._bytes[piece]]) if piece in self._bytes else piece.encode("utf-8")
+            if piece in self._bytes:
+                raw += bytes([self._bytes[piece]])
+            elif piece in self._ids:
+                raw += piece.encode("utf-8")
         return raw.decode("utf-8", "replace").replace(_SPACE, " ").removeprefix(" ")
 
 
@@ -77,7 +96,9 @@ def generate(model: Llama, prompt: list[int], temperature: float, seed: int) -> 
     return ids
 
 
-def check_tokenizer(ours: Tokenizer, reference: spm.SentencePieceProcessor, stories: list[str]) -> int:
+def check_tokenizer(
+    ours: Tokenizer, reference: spm.SentencePieceProcessor, stories: list[str]
+) -> int:
     """Returns how many strings were compared; raises on the first difference."""
     paragraphs = [paragraph for story in stories for paragraph in story.split("\n\n")]
     strings = [*_HARD_STRINGS, *paragraphs, *("\n".join(p.splitlines()) for p in stories[:5])]
@@ -94,7 +115,7 @@ def main() -> None:
     parser.add_argument("--heldout", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, help="compare with this SentencePiece model")
     parser.add_argument("--prompt", default="Once upon a time")
-    parser.add_argument("--samples", type=int, default=3, help="stories at --temperature, after the greedy one")
+    parser.add_argument("--samples", type=int, default=3, help="how many, after the greedy one")
     parser.add_argument("--temperature", type=float, default=0.8)
     args = parser.parse_args()
     file = read_model(args.gguf)
@@ -102,15 +123,19 @@ def main() -> None:
     stories = read_stories(args.heldout)
     if args.tokenizer:
         reference = spm.SentencePieceProcessor(model_file=str(args.tokenizer))
-        print(f"tokenizer: {check_tokenizer(tokenizer, reference, stories)} strings agree with SentencePiece")
+        compared = check_tokenizer(tokenizer, reference, stories)
+        print(f"tokenizer: {compared} strings agree with SentencePiece")
     model = Llama(file.config)
     model.load_state_dict({name: torch.tensor(tensor) for name, tensor in file.tensors.items()})
-    tokens = [torch.tensor([data.BOS, *tokenizer.encode(story), data.EOS]).numpy() for story in stories]
+    tokens = [np.array([data.BOS, *tokenizer.encode(story), data.EOS]) for story in stories]
     nats = evaluate(model, tokens)
-    print(f"held-out: {len(stories)} stories, {sum(map(len, tokens))} tokens, loss {nats:.4f}, perplexity {math.exp(nats):.3f}")
-    for seed, temperature in [(0, 0.0)] + [(seed, args.temperature) for seed in range(1, args.samples + 1)]:
+    quality = f"loss {nats:.4f}, perplexity {math.exp(nats):.3f}"
+    print(f"held-out: {len(stories)} stories, {sum(map(len, tokens))} tokens, {quality}")
+    for seed in range(args.samples + 1):
+        temperature = args.temperature if seed > 0 else 0.0
         ids = generate(model, tokenizer.encode(args.prompt), temperature, seed)
-        print(f"\n--- temperature {temperature}, seed {seed}, {len(ids)} tokens\n{tokenizer.decode(ids)}")
+        print(f"\n--- temperature {temperature}, seed {seed}, {len(ids)} tokens")
+        print(tokenizer.decode(ids))
 
 
 if __name__ == "__main__":

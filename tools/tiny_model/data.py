@@ -8,7 +8,9 @@ import sentencepiece as spm
 BOS, EOS = 1, 2
 
 
-def encode_stories(tokenizer: spm.SentencePieceProcessor, stories: Sequence[str]) -> list[np.ndarray]:
+def encode_stories(
+    tokenizer: spm.SentencePieceProcessor, stories: Sequence[str]
+) -> list[np.ndarray]:
     """Returns BOS + tokens + EOS of each story, as int64 arrays."""
     return [np.array([BOS, *ids, EOS], dtype=np.int64) for ids in tokenizer.encode(list(stories))]
 
@@ -28,7 +30,9 @@ def pack(stories: Sequence[np.ndarray], order: Sequence[int], length: int) -> It
             row, filled = [], 0
 
 
-def epochs(stories: Sequence[np.ndarray], length: int, batch: int, seed: int) -> Iterator[np.ndarray]:
+def epochs(
+    stories: Sequence[np.ndarray], length: int, batch: int, seed: int
+) -> Iterator[np.ndarray]:
     """Yields batches (batch, length) for ever, in a new order each epoch."""
     rng = np.random.default_rng(seed)
     rows: list[np.ndarray] = []

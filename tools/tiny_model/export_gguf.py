@@ -14,7 +14,9 @@ from tools.tiny_model.gguf_file import ModelFile, read_vocabulary, write_model
 from tools.tiny_model.model import ModelConfig
 
 NAME = "Fable 3M"
-DESCRIPTION = "A tiny Llama that writes children's stories, trained on generated text. See models/README.md."
+DESCRIPTION = (
+    "A tiny Llama that writes children's stories, trained on generated text. See models/README.md."
+)
 
 
 def main() -> None:

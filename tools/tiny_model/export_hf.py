@@ -1,6 +1,6 @@
 """Writes a Hugging Face checkpoint directory with exactly the values of the GGUF, widened to f32.
 
-    python3 -m tools.tiny_model.export_hf --gguf models/fable-3m-f16.gguf --out build/tiny_model/hf
+python3 -m tools.tiny_model.export_hf --gguf models/fable-3m-f16.gguf --out build/tiny_model/hf
 """
 
 import argparse
@@ -43,12 +43,15 @@ def config_json(config: ModelConfig) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gguf", type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, help="a SentencePiece model to copy into the directory")
+    parser.add_argument(
+        "--tokenizer", type=Path, help="a SentencePiece model to copy into the directory"
+    )
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     model = read_model(args.gguf)
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "config.json").write_text(json.dumps(config_json(model.config), indent=2) + "\n", encoding="utf-8")
+    config = json.dumps(config_json(model.config), indent=2) + "\n"
+    (args.out / "config.json").write_text(config, encoding="utf-8")
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in model.tensors.items()}
     save_file(tensors, args.out / "model.safetensors", metadata={"format": "pt"})
     if args.tokenizer:

@@ -1,8 +1,8 @@
 """Writes and reads the embedded model's GGUF.
 
-GGUF keeps the rows of attn_q and attn_k in the order in which RoPE pairs neighbours: row 2 i of a head is row i of the
-half-split (Hugging Face) layout and row 2 i + 1 is row i + Dh / 2. Format facts: the GGUF specification and the
-conversion scripts of llama.cpp.
+GGUF keeps the rows of attn_q and attn_k in the order in which RoPE pairs neighbours: row 2 i of a
+head is row i of the half-split (Hugging Face) layout and row 2 i + 1 is row i + Dh / 2.
+Format facts: the GGUF specification and the conversion scripts of llama.cpp.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,9 @@ def read_vocabulary(tokenizer: spm.SentencePieceProcessor) -> Vocabulary:
     )
 
 
-def _add_metadata(writer: gguf.GGUFWriter, name: str, description: str, config: ModelConfig) -> None:
+def _add_metadata(
+    writer: gguf.GGUFWriter, name: str, description: str, config: ModelConfig
+) -> None:
     writer.add_name(name)
     writer.add_description(description)
     writer.add_license("MIT")

@@ -39,7 +39,7 @@ def _polish(text: str) -> str:
 
 
 class Grammar:
-    """Expands scripts with one random generator, some word classes and the bindings of one story."""
+    """Expands scripts with one random generator, word classes and the bindings of one story."""
 
     def __init__(
         self,

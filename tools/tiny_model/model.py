@@ -1,6 +1,7 @@
-"""A Llama in plain torch, weight for weight and bit for meaning that of Hugging Face's LlamaForCausalLM.
+"""A Llama in plain torch with the meaning of Hugging Face's LlamaForCausalLM.
 
-Names and layouts of the parameters are Hugging Face's (half-split rotary embedding), so that a state dict is a checkpoint.
+Names and layouts of the parameters are Hugging Face's (half-split rotary embedding), so that a
+state dict is a checkpoint.
 Shapes: B sequences of T tokens, D = dim, Hq query heads and Hkv key/value heads of size Dh.
 """
 
@@ -37,7 +38,9 @@ class ModelConfig:
 def rotary_tables(config: ModelConfig) -> tuple[Tensor, Tensor]:
     """Returns cos and sin, each (context, Dh); the second half of the columns repeats the first."""
     half = torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim
-    angles = torch.outer(torch.arange(config.context, dtype=torch.float64), config.rope_theta**-half)
+    angles = torch.outer(
+        torch.arange(config.context, dtype=torch.float64), config.rope_theta**-half
+    )
     angles = torch.cat((angles, angles), dim=-1)
     return angles.cos().float(), angles.sin().float()
 
@@ -139,11 +142,12 @@ class Llama(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Normal weights of deviation 0.02; what writes to the residual stream is scaled down by the depth."""
+        """Normal weights, std 0.02, divided by sqrt(2 layers) where the residual is written."""
+        residual_std = 0.02 / math.sqrt(2 * self.config.n_layers)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.n_layers) if residual else 0.02)
+                nn.init.normal_(parameter, std=residual_std if residual else 0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
         length = tokens.shape[1]

@@ -1,4 +1,7 @@
-"""Plots about making, mending, growing, learning and racing."""
+"""Plots about making, mending, growing, learning and racing.
+
+The scripts are in the language of grammar.py: one line per beat, however long.
+"""
 
 BAKING = """
 {opening}
@@ -120,15 +123,42 @@ Slowly, they walked on, step by step. [A {pet} won the race.|The others were lon
 """
 
 EXTRA_CLASSES: dict[str, tuple[str, ...]] = {
-    "came_in": ("came in", "came home", "opened the door", "looked through the window", "came into the kitchen"),
-    "in_garden": ("in the garden", "behind the house", "beside the wall", "near the gate", "next to the well"),
-    "waited_days": ("waited {number} days", "waited and waited", "looked at the ground every hour", "waited a whole week"),
-    "looked_at_goal": ("looked ahead", "saw the end of the race", "saw that the way was free", "ran past {bhim}"),
-    "nobody_minded": ("nobody minded", "they were first together", "they laughed all the way", "it did not matter who won"),
+    "came_in": (
+        "came in",
+        "came home",
+        "opened the door",
+        "looked through the window",
+        "came into the kitchen",
+    ),
+    "in_garden": (
+        "in the garden",
+        "behind the house",
+        "beside the wall",
+        "near the gate",
+        "next to the well",
+    ),
+    "waited_days": (
+        "waited {number} days",
+        "waited and waited",
+        "looked at the ground every hour",
+        "waited a whole week",
+    ),
+    "looked_at_goal": (
+        "looked ahead",
+        "saw the end of the race",
+        "saw that the way was free",
+        "ran past {bhim}",
+    ),
+    "nobody_minded": (
+        "nobody minded",
+        "they were first together",
+        "they laughed all the way",
+        "it did not matter who won",
+    ),
     "thanks_from_b": (
-        "\"Thank you, {A},\" {said} {B}. \"I am sorry that I was [rude|so proud|unkind].\"",
-        "{B} {smiled}. \"You are the real winner, {A},\" {bhe} {said}.",
-        "\"You are a good friend,\" {said} {B} and shared {bhis} {fruit} with {him}.",
+        '"Thank you, {A}," {said} {B}. "I am sorry that I was [rude|so proud|unkind]."',
+        '{B} {smiled}. "You are the real winner, {A}," {bhe} {said}.',
+        '"You are a good friend," {said} {B} and shared {bhis} {fruit} with {him}.',
     ),
 }
 

@@ -1,4 +1,7 @@
-"""Plots about wishes, sharing, honesty, fear, presents and weather."""
+"""Plots about wishes, sharing, honesty, fear, presents and weather.
+
+The scripts are in the language of grammar.py: one line per beat, however long.
+"""
 
 WISH = """
 {opening}
@@ -138,25 +141,56 @@ They [jumped in the puddles|walked through the wet grass|caught drops with their
 EXTRA_CLASSES: dict[str, tuple[str, ...]] = {
     "M2": ("mother", "father", "grandmother", "little brother", "little sister"),
     "M_call": ("Help", "Please come", "Who is there", "Come quickly"),
-    "When_night": ("One night", "One dark night", "One windy night", "That night", "One night in winter"),
+    "When_night": (
+        "One night",
+        "One dark night",
+        "One windy night",
+        "That night",
+        "One night in winter",
+    ),
     "mmuch": ("very much", "so much", "more than anything"),
-    "hide_place": ("under the bed", "behind the shelf", "in a box", "in the garden", "under a {look} blanket"),
-    "they_mended": ("they mended it together", "they glued the pieces together", "{A} and {B} mended it with glue"),
-    "began_to_laugh": ("began to laugh", "{smiled}", "had to laugh", "took a deep breath and laughed"),
-    "slept_well": ("slept well every night", "liked the night now", "said good night to the stars", "even liked the shadows"),
+    "hide_place": (
+        "under the bed",
+        "behind the shelf",
+        "in a box",
+        "in the garden",
+        "under a {look} blanket",
+    ),
+    "they_mended": (
+        "they mended it together",
+        "they glued the pieces together",
+        "{A} and {B} mended it with glue",
+    ),
+    "began_to_laugh": (
+        "began to laugh",
+        "{smiled}",
+        "had to laugh",
+        "took a deep breath and laughed",
+    ),
+    "slept_well": (
+        "slept well every night",
+        "liked the night now",
+        "said good night to the stars",
+        "even liked the shadows",
+    ),
     "vessel_word": ("vase", "cup", "plate", "bowl", "teapot", "jar"),
     "treat_piece": ("{treat_word} with honey", "{treat_word} and drank milk", "a big {treat_word}"),
     "treat_word": ("cake", "apple pie", "berry pie", "honey cake"),
-    "pet_joy": ("jumped for joy", "ran out into the grass", "shook its wet coat", "looked at it for a long time"),
+    "pet_joy": (
+        "jumped for joy",
+        "ran out into the grass",
+        "shook its wet coat",
+        "looked at it for a long time",
+    ),
     "met_relative": (
         "Then {his} {M} came down the path.",
         "{His} {M} came with [a big umbrella|dry socks|a warm blanket].",
         "When they came home, {his} {M} stood at the door.",
     ),
     "thanks_hero": (
-        "\"Thank you, {A}!\" {cried} {B}. \"I will never forget this.\"",
-        "{B} hugged {him}. \"You are a true friend,\" {bhe} {said}.",
-        "\"How can I thank you?\" {asked} {B}. \"[Be my friend|You do not have to|Just smile],\" {said} {A}.",
+        '"Thank you, {A}!" {cried} {B}. "I will never forget this."',
+        '{B} hugged {him}. "You are a true friend," {bhe} {said}.',
+        '"How can I thank you?" {asked} {B}. "[Be my friend|You do not have to|Just smile]," {said} {A}.',
     ),
 }
 

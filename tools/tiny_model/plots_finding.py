@@ -1,4 +1,7 @@
-"""Plots about things and friends that are lost, found, met or saved."""
+"""Plots about things and friends that are lost, found, met or saved.
+
+The scripts are in the language of grammar.py: one line per beat, however long.
+"""
 
 LOST_OBJECT = """
 {opening}
@@ -126,9 +129,26 @@ LOST_WAY = """
 """
 
 EXTRA_CLASSES: dict[str, tuple[str, ...]] = {
-    "spot2_or_near": ("everywhere", "all around", "here and there", "under every bush", "up and down", "behind every stone"),
-    "slowly_wait": ("for a long time", "without a sound", "and did not move", "and hummed a little song"),
-    "ran_to_her": ("ran to her", "jumped with joy", "pressed close to her", "gave a happy little cry"),
+    "spot2_or_near": (
+        "everywhere",
+        "all around",
+        "here and there",
+        "under every bush",
+        "up and down",
+        "behind every stone",
+    ),
+    "slowly_wait": (
+        "for a long time",
+        "without a sound",
+        "and did not move",
+        "and hummed a little song",
+    ),
+    "ran_to_her": (
+        "ran to her",
+        "jumped with joy",
+        "pressed close to her",
+        "gave a happy little cry",
+    ),
     "ran_out": ("ran out", "came running", "opened the door", "dropped {mhis} basket"),
     "stood_in": ("came to", "were standing at the edge of", "reached", "saw"),
     "surprised": ("surprised", "very surprised", "too surprised to speak"),

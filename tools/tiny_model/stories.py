@@ -1,7 +1,7 @@
 """Writes children's stories: the whole training text of the embedded model.
 
-A story is one plot script (plots_*.py) told with one drawn cast (cast.py). The same seed gives the same stories.
-Files hold paragraphs separated by one empty line and stories separated by two.
+A story is one plot script (plots_*.py) told with one drawn cast (cast.py). The same seed gives the
+same stories. Files hold paragraphs separated by one empty line and stories separated by two.
 
     python3 -m tools.tiny_model.stories --seed 1 --count 16000 --out build/tiny_model/train.txt
 """

@@ -1,9 +1,11 @@
 """Trains the embedded model on the CPU: seeded, AdamW, warm-up and cosine, packed stories.
 
-Equal seeds, thread counts, torch versions and CPUs give equal weights. Checkpoints are written on the way.
+Equal seeds, thread counts, torch versions and CPUs give equal weights. Checkpoints are written on
+the way.
 
-    nice -n 10 python3 -m tools.tiny_model.train --stories build/tiny_model/train.txt --heldout models/heldout.txt \\
-        --tokenizer build/tiny_model/tokenizer.model --out build/tiny_model/model.pt
+    python3 -m tools.tiny_model.train --stories build/tiny_model/train.txt \\
+        --heldout models/heldout.txt --tokenizer build/tiny_model/tokenizer.model \\
+        --out build/tiny_model/model.pt
 """
 
 import argparse
@@ -56,13 +58,18 @@ def make_optimizer(model: Llama, weight_decay: float) -> torch.optim.AdamW:
     """AdamW that decays matrices and leaves norms alone."""
     matrices = [p for p in model.parameters() if p.dim() == 2]
     norms = [p for p in model.parameters() if p.dim() != 2]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
+    groups = [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": norms, "weight_decay": 0.0},
+    ]
     return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
 
 
 def save(model: Llama, path: Path, figures: dict) -> None:
     """Writes the weights, the configuration and the figures of the run so far."""
-    torch.save({"config": model.config.as_dict(), "state": model.state_dict(), "figures": figures}, path)
+    torch.save(
+        {"config": model.config.as_dict(), "state": model.state_dict(), "figures": figures}, path
+    )
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -100,7 +107,8 @@ def main() -> None:
     for step in range(args.steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, args.steps, args.peak_rate)
-        with torch.autocast("cpu", torch.bfloat16):  # twice as fast where the CPU has AVX-512 BF16; weights stay f32
+        # Products in BF16 are twice as fast where the CPU has AVX-512 BF16; weights stay f32.
+        with torch.autocast("cpu", torch.bfloat16):
             loss = loss_of(model, next(batches))
         optimizer.zero_grad()
         loss.backward()
@@ -108,12 +116,16 @@ def main() -> None:
         optimizer.step()
         done = step + 1
         if done % 20 == 0:
-            print(f"step {done} loss {loss.item():.4f} seconds {time.monotonic() - start:.0f}", flush=True)
+            print(
+                f"step {done} loss {loss.item():.4f} seconds {time.monotonic() - start:.0f}",
+                flush=True,
+            )
         if done % args.save_every == 0 or done == args.steps:
             nats = evaluate(model, heldout_stories[:60])
             figures = {"step": done, "heldout_nats": nats, "seconds": time.monotonic() - start}
             save(model, args.out, figures)
-            print(f"step {done} held-out loss {nats:.4f} perplexity {math.exp(nats):.3f}: {args.out}", flush=True)
+            quality = f"held-out loss {nats:.4f} perplexity {math.exp(nats):.3f}"
+            print(f"step {done} {quality}: {args.out}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Trains the SentencePiece BPE tokenizer of the embedded model, with Llama's options.
 
-Byte fallback, no normalisation, a dummy prefix, digits one by one, and the ids unk = 0, bos = 1, eos = 2.
+Byte fallback, no normalisation, a dummy prefix, digits one by one, and the ids unk = 0, bos = 1,
+eos = 2.
 
-    python3 -m tools.tiny_model.train_tokenizer --stories build/tiny_model/train.txt --out build/tiny_model/tokenizer.model
+    python3 -m tools.tiny_model.train_tokenizer --stories build/tiny_model/train.txt \\
+        --out build/tiny_model/tokenizer.model
 """
 
 import argparse
@@ -14,7 +16,7 @@ import sentencepiece as spm
 from tools.tiny_model.stories import read_stories
 
 VOCAB_SIZE = 1536
-# Every printable ASCII character is a piece of its own, so that bytes are left for what the stories never use.
+# Each printable ASCII character is a piece, which leaves the bytes to what stories never use.
 PRINTABLE_ASCII = "".join(chr(code) for code in range(0x21, 0x7F))
 
 
