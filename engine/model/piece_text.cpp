@@ -7,8 +7,6 @@
 namespace llm {
 namespace {
 
-constexpr std::size_t kQuotedBytes = 40;
-
 /// The value of an upper-case hex digit, or 16.
 unsigned digit_value(char c) {
   if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
@@ -35,8 +33,8 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
-std::string quoted(std::string_view text) {
-  const std::string_view shown = text.substr(0, complete_utf8_size(text.substr(0, kQuotedBytes)));
+std::string quoted(std::string_view text, std::size_t limit) {
+  const std::string_view shown = text.substr(0, complete_utf8_size(text.substr(0, limit)));
   const bool printable = is_valid_utf8(shown);
   std::string out(1, '"');
   for (const char c : shown) {

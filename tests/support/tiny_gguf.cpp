@@ -1,0 +1,286 @@
+#include "tests/support/tiny_gguf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "quant/half.h"
+#include "tests/support/catch.h"
+
+namespace llm::test {
+namespace {
+
+constexpr std::size_t kModelDim = 32;
+constexpr std::size_t kFeedForward = 256;  // one Q4_K block
+constexpr std::size_t kHeads = 4;
+constexpr std::size_t kKvHeads = 2;
+constexpr std::size_t kHeadDim = kModelDim / kHeads;
+
+std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
+  return alignment == 0 ? value : (value + alignment - 1) / alignment * alignment;
+}
+
+std::vector<std::uint64_t> layout(const TinyGguf& model) {
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t next = 0;
+  for (const TinyGguf::Tensor& tensor : model.tensors) {
+    offsets.push_back(next);
+    next = align_up(next + tensor.data.size(), model.alignment);
+  }
+  return offsets;
+}
+
+std::string header(const TinyGguf& model) {
+  std::string out = model.magic + encoded(model.version) +
+                    encoded(model.n_tensors.value_or(model.tensors.size())) +
+                    encoded(model.n_entries.value_or(model.entries.size()));
+  for (const TinyGguf::Entry& entry : model.entries) {
+    out += encoded(entry.key_length.value_or(entry.key.size())) + entry.key + encoded(entry.type) +
+           entry.value;
+  }
+  const auto offsets = layout(model);
+  for (std::size_t i = 0; i < model.tensors.size(); ++i) {
+    const TinyGguf::Tensor& tensor = model.tensors[i];
+    out += encoded(tensor.name_length.value_or(tensor.name.size())) + tensor.name +
+           encoded(tensor.n_dims.value_or(static_cast<std::uint32_t>(tensor.dims.size())));
+    for (const std::uint64_t dim : tensor.dims) out += encoded(dim);
+    out += encoded(tensor.type) + encoded(tensor.offset.value_or(offsets[i]));
+  }
+  out.resize(align_up(out.size(), model.alignment));
+  return out;
+}
+
+/// Raw engine output only: the library's distributions differ between implementations.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+  float uniform(float amplitude) {
+    const auto unit = static_cast<float>(engine_() >> 40) * 0x1p-23F - 1.0F;
+    return amplitude * unit;
+  }
+  char byte() { return static_cast<char>(engine_() >> 56); }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+std::string random_bytes(std::size_t n, Random& random) {
+  std::string out;
+  for (std::size_t i = 0; i < n; ++i) out += random.byte();
+  return out;
+}
+
+std::string encoded_half(float value) { return encoded(f32_to_f16(value)); }
+
+std::string random_block(WeightType type, float amplitude, Random& random) {
+  switch (type) {
+    case WeightType::kF32:
+      return encoded(random.uniform(amplitude));
+    case WeightType::kF16:
+      return encoded_half(random.uniform(amplitude));
+    case WeightType::kQ8_0:
+      return encoded_half(amplitude / 128) + random_bytes(32, random);
+    case WeightType::kQ4_0:
+      return encoded_half(amplitude / 8) + random_bytes(16, random);
+    case WeightType::kQ4_K: {
+      // weight = d * sc * q - dmin * m with sc, m <= 63 and q <= 15: means cancel at dmin = 7.5 d.
+      const float d = amplitude / (63 * 15);
+      return encoded_half(d) + encoded_half(7.5F * d) + random_bytes(12 + 128, random);
+    }
+    default:
+      FAIL("no random weights of this type");
+      return {};
+  }
+}
+
+struct TensorPlan {
+  std::string name;
+  WeightType type;
+  std::vector<std::uint64_t> dims;
+};
+
+void add_layer_plan(std::vector<TensorPlan>& plan, std::size_t layer) {
+  const auto add = [&](std::string_view role, WeightType type, std::vector<std::uint64_t> dims) {
+    plan.push_back({fmt::format("blk.{}.{}.weight", layer, role), type, std::move(dims)});
+  };
+  constexpr std::uint64_t kKvRows = kKvHeads * kHeadDim;
+  add("attn_norm", WeightType::kF32, {kModelDim});
+  add("attn_q", WeightType::kF16, {kModelDim, kModelDim});
+  add("attn_k", WeightType::kF32, {kModelDim, kKvRows});
+  add("attn_v", WeightType::kQ8_0, {kModelDim, kKvRows});
+  add("attn_output", WeightType::kQ4_0, {kModelDim, kModelDim});
+  add("ffn_norm", WeightType::kF32, {kModelDim});
+  add("ffn_gate", WeightType::kQ4_0, {kModelDim, kFeedForward});
+  add("ffn_up", WeightType::kQ4_0, {kModelDim, kFeedForward});
+  add("ffn_down", WeightType::kQ4_K, {kFeedForward, kModelDim});
+}
+
+std::string norm_weights(std::size_t n, std::uint64_t seed) {
+  Random random(seed);
+  std::string out;
+  for (std::size_t i = 0; i < n; ++i) out += encoded(1.0F + random.uniform(0.1F));
+  return out;
+}
+
+}  // namespace
+
+std::string encoded_string(std::string_view text) {
+  return encoded(static_cast<std::uint64_t>(text.size())) + std::string(text);
+}
+
+std::string encoded_string_array(const std::vector<std::string>& values) {
+  std::string out = encoded(static_cast<std::uint32_t>(GgufType::kString)) +
+                    encoded(static_cast<std::uint64_t>(values.size()));
+  for (const std::string& value : values) out += encoded_string(value);
+  return out;
+}
+
+std::string random_weights(WeightType type, std::size_t n_rows, std::size_t n_cols, float amplitude,
+                           std::uint64_t seed) {
+  Random random(seed);
+  const std::size_t n_blocks = n_rows * n_cols / block_traits(type).block_weights;
+  std::string out;
+  for (std::size_t i = 0; i < n_blocks; ++i) out += random_block(type, amplitude, random);
+  return out;
+}
+
+std::vector<std::string> TinyGguf::pieces() {
+  std::vector<std::string> all = {"<unk>", "<s>", "</s>"};
+  for (int byte = 0; byte < 256; ++byte) all.push_back(fmt::format("<0x{:02X}>", byte));
+  for (const char* piece : {"\u2581t", "he", "\u2581the", "an", "\u2581a", "\u2581", "e", "t", "a",
+                            "o", "n", "h", "s"}) {
+    all.emplace_back(piece);
+  }
+  return all;
+}
+
+std::vector<float> TinyGguf::scores() {
+  std::vector<float> all(pieces().size(), 0.0F);
+  for (std::size_t id = 259; id < all.size(); ++id) all[id] = 258.0F - static_cast<float>(id);
+  return all;
+}
+
+std::vector<std::int32_t> TinyGguf::kinds() {
+  std::vector<std::int32_t> all(pieces().size(), 1);
+  all[0] = 2;
+  all[1] = all[2] = 3;
+  std::fill(all.begin() + 3, all.begin() + 259, 6);
+  return all;
+}
+
+TinyGguf TinyGguf::llama(const TinyOptions& options) {
+  TinyGguf model;
+  model.set_string("general.architecture", "llama");
+  model.set_string("general.name", "tiny");
+  model.set_u32("llama.block_count", static_cast<std::uint32_t>(options.n_layers));
+  model.set_u32("llama.context_length", 64);
+  model.set_u32("llama.embedding_length", kModelDim);
+  model.set_u32("llama.feed_forward_length", kFeedForward);
+  model.set_u32("llama.attention.head_count", kHeads);
+  model.set_u32("llama.attention.head_count_kv", kKvHeads);
+  model.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  model.set_u32("llama.rope.dimension_count", kHeadDim);
+  model.set_f32("llama.rope.freq_base", 10000.0F);
+  model.set_u32("llama.vocab_size", static_cast<std::uint32_t>(pieces().size()));
+  model.set_string("tokenizer.ggml.model", "llama");
+  model.set_strings("tokenizer.ggml.tokens", pieces());
+  model.set_array("tokenizer.ggml.scores", GgufType::kFloat32, scores());
+  model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds());
+  model.set_u32("tokenizer.ggml.bos_token_id", 1);
+  model.set_u32("tokenizer.ggml.eos_token_id", 2);
+  model.set_u32("tokenizer.ggml.unknown_token_id", 0);
+  model.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, 1);
+
+  const std::uint64_t n_vocab = pieces().size();
+  std::vector<TensorPlan> plan = {
+      {"token_embd.weight", WeightType::kQ8_0, {kModelDim, n_vocab}},
+      {"output_norm.weight", WeightType::kF32, {kModelDim}},
+  };
+  if (!options.tied_output) {
+    plan.push_back({"output.weight", WeightType::kQ4_0, {kModelDim, n_vocab}});
+  }
+  for (std::size_t layer = 0; layer < options.n_layers; ++layer) add_layer_plan(plan, layer);
+  std::uint64_t seed = options.seed * 1000;
+  for (const TensorPlan& p : plan) {
+    const auto n_rows = static_cast<std::size_t>(p.dims.size() > 1 ? p.dims[1] : 1);
+    const auto n_cols = static_cast<std::size_t>(p.dims[0]);
+    // Uniform weights of this amplitude keep the variance of what passes through.
+    const float amplitude = std::sqrt(3.0F / static_cast<float>(n_cols));
+    model.tensors.push_back(
+        {.name = p.name,
+         .dims = p.dims,
+         .type = static_cast<std::uint32_t>(p.type),
+         .data = p.dims.size() == 1 ? norm_weights(n_cols, ++seed)
+                                    : random_weights(p.type, n_rows, n_cols, amplitude, ++seed)});
+  }
+  return model;
+}
+
+void TinyGguf::set_string(std::string_view key, std::string_view value) {
+  set_encoded(key, static_cast<std::uint32_t>(GgufType::kString), encoded_string(value));
+}
+
+void TinyGguf::set_strings(std::string_view key, const std::vector<std::string>& values) {
+  set_encoded(key, static_cast<std::uint32_t>(GgufType::kArray), encoded_string_array(values));
+}
+
+void TinyGguf::set_encoded(std::string_view key, std::uint32_t type, std::string value) {
+  for (Entry& old : entries) {
+    if (old.key != key) continue;
+    old.type = type;
+    old.value = std::move(value);
+    return;
+  }
+  entries.push_back({.key = std::string(key), .type = type, .value = std::move(value)});
+}
+
+void TinyGguf::remove(std::string_view key) {
+  std::erase_if(entries, [&](const Entry& e) { return e.key == key; });
+}
+
+void TinyGguf::remove_tensor(std::string_view name) {
+  std::erase_if(tensors, [&](const Tensor& t) { return t.name == name; });
+}
+
+TinyGguf::Entry& TinyGguf::entry(std::string_view key) {
+  const auto it =
+      std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == key; });
+  REQUIRE(it != entries.end());
+  return *it;
+}
+
+TinyGguf::Tensor& TinyGguf::tensor(std::string_view name) {
+  const auto it =
+      std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });
+  REQUIRE(it != tensors.end());
+  return *it;
+}
+
+std::vector<std::byte> TinyGguf::bytes() const {
+  std::string out = header(*this);
+  const std::size_t data_begin = out.size();
+  const auto offsets = layout(*this);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    out.resize(data_begin + offsets[i]);
+    out += tensors[i].data;
+  }
+  if (final_padding) out.resize(data_begin + align_up(out.size() - data_begin, alignment));
+  out += trailing;
+  const auto span = std::as_bytes(std::span(out.data(), out.size()));
+  return {span.begin(), span.end()};
+}
+
+std::size_t TinyGguf::header_bytes() const { return header(*this).size(); }
+
+std::uint64_t TinyGguf::default_offset(std::string_view name) const {
+  const auto offsets = layout(*this);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].name == name) return offsets[i];
+  }
+  FAIL("no such tensor");
+  return 0;
+}
+
+}  // namespace llm::test
