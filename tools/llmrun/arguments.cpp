@@ -1,0 +1,217 @@
+#include "tools/llmrun/arguments.h"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "tokenizer/tokenizer.h"
+#include "tools/common/tool.h"
+
+namespace llm {
+namespace {
+
+void add_prompt_options(OptionTable& table, RunArguments& a) {
+  table.group("Model and prompt");
+  table.text("m,model", "FILE", &a.model, "model, instead of the first argument").file();
+  table.text("p,prompt", "TEXT", &a.prompt, "text to continue; - reads standard input");
+  table
+      .text("f,file", "FILE", &a.prompt_file,
+            "read the prompt from a file; one newline at its end is removed")
+      .file();
+  table.flag("e,escape", &a.escapes, "replace \\n, \\t, \\xHH and so on in the prompt");
+  table.flag("parse-special", &a.parse_special,
+             "let the prompt contain special tokens such as </s>");
+
+  table.group("Chat");
+  table.flag("i,interactive,conversation,cnv", &a.interactive,
+             "chat: read messages line by line; a line that ends with \\ goes on");
+  table.text("system,system-prompt,sys", "TEXT", &a.system, "message that opens the conversation");
+  std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats;
+  for (const ChatFormat format : all_chat_formats()) {
+    formats.emplace_back(std::string(chat_format_name(format)), format);
+  }
+  table
+      .choice("chat-template", "NAME", &a.chat_format, std::move(formats),
+              "format of the conversation; with -p and no -i, one question and its answer")
+      .shown_default("recognized from the file");
+}
+
+void add_generation_options(OptionTable& table, RunArguments& a) {
+  table.group("Generation");
+  table.integer("n,n-predict,predict", "N", &a.max_tokens, -1, INT32_MAX,
+                "tokens to generate; -1 until the text or the context ends");
+  table.texts("r,reverse-prompt,stop", "TEXT", &a.stop,
+              "end the text before TEXT; may be repeated");
+  table.flag("ignore-eos", &a.ignore_eos, "never draw the tokens that end a text");
+  table.flag("context-shift", &a.context_shift,
+             "when the context is full, forget the older half and recompute the rest");
+
+  table.group("Sampling");
+  table.integer("s,seed", "N", &a.seed, -1, INT64_MAX, "seed of the draws; -1 is random")
+      .shown_default("random");
+  table.real("temp,temperature", "T", &a.sampler.temperature, 0, 100,
+             "temperature; 0 always takes the most likely token");
+  table.integer("top-k", "K", &a.sampler.top_k, 0, INT32_MAX,
+                "draw from the K most likely; 0 disables");
+  table.real("top-p", "P", &a.sampler.top_p, 0, 1,
+             "draw from the most likely that make up P; 1 disables");
+  table.real("min-p", "P", &a.sampler.min_p, 0, 1,
+             "draw from those at least P times as likely as the first; 0 disables");
+  table.real("repeat-penalty", "X", &a.sampler.repeat_penalty, 0.01, 100,
+             "divide the logits of recent tokens; 1 disables");
+  table.integer("repeat-last-n", "N", &a.sampler.repeat_last_n, -1, INT32_MAX,
+                "how many tokens are recent; 0 none, -1 all");
+  table.choice("sampler-order", "ORDER", &a.sampler.order,
+               {{"hf", SamplerOrder::kHf}, {"llamacpp", SamplerOrder::kLlamaCpp}},
+               "temperature before the filters (hf) or behind them (llamacpp)");
+}
+
+void add_engine_options(OptionTable& table, RunArguments& a) {
+  table.group("Engine");
+  table.integer("c,ctx-size", "N", &a.context, 0, INT32_MAX, "positions of context")
+      .shown_default("the model's");
+  table.integer("b,batch-size", "N", &a.batch, 1, 65536, "prompt tokens evaluated at once");
+  table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
+      .shown_default("CPUs this process may use");
+  std::vector<std::pair<std::string, std::optional<Isa>>> isas;
+  for (const Isa isa : all_isas()) isas.emplace_back(std::string(isa_name(isa)), isa);
+  table.choice("isa", "NAME", &a.isa, std::move(isas), "instruction set; never changes a result")
+      .shown_default("the best of this CPU")
+      .from_env("LLM_ISA");
+  table.choice("kv", "TYPE", &a.kv, {{"f16", KvType::kF16}, {"f32", KvType::kF32}},
+               "type of the cached keys and values");
+  table.choice("compute", "KIND", &a.compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
+               "activations in matrix products");
+  table.flag("no-cache", &a.no_cache, "recompute every position for each token (slow, same text)");
+  table.flag("strict", &a.strict, "refuse a model file that gives a warning");
+}
+
+void add_output_options(OptionTable& table, RunArguments& a) {
+  table.group("Output");
+  table.flag("echo", &a.echo, "print the prompt before the text");
+  table.flag("json", &a.json, "print one JSON object at the end");
+  table.flag("jsonl", &a.jsonl, "print a JSON object per token, then one as --json does");
+  table
+      .integer("logprobs", "N", &a.logprobs, 0, 1000,
+               "with JSON: log probability of each token and of the N most likely")
+      .shown_default("none");
+  table.flag("logits-hash", &a.logits_hash, "print the SHA-256 of all logits on standard error");
+  table
+      .text("receipt", "FILE", &a.receipt,
+            "write model hash, options, tokens and logits hash as JSON")
+      .file();
+}
+
+Error usage(std::string field, std::string message, std::string hint = "") {
+  return Error{.code = ErrorCode::kUsage,
+               .field = std::move(field),
+               .message = std::move(message),
+               .hint = std::move(hint)};
+}
+
+Status check_combinations(const RunArguments& a) {
+  const bool machine_output = a.json || a.jsonl || a.logits_hash || !a.receipt.empty();
+  if (a.interactive && machine_output) {
+    return usage("-i", "found with --json, --jsonl, --logits-hash or --receipt, need one text",
+                 "use --chat-template with -p for one answer");
+  }
+  if (a.json && a.jsonl) return usage("--json", "found with --jsonl, need one of them");
+  if (a.want_logprobs && !a.json && !a.jsonl) {
+    return usage("--logprobs", "found without --json or --jsonl, need one of them");
+  }
+  if (a.context_shift && (a.logits_hash || !a.receipt.empty())) {
+    return usage("--context-shift", "found with a logits hash, need each position once");
+  }
+  return Ok{};
+}
+
+Status find_model_and_prompt(RunArguments& a, const OptionTable& table) {
+  std::vector<std::string> words;
+  if (!a.model_positional.empty()) words.push_back(a.model_positional);
+  if (!a.prompt_positional.empty()) words.push_back(a.prompt_positional);
+  std::size_t next = 0;
+  if (!table.given("model")) {
+    if (words.empty()) {
+      return usage("MODEL", "found nothing, need a GGUF file", "llmrun --help shows the usage");
+    }
+    a.model = words[next++];
+  }
+  const bool has_word = next < words.size();
+  const int sources = has_word + table.given("prompt") + table.given("file");
+  if (sources > 1) return usage("prompt", "found more than one, need one of PROMPT, -p and -f");
+  if (has_word) a.prompt = words[next++];
+  if (next < words.size()) return usage(words[next], "found a third argument, need at most two");
+  return Ok{};
+}
+
+Status read_prompt(RunArguments& a, const OptionTable& table) {
+  constexpr std::size_t kLimit = Tokenizer::kMaxTextBytes;
+  const bool from_stdin = a.prompt == "-" || a.prompt_file == "-";
+  if (from_stdin && a.interactive) {
+    return usage("-", "found with -i, need standard input for the chat");
+  }
+  if (from_stdin) {
+    LLM_TRY(a.prompt, read_stdin(kLimit));
+  } else if (table.given("file")) {
+    LLM_TRY(a.prompt, read_text_file(a.prompt_file, kLimit));
+  }
+  const bool from_file = from_stdin || table.given("file");
+  if (from_file && a.prompt.ends_with('\n')) a.prompt.pop_back();
+  if (a.escapes) a.prompt = unescape(a.prompt);
+  return Ok{};
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::string unescape(std::string_view text) {
+  constexpr std::string_view kNames = "nrt0'\"\\";
+  constexpr std::string_view kValues("\n\r\t\0'\"\\", 7);
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char next = text[i] == '\\' && i + 1 < text.size() ? text[i + 1] : '\0';
+    const std::size_t known = next == '\0' ? std::string_view::npos : kNames.find(next);
+    if (known != std::string_view::npos) {
+      result += kValues[known];
+      ++i;
+    } else if (next == 'x' && i + 3 < text.size() && hex_digit(text[i + 2]) >= 0 &&
+               hex_digit(text[i + 3]) >= 0) {
+      result += static_cast<char>(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
+      i += 3;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+OptionTable make_run_table(RunArguments& arguments) {
+  OptionTable table("llmrun", "Generates text with a Llama model in a GGUF file.");
+  table.positional("MODEL", &arguments.model_positional, false, "GGUF file (or -m FILE)");
+  table.positional("PROMPT", &arguments.prompt_positional, false,
+                   "text to continue, - for standard input (or -p TEXT, -f FILE)");
+  add_prompt_options(table, arguments);
+  add_generation_options(table, arguments);
+  add_engine_options(table, arguments);
+  add_output_options(table, arguments);
+  return table;
+}
+
+Status complete(RunArguments& arguments, const OptionTable& table) {
+  arguments.want_logprobs = table.given("logprobs");
+  LLM_RETURN_IF_ERROR(check_combinations(arguments));
+  LLM_RETURN_IF_ERROR(find_model_and_prompt(arguments, table));
+  LLM_RETURN_IF_ERROR(read_prompt(arguments, table));
+  // 32 random bits: short enough to type again.
+  if (arguments.seed < 0) arguments.seed = std::random_device()();
+  arguments.sampler.seed = static_cast<std::uint64_t>(arguments.seed);
+  return Ok{};
+}
+
+}  // namespace llm

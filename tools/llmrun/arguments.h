@@ -1,0 +1,73 @@
+#ifndef LLM_TOOLS_LLMRUN_ARGUMENTS_H_
+#define LLM_TOOLS_LLMRUN_ARGUMENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/generate/chat_template.h"
+#include "engine/sampler/sampler.h"
+#include "tools/common/options.h"
+
+namespace llm {
+
+/// llmrun's command line, with its defaults.
+struct RunArguments {
+  std::string model;
+  std::string model_positional;
+  std::string prompt_positional;
+
+  std::string prompt;
+  std::string prompt_file;
+  bool escapes = false;
+  bool parse_special = false;
+  bool interactive = false;
+  std::string system;
+  std::optional<ChatFormat> chat_format;
+
+  std::int64_t max_tokens = -1;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool context_shift = false;
+
+  SamplerOptions sampler = {.temperature = 0.8F, .top_k = 40, .top_p = 0.95F, .min_p = 0.05F};
+  std::int64_t seed = -1;
+
+  std::size_t context = 0;
+  std::size_t batch = 512;
+  int threads = 0;
+  std::optional<Isa> isa;
+  KvType kv = KvType::kF16;
+  Compute compute = Compute::kInt8;
+  bool no_cache = false;
+  bool strict = false;
+
+  bool echo = false;
+  bool json = false;
+  bool jsonl = false;
+  std::size_t logprobs = 0;
+  bool want_logprobs = false;
+  bool logits_hash = false;
+  std::string receipt;
+
+  /// Whether the prompt is a message of a conversation and not a text to continue.
+  bool is_chat() const { return interactive || chat_format || !system.empty(); }
+};
+
+OptionTable make_run_table(RunArguments& arguments);
+
+/// What parsing one option at a time cannot see: which argument is the model and which the prompt,
+/// options that exclude each other; then reads the prompt from where it is and draws the seed.
+/// Errors: kUsage; kIo and kResource from reading the prompt.
+Status complete(RunArguments& arguments, const OptionTable& table);
+
+/// Replaces \n \r \t \0 \' \" \\ and \xHH. Any other sequence stays as it is.
+std::string unescape(std::string_view text);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMRUN_ARGUMENTS_H_

@@ -1,0 +1,163 @@
+#include "tools/llmrun/output.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/atomic_file.h"
+#include "base/mapped_file.h"
+#include "tools/common/option_pages.h"
+#include "tools/common/stats.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+static_assert(std::endian::native == std::endian::little);  // logits are hashed as they stand
+
+double rate(std::size_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+double milliseconds(double seconds) { return seconds * 1e3; }
+
+/// Bytes that are no UTF-8 (a prompt may hold them) become U+FFFD: JSON cannot carry them.
+std::string dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Json token_json(const TokenLogprob& token) {
+  return {{"id", token.id}, {"logprob", token.logprob}};
+}
+
+Json logprobs_json(const Logprobs& logprobs) {
+  Json json = token_json(logprobs.chosen);
+  json["top"] = Json::array();
+  for (const TokenLogprob& token : logprobs.top) json["top"].push_back(token_json(token));
+  return json;
+}
+
+Json stats_json(const RunArguments& arguments, const Session& session, const RunStats& stats) {
+  const Model& model = session.model();
+  return {{"load_ms", milliseconds(stats.load_seconds)},
+          {"prefill_tokens", stats.prefill_tokens},
+          {"prefill_ms", milliseconds(stats.prefill_seconds)},
+          {"prefill_tokens_per_s", rate(stats.prefill_tokens, stats.prefill_seconds)},
+          {"ttft_ms", milliseconds(stats.first_token_seconds)},
+          {"decode_tokens", stats.decode_tokens},
+          {"decode_tokens_per_s", rate(stats.decode_tokens, stats.decode_seconds)},
+          {"tbt_ms",
+           {{"p50", milliseconds(stats.token_p50_seconds)},
+            {"p99", milliseconds(stats.token_p99_seconds)}}},
+          {"gb_per_s", stats.weight_gb_per_s},
+          {"peak_rss_mib", stats.peak_rss_mib},
+          {"seed", arguments.sampler.seed},
+          {"isa", isa_name(model.isa())},
+          {"threads", model.threads()},
+          {"kv", session.options().kv == KvType::kF16 ? "f16" : "f32"},
+          {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
+          {"context", session.context()}};
+}
+
+Json options_json(const RunArguments& arguments, const Session& session) {
+  const SamplerOptions& sampler = arguments.sampler;
+  return {{"n", arguments.max_tokens},
+          {"stop", arguments.stop},
+          {"ignore_eos", arguments.ignore_eos},
+          {"seed", sampler.seed},
+          {"temperature", sampler.temperature},
+          {"top_k", sampler.top_k},
+          {"top_p", sampler.top_p},
+          {"min_p", sampler.min_p},
+          {"repeat_penalty", sampler.repeat_penalty},
+          {"repeat_last_n", sampler.repeat_last_n},
+          {"sampler_order", sampler.order == SamplerOrder::kHf ? "hf" : "llamacpp"},
+          {"context", session.context()},
+          {"kv", session.options().kv == KvType::kF16 ? "f16" : "f32"},
+          {"compute", session.model().compute() == Compute::kInt8 ? "int8" : "f32"}};
+}
+
+}  // namespace
+
+RunStats make_stats(const Model& model, const GenerateResult& result, double load_seconds) {
+  RunStats stats;
+  stats.load_seconds = load_seconds;
+  stats.prefill_tokens = result.prefill_tokens;
+  stats.prefill_seconds = result.prefill_seconds;
+  stats.first_token_seconds = result.first_token_seconds;
+  stats.decode_tokens = result.token_seconds.size();
+  stats.decode_seconds =
+      std::accumulate(result.token_seconds.begin(), result.token_seconds.end(), 0.0);
+  stats.token_p50_seconds = percentile(result.token_seconds, 0.5);
+  stats.token_p99_seconds = percentile(result.token_seconds, 0.99);
+  stats.weight_gb_per_s = rate(stats.decode_tokens, stats.decode_seconds) *
+                          static_cast<double>(model.weight_bytes()) * 1e-9;
+  stats.peak_rss_mib = static_cast<double>(peak_rss_bytes()) / (1 << 20);
+  return stats;
+}
+
+std::string stats_line(const RunStats& stats) {
+  std::string line = fmt::format("load {:.1f} ms | prompt {} tokens, {:.1f} t/s | TTFT {:.1f} ms",
+                                 milliseconds(stats.load_seconds), stats.prefill_tokens,
+                                 rate(stats.prefill_tokens, stats.prefill_seconds),
+                                 milliseconds(stats.first_token_seconds));
+  if (stats.decode_tokens > 0) {
+    line += fmt::format(
+        " | decode {} tokens, {:.1f} t/s, TBT p50 {:.2f} ms, p99 {:.2f} ms | {:.2f} GB/s",
+        stats.decode_tokens, rate(stats.decode_tokens, stats.decode_seconds),
+        milliseconds(stats.token_p50_seconds), milliseconds(stats.token_p99_seconds),
+        stats.weight_gb_per_s);
+  }
+  return line + fmt::format(" | peak RSS {:.1f} MiB", stats.peak_rss_mib);
+}
+
+std::string event_json(const GenerateEvent& event) {
+  Json json;
+  if (event.id) json["id"] = *event.id;
+  json["text"] = event.text;
+  if (event.logprobs != nullptr) json["logprobs"] = logprobs_json(*event.logprobs);
+  return dump(json, -1);
+}
+
+std::string result_json(const RunArguments& arguments, const Session& session,
+                        std::span<const TokenId> prompt_ids, const GenerateResult& result,
+                        const RunStats& stats) {
+  Json json = {{"schema_version", kRunSchemaVersion},
+               {"prompt", arguments.prompt},
+               {"prompt_ids", prompt_ids},
+               {"text", result.text},
+               {"ids", result.ids},
+               {"stop_reason", stop_reason_name(result.stop_reason)}};
+  if (arguments.want_logprobs) {
+    json["logprobs"] = Json::array();
+    for (const Logprobs& logprobs : result.logprobs) {
+      json["logprobs"].push_back(logprobs_json(logprobs));
+    }
+  }
+  json["stats"] = stats_json(arguments, session, stats);
+  return dump(json, arguments.jsonl ? -1 : 2);
+}
+
+Status write_receipt(const RunArguments& arguments, const Session& session,
+                     std::span<const TokenId> prompt_ids, const GenerateResult& result,
+                     const std::string& logits_sha256) {
+  LLM_TRY(const MappedFile file, MappedFile::open(arguments.model));
+  const std::string model_sha256 = sha256_hex(file.bytes());
+  file.drop_pages(file.bytes());
+  const Json json = {{"schema_version", kRunSchemaVersion},
+                     {"engine_version", version()},
+                     {"model", {{"name", session.model().name()}, {"sha256", model_sha256}}},
+                     {"options", options_json(arguments, session)},
+                     {"prompt_ids", prompt_ids},
+                     {"ids", result.ids},
+                     {"text", result.text},
+                     {"stop_reason", stop_reason_name(result.stop_reason)},
+                     {"logits_sha256", logits_sha256}};
+  const std::string text = dump(json, 2);
+  return write_file_atomically(arguments.receipt, std::as_bytes(std::span(text)));
+}
+
+}  // namespace llm

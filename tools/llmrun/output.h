@@ -1,0 +1,63 @@
+#ifndef LLM_TOOLS_LLMRUN_OUTPUT_H_
+#define LLM_TOOLS_LLMRUN_OUTPUT_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "base/sha256.h"
+#include "engine/engine.h"
+#include "engine/generate/generate.h"
+#include "tools/llmrun/arguments.h"
+
+namespace llm {
+
+/// Version of the shapes that --json, --jsonl and --receipt print.
+inline constexpr int kRunSchemaVersion = 1;
+
+/// What a run is judged by; printed as one line and as JSON.
+struct RunStats {
+  double load_seconds = 0;
+  std::size_t prefill_tokens = 0;
+  double prefill_seconds = 0;
+  double first_token_seconds = 0;  ///< from the start of prefill
+  std::size_t decode_tokens = 0;   ///< after the first
+  double decode_seconds = 0;
+  double token_p50_seconds = 0;
+  double token_p99_seconds = 0;
+  double weight_gb_per_s = 0;  ///< weight bytes times decoded tokens a second
+  double peak_rss_mib = 0;
+};
+
+RunStats make_stats(const Model& model, const GenerateResult& result, double load_seconds);
+/// "load 12 ms | prompt 5 tokens, 40.1 t/s | ...".
+std::string stats_line(const RunStats& stats);
+
+/// SHA-256 over rows of logits, as raw little-endian f32.
+class LogitsHash {
+ public:
+  void add(std::span<const float> rows) { hash_.update(std::as_bytes(rows)); }
+  std::string hex() const { return hash_.hex(); }
+
+ private:
+  Sha256 hash_;
+};
+
+/// One line of --jsonl for a token.
+std::string event_json(const GenerateEvent& event);
+
+/// The object of --json.
+std::string result_json(const RunArguments& arguments, const Session& session,
+                        std::span<const TokenId> prompt_ids, const GenerateResult& result,
+                        const RunStats& stats);
+
+/// Writes --receipt: everything needed to run this again and to see that it ran the same.
+/// Errors: kIo.
+Status write_receipt(const RunArguments& arguments, const Session& session,
+                     std::span<const TokenId> prompt_ids, const GenerateResult& result,
+                     const std::string& logits_sha256);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMRUN_OUTPUT_H_
