@@ -112,7 +112,7 @@ Status Generator::make_room(std::size_t n_new, bool context_shift) {
                    .field = "prompt",
                    .message = fmt::format("found {} tokens, need at most {} (the context)",
                                           tokens_.size() + n_new, context),
-                   .hint = "raise -c or shorten the prompt"};
+                   .hint = "raise -c, shorten the prompt or use --context-shift"};
     }
     const std::size_t drop = (droppable + 1) / 2;
     const auto first = tokens_.begin() + static_cast<std::ptrdiff_t>(keep);

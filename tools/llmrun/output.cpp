@@ -22,6 +22,9 @@ double rate(std::size_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
+/// The shortest decimal that reads back as `value`: 0.95, not 0.949999988079071.
+Json shortest(float value) { return Json::parse(fmt::format("{}", value)); }
+
 double milliseconds(double seconds) { return seconds * 1e3; }
 
 /// Bytes that are no UTF-8 (a prompt may hold them) become U+FFFD: JSON cannot carry them.
@@ -68,11 +71,11 @@ Json options_json(const RunArguments& arguments, const Session& session) {
           {"stop", arguments.stop},
           {"ignore_eos", arguments.ignore_eos},
           {"seed", sampler.seed},
-          {"temperature", sampler.temperature},
+          {"temperature", shortest(sampler.temperature)},
           {"top_k", sampler.top_k},
-          {"top_p", sampler.top_p},
-          {"min_p", sampler.min_p},
-          {"repeat_penalty", sampler.repeat_penalty},
+          {"top_p", shortest(sampler.top_p)},
+          {"min_p", shortest(sampler.min_p)},
+          {"repeat_penalty", shortest(sampler.repeat_penalty)},
           {"repeat_last_n", sampler.repeat_last_n},
           {"sampler_order", sampler.order == SamplerOrder::kHf ? "hf" : "llamacpp"},
           {"context", session.context()},
