@@ -1,0 +1,101 @@
+#include "base/atomic_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/support/catch.h"
+
+namespace llm {
+
+TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("a", "old");
+  auto file = AtomicFile::create(path);
+  REQUIRE(file.ok());
+  REQUIRE(file->write(bytes_of("new ")).ok());
+  REQUIRE(file->write(bytes_of("text")).ok());
+  CHECK(file->size() == 8);
+  CHECK(folder.read(path) == "old");
+  REQUIRE(file->commit().ok());
+  CHECK(folder.read(path) == "new text");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("without commit the old file stays and nothing is left", "[base][atomic_file]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("a", "old");
+  {
+    auto file = AtomicFile::create(path);
+    REQUIRE(file.ok());
+    REQUIRE(file->write(bytes_of("half a fi")).ok());
+    CHECK(folder.count() == 2);
+    const AtomicFile moved = std::move(*file);  // only the last owner cleans up
+    CHECK(folder.count() == 2);
+  }
+  CHECK(folder.read(path) == "old");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("earlier bytes can be overwritten", "[base][atomic_file]") {
+  const TemporaryFolder folder;
+  auto file = AtomicFile::create(folder.path("a"));
+  REQUIRE(file.ok());
+  REQUIRE(file->write(bytes_of("0000 body")).ok());
+  REQUIRE(file->write_at(1, bytes_of("42")).ok());
+  REQUIRE(file->write(bytes_of(" end")).ok());
+  REQUIRE(file->commit().ok());
+  CHECK(folder.read(folder.path("a")) == "0420 body end");
+}
+
+TEST_CASE("a new file has the usual mode, a replaced one keeps its own", "[base][atomic_file]") {
+  const TemporaryFolder folder;
+  const auto mode_after_write = [&](const std::string& path) {
+    REQUIRE(write_file_atomically(path, bytes_of("x")).ok());
+    struct stat info {};
+    REQUIRE(::stat(path.c_str(), &info) == 0);
+    return static_cast<unsigned>(info.st_mode & 07777);
+  };
+  const mode_t mask = ::umask(022);
+  CHECK(mode_after_write(folder.path("new")) == 0644);
+  ::umask(mask);
+  const std::string kept = folder.write("kept", "old");
+  REQUIRE(::chmod(kept.c_str(), 0640) == 0);
+  CHECK(mode_after_write(kept) == 0640);
+}
+
+TEST_CASE("a full device is an error with its path", "[base][atomic_file]") {
+  const Status status = write_file_atomically("/dev/full", bytes_of("text"));
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == ErrorCode::kIo);
+  CHECK(status.error().file == "/dev/full");
+  CHECK_THAT(status.error().message, Catch::Matchers::Contains("No space left on device"));
+}
+
+TEST_CASE("a device is written to, never replaced", "[base][atomic_file]") {
+  REQUIRE(write_file_atomically("/dev/null", bytes_of("text")).ok());
+  struct stat info {};
+  REQUIRE(::stat("/dev/null", &info) == 0);
+  CHECK(S_ISCHR(info.st_mode));
+}
+
+TEST_CASE("a folder that takes no files is an error", "[base][atomic_file]") {
+  const TemporaryFolder folder;
+  const auto code = [](const std::string& path) {
+    const Status status = write_file_atomically(path, bytes_of("x"));
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().file == path);
+    CHECK(status.error().code == ErrorCode::kIo);
+    return status.error().message;
+  };
+  CHECK_THAT(code(folder.path("missing/a")), Catch::Matchers::Contains("No such file"));
+  CHECK_THAT(code(folder.path()), Catch::Matchers::Contains("Is a directory"));
+  CHECK_THAT(code("/proc/a"), Catch::Matchers::Contains("cannot create"));  // root cannot either
+  if (::geteuid() == 0) return;
+  REQUIRE(::chmod(folder.path().c_str(), 0500) == 0);
+  CHECK_THAT(code(folder.path("a")), Catch::Matchers::Contains("Permission denied"));
+}
+
+}  // namespace llm

@@ -1,0 +1,110 @@
+#include "base/mapped_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/support/catch.h"
+
+namespace llm {
+namespace {
+
+std::string failure(const std::string& path) {
+  const auto file = MappedFile::open(path);
+  REQUIRE_FALSE(file.ok());
+  CHECK(file.error().code == ErrorCode::kIo);
+  CHECK(file.error().file == path);
+  return file.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a mapped file shows its bytes", "[base][mapped_file]") {
+  const TemporaryFolder folder;
+  const auto file = MappedFile::open(folder.write("a", "hello"));
+  REQUIRE(file.ok());
+  CHECK(text_of(file->bytes()) == "hello");
+  CHECK(file->path() == folder.path("a"));
+  CHECK_FALSE(file->changed_since_open());
+}
+
+TEST_CASE("an empty file has no bytes", "[base][mapped_file]") {
+  const TemporaryFolder folder;
+  const auto file = MappedFile::open(folder.write("a", ""));
+  REQUIRE(file.ok());
+  CHECK(file->bytes().empty());
+}
+
+TEST_CASE("what is no regular file is refused without waiting", "[base][mapped_file]") {
+  const TemporaryFolder folder;
+  CHECK_THAT(failure(folder.path()), Catch::Matchers::Contains("is a directory"));
+  CHECK(failure("/dev/zero") == "not a regular file");
+  REQUIRE(::mkfifo(folder.path("fifo").c_str(), 0600) == 0);
+  CHECK(failure(folder.path("fifo")) == "not a regular file");
+}
+
+TEST_CASE("the system's words tell why a file does not open", "[base][mapped_file]") {
+  const TemporaryFolder folder;
+  CHECK(failure(folder.path("missing")) == "No such file or directory");
+  std::filesystem::create_symlink("loop", folder.path("loop"));
+  CHECK(failure(folder.path("loop")) == "Too many levels of symbolic links");
+  if (::geteuid() == 0) return;  // root may read everything
+  REQUIRE(::chmod(folder.write("locked", "x").c_str(), 0) == 0);
+  CHECK(failure(folder.path("locked")) == "Permission denied");
+}
+
+TEST_CASE("moving hands the mapping over", "[base][mapped_file]") {
+  const TemporaryFolder folder;
+  auto first = MappedFile::open(folder.write("a", "first"));
+  auto second = MappedFile::open(folder.write("b", "second"));
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  MappedFile moved = std::move(*first);
+  CHECK(text_of(moved.bytes()) == "first");
+  CHECK(first->bytes().empty());
+  moved = std::move(*second);
+  CHECK(text_of(moved.bytes()) == "second");
+  CHECK_FALSE(moved.changed_since_open());
+  CHECK(second->bytes().empty());
+}
+
+TEST_CASE("dropped pages read the same again", "[base][mapped_file]") {
+  const TemporaryFolder folder;
+  const std::string content(50000, 'q');
+  const auto file = MappedFile::open(folder.write("a", content));
+  REQUIRE(file.ok());
+  file->drop_pages(file->bytes());
+  file->drop_pages(file->bytes().subspan(5, 20000));
+  file->drop_pages(file->bytes().subspan(3, 10));
+  file->drop_pages({});
+  CHECK(text_of(file->bytes()) == content);
+}
+
+TEST_CASE("a change in place is noticed, a replacement leaves the old file",
+          "[base][mapped_file]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("a", "old old");
+  const auto file = MappedFile::open(path);
+  REQUIRE(file.ok());
+  SECTION("appended") {
+    std::ofstream(path, std::ios::app) << "more";
+    CHECK(file->changed_since_open());
+  }
+  SECTION("touched") {
+    std::filesystem::last_write_time(
+        path, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+    CHECK(file->changed_since_open());
+  }
+  SECTION("replaced") {
+    std::filesystem::rename(folder.write("b", "new"), path);
+    CHECK(text_of(file->bytes()) == "old old");
+    CHECK_FALSE(file->changed_since_open());
+  }
+}
+
+}  // namespace llm

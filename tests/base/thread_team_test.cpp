@@ -1,0 +1,74 @@
+#include "base/thread_team.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace llm {
+
+TEST_CASE("shares are contiguous, disjoint, covering and even", "[base][thread_team]") {
+  for (const std::size_t group : {1U, 2U, 16U, 48U}) {
+    for (const int count : {1, 2, 3, 7, 64}) {
+      for (std::size_t n = 0; n <= 200; ++n) {
+        CAPTURE(group, count, n);
+        std::size_t next = 0;
+        std::size_t least = SIZE_MAX;
+        std::size_t most = 0;
+        for (int id = 0; id < count; ++id) {
+          const auto range = Worker{id, count}.share(n, group);
+          REQUIRE(range.begin == next);
+          REQUIRE(range.end >= range.begin);
+          REQUIRE((range.begin % group == 0 || range.begin == n));
+          const std::size_t groups = (range.end - range.begin + group - 1) / group;
+          least = std::min(least, groups);
+          most = std::max(most, groups);
+          next = range.end;
+        }
+        REQUIRE(next == n);
+        REQUIRE(most - least <= 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("every worker runs once, with its own id", "[base][thread_team]") {
+  for (const int n_threads : {1, 2, 5}) {
+    std::vector<std::atomic<int>> runs(static_cast<std::size_t>(n_threads));
+    std::atomic<int> wrong_count = 0;
+    run_parallel(n_threads, [&](Worker worker) {
+      ++runs[static_cast<std::size_t>(worker.id)];
+      if (worker.count != n_threads) ++wrong_count;
+    });
+    CHECK(wrong_count == 0);
+    for (const auto& run : runs) CHECK(run == 1);
+  }
+}
+
+TEST_CASE("nobody passes the barrier before all have come", "[base][thread_team]") {
+  constexpr int kThreads = 4;
+  std::atomic<int> arrived = 0;
+  std::atomic<int> early = 0;
+  run_parallel(kThreads, [&](Worker worker) {
+    for (int round = 1; round <= 100; ++round) {
+      if (worker.id == round % kThreads) std::this_thread::yield();
+      ++arrived;
+      team_barrier();
+      if (arrived < round * kThreads) ++early;
+      team_barrier();
+    }
+  });
+  CHECK(arrived == 100 * kThreads);
+  CHECK(early == 0);
+}
+
+TEST_CASE("available CPUs are at least one and at most the machine's", "[base][thread_team]") {
+  CHECK(available_cpus() >= 1);
+  CHECK(available_cpus() <= static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+}
+
+}  // namespace llm
