@@ -90,10 +90,14 @@ class NpzWriter {
   NpzWriter(AtomicFile file, std::uint64_t zip64_from)
       : file_(std::move(file)), zip64_from_(zip64_from) {}
   Status write_end(std::uint64_t directory_offset);
+  Status append(std::span<const std::byte> bytes);
+  Status flush();
+  std::uint64_t size() const { return file_.size() + buffer_.size(); }
 
   AtomicFile file_;
   std::uint64_t zip64_from_;
   std::vector<Member> members_;
+  std::vector<std::byte> buffer_;  ///< small pieces wait here for one write
 };
 
 }  // namespace llm

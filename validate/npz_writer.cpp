@@ -16,6 +16,8 @@ constexpr std::uint16_t kDate = (1U << 5) | 1U;
 constexpr std::uint32_t kIn64 = 0xFFFFFFFF;
 constexpr std::uint16_t kExtra64 = 0x0001;
 
+constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
+
 /// Little-endian fields, appended.
 class Fields {
  public:
@@ -48,6 +50,19 @@ Result<NpzWriter> NpzWriter::create(const std::string& path, std::uint64_t zip64
   return NpzWriter(std::move(file), std::min<std::uint64_t>(zip64_from, kIn64));
 }
 
+Status NpzWriter::append(std::span<const std::byte> bytes) {
+  if (buffer_.size() + bytes.size() > kBufferBytes) LLM_RETURN_IF_ERROR(flush());
+  if (bytes.size() > kBufferBytes) return file_.write(bytes);
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  return Ok{};
+}
+
+Status NpzWriter::flush() {
+  LLM_RETURN_IF_ERROR(file_.write(buffer_));
+  buffer_.clear();
+  return Ok{};
+}
+
 Status NpzWriter::add(std::string_view key, NpyType type, std::span<const std::uint64_t> shape,
                       std::span<const std::byte> data) {
   const std::string header = encode_npy_header(type, shape);
@@ -55,7 +70,7 @@ Status NpzWriter::add(std::string_view key, NpyType type, std::span<const std::u
   Crc32 crc;
   crc.update(header_bytes);
   crc.update(data);
-  Member member{std::string(key) + ".npy", crc.value(), header.size() + data.size(), file_.size()};
+  Member member{std::string(key) + ".npy", crc.value(), header.size() + data.size(), size()};
   LLM_CHECK(member.name.size() <= 0xFFFF);
 
   const bool wide = member.size >= zip64_from_;
@@ -67,15 +82,15 @@ Status NpzWriter::add(std::string_view key, NpyType type, std::span<const std::u
       .put(u16(member.name.size()), u16(wide ? 20 : 0))
       .put(std::string_view(member.name));
   if (wide) local.put(kExtra64, std::uint16_t{16}, member.size, member.size);
-  LLM_RETURN_IF_ERROR(file_.write(local.bytes()));
-  LLM_RETURN_IF_ERROR(file_.write(header_bytes));
-  LLM_RETURN_IF_ERROR(file_.write(data));
+  LLM_RETURN_IF_ERROR(append(local.bytes()));
+  LLM_RETURN_IF_ERROR(append(header_bytes));
+  LLM_RETURN_IF_ERROR(append(data));
   members_.push_back(std::move(member));
   return Ok{};
 }
 
 Status NpzWriter::finish() {
-  const std::uint64_t directory = file_.size();
+  const std::uint64_t directory = size();
   for (const Member& member : members_) {
     const bool wide_size = member.size >= zip64_from_;
     const bool wide_offset = member.offset >= zip64_from_;
@@ -94,14 +109,15 @@ Status NpzWriter::finish() {
     if (wide) entry.put(kExtra64, u16(extra));
     if (wide_size) entry.put(member.size, member.size);
     if (wide_offset) entry.put(member.offset);
-    LLM_RETURN_IF_ERROR(file_.write(entry.bytes()));
+    LLM_RETURN_IF_ERROR(append(entry.bytes()));
   }
   LLM_RETURN_IF_ERROR(write_end(directory));
+  LLM_RETURN_IF_ERROR(flush());
   return file_.commit();
 }
 
 Status NpzWriter::write_end(std::uint64_t directory_offset) {
-  const std::uint64_t end = file_.size();
+  const std::uint64_t end = size();
   const std::uint64_t size = end - directory_offset;
   const std::uint64_t entries = members_.size();
   const bool wide = entries >= 0xFFFF || directory_offset >= zip64_from_ || size >= zip64_from_;
@@ -117,7 +133,7 @@ Status NpzWriter::write_end(std::uint64_t directory_offset) {
       .put(wide ? kIn64 : static_cast<std::uint32_t>(size))
       .put(wide ? kIn64 : static_cast<std::uint32_t>(directory_offset))
       .put(std::uint16_t{0});
-  return file_.write(fields.bytes());
+  return append(fields.bytes());
 }
 
 }  // namespace llm
