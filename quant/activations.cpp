@@ -81,7 +81,7 @@ std::size_t activation_block_size(ActivationFormat format) {
     case ActivationFormat::kQ8_K:
       return BlockQ8_K::kWeights;
   }
-  LLM_CHECK(!"an activation format outside the enumeration");
+  LLM_CHECK(false && "an activation format outside the enumeration");
   return 0;
 }
 

@@ -44,7 +44,7 @@ const BlockTraits& block_traits(WeightType type) {
   for (const BlockTraits& traits : kTraits) {
     if (traits.type == type) return traits;
   }
-  LLM_CHECK(!"a weight type outside the enumeration");
+  LLM_CHECK(false && "a weight type outside the enumeration");
   return kTraits[0];
 }
 

@@ -46,7 +46,7 @@ decltype(auto) visit_block_format(WeightType type, Visitor&& visitor) {
     case WeightType::kQ8_K:
       return visitor.template operator()<BlockQ8_K>();
   }
-  LLM_CHECK(!"a weight type outside the enumeration");
+  LLM_CHECK(false && "a weight type outside the enumeration");
   __builtin_unreachable();
 }
 
