@@ -1,9 +1,12 @@
 #include "base/atomic_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -66,19 +69,34 @@ TEST_CASE("a new file has the usual mode, a replaced one keeps its own", "[base]
   CHECK(mode_after_write(kept) == 0640);
 }
 
+// Devices are reached through links of the test's own: were they replaced by mistake, by a test run
+// as root, it would be the link.
 TEST_CASE("a full device is an error with its path", "[base][atomic_file]") {
-  const Status status = write_file_atomically("/dev/full", bytes_of("text"));
+  const TemporaryFolder folder;
+  const std::string path = folder.path("full");
+  std::filesystem::create_symlink("/dev/full", path);
+  const Status status = write_file_atomically(path, bytes_of("text"));
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().code == ErrorCode::kIo);
-  CHECK(status.error().file == "/dev/full");
+  CHECK(status.error().file == path);
   CHECK_THAT(status.error().message, Catch::Matchers::Contains("No space left on device"));
+  CHECK(std::filesystem::is_symlink(path));
 }
 
-TEST_CASE("a device is written to, never replaced", "[base][atomic_file]") {
-  REQUIRE(write_file_atomically("/dev/null", bytes_of("text")).ok());
-  struct stat info {};
-  REQUIRE(::stat("/dev/null", &info) == 0);
-  CHECK(S_ISCHR(info.st_mode));
+TEST_CASE("a pipe is written to, never replaced", "[base][atomic_file]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("pipe");
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  REQUIRE(reader >= 0);
+  const bool written = write_file_atomically(path, bytes_of("text")).ok();
+  char content[8] = {};
+  const ssize_t size = ::read(reader, content, sizeof content);
+  ::close(reader);
+  CHECK(written);
+  CHECK(std::string_view(content) == "text");
+  CHECK(size == 4);
+  CHECK(std::filesystem::is_fifo(path));
 }
 
 TEST_CASE("a folder that takes no files is an error", "[base][atomic_file]") {

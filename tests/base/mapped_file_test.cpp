@@ -95,6 +95,12 @@ TEST_CASE("a change in place is noticed, a replacement leaves the old file",
     std::ofstream(path, std::ios::app) << "more";
     CHECK(file->changed_since_open());
   }
+  SECTION("appended, and the time set back") {
+    const auto time = std::filesystem::last_write_time(path);
+    std::ofstream(path, std::ios::app) << "more";
+    std::filesystem::last_write_time(path, time);
+    CHECK(file->changed_since_open());
+  }
   SECTION("touched") {
     std::filesystem::last_write_time(
         path, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
