@@ -4,6 +4,9 @@
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(xsimd 8.1 REQUIRED)
+# Debian's package makes the linker look for xtl, a header-only library that only xsimd's complex
+# numbers use.
+set_target_properties(xsimd PROPERTIES INTERFACE_LINK_LIBRARIES "")
 find_package(spdlog 1.10 REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(cxxopts REQUIRED)
