@@ -8,6 +8,8 @@
 namespace llm {
 namespace {
 
+constexpr std::uint64_t kTensorCountOffset = 8;
+constexpr std::uint64_t kEntryCountOffset = 16;
 constexpr std::string_view kAlignmentKey = "general.alignment";
 
 std::uint32_t byte_swapped(std::uint32_t value) { return __builtin_bswap32(value); }
@@ -54,12 +56,12 @@ Status GgufParser::parse_header() {
   if (!reader_.ok()) return reader_.error();
   LLM_RETURN_IF_ERROR(check_version(version));
   n_tensors_ = reader_.read<std::uint64_t>("n_tensors");
-  if (!reader_.ok()) return reader_.error();
-  LLM_RETURN_IF_ERROR(check_count("n_tensors", n_tensors_, GgufLimits::kMinTensorInfoBytes,
-                                  GgufLimits::kMaxTensors));
   n_entries_ = reader_.read<std::uint64_t>("n_kv");
   if (!reader_.ok()) return reader_.error();
-  return check_count("n_kv", n_entries_, GgufLimits::kMinEntryBytes, GgufLimits::kMaxEntries);
+  LLM_RETURN_IF_ERROR(check_count("n_tensors", kTensorCountOffset, n_tensors_,
+                                  GgufLimits::kMinTensorInfoBytes, GgufLimits::kMaxTensors));
+  return check_count("n_kv", kEntryCountOffset, n_entries_, GgufLimits::kMinEntryBytes,
+                     GgufLimits::kMaxEntries);
 }
 
 Status GgufParser::check_version(std::uint32_t version) {
@@ -80,17 +82,16 @@ Status GgufParser::check_version(std::uint32_t version) {
   return error;
 }
 
-Status GgufParser::check_count(std::string_view field, std::uint64_t count, std::uint64_t min_bytes,
-                               std::uint64_t cap) {
+Status GgufParser::check_count(std::string_view field, std::uint64_t offset, std::uint64_t count,
+                               std::uint64_t min_bytes, std::uint64_t cap) {
   const std::uint64_t fit = reader_.remaining() / min_bytes;
   if (count > fit) {
     return malformed(
-        field, reader_.field_offset(),
+        field, offset,
         fmt::format("found {}, need at most {}: the file has {} bytes", count, fit, bytes_.size()));
   }
   if (count > cap) {
-    return malformed(field, reader_.field_offset(),
-                     fmt::format("found {}, need at most {} (cap)", count, cap));
+    return malformed(field, offset, fmt::format("found {}, need at most {} (cap)", count, cap));
   }
   return Ok{};
 }
@@ -251,14 +252,14 @@ Status GgufParser::read_alignment() {
 Status GgufParser::check_nothing_follows() {
   ByteReader peek = reader_;
   if (const auto next = parse_tensor_info(peek, n_tensors_); next.ok()) {
-    return malformed("n_tensors", 8,
+    return malformed("n_tensors", kTensorCountOffset,
                      fmt::format("found {}, need more: the tensor \"{}\" follows the last one",
                                  n_tensors_, next.value().name));
   }
   peek = reader_;
   if (n_tensors_ != 0) return Ok{};
   if (const auto next = parse_entry(peek, n_entries_); next.ok()) {
-    return malformed("n_kv", 16,
+    return malformed("n_kv", kEntryCountOffset,
                      fmt::format("found {}, need more: the key \"{}\" follows the last one",
                                  n_entries_, next.value().key));
   }

@@ -27,8 +27,8 @@ class GgufParser {
  private:
   Status parse_header();
   Status check_version(std::uint32_t version);
-  Status check_count(std::string_view field, std::uint64_t count, std::uint64_t min_bytes,
-                     std::uint64_t cap);
+  Status check_count(std::string_view field, std::uint64_t offset, std::uint64_t count,
+                     std::uint64_t min_bytes, std::uint64_t cap);
 
   Status parse_entries();
   static Result<GgufEntry> parse_entry(ByteReader& reader, std::uint64_t index);

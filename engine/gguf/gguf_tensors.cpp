@@ -154,11 +154,16 @@ Status compute_sizes(GgufTensor& tensor) {
     return error(fmt::format("found rows of {} weights, need a multiple of the block size {} of {}",
                              tensor.dims[0], traits.block_weights, traits.name));
   }
+  // Other readers multiply before they divide by the block size: that product must fit as well.
+  const bool product_fits =
+      (CheckedSize(tensor.n_elements) * traits.block_bytes).value().has_value();
   const CheckedSize bytes =
       CheckedSize(tensor.n_elements / traits.block_weights) * traits.block_bytes;
-  if (!bytes.value()) {
-    return error(fmt::format("byte size overflows: found dims {} of {}, need fewer than 2^64 bytes",
-                             dims_text(tensor), traits.name));
+  if (!product_fits || !bytes.value()) {
+    return error(
+        fmt::format("byte size overflows: found dims {} of {}, need the product with the block's "
+                    "bytes below 2^64",
+                    dims_text(tensor), traits.name));
   }
   tensor.n_bytes = *bytes.value();
   if (!bytes.align_up(GgufLimits::kMaxAlignment).value()) {

@@ -156,7 +156,7 @@ Status Reader::read_width() {
   if (embedding == nullptr) {
     return Error{.code = ErrorCode::kMalformed,
                  .field = "tensor \"token_embd.weight\"",
-                 .message = "found no such tensor, need it: it is required"};
+                 .message = "tensor is absent, need it: every Llama has one"};
   }
   if (embedding->dims[0] != config_.d_model) {
     return malformed(llama_key("embedding_length"),
@@ -168,7 +168,7 @@ Status Reader::read_width() {
   LLM_TRY(const std::uint64_t declared, gguf_.get_unsigned_or(key, config_.n_vocab));
   LLM_TRY(const GgufStrings tokens, gguf_.get_strings("tokenizer.ggml.tokens"));
   if (declared != config_.n_vocab || tokens.size() != config_.n_vocab) {
-    return malformed(gguf_.find(key) != nullptr ? key : "tokenizer.ggml.tokens",
+    return malformed(tokens.size() == config_.n_vocab ? key : "tokenizer.ggml.tokens",
                      fmt::format("found vocab_size {}, {} tokens and {} rows of token_embd.weight, "
                                  "need all three equal",
                                  declared, tokens.size(), config_.n_vocab));

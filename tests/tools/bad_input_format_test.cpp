@@ -1,0 +1,328 @@
+// Rows 12-41 of docs/bad_input.md: what the GGUF format itself forbids.
+
+#include <fmt/format.h>
+
+#include "tests/support/catch.h"
+#include "tests/tools/bad_input_support.h"
+
+namespace llm::test {
+namespace {
+
+constexpr std::uint64_t kMax = UINT64_MAX;
+constexpr std::uint64_t k2To63 = std::uint64_t{1} << 63;
+const char* const kHeads = "llama.attention.head_count";
+const char* const kQ = "blk.0.attn_q.weight";
+
+std::uint32_t id(WeightType type) { return static_cast<std::uint32_t>(type); }
+
+/// A one-dimensional tensor that is not part of a Llama, last in the file.
+TinyGguf::Tensor& add_extra(TinyGguf& m, WeightType type, std::vector<std::uint64_t> dims,
+                            std::size_t bytes = 32) {
+  m.tensors.push_back({.name = "extra",
+                       .dims = std::move(dims),
+                       .type = id(type),
+                       .data = std::string(bytes, '\0')});
+  return m.tensors.back();
+}
+
+/// Adds `count` entries of 1 byte each, with `distinct` different keys.
+void add_tiny_entries(TinyGguf& m, int count, int distinct) {
+  for (int i = 0; i < count; ++i) {
+    m.entries.push_back(
+        {.key = fmt::format("k{}", i % distinct), .type = 0, .value = std::string(1, 'x')});
+  }
+}
+
+const std::vector<BadInputRow>& header_rows() {
+  static const std::vector<BadInputRow> rows = {
+      {"12 split.count = 3",
+       6,
+       {"split.count", "found 3", "2 missing parts"},
+       [](auto& m) { m.set("split.count", GgufType::kUint16, std::uint16_t{3}); }},
+      {"13 bad magic",
+       3,
+       {"magic", "47 47 55 4d \"GGUM\"", "47 47 55 46"},
+       [](auto& m) { m.magic = "GGUM"; }},
+      {"14 version 0", 6, {"version", "found 0", "need 2 or 3"}, [](auto& m) { m.version = 0; }},
+      {"14 version 1", 6, {"version", "found 1", "need 2 or 3"}, [](auto& m) { m.version = 1; }},
+      {"14 version 4", 6, {"version", "found 4", "need 2 or 3"}, [](auto& m) { m.version = 4; }},
+      {"14 version 2^32-1",
+       6,
+       {"version", "found 4294967295", "need 2 or 3"},
+       [](auto& m) { m.version = UINT32_MAX; }},
+      {"14 version 2 loads", 0, {}, [](auto& m) { m.version = 2; }},
+      {"14 version 3 loads", 0, {}, [](auto& m) { m.version = 3; }},
+      {"15 big-endian",
+       6,
+       {"version", "big-endian", "little-endian"},
+       [](auto& m) { m.version = 0x03000000; }},
+      {"16 n_tensors 2^64-1",
+       3,
+       {"n_tensors (byte 8)", "18446744073709551615", "the file has"},
+       [](auto& m) { m.n_tensors = kMax; }},
+      {"16 n_tensors 2^63",
+       3,
+       {"n_tensors (byte 8)", "9223372036854775808", "the file has"},
+       [](auto& m) { m.n_tensors = k2To63; }},
+      {"16 n_tensors one too many",
+       3,
+       {"tensor 12"},
+       [](auto& m) { m.n_tensors = m.tensors.size() + 1; }},
+      {"16 n_tensors one too few",
+       3,
+       {"n_tensors (byte 8)", "found 11", "blk.0.ffn_down.weight"},
+       [](auto& m) { m.n_tensors = m.tensors.size() - 1; }},
+      {"16 n_tensors 0",
+       3,
+       {"n_tensors (byte 8)", "found 0", "token_embd.weight"},
+       [](auto& m) { m.n_tensors = 0; }},
+      {"17 n_kv 2^64-1",
+       3,
+       {"n_kv (byte 16)", "18446744073709551615", "the file has"},
+       [](auto& m) { m.n_entries = kMax; }},
+      {"17 n_kv 2^63",
+       3,
+       {"n_kv (byte 16)", "9223372036854775808", "the file has"},
+       [](auto& m) { m.n_entries = k2To63; }},
+      {"17 n_kv one too many", 3, {}, [](auto& m) { m.n_entries = m.entries.size() + 1; }},
+      {"17 n_kv one too few", 3, {}, [](auto& m) { m.n_entries = m.entries.size() - 1; }},
+      {"17 n_kv one too few, no tensors",
+       3,
+       {"n_kv (byte 16)", "add_bos_token"},
+       [](auto& m) {
+         m.tensors.clear();
+         m.n_entries = m.entries.size() - 1;
+       }},
+  };
+  return rows;
+}
+
+const std::vector<BadInputRow>& entry_rows() {
+  static const std::vector<BadInputRow> rows = {
+      {"18 key length 0",
+       3,
+       {"key of KV 2", "length 0"},
+       [](auto& m) { m.entries[2].key_length = 0; }},
+      {"18 key length 65536",
+       3,
+       {"key of KV 2", "65536", "65535"},
+       [](auto& m) { m.entries[2].key = std::string(65536, 'k'); }},
+      {"18 key length 2^64-1",
+       3,
+       {"key of KV 2", "18446744073709551615"},
+       [](auto& m) { m.entries[2].key_length = kMax; }},
+      {"18 key with NUL",
+       3,
+       {"key of KV 2", "NUL", "ASCII"},
+       [](auto& m) { m.entries[2].key[3] = '\0'; }},
+      {"18 key with non-ASCII",
+       3,
+       {"key of KV 2", "non-ASCII"},
+       [](auto& m) { m.entries[2].key[3] = '\xC3'; }},
+      {"19 value type 13",
+       3,
+       {kHeads, "value type 13", "0 to 12"},
+       [](auto& m) { m.entry(kHeads).type = 13; }},
+      {"19 value type -1",
+       3,
+       {kHeads, "value type 4294967295"},
+       [](auto& m) { m.entry(kHeads).type = UINT32_MAX; }},
+      {"20 string length 2^63",
+       3,
+       {"general.name", "9223372036854775808"},
+       [](auto& m) { m.entry("general.name").value = encoded(k2To63); }},
+      {"20 string over the cap",
+       3,
+       {"general.name", "16777217", "at most 16777216"},
+       [](auto& m) { m.set_string("general.name", std::string((16U << 20) + 1, 'x')); }},
+      {"21 array n x size wraps",
+       3,
+       {"tokenizer.ggml.scores", "n = 4611686018427387905"},
+       [](auto& m) {
+         m.entry("tokenizer.ggml.scores").value =
+             encoded(std::uint32_t{6}) + encoded((kMax >> 2) + 2);
+       }},
+      {"21 array n > remaining",
+       3,
+       {"tokenizer.ggml.scores", "n = 1000000", "bytes remain"},
+       [](auto& m) {
+         m.entry("tokenizer.ggml.scores").value =
+             encoded(std::uint32_t{6}) + encoded(std::uint64_t{1000000});
+       }},
+      {"22 array nested 10,000 deep",
+       6,
+       {"general.name", "nested arrays"},
+       [](auto& m) {
+         std::string nested;
+         for (int i = 0; i < 10000; ++i) {
+           nested += encoded(std::uint32_t{9}) + encoded(std::uint64_t{1});
+         }
+         m.set_encoded("general.name", 9, nested + encoded(std::uint32_t{0}) + encoded(kMax));
+       }},
+      {"23 duplicate key",
+       3,
+       {"general.name", "duplicate key", "KV 1 and KV 4"},
+       [](auto& m) { m.entries[4].key = "general.name"; }},
+      {"24 200,000 tiny KVs", 0, {}, [](auto& m) { add_tiny_entries(m, 200000, 200000); }},
+      {"24 the last of 200,000 KVs repeats the first",
+       3,
+       {"duplicate key", "KV 20 and KV 200020"},
+       [](auto& m) { add_tiny_entries(m, 200001, 200000); }},
+      {"25 bool = 7",
+       3,
+       {"tokenizer.ggml.add_bos_token", "BOOL 7"},
+       [](auto& m) { m.entry("tokenizer.ggml.add_bos_token").value = encoded(std::uint8_t{7}); }},
+      {"26 alignment 0",
+       3,
+       {"general.alignment", "found 0", "power of two"},
+       [](auto& m) { m.set_u32("general.alignment", 0); }},
+      {"26 alignment 13",
+       3,
+       {"general.alignment", "found 13"},
+       [](auto& m) { m.set_u32("general.alignment", 13); }},
+      {"26 alignment 2^31",
+       3,
+       {"general.alignment", "found 2147483648"},
+       [](auto& m) { m.set_u32("general.alignment", 1U << 31); }},
+      {"26 alignment INT32",
+       3,
+       {"general.alignment", "found INT32", "need UINT32"},
+       [](auto& m) { m.set("general.alignment", GgufType::kInt32, std::int32_t{32}); }},
+  };
+  return rows;
+}
+
+const std::vector<BadInputRow>& tensor_rows() {
+  static const std::vector<BadInputRow> rows = {
+      {"29 tensor name of length 0",
+       3,
+       {"name of tensor 3", "length 0"},
+       [](auto& m) { m.tensors[3].name_length = 0; }},
+      {"29 tensor name of 64 bytes",
+       3,
+       {"name of tensor 3", "64", "63"},
+       [](auto& m) { m.tensors[3].name = std::string(64, 'n'); }},
+      {"29 tensor name with NUL",
+       3,
+       {"name of tensor 3", "NUL"},
+       [](auto& m) { m.tensors[3].name[1] = '\0'; }},
+      {"30 duplicate tensor name",
+       3,
+       {kQ, "duplicate name", "tensor 4 and tensor 5"},
+       [](auto& m) { m.tensors[5].name = kQ; }},
+      {"31 n_dims 0", 3, {kQ, "n_dims", "found 0"}, [](auto& m) { m.tensor(kQ).n_dims = 0; }},
+      {"31 n_dims 5", 3, {kQ, "n_dims", "found 5"}, [](auto& m) { m.tensor(kQ).n_dims = 5; }},
+      {"31 n_dims 2^32-1",
+       3,
+       {kQ, "n_dims", "found 4294967295"},
+       [](auto& m) { m.tensor(kQ).n_dims = UINT32_MAX; }},
+      {"32 dim 0", 3, {kQ, "dim 1", "found 0"}, [](auto& m) { m.tensor(kQ).dims[1] = 0; }},
+      {"32 dim 2^64-1",
+       3,
+       {kQ, "dim 0", "found 18446744073709551615"},
+       [](auto& m) { m.tensor(kQ).dims[0] = kMax; }},
+      {"33 dims 2^32 x 2^32",
+       3,
+       {kQ, "element count overflows", "4294967296 x 4294967296"},
+       [](auto& m) {
+         m.tensor(kQ).dims = {std::uint64_t{1} << 32, std::uint64_t{1} << 32};
+       }},
+      {"34 Q8_0 byte size wraps to 4",
+       3,
+       {"extra", "byte size overflows", "4340410370284600384"},
+       [](auto& m) { add_extra(m, WeightType::kQ8_0, {4340410370284600384}); }},
+      {"35 F32 padding wraps to 0",
+       3,
+       {"extra", "padded size overflows"},
+       [](auto& m) { add_extra(m, WeightType::kF32, {(std::uint64_t{1} << 62) - 1}); }},
+      {"36 type past the last",
+       3,
+       {kQ, "type", "found 40"},
+       [](auto& m) { m.tensor(kQ).type = 40; }},
+      {"36 type 2^32-1",
+       3,
+       {kQ, "type", "found 4294967295"},
+       [](auto& m) { m.tensor(kQ).type = UINT32_MAX; }},
+      {"36 removed type 4",
+       6,
+       {kQ, "type", "found 4", "removed"},
+       [](auto& m) { m.tensor(kQ).type = 4; }},
+      {"36 removed type 5",
+       6,
+       {kQ, "type", "found 5", "removed"},
+       [](auto& m) { m.tensor(kQ).type = 5; }},
+      {"36 removed type 31",
+       6,
+       {kQ, "type", "found 31", "Q4_0_4_4"},
+       [](auto& m) { m.tensor(kQ).type = 31; }},
+      {"36 removed type 33", 6, {kQ, "type", "found 33"}, [](auto& m) { m.tensor(kQ).type = 33; }},
+      {"36 type of others",
+       6,
+       {kQ, "type", "IQ4_NL", "Q4_K"},
+       [](auto& m) { m.tensor(kQ).type = 20; }},
+      {"37 Q4_K row of 255",
+       3,
+       {"extra", "255", "block size 256"},
+       [](auto& m) { add_extra(m, WeightType::kQ4_K, {255}); }},
+      {"38 offset + 1",
+       3,
+       {kQ, "offset", "file size", "multiple of 32"},
+       [](auto& m) { m.tensor(kQ).offset = m.default_offset(kQ) + 1; }},
+      {"38 offset 2^64-1",
+       3,
+       {kQ, "offset 18446744073709551615", "size 2048", "file size"},
+       [](auto& m) { m.tensor(kQ).offset = kMax; }},
+      {"38 offset 2^64-32",
+       3,
+       {kQ, "offset 18446744073709551584", "size 2048", "file size"},
+       [](auto& m) { m.tensor(kQ).offset = kMax - 31; }},
+      {"38 offset past the end",
+       3,
+       {kQ, "offset 1048576", "size 2048", "file size"},
+       [](auto& m) { m.tensor(kQ).offset = 1U << 20; }},
+      {"39 overlapping offsets",
+       3,
+       {"blk.0.attn_k.weight", kQ, "overlaps"},
+       [](auto& m) { m.tensor("blk.0.attn_k.weight").offset = m.default_offset(kQ) + 32; }},
+      {"39 shared offsets",
+       3,
+       {"blk.0.attn_k.weight", kQ, "overlaps"},
+       [](auto& m) { m.tensor("blk.0.attn_k.weight").offset = m.default_offset(kQ); }},
+      {"40 last tensor one byte short",
+       3,
+       {"blk.0.ffn_down.weight", "1 bytes missing"},
+       [](auto& m) {
+         m.tensors.back().data.pop_back();
+         m.final_padding = false;
+       }},
+      {"41 only final padding missing",
+       0,
+       {"extra"},
+       [](auto& m) {
+         add_extra(m, WeightType::kF32, {3}, 12);
+         m.final_padding = false;
+       }},
+  };
+  return rows;
+}
+
+TEST_CASE("bad input 12-17: header", "[bad_input]") {
+  for (const BadInputRow& row : header_rows()) {
+    DYNAMIC_SECTION(row.name) { check_row(row); }
+  }
+}
+
+TEST_CASE("bad input 18-26: metadata", "[bad_input]") {
+  for (const BadInputRow& row : entry_rows()) {
+    DYNAMIC_SECTION(row.name) { check_row(row); }
+  }
+}
+
+TEST_CASE("bad input 29-41: tensor descriptions", "[bad_input]") {
+  for (const BadInputRow& row : tensor_rows()) {
+    DYNAMIC_SECTION(row.name) { check_row(row); }
+  }
+}
+
+}  // namespace
+}  // namespace llm::test

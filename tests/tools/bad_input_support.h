@@ -1,0 +1,78 @@
+#ifndef LLM_TESTS_TOOLS_BAD_INPUT_SUPPORT_H_
+#define LLM_TESTS_TOOLS_BAD_INPUT_SUPPORT_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/support/tiny_gguf.h"
+
+namespace llm::test {
+
+/// A directory of its own, removed with everything in it.
+class ScratchDirectory {
+ public:
+  ScratchDirectory();
+  ~ScratchDirectory();
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  /// Writes a file and returns its path.
+  std::string write(const std::string& name, std::span<const std::byte> bytes) const;
+  std::string write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string path_;
+};
+
+struct ProcessResult {
+  int exit_code = -1;  ///< -1 when a signal ended it
+  int signal = 0;
+  std::string out;
+  std::string err;
+  long peak_rss_kib = 0;
+};
+
+/// A program of this build, running with its output going to files.
+class ToolProcess {
+ public:
+  /// @param tool  its name in bin/
+  ToolProcess(const std::string& tool, const std::vector<std::string>& arguments);
+  pid_t pid() const { return pid_; }
+  /// What it has written to stdout so far.
+  std::string output_so_far() const;
+  /// Waits for it. One that runs for more than a minute hangs: it is killed by SIGALRM.
+  ProcessResult wait();
+
+ private:
+  ScratchDirectory directory_;
+  pid_t pid_ = -1;
+};
+
+ProcessResult run_tool_process(const std::string& tool, const std::vector<std::string>& arguments);
+
+/// One fault of docs/bad_input.md.
+struct BadInputRow {
+  const char* name;  ///< number and fault
+  int exit_code;
+  std::vector<std::string> words;  ///< all of them stand in the error, or in a warning of code 0
+  std::function<void(TinyGguf&)> patch;
+};
+
+/// Patches a small model and checks code and words twice: of open_model_bytes(), and of
+/// `llmgguf verify` on a file (where the message must also name program and file).
+void check_row(const BadInputRow& row);
+
+/// The same for a file that is there already; the library is not called.
+void check_file(const std::string& path, int exit_code, const std::vector<std::string>& words,
+                const std::vector<std::string>& flags = {});
+
+}  // namespace llm::test
+
+#endif  // LLM_TESTS_TOOLS_BAD_INPUT_SUPPORT_H_
