@@ -192,7 +192,7 @@ Error OptionTable::unknown(std::string_view typed) const {
   std::string_view name = typed.substr(0, typed.find('='));
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   std::string nearest;
-  std::size_t least = name.size() <= 4 ? 2 : 3;  // a hint further away than this is noise
+  std::size_t least = name.size() <= 3 ? 2 : 3;  // a hint further away than this is noise
   for (const Option& option : options_) {
     for (const std::string& known : option.names) {
       if (known.size() == 1) continue;

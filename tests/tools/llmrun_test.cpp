@@ -1,0 +1,340 @@
+// llmrun as its users meet it: the real program, its streams and its exit codes.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+
+constexpr const char* kGreedy = "\"$TINY\" -n 8 --temp 0 --ignore-eos -q ";
+
+std::string hash_line(const Finished& run) {
+  const std::size_t at = run.err.find("logits-sha256: ");
+  return at == std::string::npos ? "" : run.err.substr(at, 15 + 64);
+}
+
+}  // namespace
+
+TEST_CASE("greedy texts of stories260K are llama.cpp's", "[llmrun]") {
+  const char* data = std::getenv("LLM_TEST_DATA");
+  if (data == nullptr) {
+    std::cerr << "SKIPPED: stories260K.gguf (LLM_TEST_DATA is not set)\n";
+    return;
+  }
+  Llmrun llmrun;
+  const std::string model = fmt::format("'{}/stories260K.gguf'", data);
+  const auto cases = Json::parse(test::read_file(std::string(data) + "/stories260K_greedy.json"));
+  REQUIRE(!cases.empty());
+  for (const Json& item : cases) {
+    test::write_file(llmrun.path("prompt"), item["prompt"].get<std::string>());
+    for (const char* extra : {"", "--no-cache", "-b 1", "--compute f32"}) {
+      const Finished run =
+          llmrun(fmt::format("{} -f \"$DIR/prompt\" -n 64 --temp 0 --kv f32 {}", model, extra));
+      CAPTURE(run.err, extra);
+      REQUIRE(run.exit_code == 0);
+      REQUIRE(run.out == item["greedy_64"]);
+    }
+  }
+}
+
+TEST_CASE("the logits hash is of the tokens alone", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished base = llmrun(std::string(kGreedy) + "-p 'a tiny prompt' --logits-hash");
+  REQUIRE(hash_line(base).size() == 15 + 64);
+  REQUIRE(base.err.starts_with("\nlogits-sha256: "));
+  for (const char* extra : {"--no-cache", "-b 1", "-b 2", "-b 7", "-b 32", "-t 1", "-t 3",
+                            "--isa scalar", "--temp 0 -s 9", "--json"}) {
+    CAPTURE(extra);
+    const Finished run = llmrun(std::string(kGreedy) + "-p 'a tiny prompt' --logits-hash " + extra);
+    REQUIRE(hash_line(run) == hash_line(base));
+  }
+  for (const char* extra : {"--kv f32", "--compute f32", "-n 7", "-p other"}) {
+    CAPTURE(extra);
+    REQUIRE(hash_line(llmrun(std::string(kGreedy) + "--logits-hash " + extra)) != hash_line(base));
+  }
+}
+
+TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]") {
+  struct Case {
+    const char* arguments;
+    const char* words;
+  };
+  const auto [arguments, words] = GENERATE(values<Case>({
+      {"", "MODEL: found nothing, need a GGUF file"},
+      {"\"$TINY\" -n -5", "-n: found \"-5\", need an integer in -1..2147483647"},
+      {"\"$TINY\" --temp nan", "--temp: found \"nan\", need 0..100"},
+      {"\"$TINY\" --top-p 1.5", "--top-p: found \"1.5\", need 0..1"},
+      {"\"$TINY\" --min-p -1", "--min-p: found \"-1\", need 0..1"},
+      {"\"$TINY\" --repeat-penalty 0", "--repeat-penalty: found \"0\", need 0.01..100"},
+      {"\"$TINY\" -t 10000", "-t: found \"10000\", need an integer in 0..256"},
+      {"\"$TINY\" -b 0", "-b: found \"0\", need an integer in 1..65536"},
+      {"\"$TINY\" --kv q8", "--kv: found \"q8\", need f16 or f32"},
+      {"\"$TINY\" --isa sse2", "--isa: found \"sse2\", need scalar, avx2, avx512 or avx512vnni"},
+      {"\"$TINY\" --tmp 1", "--tmp: unknown option; did you mean --temp?"},
+      {"\"$TINY\" -p a -f b", "prompt: found more than one, need one of PROMPT, -p and -f"},
+      {"\"$TINY\" a -p b", "prompt: found more than one"},
+      {"\"$TINY\" a b", "found 3 arguments without a dash"},
+      {"-m \"$TINY\" a b", "b: found a third argument"},
+      {"\"$TINY\" -i --json", "-i: found with --json"},
+      {"\"$TINY\" --json --jsonl", "--json: found with --jsonl"},
+      {"\"$TINY\" --logprobs 2", "--logprobs: found without --json"},
+      {"\"$TINY\" --context-shift --logits-hash", "--context-shift: found with a logits hash"},
+      {"\"$TINY\" --system x -p y", "--chat-template: found no chat template in the model"},
+      {"\"$TINY\" -c 4 -p 'more than four tokens'", "need at most 4 (the context)"},
+  }));
+  Llmrun llmrun;
+  const Finished run = llmrun(arguments[0] == '\0' ? "" : std::string(arguments));
+  CAPTURE(arguments, run.err);
+  REQUIRE(run.exit_code == 2);
+  REQUIRE(contains(run.err, "llmrun: error: "));
+  REQUIRE(contains(run.err, words));
+  REQUIRE(run.out.empty());
+}
+
+TEST_CASE("the environment's LLM_ISA is checked like the option", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun.shell("LLM_ISA=sse2 \"$LLMRUN\" \"$TINY\" -n 1");
+  REQUIRE(run.exit_code == 2);
+  REQUIRE(contains(run.err, "$LLM_ISA: found \"sse2\""));
+  REQUIRE(llmrun.shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -n 1").exit_code == 0);
+}
+
+TEST_CASE("a prompt may come from anywhere and is one text", "[llmrun]") {
+  Llmrun llmrun;
+  test::write_file(llmrun.path("prompt"), "two\nlines\n");
+  const Finished expected = llmrun("\"$TINY\" -p $'two\\nlines' -n 0 --json -q");
+  REQUIRE(expected.exit_code == 0);
+  for (const char* arguments :
+       {"\"$TINY\" $'two\\nlines' -n 0 --json -q", "-m \"$TINY\" $'two\\nlines' -n 0 --json -q",
+        "\"$TINY\" --prompt=$'two\\nlines' -n 0 --json -q",
+        "\"$TINY\" -e -p 'two\\nl\\x69nes' -n 0 --json -q",
+        "\"$TINY\" -f \"$DIR/prompt\" -n 0 --json -q",
+        "\"$TINY\" -f - -n 0 --json -q < \"$DIR/prompt\"",
+        "\"$TINY\" - -n 0 --json -q < \"$DIR/prompt\""}) {
+    const Finished run = llmrun(arguments);
+    CAPTURE(arguments, run.err);
+    REQUIRE(run.exit_code == 0);
+    REQUIRE(Json::parse(run.out)["prompt_ids"] == Json::parse(expected.out)["prompt_ids"]);
+    REQUIRE(Json::parse(run.out)["prompt"] == "two\nlines");
+  }
+}
+
+TEST_CASE("odd prompts: empty, not UTF-8, with NUL, too large", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished empty = llmrun("\"$TINY\" -p '' -n 0 --json -q");
+  REQUIRE(Json::parse(empty.out)["prompt_ids"] == Json{1});  // BOS alone
+  test::write_file(llmrun.path("odd"), std::string("\xFF\0\xC3", 3));
+  const Finished odd = llmrun("\"$TINY\" -f \"$DIR/odd\" -n 0 --json -q");
+  REQUIRE(odd.exit_code == 0);
+  REQUIRE(Json::parse(odd.out)["prompt"].get<std::string>().size() == 7);  // two of them U+FFFD
+  REQUIRE(Json::parse(odd.out)["prompt_ids"].size() >= 4);
+  const Finished large =
+      llmrun.shell("truncate -s 2G \"$DIR/large\" && \"$LLMRUN\" \"$TINY\" -f \"$DIR/large\" -n 1");
+  REQUIRE(large.exit_code == 5);
+  REQUIRE(contains(large.err, "large: found more than 67108864 bytes, need at most that"));
+  REQUIRE(llmrun("\"$TINY\" -f \"$DIR/absent\"").exit_code == 4);
+  REQUIRE(llmrun("\"$TINY\" -f \"$DIR\"").exit_code == 4);
+}
+
+TEST_CASE("special tokens in a prompt are text unless asked for", "[llmrun]") {
+  Llmrun llmrun;
+  const auto ids = [&](const char* extra) {
+    return Json::parse(
+        llmrun(fmt::format("\"$TINY\" -p 'x</s>' -n 0 --json -q {}", extra)).out)["prompt_ids"];
+  };
+  REQUIRE(ids("").back() != 2);
+  REQUIRE(ids("--parse-special").back() == 2);
+}
+
+TEST_CASE("--json is one object of the documented shape", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --json --logprobs 3 -s 7");
+  REQUIRE(run.exit_code == 0);
+  const Json json = Json::parse(run.out);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  REQUIRE(keys == std::vector<std::string>{"ids", "logprobs", "prompt", "prompt_ids",
+                                           "schema_version", "stats", "stop_reason", "text"});
+  REQUIRE(json["schema_version"] == 1);
+  REQUIRE(json["stop_reason"] == "length");
+  REQUIRE(json["ids"].size() == 5);
+  REQUIRE(json["stats"]["seed"] == 7);
+  REQUIRE(json["logprobs"].size() == 5);
+  for (const Json& token : json["logprobs"]) {
+    REQUIRE(token["logprob"] < 0);
+    REQUIRE(token["top"].size() == 3);
+    REQUIRE(token["top"][0]["logprob"] >= token["top"][1]["logprob"]);
+  }
+  REQUIRE(!Json::parse(llmrun("\"$TINY\" -n 1 --json").out).contains("logprobs"));
+}
+
+TEST_CASE("--jsonl prints a line per token and the result", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --jsonl -s 7");
+  std::istringstream lines(run.out);
+  std::vector<Json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(Json::parse(line));
+  const Json last = objects.back();
+  std::vector<int> ids;
+  std::string text;
+  for (std::size_t i = 0; i + 1 < objects.size(); ++i) {
+    if (objects[i].contains("id")) ids.push_back(objects[i]["id"]);
+    text += objects[i]["text"];
+  }
+  REQUIRE(last["ids"] == ids);
+  REQUIRE(last["text"] == text);
+  REQUIRE(last["schema_version"] == 1);
+}
+
+TEST_CASE("a seed gives the same text again, no seed a new one", "[llmrun]") {
+  Llmrun llmrun;
+  const auto ids = [&](const char* extra) {
+    return Json::parse(
+        llmrun(fmt::format("\"$TINY\" -n 20 --ignore-eos --top-k 0 --top-p 1 --json {}", extra))
+            .out)["ids"];
+  };
+  REQUIRE(ids("-s 1") == ids("-s 1"));
+  REQUIRE(ids("-s 1") != ids("-s 2"));
+  REQUIRE(ids("") != ids(""));
+}
+
+TEST_CASE("a stop string ends the text before it; --echo prints the prompt", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string text = llmrun(std::string(kGreedy) + "-p ab").out;
+  REQUIRE(!text.empty());
+  REQUIRE(llmrun(std::string(kGreedy) + "-p ab --echo").out == "ab" + text);
+  const std::string json = llmrun(std::string(kGreedy) + "-p ab --json -r ''").out;
+  REQUIRE(Json::parse(json)["text"] == text);
+}
+
+TEST_CASE("a full context ends with a warning and exit code 0", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -s 1 --json");
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(Json::parse(run.out)["stop_reason"] == "context_full");
+  REQUIRE(contains(run.err, "context full: 20 tokens; raise -c or use --context-shift"));
+  const Finished shifted =
+      llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -n 60 -s 1 --json --context-shift");
+  REQUIRE(Json::parse(shifted.out)["ids"].size() == 60);
+}
+
+TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run =
+      llmrun(std::string(kGreedy) + "-p ab --logits-hash --receipt \"$DIR/receipt.json\"");
+  REQUIRE(run.exit_code == 0);
+  const Json receipt = Json::parse(test::read_file(llmrun.path("receipt.json")));
+  REQUIRE("logits-sha256: " + receipt["logits_sha256"].get<std::string>() == hash_line(run));
+  REQUIRE(receipt["text"] == run.out);
+  const Finished sum = llmrun.shell("sha256sum < \"$TINY\"");
+  REQUIRE(sum.out.starts_with(receipt["model"]["sha256"].get<std::string>()));
+  const Finished refused = llmrun(std::string(kGreedy) + "--receipt \"$DIR/absent/receipt.json\"");
+  REQUIRE(refused.exit_code == 4);
+  REQUIRE(contains(refused.err, "absent/receipt.json: "));
+}
+
+TEST_CASE("a failing stdout exits with 4, quietly when nobody reads", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished full = llmrun("\"$TINY\" -n 4 --ignore-eos > /dev/full");
+  REQUIRE(full.exit_code == 4);
+  REQUIRE(contains(full.err, "llmrun: error: stdout: No space left on device"));
+  const Finished closed = llmrun("\"$TINY\" -n 4 --ignore-eos >&-");
+  REQUIRE(closed.exit_code == 4);
+  REQUIRE(closed.err.empty());
+  const Finished piped = llmrun.shell(
+      "\"$LLMRUN\" \"$TINY\" --ignore-eos --context-shift | head -c 1 > /dev/null; "
+      "exit ${PIPESTATUS[0]}");
+  REQUIRE(piped.exit_code == 4);
+  REQUIRE(piped.err.empty());
+  REQUIRE(llmrun("--help >&-").exit_code == 4);
+}
+
+TEST_CASE("too little memory is exit code 5 with the MiB needed", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun("\"$TINY\" -n 1 -c 2000000000");
+  REQUIRE(run.exit_code == 5);
+  REQUIRE(contains(run.err, "KV cache: "));
+  REQUIRE(contains(run.err, " MiB"));
+  REQUIRE(contains(run.err, "-c"));
+}
+
+TEST_CASE("a signal while text is printed ends it with the statistics", "[llmrun]") {
+  struct Case {
+    const char* signal;
+    int exit_code;
+  };
+  const auto [signal, exit_code] = GENERATE(values<Case>({{"INT", 130}, {"TERM", 143}}));
+  Llmrun llmrun;
+  // `read` returns when text has come; then the signal goes out and the rest is drained. A job that
+  // bash starts in the background ignores SIGINT, so monitor mode is on.
+  const Finished run = llmrun.shell(fmt::format(
+      "set -m; mkfifo \"$DIR/pipe\"\n"
+      "\"$LLMRUN\" \"$TINY\" --ignore-eos --context-shift -s 1 > \"$DIR/pipe\" & job=$!\n"
+      "exec 3< \"$DIR/pipe\"; head -c 20 <&3; kill -{} $job; cat <&3\n"
+      "wait $job",
+      signal));
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == exit_code);
+  REQUIRE(run.out.size() >= 20);
+  REQUIRE(contains(run.err, "llmrun: load "));
+  REQUIRE(contains(run.err, "peak RSS"));
+}
+
+TEST_CASE("a signal in a long prefill ends the program", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun.shell(
+      "set -m; mkfifo \"$DIR/pipe\"; head -c 60000 /dev/zero | tr '\\0' a > \"$DIR/long\"\n"
+      "\"$LLMRUN\" \"$TINY\" -v -c 100000 -b 16 -f \"$DIR/long\" 2> \"$DIR/pipe\" & job=$!\n"
+      "exec 3< \"$DIR/pipe\"; grep -q 'llmrun: info' <&3; kill -INT $job; cat <&3 > /dev/null\n"
+      "wait $job");
+  REQUIRE(run.exit_code == 130);
+  REQUIRE(run.out.empty());
+}
+
+TEST_CASE("chat reads messages and prints replies", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun(
+      "\"$TINY\" -i --chat-template zephyr --system Be -c 2000 -n 4 -s 1 -v "
+      "< <(printf 'one\\ntwo \\\\\\nlines\\n')");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  std::size_t n_replies = 0;
+  for (std::size_t at = 0; (at = run.err.find("| peak RSS", at)) != std::string::npos; ++at) {
+    ++n_replies;
+  }
+  REQUIRE(n_replies == 2);
+  const Finished once = llmrun("\"$TINY\" --chat-template chatml -p hi -c 2000 -n 4 -s 1 --json");
+  REQUIRE(once.exit_code == 0);
+  REQUIRE(Json::parse(once.out)["prompt"] == "hi");
+  REQUIRE(Json::parse(once.out)["prompt_ids"].size() > 20);  // the markup is in them
+}
+
+TEST_CASE("pages are served without a model, and docs/cli.md has this one", "[llmrun]") {
+  Llmrun llmrun;
+  REQUIRE(contains(llmrun("--help").out, "Usage: llmrun [MODEL] [PROMPT] [options]"));
+  REQUIRE(contains(llmrun("--version").out, "llmrun "));
+  REQUIRE(contains(llmrun("--man").out, ".TH LLMRUN 1"));
+  const Finished markdown = llmrun("--help-markdown");
+  REQUIRE(markdown.exit_code == 0);
+  // When this fails: put the output of `llmrun --help-markdown` into the page.
+  REQUIRE(contains(test::read_file(LLM_SOURCE_DIR "/docs/cli.md"), markdown.out));
+  const Finished completion = llmrun.shell("\"$LLMRUN\" --completion bash | bash -n");
+  REQUIRE(completion.exit_code == 0);
+  REQUIRE(completion.err.empty());
+}
+
+}  // namespace llm

@@ -1,0 +1,227 @@
+#include "tools/common/options.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tools/common/option_pages.h"
+#include "tools/common/progress.h"
+#include "tools/common/stats.h"
+
+namespace llm {
+namespace {
+
+/// One of each kind of option.
+struct Fixture {
+  std::string model;
+  std::string prompt_word;
+  float temp = 0.8F;
+  std::int64_t n = -1;
+  int threads = 4;
+  std::string text;
+  std::vector<std::string> stop;
+  bool echo = false;
+  bool interactive = false;
+  int verbose = 0;
+  int kv = 16;
+  OptionTable table{"tool", "Does things."};
+
+  Fixture() {
+    table.positional("MODEL", &model, true, "a file");
+    table.positional("PROMPT", &prompt_word, false, "a text");
+    table.group("First");
+    table.real("temp,temperature", "T", &temp, 0, 100, "heat");
+    table.integer("n,n-predict", "N", &n, -1, 1000, "how many");
+    table.integer("t,threads", "N", &threads, 0, 256, "threads");
+    table.group("Second");
+    table.text("p,prompt", "TEXT", &text, "the prompt");
+    table.texts("r,stop", "TEXT", &stop, "where to stop");
+    table.flag("echo", &echo, "repeat it");
+    table.flag("i,interactive", &interactive, "chat");
+    table.count("v", &verbose, "more");
+    table.choice("kv", "TYPE", &kv, {{"f16", 16}, {"f32", 32}}, "cache").from_env("TOOL_TEST_KV");
+  }
+
+  Status parse(const std::vector<std::string>& args) {
+    std::vector<const char*> pointers;
+    for (const std::string& arg : args) pointers.push_back(arg.c_str());
+    return table.parse(pointers);
+  }
+
+  /// The error's text, "" for success.
+  std::string error_of(const std::vector<std::string>& args) {
+    const Status status = parse(args);
+    if (status.ok()) return "";
+    REQUIRE(status.error().code == ErrorCode::kUsage);
+    return status.error().to_string();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("values follow a name in every usual way", "[options]") {
+  const auto args =
+      GENERATE(values<std::vector<std::string>>({{"m", "--temp", "0.5", "-n", "7"},
+                                                 {"m", "--temp=0.5", "-n7"},
+                                                 {"-temp", "0.5", "m", "-n=7"},
+                                                 {"-temp=0.5", "m", "--n-predict=7"},
+                                                 {"--temperature", ".5", "-n", "7", "--", "m"}}));
+  Fixture f;
+  REQUIRE(f.error_of(args).empty());
+  REQUIRE(f.temp == 0.5F);
+  REQUIRE(f.n == 7);
+  REQUIRE(f.model == "m");
+  REQUIRE(f.table.given("temp"));
+  REQUIRE(f.table.given("temperature"));
+  REQUIRE(!f.table.given("kv"));
+}
+
+TEST_CASE("short flags may be joined, with a value behind the last", "[options]") {
+  Fixture f;
+  REQUIRE(f.error_of({"m", "-ivvn", "3"}).empty());
+  REQUIRE(f.interactive);
+  REQUIRE(f.verbose == 2);
+  REQUIRE(f.n == 3);
+}
+
+TEST_CASE("a value is taken as it is", "[options]") {
+  const std::string value =
+      GENERATE(as<std::string>(), "-temp", "--kv", "-", "a\nb", "a,b", "", "=");
+  Fixture f;
+  REQUIRE(f.error_of({"m", "-p", value}).empty());
+  REQUIRE(f.text == value);
+  REQUIRE(f.error_of({"m", "--prompt=" + value}).empty());
+  REQUIRE(f.text == value);
+}
+
+TEST_CASE("arguments of any length are taken", "[options]") {
+  const std::string large(1 << 20, 'a');
+  Fixture f;
+  REQUIRE(f.error_of({"m", large}).empty());
+  REQUIRE(f.prompt_word == large);
+  REQUIRE(f.error_of({"m", "--prompt=" + large}).empty());
+  REQUIRE(f.text == large);
+  REQUIRE(f.error_of({"m", "--" + large}).size() < 200);
+  REQUIRE(f.error_of({"m", "--temp", large}).size() < 200);
+}
+
+TEST_CASE("a repeated option's last value wins, a list keeps all", "[options]") {
+  Fixture f;
+  REQUIRE(f.error_of({"m", "-n", "1", "-n", "2", "-r", "a", "--stop", "b,c"}).empty());
+  REQUIRE(f.n == 2);
+  REQUIRE(f.stop == std::vector<std::string>{"a", "b,c"});
+}
+
+TEST_CASE("a dash alone and everything behind -- are positional", "[options]") {
+  Fixture f;
+  REQUIRE(f.error_of({"m", "-"}).empty());
+  REQUIRE(f.prompt_word == "-");
+  REQUIRE(f.error_of({"--", "--temp", "-x"}).empty());
+  REQUIRE(f.model == "--temp");
+  REQUIRE(f.prompt_word == "-x");
+}
+
+TEST_CASE("errors name the option as typed, what was found and what is needed", "[options]") {
+  struct Case {
+    std::vector<std::string> args;
+    std::string expected;
+  };
+  const auto [args, expected] = GENERATE(values<Case>({
+      {{"m", "--temp", "nan"}, R"(--temp: found "nan", need 0..100)"},
+      {{"m", "-temp", "inf"}, R"(-temp: found "inf", need 0..100)"},
+      {{"m", "--temperature=101"}, R"(--temperature: found "101", need 0..100)"},
+      {{"m", "--temp", "-0.1"}, R"(--temp: found "-0.1", need 0..100)"},
+      {{"m", "--temp", "1,5"}, R"(--temp: found "1,5", need 0..100)"},
+      {{"m", "--temp", ""}, R"(--temp: found "", need 0..100)"},
+      {{"m", "--temp", " 1"}, R"(--temp: found " 1", need 0..100)"},
+      {{"m", "-n", "-5"}, R"(-n: found "-5", need an integer in -1..1000)"},
+      {{"m", "-n", "5.0"}, R"(-n: found "5.0", need an integer in -1..1000)"},
+      {{"m", "-n5x"}, R"(-n: found "5x", need an integer in -1..1000)"},
+      {{"m", "-t", "99999999999999999999"},
+       R"(-t: found "99999999999999999999", need an integer in 0..256)"},
+      {{"m", "--kv", "f8"}, R"(--kv: found "f8", need f16 or f32)"},
+      {{"m", "-n"}, "-n: found no value, need N"},
+      {{"m", "--prompt"}, "--prompt: found no value, need TEXT"},
+      {{"m", "--echo=yes"}, R"(--echo: found "=yes", need no value)"},
+      {{"m", "--tmp", "1"}, "--tmp: unknown option; did you mean --temp?"},
+      {{"m", "--ehco"}, "--ehco: unknown option; did you mean --echo?"},
+      {{"m", "--inter"}, "--inter: unknown option; did you mean --interactive?"},
+      {{"m", "--zzzzz"}, "--zzzzz: unknown option; tool --help lists them"},
+      {{"m", "--t", "1"}, "--t: unknown option; tool --help lists them"},
+      {{"m", "-x"}, "-x: unknown option; tool --help lists them"},
+      {{}, "MODEL: found nothing, need a file; tool --help shows the usage"},
+      {{"a", "b", "c"},
+       R"("c": found 3 arguments without a dash, need at most 2; put a text with spaces in quotes)"},
+  }));
+  Fixture f;
+  REQUIRE(f.error_of(args) == expected);
+}
+
+TEST_CASE("a variable stands in for an absent option and is checked like it", "[options]") {
+  Fixture f;
+  setenv("TOOL_TEST_KV", "f32", 1);
+  REQUIRE(f.error_of({"m"}).empty());
+  REQUIRE(f.kv == 32);
+  REQUIRE(f.error_of({"m", "--kv", "f16"}).empty());
+  REQUIRE(f.kv == 16);
+  setenv("TOOL_TEST_KV", "f8", 1);
+  REQUIRE(f.error_of({"m"}) == R"($TOOL_TEST_KV: found "f8", need f16 or f32)");
+  setenv("TOOL_TEST_KV", "", 1);
+  REQUIRE(f.error_of({"m"}).empty());
+  unsetenv("TOOL_TEST_KV");
+}
+
+TEST_CASE("every page shows every option", "[options]") {
+  Fixture f;
+  const auto page = GENERATE(help_page, man_page, bash_completion, markdown_page);
+  std::string text = page(f.table);
+  // roff writes a dash as \-.
+  for (std::size_t at = 0; (at = text.find("\\-", at)) != std::string::npos;) text.erase(at, 1);
+  for (const Option& option : f.table.options()) {
+    for (const std::string& name : option.names) {
+      CAPTURE(text, name);
+      REQUIRE(text.find(OptionTable::dashed(name)) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("the help tells rule, default and variable within 100 columns", "[options]") {
+  Fixture f;
+  f.table.flag("long", &f.echo, std::string(40, 'w') + " " + std::string(40, 'x') + " end");
+  const std::string text = help_page(f.table);
+  REQUIRE(text.find("heat (0..100; default 0.8)") != std::string::npos);
+  REQUIRE(text.find("cache (f16 or f32; default f16; variable TOOL_TEST_KV)") != std::string::npos);
+  REQUIRE(text.find("Usage: tool MODEL [PROMPT] [options]") != std::string::npos);
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = text.find('\n', begin);
+    REQUIRE(end - begin <= 100);
+    begin = end + 1;
+  }
+}
+
+TEST_CASE("percentiles interpolate between neighbours", "[stats]") {
+  const std::vector<double> values = {4, 1, 3, 2};
+  REQUIRE(percentile(values, 0) == 1);
+  REQUIRE(percentile(values, 0.5) == 2.5);
+  REQUIRE(percentile(values, 1) == 4);
+  REQUIRE(percentile(std::vector<double>{7}, 0.99) == 7);
+  REQUIRE(percentile({}, 0.5) == 0);
+}
+
+TEST_CASE("peak memory counts what was touched", "[stats]") {
+  const std::vector<char> touched(64 << 20, 1);
+  REQUIRE(peak_rss_bytes() >= touched.size());
+}
+
+TEST_CASE("a progress line has share, rate and time left", "[progress]") {
+  REQUIRE(ProgressBar::line("pack", 25, 100, 2, "tokens") ==
+          "pack [######..................]  25%, 12.5 tokens/s, 6 s left");
+  REQUIRE(ProgressBar::line("pack", 1, 1000, 1, "") ==
+          "pack [........................]   0%, 16:39 min left");
+  REQUIRE(ProgressBar::line("pack", 0, 10, 0, "x") == "pack [........................]   0%");
+}
+
+}  // namespace llm
