@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/tiny_gguf.h"
+#include "tests/tools/bad_input_support.h"
+
+namespace llm::test {
+namespace {
+
+using Catch::Matchers::Contains;
+
+// Ids of TinyGguf's vocabulary: bytes from 3 on, then its pieces.
+constexpr int kThe = 261;    // "▁the"
+constexpr int kA = 263;      // "▁a"
+constexpr int kSpace = 264;  // "▁"
+
+/// A vocabulary without tensors in a folder of its own.
+class Fixture {
+ public:
+  Fixture() {
+    TinyGguf gguf = TinyGguf::llama();
+    gguf.tensors.clear();
+    model_ = folder_.write("vocab.gguf", gguf.bytes());
+  }
+
+  ProcessResult run(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), model_);
+    return run_tool_process("llmtok", arguments);
+  }
+
+  /// stdout of the tool with `input` on stdin; "" if it fails.
+  std::string piped(const std::string& flags, const std::string& input) const {
+    const std::string in = folder_.write("in", input);
+    const std::string out = folder_.path("out");
+    const std::string command = std::string(LLM_BIN_DIR "/llmtok '") + model_ + "' --stdin " +
+                                flags + " < '" + in + "' > '" + out + "'";
+    if (std::system(command.c_str()) != 0) return "";
+    std::ifstream file(out, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const ScratchDirectory& folder() const { return folder_; }
+  const std::string& model() const { return model_; }
+
+ private:
+  ScratchDirectory folder_;
+  std::string model_;
+};
+
+std::string ids_line(const std::vector<int>& ids) {
+  return fmt::format("{}\n", fmt::join(ids, " "));
+}
+
+}  // namespace
+
+TEST_CASE("llmtok encodes with a vocabulary alone", "[tools][llmtok]") {
+  const Fixture tok;
+  CHECK(tok.run({"-p", "the a", "--ids"}).out == ids_line({1, kThe, kA}));
+  CHECK(tok.run({"-p", "the", "--ids", "--no-bos"}).out == ids_line({kThe}));
+  CHECK(tok.run({"-p", "", "--ids"}).out == ids_line({1}));  // empty text: BOS only
+  CHECK(tok.run({"-p", "the\n"}).out == "     1  <s>\n   261  \" the\"\n    13  <0x0A>\n");
+  CHECK(run_tool_process("llmtok", {"-m", tok.model(), "-p", "the", "--ids"}).out ==
+        ids_line({1, kThe}));
+}
+
+TEST_CASE("llmtok reads control tokens as text unless told", "[tools][llmtok]") {
+  const Fixture tok;
+  CHECK(tok.run({"-p", "</s>", "--ids", "--no-bos"}).out ==
+        ids_line({kSpace, 3 + '<', 3 + '/', 271, 3 + '>'}));
+  CHECK(tok.run({"-p", "a</s>the", "--ids", "--parse-special"}).out == ids_line({1, kA, 2, kThe}));
+}
+
+TEST_CASE("llmtok takes any bytes from stdin and files, and gives them back", "[tools][llmtok]") {
+  const Fixture tok;
+  const std::string bytes("the\xFF\0\xE2\x96 a", 9);
+  const std::string ids = ids_line({1, kThe, 3 + 0xFF, 3, 3 + 0xE2, 3 + 0x96, kA});
+  CHECK(tok.piped("--ids", bytes) == ids);
+  CHECK(tok.run({"-f", tok.folder().write("text", bytes), "--ids"}).out == ids);
+  CHECK((tok.piped("--decode", ids) == bytes));
+}
+
+TEST_CASE("llmtok prints JSON", "[tools][llmtok]") {
+  const Fixture tok;
+  const auto encoded = nlohmann::json::parse(tok.run({"-p", "the", "--json"}).out);
+  CHECK(encoded == nlohmann::json({{"schema_version", 1},
+                                   {"text", "the"},
+                                   {"ids", {1, kThe}},
+                                   {"pieces", {"<s>", "\u2581the"}}}));
+  const auto decoded = nlohmann::json::parse(tok.run({"--decode", "-p", "258 261", "--json"}).out);
+  CHECK(decoded.at("text") == "\uFFFD the");
+}
+
+TEST_CASE("llmtok turns ids into text", "[tools][llmtok]") {
+  const Fixture tok;
+  CHECK(tok.run({"--decode", "-p", "[1, 261, 263]"}).out == "the a");
+  CHECK(tok.run({"--decode", "-p", "1 261 2", "--parse-special"}).out == "<s>the</s>");
+  for (const char* bad : {"272", "-1", "1 x", "1.5", "99999999999999999999"}) {
+    const ProcessResult result = tok.run({"--decode", "-p", bad});
+    CAPTURE(bad);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, Contains("--decode") && Contains("need token ids 0..271"));
+  }
+}
+
+TEST_CASE("llmtok --check counts and shows what differs", "[tools][llmtok]") {
+  const Fixture tok;
+  const std::string good =
+      "{\"text\":\"the\",\"ids\":[261]}\n"
+      "{\"text\":\"the\",\"ids\":[1,261]}\n\n"
+      "{\"text\":\"\\u2581\",\"ids\":[264,264],\"decoded\":\" \"}\r\n"
+      "{\"text\":\"a\",\"ids\":[1,263,2]}";
+  ProcessResult result = tok.run({"--check", tok.folder().write("good", good)});
+  CHECK(result.out == "4/4 match\n");
+  CHECK(result.exit_code == 0);
+  const std::string bad = good +
+                          "\n{\"text\":\"the a\",\"ids\":[261,263,263]}"
+                          "\n{\"text\":\"a\",\"ids\":[263],\"decoded\":\" a\"}\n";
+  const std::string path = tok.folder().write("bad", bad);
+  result = tok.run({"--check", path});
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.out, Contains("line 6: \"the a\"") && Contains("first difference at id 2") &&
+                             Contains("line 7: ") && Contains("4/6 match\n"));
+  result = tok.run({"--check", path, "--json"});
+  CHECK(result.exit_code == 1);
+  const auto json = nlohmann::json::parse(result.out);
+  CHECK(json.at("matched") == 4);
+  CHECK(json.at("total") == 6);
+  CHECK(json.at("mismatches").size() == 2);
+  CHECK(json.at("mismatches").at(0).at("found") == nlohmann::json({kThe, kA}));
+}
+
+TEST_CASE("llmtok --check refuses a bad reference by line", "[tools][llmtok]") {
+  const Fixture tok;
+  const std::string good = "{\"text\":\"the\",\"ids\":[261]}\n";
+  for (const char* line :
+       {"{", "[]", "{\"text\":1,\"ids\":[]}", "{\"text\":\"\"}", "{\"text\":\"\",\"ids\":[-1]}",
+        "{\"text\":\"\",\"ids\":[1.5]}", "{\"text\":\"\",\"ids\":[\"1\"]}",
+        "{\"text\":\"\",\"ids\":[18446744073709551615]}",
+        "{\"text\":\"\",\"ids\":[],\"decoded\":1}", "\xFF"}) {
+    const std::string path = tok.folder().write("ref", good + line);
+    const ProcessResult result = tok.run({"--check", path});
+    CAPTURE(line, result.err);
+    CHECK(result.exit_code == 3);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, Contains("llmtok: error: " + path + ": line 2: found"));
+  }
+  CHECK(tok.run({"--check", tok.folder().write("empty", std::string("\n"))}).exit_code == 3);
+  CHECK(tok.run({"--check", tok.folder().path("missing")}).exit_code == 4);
+}
+
+TEST_CASE("llmtok needs one model and one input", "[tools][llmtok]") {
+  const Fixture tok;
+  CHECK(tok.run({}).exit_code == 2);
+  CHECK(tok.run({"-p", "a", "--stdin"}).exit_code == 2);
+  CHECK(tok.run({"-p", "a", "--check", "ref"}).exit_code == 2);
+  CHECK(tok.run({"-m", tok.model(), "-p", "a"}).exit_code == 2);
+  CHECK(run_tool_process("llmtok", {"-p", "a"}).exit_code == 2);
+  CHECK(run_tool_process("llmtok", {tok.folder().path("missing"), "-p", "a"}).exit_code == 4);
+  const ProcessResult help = run_tool_process("llmtok", {"--help"});
+  CHECK(help.exit_code == 0);
+  CHECK_THAT(help.out, Contains("--parse-special") && Contains("--check"));
+}
+
+}  // namespace llm::test
