@@ -1,0 +1,42 @@
+#ifndef LLM_TOOLS_LLMQUANT_CONVERT_H_
+#define LLM_TOOLS_LLMQUANT_CONVERT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "base/result.h"
+#include "engine/gguf/gguf_writer.h"
+#include "tools/llmquant/plan.h"
+
+namespace llm {
+
+/// How far the stored weights are from the source's.
+struct ConversionError {
+  double squares = 0.0;  ///< sum of (stored - source)^2
+  double power = 0.0;    ///< sum of source^2
+  double largest = 0.0;  ///< max |stored - source|
+
+  /// squares / power; 0 for all-zero weights stored as such.
+  double nmse() const { return power > 0.0 ? squares / power : squares; }
+};
+
+/// What convert_tensor() calls between its steps.
+struct ConvertHooks {
+  ByteSink sink;                                         ///< takes the output, in order
+  std::function<void(std::span<const std::byte>)> done;  ///< a part of the source was used up
+  std::function<bool()> interrupted;                     ///< true: stop soon
+};
+
+/// Converts one tensor in chunks of rows, so that memory stays at a few MiB whatever its size. Rows
+/// are spread over threads; bytes and error are the same for any number of them.
+/// @param source  the tensor's data
+/// Errors: kNonFinite naming row and column of a NaN or infinite weight, or the row whose weights
+/// are too large for the target; the sink's. When interrupted, returns what was converted so far.
+Result<ConversionError> convert_tensor(const TensorPlan& plan, std::span<const std::byte> source,
+                                       int n_threads, const ConvertHooks& hooks);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMQUANT_CONVERT_H_

@@ -1,0 +1,176 @@
+#include "tools/llmquant/recipe.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string>
+
+namespace llm {
+namespace {
+
+constexpr std::array kRecipes = {
+    Recipe{"Q4_0", WeightType::kQ4_0, 2},    Recipe{"Q4_1", WeightType::kQ4_1, 3},
+    Recipe{"Q5_0", WeightType::kQ5_0, 8},    Recipe{"Q5_1", WeightType::kQ5_1, 9},
+    Recipe{"Q8_0", WeightType::kQ8_0, 7},    Recipe{"Q2_K", WeightType::kQ2_K, 10},
+    Recipe{"Q3_K_S", WeightType::kQ3_K, 11}, Recipe{"Q3_K_M", WeightType::kQ3_K, 12},
+    Recipe{"Q3_K_L", WeightType::kQ3_K, 13}, Recipe{"Q4_K_S", WeightType::kQ4_K, 14},
+    Recipe{"Q4_K_M", WeightType::kQ4_K, 15}, Recipe{"Q5_K_S", WeightType::kQ5_K, 16},
+    Recipe{"Q5_K_M", WeightType::kQ5_K, 17}, Recipe{"Q6_K", WeightType::kQ6_K, 18},
+    Recipe{"F16", WeightType::kF16, 1},      Recipe{"BF16", WeightType::kBF16, 32},
+    Recipe{"F32", WeightType::kF32, 0},
+};
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return result;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+/// N of "blk.N.", or nothing.
+std::optional<std::uint64_t> layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::uint64_t layer = 0;
+  std::size_t at = kPrefix.size();
+  for (; at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0; ++at) {
+    if (layer > 1'000'000) return std::nullopt;
+    layer = layer * 10 + static_cast<std::uint64_t>(name[at] - '0');
+  }
+  if (at == kPrefix.size() || at == name.size() || name[at] != '.') return std::nullopt;
+  return layer;
+}
+
+/// The layers that the _M mixes give more bits: the first and the last eighth and every third one
+/// in between.
+bool uses_more_bits(std::uint64_t layer, std::uint64_t n_layers) {
+  const std::uint64_t eighth = n_layers / 8;
+  return layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2;
+}
+
+WeightType output_type(WeightType base, std::uint64_t n_cols) {
+  if (n_cols % block_traits(base).block_weights != 0 || base == WeightType::kQ8_0) {
+    return WeightType::kQ8_0;
+  }
+  return WeightType::kQ6_K;
+}
+
+WeightType attn_v_type(const Recipe& recipe, const ModelShape& shape, std::uint64_t layer) {
+  WeightType type = recipe.base;
+  if (recipe.name == "Q2_K") {
+    type = shape.heads_per_kv_head >= 4 ? WeightType::kQ4_K : WeightType::kQ3_K;
+  } else if (recipe.name == "Q3_K_M") {
+    type = layer < 2 ? WeightType::kQ5_K : WeightType::kQ4_K;
+  } else if (recipe.name == "Q3_K_L") {
+    type = WeightType::kQ5_K;
+  } else if (recipe.name == "Q4_K_S" && layer < 4) {
+    type = WeightType::kQ5_K;
+  } else if ((recipe.name == "Q4_K_M" || recipe.name == "Q5_K_M") &&
+             uses_more_bits(layer, shape.n_layers)) {
+    type = WeightType::kQ6_K;
+  }
+  // Llama 70B shares each KV head among eight heads: the matrix is small and matters much.
+  const bool is_70b = shape.n_layers == 80;
+  if (is_70b && (type == WeightType::kQ3_K || type == WeightType::kQ4_K)) return WeightType::kQ5_K;
+  return type;
+}
+
+WeightType ffn_down_type(const Recipe& recipe, const ModelShape& shape, std::uint64_t layer) {
+  if (recipe.name == "Q2_K") return WeightType::kQ3_K;
+  if (recipe.name == "Q3_K_M") {
+    return layer < shape.n_layers / 16 ? WeightType::kQ5_K : WeightType::kQ4_K;
+  }
+  if (recipe.name == "Q3_K_L") return WeightType::kQ5_K;
+  if (recipe.name == "Q4_K_S" && layer < shape.n_layers / 8) return WeightType::kQ5_K;
+  if ((recipe.name == "Q4_K_M" || recipe.name == "Q5_K_M") &&
+      uses_more_bits(layer, shape.n_layers)) {
+    return WeightType::kQ6_K;
+  }
+  return recipe.base;
+}
+
+WeightType attn_output_type(const Recipe& recipe) {
+  if (recipe.name == "Q2_K") return WeightType::kQ3_K;
+  if (recipe.name == "Q3_K_M") return WeightType::kQ4_K;
+  if (recipe.name == "Q3_K_L") return WeightType::kQ5_K;
+  return recipe.base;
+}
+
+}  // namespace
+
+std::span<const Recipe> all_recipes() { return kRecipes; }
+
+const Recipe* find_recipe(std::string_view name) {
+  std::string wanted = upper(name);
+  if (wanted == "Q3_K" || wanted == "Q4_K" || wanted == "Q5_K") wanted += "_M";
+  const auto* found = std::find_if(kRecipes.begin(), kRecipes.end(),
+                                   [&](const Recipe& recipe) { return recipe.name == wanted; });
+  return found == kRecipes.end() ? nullptr : found;
+}
+
+ModelShape model_shape(const GgufFile& gguf) {
+  ModelShape shape;
+  shape.tied_output = gguf.find_tensor("output.weight") == nullptr;
+  const auto architecture = gguf.get_string_or("general.architecture", "");
+  if (!architecture.ok()) return shape;
+  const std::string prefix(*architecture);
+  const auto number = [&](const std::string& key) -> std::uint64_t {
+    const auto value = gguf.get_unsigned_or(prefix + key, 0);
+    return value.ok() ? *value : 0;
+  };
+  shape.n_layers = number(".block_count");
+  const std::uint64_t heads = number(".attention.head_count");
+  const std::uint64_t kv_heads = number(".attention.head_count_kv");
+  if (kv_heads > 0 && heads > kv_heads) shape.heads_per_kv_head = heads / kv_heads;
+  return shape;
+}
+
+bool is_recipe_tensor(const GgufTensor& tensor) {
+  return tensor.n_dims >= 2 && tensor.name.ends_with("weight") &&
+         !contains(tensor.name, "_norm.weight") && !contains(tensor.name, "ffn_gate_inp.weight");
+}
+
+WeightType recipe_type(const Recipe& recipe, const ModelShape& shape, const GgufTensor& tensor) {
+  if (block_traits(recipe.base).block_weights == 1) return recipe.base;
+  const std::string_view name = tensor.name;
+  if (name == "output.weight" || (shape.tied_output && name == "token_embd.weight")) {
+    return output_type(recipe.base, tensor.dims[0]);
+  }
+  const auto layer = layer_of(name);
+  if (!layer) return recipe.base;
+  if (contains(name, "attn_v.weight")) return attn_v_type(recipe, shape, *layer);
+  if (contains(name, "ffn_down")) return ffn_down_type(recipe, shape, *layer);
+  if (contains(name, "attn_output.weight")) return attn_output_type(recipe);
+  return recipe.base;
+}
+
+WeightType fallback_type(WeightType type, std::uint64_t n_cols) {
+  const auto fits = [&](WeightType candidate) {
+    return n_cols % block_traits(candidate).block_weights == 0;
+  };
+  if (fits(type)) return type;
+  switch (type) {
+    case WeightType::kQ2_K:
+    case WeightType::kQ3_K:
+      type = WeightType::kQ4_0;
+      break;
+    case WeightType::kQ4_K:
+      type = WeightType::kQ5_0;
+      break;
+    case WeightType::kQ5_K:
+      type = WeightType::kQ5_1;
+      break;
+    case WeightType::kQ6_K:
+      type = WeightType::kQ8_0;
+      break;
+    default:
+      break;
+  }
+  return fits(type) ? type : WeightType::kF16;
+}
+
+}  // namespace llm

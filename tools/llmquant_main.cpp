@@ -1,0 +1,168 @@
+// llmquant: converts the weights of a GGUF to other types.
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/mapped_file.h"
+#include "base/thread_team.h"
+#include "tools/common/options.h"
+#include "tools/common/progress.h"
+#include "tools/common/signals.h"
+#include "tools/common/tool.h"
+#include "tools/llmquant/convert.h"
+#include "tools/llmquant/plan.h"
+#include "tools/llmquant/report.h"
+
+namespace llm {
+namespace {
+
+struct Arguments {
+  std::string in;
+  std::string out;
+  std::string type;
+  std::string threads;
+  PlanOptions plan;
+  bool dry_run = false;
+};
+
+std::string recipe_names() {
+  std::string names;
+  for (const Recipe& recipe : all_recipes()) {
+    names += (names.empty() ? "" : ", ") + std::string(recipe.name);
+  }
+  return names;
+}
+
+OptionTable make_table(Arguments& arguments) {
+  OptionTable table("llmquant", "Quantize the weights of a GGUF model");
+  table.positional("IN", &arguments.in, true, "the model, best in F32, F16 or BF16");
+  table.positional("OUT", &arguments.out, true,
+                   "where the result goes; it appears complete or not at all");
+  table.positional("TYPE", &arguments.type, true, "one of " + recipe_names());
+  table.positional("THREADS", &arguments.threads, false,
+                   "number of threads; default: the CPUs this process may use");
+  table.flag("pure", &arguments.plan.pure, "give every matrix the same type, no mix");
+  table.texts("tensor-type", "REGEX=TYPE", &arguments.plan.tensor_types,
+              "type for the matrices whose names match; the first match counts; repeatable");
+  table.flag("allow-requantize", &arguments.plan.allow_requantize,
+             "convert from quantized types too, adding one loss to another");
+  table.flag("dry-run", &arguments.dry_run, "print types and sizes, write nothing");
+  return table;
+}
+
+Error usage(std::string field, std::string message) {
+  return Error{.code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
+}
+
+Result<int> thread_count(const std::string& text) {
+  constexpr std::int64_t kMost = 1024;
+  if (text.empty()) return available_cpus();
+  const auto number = parse_integer(text);
+  if (!number || *number < 1 || *number > kMost) {
+    return usage("THREADS", fmt::format("found \"{}\", need 1..{}", text, kMost));
+  }
+  return static_cast<int>(*number);
+}
+
+void warn_of_fallbacks(const std::vector<TensorPlan>& plan) {
+  for (const TensorPlan& item : plan) {
+    if (item.target == item.wanted) continue;
+    spdlog::warn("{}: rows of {} are no whole blocks of {}; using {}", item.tensor->name,
+                 item.tensor->dims[0], block_traits(item.wanted).name,
+                 block_traits(item.target).name);
+  }
+}
+
+/// Converts every tensor into `file`. Returns the errors, or fewer than tensors when interrupted.
+Result<std::vector<ConversionError>> convert_all(const MappedFile& source, const GgufFile& gguf,
+                                                 const std::vector<TensorPlan>& plan,
+                                                 const GgufWriter& writer, int n_threads,
+                                                 ProgressBar& bar, AtomicFile& file) {
+  std::uint64_t total = 0;
+  for (const TensorPlan& item : plan) total += item.tensor->n_bytes;
+  std::uint64_t done = 0;
+  const ByteSink to_file = [&](std::span<const std::byte> bytes) { return file.write(bytes); };
+  GgufStream stream(writer, to_file);
+  const ConvertHooks hooks{
+      .sink = [&](std::span<const std::byte> bytes) { return stream.write(bytes); },
+      .done =
+          [&](std::span<const std::byte> bytes) {
+            source.drop_pages(bytes);
+            done += bytes.size();
+            bar("quantize", static_cast<std::size_t>(done >> 20),
+                static_cast<std::size_t>(total >> 20));
+          },
+      .interrupted = [] { return GracefulInterrupt::requested(); }};
+  LLM_RETURN_IF_ERROR(stream.begin());
+  std::vector<ConversionError> errors;
+  for (const TensorPlan& item : plan) {
+    const auto data = gguf.tensor_data(*item.tensor);
+    auto error = convert_tensor(item, data, n_threads, hooks);
+    if (!error.ok()) return std::move(error).error();
+    if (GracefulInterrupt::requested()) return errors;
+    errors.push_back(*error);
+  }
+  LLM_RETURN_IF_ERROR(stream.finish());
+  return errors;
+}
+
+Result<int> run(const Arguments& arguments, const ToolContext& context) {
+  const Recipe* recipe = find_recipe(arguments.type);
+  if (recipe == nullptr) {
+    return usage("TYPE",
+                 fmt::format("found \"{}\", need one of {}", arguments.type, recipe_names()));
+  }
+  LLM_TRY(const int n_threads, thread_count(arguments.threads));
+  LLM_TRY(const MappedFile source, MappedFile::open(arguments.in));
+  guard_mapped_file(arguments.in);
+  const auto gguf = GgufFile::parse(source.bytes());
+  if (!gguf.ok()) return in_file(gguf.error(), arguments.in);
+  PlanOptions options = arguments.plan;
+  options.recipe = recipe;
+  const auto plan = make_plan(*gguf, options);
+  if (!plan.ok()) {
+    const bool about_file = plan.error().code != ErrorCode::kUsage;
+    return about_file ? in_file(plan.error(), arguments.in) : plan.error();
+  }
+  warn_of_fallbacks(*plan);
+  if (arguments.dry_run) {
+    LLM_RETURN_IF_ERROR(write_stdout(report_table(*plan, {})));
+    return 0;
+  }
+
+  const GracefulInterrupt interrupt;
+  const GgufWriter writer = make_writer(*gguf, *plan, recipe->file_type);
+  LLM_TRY(AtomicFile file, AtomicFile::create(arguments.out));
+  ProgressBar bar(!context.quiet(), "MiB");
+  const auto errors = convert_all(source, *gguf, *plan, writer, n_threads, bar, file);
+  if (!errors.ok()) return in_file(errors.error(), arguments.in);
+  bar.clear();
+  if (GracefulInterrupt::requested()) return GracefulInterrupt::exit_code();
+  if (source.changed_since_open()) {
+    return Error{.code = ErrorCode::kIntegrity,
+                 .field = "",
+                 .message = "changed while it was read, need a file that stays as it is",
+                 .file = arguments.in};
+  }
+  LLM_RETURN_IF_ERROR(file.commit());
+  LLM_RETURN_IF_ERROR(write_stdout(report_table(*plan, *errors)));
+  return 0;
+}
+
+}  // namespace
+}  // namespace llm
+
+int main(int argc, char** argv) {
+  llm::Arguments arguments;
+  llm::OptionTable table = llm::make_table(arguments);
+  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
+    return llm::run(arguments, context);
+  });
+}
