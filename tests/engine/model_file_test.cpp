@@ -1,0 +1,187 @@
+// What a valid file gives: hyper-parameters, vocabulary, tensor views. What an invalid one gives is
+// tested row by row in tests/tools/bad_input_*.
+
+#include "engine/model/model_file.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "quant/finite.h"
+#include "tests/support/catch.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm {
+namespace {
+
+using test::TinyGguf;
+
+TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
+  const auto bytes = TinyGguf::llama({.n_layers = 2}).bytes();
+  const auto model = open_model_bytes(bytes);
+  REQUIRE(model.ok());
+  const HyperParameters& config = model->config;
+  CHECK(config.n_layers == 2);
+  CHECK(config.d_model == 32);
+  CHECK(config.d_ff == 256);
+  CHECK(config.head_dim == 8);
+  CHECK(config.q_rows() == 32);
+  CHECK(config.kv_rows() == 16);
+  CHECK(config.n_vocab == 272);
+  CHECK(config.context == 64);
+  CHECK(config.rope_dims == 8);
+  CHECK(config.rope_scale == 1.0F);
+  CHECK(config.norm_eps == 1e-5F);
+  CHECK(model->name == "tiny");
+  CHECK(model->warnings.empty());
+
+  const ModelTensors& tensors = model->tensors;
+  REQUIRE(tensors.layers.size() == 2);
+  CHECK_FALSE(tensors.tied_output);
+  CHECK_FALSE(tensors.rope_freqs.has_value());
+  const TensorView& down = tensors.layers[1].ffn_down;
+  CHECK(down.name == "blk.1.ffn_down.weight");
+  CHECK(down.type == WeightType::kQ4_K);
+  CHECK(down.n_rows == 32);
+  CHECK(down.n_cols == 256);
+  CHECK(down.data.size() == 32 * 144);
+  CHECK(tensors.layers[0].attn_norm.n_rows == 1);
+  for (const GgufTensor& tensor : model->gguf.tensors()) {
+    CHECK_FALSE(first_nonfinite_block(tensor.type, model->gguf.tensor_data(tensor)).has_value());
+  }
+}
+
+TEST_CASE("a file without output.weight is tied", "[model]") {
+  const auto bytes = TinyGguf::llama({.tied_output = true}).bytes();
+  const auto model = open_model_bytes(bytes);
+  REQUIRE(model.ok());
+  CHECK(model->tensors.tied_output);
+  CHECK(model->tensors.output.data.data() == model->tensors.token_embd.data.data());
+}
+
+TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
+  TinyGguf file = TinyGguf::llama();
+  file.set_string("llama.rope.scaling.type", "linear");
+  file.set_f32("llama.rope.scaling.factor", 4.0F);
+  file.set_u32("llama.rope.dimension_count", 4);
+  file.tensors.push_back({.name = "rope_freqs.weight",
+                          .dims = {2},
+                          .type = 0,
+                          .data = test::encoded(1.0F) + test::encoded(8.0F)});
+  SECTION("linear") {
+    const auto bytes = file.bytes();
+    const auto model = open_model_bytes(bytes);
+    REQUIRE(model.ok());
+    CHECK(model->config.rope_scale == 4.0F);
+    CHECK(model->config.rope_dims == 4);
+    REQUIRE(model->tensors.rope_freqs.has_value());
+    CHECK(model->tensors.rope_freqs->n_cols == 2);
+  }
+  SECTION("none: the factor is not used") {
+    file.set_string("llama.rope.scaling.type", "none");
+    const auto bytes = file.bytes();
+    const auto model = open_model_bytes(bytes);
+    REQUIRE(model.ok());
+    CHECK(model->config.rope_scale == 1.0F);
+  }
+  SECTION("the older name of the factor") {
+    file.remove("llama.rope.scaling.type");
+    file.remove("llama.rope.scaling.factor");
+    file.set_f32("llama.rope.scale_linear", 2.0F);
+    const auto bytes = file.bytes();
+    const auto model = open_model_bytes(bytes);
+    REQUIRE(model.ok());
+    CHECK(model->config.rope_scale == 2.0F);
+  }
+  SECTION("key_length gives the head dim") {
+    file.set_u32("llama.attention.key_length", 16);
+    const auto bytes = file.bytes();
+    const auto model = open_model_bytes(bytes);
+    REQUIRE_FALSE(model.ok());  // attn_q would need 64 rows
+    CHECK(model.error().to_string().find("blk.0.attn_q.weight") != std::string::npos);
+    CHECK(model.error().to_string().find("need [32, 64]") != std::string::npos);
+  }
+}
+
+TEST_CASE("vocabulary: kinds, flags, special ids", "[model]") {
+  TinyGguf file = TinyGguf::llama();
+  const auto read = [&](const TinyGguf& f) {
+    const auto bytes = f.bytes();
+    const auto gguf = GgufFile::parse(bytes);
+    REQUIRE(gguf.ok());
+    std::vector<std::string> warnings;
+    auto vocab = vocab_from_gguf(*gguf, warnings);
+    REQUIRE(vocab.ok());
+    return std::move(vocab).value();
+  };
+  SECTION("as written") {
+    const VocabSpec vocab = read(file);
+    REQUIRE(vocab.tokens.size() == 272);
+    CHECK(vocab.tokens[0].kind == TokenKind::kUnknown);
+    CHECK(vocab.tokens[13].kind == TokenKind::kByte);
+    CHECK(vocab.tokens[13].text == "<0x0A>");
+    CHECK(vocab.tokens[260].text == "he");
+    CHECK(vocab.tokens[260].score == -2.0F);
+    CHECK(vocab.bos == 1);
+    CHECK(vocab.eos == 2);
+    CHECK(vocab.unknown == 0);
+    CHECK(vocab.end_of_generation == std::vector<TokenId>{2});
+    CHECK(vocab.add_bos);
+    CHECK_FALSE(vocab.add_eos);
+    CHECK(vocab.add_space_prefix);
+  }
+  SECTION("flags and ids that the file sets") {
+    file.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, 0);
+    file.set<std::uint8_t>("tokenizer.ggml.add_eos_token", GgufType::kBool, 1);
+    file.set<std::uint8_t>("tokenizer.ggml.add_space_prefix", GgufType::kBool, 0);
+    file.set_u32("tokenizer.ggml.eot_token_id", 265);
+    file.set_u32("tokenizer.ggml.bos_token_id", UINT32_MAX);
+    const VocabSpec vocab = read(file);
+    CHECK_FALSE(vocab.add_bos);
+    CHECK(vocab.add_eos);
+    CHECK_FALSE(vocab.add_space_prefix);
+    CHECK_FALSE(vocab.bos.has_value());
+    CHECK(vocab.end_of_generation == std::vector<TokenId>{2, 265});
+  }
+  SECTION("ids and kinds that the file leaves out") {
+    file.remove("tokenizer.ggml.bos_token_id");
+    file.remove("tokenizer.ggml.eos_token_id");
+    file.remove("tokenizer.ggml.unknown_token_id");
+    file.remove("tokenizer.ggml.token_type");
+    const VocabSpec vocab = read(file);
+    CHECK(vocab.bos == 1);
+    CHECK(vocab.eos == 2);
+    CHECK(vocab.unknown == 0);
+    CHECK(vocab.tokens[13].kind == TokenKind::kByte);
+    CHECK(vocab.tokens[260].kind == TokenKind::kNormal);
+  }
+  SECTION("a chat model's end of turn") {
+    auto pieces = TinyGguf::pieces();
+    auto kinds = TinyGguf::kinds();
+    pieces[270] = "<|im_end|>";
+    kinds[270] = 3;
+    file.set_strings("tokenizer.ggml.tokens", pieces);
+    file.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+    CHECK(read(file).end_of_generation == std::vector<TokenId>{2, 270});
+  }
+}
+
+TEST_CASE("files of other makers open", "[model]") {
+  const char* data = std::getenv("LLM_TEST_DATA");
+  if (data == nullptr) {
+    WARN("skipped: LLM_TEST_DATA is not set");
+    return;
+  }
+  const auto model = open_model_file(std::string(data) + "/stories260K.gguf");
+  REQUIRE(model.ok());
+  CHECK(model->config.n_layers == 5);
+  CHECK(model->config.n_vocab == 512);
+  CHECK(model->warnings.empty());
+  std::vector<std::string> warnings;
+  const auto vocab = open_vocab_file(std::string(data) + "/llama-spm-vocab.gguf", warnings);
+  REQUIRE(vocab.ok());
+  CHECK(vocab->tokens.size() == 32000);
+  CHECK(warnings.empty());
+}
+
+}  // namespace
+}  // namespace llm
