@@ -226,7 +226,7 @@ Result<int> run(const Arguments& arguments, const llm::OptionTable& table) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  llm::OptionTable table("llmtok", "Shows how a GGUF's tokenizer reads text, and turns ids back.");
+  llm::OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
   describe(table, arguments);
   return llm::run_tool(table, argc, argv,
                        [&](const llm::ToolContext&) { return run(arguments, table); });

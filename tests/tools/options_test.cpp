@@ -26,7 +26,7 @@ struct Fixture {
   bool interactive = false;
   int verbose = 0;
   int kv = 16;
-  OptionTable table{"tool", "Does things."};
+  OptionTable table{"tool", "Do things"};
 
   Fixture() {
     table.positional("MODEL", &model, true, "a file");

@@ -113,7 +113,7 @@ std::string version_line(const OptionTable& table) {
 }
 
 std::string help_page(const OptionTable& table) {
-  std::string page = fmt::format("{}\n\nUsage: {}\n\n", table.summary(), usage(table));
+  std::string page = fmt::format("{}.\n\nUsage: {}\n\n", table.summary(), usage(table));
   for (const auto& positional : table.positionals()) {
     page += help_row(positional.name, positional.help);
   }
@@ -188,7 +188,7 @@ std::string bash_completion(const OptionTable& table) {
 
 std::string markdown_page(const OptionTable& table) {
   std::string page =
-      fmt::format("## {0}\n\n{1}\n\n    {2}\n", table.tool(), table.summary(), usage(table));
+      fmt::format("## {0}\n\n{1}.\n\n    {2}\n", table.tool(), table.summary(), usage(table));
   if (!table.positionals().empty()) page += "\n| argument | meaning |\n|---|---|\n";
   for (const auto& positional : table.positionals()) {
     page += fmt::format("| `{}` | {} |\n", positional.name, cell(positional.help));

@@ -45,7 +45,7 @@ struct Option {
 /// content are taken; an argument that starts with a dash and is not "-" is never positional.
 class OptionTable {
  public:
-  /// @param summary  one sentence that says what the tool does
+  /// @param summary  what the tool does, as a command and without a full stop
   OptionTable(std::string tool, std::string summary);
 
   const std::string& tool() const { return tool_; }

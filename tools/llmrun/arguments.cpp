@@ -192,7 +192,7 @@ std::string unescape(std::string_view text) {
 }
 
 OptionTable make_run_table(RunArguments& arguments) {
-  OptionTable table("llmrun", "Generates text with a Llama model in a GGUF file.");
+  OptionTable table("llmrun", "Generate text with a Llama model in a GGUF file");
   table.positional("MODEL", &arguments.model_positional, false, "GGUF file (or -m FILE)");
   table.positional("PROMPT", &arguments.prompt_positional, false,
                    "text to continue, - for standard input (or -p TEXT, -f FILE)");
