@@ -142,12 +142,18 @@ class Llama(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Normal weights, std 0.02, divided by sqrt(2 layers) where the residual is written."""
-        residual_std = 0.02 / math.sqrt(2 * self.config.n_layers)
+        """Normal weights that keep the variance; less where the residual stream is written.
+
+        The output head starts as a copy of the embedding: a head that looks back at a token then
+        only has to pass it on to name it again.
+        """
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
-                residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-                nn.init.normal_(parameter, std=residual_std if residual else 0.02)
+                writes_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+                scale = math.sqrt(2 * self.config.n_layers) if writes_residual else 1.0
+                nn.init.normal_(parameter, std=1 / (scale * math.sqrt(parameter.shape[1])))
+        with torch.no_grad():
+            self.lm_head.weight.copy_(self.model.embed_tokens.weight)
 
     def forward(self, tokens: Tensor) -> Tensor:
         length = tokens.shape[1]

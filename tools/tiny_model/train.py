@@ -1,4 +1,4 @@
-"""Trains the embedded model on the CPU: seeded, AdamW, warm-up and cosine, packed stories.
+"""Trains the embedded model on the CPU: seeded, AdamW, warm-up and cosine, three lessons.
 
 Equal seeds, thread counts, torch versions and CPUs give equal weights. Checkpoints are written on
 the way.
@@ -9,8 +9,11 @@ the way.
 """
 
 import argparse
+import itertools
 import math
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +22,34 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tools.tiny_model import data
+from tools.tiny_model import data, practice
 from tools.tiny_model.model import Llama, ModelConfig
 from tools.tiny_model.stories import read_stories
 
 WARM_UP_STEPS = 60
 FINAL_RATE_FRACTION = 0.05
+PRACTICE_TEXTS = 4000
+EVALUATED_STORIES = 60
+LOG_EVERY = 20
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A part of the training: `steps` batches of rows of `length` predictions each."""
+
+    name: str
+    texts: list[np.ndarray]
+    length: int
+    batch: int
+    steps: int
+
+
+def batches_of(lessons: list[Lesson], seed: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the name of the lesson and rows (batch, length + 1) for every step in turn."""
+    for lesson in lessons:
+        batches = data.epochs(lesson.texts, lesson.length + 1, lesson.batch, seed)
+        for rows in itertools.islice(batches, lesson.steps):
+            yield lesson.name, rows
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
@@ -72,15 +97,39 @@ def save(model: Llama, path: Path, figures: dict) -> None:
     )
 
 
+def make_lessons(
+    tokenizer: spm.SentencePieceProcessor, stories: list[str], steps: int, seed: int
+) -> list[Lesson]:
+    """Practice lines, then beginnings of stories, then whole stories over the full context."""
+    texts = list(practice.generate(seed, PRACTICE_TEXTS))
+    practice_tokens = data.encode_stories(tokenizer, texts)
+    story_tokens = data.encode_stories(tokenizer, stories)
+    return [
+        Lesson("practice", practice_tokens, length=64, batch=8, steps=400),
+        Lesson("beginnings", story_tokens, length=128, batch=8, steps=400),
+        Lesson("stories", story_tokens, length=512, batch=4, steps=steps),
+    ]
+
+
+def train_step(model: Llama, optimizer: torch.optim.Optimizer, rows: np.ndarray) -> float:
+    """One update; returns the loss before it."""
+    # Products in BF16 are twice as fast where the CPU has AVX-512 BF16; weights stay f32.
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(model, rows)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stories", type=Path, required=True)
     parser.add_argument("--heldout", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--length", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=800, help="of the last lesson, whole stories")
     parser.add_argument("--peak-rate", type=float, default=2e-3)
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
@@ -95,37 +144,27 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.use_deterministic_algorithms(True)
     tokenizer = spm.SentencePieceProcessor(model_file=str(args.tokenizer))
-    train_stories = data.encode_stories(tokenizer, read_stories(args.stories))
-    heldout_stories = data.encode_stories(tokenizer, read_stories(args.heldout))
+    lessons = make_lessons(tokenizer, read_stories(args.stories), args.steps, args.seed)
+    heldout = data.encode_stories(tokenizer, read_stories(args.heldout))[:EVALUATED_STORIES]
     model = Llama(ModelConfig(vocab_size=tokenizer.vocab_size()))
     optimizer = make_optimizer(model, args.weight_decay)
-    parameters = sum(p.numel() for p in model.parameters())
-    print(f"{parameters} parameters, {sum(map(len, train_stories))} training tokens", flush=True)
+    print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
 
     start = time.monotonic()
-    batches = data.epochs(train_stories, args.length + 1, args.batch, args.seed)
-    for step in range(args.steps):
+    last = sum(lesson.steps for lesson in lessons)
+    for step, (name, rows) in enumerate(batches_of(lessons, args.seed), start=1):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, args.steps, args.peak_rate)
-        # Products in BF16 are twice as fast where the CPU has AVX-512 BF16; weights stay f32.
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = loss_of(model, next(batches))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        done = step + 1
-        if done % 20 == 0:
+            group["lr"] = learning_rate(step - 1, last, args.peak_rate)
+        loss = train_step(model, optimizer, rows)
+        seconds = time.monotonic() - start
+        if step % LOG_EVERY == 0:
+            print(f"step {step} {name} loss {loss:.4f} seconds {seconds:.0f}", flush=True)
+        if step % args.save_every == 0 or step == last:
+            nats = evaluate(model, heldout)
+            save(model, args.out, {"step": step, "heldout_nats": nats, "seconds": seconds})
             print(
-                f"step {done} loss {loss.item():.4f} seconds {time.monotonic() - start:.0f}",
-                flush=True,
+                f"step {step} held-out loss {nats:.4f} perplexity {math.exp(nats):.3f}", flush=True
             )
-        if done % args.save_every == 0 or done == args.steps:
-            nats = evaluate(model, heldout_stories[:60])
-            figures = {"step": done, "heldout_nats": nats, "seconds": time.monotonic() - start}
-            save(model, args.out, figures)
-            quality = f"held-out loss {nats:.4f} perplexity {math.exp(nats):.3f}"
-            print(f"step {done} {quality}: {args.out}", flush=True)
 
 
 if __name__ == "__main__":
