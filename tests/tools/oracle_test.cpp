@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -134,4 +135,36 @@ TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
       CHECK(row.verdict == llm::TapVerdict::kPass);
     }
   }
+}
+
+TEST_CASE("numpy.load reads what is written, zip64 too", "[oracle]") {
+  if (!oracle_available()) return;
+  const auto zip64_from = GENERATE(values<std::uint64_t>({0xFFFFFFFF, 0, 300}));
+  CAPTURE(zip64_from);
+  const ScratchDirectory scratch;
+  const std::vector<float> floats = {-1.5F, 0, 3.25F, 1e-30F, -0.0F, 7};
+  const std::vector<std::int64_t> integers = {-1, 1LL << 40};
+  const std::vector<std::uint8_t> text = {'h', 'i'};
+  const std::uint64_t matrix_shape[] = {2, 3};
+  const std::uint64_t two[] = {2};
+  const std::string path = scratch / "written.npz";
+  auto writer = require_ok(llm::NpzWriter::create(path, zip64_from));
+  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
+  REQUIRE(writer.add("s0000/L000/q", llm::NpyType::kF32, matrix_shape, bytes(floats)).ok());
+  REQUIRE(writer.add("step_ptr", llm::NpyType::kI64, two, bytes(integers)).ok());
+  REQUIRE(writer.add("__meta__", llm::NpyType::kU8, two, bytes(text)).ok());
+  REQUIRE(writer.finish().ok());
+  const std::string script = scratch / "check.py";
+  std::ofstream(script) << R"(
+import sys, zipfile, numpy as np
+assert zipfile.ZipFile(sys.argv[1]).testzip() is None
+found = np.load(sys.argv[1], allow_pickle=False)
+assert sorted(found.files) == ["__meta__", "s0000/L000/q", "step_ptr"], found.files
+q = found["s0000/L000/q"]
+assert q.dtype == np.dtype("<f4") and q.shape == (2, 3) and q.flags.c_contiguous
+assert q.tobytes() == np.array([-1.5, 0, 3.25, 1e-30, -0.0, 7], "<f4").tobytes()
+assert found["step_ptr"].dtype == np.int64 and found["step_ptr"].tolist() == [-1, 1 << 40]
+assert bytes(found["__meta__"]) == b"hi"
+)";
+  CHECK(run(fmt::format("'{}' '{}' '{}'", python(), script, path)) == 0);
 }

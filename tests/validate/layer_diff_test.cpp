@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/validate/fake_dump.h"
+#include "tests/validate/scratch_file.h"
 #include "validate/report/text_table.h"
 
 using Catch::Matchers::Contains;
@@ -112,7 +113,13 @@ TEST_CASE("only the reference may declare a tap absent", "[layer_diff]") {
 TEST_CASE("a whole layer that is absent is missed", "[layer_diff]") {
   DumpMeta meta = fake_meta();
   meta.n_layers = 3;
-  CHECK(first_failing(diff(record(), record({}, meta))) == "L002/attn_norm");
+  const auto reference = record({}, meta);
+  CHECK(first_failing(diff(record(), reference)) == "L002/attn_norm");
+  const test::ScratchFile file;
+  REQUIRE(reference.write(file.path()).ok());
+  const auto loaded = Dump::load(file.path());
+  REQUIRE(loaded.ok());
+  CHECK(first_failing(diff(record(), *loaded)) == "L002/attn_norm");
   const auto more = diff(record({}, meta), record());
   CHECK(!more.passed());
   REQUIRE(more.problems.size() == 1);

@@ -228,6 +228,21 @@ TEST_CASE("a size that lies in every place is caught while unpacking", "[npz][ba
   }
 }
 
+TEST_CASE("members that share bytes are refused", "[npz][bad_input]") {
+  Bytes bytes = read_bytes(golden("savez.npz"));
+  const std::uint32_t reaching = 176 + 20;  // 20 bytes into the next local header
+  patch<std::uint32_t>(bytes, kCentral, 20, reaching);
+  patch<std::uint32_t>(bytes, kCentral, 24, reaching);
+  patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, reaching);
+  patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, reaching);
+  const ScratchFile file;
+  file.write(bytes);
+  const auto status = read_all(file.path());
+  REQUIRE(!status.ok());
+  CHECK(status.error().code == ErrorCode::kMalformed);
+  CHECK_THAT(status.error().to_string(), Contains("f8.npy") && Contains("overlaps member f4.npy"));
+}
+
 TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[npz][bad_input]") {
   Bytes bytes = read_bytes(golden("savez_compressed.npz"));
   patch<std::uint32_t>(bytes, kCentral, 24, 0xF0000000U);
