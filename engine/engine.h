@@ -57,6 +57,7 @@ struct SessionOptions {
   std::size_t context = 0;  ///< positions the cache holds; 0: the model's own context_length
   KvType kv = KvType::kF16;
   std::size_t batch = 512;  ///< tokens evaluated at once; never changes a result
+  bool reference = false;   ///< true: the definition in plain loops, one thread; slow
   bool use_cache = true;    ///< false: recompute every earlier position on each evaluate()
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "engine/forward.h"
 #include "engine/kv_cache.h"
 #include "engine/loaded_model.h"
 #include "engine/reference/forward.h"
@@ -52,11 +53,12 @@ class NonFiniteFinder final : public ProbeSink {
 class SessionImpl final : public Session {
  public:
   SessionImpl(std::shared_ptr<const LoadedModel> model, const SessionOptions& options,
-              KvCache cache)
+              KvCache cache, Forward forward)
       : model_(std::move(model)),
         options_(options),
         cache_(std::move(cache)),
-        forward_(model_->config(), model_->weights(), model_->rope(), model_->compute()) {}
+        forward_(std::move(forward)),
+        reference_(model_->config(), model_->weights(), model_->rope(), model_->compute()) {}
 
   const Model& model() const override { return *model_; }
   const SessionOptions& options() const override { return options_; }
@@ -122,15 +124,21 @@ class SessionImpl final : public Session {
       const std::size_t end = std::min(begin + options_.batch, tokens_.size());
       const std::size_t wanted = end - std::clamp(first_row, begin, end);
       const std::size_t filled = std::max(first_row, end - wanted) - first_row;
-      forward_.run(std::span(tokens_).subspan(begin, end - begin), begin, cache_,
-                   std::span(logits_).subspan(filled * n_vocab, wanted * n_vocab), probe);
+      const auto tokens = std::span(tokens_).subspan(begin, end - begin);
+      const auto logits = std::span(logits_).subspan(filled * n_vocab, wanted * n_vocab);
+      if (options_.reference) {
+        reference_.run(tokens, begin, cache_, logits, probe);
+      } else {
+        forward_.run(tokens, begin, cache_, logits, probe);
+      }
     }
   }
 
   std::shared_ptr<const LoadedModel> model_;
   SessionOptions options_;
   KvCache cache_;
-  reference::Forward forward_;
+  Forward forward_;
+  reference::Forward reference_;
   std::vector<TokenId> tokens_;
   std::vector<float> logits_;
   ProbeSink* probe_ = nullptr;
@@ -145,8 +153,12 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
   SessionOptions chosen = options;
   if (chosen.context == 0) chosen.context = loaded->config().context;
   LLM_TRY(KvCache cache, KvCache::create(loaded->config(), chosen.context, chosen.kv));
-  return std::unique_ptr<Session>(
-      std::make_unique<SessionImpl>(std::move(loaded), chosen, std::move(cache)));
+  chosen.batch = std::min(chosen.batch, chosen.context);
+  LLM_TRY(Forward forward, Forward::create(loaded->config(), loaded->weights(), loaded->rope(),
+                                           *kernel_table(loaded->isa()), loaded->compute(),
+                                           loaded->threads(), chosen.batch, chosen.context));
+  return std::unique_ptr<Session>(std::make_unique<SessionImpl>(
+      std::move(loaded), chosen, std::move(cache), std::move(forward)));
 }
 
 }  // namespace llm

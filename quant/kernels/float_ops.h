@@ -1,0 +1,177 @@
+#ifndef LLM_QUANT_KERNELS_FLOAT_OPS_H_
+#define LLM_QUANT_KERNELS_FLOAT_OPS_H_
+
+// Norm, RoPE, SiLU, exp and the quantization of activations on 16 lanes. Part of an ISA unit. Each
+// equals the loops of quant/reference and engine/reference.
+
+#include "quant/kernels/int_dot.h"
+#include "quant/kernels/kernel_table.h"
+#include "quant/reference/math.h"
+
+namespace {
+
+/// reference::exp in 16 lanes.
+template <class A>
+LLM_INLINE F32x16<A> exp16(F32x16<A> x) {
+  using K = llm::reference::ExpConstants;
+  const auto max = broadcast_f32<A>(K::kMax);
+  const auto min = broadcast_f32<A>(K::kMin);
+  x = select_greater(x, max, max, x);
+  x = select_greater(min, x, min, x);
+  const auto magic = broadcast_f32<A>(K::kMagic);
+  const auto shifted = fma(x, broadcast_f32<A>(K::kLog2E), magic);
+  const auto n = shifted - magic;
+  const auto n_int = bits(shifted) - bits(magic);
+  auto r = fma(n, broadcast_f32<A>(-K::kLn2High), x);
+  r = fma(n, broadcast_f32<A>(-K::kLn2Low), r);
+  auto p = broadcast_f32<A>(K::kPoly[4]);
+  _Pragma("GCC unroll 4") for (int i = 3; i >= 0; --i) {
+    p = fma(p, r, broadcast_f32<A>(K::kPoly[static_cast<std::size_t>(i)]));
+  }
+  p = fma(p, r * r, r) + broadcast_f32<A>(1.0F);
+  const auto half = shift_right_signed<1>(n_int);
+  const auto bias = broadcast_i32<A>(127);
+  const auto power = [&](const I32x16<A>& e) { return from_bits(shift_left<23>(e + bias)); };
+  return p * power(half) * power(n_int - half);
+}
+
+/// Loads n < 16 floats, the rest `absent`.
+template <class A>
+LLM_INLINE F32x16<A> load_tail(const float* p, std::size_t n, float absent = 0.0F) {
+  alignas(64) float lanes[16];
+  for (std::size_t i = 0; i < 16; ++i) lanes[i] = i < n ? p[i] : absent;
+  return load_f32<A>(lanes);
+}
+template <class A>
+LLM_INLINE void store_tail(float* p, const F32x16<A>& v, std::size_t n) {
+  alignas(64) float lanes[16];
+  store_f32(lanes, v);
+  for (std::size_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+
+template <class A>
+void rms_norm(const float* x, const float* weight, std::size_t n, float eps, float* y) {
+  const std::size_t whole = n / 16 * 16;
+  auto squares = broadcast_f32<A>(0);
+  for (std::size_t i = 0; i < whole; i += 16) {
+    const auto v = load_f32<A>(x + i);
+    squares = fma(v, v, squares);
+  }
+  if (whole < n) {
+    const auto v = load_tail<A>(x + whole, n - whole);
+    squares = fma(v, v, squares);
+  }
+  const float mean = lane_sum(squares) / static_cast<float>(n);
+  const float s = 1.0F / std::sqrt(mean + eps);
+  const auto s16 = broadcast_f32<A>(s);
+  for (std::size_t i = 0; i < whole; i += 16) {
+    store_f32(y + i, (load_f32<A>(x + i) * s16) * load_f32<A>(weight + i));
+  }
+  for (std::size_t i = whole; i < n; ++i) y[i] = (x[i] * s) * weight[i];
+}
+
+template <class A>
+void rope(float* x, std::size_t n_heads, std::size_t head_dim, const float* cos, const float* sin,
+          std::size_t pairs) {
+  // Pairs are neighbours, so even and odd lanes would need shuffles; 2 * pairs floats a head are
+  // few.
+  for (std::size_t head = 0; head < n_heads; ++head, x += head_dim) {
+    for (std::size_t i = 0; i < pairs; ++i) {
+      const float x0 = x[2 * i];
+      const float x1 = x[2 * i + 1];
+      x[2 * i] = __builtin_fmaf(x0, cos[i], -(x1 * sin[i]));
+      x[2 * i + 1] = __builtin_fmaf(x0, sin[i], x1 * cos[i]);
+    }
+  }
+}
+
+template <class A>
+LLM_INLINE F32x16<A> silu_mul16(const F32x16<A>& gate, const F32x16<A>& up) {
+  const auto one = broadcast_f32<A>(1.0F);
+  // -gate, also of zero.
+  const auto negative = from_bits(bits(gate) ^ broadcast_i32<A>(INT32_MIN));
+  return (gate / (one + exp16(negative))) * up;
+}
+
+template <class A>
+void silu_mul(float* gate, const float* up, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    store_f32(gate + i, silu_mul16(load_f32<A>(gate + i), load_f32<A>(up + i)));
+  }
+  if (i < n) {
+    store_tail(gate + i, silu_mul16(load_tail<A>(gate + i, n - i), load_tail<A>(up + i, n - i)),
+               n - i);
+  }
+}
+
+/// The largest magnitude of n activations (a multiple of 16), NaN above Inf above numbers.
+template <class A>
+LLM_INLINE float largest_magnitude(const float* x, std::size_t n) {
+  const auto magnitude = broadcast_i32<A>(INT32_MAX);
+  auto max = broadcast_i32<A>(0);
+  for (std::size_t i = 0; i < n; i += 16) {
+    max = max_unsigned(max, bits(load_f32<A>(x + i)) & magnitude);
+  }
+  alignas(64) std::uint32_t lanes[16];
+  store_i32(lanes, max);
+  std::uint32_t all = 0;
+  for (const std::uint32_t lane : lanes) all = lane > all ? lane : all;
+  return __builtin_bit_cast(float, all);
+}
+
+/// Codes of n activations (a multiple of 16) and the block's scale.
+template <class A>
+LLM_INLINE float quantize_codes(const float* x, std::size_t n, std::int8_t* qs) {
+  const float amax = largest_magnitude<A>(x, n);
+  const float inverse = 127.0F / amax;
+  const bool finite = amax <= std::numeric_limits<float>::max();
+  if (!finite || !(inverse <= std::numeric_limits<float>::max())) {
+    std::memset(qs, 0, n);
+    return finite ? 0.0F : amax / 127.0F;
+  }
+  // Adding 1.5 * 2^23 rounds to an integer, half to even, and leaves it in the low bits.
+  const auto magic = broadcast_f32<A>(0x1.8p+23F);
+  const auto scale = broadcast_f32<A>(inverse);
+  alignas(64) std::int32_t lanes[16];
+  for (std::size_t i = 0; i < n; i += 16) {
+    const auto rounded = load_f32<A>(x + i) * scale + magic;
+    store_i32(lanes, bits(rounded));
+    for (std::size_t l = 0; l < 16; ++l) qs[i + l] = static_cast<std::int8_t>(lanes[l]);
+  }
+  return amax / 127.0F;
+}
+
+LLM_INLINE std::int32_t sum_codes(const std::int8_t* qs, std::size_t n) {
+  std::int32_t sum = 0;
+  for (std::size_t i = 0; i < n; ++i) sum += qs[i];
+  return sum;
+}
+
+template <class A>
+void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_t n_tokens) {
+  for (std::size_t k = 0; k < n; k += 256, out += n_tokens) {
+    out->d = quantize_codes<A>(x + k, 256, out->qs);
+    out->sum = 0;
+    for (std::size_t s = 0; s < 16; ++s) {
+      out->sums16[s] = static_cast<std::int16_t>(sum_codes(out->qs + 16 * s, 16));
+      out->sum += out->sums16[s];
+    }
+    for (std::size_t s = 0; s < 8; ++s) {
+      out->sums32[s] = static_cast<std::int16_t>(out->sums16[2 * s] + out->sums16[2 * s + 1]);
+    }
+    out->reserved[0] = out->reserved[1] = 0;
+  }
+}
+
+template <class A>
+void quantize_q8x32(const float* x, std::size_t n, llm::KernelQ8x32* out, std::size_t n_tokens) {
+  for (std::size_t k = 0; k < n; k += 32, out += n_tokens) {
+    out->d = quantize_codes<A>(x + k, 32, out->qs);
+    out->sum = sum_codes(out->qs, 32);
+  }
+}
+
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_FLOAT_OPS_H_

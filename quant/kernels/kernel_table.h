@@ -1,0 +1,105 @@
+#ifndef LLM_QUANT_KERNELS_KERNEL_TABLE_H_
+#define LLM_QUANT_KERNELS_KERNEL_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cpu_features.h"
+#include "quant/block_traits.h"
+
+namespace llm {
+
+/// 256 activations as the kernels read them: what BlockQ8_K holds, with the sums arranged for pair
+/// products. In memory block-major: block b of token t is element b * n_tokens + t.
+struct KernelQ8K {
+  std::int8_t qs[256];
+  std::int16_t sums16[16];  ///< of each 16 codes
+  std::int16_t sums32[8];   ///< of each 32 codes
+  float d;                  ///< scale
+  std::int32_t sum;         ///< of all codes
+  std::int32_t reserved[2];
+};
+static_assert(sizeof(KernelQ8K) == 320);
+
+/// 32 activations as the kernels read them, block-major like KernelQ8K.
+struct KernelQ8x32 {
+  std::int8_t qs[32];
+  float d;
+  std::int32_t sum;  ///< of all codes
+};
+static_assert(sizeof(KernelQ8x32) == 40);
+
+/// Which products of one packed matrix to compute: panels [panel_begin, panel_end), all tokens.
+struct MatmulArgs {
+  WeightType type;
+  bool dequantize;          ///< --compute f32: x is f32 and weights are dequantized
+  const std::byte* panels;  ///< panel 0
+  std::size_t n_rows;
+  std::size_t n_cols;
+  std::size_t panel_begin;
+  std::size_t panel_end;
+  const void* x;  ///< KernelQ8K, KernelQ8x32 (block-major), or f32 (n_tokens, n_cols)
+  std::size_t n_tokens;
+  float* y;  ///< (n_tokens, y_stride); element (t, r) is row r of the matrix
+  std::size_t y_stride;
+  bool add;              ///< y = y + product instead of y = product
+  std::byte* workspace;  ///< matmul_workspace_bytes(n_tokens), 64-byte aligned, this thread's own
+};
+
+/// Bytes of MatmulArgs::workspace for a batch of n_tokens.
+std::size_t matmul_workspace_bytes(std::size_t n_tokens);
+
+/// Causal attention of the query heads that share one KV head, for a run of tokens and chunks of
+/// keys. Strides are in floats. A partial result of one (token, head) is {m, l, o[head_dim]}.
+struct AttendArgs {
+  const float* q;           ///< first token's first query head of the group
+  std::size_t q_stride;     ///< between tokens
+  const std::byte* keys;    ///< KvCache::keys of the KV head
+  const std::byte* values;  ///< KvCache::values
+  bool half;                ///< cache type: f16, else f32
+  std::size_t head_dim;
+  std::size_t n_heads;  ///< query heads in the group
+  std::size_t n_tokens;
+  std::size_t first_position;  ///< of token 0
+  std::size_t chunk_begin;     ///< chunks of 256 positions
+  std::size_t chunk_end;
+  float* partial;        ///< (n_tokens, n_heads, 2 + head_dim), overwritten
+  std::byte* workspace;  ///< attend_workspace_bytes(head_dim), this thread's own
+};
+
+/// Bytes of AttendArgs::workspace.
+std::size_t attend_workspace_bytes(std::size_t head_dim);
+
+/// Every fast path, once per instruction set; all tables give equal bits (docs/numerics.md).
+struct KernelTable {
+  Isa isa;
+
+  void (*matmul)(const MatmulArgs& args);
+
+  /// Quantizes n activations of token t; out is block 0 of that token, further blocks n_tokens
+  /// apart.
+  void (*quantize_q8k)(const float* x, std::size_t n, KernelQ8K* out, std::size_t n_tokens);
+  void (*quantize_q8x32)(const float* x, std::size_t n, KernelQ8x32* out, std::size_t n_tokens);
+
+  /// y = (x / rms(x)) * weight.
+  void (*rms_norm)(const float* x, const float* weight, std::size_t n, float eps, float* y);
+  /// Rotates `pairs` leading pairs of each of n_heads heads in place.
+  void (*rope)(float* x, std::size_t n_heads, std::size_t head_dim, const float* cos,
+               const float* sin, std::size_t pairs);
+  /// gate = silu(gate) * up.
+  void (*silu_mul)(float* gate, const float* up, std::size_t n);
+
+  void (*attend)(const AttendArgs& args);
+  /// Adds the partial result `later` to `sum` (both {m, l, o[head_dim]}).
+  void (*merge)(float* sum, const float* later, std::size_t head_dim);
+  /// context = o / l.
+  void (*finish)(const float* partial, std::size_t head_dim, float* context);
+};
+
+/// The table of `isa`, or nullptr when this build has none (another architecture).
+/// Whether the CPU can run it is isa_supported()'s to say.
+const KernelTable* kernel_table(Isa isa);
+
+}  // namespace llm
+
+#endif  // LLM_QUANT_KERNELS_KERNEL_TABLE_H_

@@ -1,0 +1,6 @@
+#include "quant/kernels/unit.h"
+
+namespace llm {
+extern const KernelTable kKernelsAvx2;
+const KernelTable kKernelsAvx2 = make_table<Avx2Ops>(Isa::kAvx2);
+}  // namespace llm

@@ -1,0 +1,6 @@
+#include "quant/kernels/unit.h"
+
+namespace llm {
+extern const KernelTable kKernelsAvx512;
+const KernelTable kKernelsAvx512 = make_table<Avx512Ops>(Isa::kAvx512);
+}  // namespace llm

@@ -1,0 +1,6 @@
+#include "quant/kernels/unit.h"
+
+namespace llm {
+extern const KernelTable kKernelsScalar;
+const KernelTable kKernelsScalar = make_table<ScalarOps>(Isa::kScalar);
+}  // namespace llm

@@ -1,0 +1,203 @@
+#ifndef LLM_QUANT_KERNELS_MATMUL_FLOAT_KERNEL_H_
+#define LLM_QUANT_KERNELS_MATMUL_FLOAT_KERNEL_H_
+
+// Products of f32 weights (stored so, or dequantized) with f32 activations: acc = fma(w, x, acc) in
+// ascending k, rows in lanes. Part of an ISA unit.
+
+#include "quant/kernels/matmul_kernel.h"
+
+namespace {
+
+constexpr std::size_t kFloatTileColumns = 256;
+
+/// Weights [k][16 rows] of up to 256 columns of one panel.
+struct FloatTile {
+  alignas(64) float w[kFloatTileColumns * kPanelRows];
+};
+
+/// Element sizes and conversions of the float types; each is its own block of one weight.
+template <class A>
+LLM_INLINE F32x16<A> load_weights_f32(llm::WeightType type, const std::byte* p) {
+  switch (type) {
+    case llm::WeightType::kF16:
+      return from_half<A>(p);
+    case llm::WeightType::kBF16:
+      return from_bits(shift_left<16>(widen_u16<A>(p)));
+    default:
+      return load_f32<A>(reinterpret_cast<const float*>(p));
+  }
+}
+
+/// Dequantizes one block of a panel into columns [0, kWeights) of `out`, with the order of
+/// operations of quant/reference/dequantize.h.
+template <class A, class T>
+void dequantize_block(const std::byte* block, float* out) {
+  constexpr bool kSimple = T::kWeights == 32 || T::kBytes == Q8_K::kBytes;
+  static_for<T::kGroups>([&]<int g>() {
+    Quad<A> quads[T::kGroupQuads];
+    T::template quads<A, g>(block, quads);
+    for (int q = 0; q < T::kGroupQuads; ++q) {
+      const int quad = T::quad_at(g, q);
+      F32x16<A> factor, offset;
+      if constexpr (kSimple) {
+        factor = block_scale<A, T>(block);
+        if constexpr (T::kMin) offset = block_min<A>(block);
+      } else {
+        SubScales<A, T::kSubs> sub;
+        T::scales(block, sub);
+        const int s = quad / (16 / T::kSubs);
+        factor = from_half<A>(at(block, T::kD)) * to_float(sub.scale[s]);
+        if constexpr (T::kMin) offset = from_half<A>(at(block, T::kDMin)) * to_float(sub.min[s]);
+      }
+      for (int i = 0; i < 16; ++i) {
+        // Byte i % 4 of word i / 4.
+        alignas(64) std::uint8_t bytes[64];
+        store_i32(bytes, quads[q][i / 4]);
+        alignas(64) std::int32_t codes[kPanelRows];
+        for (std::size_t r = 0; r < kPanelRows; ++r) {
+          const int code =
+              A::kSignedCodes && T::kMaxCode == 255
+                  ? static_cast<std::int8_t>(bytes[4 * r + static_cast<std::size_t>(i % 4)])
+                  : bytes[4 * r + static_cast<std::size_t>(i % 4)] - T::kOffset;
+          codes[r] = code;
+        }
+        auto w = factor * to_float(load_i32<A>(codes));
+        if constexpr (T::kMin) w = kSimple ? w + offset : w - offset;
+        store_f32(out + static_cast<std::size_t>(16 * quad + i) * kPanelRows, w);
+      }
+    }
+  });
+}
+
+/// acc[t] += W[0..columns) * x[t], for N tokens of a tile; acc is [token][16].
+template <class A, int N>
+void float_tile(const float* w, std::size_t columns, const float* x, std::size_t x_stride,
+                float* acc) {
+  F32x16<A> sum[N];
+  _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n) sum[n] = load_f32<A>(acc + n * 16);
+  for (std::size_t k = 0; k < columns; ++k) {
+    const auto weights = load_f32<A>(w + k * kPanelRows);
+    _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n) {
+      sum[n] =
+          fma(weights, broadcast_f32<A>(x[static_cast<std::size_t>(n) * x_stride + k]), sum[n]);
+    }
+  }
+  _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n) store_f32(acc + n * 16, sum[n]);
+}
+
+template <class A>
+void float_tokens(const float* w, std::size_t columns, const float* x, std::size_t x_stride,
+                  std::size_t n_tokens, float* acc) {
+  std::size_t t = 0;
+  for (; t + 8 <= n_tokens; t += 8) {
+    float_tile<A, 8>(w, columns, x + t * x_stride, x_stride, acc + t * 16);
+  }
+  for (; t < n_tokens; ++t) {
+    float_tile<A, 1>(w, columns, x + t * x_stride, x_stride, acc + t * 16);
+  }
+}
+
+/// fill(panel, first column, columns, out) provides weights as f32 [k][16].
+template <class A, class Fill>
+LLM_INLINE void matmul_filled(const llm::MatmulArgs& args, std::size_t step, Fill fill) {
+  FloatTile tile;
+  auto* acc = reinterpret_cast<float*>(args.workspace);
+  const auto* x = static_cast<const float*>(args.x);
+  for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
+    std::memset(acc, 0, args.n_tokens * kPanelRows * sizeof(float));
+    for (std::size_t k = 0; k < args.n_cols; k += step) {
+      const std::size_t columns = args.n_cols - k < step ? args.n_cols - k : step;
+      const float* weights = fill(panel, k, columns, tile.w);
+      float_tokens<A>(weights, columns, x + k, args.n_cols, args.n_tokens, acc);
+    }
+    for (std::size_t t = 0; t < args.n_tokens; ++t) {
+      write_row(args.y + t * args.y_stride + panel * kPanelRows, load_f32<A>(acc + t * kPanelRows),
+                rows_in_panel(args, panel), args.add);
+    }
+  }
+}
+
+template <class A, class T>
+void matmul_dequantized(const llm::MatmulArgs& args) {
+  const std::size_t n_blocks = args.n_cols / T::kWeights;
+  const auto fill = [&](std::size_t panel, std::size_t k, std::size_t columns, float* out) {
+    const std::byte* block =
+        args.panels + (panel * n_blocks + k / T::kWeights) * kPanelRows * T::kBytes;
+    for (std::size_t done = 0; done < columns; done += T::kWeights) {
+      dequantize_block<A, T>(block, out + done * kPanelRows);
+      block += kPanelRows * T::kBytes;
+    }
+    return static_cast<const float*>(out);
+  };
+  matmul_filled<A>(args, kFloatTileColumns, fill);
+}
+
+/// F32, F16 and BF16: weights are read where they lie when there is one token, converted once
+/// otherwise.
+template <class A, llm::WeightType kType>
+void matmul_float_type(const llm::MatmulArgs& args) {
+  constexpr std::size_t kElement = kType == llm::WeightType::kF32 ? 4 : 2;
+  const std::size_t panel_bytes = args.n_cols * kPanelRows * kElement;
+  if (args.n_tokens > 1) {
+    const auto fill = [&](std::size_t panel, std::size_t k, std::size_t columns, float* out) {
+      const std::byte* p = args.panels + panel * panel_bytes + k * kPanelRows * kElement;
+      for (std::size_t i = 0; i < columns; ++i, p += kPanelRows * kElement) {
+        store_f32(out + i * kPanelRows, load_weights_f32<A>(kType, p));
+      }
+      return static_cast<const float*>(out);
+    };
+    return matmul_filled<A>(args, kFloatTileColumns, fill);
+  }
+  const auto* x = static_cast<const float*>(args.x);
+  for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
+    const std::byte* p = args.panels + panel * panel_bytes;
+    auto acc = broadcast_f32<A>(0);
+    for (std::size_t k = 0; k < args.n_cols; ++k, p += kPanelRows * kElement) {
+      acc = fma(load_weights_f32<A>(kType, p), broadcast_f32<A>(x[k]), acc);
+    }
+    write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);
+  }
+}
+
+/// Every matrix product: the switch over types.
+template <class A>
+void matmul(const llm::MatmulArgs& args) {
+  using W = llm::WeightType;
+  const auto quantized = [&]<class T>() {
+    return args.dequantize ? matmul_dequantized<A, T>(args) : matmul_type<A, T>(args);
+  };
+  switch (args.type) {
+    case W::kF32:
+      return matmul_float_type<A, W::kF32>(args);
+    case W::kF16:
+      return matmul_float_type<A, W::kF16>(args);
+    case W::kBF16:
+      return matmul_float_type<A, W::kBF16>(args);
+    case W::kQ4_0:
+      return quantized.template operator()<Q4_0>();
+    case W::kQ4_1:
+      return quantized.template operator()<Q4_1>();
+    case W::kQ5_0:
+      return quantized.template operator()<Q5_0>();
+    case W::kQ5_1:
+      return quantized.template operator()<Q5_1>();
+    case W::kQ8_0:
+      return quantized.template operator()<Q8_0>();
+    case W::kQ2_K:
+      return quantized.template operator()<Q2_K>();
+    case W::kQ3_K:
+      return quantized.template operator()<Q3_K>();
+    case W::kQ4_K:
+      return quantized.template operator()<Q4_K>();
+    case W::kQ5_K:
+      return quantized.template operator()<Q5_K>();
+    case W::kQ6_K:
+      return quantized.template operator()<Q6_K>();
+    case W::kQ8_K:
+      return quantized.template operator()<Q8_K>();
+  }
+}
+
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_MATMUL_FLOAT_KERNEL_H_

@@ -1,0 +1,386 @@
+#ifndef LLM_QUANT_KERNELS_MATMUL_KERNEL_H_
+#define LLM_QUANT_KERNELS_MATMUL_KERNEL_H_
+
+// Products of packed panels with a batch of quantized activations. Part of an ISA unit.
+//
+// A batch of several tokens: a block of kTilePanels panels is unpacked once to 8-bit codes in L1
+// (Unpacked), then register tiles of kTilePanels x kTileTokens run over all tokens; the f32
+// accumulators of the batch lie in the workspace as [token][panel][16]. One token: the codes go
+// from the packed block straight into the products. Both give each output the one order of
+// docs/numerics.md: integer sums of a block are exact in any order, and the f32 accumulator of an
+// output sees its blocks in ascending k.
+
+#include "quant/kernels/int_dot.h"
+#include "quant/kernels/kernel_table.h"
+
+namespace {
+
+/// The activation block that goes with a codec, and its accessors.
+template <class T>
+struct ActivationOf {
+  using Block = std::conditional_t<T::kWeights == 256, llm::KernelQ8K, llm::KernelQ8x32>;
+};
+
+template <class A, class T>
+LLM_INLINE constexpr int code_offset() {
+  return T::kMaxCode == 255 && A::kSignedCodes ? 0 : T::kOffset;
+}
+
+// ---- K-quants
+// ---------------------------------------------------------------------------------------------
+
+/// The scales of one super-block and panel, ready for products: scale in finish()'s form; `pairs`
+/// are multiplied with pairs of activation sums and give msum (types with a min) or the part of the
+/// codes' offset.
+template <class A, class T>
+struct KScales {
+  static constexpr int kPairs = T::kMin && T::kSubs == 8 ? 4 : 8;
+  I32x16<A> scale[T::kSubs];
+  I32x16<A> pairs[kPairs];
+  F32x16<A> d;
+  F32x16<A> min;
+
+  LLM_INLINE void read(const std::byte* block) {
+    SubScales<A, T::kSubs> sub;
+    T::scales(block, sub);
+    _Pragma("GCC unroll 16") for (int s = 0; s < T::kSubs; ++s) {
+      scale[s] = IntDot<A, T::kMaxCode>::as_scale(sub.scale[s]);
+    }
+    _Pragma("GCC unroll 8") for (int p = 0; p < kPairs; ++p) {
+      pairs[p] = T::kMin ? as_pair(sub.min[2 * p], sub.min[2 * p + 1])
+                         : as_pair(sub.scale[2 * p], sub.scale[2 * p + 1]);
+    }
+    d = from_half<A>(at(block, T::kD));
+    if constexpr (T::kMin) min = from_half<A>(at(block, T::kDMin));
+  }
+
+  static LLM_INLINE const std::int16_t* sums(const llm::KernelQ8K& x) {
+    if constexpr (T::kMin && T::kSubs == 8) {
+      return x.sums32;
+    } else {
+      return x.sums16;
+    }
+  }
+
+  /// Adds a super-block with integer sum `isum` (of unsigned codes) to the f32 accumulator.
+  LLM_INLINE F32x16<A> accumulate(const F32x16<A>& acc, I32x16<A> isum,
+                                  const llm::KernelQ8K& x) const {
+    I32x16<A> psum = broadcast_i32<A>(0);
+    if constexpr (T::kMin || T::kOffset != 0) {
+      _Pragma("GCC unroll 8") for (int p = 0; p < kPairs; ++p) {
+        psum = dot2(psum, pairs[p], broadcast_word<A>(sums(x) + 2 * p));
+      }
+    }
+    if constexpr (T::kOffset != 0) isum = isum - shift_left<log2_of(T::kOffset)>(psum);
+    const auto dx = broadcast_f32<A>(x.d);
+    auto sum = fma(to_float(isum), d * dx, acc);
+    if constexpr (T::kMin) {
+      // -(dmin * dx): the product is rounded, then negated.
+      sum = fma(to_float(psum), broadcast_f32<A>(-0.0F) - min * dx, sum);
+    }
+    return sum;
+  }
+};
+
+/// One super-block of one panel by one token, codes taken straight from the packed block.
+template <class A, class T>
+LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K& x,
+                                  const F32x16<A>& acc) requires(T::kWeights == 256 &&
+                                                                 T::kBytes != Q8_K::kBytes) {
+  using Dot = IntDot<A, T::kMaxCode>;
+  constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
+  constexpr int kQuadsPerSub = 16 / T::kSubs;
+  KScales<A, T> scales;
+  scales.read(block);
+  I32x16<A> isum = broadcast_i32<A>(0);
+  static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
+    Quad<A> quads[T::kGroupQuads];
+    T::template quads<A, g>(block, quads);
+    _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
+      const int at_quad = T::quad_at(g, q);
+      const std::int8_t* codes = x.qs + 16 * at_quad;
+      for (int w = 0; w < 4; w += kRun) {
+        I32x16<A> sum = broadcast_i32<A>(0);
+        for (int i = w; i < w + kRun; ++i) {
+          sum = Dot::step(sum, quads[q][i], broadcast_word<A>(codes + 4 * i));
+        }
+        isum = Dot::finish(isum, sum, scales.scale[at_quad / kQuadsPerSub]);
+      }
+    }
+  });
+  return scales.accumulate(acc, isum, x);
+}
+
+// ---- one scale a block
+// ----------------------------------------------------------------------------------
+
+/// isum's start: the part of the codes' offset.
+template <class A, class T, class X>
+LLM_INLINE I32x16<A> offset_start(const X& x) {
+  constexpr int kOffset = code_offset<A, T>();
+  if constexpr (kOffset == 0) {
+    return broadcast_i32<A>(0);
+  } else {
+    return broadcast_i32<A>(-kOffset * x.sum);
+  }
+}
+
+template <class A, class T, class X>
+LLM_INLINE F32x16<A> accumulate_simple(const F32x16<A>& acc, const I32x16<A>& isum,
+                                       const F32x16<A>& d, const F32x16<A>& m, const X& x) {
+  const auto dx = broadcast_f32<A>(x.d);
+  auto sum = fma(to_float(isum), d * dx, acc);
+  if constexpr (T::kMin) {
+    sum = fma(broadcast_f32<A>(static_cast<float>(x.sum)), m * dx, sum);
+  }
+  return sum;
+}
+
+template <class A, class T>
+LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename ActivationOf<T>::Block& x,
+                                  const F32x16<A>& acc) requires(T::kWeights == 32 ||
+                                                                 T::kBytes == Q8_K::kBytes) {
+  using Dot = IntDot<A, T::kMaxCode>;
+  constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
+  I32x16<A> isum = offset_start<A, T>(x);
+  static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
+    Quad<A> quads[T::kGroupQuads];
+    T::template quads<A, g>(block, quads);
+    _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
+      const std::int8_t* codes = x.qs + 16 * T::quad_at(g, q);
+      for (int w = 0; w < 4; w += kRun) {
+        I32x16<A> sum = broadcast_i32<A>(0);
+        for (int i = w; i < w + kRun; ++i) {
+          sum = Dot::step(sum, quads[q][i], broadcast_word<A>(codes + 4 * i));
+        }
+        isum = Dot::finish(isum, sum);
+      }
+    }
+  });
+  F32x16<A> m = broadcast_f32<A>(0);
+  if constexpr (T::kMin) m = block_min<A>(block);
+  return accumulate_simple<A, T>(acc, isum, block_scale<A, T>(block), m, x);
+}
+
+// ---- unpacked blocks, for batches
+// -------------------------------------------------------------------------
+
+/// Codes of kPanels panels: 256 weights (one block, or eight of 32), as [word][panel][64 bytes].
+template <class A, class T, int kPanels>
+struct Unpacked {
+  static constexpr bool kSimple = T::kWeights == 32 || T::kBytes == Q8_K::kBytes;
+  static constexpr int kBlocks = T::kWeights == 32 ? 8 : 1;
+  struct Simple {
+    F32x16<A> d[kBlocks];
+    F32x16<A> m[kBlocks];
+  };
+  template <class U>
+  struct Scales {
+    using Type = Simple;
+  };
+  template <class U>
+  requires(!kSimple) struct Scales<U> {
+    using Type = KScales<A, U>;
+  };
+
+  alignas(64) std::byte codes[64 * kPanels * 64];
+  typename Scales<T>::Type scales[kPanels];
+
+  LLM_INLINE const std::byte* word_at(int w, int panel) const {
+    return codes + (w * kPanels + panel) * 64;
+  }
+
+  /// Unpacks `blocks` consecutive blocks (1 .. kBlocks) of one panel.
+  LLM_INLINE void read(const std::byte* block, int blocks, int panel) {
+    for (int b = 0; b < blocks; ++b, block += kPanelRows * T::kBytes) {
+      static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
+        Quad<A> quads[T::kGroupQuads];
+        T::template quads<A, g>(block, quads);
+        for (int q = 0; q < T::kGroupQuads; ++q) {
+          const int first = b * (T::kWeights / 4) + 4 * T::quad_at(g, q);
+          for (int i = 0; i < 4; ++i) {
+            store_i32(codes + ((first + i) * kPanels + panel) * 64, quads[q][i]);
+          }
+        }
+      });
+      if constexpr (kSimple) {
+        scales[panel].d[b] = block_scale<A, T>(block);
+        if constexpr (T::kMin) scales[panel].m[b] = block_min<A>(block);
+      } else {
+        scales[panel].read(block);
+      }
+    }
+  }
+};
+
+#define LLM_TILE                                      \
+  _Pragma("GCC unroll 2") for (int p = 0; p < P; ++p) \
+      _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n)
+
+/// One register tile: P panels by N tokens over kWords words of codes from word `first`, added into
+/// isum by runs. scale(p, word) is applied to each run; kScaleWords words share a scale.
+template <class A, class T, int P, int N, int kScaleWords, class U, class X, class Finish>
+LLM_INLINE void tile_words(const U& u, int first, const X* x, int x_first, Finish finish) {
+  using Dot = IntDot<A, T::kMaxCode>;
+  constexpr int kRun = Dot::kRunWords < kScaleWords ? Dot::kRunWords : kScaleWords;
+  _Pragma("GCC unroll 8") for (int begin = 0; begin < kScaleWords; begin += kRun) {
+    I32x16<A> sum[P][N];
+    LLM_TILE sum[p][n] = broadcast_i32<A>(0);
+    _Pragma("GCC unroll 8") for (int w = begin; w < begin + kRun; ++w) {
+      I32x16<A> codes[P];
+      for (int p = 0; p < P; ++p) codes[p] = load_i32<A>(u.word_at(first + w, p));
+      _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n) {
+        const auto word = broadcast_word<A>(x[n].qs + 4 * (x_first + w));
+        for (int p = 0; p < P; ++p) sum[p][n] = Dot::step(sum[p][n], codes[p], word);
+      }
+    }
+    finish(sum);
+  }
+}
+
+/// K-quants: one super-block. acc is [token][P][16].
+template <class A, class T, int P, int N>
+void tile(const Unpacked<A, T, P>& u, int, const llm::KernelQ8K* x, std::size_t,
+          float* acc) requires(!Unpacked<A, T, P>::kSimple) {
+  using Dot = IntDot<A, T::kMaxCode>;
+  constexpr int kSubWords = 64 / T::kSubs;
+  I32x16<A> isum[P][N];
+  LLM_TILE isum[p][n] = broadcast_i32<A>(0);
+  for (int s = 0; s < T::kSubs; ++s) {
+    tile_words<A, T, P, N, kSubWords>(
+        u, s * kSubWords, x, s * kSubWords, [&](const I32x16<A>(&sum)[P][N]) LLM_INLINE_LAMBDA {
+          LLM_TILE isum[p][n] = Dot::finish(isum[p][n], sum[p][n], u.scales[p].scale[s]);
+        });
+  }
+  LLM_TILE {
+    float* out = acc + (n * P + p) * 16;
+    store_f32(out, u.scales[p].accumulate(load_f32<A>(out), isum[p][n], x[n]));
+  }
+}
+
+/// One scale a block: `blocks` consecutive blocks. Blocks of a token are x_stride elements apart.
+template <class A, class T, int P, int N>
+void tile(const Unpacked<A, T, P>& u, int blocks, const typename ActivationOf<T>::Block* x,
+          std::size_t x_stride, float* acc) requires(Unpacked<A, T, P>::kSimple) {
+  using Dot = IntDot<A, T::kMaxCode>;
+  constexpr int kBlockWords = T::kWeights / 4;
+  F32x16<A> sums[P][N];
+  LLM_TILE sums[p][n] = load_f32<A>(acc + (n * P + p) * 16);
+  for (int b = 0; b < blocks; ++b, x += x_stride) {
+    I32x16<A> isum[P][N];
+    LLM_TILE isum[p][n] = offset_start<A, T>(x[n]);
+    for (int w = 0; w < kBlockWords; w += 8) {
+      tile_words<A, T, P, N, 8>(u, b * kBlockWords + w, x, w,
+                                [&](const I32x16<A>(&sum)[P][N]) LLM_INLINE_LAMBDA {
+                                  LLM_TILE isum[p][n] = Dot::finish(isum[p][n], sum[p][n]);
+                                });
+    }
+    LLM_TILE {
+      F32x16<A> m = broadcast_f32<A>(0);
+      if constexpr (T::kMin) m = u.scales[p].m[b];
+      sums[p][n] = accumulate_simple<A, T>(sums[p][n], isum[p][n], u.scales[p].d[b], m, x[n]);
+    }
+  }
+  LLM_TILE store_f32(acc + (n * P + p) * 16, sums[p][n]);
+}
+
+/// All tokens of a batch by tiles of kTileTokens, the remainder by a smaller one.
+template <class A, class T, int P, int N = A::kTileTokens, class X>
+LLM_INLINE void all_tokens(const Unpacked<A, T, P>& u, int blocks, const X* x, std::size_t n_tokens,
+                           float* acc) {
+  std::size_t t = 0;
+  for (; t + N <= n_tokens; t += N) tile<A, T, P, N>(u, blocks, x + t, n_tokens, acc + t * P * 16);
+  if constexpr (N > 1) {
+    if (t < n_tokens) {
+      const auto rest = [&]<int M>(auto&& self) {
+        if constexpr (M > 0) {
+          if (n_tokens - t == M) {
+            tile<A, T, P, M>(u, blocks, x + t, n_tokens, acc + t * P * 16);
+          } else {
+            self.template operator()<M - 1>(self);
+          }
+        }
+      };
+      rest.template operator()<N - 1>(rest);
+    }
+  }
+}
+
+// ---- drivers
+// ----------------------------------------------------------------------------------------------
+
+/// Writes one panel's products of one token to y, or adds them; `rows` of its 16 exist.
+template <class A>
+LLM_INLINE void write_row(float* y, const F32x16<A>& product, std::size_t rows, bool add) {
+  if (rows == kPanelRows) {
+    store_f32(y, add ? load_f32<A>(y) + product : product);
+    return;
+  }
+  alignas(64) float lanes[kPanelRows];
+  store_f32(lanes, product);
+  for (std::size_t r = 0; r < rows; ++r) y[r] = add ? y[r] + lanes[r] : lanes[r];
+}
+
+LLM_INLINE std::size_t rows_in_panel(const llm::MatmulArgs& args, std::size_t panel) {
+  const std::size_t rest = args.n_rows - panel * kPanelRows;
+  return rest < kPanelRows ? rest : kPanelRows;
+}
+
+template <class A, class T>
+void matmul_one_token(const llm::MatmulArgs& args) {
+  using X = typename ActivationOf<T>::Block;
+  const auto* x = static_cast<const X*>(args.x);
+  const std::size_t n_blocks = args.n_cols / T::kWeights;
+  const std::size_t panel_bytes = n_blocks * kPanelRows * T::kBytes;
+  for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
+    const std::byte* block = args.panels + panel * panel_bytes;
+    auto acc = broadcast_f32<A>(0);
+    for (std::size_t b = 0; b < n_blocks; ++b, block += kPanelRows * T::kBytes) {
+      acc = direct_block<A, T>(block, x[b], acc);
+    }
+    write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);
+  }
+}
+
+template <class A, class T, int P>
+void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::size_t panel_end) {
+  using X = typename ActivationOf<T>::Block;
+  using U = Unpacked<A, T, P>;
+  const std::size_t n_blocks = args.n_cols / T::kWeights;
+  const std::size_t block_bytes = kPanelRows * T::kBytes;
+  U u;
+  auto* acc = reinterpret_cast<float*>(args.workspace);
+  for (std::size_t panel = panel_begin; panel + P <= panel_end; panel += P) {
+    std::memset(acc, 0, args.n_tokens * P * kPanelRows * sizeof(float));
+    for (std::size_t b = 0; b < n_blocks; b += U::kBlocks) {
+      const auto blocks = static_cast<int>(n_blocks - b < U::kBlocks ? n_blocks - b : U::kBlocks);
+      for (int p = 0; p < P; ++p) {
+        u.read(args.panels + ((panel + static_cast<std::size_t>(p)) * n_blocks + b) * block_bytes,
+               blocks, p);
+      }
+      all_tokens<A, T, P>(u, blocks, static_cast<const X*>(args.x) + b * args.n_tokens,
+                          args.n_tokens, acc);
+    }
+    for (std::size_t t = 0; t < args.n_tokens; ++t) {
+      for (int p = 0; p < P; ++p) {
+        const std::size_t at_panel = panel + static_cast<std::size_t>(p);
+        write_row(args.y + t * args.y_stride + at_panel * kPanelRows,
+                  load_f32<A>(acc + (t * P + static_cast<std::size_t>(p)) * kPanelRows),
+                  rows_in_panel(args, at_panel), args.add);
+      }
+    }
+  }
+}
+
+template <class A, class T>
+void matmul_type(const llm::MatmulArgs& args) {
+  if (args.n_tokens == 1) return matmul_one_token<A, T>(args);
+  constexpr int P = A::kTilePanels;
+  const std::size_t whole = (args.panel_end - args.panel_begin) / P * P;
+  matmul_batch<A, T, P>(args, args.panel_begin, args.panel_begin + whole);
+  if constexpr (P > 1) matmul_batch<A, T, 1>(args, args.panel_begin + whole, args.panel_end);
+}
+
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_MATMUL_KERNEL_H_

@@ -1,0 +1,32 @@
+#ifndef LLM_QUANT_KERNELS_UNIT_H_
+#define LLM_QUANT_KERNELS_UNIT_H_
+
+// The body of an ISA unit: kernels_<isa>.cpp includes this, built with that instruction set's
+// flags, and exports one table. Everything else stays in anonymous namespaces, so that no code of
+// one instruction set can be linked into another's path (tools/check_isa_leaks.py looks at the
+// objects).
+
+#include "quant/kernels/attention_kernel.h"
+#include "quant/kernels/matmul_float_kernel.h"
+
+namespace {
+
+template <class A>
+constexpr llm::KernelTable make_table(llm::Isa isa) {
+  return {
+      .isa = isa,
+      .matmul = matmul<A>,
+      .quantize_q8k = quantize_q8k<A>,
+      .quantize_q8x32 = quantize_q8x32<A>,
+      .rms_norm = rms_norm<A>,
+      .rope = rope<A>,
+      .silu_mul = silu_mul<A>,
+      .attend = attend<A>,
+      .merge = merge<A>,
+      .finish = finish<A>,
+  };
+}
+
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_UNIT_H_
