@@ -96,7 +96,7 @@ Result<float> GgufFile::get_float(std::string_view key) const {
     // A double beyond float's range becomes Inf, which callers refuse; the cast alone would be
     // undefined.
     const double wide = load_unaligned<double>(value->bytes);
-    constexpr double kLargest = std::numeric_limits<float>::max();
+    constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
     if (wide > kLargest) return std::numeric_limits<float>::infinity();
     if (wide < -kLargest) return -std::numeric_limits<float>::infinity();
     return static_cast<float>(wide);
