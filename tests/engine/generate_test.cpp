@@ -115,6 +115,13 @@ TEST_CASE("text held back for a stop string that does not come is shown", "[gene
   REQUIRE(result->text == "one\nUse");
 }
 
+TEST_CASE("what is held back for a stop string precedes a broken character", "[generate]") {
+  FakeSession session(VocabBuilder().build(), spelling("one\nUs\xF0", 3));
+  GenerateOptions options = greedy();
+  options.stop = {"\nUser:"};
+  REQUIRE(generate(session, kPrompt, options)->text == "one\nUs\xEF\xBF\xBD");
+}
+
 TEST_CASE("characters are never split, and a broken one is shown at the end", "[generate]") {
   const std::string text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8C\x88";
   FakeSession session(VocabBuilder().build(), spelling(text + "\xF0\x9F", 3));
