@@ -1,0 +1,110 @@
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "tests/support/catch.h"
+#include "tools/llmquant/recipe.h"
+
+namespace llm {
+namespace {
+
+GgufTensor matrix(std::string_view name, std::uint64_t n_cols = 2048) {
+  GgufTensor tensor;
+  tensor.name = name;
+  tensor.n_dims = 2;
+  tensor.dims = {n_cols, 64, 1, 1};
+  return tensor;
+}
+
+/// The type a recipe gives `part` of `layer` in a model of the shape of TinyLlama 1.1B.
+WeightType type_of(std::string_view recipe, std::uint64_t layer, std::string_view part,
+                   ModelShape shape = {22, 8, false}) {
+  const std::string name = "blk." + std::to_string(layer) + "." + std::string(part) + ".weight";
+  return recipe_type(*find_recipe(recipe), shape, matrix(name));
+}
+
+std::set<std::uint64_t> layers_with(std::string_view recipe, std::string_view part, WeightType type,
+                                    ModelShape shape = {22, 8, false}) {
+  std::set<std::uint64_t> layers;
+  for (std::uint64_t layer = 0; layer < shape.n_layers; ++layer) {
+    if (type_of(recipe, layer, part, shape) == type) layers.insert(layer);
+  }
+  return layers;
+}
+
+// The expectations are what llama-quantize printed for a file of TinyLlama's shape.
+TEST_CASE("mixes give the layers of llama-quantize more bits", "[tools][llmquant]") {
+  const std::set<std::uint64_t> more = {0, 1, 4, 7, 10, 13, 16, 19, 20, 21};
+  for (const char* part : {"attn_v", "ffn_down"}) {
+    CHECK(layers_with("Q4_K_M", part, WeightType::kQ6_K) == more);
+    CHECK(layers_with("Q5_K_M", part, WeightType::kQ6_K) == more);
+  }
+  CHECK(layers_with("Q4_K_M", "attn_q", WeightType::kQ4_K).size() == 22);
+  CHECK(layers_with("Q4_K_S", "attn_v", WeightType::kQ5_K) == std::set<std::uint64_t>{0, 1, 2, 3});
+  CHECK(layers_with("Q4_K_S", "ffn_down", WeightType::kQ5_K) == std::set<std::uint64_t>{0, 1});
+  CHECK(layers_with("Q3_K_M", "attn_v", WeightType::kQ5_K) == std::set<std::uint64_t>{0, 1});
+  CHECK(layers_with("Q3_K_M", "attn_v", WeightType::kQ4_K).size() == 20);
+  CHECK(layers_with("Q3_K_M", "ffn_down", WeightType::kQ5_K) == std::set<std::uint64_t>{0});
+  CHECK(layers_with("Q3_K_M", "ffn_down", WeightType::kQ4_K).size() == 21);
+  CHECK(layers_with("Q3_K_M", "attn_output", WeightType::kQ4_K).size() == 22);
+  CHECK(layers_with("Q3_K_L", "attn_output", WeightType::kQ5_K).size() == 22);
+  CHECK(layers_with("Q3_K_S", "ffn_down", WeightType::kQ3_K).size() == 22);
+  CHECK(layers_with("Q2_K", "attn_v", WeightType::kQ4_K).size() == 22);
+  CHECK(layers_with("Q2_K", "attn_v", WeightType::kQ3_K, {22, 1, false}).size() == 22);
+  CHECK(layers_with("Q2_K", "ffn_down", WeightType::kQ3_K).size() == 22);
+  CHECK(layers_with("Q2_K", "ffn_up", WeightType::kQ2_K).size() == 22);
+  CHECK(layers_with("Q4_0", "ffn_down", WeightType::kQ4_0).size() == 22);
+  // 80 layers are Llama 70B.
+  CHECK(layers_with("Q4_K_S", "attn_v", WeightType::kQ5_K, {80, 8, false}).size() == 80);
+}
+
+TEST_CASE("output and embedding follow whether they are tied", "[tools][llmquant]") {
+  const ModelShape separate{22, 8, false};
+  const ModelShape tied{22, 8, true};
+  const GgufTensor embedding = matrix("token_embd.weight");
+  for (const char* name : {"Q4_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_S", "Q6_K"}) {
+    const Recipe& recipe = *find_recipe(name);
+    CAPTURE(name);
+    CHECK(recipe_type(recipe, separate, matrix("output.weight")) == WeightType::kQ6_K);
+    CHECK(recipe_type(recipe, separate, embedding) == recipe.base);
+    CHECK(recipe_type(recipe, tied, embedding) == WeightType::kQ6_K);
+  }
+  const Recipe& q8 = *find_recipe("Q8_0");
+  CHECK(recipe_type(q8, separate, matrix("output.weight")) == WeightType::kQ8_0);
+  CHECK(recipe_type(*find_recipe("Q4_K_M"), separate, matrix("output.weight", 320)) ==
+        WeightType::kQ8_0);
+  CHECK(recipe_type(*find_recipe("F16"), tied, embedding) == WeightType::kF16);
+}
+
+TEST_CASE("rows that are no whole blocks fall back", "[tools][llmquant]") {
+  CHECK(fallback_type(WeightType::kQ4_K, 2048) == WeightType::kQ4_K);
+  CHECK(fallback_type(WeightType::kQ2_K, 320) == WeightType::kQ4_0);
+  CHECK(fallback_type(WeightType::kQ3_K, 320) == WeightType::kQ4_0);
+  CHECK(fallback_type(WeightType::kQ4_K, 320) == WeightType::kQ5_0);
+  CHECK(fallback_type(WeightType::kQ5_K, 320) == WeightType::kQ5_1);
+  CHECK(fallback_type(WeightType::kQ6_K, 320) == WeightType::kQ8_0);
+  CHECK(fallback_type(WeightType::kQ4_K, 100) == WeightType::kF16);
+  CHECK(fallback_type(WeightType::kQ8_0, 100) == WeightType::kF16);
+  CHECK(fallback_type(WeightType::kF32, 1) == WeightType::kF32);
+}
+
+TEST_CASE("recipes are found by name", "[tools][llmquant]") {
+  CHECK(find_recipe("q4_k_m")->name == "Q4_K_M");
+  CHECK(find_recipe("Q4_K")->name == "Q4_K_M");
+  CHECK(find_recipe("Q5_K")->file_type == 17);
+  CHECK(find_recipe("Q7_K") == nullptr);
+  CHECK(find_recipe("") == nullptr);
+}
+
+TEST_CASE("norms, vectors and routers keep their type", "[tools][llmquant]") {
+  CHECK(is_recipe_tensor(matrix("blk.0.ffn_up.weight")));
+  CHECK_FALSE(is_recipe_tensor(matrix("blk.0.attn_norm.weight")));
+  CHECK_FALSE(is_recipe_tensor(matrix("blk.0.ffn_gate_inp.weight")));
+  CHECK_FALSE(is_recipe_tensor(matrix("blk.0.attn_q.bias")));
+  GgufTensor vector = matrix("rope_freqs.weight");
+  vector.n_dims = 1;
+  CHECK_FALSE(is_recipe_tensor(vector));
+}
+
+}  // namespace
+}  // namespace llm

@@ -1,0 +1,297 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/gguf/gguf_writer.h"
+#include "quant/half.h"
+#include "quant/quantize/quantize_row.h"
+#include "quant/reference/dequantize.h"
+#include "tests/support/catch.h"
+#include "tests/support/tiny_gguf.h"
+#include "tests/tools/bad_input_support.h"
+
+namespace llm::test {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr std::uint64_t kColumns = 512;
+constexpr std::uint64_t kRows = 37;
+
+void set_matrix(TinyGguf& model, const std::string& name, std::uint64_t n_cols) {
+  model.tensors.push_back(
+      {.name = name,
+       .dims = {n_cols, kRows},
+       .type = static_cast<std::uint32_t>(WeightType::kF16),
+       .data = random_weights(WeightType::kF16, kRows, static_cast<std::size_t>(n_cols), 0.1f,
+                              model.tensors.size() + 1)});
+}
+
+/// Metadata of a Llama with two layers, and matrices large enough for K-quants. It does not run.
+TinyGguf float_model() {
+  TinyGguf model = TinyGguf::llama();
+  model.tensors.clear();
+  model.set_u32("llama.block_count", 2);
+  set_matrix(model, "token_embd.weight", kColumns);
+  set_matrix(model, "output.weight", kColumns);
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    set_matrix(model, layer + "attn_q.weight", kColumns);
+    set_matrix(model, layer + "ffn_down.weight", 320);
+    model.tensors.push_back({.name = layer + "attn_norm.weight",
+                             .dims = {kColumns},
+                             .type = static_cast<std::uint32_t>(WeightType::kF32),
+                             .data = random_weights(WeightType::kF32, 1, kColumns, 1.0f, 5)});
+  }
+  return model;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct Opened {
+  explicit Opened(const std::string& path)
+      : file(MappedFile::open(path)), gguf(GgufFile::parse(file->bytes())) {
+    REQUIRE(gguf.ok());
+  }
+  WeightType type(std::string_view name) const { return gguf->find_tensor(name)->type; }
+  Result<MappedFile> file;
+  Result<GgufFile> gguf;
+};
+
+class Fixture {
+ public:
+  explicit Fixture(const TinyGguf& model = float_model()) {
+    in = folder.write("in.gguf", model.bytes());
+    out = folder.path("out.gguf");
+  }
+  ProcessResult run(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {in, out});
+    return run_tool_process("llmquant", arguments);
+  }
+  /// Files in the folder: `in`, and whatever a run left.
+  std::size_t n_files() const {
+    const std::filesystem::directory_iterator files(std::filesystem::path(in).parent_path());
+    return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+  }
+
+  ScratchDirectory folder;
+  std::string in;
+  std::string out;
+};
+
+TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tools][llmquant]") {
+  const Fixture quant;
+  const ProcessResult result = quant.run({"Q4_K_M"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.err, Contains("blk.0.ffn_down.weight") && Contains("Q5_0"));  // a fallback
+  CHECK_THAT(result.out, Contains("bits per weight") && Contains("NMSE"));
+
+  const Opened before(quant.in);
+  const Opened after(quant.out);
+  REQUIRE(after.gguf->tensors().size() == before.gguf->tensors().size());
+  CHECK(after.type("token_embd.weight") == WeightType::kQ4_K);
+  CHECK(after.type("output.weight") == WeightType::kQ6_K);
+  CHECK(after.type("blk.0.attn_norm.weight") == WeightType::kF32);
+  CHECK(after.type("blk.0.ffn_down.weight") == WeightType::kQ5_0);  // 320 is no multiple of 256
+  CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ8_0);  // Q6_K, fallen back
+  CHECK(*after.gguf->get_unsigned("general.file_type") == 15);
+  CHECK(*after.gguf->get_unsigned("general.quantization_version") == 2);
+  for (const GgufEntry& entry : before.gguf->entries()) {
+    if (entry.key == "general.file_type") continue;
+    const GgufValue* value = after.gguf->find(entry.key);
+    CAPTURE(entry.key);
+    REQUIRE(value != nullptr);
+    REQUIRE(std::equal(value->bytes.begin(), value->bytes.end(), entry.value.bytes.begin(),
+                       entry.value.bytes.end()));
+  }
+}
+
+TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmquant]") {
+  const Fixture quant;
+  REQUIRE(quant.run({"Q5_K_S", "3"}).exit_code == 0);
+  const Opened before(quant.in);
+  const Opened after(quant.out);
+  for (const GgufTensor& tensor : after.gguf->tensors()) {
+    const GgufTensor& source = *before.gguf->find_tensor(tensor.name);
+    std::vector<float> weights(tensor.n_elements);
+    reference::dequantize_row(source.type, before.gguf->tensor_data(source), weights);
+    std::vector<std::byte> expected(tensor.n_bytes);
+    quantize_row(tensor.type, weights, expected);
+    const auto data = after.gguf->tensor_data(tensor);
+    CAPTURE(tensor.name);
+    REQUIRE(std::equal(data.begin(), data.end(), expected.begin(), expected.end()));
+  }
+}
+
+TEST_CASE("llmquant gives equal files and tables for any thread count", "[tools][llmquant]") {
+  const Fixture quant;
+  const ProcessResult one = quant.run({"Q3_K_M", "1"});
+  const std::string first = read_file(quant.out);
+  REQUIRE(!first.empty());
+  for (const char* threads : {"2", "3", "7"}) {
+    const ProcessResult more = quant.run({"Q3_K_M", threads});
+    CHECK(read_file(quant.out) == first);
+    CHECK(more.out == one.out);
+  }
+}
+
+TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
+  const Fixture quant;
+  REQUIRE(quant.run({"Q4_K_M", "--pure"}).exit_code == 0);
+  CHECK(Opened(quant.out).type("output.weight") == WeightType::kQ4_K);
+  REQUIRE(quant.run({"Q4_0", "--tensor-type", "attn_q=q8_0", "--tensor-type", "^blk\\.1\\.=Q5_1"})
+              .exit_code == 0);
+  const Opened after(quant.out);
+  CHECK(after.type("blk.0.attn_q.weight") == WeightType::kQ8_0);
+  CHECK(after.type("blk.1.attn_q.weight") == WeightType::kQ8_0);  // the first match counts
+  CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ5_1);
+  CHECK(after.type("blk.0.ffn_down.weight") == WeightType::kQ4_0);
+  CHECK(after.type("blk.1.attn_norm.weight") == WeightType::kF32);
+}
+
+TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
+  const Fixture quant;
+  const ProcessResult result = quant.run({"Q6_K", "--dry-run"});
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("bits per weight") && !Contains("NMSE"));
+  CHECK(quant.n_files() == 1);
+}
+
+TEST_CASE("conversion between float types is exact where it can be", "[tools][llmquant]") {
+  const Fixture quant;
+  REQUIRE(quant.run({"F32"}).exit_code == 0);
+  const ProcessResult back =
+      run_tool_process("llmquant", {quant.out, quant.folder.path("back.gguf"), "F16"});
+  REQUIRE(back.exit_code == 0);
+  CHECK_THAT(back.out, Contains("NMSE 0.000e+00"));
+}
+
+TEST_CASE("llmquant refuses to quantize twice unless told", "[tools][llmquant]") {
+  const Fixture quant;
+  REQUIRE(quant.run({"Q8_0"}).exit_code == 0);
+  const std::string again = quant.folder.path("again.gguf");
+  const ProcessResult refused = run_tool_process("llmquant", {quant.out, again, "Q4_0"});
+  CHECK(refused.exit_code == 6);
+  CHECK_THAT(refused.err,
+             Contains("token_embd.weight") && Contains("Q8_0") && Contains("--allow-requantize"));
+  CHECK(!std::filesystem::exists(again));
+  const ProcessResult told =
+      run_tool_process("llmquant", {quant.out, again, "Q4_0", "--allow-requantize"});
+  CHECK(told.exit_code == 0);
+  // Tensors that keep their type are copied, which is no second quantization.
+  CHECK(run_tool_process("llmquant", {quant.out, again, "Q8_0"}).exit_code == 0);
+  CHECK(read_file(again) == read_file(quant.out));
+}
+
+TEST_CASE("NaN, Inf and weights out of range are errors of the model", "[tools][llmquant]") {
+  TinyGguf model = float_model();
+  const std::uint16_t bad = GENERATE(as<std::uint16_t>{}, 0x7E00, 0x7C00);
+  std::memcpy(model.tensor("blk.1.attn_q.weight").data.data() + 2 * (kColumns * 36 + 7), &bad, 2);
+  const Fixture quant(model);
+  const ProcessResult result = quant.run({"Q4_K_M"});
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err,
+             Contains(quant.in) && Contains("blk.1.attn_q.weight") && Contains("row 36, column 7"));
+  CHECK(quant.n_files() == 1);
+}
+
+TEST_CASE("weights too large for f16 scales are refused", "[tools][llmquant]") {
+  TinyGguf model = float_model();
+  TinyGguf::Tensor& tensor = model.tensor("blk.0.attn_q.weight");
+  tensor.type = static_cast<std::uint32_t>(WeightType::kF32);
+  tensor.data = random_weights(WeightType::kF32, kRows, kColumns, 0.1f, 3);
+  const float huge = 3e9f;
+  std::memcpy(tensor.data.data() + 4 * (kColumns * 5), &huge, 4);
+  const Fixture quant(model);
+  const ProcessResult result = quant.run({GENERATE("Q4_0", "Q4_K_M", "F16")});
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, Contains("blk.0.attn_q.weight") && Contains("row 5"));
+}
+
+TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]") {
+  const Fixture quant;
+  const auto check = [&](const std::vector<std::string>& arguments, int code,
+                         const std::string& word) {
+    const ProcessResult result = quant.run(arguments);
+    INFO(result.err);
+    CHECK(result.exit_code == code);
+    CHECK_THAT(result.err, Contains(word));
+    CHECK(quant.n_files() == 1);
+  };
+  check({"Q9_K"}, 2, "Q4_K_M");
+  check({"Q8_0", "0"}, 2, "THREADS");
+  check({"Q8_0", "x"}, 2, "THREADS");
+  check({"Q8_0", "--tensor-type", "attn_q"}, 2, "REGEX=TYPE");
+  check({"Q8_0", "--tensor-type", "(=Q4_0"}, 2, "regular expression");
+  check({"Q8_0", "--tensor-type", "attn_q=Q8_K"}, 2, "Q8_K");
+  check({"Q8_0", "--tensor-type", "nothing=Q4_0"}, 2, "nothing=Q4_0");
+  const auto missing = run_tool_process("llmquant", {quant.folder.path("no"), quant.out, "Q8_0"});
+  CHECK(missing.exit_code == 4);
+  const std::string text = quant.folder.write("text", std::string(100, 'x'));
+  CHECK(run_tool_process("llmquant", {text, quant.out, "Q8_0"}).exit_code == 3);
+}
+
+TEST_CASE("a part of a split model is refused", "[tools][llmquant]") {
+  TinyGguf model = float_model();
+  model.set<std::uint16_t>("split.count", GgufType::kUint16, 3);
+  const Fixture quant(model);
+  const ProcessResult result = quant.run({"Q8_0"});
+  CHECK(result.exit_code == 6);
+  CHECK_THAT(result.err, Contains("split.count"));
+}
+
+TEST_CASE("a failed write leaves the old file", "[tools][llmquant]") {
+  const Fixture quant;
+  quant.folder.write("out.gguf", std::string("old"));
+  // A file size limit is a disk that fills up in the middle of the file.
+  const std::string command = "trap '' XFSZ; ulimit -f 16; exec '" LLM_BIN_DIR "/llmquant' '" +
+                              quant.in + "' '" + quant.out + "' Q8_0 2>/dev/null >/dev/null";
+  const int status = std::system(command.c_str());
+  CHECK(WEXITSTATUS(status) == 4);
+  CHECK(read_file(quant.out) == "old");
+  CHECK(quant.n_files() == 2);
+
+  const auto full = run_tool_process("llmquant", {quant.in, "/dev/full", "Q8_0"});
+  CHECK(full.exit_code == 4);
+  CHECK_THAT(full.err, Contains("/dev/full"));
+}
+
+TEST_CASE("an interrupted run leaves the old file", "[tools][llmquant]") {
+  const Fixture quant;
+  quant.folder.write("out.gguf", std::string("old"));
+  // 2^31 zero weights in a sparse file: seconds of work, so the signal comes in the middle of it.
+  GgufWriter writer;
+  writer.add_string("general.architecture", "llama");
+  const std::uint64_t dims[] = {65536, 32768};
+  writer.add_tensor("blk.0.attn_q.weight", WeightType::kF16, dims);
+  const auto header = writer.header();
+  REQUIRE(header.ok());
+  const std::string large = quant.folder.write("large.gguf", *header);
+  std::filesystem::resize_file(large, header->size() + 2 * dims[0] * dims[1]);
+
+  const std::size_t files = quant.n_files();
+  ToolProcess process("llmquant", {large, quant.out, "Q6_K", "1"});
+  while (quant.n_files() == files) ::usleep(1000);  // until its temporary file is there
+  ::kill(process.pid(), SIGINT);
+  const ProcessResult result = process.wait();
+  CHECK(result.exit_code == 130);
+  CHECK(read_file(quant.out) == "old");
+  CHECK(quant.n_files() == files);
+  CHECK(result.peak_rss_kib < 200 * 1024);
+}
+
+}  // namespace
+}  // namespace llm::test
