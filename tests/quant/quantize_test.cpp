@@ -54,19 +54,19 @@ TEST_CASE("quantization equals the gguf package byte for byte", "[quant][golden]
   REQUIRE(testing::first_difference(quantized(type, input), expected) == -1);
 }
 
-// Error limits: measured values on these inputs plus 2 %. They are what docs/quantization.md claims
-// against other quantizers, so a worse search fails here.
+// Error limits: what the search reaches on these inputs plus 0.5 %, so a worse search fails here.
+// docs/quantization.md compares with other quantizers on larger inputs.
 TEST_CASE("K-quants keep the error their search reaches", "[quant][quantize]") {
   struct Limit {
     WeightType type;
     double normal;
     double student;
   };
-  const Limit limits[] = {{WeightType::kQ2_K, 0.06812, 0.08375},
-                          {WeightType::kQ3_K, 0.02099, 0.03064},
-                          {WeightType::kQ4_K, 0.004977, 0.007224},
-                          {WeightType::kQ5_K, 0.001209, 0.001768},
-                          {WeightType::kQ6_K, 0.0002867, 0.0004814}};
+  const Limit limits[] = {{WeightType::kQ2_K, 0.06712, 0.08251},
+                          {WeightType::kQ3_K, 0.02068, 0.03019},
+                          {WeightType::kQ4_K, 0.004903, 0.007117},
+                          {WeightType::kQ5_K, 0.001191, 0.001741},
+                          {WeightType::kQ6_K, 0.0002824, 0.0004742}};
   const auto normal = testing::random_normals(1 << 16, 0.02f, 1);
   const auto student = random_student(1 << 16, 0.02f, 2);
   for (const Limit& limit : limits) {
