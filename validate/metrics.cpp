@@ -60,7 +60,7 @@ double cosine(std::span<const float> actual, std::span<const float> expected) {
 
 double snr_db(double nmse) { return nmse == 0 ? kInf : -10 * std::log10(nmse); }
 
-double percentile(std::span<const double> sorted, double p) {
+double nearest_rank(std::span<const double> sorted, double p) {
   LLM_CHECK(!sorted.empty());
   const double rank = std::ceil(p * static_cast<double>(sorted.size()));
   const auto index = static_cast<std::size_t>(std::max(rank, 1.0)) - 1;
@@ -97,8 +97,8 @@ TapError compare(std::span<const float> actual, std::span<const float> expected,
     cosines.push_back(cosine(actual.subspan(i, features), expected.subspan(i, features)));
   std::ranges::sort(cosines);
   out.cos_min = cosines.front();
-  out.cos_p5 = percentile(cosines, 0.05);
-  out.cos_median = percentile(cosines, 0.5);
+  out.cos_p5 = nearest_rank(cosines, 0.05);
+  out.cos_median = nearest_rank(cosines, 0.5);
   return out;
 }
 

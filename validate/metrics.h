@@ -24,7 +24,7 @@ double snr_db(double nmse);
 
 /// The value below which a share `p` of the sorted, ascending `values` lies, by nearest rank:
 /// values[ceil(p n) - 1], so p = 0 is the least and p = 1 the greatest. @pre not empty
-double percentile(std::span<const double> sorted, double p);
+double nearest_rank(std::span<const double> sorted, double p);
 
 /// How one activation differs from its reference. Cosines are per row (token position).
 struct TapError {

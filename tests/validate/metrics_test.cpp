@@ -53,12 +53,12 @@ TEST_CASE("cosine depends on direction only", "[metrics]") {
 TEST_CASE("percentiles are by nearest rank", "[metrics]") {
   std::vector<double> values;
   for (int i = 1; i <= 40; ++i) values.push_back(i);
-  CHECK(percentile(values, 0) == 1);
-  CHECK(percentile(values, 0.05) == 2);
-  CHECK(percentile(values, 0.051) == 3);
-  CHECK(percentile(values, 0.5) == 20);
-  CHECK(percentile(values, 1) == 40);
-  CHECK(percentile(std::vector<double>{7}, 0.5) == 7);
+  CHECK(nearest_rank(values, 0) == 1);
+  CHECK(nearest_rank(values, 0.05) == 2);
+  CHECK(nearest_rank(values, 0.051) == 3);
+  CHECK(nearest_rank(values, 0.5) == 20);
+  CHECK(nearest_rank(values, 1) == 40);
+  CHECK(nearest_rank(std::vector<double>{7}, 0.5) == 7);
 }
 
 TEST_CASE("compare finds the worst element and row", "[metrics]") {

@@ -1,0 +1,38 @@
+#ifndef LLM_TOOLS_LLMCHECK_ARGUMENTS_H_
+#define LLM_TOOLS_LLMCHECK_ARGUMENTS_H_
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tools/common/options.h"
+
+namespace llm {
+
+/// Which ways of computing a comparison covers.
+enum class CheckCompute { kBoth, kInt8, kF32 };
+
+/// llmcheck's command line.
+struct CheckArguments {
+  std::string model;
+  std::string layer_diff;  ///< reference NPZ
+  std::string dump;        ///< NPZ to write
+  bool self = false;
+  std::string tokenizer;  ///< reference JSONL
+  std::string limits;
+  std::string prompt = "Once upon a time, there was a little girl named Lily.";
+  std::vector<std::string> reports;
+  CheckCompute compute = CheckCompute::kBoth;
+  std::string isa;
+  int threads = 0;
+};
+
+OptionTable make_check_table(CheckArguments& arguments);
+
+/// What the table cannot say by itself: something to do, a model where one is needed, known report
+/// endings. Errors: kUsage.
+Status check_arguments(const CheckArguments& arguments);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMCHECK_ARGUMENTS_H_

@@ -1,0 +1,155 @@
+#include "validate/invariance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace llm {
+namespace {
+
+using ModelPointer = std::shared_ptr<const Model>;
+using Logits = std::vector<float>;
+
+/// How a session is fed; every one must give the same logits.
+struct Path {
+  std::string name;
+  SessionOptions session;
+  std::size_t tokens_a_call = 0;  ///< 0: all at once
+  std::size_t truncate_to = 0;    ///< after the first pass, back to here and again; 0: no
+};
+
+Result<Logits> evaluate(const ModelPointer& model, const Path& path,
+                        std::span<const TokenId> tokens) {
+  SessionOptions options = path.session;
+  options.context = tokens.size();
+  LLM_TRY(const std::unique_ptr<Session> session, Session::create(model, options));
+  const std::size_t n_vocab = model->config().n_vocab;
+  Logits logits;
+  const auto feed = [&](std::size_t from) -> Status {
+    const std::size_t step = path.tokens_a_call == 0 ? tokens.size() : path.tokens_a_call;
+    for (std::size_t begin = from; begin < tokens.size(); begin += step) {
+      const std::size_t n = std::min(step, tokens.size() - begin);
+      LLM_TRY(const auto rows, session->evaluate(tokens.subspan(begin, n), LogitRows::kAll));
+      logits.insert(logits.end(), rows.begin(), rows.end());
+    }
+    return Ok{};
+  };
+  LLM_RETURN_IF_ERROR(feed(0));
+  if (path.truncate_to > 0) {
+    session->truncate(path.truncate_to);
+    logits.resize(path.truncate_to * n_vocab);
+    LLM_RETURN_IF_ERROR(feed(path.truncate_to));
+  }
+  return logits;
+}
+
+CheckResult compare_bits(std::string name, const Logits& actual, const Logits& expected,
+                         std::size_t n_vocab) {
+  if (actual.size() != expected.size())
+    return {std::move(name), false,
+            fmt::format("{} logits, need {}", actual.size(), expected.size())};
+  std::size_t different = 0;
+  std::size_t first = actual.size();
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(actual[i]) == std::bit_cast<std::uint32_t>(expected[i]))
+      continue;
+    first = std::min(first, i);
+    ++different;
+  }
+  if (different == 0) return {std::move(name), true, fmt::format("{} logits", actual.size())};
+  return {
+      std::move(name), false,
+      fmt::format("{} of {} logits differ, first at position {}, token {}: {} and {}", different,
+                  actual.size(), first / n_vocab, first % n_vocab, actual[first], expected[first])};
+}
+
+std::vector<Path> session_paths(KvType kv, std::size_t n_tokens) {
+  SessionOptions plain;
+  plain.kv = kv;
+  const auto with_batch = [&](std::size_t batch) {
+    SessionOptions options = plain;
+    options.batch = batch;
+    return options;
+  };
+  SessionOptions reference = plain;
+  reference.reference = true;
+  SessionOptions no_cache = plain;
+  no_cache.use_cache = false;
+  std::vector<Path> paths = {{"the definition in plain loops (R1)", reference}};
+  for (const std::size_t batch : {1U, 2U, 7U, 32U})
+    paths.push_back({fmt::format("batches of {}", batch), with_batch(batch)});
+  paths.push_back({"one token a call (decode)", plain, 1});
+  paths.push_back({"without a cache, one token a call", no_cache, 1});
+  if (n_tokens > 2) paths.push_back({"cut back by half and fed again", plain, 0, n_tokens / 2});
+  return paths;
+}
+
+class SelfCheck {
+ public:
+  SelfCheck(const std::string& path, const SelfCheckOptions& options)
+      : path_(path), options_(options) {}
+
+  Result<std::vector<CheckResult>> run() {
+    LLM_RETURN_IF_ERROR(run_mode(Compute::kInt8, KvType::kF16, "int8"));
+    LLM_RETURN_IF_ERROR(run_mode(Compute::kF32, KvType::kF32, "f32"));
+    return std::move(results_);
+  }
+
+ private:
+  Status run_mode(Compute compute, KvType kv, const std::string& mode) {
+    LoadOptions load;
+    load.compute = compute;
+    load.threads = options_.threads;
+    load.progress = options_.progress;
+    LLM_TRY(const ModelPointer model, Model::load(path_, load));
+    tokens_ = model->tokenizer().encode(options_.text);
+    tokens_.resize(std::min(tokens_.size(), model->config().context));
+    Path usual{"usual", {}, 0, 0};
+    usual.session.kv = kv;
+    LLM_TRY(const Logits expected, evaluate(model, usual, tokens_));
+    const std::size_t n_vocab = model->config().n_vocab;
+    const auto check = [&](const ModelPointer& other, const Path& path) -> Status {
+      LLM_TRY(const Logits actual, evaluate(other, path, tokens_));
+      results_.push_back(
+          compare_bits(fmt::format("{}, {}: {}", mode, isa_name(other->isa()), path.name), actual,
+                       expected, n_vocab));
+      return Ok{};
+    };
+    for (const Path& path : session_paths(kv, tokens_.size()))
+      LLM_RETURN_IF_ERROR(check(model, path));
+    for (const Isa isa : all_isas()) {
+      if (!isa_supported(isa) || isa == model->isa()) continue;
+      load.isa = isa;
+      LLM_TRY(const ModelPointer other, Model::load(path_, load));
+      usual.name = "prefill";
+      LLM_RETURN_IF_ERROR(check(other, usual));
+      LLM_RETURN_IF_ERROR(check(other, {"one token a call (decode)", usual.session, 1, 0}));
+    }
+    load.isa.reset();
+    for (const int threads : {1, 2, 3, 7}) {
+      load.threads = threads;
+      LLM_TRY(const ModelPointer other, Model::load(path_, load));
+      usual.name = fmt::format("{} threads", threads);
+      LLM_RETURN_IF_ERROR(check(other, usual));
+    }
+    return Ok{};
+  }
+
+  const std::string& path_;
+  const SelfCheckOptions& options_;
+  std::vector<TokenId> tokens_;
+  std::vector<CheckResult> results_;
+};
+
+}  // namespace
+
+Result<std::vector<CheckResult>> self_check(const std::string& model_path,
+                                            const SelfCheckOptions& options) {
+  return SelfCheck(model_path, options).run();
+}
+
+}  // namespace llm

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "validate/report/markup.h"
+#include "validate/report/report.h"
+
+namespace llm {
+namespace {
+
+constexpr std::string_view kHead = R"(<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>llmcheck</title><style>
+:root{color-scheme:light dark;--ok:#1a7f37;--bad:#cf222e;--line:#8886;--ink:#1f2328;--blue:#0969da;--bg:#fff}
+@media(prefers-color-scheme:dark){:root{--ok:#3fb950;--bad:#f85149;--ink:#e6edf3;--blue:#58a6ff;--bg:#0d1117}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--bg);max-width:1080px;margin:2em auto;padding:0 1em}
+table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;border-bottom:1px solid var(--line);text-align:right}
+td:nth-child(2),th:nth-child(2),.l td,.l th{text-align:left}h1 b,td b{font-weight:600}
+.PASS{color:var(--ok)}.FAIL,.MISSING{color:var(--bad)}svg{width:100%;height:auto;margin:.5em 0}
+svg text{font:11px system-ui,sans-serif;fill:var(--ink)}summary{cursor:pointer}
+</style></head><body>
+)";
+
+std::string verdict_tag(std::string_view verdict) {
+  return fmt::format("<b class=\"{0}\">{0}</b>", verdict);
+}
+std::string_view verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
+
+bool has_figures(const LayerDiffRow& row) {
+  return row.verdict == TapVerdict::kPass || (row.verdict == TapVerdict::kFail && row.note.empty());
+}
+
+// log10, from -16 (also for 0: equal) to 1 (also for infinity and NaN: unusable).
+double decades(double value) {
+  if (value == 0) return -16;
+  return std::isfinite(value) ? std::clamp(std::log10(value), -16.0, 1.0) : 1;
+}
+
+// Two curves over the taps in the order of the data flow: nmse and 1 - cos_min, log scale.
+std::string curve(const LayerDiff& diff) {
+  constexpr double kWidth = 1000;
+  constexpr double kLeft = 50;
+  constexpr double kStep = 10;  // pixels a decade
+  const auto y_of = [](double value) { return 20 - (decades(value) - 1) * kStep; };
+  std::string out = "<svg viewBox=\"0 0 1060 215\" role=\"img\"><title>error by tap</title>\n";
+  for (int decade = -16; decade <= 0; decade += 4) {
+    const double y = y_of(std::pow(10.0, decade));
+    out += fmt::format(
+        "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"var(--line)\"/>"
+        "<text x=\"4\" y=\"{3:.1f}\">1e{4}</text>\n",
+        kLeft, kLeft + kWidth, y, y + 4, decade);
+  }
+  std::string nmse_points;
+  std::string cos_points;
+  const double step = kWidth / static_cast<double>(std::max<std::size_t>(diff.rows.size(), 1));
+  for (std::size_t i = 0; i < diff.rows.size(); ++i) {
+    const LayerDiffRow& row = diff.rows[i];
+    const double x = kLeft + step * (static_cast<double>(i) + 0.5);
+    if (row.tap == "attn_norm")
+      out += fmt::format("<text x=\"{:.1f}\" y=\"210\">{}</text>\n", x, row.layer);
+    if (!has_figures(row)) continue;
+    nmse_points += fmt::format("{:.1f},{:.1f} ", x, y_of(row.error.nmse));
+    cos_points += fmt::format("{:.1f},{:.1f} ", x, y_of(1 - row.error.cos_min));
+  }
+  out += fmt::format(
+      "<polyline fill=\"none\" stroke=\"var(--blue)\" stroke-width=\"1.5\" points=\"{}\"/>\n"
+      "<polyline fill=\"none\" stroke=\"var(--bad)\" stroke-dasharray=\"3 3\" points=\"{}\"/>\n",
+      nmse_points, cos_points);
+  return out +
+         "<text x=\"60\" y=\"12\">solid: NMSE, dashed: 1 - least cosine, by tap in the "
+         "order of the data flow; layers below</text></svg>\n";
+}
+
+// Green at six decades under the limit and more, yellow at it, red above or unusable.
+std::string heat(const LayerDiffRow& row) {
+  if (row.verdict == TapVerdict::kAbsent) return "#8884";
+  if (row.verdict != TapVerdict::kPass) return "#cf222e";
+  if (row.limits.empty() || row.limits[0].bound == 0) return "hsl(140 60% 42%)";
+  const double margin =
+      decades(row.limits[0].bound) - decades(metric_value(row.limits[0].metric, row.error));
+  return fmt::format("hsl({:.0f} 60% 42%)", 50 + 15 * std::clamp(margin, 0.0, 6.0));
+}
+
+std::string heat_map(const LayerDiff& diff) {
+  const auto taps = layer_taps();
+  int n_layers = 0;
+  for (const auto& row : diff.rows) n_layers = std::max(n_layers, row.layer + 1);
+  std::string out =
+      fmt::format("<svg viewBox=\"0 0 1060 {}\" role=\"img\"><title>layers by taps</title>\n",
+                  40 + 16 * n_layers);
+  for (std::size_t t = 0; t < taps.size(); ++t)
+    out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>\n", 50 + 66 * t, taps[t]);
+  for (int layer = 0; layer < n_layers; ++layer)
+    out += fmt::format("<text x=\"20\" y=\"{}\">{}</text>\n", 32 + 16 * layer, layer);
+  for (const auto& row : diff.rows) {
+    if (row.layer == ProbeSink::kGlobal) continue;
+    const auto column = std::ranges::find(taps, row.tap) - taps.begin();
+    out += fmt::format(
+        "<rect x=\"{}\" y=\"{}\" width=\"64\" height=\"14\" fill=\"{}\"><title>{}: nmse "
+        "{:.3e}</title></rect>\n",
+        50 + 66 * column, 21 + 16 * row.layer, heat(row), tap_label(row.layer, row.tap),
+        row.error.nmse);
+  }
+  return out + "</svg>\n";
+}
+
+std::string table(const LayerDiff& diff) {
+  std::string out =
+      "<details><summary>every tap</summary><table><tr><th>layer<th>tap<th>cos p5<th>cos "
+      "min<th>cos median<th>max abs<th>nmse<th>SNR dB<th>limit<th>verdict<th>note</tr>\n";
+  for (const LayerDiffRow& row : diff.rows) {
+    const TapError& e = row.error;
+    out += fmt::format(
+        "<tr><td>{}<td>{}<td>{:.8f}<td>{:.8f}<td>{:.8f}<td>{:.3e}<td>{:.3e}<td>{:.1f}<td>{}<td>{}"
+        "<td>{}</tr>\n",
+        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap, e.cos_p5,
+        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.snr_db,
+        row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
+        verdict_tag(verdict_name(row.verdict)), escaped(row.note));
+  }
+  return out + "</table></details>\n";
+}
+
+std::string diff_section(const DiffSection& section) {
+  std::string out = fmt::format("<h2>{}: {}</h2>\n", escaped(section.title),
+                                verdict_tag(verdict(section.diff.passed())));
+  for (const auto& problem : section.diff.problems)
+    out += fmt::format("<p>problem: {}</p>\n", escaped(problem));
+  for (const auto& remark : section.diff.remarks)
+    out += fmt::format("<p>remark: {}</p>\n", escaped(remark));
+  if (section.diff.first_failing) {
+    const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
+    out += fmt::format("<p>The first failing tap is <b>{}</b>. {}</p>\n",
+                       tap_label(row.layer, row.tap), escaped(row.note));
+  }
+  return out + curve(section.diff) + heat_map(section.diff) + table(section.diff);
+}
+
+}  // namespace
+
+std::string html_report(const Report& report) {
+  std::string out(kHead);
+  out += fmt::format("<h1>llmcheck: {}</h1>\n<table class=\"l\">\n",
+                     verdict_tag(verdict(report.passed())));
+  for (const auto& [name, value] : report.facts)
+    out += fmt::format("<tr><td>{}<td>{}</tr>\n", escaped(name), escaped(value));
+  out += "</table>\n";
+  if (!report.checks.empty()) {
+    out += "<h2>Checks</h2>\n<table class=\"l\"><tr><th>verdict<th>check<th>detail</tr>\n";
+    for (const CheckResult& check : report.checks) {
+      out += fmt::format("<tr><td>{}<td>{}<td>{}</tr>\n", verdict_tag(verdict(check.passed)),
+                         escaped(check.name), escaped(check.detail));
+    }
+    out += "</table>\n";
+  }
+  for (const DiffSection& section : report.diffs) out += diff_section(section);
+  return out + "</body></html>\n";
+}
+
+}  // namespace llm

@@ -1,0 +1,141 @@
+#include "validate/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "validate/report/text_table.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Writer = std::string (*)(const Report&);
+
+constexpr std::pair<std::string_view, Writer> kWriters[] = {{".json", json_report},
+                                                            {".md", markdown_report},
+                                                            {".html", html_report},
+                                                            {".xml", junit_report}};
+
+Writer writer_for(const std::string& path) {
+  const auto* found = std::ranges::find_if(
+      kWriters, [&](const auto& writer) { return path.ends_with(writer.first); });
+  return found == std::end(kWriters) ? nullptr : found->second;
+}
+
+const char* verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
+
+Json row_json(const LayerDiffRow& row) {
+  Json limits = Json::array();
+  for (const Limit& limit : row.limits) {
+    limits.push_back(
+        {{"metric", metric_name(limit.metric)}, {"limit", limit.bound}, {"source", limit.source}});
+  }
+  const TapError& e = row.error;
+  return {{"layer", row.layer == ProbeSink::kGlobal ? Json() : Json(row.layer)},
+          {"tap", row.tap},
+          {"verdict", verdict_name(row.verdict)},
+          {"nmse", e.nmse},
+          {"max_abs", e.max_abs},
+          {"cos_min", e.cos_min},
+          {"cos_p5", e.cos_p5},
+          {"cos_median", e.cos_median},
+          {"snr_db", e.snr_db},
+          {"worst", {{"token", e.worst_row}, {"feature", e.worst_feature}}},
+          {"limits", limits},
+          {"note", row.note}};
+}
+
+}  // namespace
+
+bool Report::passed() const {
+  const bool any = !checks.empty() || !diffs.empty();
+  return any && std::ranges::all_of(checks, &CheckResult::passed) &&
+         std::ranges::all_of(diffs, [](const DiffSection& s) { return s.diff.passed(); });
+}
+
+std::string text_report(const Report& report) {
+  std::string out;
+  for (const auto& [name, value] : report.facts) out += fmt::format("{:<10} {}\n", name, value);
+  for (const DiffSection& section : report.diffs)
+    out += fmt::format("\n{}\n{}", section.title, layer_diff_table(section.diff));
+  if (!report.checks.empty()) out += '\n';
+  for (const CheckResult& check : report.checks)
+    out += fmt::format("{}  {:<52}  {}\n", verdict(check.passed), check.name, check.detail);
+  return out + fmt::format("\n{}\n", verdict(report.passed()));
+}
+
+std::string json_report(const Report& report) {
+  Json json = {{"schema_version", 1}, {"verdict", verdict(report.passed())}};
+  Json facts = Json::object();
+  for (const auto& [name, value] : report.facts) facts[name] = value;
+  json["facts"] = facts;
+  json["checks"] = Json::array();
+  for (const CheckResult& check : report.checks) {
+    json["checks"].push_back(
+        {{"name", check.name}, {"verdict", verdict(check.passed)}, {"detail", check.detail}});
+  }
+  json["layer_diffs"] = Json::array();
+  for (const DiffSection& section : report.diffs) {
+    Json rows = Json::array();
+    for (const LayerDiffRow& row : section.diff.rows) rows.push_back(row_json(row));
+    const auto first = section.diff.first_failing;
+    const auto* failing = first ? &section.diff.rows[*first] : nullptr;
+    json["layer_diffs"].push_back(
+        {{"name", section.name},
+         {"title", section.title},
+         {"verdict", verdict(section.diff.passed())},
+         {"first_failing", failing ? Json(tap_label(failing->layer, failing->tap)) : Json()},
+         {"problems", section.diff.problems},
+         {"remarks", section.diff.remarks},
+         {"rows", rows}});
+  }
+  // nlohmann writes non-finite numbers as null.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string markdown_report(const Report& report) {
+  std::string out = fmt::format("# llmcheck: {}\n\n", verdict(report.passed()));
+  for (const auto& [name, value] : report.facts) out += fmt::format("- {}: `{}`\n", name, value);
+  if (!report.checks.empty()) out += "\n| verdict | check | detail |\n|---|---|---|\n";
+  for (const CheckResult& check : report.checks)
+    out += fmt::format("| {} | {} | {} |\n", verdict(check.passed), check.name, check.detail);
+  for (const DiffSection& section : report.diffs) {
+    out += fmt::format("\n## {}: {}\n\n", section.title, verdict(section.diff.passed()));
+    for (const auto& problem : section.diff.problems)
+      out += fmt::format("- problem: {}\n", problem);
+    for (const auto& remark : section.diff.remarks) out += fmt::format("- remark: {}\n", remark);
+    out +=
+        "\n| layer | tap | cos p5 | cos min | cos median | max abs | nmse | limit | verdict |\n"
+        "|---|---|---|---|---|---|---|---|---|\n";
+    for (const LayerDiffRow& row : section.diff.rows) {
+      const TapError& e = row.error;
+      out += fmt::format("| {} | {} | {:.8f} | {:.8f} | {:.8f} | {:.3e} | {:.3e} | {} | {} {} |\n",
+                         row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap,
+                         e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse,
+                         row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
+                         verdict_name(row.verdict), row.note);
+    }
+  }
+  return out;
+}
+
+Status check_report_path(const std::string& path) {
+  if (writer_for(path) != nullptr) return Ok{};
+  return Error{.code = ErrorCode::kUsage,
+               .field = "--report",
+               .message = fmt::format("found \"{}\", need a name that ends in .json, .md, .html or "
+                                      ".junit.xml",
+                                      path)};
+}
+
+Status write_report(const Report& report, const std::string& path) {
+  LLM_RETURN_IF_ERROR(check_report_path(path));
+  const std::string text = writer_for(path)(report);
+  return write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+}  // namespace llm
