@@ -48,8 +48,7 @@ void penalize(std::span<Scored> row, std::span<const TokenId> past, const Sample
   const auto recent = past.last(std::min(wanted, past.size()));
   std::vector<TokenId> ids(recent.begin(), recent.end());
   std::ranges::sort(ids);
-  const auto repeated = std::ranges::unique(ids);
-  ids.erase(repeated.begin(), repeated.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   for (const TokenId id : ids) {
     float& logit = row[static_cast<std::size_t>(id)].logit;
     logit = logit > 0 ? logit / options.repeat_penalty : logit * options.repeat_penalty;
