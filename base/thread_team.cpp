@@ -66,6 +66,12 @@ std::optional<double> cgroup_quota() {
   return tightest;
 }
 
+void pause_cpu() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
 bool float_environment_is_contract() {
   bool right = std::fegetround() == FE_TONEAREST;
 #if defined(__x86_64__)
@@ -85,6 +91,23 @@ int available_cpus() {
   return std::clamp(static_cast<int>(std::ceil(*quota)), 1, cpus);
 }
 
+void TeamBarrier::wait() {
+  if (count_ == 1) return;
+  const int generation = generation_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+    generation_.notify_all();
+    return;
+  }
+  constexpr int kSpins = 4000;  // some tens of microseconds
+  for (int i = 0; i < kSpins; ++i) {
+    if (generation_.load(std::memory_order_acquire) != generation) return;
+    pause_cpu();
+  }
+  generation_.wait(generation, std::memory_order_acquire);
+}
+
 Worker::Range Worker::share(std::size_t n, std::size_t group) const {
   const std::size_t groups = (n + group - 1) / group;
   const auto workers = static_cast<std::size_t>(count);
@@ -96,15 +119,15 @@ Worker::Range Worker::share(std::size_t n, std::size_t group) const {
 
 void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   LLM_CHECK(n_threads >= 1);
+  std::optional<TeamBarrier> barrier;
 #pragma omp parallel num_threads(n_threads)
   {
     LLM_CHECK(float_environment_is_contract());
-    body({omp_get_thread_num(), omp_get_num_threads()});
+    // OpenMP's own settings may give fewer threads than asked for.
+#pragma omp single
+    barrier.emplace(omp_get_num_threads());
+    body({omp_get_thread_num(), omp_get_num_threads(), &*barrier});
   }
-}
-
-void team_barrier() {
-#pragma omp barrier
 }
 
 }  // namespace llm

@@ -1,6 +1,7 @@
 #ifndef LLM_BASE_THREAD_TEAM_H_
 #define LLM_BASE_THREAD_TEAM_H_
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 
@@ -10,10 +11,28 @@ namespace llm {
 /// up. At least 1. Cost: reads a few small files; ask once.
 int available_cpus();
 
+/// Lets the workers of one region wait for each other: spins for some microseconds, then sleeps, so
+/// that a machine with more threads than free CPUs is not kept busy by waiting.
+class TeamBarrier {
+ public:
+  explicit TeamBarrier(int count) : count_(count) {}
+  /// Returns when all `count` workers have called it.
+  void wait();
+
+ private:
+  const int count_;
+  std::atomic<int> arrived_ = 0;
+  std::atomic<int> generation_ = 0;
+};
+
 /// One worker's share of a parallel region.
 struct Worker {
-  int id;     ///< 0 .. count - 1
-  int count;  ///< workers in the region
+  int id;                       ///< 0 .. count - 1
+  int count;                    ///< workers in the region
+  TeamBarrier* team = nullptr;  ///< set inside run_parallel
+
+  /// Waits until every worker of the region has come here. @pre inside run_parallel
+  void barrier() const { team->wait(); }
 
   /// Half-open range of this worker's items out of `n`, in whole groups of `group` items:
   /// contiguous, disjoint, covering, sizes differing by at most one group.
@@ -24,13 +43,11 @@ struct Worker {
   Range share(std::size_t n, std::size_t group = 1) const;
 };
 
-/// Runs `body` once on each of `n_threads` OpenMP threads and waits for all. Checks in every worker
-/// that the floating-point environment is the contract's (round to nearest, denormals kept).
+/// Runs `body` once on each of `n_threads` OpenMP threads (fewer if OpenMP is told so) and waits
+/// for all. Checks in every worker that the floating-point environment is the contract's (round to
+/// nearest, denormals kept).
 /// @pre n_threads >= 1
 void run_parallel(int n_threads, const std::function<void(Worker)>& body);
-
-/// Waits, inside run_parallel, until every worker of the region has come here.
-void team_barrier();
 
 }  // namespace llm
 

@@ -80,7 +80,7 @@ void Forward::embed(const Pass& pass, Worker worker) {
     rope_.angles(pass.first_position + t, cos_.span().subspan(t * rope_.pairs(), rope_.pairs()),
                  sin_.span().subspan(t * rope_.pairs(), rope_.pairs()));
   }
-  team_barrier();
+  worker.barrier();
   tap(pass, worker, ProbeSink::kGlobal, "embd", x_.data(), config_.d_model);
 }
 
@@ -96,7 +96,7 @@ void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) 
   product(worker, w.attn_k, input, k_.data(), Epilogue::kStore);
   input = in_format_of(worker, w.attn_v, input);
   product(worker, w.attn_v, input, v_.data(), Epilogue::kStore);
-  team_barrier();
+  worker.barrier();
   tap(pass, worker, id, "q", q_.data(), config_.q_rows());
   tap(pass, worker, id, "k", k_.data(), config_.kv_rows());
   tap(pass, worker, id, "v", v_.data(), config_.kv_rows());
@@ -123,7 +123,7 @@ void Forward::run_ffn(const Pass& pass, Worker worker, std::size_t layer) {
   product(worker, w.ffn_gate, input, gate_.data(), Epilogue::kStore);
   input = in_format_of(worker, w.ffn_up, input);
   product(worker, w.ffn_up, input, up_.data(), Epilogue::kStore);
-  if (pass.probe != nullptr) team_barrier();
+  if (pass.probe != nullptr) worker.barrier();
   tap(pass, worker, id, "gate", gate_.data(), d_ff);
   tap(pass, worker, id, "up", up_.data(), d_ff);
 
@@ -133,7 +133,7 @@ void Forward::run_ffn(const Pass& pass, Worker worker, std::size_t layer) {
     kernels_.silu_mul(gate_.data() + t * d_ff + columns.begin,
                       up_.data() + t * d_ff + columns.begin, columns.end - columns.begin);
   }
-  team_barrier();
+  worker.barrier();
   tap(pass, worker, id, "ffn_act", gate_.data(), d_ff);
 
   input = load_rows(worker, gate_.data(), w.ffn_down, n_tokens);
@@ -149,7 +149,7 @@ void Forward::run_output(const Pass& pass, Worker worker) {
   const ActivationMatrix input = norm_rows(worker, weights_.output_norm.span(), w, first, n_rows);
   tap(pass, worker, ProbeSink::kGlobal, "result_norm", normed_.data(), config_.d_model, first);
   product(worker, w, input, pass.logits.data(), Epilogue::kStore);
-  team_barrier();
+  worker.barrier();
   tap(pass, worker, ProbeSink::kGlobal, "logits", pass.logits.data(), config_.n_vocab, first);
 }
 
@@ -164,7 +164,7 @@ ActivationMatrix Forward::norm_rows(Worker worker, std::span<const float> weight
                       normed.data());
     input.store(kernels_, t, normed);
   }
-  team_barrier();
+  worker.barrier();
   return input;
 }
 
@@ -176,14 +176,14 @@ ActivationMatrix Forward::load_rows(Worker worker, const float* x, const PackedM
   for (std::size_t t = begin; t < end; ++t) {
     input.store(kernels_, t, std::span(x + t * features, features));
   }
-  team_barrier();
+  worker.barrier();
   return input;
 }
 
 ActivationMatrix Forward::in_format_of(Worker worker, const PackedMatrix& w,
                                        const ActivationMatrix& input) {
   if (input.format() == format_for(w)) return input;
-  team_barrier();  // others may still read the old format
+  worker.barrier();  // others may still read the old format
   return load_rows(worker, normed_.data(), w, input.n_tokens());
 }
 
@@ -191,15 +191,15 @@ void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w
                           const ActivationMatrix& input, int layer, std::string_view name) {
   if (pass.probe == nullptr) {
     product(worker, w, input, x_.data(), Epilogue::kAdd);
-    team_barrier();
+    worker.barrier();
     return;
   }
   product(worker, w, input, output_.data(), Epilogue::kStore);
-  team_barrier();
+  worker.barrier();
   tap(pass, worker, layer, name, output_.data(), config_.d_model);
   const auto [begin, end] = worker.share(pass.tokens.size() * config_.d_model);
   for (std::size_t i = begin; i < end; ++i) x_[i] = x_[i] + output_[i];
-  team_barrier();
+  worker.barrier();
 }
 
 void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t layer) {
@@ -218,7 +218,7 @@ void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t laye
                        {v + head * head_dim, head_dim});
     }
   }
-  team_barrier();
+  worker.barrier();
 }
 
 void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
@@ -264,7 +264,7 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
                           (first_head + row % heads_per_kv) * head_dim);
     }
   }
-  team_barrier();
+  worker.barrier();
   if (!decode) return;
   const auto [begin, end] = worker.share(config_.n_heads);
   for (std::size_t head = begin; head < end; ++head) {
@@ -274,7 +274,7 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
     }
     kernels_.finish(sum, head_dim, context_.data() + head * head_dim);
   }
-  team_barrier();
+  worker.barrier();
 }
 
 void Forward::product(Worker worker, const PackedMatrix& w, const ActivationMatrix& input, float* y,
@@ -294,7 +294,7 @@ void Forward::tap(const Pass& pass, Worker worker, int layer, std::string_view n
     pass.probe->tap(layer, name, {values, (pass.tokens.size() - first_token) * features}, features,
                     first_token);
   }
-  team_barrier();
+  worker.barrier();
 }
 
 }  // namespace llm

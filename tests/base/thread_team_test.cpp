@@ -57,9 +57,9 @@ TEST_CASE("nobody passes the barrier before all have come", "[base][thread_team]
     for (int round = 1; round <= 100; ++round) {
       if (worker.id == round % kThreads) std::this_thread::yield();
       ++arrived;
-      team_barrier();
+      worker.barrier();
       if (arrived < round * kThreads) ++early;
-      team_barrier();
+      worker.barrier();
     }
   });
   CHECK(arrived == 100 * kThreads);
