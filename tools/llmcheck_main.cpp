@@ -103,7 +103,7 @@ class Check {
     options.kv = kv;
     options.context = tokens.size();
     LLM_TRY(const Dump fast, record_activations(model, options, tokens, "llmcheck", sha256_));
-    Limits limits = default_limits(compute, kv);
+    Limits limits = default_limits(compute, kv, model->config().n_layers);
     if (!a_.limits.empty()) {
       LLM_TRY(const std::string text, read_text_file(a_.limits, kMaxTextBytes));
       auto parsed = parse_limits(text);

@@ -11,7 +11,7 @@
 namespace llm {
 
 struct SelfCheckOptions {
-  std::string text;  ///< encoded to the tokens that are evaluated
+  std::string text;  ///< encoded, and repeated to the number of tokens below
   int threads = 0;   ///< of the run that all others are compared with; 0: available_cpus()
   Progress progress;
 };
@@ -21,6 +21,9 @@ struct SelfCheckOptions {
 /// this CPU, 1, 2, 3 and 7 threads, batches of 1, 2, 7 and 32, one token at a time, without a
 /// cache, after truncation; int8 with f16 keys and values, then f32 with f32. A difference is a
 /// failed check that names the path, the first position and how many logits differ, never an Error.
+///
+/// Small models (up to 64 MiB of weights) are fed 272 tokens, past the first chunk of attention;
+/// larger ones 40.
 ///
 /// Errors: those of Model::load and Session. Cost: a prompt of the text's length for each, and
 /// packing the weights once for each instruction set; one model in memory at a time plus the first.

@@ -175,6 +175,38 @@ std::string_view verdict_name(TapVerdict verdict) {
   return "FAIL";
 }
 
+std::string tap_origin(int layer, std::string_view tap) {
+  struct Row {
+    std::string_view tap;
+    std::string_view op;
+    std::string_view tensor;
+  };
+  static constexpr Row kRows[] = {
+      {"embd", "row of", "token_embd.weight"},
+      {"attn_norm", "RMSNorm with", "attn_norm.weight"},
+      {"q", "matrix product with", "attn_q.weight"},
+      {"k", "matrix product with", "attn_k.weight"},
+      {"v", "matrix product with", "attn_v.weight"},
+      {"q_rope", "RoPE on q", ""},
+      {"k_rope", "RoPE on k", ""},
+      {"attn_ctx", "attention over q_rope, k_rope and v", ""},
+      {"attn_out", "matrix product with", "attn_output.weight"},
+      {"ffn_inp", "residual sum with attn_out", ""},
+      {"ffn_norm", "RMSNorm with", "ffn_norm.weight"},
+      {"gate", "matrix product with", "ffn_gate.weight"},
+      {"up", "matrix product with", "ffn_up.weight"},
+      {"ffn_act", "SiLU(gate) * up", ""},
+      {"ffn_out", "matrix product with", "ffn_down.weight"},
+      {"l_out", "residual sum with ffn_out", ""},
+      {"result_norm", "RMSNorm with", "output_norm.weight"},
+      {"logits", "matrix product with", "output.weight (token_embd.weight when tied)"}};
+  const auto* row = std::ranges::find(kRows, tap, &Row::tap);
+  if (row == std::end(kRows)) return std::string(tap);
+  if (row->tensor.empty()) return std::string(row->op);
+  if (layer == ProbeSink::kGlobal) return fmt::format("{} {}", row->op, row->tensor);
+  return fmt::format("{} blk.{}.{}", row->op, layer, row->tensor);
+}
+
 Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference, const Limits& limits) {
   return Differ(actual, reference, limits).run();
 }

@@ -47,6 +47,11 @@ struct LayerDiff {
   bool passed() const { return problems.empty() && !rows.empty() && !first_failing; }
 };
 
+/// What computes a tap from the ones before it, with the tensor that takes part, if any:
+/// "matrix product with blk.3.attn_q.weight", "RoPE on q". Where a tap is the first to fail, its
+/// own inputs agreed, so this is where to look.
+std::string tap_origin(int layer, std::string_view tap);
+
 /// Compares every tap the reference has, and every tap the format promises, in the order of the
 /// data flow. A tap that the reference has and `actual` lacks is kMissing; so is one that the
 /// reference lacks without declaring it in taps_absent. q, k, q_rope and k_rope are brought to one

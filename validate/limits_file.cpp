@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -11,6 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr std::string_view kFormat = "llmcheck-limits/1";
+constexpr int kCalibratedLayers = 4;
 
 Error malformed(std::string field, std::string message) {
   return Error{
@@ -57,12 +59,20 @@ Result<Limits> parse_limits(std::string_view text) {
   return Limits(std::move(out));
 }
 
-Limits default_limits(Compute compute, KvType kv) {
-  if (compute == Compute::kInt8)
-    return Limits({{"*", Metric::kNmse, 2e-2, "int8 activations, free running"}});
-  if (kv == KvType::kF16)
-    return Limits({{"*", Metric::kNmse, 1e-6, "f32 rounding noise and keys and values in f16"}});
-  return Limits({{"*", Metric::kNmse, 1e-9, "f32 rounding noise"}});
+Limits default_limits(Compute compute, KvType kv, std::size_t n_layers) {
+  if (compute == Compute::kF32 && kv == KvType::kF32)
+    return Limits({{"*", Metric::kNmse, 1e-9, "f32 rounding noise"}});
+  if (compute == Compute::kF32)
+    return Limits({{"*", Metric::kNmse, 1e-6, "f32 rounding noise, keys and values in f16"}});
+  // Each layer adds error of its own to the residual stream, so bounds grow with depth.
+  const double depth = std::max(1.0, static_cast<double>(n_layers) / kCalibratedLayers);
+  const std::string source =
+      fmt::format("int8 activations, calibrated on {} layers, for {}", kCalibratedLayers, n_layers);
+  return Limits({{"*", Metric::kNmse, 1.5e-3 * depth, source},
+                 {"embd", Metric::kNmse, 1e-9, "no activation is quantized yet"},
+                 {"ffn_act", Metric::kNmse, 3e-3 * depth, source},
+                 {"ffn_out", Metric::kNmse, 3e-3 * depth, source},
+                 {"logits", Metric::kNmse, 6e-4 * depth, source}});
 }
 
 Limits exact_limits() {

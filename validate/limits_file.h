@@ -1,6 +1,7 @@
 #ifndef LLM_VALIDATE_LIMITS_FILE_H_
 #define LLM_VALIDATE_LIMITS_FILE_H_
 
+#include <cstddef>
 #include <string_view>
 
 #include "base/result.h"
@@ -19,7 +20,7 @@ Result<Limits> parse_limits(std::string_view json);
 
 /// The limits against an f64 or f32 reference on the same weights that hold when no file is given.
 /// How they were found is in docs/tolerances.md.
-Limits default_limits(Compute compute, KvType kv);
+Limits default_limits(Compute compute, KvType kv, std::size_t n_layers);
 
 /// Equality of every bit that counts: max_abs <= 0.
 Limits exact_limits();

@@ -134,8 +134,9 @@ std::string diff_section(const DiffSection& section) {
     out += fmt::format("<p>remark: {}</p>\n", escaped(remark));
   if (section.diff.first_failing) {
     const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
-    out += fmt::format("<p>The first failing tap is <b>{}</b>. {}</p>\n",
-                       tap_label(row.layer, row.tap), escaped(row.note));
+    out += fmt::format("<p>The first failing tap is <b>{}</b>: look at {}. {}</p>\n",
+                       tap_label(row.layer, row.tap), escaped(tap_origin(row.layer, row.tap)),
+                       escaped(row.note));
   }
   return out + curve(section.diff) + heat_map(section.diff) + table(section.diff);
 }

@@ -89,6 +89,7 @@ std::string json_report(const Report& report) {
          {"title", section.title},
          {"verdict", verdict(section.diff.passed())},
          {"first_failing", failing ? Json(tap_label(failing->layer, failing->tap)) : Json()},
+         {"look_at", failing ? Json(tap_origin(failing->layer, failing->tap)) : Json()},
          {"problems", section.diff.problems},
          {"remarks", section.diff.remarks},
          {"rows", rows}});

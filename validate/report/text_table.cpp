@@ -49,7 +49,7 @@ std::string summary(const LayerDiff& diff) {
   } else {
     line += fmt::format(" ({})", row.note);
   }
-  return line + "\n";
+  return line + fmt::format("\n      look at: {}\n", tap_origin(row.layer, row.tap));
 }
 
 }  // namespace
