@@ -106,6 +106,11 @@ std::string markdown_report(const Report& report) {
     out += fmt::format("| {} | {} | {} |\n", verdict(check.passed), check.name, check.detail);
   for (const DiffSection& section : report.diffs) {
     out += fmt::format("\n## {}: {}\n\n", section.title, verdict(section.diff.passed()));
+    if (section.diff.first_failing) {
+      const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
+      out += fmt::format("- first failing tap: `{}`, look at: {}\n", tap_label(row.layer, row.tap),
+                         tap_origin(row.layer, row.tap));
+    }
     for (const auto& problem : section.diff.problems)
       out += fmt::format("- problem: {}\n", problem);
     for (const auto& remark : section.diff.remarks) out += fmt::format("- remark: {}\n", remark);

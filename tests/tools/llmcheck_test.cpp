@@ -1,0 +1,174 @@
+// llmcheck as a user runs it: exit codes, words and files.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/model/model_file.h"
+#include "tests/support/catch.h"
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
+const std::string kNpz = LLM_SOURCE_DIR "/tests/validate/npz/";
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void write_file(const fs::path& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+class Workplace {
+ public:
+  Workplace() {
+    std::string pattern = fs::temp_directory_path() / "llmcheck_test.XXXXXX";
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    directory_ = pattern;
+  }
+  ~Workplace() {
+    std::error_code ignored;
+    fs::remove_all(directory_, ignored);
+  }
+
+  std::string operator/(const std::string& name) const { return directory_ / name; }
+
+  /// Runs llmcheck in the source directory; returns the exit code.
+  int llmcheck(const std::string& arguments) {
+    const std::string command = "cd '" LLM_SOURCE_DIR "' && '" LLM_BIN_DIR "/llmcheck' " +
+                                arguments + " > '" + *this / "out" + "' 2> '" + *this / "err" +
+                                "' < /dev/null";
+    const int status = std::system(command.c_str());
+    out = read_file(*this / "out");
+    err = read_file(*this / "err");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  std::string out;
+  std::string err;
+
+ private:
+  fs::path directory_;
+};
+
+/// The embedded model with one bit of one weight flipped: the top mantissa bit, half the weight.
+std::string with_flipped_bit(std::size_t layer) {
+  auto file = llm::open_model_file(kModel);
+  REQUIRE(file.ok());
+  const auto whole = file->file.bytes();
+  const auto tensor = file->tensors.layers[layer].ffn_gate.data;
+  std::string bytes(reinterpret_cast<const char*>(whole.data()), whole.size());
+  bytes[static_cast<std::size_t>(tensor.data() - whole.data()) + 2001] ^= 0x02;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a reference alone finds its model, and the frozen transformers run passes",
+          "[llmcheck]") {
+  Workplace w;
+  const int code = w.llmcheck("--layer-diff tests/validate/npz/embedded_hf.npz");
+  CAPTURE(w.out, w.err);
+  REQUIRE(code == 0);
+  CHECK_THAT(w.out, Contains("models/fable-3m-f16.gguf") && Contains("compute f32, KV f32") &&
+                        Contains("compute int8, KV f16") && Contains("against hf") &&
+                        Contains("PASS: 63 taps"));
+}
+
+TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck]") {
+  Workplace w;
+  const auto layer = GENERATE(values<std::size_t>({0, 2}));
+  write_file(w / "bad.gguf", with_flipped_bit(layer));
+  const int code = w.llmcheck("'" + w / "bad.gguf" + "' --layer-diff " + kNpz +
+                              "embedded_hf.npz --compute f32 --report '" + w / "r.json" +
+                              "' --report '" + w / "r.md" + "' --report '" + w / "r.html" +
+                              "' --report '" + w / "r.junit.xml" + "'");
+  CAPTURE(w.err);
+  REQUIRE(code == 1);
+  const std::string tap = "L00" + std::to_string(layer) + "/gate";
+  const std::string tensor = "blk." + std::to_string(layer) + ".ffn_gate.weight";
+  CHECK_THAT(w.out, Contains("the first is " + tap) && Contains(tensor) &&
+                        Contains("the model files differ"));
+  const auto json = nlohmann::json::parse(read_file(w / "r.json"));
+  CHECK(json["schema_version"] == 1);
+  CHECK(json["verdict"] == "FAIL");
+  CHECK(json["layer_diffs"][0]["first_failing"] == tap);
+  CHECK(json["layer_diffs"][0]["rows"].size() == 63);
+  // The engine itself is sound: it computes the damaged file as the definition does.
+  CHECK(json["layer_diffs"][1]["verdict"] == "PASS");
+  CHECK_THAT(read_file(w / "r.md"), Contains("# llmcheck: FAIL") && Contains(tensor));
+  CHECK_THAT(read_file(w / "r.junit.xml"), Contains("<failure") && Contains(tap));
+  const std::string html = read_file(w / "r.html");
+  CHECK_THAT(html,
+             Contains("<svg") && Contains(tensor) && !Contains("<script") && !Contains("http"));
+}
+
+TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
+  Workplace w;
+  REQUIRE(w.llmcheck(kModel + " --compute f32 --dump '" + w / "own.npz" + "'") == 0);
+  CHECK(w.llmcheck(kModel + " --compute f32 --layer-diff '" + w / "own.npz" + "'") == 0);
+  write_file(w / "tight.json",
+             R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*", "metric": "nmse",
+                 "limit": 1e-30, "source": "none"}]})");
+  CHECK(w.llmcheck(kModel + " --compute int8 --tol '" + w / "tight.json" + "' --layer-diff '" +
+                   w / "own.npz" + "'") == 1);
+  write_file(w / "bad.json", R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*",
+                                 "metric": "nmse", "limit": -1, "source": ""}]})");
+  CHECK(w.llmcheck(kModel + " --tol '" + w / "bad.json" + "' --layer-diff '" + w / "own.npz" +
+                   "'") == 3);
+  CHECK_THAT(w.err, Contains("limits[0] limit"));
+}
+
+TEST_CASE("every path of this CPU equals the definition on the embedded model", "[llmcheck]") {
+  Workplace w;
+  CHECK(w.llmcheck(kModel + " --self --report '" + w / "r.json" + "'") == 0);
+  const auto json = nlohmann::json::parse(read_file(w / "r.json"));
+  CHECK(json["checks"].size() >= 2 * 12);
+  for (const auto& check : json["checks"]) {
+    CAPTURE(check.dump());
+    CHECK(check["verdict"] == "PASS");
+  }
+}
+
+TEST_CASE("bad references give exit code and words", "[llmcheck][bad_input]") {
+  Workplace w;
+  const auto [name, code, words] = GENERATE(table<std::string, int, std::string>({
+      {"bzip2.npz", 6, "method 12 (bzip2)"},
+      {"lzma.npz", 6, "method 14 (lzma)"},
+      {"bomb.npz", 5, "expands"},
+      {"duplicate.npz", 3, "duplicate member"},
+      {"empty.npz", 3, "__meta__"},
+      {"savez.npz", 3, "__meta__"},
+      {"traversal.npz", 3, "__meta__"},
+      {"none.npz", 4, "No such file"},
+      {"../npz_test.cpp", 3, "end of central directory"},
+  }));
+  CAPTURE(name);
+  CHECK(w.llmcheck(kModel + " --layer-diff " + kNpz + name) == code);
+  CHECK(w.out.empty());
+  CHECK_THAT(w.err, Contains("llmcheck: error: ") && Contains(words));
+}
+
+TEST_CASE("usage is refused before any work", "[llmcheck]") {
+  Workplace w;
+  CHECK(w.llmcheck("") == 2);
+  CHECK(w.llmcheck("--self") == 2);
+  CHECK(w.llmcheck(kModel) == 2);
+  CHECK(w.llmcheck(kModel + " --self --report r.pdf") == 2);
+  CHECK_THAT(w.err, Contains("--report") && Contains(".junit.xml"));
+  CHECK(w.llmcheck(kModel + " --self --isa sse9") == 2);
+  CHECK(w.llmcheck(kModel + " --compute f32 --report /nonexistent/r.json --layer-diff " + kNpz +
+                   "embedded_hf.npz") == 4);
+}
