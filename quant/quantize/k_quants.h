@@ -8,7 +8,7 @@
 
 namespace llm {
 
-/// Which build of the search runs. The bytes are equal; kAvx2 takes about a quarter of the time.
+/// Which build of the search runs. The bytes are equal; kAvx2 takes a quarter of the time or less.
 enum class SearchUnit { kBaseline, kAvx2 };
 
 /// The fastest this CPU has.

@@ -23,7 +23,8 @@ bool is_quantization_target(WeightType type);
 /// f16 cannot hold (from about 5 * 10^5 in Q4_0 to 2 * 10^8 in Q6_K), gets an infinite scale, which
 /// first_nonfinite_block() finds; F16 and BF16 keep NaN and infinity themselves.
 /// @pre is_quantization_target(type), out.size() == row_bytes(type, row.size())
-/// Cost: K-quants 7-20 ns a weight on one core with AVX2, four times that without; others 1-3 ns
+/// Cost: K-quants 7-20 ns a weight on one core with AVX2, four to seven times that without; others
+/// 1-3 ns
 void quantize_row(WeightType type, std::span<const float> row, std::span<std::byte> out);
 
 }  // namespace llm
