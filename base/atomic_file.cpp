@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -55,7 +57,11 @@ void apply_usual_mode(int descriptor, const std::string& path) {
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   AtomicFile file;
+  // Through a symbolic link the file itself is replaced, not the link.
+  std::error_code unresolved;
+  const auto target = std::filesystem::canonical(path, unresolved);
   file.path_ = path;
+  file.target_ = unresolved ? path : target.string();
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     // A rename would replace the device or pipe itself; write to it in place instead.
@@ -63,7 +69,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     if (file.descriptor_ < 0) return io_error(path, "cannot open for writing");
     return file;
   }
-  std::string name = path + ".tmp.XXXXXX";
+  std::string name = file.target_ + ".tmp.XXXXXX";
   std::vector<char> buffer(name.begin(), name.end());
   buffer.push_back('\0');
   file.descriptor_ = ::mkostemp(buffer.data(), O_CLOEXEC);
@@ -75,6 +81,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, {})),
       size_(other.size_),
       descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -95,6 +102,10 @@ Status AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> byt
     if (!write_fully(descriptor_, bytes, offset)) return io_error(path_, "cannot write");
     return Ok{};
   }
+  if (offset != size_) {
+    errno = ESPIPE;
+    return io_error(path_, "cannot write at an earlier offset");
+  }
   while (!bytes.empty()) {
     const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -109,9 +120,9 @@ Status AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) return io_error(path_, "cannot sync");
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) return io_error(path_, "cannot close");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot rename");
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return io_error(path_, "cannot rename");
   temporary_.clear();
-  const int directory = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int directory = ::open(directory_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
     ::fsync(directory);
     ::close(directory);

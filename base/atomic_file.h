@@ -26,7 +26,7 @@ class AtomicFile {
 
   /// Appends all of `bytes`.
   Status write(std::span<const std::byte> bytes);
-  /// Overwrites earlier bytes at `offset`; the append position stays.
+  /// Overwrites earlier bytes at `offset`; the append position stays. An error on a device or pipe.
   Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Bytes appended so far.
   std::uint64_t size() const { return size_; }
@@ -39,7 +39,8 @@ class AtomicFile {
  private:
   AtomicFile() = default;
 
-  std::string path_;
+  std::string path_;    ///< as the user named it
+  std::string target_;  ///< what is replaced: path_ behind its symbolic links
   std::string temporary_;
   std::uint64_t size_ = 0;
   int descriptor_ = -1;

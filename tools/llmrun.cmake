@@ -5,4 +5,4 @@ llm_library(llm_run_tool
     llmrun/chat.cpp
     llmrun/output.cpp
   DEPENDS llm_generate llm_engine llm_tools_common spdlog::spdlog nlohmann_json::nlohmann_json)
-llm_tool(llmrun SOURCES llmrun_main.cpp DEPENDS llm_run_tool)
+llm_tool(llmrun SOURCES llmrun_main.cpp DEPENDS llm_run_tool llm_validate)

@@ -15,6 +15,7 @@
 #include "tools/llmrun/arguments.h"
 #include "tools/llmrun/chat.h"
 #include "tools/llmrun/output.h"
+#include "validate/engine_dump.h"
 
 namespace llm {
 namespace {
@@ -99,14 +100,24 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
   if (!context.quiet()) fmt::print(stderr, "llmrun: {}\n", stats_line(stats));
 }
 
+Status write_dump(const RunArguments& arguments, Session& session, Recorder recorder) {
+  session.set_probe(nullptr);
+  LLM_TRY(const std::string sha256, file_sha256(arguments.model));
+  LLM_TRY(const Dump dump, std::move(recorder).finish(engine_meta(session, "llmrun", sha256)));
+  return dump.write(arguments.dump_layers);
+}
+
 Result<int> run_once(const RunArguments& arguments, const ToolContext& context, Loaded& loaded,
                      GenerateOptions options) {
   Session& session = *loaded.session;
   LLM_TRY(const std::vector<TokenId> prompt_ids, encode_prompt(arguments, *loaded.model, options));
   LogitsHash hash;
-  if (arguments.logits_hash || !arguments.receipt.empty()) {
+  Recorder recorder;
+  const bool dumps = !arguments.dump_layers.empty();
+  if (arguments.logits_hash || !arguments.receipt.empty() || dumps) {
     options.on_logits = [&hash](std::span<const float> rows) { hash.add(rows); };
   }
+  if (dumps) session.set_probe(&recorder);
   const bool streams = !arguments.json && !arguments.jsonl;
   if (streams && arguments.echo) LLM_RETURN_IF_ERROR(write_stdout(arguments.prompt));
   const GenerateSink sink = [&](const GenerateEvent& event) -> Status {
@@ -126,6 +137,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   if (!arguments.receipt.empty()) {
     LLM_RETURN_IF_ERROR(write_receipt(arguments, session, prompt_ids, result, hash.hex()));
   }
+  if (dumps) LLM_RETURN_IF_ERROR(write_dump(arguments, session, std::move(recorder)));
   return GracefulInterrupt::exit_code();
 }
 

@@ -100,6 +100,10 @@ void add_output_options(OptionTable& table, RunArguments& a) {
       .text("receipt", "FILE", &a.receipt,
             "write model hash, options, tokens and logits hash as JSON")
       .file();
+  table
+      .text("dump-layers", "FILE", &a.dump_layers,
+            "write the activations of every layer as NPZ, for llmcheck --layer-diff")
+      .file();
 }
 
 Error usage(std::string field, std::string message, std::string hint = "") {
@@ -110,10 +114,13 @@ Error usage(std::string field, std::string message, std::string hint = "") {
 }
 
 Status check_combinations(const RunArguments& a) {
-  const bool machine_output = a.json || a.jsonl || a.logits_hash || !a.receipt.empty();
+  const bool machine_output =
+      a.json || a.jsonl || a.logits_hash || !a.receipt.empty() || !a.dump_layers.empty();
   if (a.interactive && machine_output) {
-    return usage("-i", "found with --json, --jsonl, --logits-hash or --receipt, need one text",
-                 "use --chat-template with -p for one answer");
+    return usage(
+        "-i",
+        "found with --json, --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
+        "use --chat-template with -p for one answer");
   }
   if (a.json && a.jsonl) return usage("--json", "found with --jsonl, need one of them");
   if (a.want_logprobs && !a.json && !a.jsonl) {
@@ -121,6 +128,10 @@ Status check_combinations(const RunArguments& a) {
   }
   if (a.context_shift && (a.logits_hash || !a.receipt.empty())) {
     return usage("--context-shift", "found with a logits hash, need each position once");
+  }
+  if (!a.dump_layers.empty() && (a.context_shift || a.no_cache)) {
+    return usage("--dump-layers",
+                 "found with --context-shift or --no-cache, need each position once");
   }
   return Ok{};
 }

@@ -53,6 +53,7 @@ struct RunArguments {
   bool want_logprobs = false;
   bool logits_hash = false;
   std::string receipt;
+  std::string dump_layers;
 
   /// Whether the prompt is a message of a conversation and not a text to continue.
   bool is_chat() const { return interactive || chat_format || !system.empty(); }

@@ -1,0 +1,4 @@
+llm_test(engine_test
+  SOURCES
+    ${CMAKE_CURRENT_SOURCE_DIR}/invariance_test.cpp
+  DEPENDS tiny_gguf llm_synthetic llm_engine)

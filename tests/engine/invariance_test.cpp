@@ -1,0 +1,229 @@
+// The promise: the same model, tokens and KV type give the same logits to the last bit, whatever
+// the instruction set, the threads, the way the tokens are split and whether the cache is used.
+// Compared as SHA-256 over all logits.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/sha256.h"
+#include "engine/engine.h"
+#include "tests/support/catch.h"
+#include "tests/support/tiny_gguf.h"
+#include "tools/synthetic/synthetic_model.h"
+
+namespace llm {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+std::vector<Isa> isas_here() {
+  std::vector<Isa> isas;
+  for (const Isa isa : all_isas()) {
+    if (isa_supported(isa)) {
+      isas.push_back(isa);
+    } else {
+      WARN("skipped: " << isa_name(isa) << " needs " << isa_requirement(isa));
+    }
+  }
+  return isas;
+}
+
+std::shared_ptr<const Model> load(const std::string& path, Isa isa, int threads,
+                                  Compute compute = Compute::kInt8) {
+  LoadOptions options;
+  options.compute = compute;
+  options.isa = isa;
+  options.threads = threads;
+  auto model = Model::load(path, options);
+  INFO((model.ok() ? "" : model.error().to_string()));
+  REQUIRE(model.ok());
+  return *model;
+}
+
+std::unique_ptr<Session> session_of(std::shared_ptr<const Model> model,
+                                    const SessionOptions& options) {
+  auto session = Session::create(std::move(model), options);
+  INFO((session.ok() ? "" : session.error().to_string()));
+  REQUIRE(session.ok());
+  return std::move(session).value();
+}
+
+/// Hash over the logits of every position, with `step` tokens given to each call (0: all at once).
+std::string logits_hash(Session& session, const Ids& ids, std::size_t step) {
+  session.truncate(0);
+  Sha256 hash;
+  const std::size_t stride = step == 0 ? ids.size() : step;
+  for (std::size_t begin = 0; begin < ids.size(); begin += stride) {
+    const auto part = std::span(ids).subspan(begin, std::min(stride, ids.size() - begin));
+    auto logits = session.evaluate(part, LogitRows::kAll);
+    INFO((logits.ok() ? "" : logits.error().to_string()));
+    REQUIRE(logits.ok());
+    hash.update(std::as_bytes(*logits));
+  }
+  return hash.hex();
+}
+
+Ids token_ids(std::size_t n, std::size_t n_vocab) {
+  Ids ids = {1};
+  for (std::size_t i = 1; i < n; ++i) ids.push_back(static_cast<TokenId>(i * 7919 % n_vocab));
+  return ids;
+}
+
+/// Every path against the reference: all ISAs, threads {1, 2, 3, 7}, splits {all, 1, 2, 7, 32},
+/// internal batch sizes, and without the cache.
+void require_invariance(const std::string& path, std::size_t n_tokens, KvType kv, Compute compute) {
+  auto model = load(path, Isa::kScalar, 1, compute);
+  const Ids ids = token_ids(n_tokens, model->config().n_vocab);
+  const SessionOptions plain{.context = n_tokens + 3, .kv = kv};
+  SessionOptions as_reference = plain;
+  as_reference.reference = true;
+  const std::string expected = logits_hash(*session_of(model, as_reference), ids, 0);
+  for (const Isa isa : isas_here()) {
+    for (const int threads : {1, 2, 3, 7}) {
+      CAPTURE(path, isa_name(isa), threads);
+      const bool all_splits = isa == best_isa() && threads <= 3;
+      model = load(path, isa, threads, compute);
+      const auto session = session_of(model, plain);
+      for (const std::size_t split : {0, 1, 2, 7, 32}) {
+        if (split != 0 && !all_splits && split != 7) continue;
+        CAPTURE(split);
+        REQUIRE(logits_hash(*session, ids, split) == expected);
+      }
+      SessionOptions batched = plain;
+      batched.batch = 5;
+      REQUIRE(logits_hash(*session_of(model, batched), ids, 0) == expected);
+    }
+  }
+  SessionOptions uncached = plain;
+  uncached.use_cache = false;
+  const auto recomputing = session_of(load(path, best_isa(), 2, compute), uncached);
+  REQUIRE(logits_hash(*recomputing, ids, 7) == expected);
+  REQUIRE(logits_hash(*recomputing, ids, 1) == expected);
+}
+
+/// A directory that is removed with its content.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "invariance.XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string synthetic(const TemporaryDirectory& directory, const char* shape, const char* type) {
+  const std::string path = directory.file(std::string(shape) + "-" + type + ".gguf");
+  SyntheticOptions options;
+  options.shape = *find_synthetic_shape(shape);
+  options.recipe = find_recipe(type);
+  REQUIRE(options.recipe != nullptr);
+  options.threads = 2;
+  auto file = AtomicFile::create(path);
+  REQUIRE(file.ok());
+  const auto sink = [&](std::span<const std::byte> bytes) { return file->write(bytes); };
+  REQUIRE(write_synthetic_model(options, sink).ok());
+  REQUIRE(file->commit().ok());
+  return path;
+}
+
+std::string embedded_model() { return LLM_SOURCE_DIR "/models/fable-3m-f16.gguf"; }
+
+}  // namespace
+
+TEST_CASE("embedded model: one hash on every path", "[invariance]") {
+  for (const KvType kv : {KvType::kF16, KvType::kF32}) {
+    require_invariance(embedded_model(), 40, kv, Compute::kInt8);
+  }
+  require_invariance(embedded_model(), 20, KvType::kF32, Compute::kF32);
+}
+
+TEST_CASE("every weight type: one hash on every path", "[invariance]") {
+  const TemporaryDirectory directory;
+  for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M",
+                           "Q5_K_M", "Q6_K", "F16", "BF16", "F32"}) {
+    const std::string path = synthetic(directory, "mqa", type);
+    require_invariance(path, 37, KvType::kF16, Compute::kInt8);
+    require_invariance(path, 9, KvType::kF16, Compute::kF32);
+  }
+}
+
+TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
+  const TemporaryDirectory directory;
+  for (const char* shape : {"odd80", "odd96", "tied"}) {
+    for (const char* type : {"Q4_0", "Q4_K_M", "F16"}) {
+      require_invariance(synthetic(directory, shape, type), 34, KvType::kF16, Compute::kInt8);
+    }
+  }
+  test::TinyGguf tiny = test::TinyGguf::llama({.n_layers = 2});
+  const std::string path = directory.file("tiny.gguf");
+  REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
+  require_invariance(path, 33, KvType::kF16, Compute::kInt8);
+}
+
+TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {
+  const TemporaryDirectory directory;
+  const std::string path = synthetic(directory, "mqa", "Q4_K_M");
+  const auto model = load(path, best_isa(), 2);
+  const Ids ids = token_ids(600, model->config().n_vocab);
+  const SessionOptions options{.context = 640, .kv = KvType::kF16};
+  SessionOptions as_reference = options;
+  as_reference.reference = true;
+  const std::string expected = logits_hash(*session_of(model, as_reference), ids, 0);
+  for (const Isa isa : isas_here()) {
+    CAPTURE(isa_name(isa));
+    const auto session = session_of(load(path, isa, 3), options);
+    REQUIRE(logits_hash(*session, ids, 0) == expected);
+    REQUIRE(logits_hash(*session, ids, 33) == expected);
+    if (isa == best_isa()) REQUIRE(logits_hash(*session, ids, 1) == expected);
+  }
+}
+
+TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invariance]") {
+  const TemporaryDirectory directory;
+  for (const char* type : {"Q4_0", "Q4_K_M"}) {
+    const std::string path = synthetic(directory, "tinyllama-2l", type);
+    const auto model = load(path, best_isa(), 2);
+    const Ids ids = token_ids(11, model->config().n_vocab);
+    SessionOptions options{.context = 64};
+    options.reference = true;
+    const std::string expected = logits_hash(*session_of(model, options), ids, 0);
+    options.reference = false;
+    for (const Isa isa : isas_here()) {
+      CAPTURE(isa_name(isa), type);
+      const auto session = session_of(load(path, isa, 2), options);
+      REQUIRE(logits_hash(*session, ids, 0) == expected);
+      if (isa != Isa::kScalar) REQUIRE(logits_hash(*session, ids, 1) == expected);
+    }
+  }
+}
+
+TEST_CASE("truncate forgets: the same continuation gives the same logits", "[invariance]") {
+  const auto session = session_of(load(embedded_model(), best_isa(), 2), {.context = 64});
+  const Ids ids = token_ids(30, session->model().config().n_vocab);
+  const std::string expected = logits_hash(*session, ids, 0);
+  session->truncate(10);
+  REQUIRE(session->evaluate(Ids(15, 5), LogitRows::kNone).ok());
+  REQUIRE(logits_hash(*session, ids, 0) == expected);
+}
+
+TEST_CASE("evaluate refuses what does not fit and stays where it was", "[engine]") {
+  const auto session = session_of(load(embedded_model(), best_isa(), 1), {.context = 8});
+  const auto too_many = session->evaluate(Ids(9, 5), LogitRows::kLast);
+  REQUIRE_FALSE(too_many.ok());
+  REQUIRE(too_many.error().code == ErrorCode::kResource);
+  const auto unknown = session->evaluate(Ids{1536}, LogitRows::kLast);
+  REQUIRE_FALSE(unknown.ok());
+  REQUIRE(unknown.error().message.find("1535") != std::string::npos);
+  REQUIRE(session->position() == 0);
+  REQUIRE(session->evaluate(Ids(8, 5), LogitRows::kLast).ok());
+}
+
+}  // namespace llm
