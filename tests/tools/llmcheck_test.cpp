@@ -90,11 +90,12 @@ TEST_CASE("a reference alone finds its model, and the frozen transformers run pa
 TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck]") {
   Workplace w;
   const auto layer = GENERATE(values<std::size_t>({0, 2}));
+  REQUIRE(w.llmcheck(kModel + " --compute f32 --dump '" + w / "own.npz" + "'") == 0);
   write_file(w / "bad.gguf", with_flipped_bit(layer));
-  const int code = w.llmcheck("'" + w / "bad.gguf" + "' --layer-diff " + kNpz +
-                              "embedded_hf.npz --compute f32 --report '" + w / "r.json" +
-                              "' --report '" + w / "r.md" + "' --report '" + w / "r.html" +
-                              "' --report '" + w / "r.junit.xml" + "'");
+  const int code =
+      w.llmcheck("'" + w / "bad.gguf" + "' --layer-diff '" + w / "own.npz" +
+                 "' --compute f32 --report '" + w / "r.json" + "' --report '" + w / "r.md" +
+                 "' --report '" + w / "r.html" + "' --report '" + w / "r.junit.xml" + "'");
   CAPTURE(w.err);
   REQUIRE(code == 1);
   const std::string tap = "L00" + std::to_string(layer) + "/gate";
@@ -129,6 +130,16 @@ TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
   CHECK(w.llmcheck(kModel + " --tol '" + w / "bad.json" + "' --layer-diff '" + w / "own.npz" +
                    "'") == 3);
   CHECK_THAT(w.err, Contains("limits[0] limit"));
+}
+
+TEST_CASE("a reference whose model is nowhere says which hash was looked for", "[llmcheck]") {
+  Workplace w;
+  write_file(w / "gone.gguf", with_flipped_bit(1));
+  REQUIRE(w.llmcheck("'" + w / "gone.gguf" + "' -p Hi --dump '" + w / "own.npz" + "'") == 0);
+  REQUIRE(w.llmcheck("--layer-diff '" + w / "own.npz" + "' --compute int8") == 0);
+  fs::remove(w / "gone.gguf");
+  CHECK(w.llmcheck("--layer-diff '" + w / "own.npz" + "'") == 4);
+  CHECK_THAT(w.err, Contains("model_sha256") && Contains("no .gguf with SHA-256"));
 }
 
 TEST_CASE("every path of this CPU equals the definition on the embedded model", "[llmcheck]") {
@@ -169,6 +180,7 @@ TEST_CASE("usage is refused before any work", "[llmcheck]") {
   CHECK(w.llmcheck(kModel + " --self --report r.pdf") == 2);
   CHECK_THAT(w.err, Contains("--report") && Contains(".junit.xml"));
   CHECK(w.llmcheck(kModel + " --self --isa sse9") == 2);
-  CHECK(w.llmcheck(kModel + " --compute f32 --report /nonexistent/r.json --layer-diff " + kNpz +
-                   "embedded_hf.npz") == 4);
+  REQUIRE(w.llmcheck(kModel + " -p Hi --compute f32 --dump '" + w / "own.npz" + "'") == 0);
+  CHECK(w.llmcheck(kModel + " --compute f32 --report /nonexistent/r.json --layer-diff '" +
+                   w / "own.npz" + "'") == 4);
 }
