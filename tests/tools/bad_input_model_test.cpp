@@ -9,16 +9,16 @@ namespace llm::test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-const char* const kBlocks = "llama.block_count";
-const char* const kHeads = "llama.attention.head_count";
-const char* const kKvHeads = "llama.attention.head_count_kv";
-const char* const kWidth = "llama.embedding_length";
-const char* const kRope = "llama.rope.dimension_count";
-const char* const kTheta = "llama.rope.freq_base";
-const char* const kEps = "llama.attention.layer_norm_rms_epsilon";
-const char* const kTokens = "tokenizer.ggml.tokens";
-const char* const kScores = "tokenizer.ggml.scores";
-const char* const kKinds = "tokenizer.ggml.token_type";
+constexpr const char* kBlocks = "llama.block_count";
+constexpr const char* kHeads = "llama.attention.head_count";
+constexpr const char* kKvHeads = "llama.attention.head_count_kv";
+constexpr const char* kWidth = "llama.embedding_length";
+constexpr const char* kRope = "llama.rope.dimension_count";
+constexpr const char* kTheta = "llama.rope.freq_base";
+constexpr const char* kEps = "llama.attention.layer_norm_rms_epsilon";
+constexpr const char* kTokens = "tokenizer.ggml.tokens";
+constexpr const char* kScores = "tokenizer.ggml.scores";
+constexpr const char* kKinds = "tokenizer.ggml.token_type";
 
 /// Replaces the text of one token.
 void set_piece(TinyGguf& m, std::size_t id, const std::string& text) {
@@ -33,268 +33,259 @@ void add_tensor(TinyGguf& m, const std::string& name, std::vector<std::uint64_t>
       {.name = name, .dims = std::move(dims), .type = 0, .data = std::string(bytes, '\0')});
 }
 
-const std::vector<BadInputRow>& parameter_rows() {
-  static const std::vector<BadInputRow> rows = {
-      {"27 architecture absent",
-       3,
-       {"general.architecture", "absent"},
-       [](auto& m) { m.remove("general.architecture"); }},
-      {"27 architecture unknown",
-       6,
-       {"general.architecture", "\"qwen9\"", "need one of: llama"},
-       [](auto& m) { m.set_string("general.architecture", "qwen9"); }},
-      {"28 block_count as string",
-       3,
-       {kBlocks, "found STRING", "need UINT32"},
-       [](auto& m) { m.set_string(kBlocks, "1"); }},
-      {"28 block_count as float",
-       3,
-       {kBlocks, "found FLOAT32", "need UINT32"},
-       [](auto& m) { m.set_f32(kBlocks, 1.0F); }},
-      {"28 block_count -1",
-       3,
-       {kBlocks, "found INT32", "need UINT32"},
-       [](auto& m) { m.set(kBlocks, GgufType::kInt32, std::int32_t{-1}); }},
-      {"28 block_count absent",
-       3,
-       {kBlocks, "absent", "need UINT32"},
-       [](auto& m) { m.remove(kBlocks); }},
-      {"45 head_count 0", 3, {kHeads, "found 0"}, [](auto& m) { m.set_u32(kHeads, 0); }},
-      {"45 head_count 2^31",
-       3,
-       {kHeads, "found 2147483648"},
-       [](auto& m) { m.set_u32(kHeads, 1U << 31); }},
-      {"45 head_count array of wrong length",
-       3,
-       {kHeads, "n = 2", "one value a layer: 1"},
-       [](auto& m) {
-         m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4, 4});
-       }},
-      {"45 head_count array of right length loads",
-       0,
-       {},
-       [](auto& m) { m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4}); }},
-      {"46 head_count_kv 0",
-       3,
-       {kKvHeads, "found 0", kHeads},
-       [](auto& m) { m.set_u32(kKvHeads, 0); }},
-      {"46 head_count_kv > heads",
-       3,
-       {kKvHeads, "found 8", kHeads, "= 4"},
-       [](auto& m) { m.set_u32(kKvHeads, 8); }},
-      {"46 head_count_kv no divisor",
-       3,
-       {kKvHeads, "found 3", kHeads, "= 4"},
-       [](auto& m) { m.set_u32(kKvHeads, 3); }},
-      {"47 embedding_length != token_embd",
-       3,
-       {kWidth, "found 64", "32", "token_embd.weight"},
-       [](auto& m) { m.set_u32(kWidth, 64); }},
-      {"47 embedding_length % heads",
-       3,
-       {kWidth, "found 32", kHeads, "= 5"},
-       [](auto& m) {
-         m.set_u32(kHeads, 5);
-         m.set_u32(kKvHeads, 5);
-       }},
-      {"48 block_count 0",
-       3,
-       {kBlocks, "found 0", "need 1", "blocks present"},
-       [](auto& m) { m.set_u32(kBlocks, 0); }},
-      {"48 block_count 2^32-1",
-       3,
-       {kBlocks, "found 4294967295", "need 1", "blocks present"},
-       [](auto& m) { m.set_u32(kBlocks, UINT32_MAX); }},
-      {"48 block_count 2^32-1 and such a block",
-       3,
-       {kBlocks, "4294967295", "number of tensors"},
-       [](auto& m) {
-         m.set_u32(kBlocks, UINT32_MAX);
-         add_tensor(m, "blk.4294967294.attn_norm.weight", {32}, 128);
-       }},
-      {"49 context_length 0",
-       3,
-       {"llama.context_length", "found 0"},
-       [](auto& m) { m.set_u32("llama.context_length", 0); }},
-      {"50 rope dims odd", 3, {kRope, "found 7", "even"}, [](auto& m) { m.set_u32(kRope, 7); }},
-      {"50 rope dims > head_dim",
-       3,
-       {kRope, "found 10", "head dim 8"},
-       [](auto& m) { m.set_u32(kRope, 10); }},
-      {"50 rope base NaN", 3, {kTheta, "found nan"}, [](auto& m) { m.set_f32(kTheta, kNan); }},
-      {"50 rope base 0", 3, {kTheta, "found 0"}, [](auto& m) { m.set_f32(kTheta, 0.0F); }},
-      {"50 eps NaN", 3, {kEps, "found nan"}, [](auto& m) { m.set_f32(kEps, kNan); }},
-      {"50 eps -1", 3, {kEps, "found -1"}, [](auto& m) { m.set_f32(kEps, -1.0F); }},
-      {"RoPE scaling of another kind",
-       6,
-       {"llama.rope.scaling.type", "\"yarn\"", "none, linear"},
-       [](auto& m) { m.set_string("llama.rope.scaling.type", "yarn"); }},
-      {"mixture of experts",
-       6,
-       {"llama.expert_count", "found 8"},
-       [](auto& m) { m.set_u32("llama.expert_count", 8); }},
-  };
-  return rows;
-}
+constexpr BadInputRow kParameterRows[] = {
+    {"27 architecture absent",
+     3,
+     {"general.architecture", "absent"},
+     [](TinyGguf& m) { m.remove("general.architecture"); }},
+    {"27 architecture unknown",
+     6,
+     {"general.architecture", "\"qwen9\"", "need one of: llama"},
+     [](TinyGguf& m) { m.set_string("general.architecture", "qwen9"); }},
+    {"28 block_count as string",
+     3,
+     {kBlocks, "found STRING", "need UINT32"},
+     [](TinyGguf& m) { m.set_string(kBlocks, "1"); }},
+    {"28 block_count as float",
+     3,
+     {kBlocks, "found FLOAT32", "need UINT32"},
+     [](TinyGguf& m) { m.set_f32(kBlocks, 1.0F); }},
+    {"28 block_count -1",
+     3,
+     {kBlocks, "found INT32", "need UINT32"},
+     [](TinyGguf& m) { m.set(kBlocks, GgufType::kInt32, std::int32_t{-1}); }},
+    {"28 block_count absent",
+     3,
+     {kBlocks, "absent", "need UINT32"},
+     [](TinyGguf& m) { m.remove(kBlocks); }},
+    {"45 head_count 0", 3, {kHeads, "found 0"}, [](TinyGguf& m) { m.set_u32(kHeads, 0); }},
+    {"45 head_count 2^31",
+     3,
+     {kHeads, "found 2147483648"},
+     [](TinyGguf& m) { m.set_u32(kHeads, 1U << 31); }},
+    {"45 head_count array of wrong length",
+     3,
+     {kHeads, "n = 2", "one value a layer: 1"},
+     [](TinyGguf& m) {
+       m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4, 4});
+     }},
+    {"45 head_count array of right length loads",
+     0,
+     {},
+     [](TinyGguf& m) { m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4}); }},
+    {"46 head_count_kv 0",
+     3,
+     {kKvHeads, "found 0", kHeads},
+     [](TinyGguf& m) { m.set_u32(kKvHeads, 0); }},
+    {"46 head_count_kv > heads",
+     3,
+     {kKvHeads, "found 8", kHeads, "= 4"},
+     [](TinyGguf& m) { m.set_u32(kKvHeads, 8); }},
+    {"46 head_count_kv no divisor",
+     3,
+     {kKvHeads, "found 3", kHeads, "= 4"},
+     [](TinyGguf& m) { m.set_u32(kKvHeads, 3); }},
+    {"47 embedding_length != token_embd",
+     3,
+     {kWidth, "found 64", "32", "token_embd.weight"},
+     [](TinyGguf& m) { m.set_u32(kWidth, 64); }},
+    {"47 embedding_length % heads",
+     3,
+     {kWidth, "found 32", kHeads, "= 5"},
+     [](TinyGguf& m) {
+       m.set_u32(kHeads, 5);
+       m.set_u32(kKvHeads, 5);
+     }},
+    {"48 block_count 0",
+     3,
+     {kBlocks, "found 0", "need 1", "blocks present"},
+     [](TinyGguf& m) { m.set_u32(kBlocks, 0); }},
+    {"48 block_count 2^32-1",
+     3,
+     {kBlocks, "found 4294967295", "need 1", "blocks present"},
+     [](TinyGguf& m) { m.set_u32(kBlocks, UINT32_MAX); }},
+    {"48 block_count 2^32-1 and such a block",
+     3,
+     {kBlocks, "4294967295", "number of tensors"},
+     [](TinyGguf& m) {
+       m.set_u32(kBlocks, UINT32_MAX);
+       add_tensor(m, "blk.4294967294.attn_norm.weight", {32}, 128);
+     }},
+    {"49 context_length 0",
+     3,
+     {"llama.context_length", "found 0"},
+     [](TinyGguf& m) { m.set_u32("llama.context_length", 0); }},
+    {"50 rope dims odd", 3, {kRope, "found 7", "even"}, [](TinyGguf& m) { m.set_u32(kRope, 7); }},
+    {"50 rope dims > head_dim",
+     3,
+     {kRope, "found 10", "head dim 8"},
+     [](TinyGguf& m) { m.set_u32(kRope, 10); }},
+    {"50 rope base NaN", 3, {kTheta, "found nan"}, [](TinyGguf& m) { m.set_f32(kTheta, kNan); }},
+    {"50 rope base 0", 3, {kTheta, "found 0"}, [](TinyGguf& m) { m.set_f32(kTheta, 0.0F); }},
+    {"50 eps NaN", 3, {kEps, "found nan"}, [](TinyGguf& m) { m.set_f32(kEps, kNan); }},
+    {"50 eps -1", 3, {kEps, "found -1"}, [](TinyGguf& m) { m.set_f32(kEps, -1.0F); }},
+    {"RoPE scaling of another kind",
+     6,
+     {"llama.rope.scaling.type", "\"yarn\"", "none, linear"},
+     [](TinyGguf& m) { m.set_string("llama.rope.scaling.type", "yarn"); }},
+    {"mixture of experts",
+     6,
+     {"llama.expert_count", "found 8"},
+     [](TinyGguf& m) { m.set_u32("llama.expert_count", 8); }},
+};
 
-const std::vector<BadInputRow>& tensor_rows() {
-  static const std::vector<BadInputRow> rows = {
-      {"42 required tensor absent",
-       3,
-       {"blk.0.ffn_up.weight", "absent"},
-       [](auto& m) { m.remove_tensor("blk.0.ffn_up.weight"); }},
-      {"42 embedding absent",
-       3,
-       {"token_embd.weight", "absent"},
-       [](auto& m) { m.remove_tensor("token_embd.weight"); }},
-      {"42 unknown extra",
-       0,
-       {"blk.0.odd", "unknown"},
-       [](auto& m) { add_tensor(m, "blk.0.odd", {8}, 32); }},
-      {"42 output.weight absent: tied", 0, {}, [](auto& m) { m.remove_tensor("output.weight"); }},
-      {"43 transposed attn_k",
-       3,
-       {"blk.0.attn_k.weight", "found shape [16, 32]", "need [32, 16]"},
-       [](auto& m) {
-         m.tensor("blk.0.attn_k.weight").dims = {16, 32};
-       }},
-      {"44 norm stored as Q4_0",
-       6,
-       {"blk.0.attn_norm.weight", "found type Q4_0", "F32"},
-       [](auto& m) {
-         m.tensor("blk.0.attn_norm.weight").type = static_cast<std::uint32_t>(WeightType::kQ4_0);
-       }},
-      {"attention bias",
-       6,
-       {"blk.0.attn_q.bias", ".bias"},
-       [](auto& m) { add_tensor(m, "blk.0.attn_q.bias", {32}, 128); }},
-      {"rope_freqs of zeros",
-       3,
-       {"rope_freqs.weight", "found 0 at index 0"},
-       [](auto& m) { add_tensor(m, "rope_freqs.weight", {4}, 16); }},
-  };
-  return rows;
-}
+constexpr BadInputRow kTensorRows[] = {
+    {"42 required tensor absent",
+     3,
+     {"blk.0.ffn_up.weight", "absent"},
+     [](TinyGguf& m) { m.remove_tensor("blk.0.ffn_up.weight"); }},
+    {"42 embedding absent",
+     3,
+     {"token_embd.weight", "absent"},
+     [](TinyGguf& m) { m.remove_tensor("token_embd.weight"); }},
+    {"42 unknown extra",
+     0,
+     {"blk.0.odd", "unknown"},
+     [](TinyGguf& m) { add_tensor(m, "blk.0.odd", {8}, 32); }},
+    {"42 output.weight absent: tied", 0, {}, [](TinyGguf& m) { m.remove_tensor("output.weight"); }},
+    {"43 transposed attn_k",
+     3,
+     {"blk.0.attn_k.weight", "found shape [16, 32]", "need [32, 16]"},
+     [](TinyGguf& m) {
+       m.tensor("blk.0.attn_k.weight").dims = {16, 32};
+     }},
+    {"44 norm stored as Q4_0",
+     6,
+     {"blk.0.attn_norm.weight", "found type Q4_0", "F32"},
+     [](TinyGguf& m) {
+       m.tensor("blk.0.attn_norm.weight").type = static_cast<std::uint32_t>(WeightType::kQ4_0);
+     }},
+    {"attention bias",
+     6,
+     {"blk.0.attn_q.bias", ".bias"},
+     [](TinyGguf& m) { add_tensor(m, "blk.0.attn_q.bias", {32}, 128); }},
+    {"rope_freqs of zeros",
+     3,
+     {"rope_freqs.weight", "found 0 at index 0"},
+     [](TinyGguf& m) { add_tensor(m, "rope_freqs.weight", {4}, 16); }},
+};
 
-const std::vector<BadInputRow>& vocab_rows() {
-  static const std::vector<BadInputRow> rows = {
-      {"51 vocab_size != tokens",
-       3,
-       {"llama.vocab_size", "273", "272 tokens", "272 rows"},
-       [](auto& m) { m.set_u32("llama.vocab_size", 273); }},
-      {"51 embedding rows != tokens",
-       3,
-       {"272 tokens", "240 rows"},
-       [](auto& m) { m.tensor("token_embd.weight").dims[1] = 240; }},
-      {"52 tokens absent", 3, {kTokens, "absent"}, [](auto& m) { m.remove(kTokens); }},
-      {"52 tokens INT32",
-       3,
-       {kTokens, "ARRAY of INT32", "ARRAY of STRING"},
-       [](auto& m) { m.set_array(kTokens, GgufType::kInt32, std::vector<std::int32_t>(272)); }},
-      {"52 tokens n = 0", 3, {kTokens, "0 tokens"}, [](auto& m) { m.set_strings(kTokens, {}); }},
-      {"53 scores absent",
-       3,
-       {kScores, "absent", "ARRAY of FLOAT32"},
-       [](auto& m) { m.remove(kScores); }},
-      {"53 scores short",
-       3,
-       {kScores, "length 271", "272"},
-       [](auto& m) { m.set_array(kScores, GgufType::kFloat32, std::vector<float>(271)); }},
-      {"53 scores INT8",
-       3,
-       {kScores, "ARRAY of INT8", "ARRAY of FLOAT32"},
-       [](auto& m) { m.set_array(kScores, GgufType::kInt8, std::vector<std::int8_t>(272)); }},
-      {"53 score NaN",
-       3,
-       {kScores, "NaN", "index 260"},
-       [](auto& m) {
-         auto scores = TinyGguf::scores();
-         scores[260] = kNan;
-         m.set_array(kScores, GgufType::kFloat32, scores);
-       }},
-      {"54 token_type short",
-       3,
-       {kKinds, "length 3", "272"},
-       [](auto& m) { m.set_array(kKinds, GgufType::kInt32, std::vector<std::int32_t>(3, 1)); }},
-      {"54 token_type 99",
-       3,
-       {kKinds, "found 99", "index 7"},
-       [](auto& m) {
-         auto kinds = TinyGguf::kinds();
-         kinds[7] = 99;
-         m.set_array(kKinds, GgufType::kInt32, kinds);
-       }},
-      {"55 bos >= vocab",
-       3,
-       {"tokenizer.ggml.bos_token_id", "272"},
-       [](auto& m) { m.set_u32("tokenizer.ggml.bos_token_id", 272); }},
-      {"55 eos >= vocab",
-       3,
-       {"tokenizer.ggml.eos_token_id", "4294967294", "272"},
-       [](auto& m) { m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX - 1); }},
-      {"55 unknown >= vocab",
-       3,
-       {"tokenizer.ggml.unknown_token_id", "1000", "272"},
-       [](auto& m) { m.set_u32("tokenizer.ggml.unknown_token_id", 1000); }},
-      {"55 0xFFFFFFFF means none",
-       0,
-       {},
-       [](auto& m) { m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX); }},
-      {"56 token invalid UTF-8",
-       0,
-       {kTokens, "invalid UTF-8", "260"},
-       [](auto& m) { set_piece(m, 260, "a\xFF"); }},
-      {"56 token empty", 0, {kTokens, "empty", "261"}, [](auto& m) { set_piece(m, 261, ""); }},
-      {"56 token of 1 MiB",
-       3,
-       {kTokens, "token id 262", "1048576 bytes"},
-       [](auto& m) { set_piece(m, 262, std::string(1U << 20, 'x')); }},
-      {"57 duplicate tokens",
-       0,
-       {kTokens, "duplicate tokens", "265 repeats 260", "first"},
-       [](auto& m) { set_piece(m, 265, "he"); }},
-      {"58 <0x-1>",
-       3,
-       {kTokens, "token id 13", "<0x-1>"},
-       [](auto& m) { set_piece(m, 13, "<0x-1>"); }},
-      {"58 <0xZZ>",
-       3,
-       {kTokens, "token id 13", "<0xZZ>"},
-       [](auto& m) { set_piece(m, 13, "<0xZZ>"); }},
-      {"58 missing <0x0A>",
-       3,
-       {kTokens, "no token id for <0x0A>"},
-       [](auto& m) {
-         auto kinds = TinyGguf::kinds();
-         kinds[13] = 1;
-         m.set_array(kKinds, GgufType::kInt32, kinds);
-       }},
-      {"59 unknown tokenizer model",
-       6,
-       {"tokenizer.ggml.model", "\"gpt2\"", "\"llama\""},
-       [](auto& m) { m.set_string("tokenizer.ggml.model", "gpt2"); }},
-      {"60 10 MB chat template",
-       6,
-       {"tokenizer.chat_template", "10000000 bytes", "cap"},
-       [](auto& m) { m.set_string("tokenizer.chat_template", std::string(10000000, 't')); }},
-  };
-  return rows;
-}
+constexpr BadInputRow kVocabRows[] = {
+    {"51 vocab_size != tokens",
+     3,
+     {"llama.vocab_size", "273", "272 tokens", "272 rows"},
+     [](TinyGguf& m) { m.set_u32("llama.vocab_size", 273); }},
+    {"51 embedding rows != tokens",
+     3,
+     {"272 tokens", "240 rows"},
+     [](TinyGguf& m) { m.tensor("token_embd.weight").dims[1] = 240; }},
+    {"52 tokens absent", 3, {kTokens, "absent"}, [](TinyGguf& m) { m.remove(kTokens); }},
+    {"52 tokens INT32",
+     3,
+     {kTokens, "ARRAY of INT32", "ARRAY of STRING"},
+     [](TinyGguf& m) { m.set_array(kTokens, GgufType::kInt32, std::vector<std::int32_t>(272)); }},
+    {"52 tokens n = 0", 3, {kTokens, "0 tokens"}, [](TinyGguf& m) { m.set_strings(kTokens, {}); }},
+    {"53 scores absent",
+     3,
+     {kScores, "absent", "ARRAY of FLOAT32"},
+     [](TinyGguf& m) { m.remove(kScores); }},
+    {"53 scores short",
+     3,
+     {kScores, "length 271", "272"},
+     [](TinyGguf& m) { m.set_array(kScores, GgufType::kFloat32, std::vector<float>(271)); }},
+    {"53 scores INT8",
+     3,
+     {kScores, "ARRAY of INT8", "ARRAY of FLOAT32"},
+     [](TinyGguf& m) { m.set_array(kScores, GgufType::kInt8, std::vector<std::int8_t>(272)); }},
+    {"53 score NaN",
+     3,
+     {kScores, "NaN", "index 260"},
+     [](TinyGguf& m) {
+       auto scores = TinyGguf::scores();
+       scores[260] = kNan;
+       m.set_array(kScores, GgufType::kFloat32, scores);
+     }},
+    {"54 token_type short",
+     3,
+     {kKinds, "length 3", "272"},
+     [](TinyGguf& m) { m.set_array(kKinds, GgufType::kInt32, std::vector<std::int32_t>(3, 1)); }},
+    {"54 token_type 99",
+     3,
+     {kKinds, "found 99", "index 7"},
+     [](TinyGguf& m) {
+       auto kinds = TinyGguf::kinds();
+       kinds[7] = 99;
+       m.set_array(kKinds, GgufType::kInt32, kinds);
+     }},
+    {"55 bos >= vocab",
+     3,
+     {"tokenizer.ggml.bos_token_id", "272"},
+     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.bos_token_id", 272); }},
+    {"55 eos >= vocab",
+     3,
+     {"tokenizer.ggml.eos_token_id", "4294967294", "272"},
+     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX - 1); }},
+    {"55 unknown >= vocab",
+     3,
+     {"tokenizer.ggml.unknown_token_id", "1000", "272"},
+     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.unknown_token_id", 1000); }},
+    {"55 0xFFFFFFFF means none",
+     0,
+     {},
+     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX); }},
+    {"56 token invalid UTF-8",
+     0,
+     {kTokens, "invalid UTF-8", "260"},
+     [](TinyGguf& m) { set_piece(m, 260, "a\xFF"); }},
+    {"56 token empty", 0, {kTokens, "empty", "261"}, [](TinyGguf& m) { set_piece(m, 261, ""); }},
+    {"56 token of 1 MiB",
+     3,
+     {kTokens, "token id 262", "1048576 bytes"},
+     [](TinyGguf& m) { set_piece(m, 262, std::string(1U << 20, 'x')); }},
+    {"57 duplicate tokens",
+     0,
+     {kTokens, "duplicate tokens", "265 repeats 260", "first"},
+     [](TinyGguf& m) { set_piece(m, 265, "he"); }},
+    {"58 <0x-1>",
+     3,
+     {kTokens, "token id 13", "<0x-1>"},
+     [](TinyGguf& m) { set_piece(m, 13, "<0x-1>"); }},
+    {"58 <0xZZ>",
+     3,
+     {kTokens, "token id 13", "<0xZZ>"},
+     [](TinyGguf& m) { set_piece(m, 13, "<0xZZ>"); }},
+    {"58 missing <0x0A>",
+     3,
+     {kTokens, "no token id for <0x0A>"},
+     [](TinyGguf& m) {
+       auto kinds = TinyGguf::kinds();
+       kinds[13] = 1;
+       m.set_array(kKinds, GgufType::kInt32, kinds);
+     }},
+    {"59 unknown tokenizer model",
+     6,
+     {"tokenizer.ggml.model", "\"gpt2\"", "\"llama\""},
+     [](TinyGguf& m) { m.set_string("tokenizer.ggml.model", "gpt2"); }},
+    {"60 10 MB chat template",
+     6,
+     {"tokenizer.chat_template", "10000000 bytes", "cap"},
+     [](TinyGguf& m) { m.set_string("tokenizer.chat_template", std::string(10000000, 't')); }},
+};
 
 TEST_CASE("bad input 27-28, 45-50: hyper-parameters", "[bad_input]") {
-  for (const BadInputRow& row : parameter_rows()) {
+  for (const BadInputRow& row : kParameterRows) {
     DYNAMIC_SECTION(row.name) { check_row(row); }
   }
 }
 
 TEST_CASE("bad input 42-44: tensors of a Llama", "[bad_input]") {
-  for (const BadInputRow& row : tensor_rows()) {
+  for (const BadInputRow& row : kTensorRows) {
     DYNAMIC_SECTION(row.name) { check_row(row); }
   }
 }
 
 TEST_CASE("bad input 51-60: vocabulary", "[bad_input]") {
-  for (const BadInputRow& row : vocab_rows()) {
+  for (const BadInputRow& row : kVocabRows) {
     DYNAMIC_SECTION(row.name) { check_row(row); }
   }
 }

@@ -3,8 +3,8 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,12 +57,13 @@ class ToolProcess {
 
 ProcessResult run_tool_process(const std::string& tool, const std::vector<std::string>& arguments);
 
-/// One fault of docs/bad_input.md.
+/// One fault of docs/bad_input.md. Constant data: tables of it cost nothing to compile.
 struct BadInputRow {
   const char* name;  ///< number and fault
   int exit_code;
-  std::vector<std::string> words;  ///< all of them stand in the error, or in a warning of code 0
-  std::function<void(TinyGguf&)> patch;
+  /// All of them (up to the first absent one) stand in the error, or in a warning of code 0.
+  std::array<const char*, 4> words;
+  void (*patch)(TinyGguf&);
 };
 
 /// Patches a small model and checks code and words twice: of open_model_bytes(), and of
