@@ -80,8 +80,9 @@ class SessionImpl final : public Session {
     run(from, n_rows, probe_);
     const std::size_t bad = first_nonfinite(logits_);
     if (bad < logits_.size()) {
+      // From the start: the fault may have come into the cache when no logits were asked for.
       NonFiniteFinder finder;
-      run(from, n_rows, &finder);
+      run(0, n_rows, &finder);
       tokens_.resize(old_position);
       return finder.error();
     }

@@ -1,0 +1,142 @@
+// llmrun --dump-layers: what it writes, read back by the reader of llmcheck, and what it refuses.
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "tests/tools/llmrun_process.h"
+#include "validate/dump.h"
+
+namespace llm {
+namespace {
+
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+
+constexpr const char* kRun = "\"$TINY\" -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
+
+Dump load_dump(const Llmrun& llmrun, const char* name) {
+  auto dump = Dump::load(llmrun.path(name));
+  INFO((dump.ok() ? "" : dump.error().to_string()));
+  REQUIRE(dump.ok());
+  return std::move(dump).value();
+}
+
+TapMatrix tap_of(const Dump& dump, int layer, std::string_view name) {
+  auto tap = dump.tap(layer, name);
+  INFO((tap.ok() ? "" : tap.error().to_string()));
+  REQUIRE(tap.ok());
+  return std::move(tap).value();
+}
+
+}  // namespace
+
+TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun(std::string(kRun) + "--json --logits-hash --dump-layers \"$DIR/a\"");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto json = nlohmann::json::parse(run.out);
+  std::vector<std::int32_t> tokens = json["prompt_ids"].get<std::vector<std::int32_t>>();
+  const std::size_t n_prompt = tokens.size();
+  for (const auto& id : json["ids"]) tokens.push_back(id.get<std::int32_t>());
+
+  const Dump dump = load_dump(llmrun, "a");
+  REQUIRE(std::vector(dump.tokens().begin(), dump.tokens().end()) == tokens);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    REQUIRE(dump.positions()[i] == static_cast<std::int32_t>(i));
+  }
+  // One forward call for the prompt, then one a token.
+  REQUIRE(dump.step_ptr().size() == 1 + 1 + tokens.size() - n_prompt);
+  REQUIRE(dump.step_ptr()[1] == static_cast<std::int64_t>(n_prompt));
+  REQUIRE(dump.meta().producer == "llmrun");
+  REQUIRE(dump.n_layers() == 1);
+  for (const std::string_view name : layer_taps()) {
+    CAPTURE(std::string(name));
+    if (dump.meta().taps_absent.contains(std::string(name))) continue;
+    REQUIRE(dump.has(0, name));
+    REQUIRE(tap_of(dump, 0, name).rows == tokens.size());
+  }
+  for (const std::string_view name : global_taps()) {
+    REQUIRE(dump.has(ProbeSink::kGlobal, name));
+    REQUIRE(tap_of(dump, ProbeSink::kGlobal, name).rows == tokens.size());
+  }
+  REQUIRE(tap_of(dump, 0, "gate").features == 256);
+  REQUIRE(tap_of(dump, 0, "k").features == 16);
+
+  // The logits in it are those of the run, to the bit.
+  const TapMatrix logits = tap_of(dump, ProbeSink::kGlobal, "logits");
+  REQUIRE(logits.features == test::TinyGguf::pieces().size());
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(logits.values)));
+  REQUIRE(contains(run.err, "logits-sha256: " + hash.hex()));
+}
+
+TEST_CASE("the dumped model is named by its hash", "[llmrun]") {
+  Llmrun llmrun;
+  REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").exit_code == 0);
+  const std::string model = test::read_file(llmrun.path("tiny.gguf"));
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(model)));
+  REQUIRE(load_dump(llmrun, "a").meta().model_sha256 == hash.hex());
+}
+
+TEST_CASE("a dump of other batches, threads and ISA has the same activations", "[llmrun]") {
+  Llmrun llmrun;
+  REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").exit_code == 0);
+  const Dump expected = load_dump(llmrun, "a");
+  for (const char* extra : {"-b 2", "-t 3", "--isa scalar"}) {
+    CAPTURE(extra);
+    REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/b\" " + extra).exit_code == 0);
+    const Dump dump = load_dump(llmrun, "b");
+    for (const std::string_view name : layer_taps()) {
+      if (!expected.has(0, name)) continue;
+      CAPTURE(std::string(name));
+      REQUIRE(tap_of(dump, 0, name).values == tap_of(expected, 0, name).values);
+    }
+  }
+}
+
+TEST_CASE("--dump-layers changes neither text nor hash", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished plain = llmrun(std::string(kRun) + "--logits-hash");
+  const Finished dumped = llmrun(std::string(kRun) + "--logits-hash --dump-layers \"$DIR/a\"");
+  REQUIRE(dumped.out == plain.out);
+  REQUIRE(dumped.err == plain.err);
+}
+
+TEST_CASE("--dump-layers refuses what computes a position twice", "[llmrun]") {
+  struct Case {
+    const char* arguments;
+    const char* words;
+  };
+  const auto [arguments, words] = GENERATE(values<Case>({
+      {"--context-shift", "--dump-layers: found with --context-shift or --no-cache"},
+      {"--no-cache", "--dump-layers: found with --context-shift or --no-cache"},
+      {"-i --chat-template zephyr",
+       "-i: found with --json, --jsonl, --logits-hash, --receipt or "
+       "--dump-layers, need one text"},
+  }));
+  Llmrun llmrun;
+  const Finished run =
+      llmrun(std::string("\"$TINY\" -q -n 2 --dump-layers \"$DIR/a\" ") + arguments);
+  CAPTURE(arguments, run.err);
+  REQUIRE(run.exit_code == 2);
+  REQUIRE(run.out.empty());
+  REQUIRE(contains(run.err, words));
+  REQUIRE_FALSE(std::filesystem::exists(llmrun.path("a")));
+}
+
+TEST_CASE("a dump that cannot be written is an error that names the file", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun(std::string(kRun) + "--dump-layers \"$DIR/none/a\"");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 4);
+  REQUIRE(contains(run.err, "none/a"));
+  REQUIRE(contains(run.err, "No such file or directory"));
+}
+
+}  // namespace llm

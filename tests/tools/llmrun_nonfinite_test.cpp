@@ -1,0 +1,122 @@
+// Rows 61 to 64 of docs/bad_input.md as llmrun's users meet them.
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/support/nonfinite_models.h"
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+using test::TinyGguf;
+
+/// Writes a model to $DIR/bad.gguf.
+void write_model(const Llmrun& llmrun, const TinyGguf& model) {
+  const auto bytes = model.bytes();
+  test::write_file(llmrun.path("bad.gguf"),
+                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+constexpr const char* kRun = "\"$DIR/bad.gguf\" -p 'a tiny hen' -n 4 --temp 0 -q ";
+
+}  // namespace
+
+TEST_CASE("bad input 61: llmrun names tensor and block", "[llmrun]") {
+  Llmrun llmrun;
+  TinyGguf model = TinyGguf::llama();
+  const std::uint16_t infinite = 0x7C00;
+  std::memcpy(model.tensor("blk.0.attn_v.weight").data.data() + 34 * 3, &infinite,
+              sizeof(infinite));
+  write_model(llmrun, model);
+  const Finished run = llmrun(kRun);
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 7);
+  REQUIRE(run.out.empty());
+  REQUIRE(contains(run.err, "llmrun: error: "));
+  REQUIRE(contains(run.err, "bad.gguf: blk.0.attn_v.weight (byte "));
+  REQUIRE(contains(run.err, "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"));
+}
+
+TEST_CASE("bad input 62, 63: llmrun names layer, operation and position", "[llmrun]") {
+  struct Case {
+    const char* tensor;
+    const char* words;
+  };
+  // A prompt asks for logits of its last token only: the logits' own fault is at that position.
+  const auto [tensor, words] = GENERATE(values<Case>({
+      {"blk.0.ffn_up.weight", "blk.0.up: found NaN or Inf at token position 0, need finite"},
+      {"output.weight", "logits: found NaN or Inf at token position "},
+  }));
+  Llmrun llmrun;
+  TinyGguf model = TinyGguf::llama();
+  test::make_huge(model, tensor);
+  write_model(llmrun, model);
+  for (const char* extra : {"", "--compute f32", "--no-cache", "--isa scalar -b 2", "--json",
+                            "--logits-hash", "-i", "--dump-layers \"$DIR/dump.npz\""}) {
+    const bool chat = std::string_view(extra) == "-i";
+    const Finished run = chat ? llmrun.shell(
+                                    "echo hi | \"$LLMRUN\" \"$DIR/bad.gguf\" -q -i "
+                                    "--chat-template zephyr")
+                              : llmrun(std::string(kRun) + extra);
+    CAPTURE(extra, run.err);
+    REQUIRE(run.exit_code == 7);
+    REQUIRE(contains(run.err, "llmrun: error: "));
+    REQUIRE(contains(run.err, words));
+    REQUIRE(contains(run.err, "the weights are corrupt or too large for f32"));
+    REQUIRE(run.out.find_first_not_of("> \n") == std::string::npos);  // no token was drawn
+  }
+  REQUIRE_FALSE(std::filesystem::exists(llmrun.path("dump.npz")));
+}
+
+TEST_CASE("bad input 62: what was written before the fault stays", "[llmrun]") {
+  // All logits are 0 but the guilty token's: it is drawn once its logit is positive, which it is at
+  // some position with one sign of its weights or the other.
+  int faults = 0;
+  for (const float sign : {1.0F, -1.0F}) {
+    constexpr TokenId kGuilty = 269;  // "n"
+    Llmrun llmrun;
+    TinyGguf model = TinyGguf::llama();
+    test::make_token_overflow(model, kGuilty);
+    TinyGguf::Tensor& output = model.tensor("output.weight");
+    test::fill_f32(output, 0);
+    for (std::size_t i = 0; i < 32; ++i) {
+      const float value = sign * 0.1F * static_cast<float>(i % 3 + 1);
+      std::memcpy(output.data.data() + (kGuilty * 32 + i) * sizeof(float), &value, sizeof(value));
+    }
+    write_model(llmrun, model);
+    const Finished run = llmrun("\"$DIR/bad.gguf\" -p 'the hat' -n 8 --temp 0 --ignore-eos -q");
+    CAPTURE(sign, run.err, run.out);
+    if (!contains(run.err, "error")) continue;
+    ++faults;
+    REQUIRE(run.exit_code == 7);
+    REQUIRE(run.out.ends_with(model.pieces()[kGuilty]));
+    REQUIRE(contains(run.err, "blk.0.q: found NaN or Inf at token position "));
+  }
+  REQUIRE(faults > 0);
+}
+
+TEST_CASE("bad input 64: llmrun writes the same text from denormal weights", "[llmrun]") {
+  Llmrun llmrun;
+  TinyGguf model = TinyGguf::llama();
+  test::make_denormal(model, false);
+  write_model(llmrun, model);
+  const std::string run = std::string(kRun) + "--ignore-eos --logits-hash ";
+  const Finished expected = llmrun(run);
+  CAPTURE(expected.err);
+  REQUIRE(expected.exit_code == 0);
+  REQUIRE(contains(expected.err, "logits-sha256: "));
+  for (const char* extra : {"--isa scalar", "-t 1", "-t 3", "-b 1", "--no-cache"}) {
+    const Finished other = llmrun(run + extra);
+    CAPTURE(extra);
+    REQUIRE(other.exit_code == 0);
+    REQUIRE(other.out == expected.out);
+    REQUIRE(other.err == expected.err);
+  }
+}
+
+}  // namespace llm
