@@ -9,10 +9,13 @@
 namespace llm::detail {
 namespace {
 
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kMapFrom = 2 * kHugePage;
 
-std::size_t map_size(std::size_t size) { return (size + kHugePage - 1) & ~(kHugePage - 1); }
+// Rounded to small pages: rounded to huge ones, the last page of every buffer would be mostly
+// unused memory.
+std::size_t map_size(std::size_t size) { return (size + kPage - 1) & ~(kPage - 1); }
 
 // Fresh anonymous pages are zero; over-map by one huge page and trim, so the start is aligned.
 void* map_huge_aligned(std::size_t size) {

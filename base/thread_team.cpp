@@ -91,6 +91,9 @@ int available_cpus() {
   return std::clamp(static_cast<int>(std::ceil(*quota)), 1, cpus);
 }
 
+TeamBarrier::TeamBarrier(int count, bool own_cpus)
+    : count_(count), spins_(own_cpus ? 50'000 : 100) {}
+
 void TeamBarrier::wait() {
   if (count_ == 1) return;
   const int generation = generation_.load(std::memory_order_acquire);
@@ -100,8 +103,7 @@ void TeamBarrier::wait() {
     generation_.notify_all();
     return;
   }
-  constexpr int kSpins = 4000;  // some tens of microseconds
-  for (int i = 0; i < kSpins; ++i) {
+  for (int i = 0; i < spins_; ++i) {
     if (generation_.load(std::memory_order_acquire) != generation) return;
     pause_cpu();
   }
@@ -119,13 +121,14 @@ Worker::Range Worker::share(std::size_t n, std::size_t group) const {
 
 void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   LLM_CHECK(n_threads >= 1);
+  static const int cpus = available_cpus();
   std::optional<TeamBarrier> barrier;
 #pragma omp parallel num_threads(n_threads)
   {
     LLM_CHECK(float_environment_is_contract());
     // OpenMP's own settings may give fewer threads than asked for.
 #pragma omp single
-    barrier.emplace(omp_get_num_threads());
+    barrier.emplace(omp_get_num_threads(), n_threads <= cpus);
     body({omp_get_thread_num(), omp_get_num_threads(), &*barrier});
   }
 }

@@ -11,16 +11,20 @@ namespace llm {
 /// up. At least 1. Cost: reads a few small files; ask once.
 int available_cpus();
 
-/// Lets the workers of one region wait for each other: spins for some microseconds, then sleeps, so
-/// that a machine with more threads than free CPUs is not kept busy by waiting.
+/// Lets the workers of one region wait for each other: spins, which answers within a fraction of a
+/// microsecond, then sleeps, which leaves the CPU to others.
 class TeamBarrier {
  public:
-  explicit TeamBarrier(int count) : count_(count) {}
+  /// @param own_cpus  every worker can have a CPU of its own: spin for about half a millisecond,
+  /// more than workers of
+  ///                  equal shares differ by; otherwise sleep almost at once
+  TeamBarrier(int count, bool own_cpus);
   /// Returns when all `count` workers have called it.
   void wait();
 
  private:
   const int count_;
+  const int spins_;
   std::atomic<int> arrived_ = 0;
   std::atomic<int> generation_ = 0;
 };

@@ -40,19 +40,44 @@ static_assert(covers(kQ5_0, 22) && covers(kQ5_1, 24) && covers(kQ8_0, 34) && cov
 static_assert(covers(kQ3_K, 110) && covers(kQ4_K, 144) && covers(kQ5_K, 176));
 static_assert(covers(kQ6_K, 210) && covers(kQ8_K, 292));
 
-// Copies one block of up to 16 rows between file order and panel order. kToPanel gives the
-// direction.
-template <bool kToPanel, typename Panel, typename Row>
-void move_block(std::span<const F> fields, Panel* panel_block, std::size_t lane, Row* row_block) {
+/// Moves one field of one block between the file's rows, `row_stride` bytes apart, and the panel.
+/// Rows innermost: the panel's bytes are then written (or read) one after the other.
+template <std::size_t kElement>
+void pack_field(const F& field, const std::byte* rows, std::size_t row_stride, std::size_t n_rows,
+                std::byte* panel_block) {
+  std::byte* out = panel_block + PackedMatrix::kPanelRows * field.offset;
+  for (std::size_t i = 0; i < field.count; ++i, out += PackedMatrix::kPanelRows * kElement) {
+    const std::byte* in = rows + field.offset + i * kElement;
+    for (std::size_t r = 0; r < n_rows; ++r) {
+      std::memcpy(out + r * kElement, in + r * row_stride, kElement);
+    }
+  }
+}
+
+/// A whole panel has a constant number of rows, which lets the compiler unroll.
+template <std::size_t kElement>
+void pack_field_of(const F& field, const std::byte* rows, std::size_t row_stride,
+                   std::size_t n_rows, std::byte* panel_block) {
+  if (n_rows == PackedMatrix::kPanelRows) {
+    pack_field<kElement>(field, rows, row_stride, PackedMatrix::kPanelRows, panel_block);
+  } else {
+    pack_field<kElement>(field, rows, row_stride, n_rows, panel_block);
+  }
+}
+
+void pack_block(std::span<const F> fields, const std::byte* rows, std::size_t row_stride,
+                std::size_t n_rows, std::byte* panel_block) {
   for (const F& field : fields) {
-    for (std::size_t i = 0; i < field.count; ++i) {
-      const std::size_t offset = field.offset + i * field.element_bytes;
-      Panel* packed = panel_block + PackedMatrix::kPanelRows * offset + lane * field.element_bytes;
-      if constexpr (kToPanel) {
-        std::memcpy(packed, row_block + offset, field.element_bytes);
-      } else {
-        std::memcpy(row_block + offset, packed, field.element_bytes);
-      }
+    switch (field.element_bytes) {
+      case 1:
+        pack_field_of<1>(field, rows, row_stride, n_rows, panel_block);
+        break;
+      case 2:
+        pack_field_of<2>(field, rows, row_stride, n_rows, panel_block);
+        break;
+      default:
+        pack_field_of<4>(field, rows, row_stride, n_rows, panel_block);
+        break;
     }
   }
 }
@@ -113,11 +138,10 @@ void PackedMatrix::pack_panels(std::size_t begin, std::size_t end,
   for (std::size_t p = begin; p < end; ++p) {
     std::byte* packed = data_.data() + p * panel_bytes();
     const std::size_t rows = std::min(kPanelRows, n_rows_ - p * kPanelRows);
+    const std::byte* from = file_rows.data() + p * kPanelRows * stride;
     for (std::size_t b = 0; b < n_blocks(); ++b) {
-      for (std::size_t r = 0; r < rows; ++r) {
-        move_block<true>(fields, packed + b * kPanelRows * block_bytes, r,
-                         file_rows.data() + (p * kPanelRows + r) * stride + b * block_bytes);
-      }
+      pack_block(fields, from + b * block_bytes, stride, rows,
+                 packed + b * kPanelRows * block_bytes);
     }
   }
 }
@@ -134,9 +158,15 @@ void PackedMatrix::extract_row(std::size_t r, std::span<std::byte> out) const {
   LLM_CHECK(r < n_rows_ && out.size() == row_bytes(type_, n_cols_));
   const std::size_t block_bytes = block_traits(type_).block_bytes;
   const std::byte* packed = panel(r / kPanelRows);
-  for (std::size_t b = 0; b < n_blocks(); ++b) {
-    move_block<false>(packed_fields(type_), packed + b * kPanelRows * block_bytes, r % kPanelRows,
-                      out.data() + b * block_bytes);
+  for (std::size_t b = 0; b < n_blocks(); ++b, packed += kPanelRows * block_bytes) {
+    for (const F& field : packed_fields(type_)) {
+      for (std::size_t i = 0; i < field.count; ++i) {
+        const std::size_t offset = field.offset + i * field.element_bytes;
+        std::memcpy(out.data() + b * block_bytes + offset,
+                    packed + kPanelRows * offset + r % kPanelRows * field.element_bytes,
+                    field.element_bytes);
+      }
+    }
   }
 }
 
