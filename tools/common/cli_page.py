@@ -4,7 +4,8 @@
     tools/common/cli_page.py BIN_DIR            rewrites the page
     tools/common/cli_page.py --check BIN_DIR    exits 1 and names the tools whose part is out of date
 
-Each tool's part stands between the lines `<!-- begin TOOL -->` and `<!-- end TOOL -->`.
+Each tool's part stands between the lines `<!-- begin TOOL -->` and `<!-- end TOOL -->`. Every tool in BIN_DIR has one; a
+new tool's is put at the end of the page.
 """
 
 import argparse
@@ -13,7 +14,8 @@ import re
 import subprocess
 import sys
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "cli.md"
 PART = re.compile(r"(<!-- begin (\w+) -->\n)(.*?)(<!-- end \2 -->\n)", re.DOTALL)
 
 
@@ -33,7 +35,13 @@ def main() -> int:
             outdated.append(tool)
         return begin + new + end
 
-    page = PART.sub(current, PAGE.read_text(encoding="utf-8"))
+    text = PAGE.read_text(encoding="utf-8")
+    known = {match.group(2) for match in PART.finditer(text)}
+    for main_unit in sorted(ROOT.glob("tools/*_main.cpp")):
+        tool = main_unit.name.removesuffix("_main.cpp")
+        if tool not in known and (arguments.bin_dir / tool).exists():
+            text += f"\n<!-- begin {tool} -->\n<!-- end {tool} -->\n"
+    page = PART.sub(current, text)
     if arguments.check:
         for tool in outdated:
             print(f"docs/cli.md: the part of {tool} is out of date; run tools/common/cli_page.py", file=sys.stderr)
