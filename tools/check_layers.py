@@ -15,7 +15,7 @@ ALLOWED = {
     "tokenizer": {"tokenizer", "base"},
     "engine": {"engine", "quant", "tokenizer", "base"},
     "validate": {"validate", "engine", "quant", "tokenizer", "base"},
-    "tools": {"tools", "validate", "engine", "quant", "tokenizer", "base"},
+    "tools": {"tools", "bench", "validate", "engine", "quant", "tokenizer", "base"},
     "bench": {"bench", "engine", "quant", "tokenizer", "base"},
 }
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)

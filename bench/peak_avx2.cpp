@@ -1,0 +1,6 @@
+#include "bench/peak_unit.h"
+
+namespace llm {
+extern const PeakKernels kPeakAvx2;
+const PeakKernels kPeakAvx2 = make_peak_kernels<Avx2Ops>(Isa::kAvx2);
+}  // namespace llm

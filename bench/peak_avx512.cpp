@@ -1,0 +1,6 @@
+#include "bench/peak_unit.h"
+
+namespace llm {
+extern const PeakKernels kPeakAvx512;
+const PeakKernels kPeakAvx512 = make_peak_kernels<Avx512Ops>(Isa::kAvx512);
+}  // namespace llm

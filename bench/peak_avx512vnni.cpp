@@ -1,0 +1,6 @@
+#include "bench/peak_unit.h"
+
+namespace llm {
+extern const PeakKernels kPeakAvx512Vnni;
+const PeakKernels kPeakAvx512Vnni = make_peak_kernels<Avx512VnniOps>(Isa::kAvx512Vnni);
+}  // namespace llm

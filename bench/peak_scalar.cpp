@@ -1,0 +1,6 @@
+#include "bench/peak_unit.h"
+
+namespace llm {
+extern const PeakKernels kPeakScalar;
+const PeakKernels kPeakScalar = make_peak_kernels<ScalarOps>(Isa::kScalar);
+}  // namespace llm

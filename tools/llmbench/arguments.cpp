@@ -1,0 +1,146 @@
+#include "tools/llmbench/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tools/synthetic/synthetic_model.h"
+
+namespace llm {
+namespace {
+
+Error usage(std::string field, std::string message, std::string hint = "") {
+  return Error{.code = ErrorCode::kUsage,
+               .field = std::move(field),
+               .message = std::move(message),
+               .hint = std::move(hint)};
+}
+
+/// Replaces `list` by the numbers of all of `typed`, "512,2048" being two; leaves it alone when
+/// nothing was typed.
+template <typename T>
+Status read_list(std::string_view option, const std::vector<std::string>& typed,
+                 std::int64_t lowest, std::int64_t highest, std::vector<T>& list) {
+  if (!typed.empty()) list.clear();
+  for (const std::string& text : typed) {
+    std::size_t begin = 0;
+    while (begin <= text.size()) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      const auto number = parse_integer(std::string_view(text).substr(begin, end - begin));
+      if (!number || *number < lowest || *number > highest) {
+        return usage(std::string(option),
+                     fmt::format("found \"{}\", need integers in {}..{}, separated by commas", text,
+                                 lowest, highest));
+      }
+      list.push_back(static_cast<T>(*number));
+      begin = end + 1;
+    }
+  }
+  return Ok{};
+}
+
+void add_test_options(OptionTable& table, BenchArguments& a) {
+  table.group("Tests (lists: 512,2048; every combination is measured)");
+  table.texts("p,n-prompt", "N", &a.typed.prompt, "prefill N tokens at once; 0 for no such test")
+      .shown_default("512");
+  table.texts("n,n-gen", "N", &a.typed.generate, "generate N tokens; 0 for no such test")
+      .shown_default("128");
+  table.texts("d,n-depth", "N", &a.typed.depth, "tokens in the cache before the test")
+      .shown_default("0");
+  table.texts("b,batch-size", "N", &a.typed.batch, "prompt tokens evaluated at once")
+      .shown_default("512");
+  table.texts("t,threads", "N", &a.typed.threads, "threads; 0 for all")
+      .shown_default("CPUs this process may use");
+  table.integer("r,repetitions", "N", &a.repetitions, 1, 10000,
+                "rounds; each runs every test once, so that drift hits all alike");
+  table.flag("no-load", &a.no_load, "load once and do not measure load and ttft");
+  table.flag("no-cache", &a.lists.no_cache,
+             "also generate without KV cache, for comparison (slow)");
+}
+
+void add_engine_options(OptionTable& table, BenchArguments& a) {
+  table.group("Engine");
+  std::vector<std::pair<std::string, std::optional<Isa>>> isas;
+  for (const Isa isa : all_isas()) isas.emplace_back(std::string(isa_name(isa)), isa);
+  table.choice("isa", "NAME", &a.isa, std::move(isas), "instruction set")
+      .shown_default("the best of this CPU")
+      .from_env("LLM_ISA");
+  table.choice("kv", "TYPE", &a.kv, {{"f16", KvType::kF16}, {"f32", KvType::kF32}},
+               "type of the cached keys and values");
+  table.choice("compute", "KIND", &a.compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
+               "activations in matrix products");
+}
+
+void add_output_options(OptionTable& table, BenchArguments& a) {
+  table.group("Output");
+  table.choice(
+      "o,output", "FORMAT", &a.format,
+      {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}, {"csv", BenchFormat::kCsv}},
+      "table, JSON array, or comma-separated values");
+  table.flag("peaks", &a.show_peaks, "print the measured peaks too; without a model, only them");
+  table.flag("no-peaks", &a.no_peaks, "measure no peaks (512 MiB): no shares of them");
+  table
+      .text("compare", "OLD.json", &a.compare,
+            "relate each figure to that of an earlier run with -o json")
+      .file();
+}
+
+Status find_model(BenchArguments& a, const OptionTable& table) {
+  const bool synthetic = table.given("synthetic");
+  const int sources = synthetic + table.given("model") + !a.model_positional.empty();
+  if (sources > 1) return usage("MODEL", "found more than one, need one of MODEL, -m, --synthetic");
+  if (!a.model_positional.empty()) a.model = a.model_positional;
+  if (sources == 0 && !a.show_peaks) {
+    return usage("MODEL", "found nothing, need a GGUF file, --synthetic or --peaks",
+                 "llmbench --help shows the usage");
+  }
+  if (table.given("type") && !synthetic) {
+    return usage("--type", "found without --synthetic, need a model to make",
+                 "llmquant converts a file");
+  }
+  if (synthetic && !find_synthetic_shape(a.synthetic)) {
+    return usage("--synthetic",
+                 fmt::format("found \"{}\", need one of {}", a.synthetic, synthetic_shape_names()));
+  }
+  if (find_recipe(a.type) == nullptr) {
+    return usage("--type", fmt::format("found \"{}\", need a type of llmquant", a.type));
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+OptionTable make_bench_table(BenchArguments& a) {
+  OptionTable table("llmbench", "Measure how fast a model runs, against what the machine can do");
+  table.positional("MODEL", &a.model_positional, false, "GGUF file (or -m FILE)");
+  table.group("Model");
+  table.text("m,model", "FILE", &a.model, "model, instead of the first argument").file();
+  table.text(
+      "synthetic", "SHAPE", &a.synthetic,
+      "make a model with random weights in a temporary file; one of " + synthetic_shape_names());
+  table.text("type", "TYPE", &a.type, "weights of the synthetic model, as llmquant names them");
+  add_test_options(table, a);
+  add_engine_options(table, a);
+  add_output_options(table, a);
+  return table;
+}
+
+Status complete_bench(BenchArguments& a, const OptionTable& table) {
+  LLM_RETURN_IF_ERROR(read_list("-p", a.typed.prompt, 0, 1 << 20, a.lists.prompt));
+  LLM_RETURN_IF_ERROR(read_list("-n", a.typed.generate, 0, 1 << 20, a.lists.generate));
+  LLM_RETURN_IF_ERROR(read_list("-d", a.typed.depth, 0, 1 << 20, a.lists.depth));
+  LLM_RETURN_IF_ERROR(read_list("-b", a.typed.batch, 1, 65536, a.lists.batch));
+  LLM_RETURN_IF_ERROR(read_list("-t", a.typed.threads, 0, 256, a.lists.threads));
+  a.lists.load = !a.no_load;
+  LLM_RETURN_IF_ERROR(find_model(a, table));
+  if (a.show_peaks && a.no_peaks)
+    return usage("--peaks", "found with --no-peaks, need one of them");
+  const bool measures = !a.model.empty() || table.given("synthetic");
+  if (measures && make_plan(a.lists).empty()) {
+    return usage("-p", "found no test at all, need tokens in -p or -n, or no --no-load");
+  }
+  return Ok{};
+}
+
+}  // namespace llm

@@ -1,0 +1,52 @@
+#ifndef LLM_TOOLS_LLMBENCH_ARGUMENTS_H_
+#define LLM_TOOLS_LLMBENCH_ARGUMENTS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "tools/common/options.h"
+#include "tools/llmbench/plan.h"
+
+namespace llm {
+
+enum class BenchFormat { kMarkdown, kJson, kCsv };
+
+/// llmbench's command line, with its defaults.
+struct BenchArguments {
+  std::string model;
+  std::string model_positional;
+  std::string synthetic;  ///< name of a SyntheticShape, instead of a model
+  std::string type = "Q4_K_M";
+
+  BenchLists lists;
+  int repetitions = 5;
+
+  std::optional<Isa> isa;
+  KvType kv = KvType::kF16;
+  Compute compute = Compute::kInt8;
+
+  bool no_load = false;
+  bool show_peaks = false;
+  bool no_peaks = false;
+  BenchFormat format = BenchFormat::kMarkdown;
+  std::string compare;
+
+  /// Lists as they were typed; complete_bench() reads them.
+  struct Typed {
+    std::vector<std::string> prompt, generate, depth, batch, threads;
+  } typed;
+};
+
+OptionTable make_bench_table(BenchArguments& arguments);
+
+/// What parsing one option at a time cannot see: the lists, the model, options that exclude each
+/// other. Without a model only `--peaks` makes sense; `arguments.model` is then empty.
+/// Errors: kUsage.
+Status complete_bench(BenchArguments& arguments, const OptionTable& table);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMBENCH_ARGUMENTS_H_

@@ -1,0 +1,66 @@
+#ifndef LLM_TOOLS_LLMBENCH_MEASUREMENT_H_
+#define LLM_TOOLS_LLMBENCH_MEASUREMENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/peaks.h"
+#include "engine/engine.h"
+#include "tools/llmbench/plan.h"
+
+namespace llm {
+
+/// What of the model the figures depend on.
+struct BenchModel {
+  std::string name;
+  std::string type;  ///< "Q4_K_M" as the file says, else its commonest weight type
+  std::uint64_t file_bytes = 0;
+  std::uint64_t n_weights = 0;
+  std::uint64_t weight_bytes = 0;  ///< read by each pass over the model
+  std::uint64_t layer_macs = 0;    ///< multiply-adds of a token in the layers' matrices
+  std::uint64_t output_macs = 0;   ///< and in the output matrix, where logits are wanted
+  std::uint64_t kv_elements = 0;   ///< keys and values of one position
+};
+
+/// Reads the metadata of the GGUF at `path`. weight_bytes is Model::weight_bytes()'s to fill in.
+Result<BenchModel> describe_model(const std::string& path);
+
+struct Spread {
+  double median = 0;
+  double min = 0;
+  double max = 0;
+};
+Spread spread_of(std::span<const double> values);
+
+/// What was measured of one test.
+struct Measurement {
+  BenchTest test;
+  int threads = 0;  ///< those that ran
+  Isa isa = Isa::kScalar;
+  KvType kv = KvType::kF16;
+  Compute compute = Compute::kInt8;
+  std::vector<double> seconds = {};        ///< of each repetition
+  std::vector<double> token_seconds = {};  ///< kGenerate: of each token of every repetition
+  std::uint64_t peak_rss_bytes = 0;        ///< largest of all repetitions
+};
+
+/// "f16" or "f32".
+const char* kv_name(KvType type);
+
+/// Tokens/s of a rate, milliseconds of a latency; one value a repetition.
+std::vector<double> figures(const Measurement& measurement);
+
+/// Passes over the weights in one repetition: a token each, a batch each for prompts, and every
+/// earlier batch again without a cache; a load reads the file once and is no pass.
+std::uint64_t weight_passes(const BenchTest& test);
+/// 10^9 bytes/s: of weights in median time, or of the file for kLoad; nothing for kFirstToken.
+std::optional<double> gb_per_s(const BenchModel& model, const Measurement& measurement);
+/// 10^9 multiply-adds/s in weight matrices in median time; nothing for latencies.
+std::optional<double> gmac_per_s(const BenchModel& model, const Measurement& measurement);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMBENCH_MEASUREMENT_H_

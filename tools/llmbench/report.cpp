@@ -1,0 +1,268 @@
+#include "tools/llmbench/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tools/common/option_pages.h"
+#include "tools/common/stats.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMib = 1 << 20;
+
+/// The derived figures of one test.
+struct Row {
+  Spread spread;
+  std::optional<double> gb_per_s;
+  std::optional<double> read_share;
+  std::optional<double> dot_share;
+  std::optional<Comparison> comparison;
+};
+
+Row make_row(const BenchReport& report, const Measurement& measurement) {
+  Row row;
+  row.spread = spread_of(figures(measurement));
+  row.gb_per_s = gb_per_s(report.model, measurement);
+  const auto peaks = report.peaks.find(measurement.threads);
+  if (peaks != report.peaks.end() && !measurement.test.is_latency()) {
+    const Peaks& best = peaks->second.best();
+    row.read_share = *row.gb_per_s / best.read_gb_per_s;
+    row.dot_share = *gmac_per_s(report.model, measurement) / best.dot_gmac_per_s;
+  }
+  if (report.baseline) row.comparison = report.baseline->compare(report.model, measurement);
+  return row;
+}
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json spread_json(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+double milliseconds(double seconds) { return seconds * 1e3; }
+
+Json row_json(const BenchReport& report, const Measurement& measurement) {
+  const Row row = make_row(report, measurement);
+  const BenchTest& test = measurement.test;
+  Json json = {{"test", test.name()},
+               {"model", report.model.name},
+               {"type", report.model.type},
+               {"threads", measurement.threads},
+               {"isa", isa_name(measurement.isa)},
+               {"kv", kv_name(measurement.kv)},
+               {test.is_latency() ? "ms" : "tokens_per_s", spread_json(row.spread)},
+               {"gb_per_s", or_null(row.gb_per_s)},
+               {"read_bandwidth_share", or_null(row.read_share)},
+               {"dot_peak_share", or_null(row.dot_share)},
+               {"peak_rss_mib", static_cast<double>(measurement.peak_rss_bytes) / kMib}};
+  if (!measurement.token_seconds.empty()) {
+    json["tbt_ms"] = {{"p50", milliseconds(percentile(measurement.token_seconds, 0.5))},
+                      {"p99", milliseconds(percentile(measurement.token_seconds, 0.99))}};
+  }
+  if (report.baseline) {
+    json["compare"] = row.comparison ? Json{{"old", spread_json(row.comparison->old)},
+                                            {"speedup", row.comparison->speedup},
+                                            {"overlap", row.comparison->overlap}}
+                                     : Json(nullptr);
+  }
+  json.update({{"samples", figures(measurement)},
+               {"n_tokens", test.n_tokens},
+               {"depth", test.depth},
+               {"batch", test.batch},
+               {"cache", test.cache},
+               {"compute", measurement.compute == Compute::kInt8 ? "int8" : "f32"},
+               {"file_bytes", report.model.file_bytes},
+               {"n_weights", report.model.n_weights},
+               {"cpu", cpu_name()},
+               {"engine_version", version()},
+               {"schema_version", kBenchSchemaVersion}});
+  return json;
+}
+
+Json peaks_json(const BenchReport& report, int threads, const Peaks& peaks) {
+  return {{"read_gb_per_s", peaks.read_gb_per_s},
+          {"dot_gmac_per_s", peaks.dot_gmac_per_s},
+          {"read_gb_per_s_one_thread", peaks.read_gb_per_s_one_thread},
+          {"dot_gmac_per_s_one_thread", peaks.dot_gmac_per_s_one_thread},
+          {"threads", threads},
+          {"isa", isa_name(report.peak_isa)},
+          {"cpu", cpu_name()},
+          {"schema_version", kBenchSchemaVersion}};
+}
+
+/// A field of RFC 4180: in quotes where it must be.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+/// Appends the members of `json` to `fields`, those of objects as "name.member".
+void flatten(const std::string& prefix, const Json& json,
+             std::vector<std::pair<std::string, std::string>>& fields) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = prefix + key;
+    if (value.is_object()) {
+      flatten(name + '.', value, fields);
+    } else if (value.is_string()) {
+      fields.emplace_back(name, value.get<std::string>());
+    } else if (value.is_null()) {
+      fields.emplace_back(name, "");
+    } else if (!value.is_array()) {
+      fields.emplace_back(name, value.dump());
+    }
+  }
+}
+
+using Table = std::vector<std::vector<std::string>>;
+
+std::string percent(const std::optional<double>& share) {
+  return share ? fmt::format("{:.1f} %", *share * 100) : "";
+}
+
+/// Text of a model may hold anything; a cell is one line without bars.
+std::string cell(std::string text) {
+  for (char& c : text) {
+    if (c == '|' || static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return text;
+}
+
+std::string comparison_cell(const std::optional<Comparison>& comparison) {
+  if (!comparison) return "";
+  return fmt::format("{:.3f} x{}", comparison->speedup, comparison->overlap ? " (~)" : "");
+}
+
+std::vector<std::string> table_row(const BenchReport& report, const Measurement& m) {
+  const Row row = make_row(report, m);
+  const std::string spread =
+      fmt::format("{:.2f} [{:.2f}, {:.2f}]", row.spread.median, row.spread.min, row.spread.max);
+  std::string latency = m.test.is_latency() ? spread : "";
+  if (!m.token_seconds.empty()) {
+    latency = fmt::format("p50 {:.2f}, p99 {:.2f}", milliseconds(percentile(m.token_seconds, 0.5)),
+                          milliseconds(percentile(m.token_seconds, 0.99)));
+  }
+  std::vector<std::string> cells = {
+      cell(report.model.name),
+      report.model.type,
+      fmt::format("{:.2f} MiB", static_cast<double>(report.model.file_bytes) / kMib),
+      fmt::format("{:.2f} M", static_cast<double>(report.model.n_weights) * 1e-6),
+      std::string(isa_name(m.isa)),
+      fmt::format("{}", m.threads),
+      kv_name(m.kv),
+      m.test.name(),
+      m.test.is_latency() ? "" : spread,
+      latency,
+      row.gb_per_s ? fmt::format("{:.2f}", *row.gb_per_s) : "",
+      percent(row.read_share),
+      percent(row.dot_share),
+      fmt::format("{:.1f}", static_cast<double>(m.peak_rss_bytes) / kMib)};
+  if (report.baseline) cells.push_back(comparison_cell(row.comparison));
+  return cells;
+}
+
+/// Columns padded to their widest cell; all but the first `n_left` to the right.
+std::string aligned(const Table& table, std::size_t n_left) {
+  std::vector<std::size_t> widths(table[0].size(), 3);
+  for (const auto& row : table) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string text;
+  for (std::size_t r = 0; r < table.size(); ++r) {
+    for (std::size_t c = 0; c < table[r].size(); ++c) {
+      text += c < n_left ? fmt::format("| {:<{}} ", table[r][c], widths[c])
+                         : fmt::format("| {:>{}} ", table[r][c], widths[c]);
+    }
+    text += "|\n";
+    if (r > 0) continue;
+    for (std::size_t c = 0; c < widths.size(); ++c) {
+      const std::string dashes(widths[c], '-');
+      text += c < n_left ? fmt::format("| {} ", dashes) : fmt::format("| {}:", dashes);
+    }
+    text += "|\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_json(const BenchReport& report) {
+  Json json = Json::array();
+  for (const Measurement& m : report.measurements) json.push_back(row_json(report, m));
+  if (report.show_peaks) {
+    for (const auto& [threads, meter] : report.peaks) {
+      json.push_back(peaks_json(report, threads, meter.best()));
+    }
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string report_csv(const BenchReport& report) {
+  // Rows differ in members (ms or tokens_per_s); a line has a column for each that any row has.
+  std::vector<std::string> names;
+  std::vector<std::map<std::string, std::string>> rows;
+  const auto add = [&](const Json& json) {
+    std::vector<std::pair<std::string, std::string>> fields;
+    flatten("", json, fields);
+    auto& row = rows.emplace_back();
+    for (auto& [name, value] : fields) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      row[name] = std::move(value);
+    }
+  };
+  for (const Measurement& m : report.measurements) {
+    Json json = row_json(report, m);
+    const auto peaks = report.peaks.find(m.threads);
+    if (report.show_peaks && peaks != report.peaks.end()) {
+      json["peak_read_gb_per_s"] = peaks->second.best().read_gb_per_s;
+      json["peak_dot_gmac_per_s"] = peaks->second.best().dot_gmac_per_s;
+    }
+    add(json);
+  }
+  if (report.measurements.empty()) {
+    for (const auto& [threads, meter] : report.peaks) {
+      add(peaks_json(report, threads, meter.best()));
+    }
+  }
+  std::string text = fmt::format("{}\r\n", fmt::join(names, ","));
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      const auto field = row.find(names[c]);
+      if (c > 0) text += ',';
+      if (field != row.end()) text += csv_field(field->second);
+    }
+    text += "\r\n";
+  }
+  return text;
+}
+
+std::string report_markdown(const BenchReport& report) {
+  std::string text;
+  if (!report.measurements.empty()) {
+    Table table = {{"model", "type", "size", "params", "isa", "threads", "kv", "test", "t/s", "ms",
+                    "GB/s", "of read", "of dot", "RSS MiB"}};
+    if (report.baseline) table[0].emplace_back("vs old");
+    for (const Measurement& m : report.measurements) table.push_back(table_row(report, m));
+    text += aligned(table, 2);
+  }
+  if (!report.show_peaks) return text;
+  Table table = {{"cpu", "isa", "threads", "read GB/s", "one thread", "dot GMAC/s", "one thread"}};
+  for (const auto& [threads, meter] : report.peaks) {
+    const Peaks& best = meter.best();
+    table.push_back({cell(std::string(cpu_name())), std::string(isa_name(report.peak_isa)),
+                     fmt::format("{}", threads), fmt::format("{:.2f}", best.read_gb_per_s),
+                     fmt::format("{:.2f}", best.read_gb_per_s_one_thread),
+                     fmt::format("{:.1f}", best.dot_gmac_per_s),
+                     fmt::format("{:.1f}", best.dot_gmac_per_s_one_thread)});
+  }
+  if (!text.empty()) text += '\n';
+  return text + aligned(table, 2);
+}
+
+}  // namespace llm
