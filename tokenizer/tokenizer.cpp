@@ -26,27 +26,29 @@ Result<Tokenizer> Tokenizer::create(VocabSpec spec) {
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   LLM_CHECK(text.size() <= kMaxTextBytes);
   std::vector<TokenId> ids;
-  const bool prefix = options.add_space_prefix.value_or(spec_.add_space_prefix);
   if (options.add_bos.value_or(spec_.add_bos) && spec_.bos) ids.push_back(*spec_.bos);
   if (options.parse_special) {
-    append_parsed(text, prefix, ids);
+    append_parsed(text, options, ids);
   } else {
-    append_text(text, prefix, ids);
+    append_text(text, options, ids);
   }
   if (options.add_eos.value_or(spec_.add_eos) && spec_.eos) ids.push_back(*spec_.eos);
   return ids;
 }
 
-void Tokenizer::append_text(std::string_view text, bool prefix, std::vector<TokenId>& ids) const {
+void Tokenizer::append_text(std::string_view text, const EncodeOptions& options,
+                            std::vector<TokenId>& ids) const {
   if (text.empty()) return;
+  const bool prefix = options.add_space_prefix.value_or(spec_.add_space_prefix);
   std::string escaped;
   escaped.reserve(text.size() + text.size() / 2);
   if (prefix) escaped += kSpaceMark;
   append_escaped(text, escaped);
-  append_bpe(table_, spec_.unknown, escaped, ids);
+  append_bpe(table_, {.unknown = spec_.unknown, .literal = options.literal}, escaped, ids);
 }
 
-void Tokenizer::append_parsed(std::string_view text, bool prefix, std::vector<TokenId>& ids) const {
+void Tokenizer::append_parsed(std::string_view text, const EncodeOptions& options,
+                              std::vector<TokenId>& ids) const {
   std::size_t begin = 0;  // of the plain text not yet encoded
   std::size_t at = 0;
   while (at < text.size()) {
@@ -55,12 +57,12 @@ void Tokenizer::append_parsed(std::string_view text, bool prefix, std::vector<To
       ++at;
       continue;
     }
-    append_text(text.substr(begin, at - begin), prefix, ids);
+    append_text(text.substr(begin, at - begin), options, ids);
     ids.push_back(match->id);
     at += match->size;
     begin = at;
   }
-  append_text(text.substr(begin), prefix, ids);
+  append_text(text.substr(begin), options, ids);
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, const DecodeOptions& options) const {

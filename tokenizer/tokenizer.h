@@ -20,6 +20,9 @@ struct EncodeOptions {
   std::optional<bool> add_eos = std::nullopt;           ///< ignored if there is no EOS token
   std::optional<bool> add_space_prefix = std::nullopt;  ///< the dummy prefix
   bool parse_special = false;  ///< "</s>" in text is the token, not five characters of text
+  /// Spellings of user-defined tokens (spaces as U+2581) that the text must not be able to write:
+  /// they become smaller pieces. Must outlive the call only.
+  std::span<const std::string_view> literal = {};
 };
 
 struct DecodeOptions {
@@ -77,8 +80,10 @@ class Tokenizer {
 
  private:
   Tokenizer(VocabSpec spec, PieceTable table);
-  void append_text(std::string_view text, bool prefix, std::vector<TokenId>& ids) const;
-  void append_parsed(std::string_view text, bool prefix, std::vector<TokenId>& ids) const;
+  void append_text(std::string_view text, const EncodeOptions& options,
+                   std::vector<TokenId>& ids) const;
+  void append_parsed(std::string_view text, const EncodeOptions& options,
+                     std::vector<TokenId>& ids) const;
 
   VocabSpec spec_;
   PieceTable table_;  ///< views into spec_.tokens

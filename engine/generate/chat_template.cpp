@@ -70,9 +70,22 @@ constexpr std::array<Markup, 4> kMarkups = {{
 constexpr std::array kFormats = {ChatFormat::kZephyr, ChatFormat::kLlama2, ChatFormat::kChatMl,
                                  ChatFormat::kLlama3};
 
-/// Every special token that the markups use.
-constexpr std::array<std::string_view, 7> kMarkers = {
-    "<s>",        "</s>", "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>",
+/// Every marker in the markups that a vocabulary may have as a token of its own. None is a prefix
+/// of another.
+constexpr std::array<std::string_view, 14> kMarkers = {
+    "<s>",
+    "</s>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "<</SYS>>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
     "<|eot_id|>",
 };
 
@@ -115,8 +128,9 @@ class PartEncoder {
  private:
   std::optional<TokenId> special(std::string_view spelling) const {
     const auto id = tokenizer_.find(spelling);
-    if (!id || tokenizer_.kind(*id) == TokenKind::kNormal) return std::nullopt;
-    return id;
+    if (!id) return std::nullopt;
+    const TokenKind kind = tokenizer_.kind(*id);
+    return kind == TokenKind::kControl || kind == TokenKind::kUserDefined ? id : std::nullopt;
   }
 
   void encode_waiting() {
@@ -125,6 +139,9 @@ class PartEncoder {
     options.add_bos = false;
     options.add_eos = false;
     if (!after_special_) options.add_space_prefix = false;
+    // Markers of the markup that are tokens have become ids in add_markup: what is left of them in
+    // the text was written by somebody else.
+    options.literal = kMarkers;
     const std::vector<TokenId> ids = tokenizer_.encode(waiting_, options);
     ids_.insert(ids_.end(), ids.begin(), ids.end());
     waiting_.clear();

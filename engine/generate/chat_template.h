@@ -28,7 +28,8 @@ struct ChatMessage {
 };
 
 /// A part of a formatted conversation. Markers in markup become special tokens where the vocabulary
-/// has them; content is text and never anything else.
+/// has them, as control or as user-defined tokens; content is text and never becomes a control
+/// token, nor a user-defined one that is a marker of any format.
 struct ChatPart {
   std::string text;
   bool is_markup;

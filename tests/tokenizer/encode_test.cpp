@@ -131,6 +131,39 @@ TEST_CASE("user-defined tokens are matched before merging, the longest first", "
   CHECK(tokenizer.encode("<x y>") == Ids{mark, two_words});  // spelled with a plain space
 }
 
+TEST_CASE("a literal spelling never becomes its user-defined token", "[tokenizer]") {
+  VocabBuilder builder;
+  builder.spec.add_bos = false;
+  builder.spec.add_space_prefix = false;
+  const TokenId tag = builder.add("<t>", -1, TokenKind::kUserDefined);
+  const TokenId long_tag = builder.add("<t>a", -1, TokenKind::kUserDefined);
+  const TokenId left = builder.add("<t", -2);  // merging alone would reach "<t>" too
+  const TokenId close = builder.add(">", -3);
+  const TokenId letter = builder.add("z", -3, TokenKind::kUserDefined);
+  const TokenId less = builder.add("<", -3);
+  builder.add("t", -3);
+  const Tokenizer tokenizer = builder.build();
+  const std::vector<std::string_view> spellings = {"<t>", "z"};
+  const EncodeOptions options = {.literal = spellings};
+  CHECK(tokenizer.encode("<t>z<t>a") == Ids{tag, letter, long_tag});
+  CHECK(tokenizer.encode("<t>z", options) == Ids{left, close, kByte0 + 'z'});
+  CHECK(tokenizer.encode("<t>a", options) == Ids{long_tag});  // another token
+  CHECK(tokenizer.encode("<<t>", options) == Ids{less, left, close});
+  // A shorter user-defined token that is not literal takes the place of a longer one that is.
+  const std::vector<std::string_view> longer = {"<t>a"};
+  CHECK(tokenizer.encode("<t>a", {.literal = longer}) == Ids{tag, kByte0 + 'a'});
+}
+
+TEST_CASE("only user-defined tokens are literal", "[tokenizer]") {
+  VocabBuilder builder;
+  builder.spec.add_bos = false;
+  builder.spec.add_space_prefix = false;
+  const TokenId a = builder.add("a");
+  const Tokenizer tokenizer = builder.build();
+  const std::vector<std::string_view> spellings = {"a", "</s>"};
+  CHECK(tokenizer.encode("a</s>", {.parse_special = true, .literal = spellings}) == Ids{a, 2});
+}
+
 TEST_CASE("unused pieces are taken apart again", "[tokenizer]") {
   VocabBuilder builder;
   builder.spec.add_space_prefix = false;

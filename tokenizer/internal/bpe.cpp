@@ -1,5 +1,6 @@
 #include "tokenizer/internal/bpe.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <queue>
@@ -43,7 +44,8 @@ struct LaterMerge {
 
 class Merger {
  public:
-  Merger(const PieceTable& table, std::string_view text) : table_(table), text_(text) {
+  Merger(const PieceTable& table, const BpeOptions& options, std::string_view text)
+      : table_(table), options_(options), text_(text) {
     split();
     for (std::size_t i = 1; i < symbols_.size(); ++i) {
       offer(static_cast<Index>(i - 1), static_cast<Index>(i));
@@ -51,20 +53,22 @@ class Merger {
   }
 
   void merge_all();
-  void append_ids(std::optional<TokenId> unknown, std::vector<TokenId>& ids) const;
+  void append_ids(std::vector<TokenId>& ids) const;
 
  private:
   void split();
   void offer(Index left, Index right);
   void merge(const Pair& pair);
-  void append_whole(std::string_view piece, std::optional<TokenId> id,
-                    std::optional<TokenId> unknown, std::vector<TokenId>& ids) const;
+  void append_whole(std::string_view spelling, std::optional<TokenId> id,
+                    std::vector<TokenId>& ids) const;
+  std::optional<TokenId> piece(std::string_view spelling) const;
 
   static std::size_t to_size(Index i) { return static_cast<std::size_t>(i); }
   Symbol& at(Index i) { return symbols_[to_size(i)]; }
   std::string_view spelling(const Symbol& s) const { return text_.substr(s.begin, s.size); }
 
   const PieceTable& table_;
+  const BpeOptions& options_;
   std::string_view text_;
   std::vector<Symbol> symbols_;
   std::priority_queue<Pair, std::vector<Pair>, LaterMerge> queue_;
@@ -76,7 +80,7 @@ void Merger::split() {
   std::size_t begin = 0;
   while (begin < text_.size()) {
     const std::string_view rest = text_.substr(begin);
-    const auto match = table_.user_defined().longest_prefix(rest);
+    const auto match = table_.user_defined().longest_prefix(rest, options_.literal);
     Symbol symbol;
     symbol.begin = static_cast<std::uint32_t>(begin);
     symbol.size = static_cast<std::uint32_t>(match ? match->size : utf8_head(rest).size);
@@ -88,11 +92,19 @@ void Merger::split() {
   }
 }
 
+/// PieceTable::piece without the literal user-defined tokens.
+std::optional<TokenId> Merger::piece(std::string_view spelling) const {
+  const auto id = table_.piece(spelling);
+  const bool hidden = id && table_.kind(*id) == TokenKind::kUserDefined &&
+                      std::ranges::find(options_.literal, spelling) != options_.literal.end();
+  return hidden ? std::nullopt : id;
+}
+
 void Merger::offer(Index left, Index right) {
   if (left == kNone || right == kNone || at(left).frozen || at(right).frozen) return;
   const std::uint32_t size = at(left).size + at(right).size;
   const std::string_view joint = text_.substr(at(left).begin, size);
-  const auto id = table_.piece(joint);
+  const auto id = piece(joint);
   if (!id) return;
   queue_.push({table_.score(*id), left, right, size});
   if (table_.kind(*id) == TokenKind::kUnused) {
@@ -122,48 +134,48 @@ void Merger::merge_all() {
   }
 }
 
-void Merger::append_ids(std::optional<TokenId> unknown, std::vector<TokenId>& ids) const {
+void Merger::append_ids(std::vector<TokenId>& ids) const {
   bool in_unknown_run = false;
   std::vector<std::string_view> todo;  // a stack: how deep halves nest is the file's choice
   for (Index i = symbols_.empty() ? kNone : 0; i != kNone; i = symbols_[to_size(i)].next) {
     todo.push_back(spelling(symbols_[to_size(i)]));
     while (!todo.empty()) {
-      const std::string_view piece = todo.back();
+      const std::string_view part = todo.back();
       todo.pop_back();
-      const auto halves = halves_.find(piece);
+      const auto halves = halves_.find(part);
       if (halves != halves_.end()) {
         todo.push_back(halves->second.second);
         todo.push_back(halves->second.first);
         continue;
       }
-      auto id = table_.piece(piece);
+      auto id = piece(part);
       if (id && table_.kind(*id) == TokenKind::kUnused) id.reset();  // an unused character
       const bool is_unknown = !id && !table_.has_byte_tokens();
-      if (!is_unknown || !in_unknown_run) append_whole(piece, id, unknown, ids);
+      if (!is_unknown || !in_unknown_run) append_whole(part, id, ids);
       in_unknown_run = is_unknown;
     }
   }
 }
 
-void Merger::append_whole(std::string_view piece, std::optional<TokenId> id,
-                          std::optional<TokenId> unknown, std::vector<TokenId>& ids) const {
+void Merger::append_whole(std::string_view spelling, std::optional<TokenId> id,
+                          std::vector<TokenId>& ids) const {
   if (id) {
     ids.push_back(*id);
   } else if (table_.has_byte_tokens()) {
-    for (const char c : piece) ids.push_back(table_.byte_token(static_cast<unsigned char>(c)));
+    for (const char c : spelling) ids.push_back(table_.byte_token(static_cast<unsigned char>(c)));
   } else {
-    ids.push_back(*unknown);  // PieceTable::create: one of the two exists
+    ids.push_back(*options_.unknown);  // PieceTable::create: one of the two exists
   }
 }
 
 }  // namespace
 
-void append_bpe(const PieceTable& table, std::optional<TokenId> unknown, std::string_view text,
+void append_bpe(const PieceTable& table, const BpeOptions& options, std::string_view text,
                 std::vector<TokenId>& ids) {
   LLM_CHECK(text.size() < std::numeric_limits<Index>::max());
-  Merger merger(table, text);
+  Merger merger(table, options, text);
   merger.merge_all();
-  merger.append_ids(unknown, ids);
+  merger.append_ids(ids);
 }
 
 }  // namespace llm

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -23,8 +24,10 @@ class PrefixMatcher {
   /// Of two tokens with equal text the first stays. @pre !text.empty()
   void add(std::string_view text, TokenId id);
 
-  /// The longest token that `text` starts with. Cost: one hash lookup a byte of the longest path.
-  std::optional<Match> longest_prefix(std::string_view text) const;
+  /// The longest token that `text` starts with and that is not spelled as one of `except`.
+  /// Cost: one hash lookup a byte of the longest path.
+  std::optional<Match> longest_prefix(std::string_view text,
+                                      std::span<const std::string_view> except = {}) const;
 
   bool empty() const { return token_at_.size() == 1; }
 
