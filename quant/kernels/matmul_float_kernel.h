@@ -85,15 +85,17 @@ void float_tile(const float* w, std::size_t columns, const float* x, std::size_t
   _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n) store_f32(acc + n * 16, sum[n]);
 }
 
-template <class A>
+template <class A, int N = 8>
 void float_tokens(const float* w, std::size_t columns, const float* x, std::size_t x_stride,
                   std::size_t n_tokens, float* acc) {
   std::size_t t = 0;
-  for (; t + 8 <= n_tokens; t += 8) {
-    float_tile<A, 8>(w, columns, x + t * x_stride, x_stride, acc + t * 16);
+  for (; t + N <= n_tokens; t += N) {
+    float_tile<A, N>(w, columns, x + t * x_stride, x_stride, acc + t * 16);
   }
-  for (; t < n_tokens; ++t) {
-    float_tile<A, 1>(w, columns, x + t * x_stride, x_stride, acc + t * 16);
+  if constexpr (N > 1) {
+    if (t < n_tokens) {
+      float_tokens<A, N / 2>(w, columns, x + t * x_stride, x_stride, n_tokens - t, acc + t * 16);
+    }
   }
 }
 
