@@ -16,13 +16,17 @@ using namespace lane16;
 constexpr int kCode = 15;
 constexpr int kActivation = 127;
 
-/// Makes the compiler believe that v has changed; costs no instruction. Without it equal products
-/// would be computed once.
-LLM_INLINE void forget(std::int32_t& v) { asm volatile("" : "+r"(v)); }
+/// v, of which the compiler must think that it is a new value; costs no instruction. Without it
+/// equal sums would be computed once. By value: an element of an array would go to memory.
+LLM_INLINE std::int32_t renewed(std::int32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
 #if defined(__AVX2__)
 template <class X>
-LLM_INLINE void forget(xsimd::batch<std::int32_t, X>& v) {
+LLM_INLINE xsimd::batch<std::int32_t, X> renewed(xsimd::batch<std::int32_t, X> v) {
   asm volatile("" : "+v"(v.data));
+  return v;
 }
 #endif
 
@@ -75,20 +79,17 @@ std::uint32_t read_memory(const std::byte* memory, std::size_t n_bytes, int n_st
 template <class A>
 constexpr int kChains = A::kHasDot4 ? 12 : 4;
 
-/// One product for each accumulator. The parameter pack keeps every register a name of its own from
-/// the start; forget() also keeps the compiler from adding in another order, which would spill.
+/// One product for each accumulator.
 template <class A, std::size_t... Chain>
 LLM_INLINE void dot_round(typename A::I32 (&sums)[sizeof...(Chain)], typename A::I32& codes,
                           typename A::I32& x, std::index_sequence<Chain...>) {
   if constexpr (A::kHasDot4) {
-    ((forget(x), sums[Chain] = A::dot4_us(sums[Chain], codes, x)), ...);
+    ((sums[Chain] = renewed(A::dot4_us(sums[Chain], codes, x))), ...);
   } else {
     const typename A::I32 ones = A::broadcast(0x00010001);
-    typename A::I32 pairs[] = {(forget(x), static_cast<void>(Chain), A::maddubs(codes, x))...};
+    typename A::I32 pairs[] = {(static_cast<void>(Chain), A::maddubs(codes, x = renewed(x)))...};
     const auto add_word = [&]() LLM_INLINE_LAMBDA {
-      ((forget(x), pairs[Chain] = A::add16(pairs[Chain], A::maddubs(codes, x)),
-        forget(pairs[Chain])),
-       ...);
+      ((pairs[Chain] = renewed(A::add16(pairs[Chain], A::maddubs(codes, x = renewed(x))))), ...);
     };
     add_word();
     add_word();
