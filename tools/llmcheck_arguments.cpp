@@ -23,6 +23,30 @@ OptionTable make_check_table(CheckArguments& a) {
             "compare token ids with reference lines {\"text\", \"ids\"}")
       .file();
   table.text("dump", "OUT.npz", &a.dump, "write this engine's activations").file();
+  table.text("ppl", "FILE", &a.ppl, "perplexity of a text, every token scored once").file();
+  table
+      .text("kld", "REF", &a.kld,
+            "divergence of the logits from a reference model's (a GGUF, on the text of --ppl) or "
+            "a dump's (NPZ)")
+      .file();
+  table.group("How, for --ppl and --kld");
+  table
+      .text("against", "REF.gguf", &a.against,
+            "compare each model with this one, token by token, on the text of --ppl")
+      .file();
+  table.texts("also", "MODEL", &a.also, "a further model for the table of --ppl; repeatable")
+      .file();
+  table
+      .integer("ppl-window", "N", &a.ppl_window, 0, 1 << 20,
+               "positions of a window; each starts with BOS")
+      .shown_default("the model's context; 32 with --ppl-sample");
+  table
+      .integer("ppl-sample", "N", &a.ppl_sample, 0, 1 << 20,
+               "score so many drawn windows instead of the whole text")
+      .shown_default("0: the whole text");
+  table.flag("ppl-documents", &a.ppl_documents,
+             "score each document by itself, its end included; two empty lines part documents");
+  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53, "of what is drawn");
   table.group("How");
   table.choice(
       "compute", "MODE", &a.compute,
@@ -46,9 +70,17 @@ Status check_arguments(const CheckArguments& a) {
     return Error{
         .code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
   };
-  if (a.layer_diff.empty() && a.dump.empty() && a.tokenizer.empty() && !a.self)
-    return usage("checks", "found none, need --layer-diff, --self, --tokenizer or --dump");
-  if (a.model.empty() && (a.layer_diff.empty() || a.self || !a.tokenizer.empty()))
+  const bool scores = !a.ppl.empty() || !a.kld.empty();
+  if (a.layer_diff.empty() && a.dump.empty() && a.tokenizer.empty() && !a.self && !scores)
+    return usage("checks",
+                 "found none, need --layer-diff, --self, --tokenizer, --ppl, --kld or --dump");
+  if (a.ppl.empty() && (!a.against.empty() || !a.also.empty()))
+    return usage("--ppl", "found none, need a text for --against and --also");
+  if (a.ppl_documents && a.ppl_sample > 0)
+    return usage("--ppl-documents", "found with --ppl-sample, need one of the two");
+  if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
+    return usage("--ppl", "found none, need a text for --kld with a model");
+  if (a.model.empty() && (a.layer_diff.empty() || a.self || !a.tokenizer.empty() || scores))
     return usage("MODEL", "found no model, need a GGUF file");
   if (!a.isa.empty() && !isa_from_name(a.isa))
     return usage("--isa",

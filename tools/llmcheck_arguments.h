@@ -1,6 +1,8 @@
 #ifndef LLM_TOOLS_LLMCHECK_ARGUMENTS_H_
 #define LLM_TOOLS_LLMCHECK_ARGUMENTS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,14 @@ struct CheckArguments {
   std::string dump;        ///< NPZ to write
   bool self = false;
   std::string tokenizer;  ///< reference JSONL
+  std::string ppl;        ///< text to score
+  std::size_t ppl_window = 0;
+  std::size_t ppl_sample = 0;
+  bool ppl_documents = false;
+  std::string against;            ///< GGUF to compare likelihoods with
+  std::vector<std::string> also;  ///< further GGUFs for the table
+  std::string kld;                ///< reference GGUF or NPZ
+  std::uint64_t seed = 1;
   std::string limits;
   std::string prompt = "Once upon a time, there was a little girl named Lily.";
   std::vector<std::string> reports;

@@ -12,6 +12,7 @@
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck_arguments.h"
+#include "tools/llmcheck_quality.h"
 #include "tools/llmtok_check.h"
 #include "validate/engine_dump.h"
 #include "validate/find_model.h"
@@ -40,12 +41,13 @@ class Check {
     if (reference_) LLM_RETURN_IF_ERROR(layer_diff());
     if (!a_.tokenizer.empty()) LLM_RETURN_IF_ERROR(check_tokenizer());
     if (a_.self) LLM_RETURN_IF_ERROR(self());
+    LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, bar_, report_));
     if (!a_.dump.empty()) LLM_RETURN_IF_ERROR(dump());
     bar_.clear();
-    if (report_.checks.empty() && report_.diffs.empty()) return 0;
+    if (report_.empty()) return 0;
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(write_report(report_, path));
     LLM_RETURN_IF_ERROR(write_stdout(text_report(report_)));
-    return report_.passed() ? 0 : kExitVerdictFailed;
+    return report_.passed() || !report_.has_verdict() ? 0 : kExitVerdictFailed;
   }
 
  private:

@@ -146,7 +146,7 @@ std::string diff_section(const DiffSection& section) {
 std::string html_report(const Report& report) {
   std::string out(kHead);
   out += fmt::format("<h1>llmcheck: {}</h1>\n<table class=\"l\">\n",
-                     verdict_tag(verdict(report.passed())));
+                     report.has_verdict() ? verdict_tag(verdict(report.passed())) : "figures");
   for (const auto& [name, value] : report.facts)
     out += fmt::format("<tr><td>{}<td>{}</tr>\n", escaped(name), escaped(value));
   out += "</table>\n";
@@ -158,6 +158,7 @@ std::string html_report(const Report& report) {
     }
     out += "</table>\n";
   }
+  for (const FigureTable& table : report.figures) out += figures_html(table);
   for (const DiffSection& section : report.diffs) out += diff_section(section);
   return out + "</body></html>\n";
 }

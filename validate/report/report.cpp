@@ -26,6 +26,17 @@ Writer writer_for(const std::string& path) {
   return found == std::end(kWriters) ? nullptr : found->second;
 }
 
+Json figures_json(const FigureTable& table) {
+  Json rows = Json::array();
+  for (const auto& row : table.rows) {
+    Json cells = Json::object();
+    for (std::size_t c = 0; c < row.size(); ++c)
+      cells[table.columns[c]] = row[c].value ? Json(*row[c].value) : Json(row[c].text);
+    rows.push_back(cells);
+  }
+  return {{"name", table.name}, {"title", table.title}, {"rows", rows}};
+}
+
 const char* verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
 
 Json row_json(const LayerDiffRow& row) {
@@ -52,8 +63,7 @@ Json row_json(const LayerDiffRow& row) {
 }  // namespace
 
 bool Report::passed() const {
-  const bool any = !checks.empty() || !diffs.empty();
-  return any && std::ranges::all_of(checks, &CheckResult::passed) &&
+  return has_verdict() && std::ranges::all_of(checks, &CheckResult::passed) &&
          std::ranges::all_of(diffs, [](const DiffSection& s) { return s.diff.passed(); });
 }
 
@@ -62,14 +72,17 @@ std::string text_report(const Report& report) {
   for (const auto& [name, value] : report.facts) out += fmt::format("{:<10} {}\n", name, value);
   for (const DiffSection& section : report.diffs)
     out += fmt::format("\n{}\n{}", section.title, layer_diff_table(section.diff));
+  for (const FigureTable& table : report.figures) out += fmt::format("\n{}", figures_text(table));
   if (!report.checks.empty()) out += '\n';
   for (const CheckResult& check : report.checks)
     out += fmt::format("{}  {:<52}  {}\n", verdict(check.passed), check.name, check.detail);
+  if (!report.has_verdict()) return out;
   return out + fmt::format("\n{}\n", verdict(report.passed()));
 }
 
 std::string json_report(const Report& report) {
-  Json json = {{"schema_version", 1}, {"verdict", verdict(report.passed())}};
+  Json json = {{"schema_version", 1},
+               {"verdict", report.has_verdict() ? Json(verdict(report.passed())) : Json()}};
   Json facts = Json::object();
   for (const auto& [name, value] : report.facts) facts[name] = value;
   json["facts"] = facts;
@@ -94,16 +107,20 @@ std::string json_report(const Report& report) {
          {"remarks", section.diff.remarks},
          {"rows", rows}});
   }
+  json["figures"] = Json::array();
+  for (const FigureTable& table : report.figures) json["figures"].push_back(figures_json(table));
   // nlohmann writes non-finite numbers as null.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string markdown_report(const Report& report) {
-  std::string out = fmt::format("# llmcheck: {}\n\n", verdict(report.passed()));
+  std::string out = fmt::format("# llmcheck: {}\n\n",
+                                report.has_verdict() ? verdict(report.passed()) : "figures");
   for (const auto& [name, value] : report.facts) out += fmt::format("- {}: `{}`\n", name, value);
   if (!report.checks.empty()) out += "\n| verdict | check | detail |\n|---|---|---|\n";
   for (const CheckResult& check : report.checks)
     out += fmt::format("| {} | {} | {} |\n", verdict(check.passed), check.name, check.detail);
+  for (const FigureTable& table : report.figures) out += figures_markdown(table);
   for (const DiffSection& section : report.diffs) {
     out += fmt::format("\n## {}: {}\n\n", section.title, verdict(section.diff.passed()));
     if (section.diff.first_failing) {

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "validate/layer_diff.h"
+#include "validate/report/figures.h"
 
 namespace llm {
 
@@ -29,14 +30,19 @@ struct Report {
   std::vector<std::pair<std::string, std::string>> facts;  ///< model, CPU, version, ... in order
   std::vector<CheckResult> checks;
   std::vector<DiffSection> diffs;
+  std::vector<FigureTable> figures = {};  ///< measurements, which pass or fail nothing
 
+  /// Whether anything was judged.
+  bool has_verdict() const { return !checks.empty() || !diffs.empty(); }
+  bool empty() const { return !has_verdict() && figures.empty(); }
+  /// Whether something was judged, and all of it well.
   bool passed() const;
 };
 
 /// What a terminal shows: verdicts and tables.
 std::string text_report(const Report& report);
-/// {"schema_version": 1, "verdict", "facts", "checks": [...], "layer_diffs": [...]}. Infinite and
-/// NaN figures are null.
+/// {"schema_version": 1, "verdict", "facts", "checks": [...], "layer_diffs": [...], "figures":
+/// [...]}. Infinite and NaN figures are null; so is the verdict when nothing was judged.
 std::string json_report(const Report& report);
 /// GitHub-flavoured markdown, verdicts first.
 std::string markdown_report(const Report& report);

@@ -1,0 +1,63 @@
+#include "validate/report/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "validate/report/markup.h"
+
+namespace llm {
+
+Figure Figure::number(double value, int digits) {
+  return {fmt::format("{:.{}g}", value, digits), value};
+}
+
+Figure Figure::fixed(double value, int decimals) {
+  return {fmt::format("{:.{}f}", value, decimals), value};
+}
+
+std::string figures_text(const FigureTable& table) {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    widths.push_back(table.columns[c].size());
+    for (const auto& row : table.rows) widths[c] = std::max(widths[c], row[c].text.size());
+  }
+  const auto line = [&](const auto& text_of) {
+    std::string out = fmt::format("{:<{}}", text_of(0), widths[0]);
+    for (std::size_t c = 1; c < widths.size(); ++c)
+      out += fmt::format("  {:>{}}", text_of(c), widths[c]);
+    return out + "\n";
+  };
+  std::string out = table.title + "\n";
+  out += line([&](std::size_t c) { return table.columns[c]; });
+  for (const auto& row : table.rows) out += line([&](std::size_t c) { return row[c].text; });
+  return out;
+}
+
+std::string figures_markdown(const FigureTable& table) {
+  std::string out = fmt::format("\n## {}\n\n|", table.title);
+  for (const auto& column : table.columns) out += fmt::format(" {} |", column);
+  out += "\n|";
+  for (std::size_t c = 0; c < table.columns.size(); ++c) out += c == 0 ? "---|" : "---:|";
+  out += "\n";
+  for (const auto& row : table.rows) {
+    out += "|";
+    for (const Figure& figure : row) out += fmt::format(" {} |", figure.text);
+    out += "\n";
+  }
+  return out;
+}
+
+std::string figures_html(const FigureTable& table) {
+  std::string out = fmt::format("<h2>{}</h2>\n<table><tr>", escaped(table.title));
+  for (const auto& column : table.columns) out += fmt::format("<th>{}", escaped(column));
+  out += "</tr>\n";
+  for (const auto& row : table.rows) {
+    out += "<tr>";
+    for (const Figure& figure : row) out += fmt::format("<td>{}", escaped(figure.text));
+    out += "</tr>\n";
+  }
+  return out + "</table>\n";
+}
+
+}  // namespace llm
