@@ -16,11 +16,11 @@ inline constexpr int kBenchSchemaVersion = 1;
 /// All that an output is made of.
 struct BenchReport {
   BenchModel model;
-  std::vector<Measurement> measurements;
-  std::map<int, PeakMeter> peaks;  ///< by threads; empty: none measured, no shares
+  std::vector<Measurement> measurements = {};
+  std::map<int, PeakMeter> peaks = {};  ///< by threads; empty: none measured, no shares
   bool show_peaks = false;
   Isa peak_isa = Isa::kScalar;  ///< that the dot product's peaks are of
-  std::optional<Baseline> baseline;
+  std::optional<Baseline> baseline = std::nullopt;
 };
 
 /// A JSON array of rows, then one object for the peaks of each count of threads if they are shown.

@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "bench/kernel_bench.h"
+#include "quant/half.h"
+#include "quant/kernels/kernel_table.h"
+
+namespace llm {
+namespace {
+
+// TinyLlama's shape.
+constexpr std::size_t kModel = 2048;
+constexpr std::size_t kFeedForward = 5632;
+constexpr std::size_t kHeadDim = 64;
+constexpr std::size_t kHeadsPerKv = 8;
+
+using Body = std::function<void(benchmark::State&, const KernelTable&)>;
+
+/// Registers NAME/ISA for each instruction set.
+void add(const std::string& name, const Body& body) {
+  for (const Isa isa : isas_here()) {
+    benchmark::RegisterBenchmark(
+        fmt::format("{}/{}", name, isa_name(isa)).c_str(),
+        [body, isa](benchmark::State& state) { body(state, *kernel_table(isa)); });
+  }
+}
+
+AlignedBuffer<float> noise(std::size_t n, std::uint64_t seed) {
+  auto values = allocate_or_exit<float>(n);
+  fill_noise(values.span(), seed);
+  return values;
+}
+
+/// Runs `step` in the benchmark's loop; each works on `n` values (0: not worth telling).
+template <typename Step>
+void loop(benchmark::State& state, std::size_t n, const Step& step) {
+  for (auto _ : state) {
+    step();
+    benchmark::ClobberMemory();
+  }
+  if (n > 0) state.SetItemsProcessed(static_cast<std::int64_t>(n) * state.iterations());
+}
+
+void norm(benchmark::State& state, const KernelTable& kernels) {
+  const auto x = noise(kModel, 1);
+  const auto weight = noise(kModel, 2);
+  auto y = noise(kModel, 3);
+  loop(state, kModel, [&] { kernels.rms_norm(x.data(), weight.data(), kModel, 1e-5F, y.data()); });
+}
+
+void silu(benchmark::State& state, const KernelTable& kernels) {
+  const auto fresh = noise(kFeedForward, 1);
+  const auto up = noise(kFeedForward, 2);
+  auto gate = noise(kFeedForward, 3);
+  loop(state, kFeedForward, [&] {
+    // In place, and shrinking to denormals if it went on from its own result.
+    std::copy(fresh.span().begin(), fresh.span().end(), gate.data());
+    kernels.silu_mul(gate.data(), up.data(), kFeedForward);
+  });
+}
+
+void rope(benchmark::State& state, const KernelTable& kernels) {
+  constexpr std::size_t kHeads = kModel / kHeadDim;
+  auto x = noise(kModel, 1);
+  auto cos = allocate_or_exit<float>(kHeadDim / 2);
+  auto sin = allocate_or_exit<float>(kHeadDim / 2);
+  std::ranges::fill(cos.span(), 0.8F);  // 0.8^2 + 0.6^2 = 1: lengths stay
+  std::ranges::fill(sin.span(), 0.6F);
+  loop(state, kModel,
+       [&] { kernels.rope(x.data(), kHeads, kHeadDim, cos.data(), sin.data(), kHeadDim / 2); });
+}
+
+void quantize_q8k(benchmark::State& state, const KernelTable& kernels) {
+  const auto x = noise(kModel, 1);
+  std::vector<KernelQ8K> out(kModel / 256);
+  loop(state, kModel, [&] { kernels.quantize_q8k(x.data(), kModel, out.data(), 1); });
+}
+
+void quantize_q8x32(benchmark::State& state, const KernelTable& kernels) {
+  const auto x = noise(kModel, 1);
+  std::vector<KernelQ8x32> out(kModel / 32);
+  loop(state, kModel, [&] { kernels.quantize_q8x32(x.data(), kModel, out.data(), 1); });
+}
+
+/// n_tokens new tokens that see n_keys keys in all; one group of query heads.
+void attend(benchmark::State& state, const KernelTable& kernels, std::size_t n_tokens,
+            std::size_t n_keys) {
+  const auto q = noise(n_tokens * kHeadsPerKv * kHeadDim, 1);
+  const auto values = noise(2 * n_keys * kHeadDim, 2);
+  std::vector<std::uint16_t> cache(values.size());
+  for (std::size_t i = 0; i < cache.size(); ++i) cache[i] = f32_to_f16(values[i]);
+  auto partial = allocate_or_exit<float>(n_tokens * kHeadsPerKv * (2 + kHeadDim));
+  auto workspace = allocate_or_exit<std::byte>(attend_workspace_bytes(kHeadDim));
+  const AttendArgs args{
+      .q = q.data(),
+      .q_stride = kHeadsPerKv * kHeadDim,
+      .keys = reinterpret_cast<const std::byte*>(cache.data()),
+      .values = reinterpret_cast<const std::byte*>(cache.data() + n_keys * kHeadDim),
+      .half = true,
+      .head_dim = kHeadDim,
+      .n_heads = kHeadsPerKv,
+      .n_tokens = n_tokens,
+      .first_position = n_keys - n_tokens,
+      .chunk_begin = 0,
+      .chunk_end = (n_keys + 255) / 256,
+      .partial = partial.data(),
+      .workspace = workspace.data()};
+  loop(state, 0, [&] { kernels.attend(args); });
+  // Query times key and weight times value, for every head and (about) every visible key.
+  const double macs = 2.0 * static_cast<double>(kHeadsPerKv * kHeadDim * n_tokens) *
+                      (static_cast<double>(n_keys) - static_cast<double>(n_tokens) / 2);
+  state.counters["GMAC"] =
+      benchmark::Counter(macs * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+}  // namespace
+
+void register_float_ops() {
+  add(fmt::format("RmsNorm/{}", kModel), norm);
+  add(fmt::format("SiluMul/{}", kFeedForward), silu);
+  add(fmt::format("Rope/{}", kModel), rope);
+  add(fmt::format("QuantizeQ8K/{}", kModel), quantize_q8k);
+  add(fmt::format("QuantizeQ8x32/{}", kModel), quantize_q8x32);
+  for (const auto& [n_tokens, n_keys] :
+       {std::pair<std::size_t, std::size_t>{1, 512}, {1, 2048}, {32, 512}, {32, 2048}}) {
+    add(fmt::format("Attend/T:{}/keys:{}", n_tokens, n_keys),
+        [n_tokens = n_tokens, n_keys = n_keys](benchmark::State& state,
+                                               const KernelTable& kernels) {
+          attend(state, kernels, n_tokens, n_keys);
+        });
+  }
+}
+
+}  // namespace llm

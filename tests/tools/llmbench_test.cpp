@@ -1,0 +1,214 @@
+// llmbench as scripts meet it: the real program, its shapes and its exit codes. Never its times.
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::contains;
+using test::Finished;
+
+class Llmbench : public test::Llmrun {
+ public:
+  Llmbench() { setenv("LLMBENCH", LLM_BIN_DIR "/llmbench", 1); }
+  Finished operator()(const std::string& arguments) { return shell("\"$LLMBENCH\" " + arguments); }
+
+  Json json(const std::string& arguments) {
+    const Finished run = (*this)(arguments + " -o json");
+    CAPTURE(run.err);
+    REQUIRE(run.exit_code == 0);
+    return Json::parse(run.out);
+  }
+};
+
+void require_spread(const Json& spread) {
+  REQUIRE(spread.size() == 3);
+  REQUIRE(spread["min"].get<double>() > 0);
+  REQUIRE(spread["min"].get<double>() <= spread["median"].get<double>());
+  REQUIRE(spread["median"].get<double>() <= spread["max"].get<double>());
+}
+
+/// The keys that docs/cli.md promises for every row.
+void require_row(const Json& row) {
+  for (const char* key : {"test", "model", "type", "isa", "kv"}) {
+    CAPTURE(key);
+    REQUIRE(row.at(key).is_string());
+  }
+  REQUIRE(row.at("threads").is_number_integer());
+  REQUIRE(row.contains("ms") != row.contains("tokens_per_s"));
+  require_spread(row.contains("ms") ? row["ms"] : row["tokens_per_s"]);
+  REQUIRE(row.at("peak_rss_mib").get<double>() > 0);
+  REQUIRE(row.at("schema_version") == 1);
+  for (const char* key : {"gb_per_s", "read_bandwidth_share", "dot_peak_share"}) {
+    REQUIRE(row.contains(key));
+  }
+}
+
+std::vector<std::string> tests_of(const Json& rows) {
+  std::vector<std::string> names;
+  for (const Json& row : rows) names.push_back(row.value("test", "-"));
+  return names;
+}
+
+constexpr const char* kSmall = "\"$TINY\" -q -r 3 -p 8,20 -n 4 -d 0,9 ";
+
+}  // namespace
+
+TEST_CASE("the JSON has the promised shape", "[llmbench]") {
+  Llmbench llmbench;
+  const Json rows = llmbench.json(std::string(kSmall) + "--no-peaks -t 2 --kv f32 --isa scalar");
+  REQUIRE(tests_of(rows) == std::vector<std::string>{"load", "ttft", "pp8", "pp20", "tg4", "pp8@d9",
+                                                     "pp20@d9", "tg4@d9"});
+  for (const Json& row : rows) {
+    CAPTURE(row.dump());
+    require_row(row);
+    REQUIRE(row["threads"] == 2);
+    REQUIRE(row["isa"] == "scalar");
+    REQUIRE(row["kv"] == "f32");
+    REQUIRE(row["samples"].size() == 3);
+    REQUIRE(row["read_bandwidth_share"].is_null());
+    REQUIRE(row["dot_peak_share"].is_null());
+    const bool is_latency = row["test"] == "load" || row["test"] == "ttft";
+    REQUIRE(row.contains("ms") == is_latency);
+    REQUIRE(row.contains("tbt_ms") == row["test"].get<std::string>().starts_with("tg"));
+    REQUIRE(row["gb_per_s"].is_null() == (row["test"] == "ttft"));
+  }
+}
+
+TEST_CASE("shares and peaks come from the same run", "[llmbench]") {
+  Llmbench llmbench;
+  const Json rows = llmbench.json("\"$TINY\" -q -r 1 -p 8 -n 4 -t 1,2 --peaks --no-load");
+  REQUIRE(tests_of(rows) == std::vector<std::string>{"pp8", "tg4", "pp8", "tg4", "-", "-"});
+  for (std::size_t i = 0; i < 4; ++i) {
+    require_row(rows[i]);
+    const Json& peaks = rows[4 + i / 2];
+    REQUIRE(rows[i]["threads"] == peaks["threads"]);
+    REQUIRE(rows[i]["gb_per_s"].get<double>() ==
+            Approx(rows[i]["read_bandwidth_share"].get<double>() *
+                   peaks["read_gb_per_s"].get<double>()));
+    REQUIRE(rows[i]["dot_peak_share"].get<double>() > 0);
+    REQUIRE(peaks["dot_gmac_per_s"].get<double>() > 0);
+  }
+  // The half GiB of the bandwidth measurement is none of the engine's.
+  REQUIRE(rows[3]["peak_rss_mib"].get<double>() < 400);
+}
+
+TEST_CASE("peaks need no model", "[llmbench]") {
+  Llmbench llmbench;
+  const Json alone = llmbench.json("--peaks -r 1 -t 1");
+  REQUIRE(alone.size() == 1);
+  REQUIRE(alone[0]["read_gb_per_s"].get<double>() > 0);
+  REQUIRE(alone[0]["dot_gmac_per_s"].get<double>() > 0);
+}
+
+TEST_CASE("generation without a cache is a test of its own", "[llmbench]") {
+  Llmbench llmbench;
+  const Json rows =
+      llmbench.json("\"$TINY\" -q -r 1 -p 0 -n 4 -d 3 --no-peaks --no-load --no-cache");
+  REQUIRE(tests_of(rows) == std::vector<std::string>{"tg4@d3", "tg4@d3@nocache"});
+  REQUIRE(rows[0]["cache"] == true);
+  REQUIRE(rows[1]["cache"] == false);
+}
+
+TEST_CASE("tables and comma-separated values have a line a test", "[llmbench]") {
+  Llmbench llmbench;
+  const Finished table = llmbench(std::string(kSmall) + "--no-peaks");
+  REQUIRE(table.exit_code == 0);
+  REQUIRE(std::ranges::count(table.out, '\n') == 2 + 8);
+  REQUIRE(contains(table.out, "| pp20@d9 |"));
+  const Finished csv = llmbench(std::string(kSmall) + "--no-peaks -o csv");
+  REQUIRE(csv.exit_code == 0);
+  std::istringstream lines(csv.out);
+  std::string line;
+  std::getline(lines, line);
+  REQUIRE(line.starts_with("test,model,type,threads,isa,kv,ms.median,ms.min,ms.max,gb_per_s,"));
+  const auto columns = std::ranges::count(line, ',');
+  int rows = 0;
+  for (; std::getline(lines, line); ++rows) REQUIRE(std::ranges::count(line, ',') == columns);
+  REQUIRE(rows == 8);
+}
+
+TEST_CASE("a run compares itself with an earlier one", "[llmbench]") {
+  Llmbench llmbench;
+  const std::string arguments = "\"$TINY\" -q -r 1 -p 8 -n 0 -t 1 --no-peaks --no-load ";
+  test::write_file(llmbench.path("old.json"), llmbench.json(arguments).dump());
+  const Json rows = llmbench.json(arguments + "--compare \"$DIR/old.json\"");
+  REQUIRE(rows[0]["compare"]["speedup"].get<double>() > 0);
+  require_spread(rows[0]["compare"]["old"]);
+  const Finished table = llmbench(arguments + "--compare \"$DIR/old.json\"");
+  REQUIRE(contains(table.out, "vs old"));
+  const Finished other =
+      llmbench("\"$TINY\" -r 1 -p 9 -n 0 -t 1 --no-peaks --no-load --compare \"$DIR/old.json\"");
+  REQUIRE(other.exit_code == 0);
+  REQUIRE(contains(other.err, "no row for pp9"));
+  REQUIRE(llmbench("\"$TINY\" --compare \"$DIR/absent\"").exit_code == 4);
+  REQUIRE(llmbench("\"$TINY\" --compare \"$TINY\"").exit_code == 3);
+}
+
+TEST_CASE("a synthetic model needs no file and leaves none", "[llmbench]") {
+  Llmbench llmbench;
+  const Finished run = llmbench.shell(
+      "mkdir \"$DIR/tmp\" && TMPDIR=\"$DIR/tmp\" \"$LLMBENCH\" --synthetic mqa --type Q4_0 -q -r 1 "
+      "-p 8 -n 2 --no-peaks -o json && ls -A \"$DIR/tmp\" | wc -l >&2");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(contains(run.err, "0"));
+  const Json rows = Json::parse(run.out);
+  REQUIRE(rows.size() == 4);
+  for (const Json& row : rows) {
+    require_row(row);
+    REQUIRE(row["type"] == "Q4_0");
+  }
+}
+
+TEST_CASE("an interrupt keeps what was measured", "[llmbench]") {
+  Llmbench llmbench;
+  // Threads are there once the model is being loaded, and interrupts are then graceful.
+  const Finished run = llmbench.shell(
+      "\"$LLMBENCH\" \"$TINY\" -q -t 2 -r 10000 -p 60 -n 0 --no-peaks --no-load -o json & pid=$!\n"
+      "until [ $(ls /proc/$pid/task | wc -l) -gt 1 ]; do sleep 0.01; done\n"
+      "kill -TERM $pid; wait $pid");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 143);
+  REQUIRE(Json::parse(run.out).is_array());
+}
+
+TEST_CASE("wrong usage of llmbench exits with 2", "[llmbench]") {
+  struct Case {
+    const char* arguments;
+    const char* words;
+  };
+  const auto [arguments, words] = GENERATE(values<Case>({
+      {"", "MODEL: found nothing, need a GGUF file, --synthetic or --peaks"},
+      {"\"$TINY\" -p 1,x", "-p: found \"1,x\", need integers in 0..1048576"},
+      {"\"$TINY\" -p 1,", "-p: found \"1,\", need integers"},
+      {"\"$TINY\" -n -1", "-n: found \"-1\", need integers"},
+      {"\"$TINY\" -b 0", "-b: found \"0\", need integers in 1..65536"},
+      {"\"$TINY\" -t 257", "-t: found \"257\", need integers in 0..256"},
+      {"\"$TINY\" -r 0", "-r: found \"0\", need an integer in 1..10000"},
+      {"\"$TINY\" -o xml", "-o: found \"xml\", need md, json or csv"},
+      {"\"$TINY\" -p 0 -n 0 --no-load", "-p: found no test at all"},
+      {"\"$TINY\" --peaks --no-peaks", "--peaks: found with --no-peaks"},
+      {"\"$TINY\" -m \"$TINY\"", "MODEL: found more than one"},
+      {"\"$TINY\" --type Q4_0", "--type: found without --synthetic"},
+      {"--synthetic gpt", "--synthetic: found \"gpt\", need one of tinyllama"},
+      {"--synthetic mqa --type Q9", "--type: found \"Q9\", need a type of llmquant"},
+  }));
+  Llmbench llmbench;
+  const Finished run = llmbench(arguments);
+  CAPTURE(arguments, run.err);
+  REQUIRE(run.exit_code == 2);
+  REQUIRE(contains(run.err, "llmbench: error: "));
+  REQUIRE(contains(run.err, words));
+  REQUIRE(run.out.empty());
+}
+
+}  // namespace llm
