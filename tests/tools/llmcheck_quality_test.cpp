@@ -1,0 +1,141 @@
+// What llmcheck measures, as a user runs it.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/catch.h"
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
+const std::string kQuantized = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+const std::string kText = LLM_SOURCE_DIR "/models/heldout.txt";
+
+class Workplace {
+ public:
+  Workplace() {
+    std::string pattern = fs::temp_directory_path() / "llmcheck_quality_test.XXXXXX";
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    directory_ = pattern;
+  }
+  ~Workplace() {
+    std::error_code ignored;
+    fs::remove_all(directory_, ignored);
+  }
+
+  std::string operator/(const std::string& name) const { return directory_ / name; }
+
+  std::string read(const std::string& name) const {
+    std::ifstream file(directory_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  /// Runs llmcheck with two threads; returns the exit code.
+  int llmcheck(const std::string& arguments) {
+    const std::string command = "'" LLM_BIN_DIR "/llmcheck' -t 2 " + arguments + " > '" +
+                                *this / "out" + "' 2> '" + *this / "err" + "' < /dev/null";
+    const int status = std::system(command.c_str());
+    out = read("out");
+    err = read("err");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  /// Runs llmcheck, which must succeed, and returns its JSON report.
+  nlohmann::json report(const std::string& arguments) {
+    const int code = llmcheck(arguments + " --report '" + *this / "r.json" + "'");
+    CAPTURE(arguments, err);
+    REQUIRE(code == 0);
+    return nlohmann::json::parse(read("r.json"));
+  }
+
+  std::string out;
+  std::string err;
+
+ private:
+  fs::path directory_;
+};
+
+}  // namespace
+
+TEST_CASE("perplexity is a figure without a verdict, and says the same whatever the path",
+          "[llmcheck][quality]") {
+  Workplace w;
+  const std::string arguments = kModel + " --ppl " + kText + " --ppl-sample 8 ";
+  const auto json = w.report(arguments);
+  CHECK(json["verdict"].is_null());
+  const auto row = json["figures"][0]["rows"][0];
+  CHECK(row["model"] == "fable-3m-f16");
+  CHECK(row["tokens"] == 8 * 32);
+  const double nll = row["nll"];
+  CHECK(row["perplexity"].get<double>() == Approx(std::exp(nll)));
+  // A trained model, but with little context: far below the vocabulary's log(1536) = 7.3.
+  CHECK((nll > 0.3 && nll < 6));
+  CHECK(w.report(arguments + "-t 1 --isa scalar")["figures"][0]["rows"][0]["nll"] == nll);
+  CHECK(w.report(arguments + "--seed 2")["figures"][0]["rows"][0]["nll"] != nll);
+}
+
+TEST_CASE("a quantized model is compared with its source token by token", "[llmcheck][quality]") {
+  Workplace w;
+  const auto json = w.report(kQuantized + " --ppl " + kText + " --ppl-sample 20 --against " +
+                             kModel + " --also " + kModel + " --kld " + kModel);
+  const auto rows = json["figures"][0]["rows"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["model"] == "fable-3m-f16");
+  CHECK(rows[0]["d nll"] == "-");
+  CHECK(rows[1]["d nll"].get<double>() ==
+        Approx(rows[1]["nll"].get<double>() - rows[0]["nll"].get<double>()).margin(1e-9));
+  CHECK((rows[1]["KL mean"] > 1e-4 && rows[1]["KL mean"] < 0.5));
+  CHECK((rows[1]["same top %"] > 70.0 && rows[1]["same top %"] < 100.0));
+  // Against itself nothing differs at all.
+  CHECK(rows[2]["d nll"] == 0.0);
+  CHECK(rows[2]["KL mean"] == 0.0);
+  CHECK(rows[2]["same top %"] == 100.0);
+  CHECK(json["figures"][1]["rows"][0]["mean"] == rows[1]["KL mean"]);
+}
+
+TEST_CASE("documents score their own ends", "[llmcheck][quality]") {
+  Workplace w;
+  std::ofstream(w / "two.txt") << "\n\nLily sat.\n\nLily ran.\n\n\n\nLily sat.\n";
+  const auto whole = w.report(kModel + " --ppl '" + w / "two.txt" + "' --ppl-documents");
+  std::ofstream(w / "one.txt") << "Lily sat.";
+  const auto one = w.report(kModel + " --ppl '" + w / "one.txt" + "' --ppl-documents");
+  std::ofstream(w / "other.txt") << "Lily sat.\n\nLily ran.";
+  const auto other = w.report(kModel + " --ppl '" + w / "other.txt" + "' --ppl-documents");
+  const auto sum = [](const nlohmann::json& json) {
+    const auto row = json["figures"][0]["rows"][0];
+    return row["nll"].get<double>() * row["tokens"].get<double>();
+  };
+  CHECK(sum(whole) == Approx(sum(one) + sum(other)));
+}
+
+TEST_CASE("a dump's logits are a reference for divergence", "[llmcheck][quality]") {
+  Workplace w;
+  REQUIRE(w.llmcheck(kModel + " --dump '" + w / "own.npz" + "'") == 0);
+  const std::string kld = " --kld '" + w / "own.npz" + "'";
+  CHECK(w.report(kModel + kld)["figures"][0]["rows"][0]["max"] == 0.0);
+  CHECK(w.report(kQuantized + kld)["figures"][0]["rows"][0]["mean"] > 0.0);
+}
+
+TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][quality]") {
+  Workplace w;
+  CHECK(w.llmcheck(kModel + " --against " + kModel) == 2);
+  CHECK(w.llmcheck(kModel + " --kld " + kModel) == 2);
+  CHECK(w.llmcheck("--ppl " + kText) == 2);
+  CHECK(w.llmcheck(kModel + " --ppl " + kText + " --ppl-sample 2 --ppl-documents") == 2);
+  CHECK(w.llmcheck(kModel + " --ppl '" + w / "none.txt" + "'") == 4);
+  std::ofstream(w / "empty.txt") << "";
+  CHECK(w.llmcheck(kModel + " --ppl '" + w / "empty.txt" + "'") == 2);
+  CHECK_THAT(w.err, Contains("empty.txt") && Contains("need at least 1"));
+}
