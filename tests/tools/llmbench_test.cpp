@@ -85,7 +85,7 @@ TEST_CASE("the JSON has the promised shape", "[llmbench]") {
 
 TEST_CASE("shares and peaks come from the same run", "[llmbench]") {
   Llmbench llmbench;
-  const Json rows = llmbench.json("\"$TINY\" -q -r 1 -p 8 -n 4 -t 1,2 --peaks --no-load");
+  const Json rows = llmbench.json("\"$TINY\" -q -r 2 -p 8 -n 4 -t 1,2 --peaks --no-load");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"pp8", "tg4", "pp8", "tg4", "-", "-"});
   for (std::size_t i = 0; i < 4; ++i) {
     require_row(rows[i]);
