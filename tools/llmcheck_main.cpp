@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <climits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,12 +20,14 @@
 #include "validate/find_model.h"
 #include "validate/invariance.h"
 #include "validate/limits_file.h"
+#include "validate/locate.h"
 #include "validate/report/report.h"
 
 namespace llm {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+constexpr std::uint64_t kReplayAll = std::uint64_t{64} << 20;
 using ModelPointer = std::shared_ptr<const Model>;
 
 class Check {
@@ -104,7 +108,8 @@ class Check {
     SessionOptions options;
     options.kv = kv;
     options.context = tokens.size();
-    LLM_TRY(const Dump fast, record_activations(model, options, tokens, "llmcheck", sha256_));
+    LLM_TRY(const Dump fast, record_activations(model, options, tokens, "llmcheck", sha256_,
+                                                reference_->step_ptr()));
     Limits limits = default_limits(compute, kv, model->config().n_layers);
     if (!a_.limits.empty()) {
       LLM_TRY(const std::string text, read_text_file(a_.limits, kMaxTextBytes));
@@ -117,10 +122,41 @@ class Check {
                                              isa_name(model->isa()), reference_->meta().oracle),
                                  name, fast, *reference_, limits));
     options.reference = true;
-    LLM_TRY(const Dump plain, record_activations(model, options, tokens, "llmcheck", sha256_));
-    return add_diff(fmt::format("compute {}, KV {}, {} against the definition in plain loops (R1)",
-                                name, kv_name, isa_name(model->isa())),
-                    name + "-definition", fast, plain, exact_limits());
+    LLM_TRY(const Dump plain, record_activations(model, options, tokens, "llmcheck", sha256_,
+                                                 reference_->step_ptr()));
+    LLM_RETURN_IF_ERROR(
+        add_diff(fmt::format("compute {}, KV {}, {} against the definition in plain loops (R1)",
+                             name, kv_name, isa_name(model->isa())),
+                 name + "-definition", fast, plain, exact_limits()));
+    return add_location(Replay(model, kv), {.run = fast, .plain = plain, .reference = *reference_});
+  }
+
+  /// Preflight, and what is at fault when one of the last two comparisons failed.
+  Status add_location(const Replay& replay, LocateInput input) {
+    DiffSection& against_reference = report_.diffs[report_.diffs.size() - 2];
+    DiffSection& against_definition = report_.diffs.back();
+    if (!against_reference.diff.problems.empty()) return Ok{};
+    Location location;
+    const bool passed = against_reference.passed() && against_definition.passed();
+    if (!passed) {
+      // Replay costs more than the comparison: of large models, only as deep as need be.
+      if (replay.weight_bytes() > kReplayAll) {
+        const auto depth = [](const LayerDiff& diff) {
+          return diff.first_failing ? diff.rows[*diff.first_failing].layer + 1 : INT_MAX;
+        };
+        input.max_layers = static_cast<std::size_t>(
+            std::max(1, std::min(depth(against_reference.diff), depth(against_definition.diff))));
+      }
+      LLM_TRY(location, locate(replay, input));
+    }
+    location.preflight = check_hyper_parameters(reference_->meta(), replay.config());
+    LLM_TRY(const auto faults, check_quantizer(replay, *reference_));
+    location.preflight.insert(location.preflight.end(), faults.begin(), faults.end());
+    DiffSection& section = against_reference.passed() && !against_definition.passed()
+                               ? against_definition
+                               : against_reference;
+    section.location = std::move(location);
+    return Ok{};
   }
 
   Status add_diff(std::string title, std::string name, const Dump& actual, const Dump& reference,

@@ -37,11 +37,18 @@ Result<std::string> file_sha256(const std::string& path) {
 
 Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
                                 const SessionOptions& options, std::span<const TokenId> tokens,
-                                const std::string& producer, const std::string& model_sha256) {
+                                const std::string& producer, const std::string& model_sha256,
+                                std::span<const std::int64_t> step_ptr) {
+  const std::int64_t one_call[] = {0, static_cast<std::int64_t>(tokens.size())};
+  if (step_ptr.empty()) step_ptr = one_call;
   LLM_TRY(const std::unique_ptr<Session> session, Session::create(model, options));
   Recorder recorder;
   session->set_probe(&recorder);
-  LLM_RETURN_IF_ERROR(session->evaluate(tokens, LogitRows::kAll));
+  for (std::size_t s = 0; s + 1 < step_ptr.size(); ++s) {
+    const auto begin = static_cast<std::size_t>(step_ptr[s]);
+    const auto end = static_cast<std::size_t>(step_ptr[s + 1]);
+    LLM_RETURN_IF_ERROR(session->evaluate(tokens.subspan(begin, end - begin), LogitRows::kAll));
+  }
   session->set_probe(nullptr);
   return std::move(recorder).finish(engine_meta(*session, producer, model_sha256));
 }

@@ -1,6 +1,7 @@
 #ifndef LLM_VALIDATE_ENGINE_DUMP_H_
 #define LLM_VALIDATE_ENGINE_DUMP_H_
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -20,10 +21,13 @@ DumpMeta engine_meta(const Session& session, const std::string& producer,
 Result<std::string> file_sha256(const std::string& path);
 
 /// Runs `tokens` from position 0 in a session of its own and records every tap.
+/// @param step_ptr  tokens of call s are [step_ptr[s], step_ptr[s + 1]), as in a dump, so that
+///                  prefill and decode are both seen; empty: all in one call
 /// Errors: those of Session::create and evaluate.
 Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
                                 const SessionOptions& options, std::span<const TokenId> tokens,
-                                const std::string& producer, const std::string& model_sha256);
+                                const std::string& producer, const std::string& model_sha256,
+                                std::span<const std::int64_t> step_ptr = {});
 
 }  // namespace llm
 

@@ -127,7 +127,7 @@ std::string table(const LayerDiff& diff) {
 
 std::string diff_section(const DiffSection& section) {
   std::string out = fmt::format("<h2>{}: {}</h2>\n", escaped(section.title),
-                                verdict_tag(verdict(section.diff.passed())));
+                                verdict_tag(verdict(section.passed())));
   for (const auto& problem : section.diff.problems)
     out += fmt::format("<p>problem: {}</p>\n", escaped(problem));
   for (const auto& remark : section.diff.remarks)
@@ -138,6 +138,8 @@ std::string diff_section(const DiffSection& section) {
                        tap_label(row.layer, row.tap), escaped(tap_origin(row.layer, row.tap)),
                        escaped(row.note));
   }
+  if (!section.location.empty())
+    out += fmt::format("<pre>{}</pre>\n", escaped(location_text(section.location)));
   return out + curve(section.diff) + heat_map(section.diff) + table(section.diff);
 }
 

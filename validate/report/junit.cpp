@@ -32,6 +32,10 @@ std::string diff_suite(const DiffSection& section) {
   std::size_t failures = section.diff.problems.size();
   for (const auto& problem : section.diff.problems)
     cases += test_case(section.name, "inputs", false, problem);
+  const auto& preflight = section.location.preflight;
+  failures += preflight.size();
+  for (const auto& problem : preflight)
+    cases += test_case(section.name, "preflight", false, problem);
   for (const LayerDiffRow& row : section.diff.rows) {
     const bool failed = is_failure(row);
     failures += failed ? 1 : 0;
@@ -41,7 +45,8 @@ std::string diff_suite(const DiffSection& section) {
                                          row.error.nmse, row.error.max_abs, row.error.cos_min)
                            : row.note);
   }
-  return suite(section.name, section.diff.rows.size() + section.diff.problems.size(), failures,
+  return suite(section.name,
+               section.diff.rows.size() + section.diff.problems.size() + preflight.size(), failures,
                cases);
 }
 

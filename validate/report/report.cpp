@@ -60,18 +60,41 @@ Json row_json(const LayerDiffRow& row) {
           {"note", row.note}};
 }
 
+Json location_json(const Location& location) {
+  Json findings = Json::array();
+  for (const Finding& f : location.findings) {
+    findings.push_back({{"layer", f.layer == ProbeSink::kGlobal ? Json() : Json(f.layer)},
+                        {"tap", tap_label(f.layer, f.tap)},
+                        {"op", f.op},
+                        {"weight_type", f.weight_type},
+                        {"definition", f.definition},
+                        {"run", f.run},
+                        {"wiring", f.wiring},
+                        {"nmse", f.nmse},
+                        {"limit", f.limit},
+                        {"signature", f.signature},
+                        {"tokens", f.tokens},
+                        {"cause", f.cause}});
+  }
+  return {{"replayed", location.replayed},
+          {"preflight", location.preflight},
+          {"findings", findings},
+          {"remarks", location.remarks}};
+}
+
 }  // namespace
 
 bool Report::passed() const {
   return has_verdict() && std::ranges::all_of(checks, &CheckResult::passed) &&
-         std::ranges::all_of(diffs, [](const DiffSection& s) { return s.diff.passed(); });
+         std::ranges::all_of(diffs, [](const DiffSection& s) { return s.passed(); });
 }
 
 std::string text_report(const Report& report) {
   std::string out;
   for (const auto& [name, value] : report.facts) out += fmt::format("{:<10} {}\n", name, value);
   for (const DiffSection& section : report.diffs)
-    out += fmt::format("\n{}\n{}", section.title, layer_diff_table(section.diff));
+    out += fmt::format("\n{}\n{}{}", section.title, layer_diff_table(section.diff),
+                       location_text(section.location));
   for (const FigureTable& table : report.figures) out += fmt::format("\n{}", figures_text(table));
   if (!report.checks.empty()) out += '\n';
   for (const CheckResult& check : report.checks)
@@ -100,11 +123,12 @@ std::string json_report(const Report& report) {
     json["layer_diffs"].push_back(
         {{"name", section.name},
          {"title", section.title},
-         {"verdict", verdict(section.diff.passed())},
+         {"verdict", verdict(section.passed())},
          {"first_failing", failing ? Json(tap_label(failing->layer, failing->tap)) : Json()},
          {"look_at", failing ? Json(tap_origin(failing->layer, failing->tap)) : Json()},
          {"problems", section.diff.problems},
          {"remarks", section.diff.remarks},
+         {"locate", location_json(section.location)},
          {"rows", rows}});
   }
   json["figures"] = Json::array();
@@ -122,7 +146,7 @@ std::string markdown_report(const Report& report) {
     out += fmt::format("| {} | {} | {} |\n", verdict(check.passed), check.name, check.detail);
   for (const FigureTable& table : report.figures) out += figures_markdown(table);
   for (const DiffSection& section : report.diffs) {
-    out += fmt::format("\n## {}: {}\n\n", section.title, verdict(section.diff.passed()));
+    out += fmt::format("\n## {}: {}\n\n", section.title, verdict(section.passed()));
     if (section.diff.first_failing) {
       const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
       out += fmt::format("- first failing tap: `{}`, look at: {}\n", tap_label(row.layer, row.tap),
@@ -131,6 +155,8 @@ std::string markdown_report(const Report& report) {
     for (const auto& problem : section.diff.problems)
       out += fmt::format("- problem: {}\n", problem);
     for (const auto& remark : section.diff.remarks) out += fmt::format("- remark: {}\n", remark);
+    if (!section.location.empty())
+      out += fmt::format("\n```\n{}```\n", location_text(section.location));
     out +=
         "\n| layer | tap | cos p5 | cos min | cos median | max abs | nmse | limit | verdict |\n"
         "|---|---|---|---|---|---|---|---|---|\n";

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "validate/layer_diff.h"
+#include "validate/locate_finding.h"
 #include "validate/report/figures.h"
 
 namespace llm {
@@ -23,6 +24,9 @@ struct DiffSection {
   std::string title;  ///< "compute f32, KV f32, against R0"
   std::string name;   ///< short, for machines: "f32"
   LayerDiff diff;
+  Location location = {};  ///< where the error comes from, when something failed
+
+  bool passed() const { return diff.passed() && location.empty(); }
 };
 
 /// Everything a run of llmcheck found. Writers turn it into a format; none adds a judgement.
