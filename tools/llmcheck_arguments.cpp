@@ -29,6 +29,14 @@ OptionTable make_check_table(CheckArguments& a) {
             "divergence of the logits from a reference model's (a GGUF, on the text of --ppl) or "
             "a dump's (NPZ)")
       .file();
+  table
+      .text("quality", "FILE", &a.quality,
+            "generate in five ways from the documents of a text: tokens that must be equal are, "
+            "and the text is no worse than the baseline's")
+      .file();
+  table.text("baseline", "DIR", &a.baseline, "frozen figures for --quality").file();
+  table.text("update-baseline", "REASON", &a.update_baseline,
+             "write the figures of --quality to --baseline instead of checking them");
   table.group("How, for --ppl and --kld");
   table
       .text("against", "REF.gguf", &a.against,
@@ -70,10 +78,15 @@ Status check_arguments(const CheckArguments& a) {
     return Error{
         .code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
   };
-  const bool scores = !a.ppl.empty() || !a.kld.empty();
+  const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
   if (a.layer_diff.empty() && a.dump.empty() && a.tokenizer.empty() && !a.self && !scores)
-    return usage("checks",
-                 "found none, need --layer-diff, --self, --tokenizer, --ppl, --kld or --dump");
+    return usage(
+        "checks",
+        "found none, need --layer-diff, --self, --tokenizer, --ppl, --kld, --quality or --dump");
+  if (!a.baseline.empty() && a.quality.empty())
+    return usage("--baseline", "found without --quality");
+  if (!a.update_baseline.empty() && a.baseline.empty())
+    return usage("--update-baseline", "found without --baseline, need a directory");
   if (a.ppl.empty() && (!a.against.empty() || !a.also.empty()))
     return usage("--ppl", "found none, need a text for --against and --also");
   if (a.ppl_documents && a.ppl_sample > 0)

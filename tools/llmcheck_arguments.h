@@ -29,6 +29,9 @@ struct CheckArguments {
   std::vector<std::string> also;  ///< further GGUFs for the table
   std::string kld;                ///< reference GGUF or NPZ
   std::uint64_t seed = 1;
+  std::string quality;          ///< text whose documents are prompts
+  std::string baseline;         ///< directory of frozen figures
+  std::string update_baseline;  ///< the reason
   std::string limits;
   std::string prompt = "Once upon a time, there was a little girl named Lily.";
   std::vector<std::string> reports;

@@ -1,18 +1,26 @@
 #include "tools/llmcheck_quality.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
+#include "base/sha256.h"
+#include "tools/common/option_pages.h"
 #include "tools/common/tool.h"
 #include "validate/dump.h"
+#include "validate/engine_dump.h"
+#include "validate/quality/baseline.h"
 #include "validate/quality/likelihood.h"
+#include "validate/quality/sweep.h"
 #include "validate/quality/text_windows.h"
 
 namespace llm {
@@ -21,6 +29,7 @@ namespace {
 using ModelPointer = std::shared_ptr<const Model>;
 constexpr std::size_t kSampledWindow = 32;
 constexpr double kPercent = 100;
+constexpr std::size_t kMaxBaselineBytes = std::size_t{16} << 20;
 
 /// What one model makes of the text, and how it compares with the reference, if there is one.
 struct Scores {
@@ -40,6 +49,7 @@ class QualityRun {
   Status run() {
     if (!a_.ppl.empty()) LLM_RETURN_IF_ERROR(perplexity());
     if (!a_.kld.empty()) LLM_RETURN_IF_ERROR(divergence());
+    if (!a_.quality.empty()) LLM_RETURN_IF_ERROR(quality());
     bar_.clear();
     return Ok{};
   }
@@ -219,6 +229,69 @@ class QualityRun {
     report_.figures.push_back(
         divergence_table(collector.finish(), fmt::format("{} tokens", tokens.size())));
     return Ok{};
+  }
+
+  Status quality() {
+    LLM_TRY(const ModelPointer model, load(path_));
+    LLM_TRY(const std::string text, read_text_file(a_.quality, Tokenizer::kMaxTextBytes));
+    std::vector<QualityResult> results;
+    for (const Implementation& implementation : quality_implementations()) {
+      auto result = measure_quality(model, implementation, text, {}, std::ref(bar_));
+      if (!result.ok()) return in_file(std::move(result).error(), a_.quality);
+      results.push_back(std::move(result).value());
+    }
+    report_.figures.push_back(quality_table(results));
+    for (auto& check : check_equality(results)) report_.checks.push_back(std::move(check));
+    if (a_.baseline.empty()) return Ok{};
+    LLM_TRY(const std::string sha256, file_sha256(path_));
+    for (const QualityResult& result : results)
+      LLM_RETURN_IF_ERROR(against_baseline(result, sha256, text));
+    return Ok{};
+  }
+
+  Status against_baseline(const QualityResult& result, const std::string& sha256,
+                          const std::string& text) {
+    const std::string file = fmt::format("{}/{}.json", a_.baseline, result.name);
+    const std::string text_sha256 = sha256_hex(std::as_bytes(std::span(text)));
+    if (!a_.update_baseline.empty()) {
+      QualityBaseline made = make_baseline(result, {});
+      made.model_sha256 = sha256;
+      made.text_sha256 = text_sha256;
+      made.engine_version = version();
+      made.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+      made.reason = a_.update_baseline;
+      const std::string json = baseline_json(made);
+      return write_file_atomically(file, std::as_bytes(std::span(json)));
+    }
+    LLM_TRY(const std::string json, read_text_file(file, kMaxBaselineBytes));
+    auto baseline = parse_baseline(json);
+    if (!baseline.ok()) return in_file(std::move(baseline).error(), file);
+    if (baseline->implementation != result.name || baseline->text_sha256 != text_sha256) {
+      return Error{.code = ErrorCode::kIntegrity,
+                   .field = "baseline",
+                   .message = "was made by another implementation or from another text",
+                   .file = file};
+    }
+    for (auto& check : check_against(result, sha256, *baseline))
+      report_.checks.push_back(std::move(check));
+    return Ok{};
+  }
+
+  FigureTable quality_table(const std::vector<QualityResult>& results) const {
+    FigureTable table{
+        .title = fmt::format("Text generated from {}", a_.quality),
+        .name = "quality",
+        .columns = {"way", "perplexity", "repetition", "distinct-2", "distinct-3", "consistency"},
+        .rows = {}};
+    for (const QualityResult& r : results) {
+      table.rows.push_back({{r.name},
+                            Figure::fixed(r.perplexity, 4),
+                            Figure::fixed(r.repetition, 4),
+                            Figure::fixed(r.distinct2, 4),
+                            Figure::fixed(r.distinct3, 4),
+                            Figure::fixed(r.consistency, 3)});
+    }
+    return table;
   }
 
   FigureTable divergence_table(const Divergence& d, const std::string& text) const {

@@ -10,8 +10,8 @@
 
 namespace llm {
 
-/// The part of llmcheck that scores texts: runs --ppl and --kld as asked and adds what it finds to
-/// `report`. Does nothing when neither was asked for.
+/// The part of llmcheck that scores texts: runs --ppl, --kld and --quality as asked and adds what
+/// it finds to `report`. Does nothing when none was asked for.
 /// @param path  the model
 /// Errors: those of loading models and reading texts, each naming its file.
 Status run_quality_checks(const CheckArguments& arguments, const std::string& path,

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQuantized = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+const std::string kBaselines = LLM_SOURCE_DIR "/validate/quality/baselines";
 const std::string kText = LLM_SOURCE_DIR "/models/heldout.txt";
 
 class Workplace {
@@ -42,9 +43,9 @@ class Workplace {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  /// Runs llmcheck with two threads; returns the exit code.
+  /// Runs llmcheck on one thread; returns the exit code.
   int llmcheck(const std::string& arguments) {
-    const std::string command = "'" LLM_BIN_DIR "/llmcheck' -t 2 " + arguments + " > '" +
+    const std::string command = "'" LLM_BIN_DIR "/llmcheck' -t 1 " + arguments + " > '" +
                                 *this / "out" + "' 2> '" + *this / "err" + "' < /dev/null";
     const int status = std::system(command.c_str());
     out = read("out");
@@ -82,7 +83,7 @@ TEST_CASE("perplexity is a figure without a verdict, and says the same whatever 
   CHECK(row["perplexity"].get<double>() == Approx(std::exp(nll)));
   // A trained model, but with little context: far below the vocabulary's log(1536) = 7.3.
   CHECK((nll > 0.3 && nll < 6));
-  CHECK(w.report(arguments + "-t 1 --isa scalar")["figures"][0]["rows"][0]["nll"] == nll);
+  CHECK(w.report(arguments + "-t 2 --isa scalar")["figures"][0]["rows"][0]["nll"] == nll);
   CHECK(w.report(arguments + "--seed 2")["figures"][0]["rows"][0]["nll"] != nll);
 }
 
@@ -128,11 +129,36 @@ TEST_CASE("a dump's logits are a reference for divergence", "[llmcheck][quality]
   CHECK(w.report(kQuantized + kld)["figures"][0]["rows"][0]["mean"] > 0.0);
 }
 
+TEST_CASE("the frozen baselines hold, and a worse text is told from them", "[llmcheck][quality]") {
+  Workplace w;
+  for (const auto& entry : fs::directory_iterator(kBaselines))
+    fs::copy(entry.path(), w / entry.path().filename().string());
+  // As if the text had been far more varied when it was frozen.
+  auto frozen = nlohmann::ordered_json::parse(w.read("cached-sampling.json"));
+  frozen["distinct2"] = 2;
+  std::ofstream(w / "cached-sampling.json") << frozen.dump();
+  const int code = w.llmcheck(kQuantized + " --quality " + kText + " --baseline '" + w / "" +
+                              "' --report '" + w / "r.json" + "'");
+  CAPTURE(w.out, w.err);
+  CHECK(code == 1);
+  std::size_t n_gates = 0;
+  const auto report = nlohmann::json::parse(w.read("r.json"));
+  for (const auto& check : report["checks"]) {
+    CAPTURE(check.dump());
+    const bool expected = check["name"] != "cached-sampling: distinct-2";
+    CHECK((check["verdict"] == "PASS") == expected);
+    ++n_gates;
+  }
+  CHECK(n_gates == 12 + 5 * 7);
+}
+
 TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][quality]") {
   Workplace w;
   CHECK(w.llmcheck(kModel + " --against " + kModel) == 2);
   CHECK(w.llmcheck(kModel + " --kld " + kModel) == 2);
   CHECK(w.llmcheck("--ppl " + kText) == 2);
+  CHECK(w.llmcheck(kModel + " --ppl " + kText + " --baseline x") == 2);
+  CHECK(w.llmcheck(kModel + " --quality " + kText + " --update-baseline why") == 2);
   CHECK(w.llmcheck(kModel + " --ppl " + kText + " --ppl-sample 2 --ppl-documents") == 2);
   CHECK(w.llmcheck(kModel + " --ppl '" + w / "none.txt" + "'") == 4);
   std::ofstream(w / "empty.txt") << "";

@@ -24,20 +24,6 @@ TextWindow make_window(std::span<const TokenId> text, std::optional<TokenId> bos
   return window;
 }
 
-// Newlines at either end belong to no document.
-std::vector<std::string_view> split_documents(std::string_view text) {
-  std::vector<std::string_view> documents;
-  while (true) {
-    text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
-    if (text.empty()) return documents;
-    const std::size_t end = std::min(text.find("\n\n\n"), text.size());
-    std::string_view document = text.substr(0, end);
-    document = document.substr(0, document.find_last_not_of('\n') + 1);
-    documents.push_back(document);
-    text.remove_prefix(end);
-  }
-}
-
 }  // namespace
 
 Result<std::vector<TextWindow>> token_windows(std::span<const TokenId> text,
@@ -89,6 +75,19 @@ Result<std::vector<TextWindow>> text_windows(const Tokenizer& tokenizer, std::st
   return Error{.code = ErrorCode::kUsage, .field = "text", .message = "found no document"};
 }
 
+std::vector<std::string_view> split_documents(std::string_view text) {
+  std::vector<std::string_view> documents;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
+    if (text.empty()) return documents;
+    const std::size_t end = std::min(text.find("\n\n\n"), text.size());
+    std::string_view document = text.substr(0, end);
+    document = document.substr(0, document.find_last_not_of('\n') + 1);
+    documents.push_back(document);
+    text.remove_prefix(end);
+  }
+}
+
 std::size_t count_targets(std::span<const TextWindow> windows) {
   std::size_t n = 0;
   for (const TextWindow& window : windows) n += window.targets.size();
@@ -96,15 +95,15 @@ std::size_t count_targets(std::span<const TextWindow> windows) {
 }
 
 Status visit_rows(Session& session, std::span<const TextWindow> windows, const RowVisitor& visit,
-                  const Progress& progress) {
+                  const Progress& progress, std::size_t step) {
   const std::size_t n_vocab = session.model().config().n_vocab;
   const std::size_t total = count_targets(windows);
   std::size_t done = 0;
   for (const TextWindow& window : windows) {
     session.truncate(0);
     const std::span inputs = window.inputs;
-    for (std::size_t begin = 0; begin < inputs.size(); begin += kBatch) {
-      const std::size_t n = std::min(kBatch, inputs.size() - begin);
+    for (std::size_t begin = 0; begin < inputs.size(); begin += step) {
+      const std::size_t n = std::min(step, inputs.size() - begin);
       LLM_TRY(const auto rows, session.evaluate(inputs.subspan(begin, n), LogitRows::kAll));
       for (std::size_t i = 0; i < n; ++i)
         visit(rows.subspan(i * n_vocab, n_vocab), window.targets[begin + i]);

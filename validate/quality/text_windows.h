@@ -43,6 +43,10 @@ Result<std::vector<TextWindow>> token_windows(std::span<const TokenId> text,
                                               std::optional<TokenId> bos,
                                               const WindowOptions& options);
 
+/// The documents of a text: the parts between runs of two or more empty lines, without newlines at
+/// either end. Views into `text`.
+std::vector<std::string_view> split_documents(std::string_view text);
+
 std::size_t count_targets(std::span<const TextWindow> windows);
 
 /// Called with each row of logits, [n_vocab], and the token that really follows, in order.
@@ -52,9 +56,10 @@ using RowPairVisitor =
     std::function<void(std::span<const float> a, std::span<const float> b, TokenId target)>;
 
 /// Evaluates every window from position 0. The sessions need a context of the longest window.
+/// @param step  tokens an evaluation; never changes the logits
 /// Errors: the session's; for pairs kUsage when the vocabularies differ in size.
 Status visit_rows(Session& session, std::span<const TextWindow> windows, const RowVisitor& visit,
-                  const Progress& progress = {});
+                  const Progress& progress = {}, std::size_t step = 64);
 Status visit_row_pairs(Session& a, Session& b, std::span<const TextWindow> windows,
                        const RowPairVisitor& visit, const Progress& progress = {});
 

@@ -1,0 +1,66 @@
+#ifndef LLM_VALIDATE_QUALITY_SWEEP_H_
+#define LLM_VALIDATE_QUALITY_SWEEP_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "validate/report/report.h"
+
+namespace llm {
+
+/// One way to generate. By the numeric contract those that sample give equal tokens, and so do the
+/// greedy ones.
+struct Implementation {
+  std::string_view name;
+  bool greedy;
+  bool use_cache;
+  bool feed_one;  ///< the prompt goes in one token a call
+};
+
+/// No-cache sampling, cached sampling, cached feed-one, greedy no-cache, greedy cached.
+std::span<const Implementation> quality_implementations();
+
+struct QualityConfig {
+  std::size_t prompts = 20;        ///< the first of the text's documents, each cut to
+  std::size_t prompt_tokens = 16;  ///< tokens behind BOS
+  std::size_t new_tokens = 50;     ///< an end of text is never drawn
+  std::size_t runs = 3;
+  std::size_t windows = 50;        ///< scored for perplexity
+  std::size_t window_tokens = 32;  ///< positions of each
+  float temperature = 0.8F;        ///< of those that sample
+  std::uint64_t seed = 1;
+};
+
+/// The four signals of one implementation, with what they come from.
+struct QualityResult {
+  std::string name;
+  std::vector<double> nll;                   ///< of the scored tokens, in order
+  std::vector<std::vector<TokenId>> tokens;  ///< generated, per prompt, first run
+  double perplexity = 0;
+  double repetition = 0;  ///< mean over prompts, as the next three
+  double distinct2 = 0;
+  double distinct3 = 0;
+  double consistency = 0;  ///< the least of all prompts
+};
+
+/// Runs one implementation on `text`, documents parted by two empty lines.
+/// Errors: kUsage when the text has too few documents or tokens; the engine's.
+Result<QualityResult> measure_quality(const std::shared_ptr<const Model>& model,
+                                      const Implementation& implementation, std::string_view text,
+                                      const QualityConfig& config, const Progress& progress = {});
+
+/// That results which must be equal are: tokens and nll, bit for bit, of all that sample, and of
+/// all that are greedy; nll of all. And that each is consistent.
+std::vector<CheckResult> check_equality(std::span<const QualityResult> results);
+
+/// SHA-256, hex, over all generated tokens as little-endian i32, prompt after prompt.
+std::string tokens_hash(const QualityResult& result);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_QUALITY_SWEEP_H_
