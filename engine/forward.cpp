@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "quant/reference/dequantize.h"
 
 namespace llm {
@@ -74,18 +75,22 @@ void Forward::embed(const Pass& pass, Worker worker) {
   const auto [begin, end] = worker.share(pass.tokens.size());
   const std::span<std::byte> bytes = scratch_[static_cast<std::size_t>(worker.id)].row.span();
   for (std::size_t t = begin; t < end; ++t) {
+    const std::size_t late = LLM_MUTANT("decode_position") && pass.tokens.size() == 1 ? 1 : 0;
+    rope_.angles(pass.first_position + t - late,
+                 cos_.span().subspan(t * rope_.pairs(), rope_.pairs()),
+                 sin_.span().subspan(t * rope_.pairs(), rope_.pairs()));
+    if (LLM_MUTANT("uninitialized_row") && t > 0 && t + 1 == pass.tokens.size()) continue;
     table.extract_row(static_cast<std::size_t>(pass.tokens[t]), bytes);
     reference::dequantize_row(table.type(), bytes,
                               x_.span().subspan(t * config_.d_model, config_.d_model));
-    rope_.angles(pass.first_position + t, cos_.span().subspan(t * rope_.pairs(), rope_.pairs()),
-                 sin_.span().subspan(t * rope_.pairs(), rope_.pairs()));
   }
   worker.barrier();
   tap(pass, worker, ProbeSink::kGlobal, "embd", x_.data(), config_.d_model);
 }
 
 void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) {
-  const LayerWeights& w = weights_.layers[layer];
+  const LayerWeights& w =
+      weights_.layers[LLM_MUTANT("layer_weights") && layer > 0 ? layer - 1 : layer];
   const int id = static_cast<int>(layer);
   const std::size_t n_tokens = pass.tokens.size();
 
@@ -144,7 +149,8 @@ void Forward::run_ffn(const Pass& pass, Worker worker, std::size_t layer) {
 void Forward::run_output(const Pass& pass, Worker worker) {
   const std::size_t n_rows = pass.logits.size() / config_.n_vocab;
   if (n_rows == 0) return;
-  const std::size_t first = pass.tokens.size() - n_rows;
+  std::size_t first = pass.tokens.size() - n_rows;
+  if (LLM_MUTANT("logits_row") && first > 0) --first;
   const PackedMatrix& w = weights_.output();
   const ActivationMatrix input = norm_rows(worker, weights_.output_norm.span(), w, first, n_rows);
   tap(pass, worker, ProbeSink::kGlobal, "result_norm", normed_.data(), config_.d_model, first);
@@ -159,6 +165,7 @@ ActivationMatrix Forward::norm_rows(Worker worker, std::span<const float> weight
   ActivationMatrix input(input_.span(), format_for(w), n, d);
   const auto [begin, end] = worker.share(n);
   for (std::size_t t = begin; t < end; ++t) {
+    if (LLM_MUTANT("threads_tail") && worker.count == 3 && t + 1 == n) continue;
     const std::span<float> normed = normed_.span().subspan(t * d, d);
     kernels_.rms_norm(x_.data() + (first + t) * d, weight.data(), d, config_.norm_eps,
                       normed.data());
@@ -176,7 +183,7 @@ ActivationMatrix Forward::load_rows(Worker worker, const float* x, const PackedM
   for (std::size_t t = begin; t < end; ++t) {
     input.store(kernels_, t, std::span(x + t * features, features));
   }
-  worker.barrier();
+  if (!LLM_MUTANT("race")) worker.barrier();
   return input;
 }
 
@@ -198,7 +205,10 @@ void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w
   worker.barrier();
   tap(pass, worker, layer, name, output_.data(), config_.d_model);
   const auto [begin, end] = worker.share(pass.tokens.size() * config_.d_model);
-  for (std::size_t i = begin; i < end; ++i) x_[i] = x_[i] + output_[i];
+  for (std::size_t i = begin; i < end; ++i) {
+    if (LLM_MUTANT("ffn_dropped") && name == "ffn_out") break;
+    x_[i] = LLM_MUTANT("residual_dropped") ? output_[i] : x_[i] + output_[i];
+  }
   worker.barrier();
 }
 
@@ -238,6 +248,7 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
     const std::size_t kv_head = task % config_.n_kv_heads;
     const std::size_t block = task / config_.n_kv_heads;
     const std::size_t first_head = kv_head * heads_per_kv;
+    const std::size_t source = (kv_head + (LLM_MUTANT("gqa_map") ? 1 : 0)) % config_.n_kv_heads;
     const std::size_t first = decode ? 0 : block * kAttendTokens;
     const std::size_t count = std::min(kAttendTokens, n_tokens - first);
     const std::size_t last_position = pass.first_position + first + count - 1;
@@ -246,8 +257,8 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
                          : scratch.partial.data();
     kernels_.attend({.q = q_.data() + first * config_.q_rows() + first_head * head_dim,
                      .q_stride = config_.q_rows(),
-                     .keys = pass.cache.keys(layer, kv_head),
-                     .values = pass.cache.values(layer, kv_head),
+                     .keys = pass.cache.keys(layer, source),
+                     .values = pass.cache.values(layer, source),
                      .half = pass.cache.type() == KvType::kF16,
                      .head_dim = head_dim,
                      .n_heads = heads_per_kv,
@@ -289,7 +300,7 @@ ActivationFormat Forward::format_for(const PackedMatrix& w) const {
 
 void Forward::tap(const Pass& pass, Worker worker, int layer, std::string_view name,
                   const float* values, std::size_t features, std::size_t first_token) const {
-  if (pass.probe == nullptr) return;
+  if (pass.probe == nullptr || (LLM_MUTANT("skipped_tap") && name == "up")) return;
   if (worker.id == 0) {
     pass.probe->tap(layer, name, {values, (pass.tokens.size() - first_token) * features}, features,
                     first_token);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "quant/half.h"
 
 namespace llm {
@@ -63,9 +64,13 @@ void KvCache::store(std::size_t layer, std::size_t head, std::size_t position,
   LLM_CHECK(position < context_ && key.size() == head_dim_ && value.size() == head_dim_);
   std::byte* keys = head_begin(layer, head, false);
   std::byte* values = head_begin(layer, head, true);
+  if (LLM_MUTANT("stale_kv") && this->value(layer, head, position, 0) != 0.0F) return;
+  const std::size_t row =
+      LLM_MUTANT("kv_stride") ? (position * n_heads_ + head) % context_ : position;
   for (std::size_t d = 0; d < head_dim_; ++d) {
     store_element(keys, key_index(position, d, head_dim_), type_, key[d]);
-    store_element(values, position * head_dim_ + d, type_, value[d]);
+    const std::size_t at = LLM_MUTANT("v_transposed") ? d * context_ + row : row * head_dim_ + d;
+    store_element(values, at, type_, value[d]);
   }
 }
 

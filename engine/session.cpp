@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "engine/forward.h"
 #include "engine/kv_cache.h"
 #include "engine/loaded_model.h"
@@ -130,7 +131,7 @@ class SessionImpl final : public Session {
       if (options_.reference) {
         reference_.run(tokens, begin, cache_, logits, probe);
       } else {
-        forward_.run(tokens, begin, cache_, logits, probe);
+        forward_.run(tokens, LLM_MUTANT("batch_position") ? 0 : begin, cache_, logits, probe);
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutant.h"
 
 namespace llm {
 namespace {
@@ -140,7 +141,8 @@ class Differ {
       if (limit == nullptr) continue;
       row.limits.push_back(*limit);
       // Not `value > bound`: NaN must fail.
-      if (!(metric_value(metric, row.error) <= limit->bound)) row.verdict = TapVerdict::kFail;
+      const bool within = metric_value(metric, row.error) <= limit->bound;
+      if (!within && !LLM_MUTANT("gate_disabled")) row.verdict = TapVerdict::kFail;
     }
     if (row.limits.empty()) {
       row.verdict = TapVerdict::kFail;

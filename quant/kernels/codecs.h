@@ -10,6 +10,7 @@
 
 #include <cstddef>
 
+#include "base/mutant.h"
 #include "quant/simd/lane16.h"
 
 namespace {
@@ -219,6 +220,7 @@ struct Q4_K {
       const auto v = word<A>(block, 16, 8 * g + w);
       out[w / 4][w % 4] = low_nibbles(v);
       out[2 + w / 4][w % 4] = high_nibbles(v);
+      if (LLM_MUTANT("kernel_q4k_nibbles")) out[2 + w / 4][w % 4] = low_nibbles(v);
     }
   }
   template <class A>
@@ -245,6 +247,7 @@ struct Q5_K {
                                   : shift_right<(g < 2 ? 0 : 2 * g - 3)>(high);
       out[w / 4][w % 4] = low_nibbles(v) | (low_bit & bit4);
       out[2 + w / 4][w % 4] = high_nibbles(v) | (high_bit & bit4);
+      if (LLM_MUTANT("kernel_q5k_qh")) out[2 + w / 4][w % 4] = high_nibbles(v) | (low_bit & bit4);
     }
   }
   template <class A>
@@ -276,7 +279,10 @@ struct Q6_K {
   }
   template <class A>
   static LLM_INLINE void scales(const std::byte* block, SubScales<A, 16>& out) {
-    for (int s = 0; s < 16; ++s) out.scale[s] = widen_s8<A>(at(block, 192 + s));
+    for (std::size_t s = 0; s < 16; ++s) {
+      const std::size_t from = LLM_MUTANT("kernel_q6k_scale") ? s & ~1U : s;
+      out.scale[s] = widen_s8<A>(at(block, 192 + from));
+    }
   }
 };
 

@@ -4,6 +4,7 @@
 // Norm, RoPE, SiLU, exp and the quantization of activations on 16 lanes. Part of an ISA unit. Each
 // equals the loops of quant/reference and engine/reference.
 
+#include "base/mutant.h"
 #include "quant/kernels/int_dot.h"
 #include "quant/kernels/kernel_table.h"
 #include "quant/reference/math.h"
@@ -77,10 +78,12 @@ void rope(float* x, std::size_t n_heads, std::size_t head_dim, const float* cos,
   // few.
   for (std::size_t head = 0; head < n_heads; ++head, x += head_dim) {
     for (std::size_t i = 0; i < pairs; ++i) {
-      const float x0 = x[2 * i];
-      const float x1 = x[2 * i + 1];
-      x[2 * i] = __builtin_fmaf(x0, cos[i], -(x1 * sin[i]));
-      x[2 * i + 1] = __builtin_fmaf(x0, sin[i], x1 * cos[i]);
+      const std::size_t first = LLM_MUTANT("rope_pairing") ? i : 2 * i;
+      const std::size_t second = LLM_MUTANT("rope_pairing") ? i + pairs : 2 * i + 1;
+      const float x0 = x[first];
+      const float x1 = x[second];
+      x[first] = __builtin_fmaf(x0, cos[i], -(x1 * sin[i]));
+      x[second] = __builtin_fmaf(x0, sin[i], x1 * cos[i]);
     }
   }
 }
@@ -89,12 +92,14 @@ template <class A>
 LLM_INLINE F32x16<A> silu_mul16(const F32x16<A>& gate, const F32x16<A>& up) {
   const auto one = broadcast_f32<A>(1.0F);
   // -gate, also of zero.
-  const auto negative = from_bits(bits(gate) ^ broadcast_i32<A>(INT32_MIN));
+  auto negative = from_bits(bits(gate) ^ broadcast_i32<A>(INT32_MIN));
+  if (LLM_MUTANT("silu_sign")) negative = gate;
   return (gate / (one + exp16(negative))) * up;
 }
 
 template <class A>
 void silu_mul(float* gate, const float* up, std::size_t n) {
+  if (A::kRegisters == 2 && LLM_MUTANT("isa_avx2_silu")) return;
   std::size_t i = 0;
   for (; i + 16 <= n; i += 16) {
     store_f32(gate + i, silu_mul16(load_f32<A>(gate + i), load_f32<A>(up + i)));
@@ -152,6 +157,9 @@ template <class A>
 void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_t n_tokens) {
   for (std::size_t k = 0; k < n; k += 256, out += n_tokens) {
     out->d = quantize_codes<A>(x + k, 256, out->qs);
+    if (LLM_MUTANT("q8k_d_f16") || LLM_MUTANT("kernel_q8k_d_f16"))
+      out->d = __builtin_bit_cast(
+          float, __builtin_bit_cast(std::uint32_t, out->d) & std::uint32_t{0xFFFF'E000U});
     out->sum = 0;
     for (std::size_t s = 0; s < 16; ++s) {
       out->sums16[s] = static_cast<std::int16_t>(sum_codes(out->qs + 16 * s, 16));
