@@ -31,10 +31,8 @@ std::optional<std::string> test_data(const std::string& name) {
   return std::string(folder) + "/" + name;
 }
 
-std::optional<Tokenizer> llama_tokenizer() {
-  const auto path = test_data("llama-spm-vocab.gguf");
-  if (!path) return std::nullopt;
-  const auto file = MappedFile::open(*path);
+Tokenizer tokenizer_of(const std::string& path) {
+  const auto file = MappedFile::open(path);
   if (!file.ok()) FAIL(file.error().to_string());
   const auto gguf = GgufFile::parse(file->bytes());
   if (!gguf.ok()) FAIL(gguf.error().to_string());
@@ -45,6 +43,27 @@ std::optional<Tokenizer> llama_tokenizer() {
   auto tokenizer = Tokenizer::create(*spec);
   if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
   return std::move(tokenizer).value();
+}
+
+std::optional<Tokenizer> llama_tokenizer() {
+  const auto path = test_data("llama-spm-vocab.gguf");
+  if (!path) return std::nullopt;
+  return tokenizer_of(*path);
+}
+
+/// The 1,000 strings of tests/golden/spm/<name>.
+void check_golden(const Tokenizer& tokenizer, const std::string& name) {
+  std::ifstream file(LLM_SOURCE_DIR "/tests/golden/spm/" + name);
+  std::size_t lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    const auto golden = nlohmann::json::parse(line);
+    const auto text = golden.at("text").get<std::string>();
+    const auto ids = golden.at("ids").get<Ids>();
+    CAPTURE(lines, line);
+    CHECK(tokenizer.encode(text, {.add_bos = false}) == ids);
+    CHECK(tokenizer.decode(ids) == golden.value("decoded", text));
+  }
+  REQUIRE(lines == 1000);
 }
 
 std::string read_all(const std::string& path) {
@@ -88,17 +107,11 @@ TEST_CASE("llama.cpp's vocabulary test gives its ids", "[tokenizer][golden]") {
 TEST_CASE("random Unicode strings give SentencePiece's ids", "[tokenizer][golden]") {
   const auto tokenizer = llama_tokenizer();
   if (!tokenizer) return;
-  std::ifstream file(LLM_SOURCE_DIR "/tests/golden/spm/llama.jsonl");
-  std::size_t lines = 0;
-  for (std::string line; std::getline(file, line); ++lines) {
-    const auto golden = nlohmann::json::parse(line);
-    const auto text = golden.at("text").get<std::string>();
-    const auto ids = golden.at("ids").get<Ids>();
-    CAPTURE(lines, line);
-    CHECK(tokenizer->encode(text, kPlain) == ids);
-    CHECK(tokenizer->decode(ids) == golden.value("decoded", text));
-  }
-  REQUIRE(lines == 1000);
+  check_golden(*tokenizer, "llama.jsonl");
+}
+
+TEST_CASE("the embedded model's vocabulary gives SentencePiece's ids", "[tokenizer][golden]") {
+  check_golden(tokenizer_of(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf"), "fable-3m.jsonl");
 }
 
 TEST_CASE("a megabyte gives SentencePiece's ids", "[tokenizer][golden]") {
