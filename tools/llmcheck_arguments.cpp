@@ -10,7 +10,7 @@ namespace llm {
 OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Prove that a model computes what it should, on this CPU");
   table.positional("MODEL", &a.model, false,
-                   "the GGUF; --layer-diff alone finds it by the reference's hash");
+                   "the GGUF; --layer-diff or --verify alone find it by the reference's hash");
   table.group("Checks");
   table
       .text("layer-diff", "REF.npz", &a.layer_diff,
@@ -18,6 +18,10 @@ OptionTable make_check_table(CheckArguments& a) {
       .file();
   table.flag("self", &a.self,
              "compare every fast path with the definition on this file and CPU, bit for bit");
+  table
+      .text("verify", "REF.json", &a.verify,
+            "compare greedy tokens and the most likely ones of every step with a frozen reference")
+      .file();
   table
       .text("tokenizer", "REF.jsonl", &a.tokenizer,
             "compare token ids with reference lines {\"text\", \"ids\"}")
@@ -37,6 +41,11 @@ OptionTable make_check_table(CheckArguments& a) {
   table.text("baseline", "DIR", &a.baseline, "frozen figures for --quality").file();
   table.text("update-baseline", "REASON", &a.update_baseline,
              "write the figures of --quality to --baseline instead of checking them");
+  table.group("How, for --verify");
+  table.flag("verify-quick", &a.verify_quick, "two prompts of the reference instead of all");
+  table.flag("verify-quantized", &a.verify_quantized,
+             "take a reference made from another quantization of the model; the gate is a "
+             "tolerance then");
   table.group("How, for --ppl and --kld");
   table
       .text("against", "REF.gguf", &a.against,
@@ -60,7 +69,8 @@ OptionTable make_check_table(CheckArguments& a) {
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
       "--layer-diff: activations in int8 with f16 KV, in f32 with f32 KV, or both runs");
-  table.text("tol", "FILE", &a.limits, "limits as JSON instead of the built-in ones").file();
+  table.text("tol", "FILE", &a.limits, "--layer-diff: limits as JSON instead of the built-in ones")
+      .file();
   table.text("p,prompt", "TEXT", &a.prompt, "text for --dump and --self");
   table.text("isa", "ISA", &a.isa, "instruction set: scalar, avx2, avx512 or avx512vnni")
       .shown_default("the best of this CPU");
@@ -79,10 +89,13 @@ Status check_arguments(const CheckArguments& a) {
         .code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
   };
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
-  if (a.layer_diff.empty() && a.dump.empty() && a.tokenizer.empty() && !a.self && !scores)
-    return usage(
-        "checks",
-        "found none, need --layer-diff, --self, --tokenizer, --ppl, --kld, --quality or --dump");
+  const bool finds_model = !a.layer_diff.empty() || !a.verify.empty();
+  if (!finds_model && a.dump.empty() && a.tokenizer.empty() && !a.self && !scores)
+    return usage("checks",
+                 "found none, need --layer-diff, --self, --verify, --tokenizer, --ppl, --kld, "
+                 "--quality or --dump");
+  if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
+    return usage("--verify", "found none, need a reference for --verify-quick, --verify-quantized");
   if (!a.baseline.empty() && a.quality.empty())
     return usage("--baseline", "found without --quality");
   if (!a.update_baseline.empty() && a.baseline.empty())
@@ -93,7 +106,7 @@ Status check_arguments(const CheckArguments& a) {
     return usage("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
     return usage("--ppl", "found none, need a text for --kld with a model");
-  if (a.model.empty() && (a.layer_diff.empty() || a.self || !a.tokenizer.empty() || scores))
+  if (a.model.empty() && (!finds_model || a.self || !a.tokenizer.empty() || scores))
     return usage("MODEL", "found no model, need a GGUF file");
   if (!a.isa.empty() && !isa_from_name(a.isa))
     return usage("--isa",

@@ -1,7 +1,6 @@
 // llmcheck: proves that a model computes what it should, layer by layer, on this CPU.
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <climits>
@@ -15,7 +14,9 @@
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck_arguments.h"
+#include "tools/llmcheck_load.h"
 #include "tools/llmcheck_quality.h"
+#include "tools/llmcheck_verify.h"
 #include "tools/llmtok_check.h"
 #include "validate/engine_dump.h"
 #include "validate/find_model.h"
@@ -42,10 +43,16 @@ class Check {
       LLM_TRY(Dump reference, Dump::load(a_.layer_diff));
       reference_ = std::make_unique<Dump>(std::move(reference));
     }
+    if (!a_.verify.empty()) {
+      LLM_TRY(VerifyReference reference, load_verify_reference(a_));
+      verify_reference_ = std::make_unique<VerifyReference>(std::move(reference));
+    }
     LLM_RETURN_IF_ERROR(choose_model());
     if (reference_) LLM_RETURN_IF_ERROR(layer_diff());
     if (!a_.tokenizer.empty()) LLM_RETURN_IF_ERROR(check_tokenizer());
     if (a_.self) LLM_RETURN_IF_ERROR(self());
+    if (verify_reference_)
+      LLM_RETURN_IF_ERROR(run_verify_check(a_, *verify_reference_, path_, sha256_, bar_, report_));
     LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, bar_, report_));
     if (!a_.dump.empty()) LLM_RETURN_IF_ERROR(dump());
     bar_.clear();
@@ -60,8 +67,10 @@ class Check {
  private:
   Status choose_model() {
     path_ = a_.model;
-    if (path_.empty()) {
+    if (path_.empty() && reference_) {
       LLM_TRY(path_, find_model_by_hash(reference_->meta().model_sha256, a_.layer_diff));
+    } else if (path_.empty()) {
+      LLM_TRY(path_, find_model_by_hash(verify_reference_->model_sha256, a_.verify));
     }
     guard_mapped_file(path_);
     LLM_TRY(sha256_, file_sha256(path_));
@@ -72,18 +81,7 @@ class Check {
     return Ok{};
   }
 
-  Result<ModelPointer> load(Compute compute) {
-    LoadOptions options;
-    options.compute = compute;
-    options.threads = a_.threads;
-    if (!a_.isa.empty()) options.isa = isa_from_name(a_.isa);
-    options.progress = std::ref(bar_);
-    auto model = Model::load(path_, options);
-    bar_.clear();
-    if (!model.ok()) return in_file(std::move(model).error(), path_);
-    for (const auto& warning : (*model)->warnings()) spdlog::warn("{}: {}", path_, warning);
-    return model;
-  }
+  Result<ModelPointer> load(Compute compute) { return load_for_check(a_, path_, compute, bar_); }
 
   Status layer_diff() {
     for (std::size_t i = 0; i < reference_->positions().size(); ++i) {
@@ -209,6 +207,7 @@ class Check {
   const CheckArguments& a_;
   ProgressBar bar_;
   std::unique_ptr<Dump> reference_;
+  std::unique_ptr<VerifyReference> verify_reference_;
   std::string path_;
   std::string sha256_;
   Report report_;

@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 #include <ctime>
@@ -16,6 +15,7 @@
 #include "base/sha256.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/tool.h"
+#include "tools/llmcheck_load.h"
 #include "validate/dump.h"
 #include "validate/engine_dump.h"
 #include "validate/quality/baseline.h"
@@ -56,16 +56,8 @@ class QualityRun {
 
  private:
   Result<ModelPointer> load(const std::string& path) {
-    LoadOptions options;
-    options.compute = a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8;
-    options.threads = a_.threads;
-    if (!a_.isa.empty()) options.isa = isa_from_name(a_.isa);
-    options.progress = std::ref(bar_);
-    auto model = Model::load(path, options);
-    bar_.clear();
-    if (!model.ok()) return in_file(std::move(model).error(), path);
-    for (const auto& warning : (*model)->warnings()) spdlog::warn("{}: {}", path, warning);
-    return model;
+    return load_for_check(a_, path,
+                          a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8, bar_);
   }
 
   static Result<std::unique_ptr<Session>> open(const ModelPointer& model, std::size_t context) {

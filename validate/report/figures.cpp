@@ -3,10 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "validate/report/markup.h"
 
 namespace llm {
+namespace {
+
+/// A cell of a Markdown table: a bar would end it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+}  // namespace
 
 Figure Figure::number(double value, int digits) {
   return {fmt::format("{:.{}g}", value, digits), value};
@@ -42,7 +53,7 @@ std::string figures_markdown(const FigureTable& table) {
   out += "\n";
   for (const auto& row : table.rows) {
     out += "|";
-    for (const Figure& figure : row) out += fmt::format(" {} |", figure.text);
+    for (const Figure& figure : row) out += fmt::format(" {} |", cell(figure.text));
     out += "\n";
   }
   return out;
