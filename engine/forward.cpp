@@ -20,30 +20,36 @@ Status allocate_floats(AlignedBuffer<float>& buffer, std::uint64_t count) {
 
 }  // namespace
 
+Status Forward::Rows::allocate(const HyperParameters& config, std::size_t n) {
+  const std::size_t widest = std::max({config.d_model, config.q_rows(), config.d_ff});
+  LLM_RETURN_IF_ERROR(allocate_floats(normed, n * config.d_model));
+  LLM_RETURN_IF_ERROR(allocate_floats(context, n * config.q_rows()));
+  LLM_TRY(input, AlignedBuffer<std::byte>::allocate(n * widest * sizeof(float), "activations"));
+  return Ok{};
+}
+
 Result<Forward> Forward::create(const HyperParameters& config, const ModelWeights& weights,
                                 const Rope& rope, const KernelTable& kernels, Compute compute,
                                 int n_threads, std::size_t max_batch, std::size_t context) {
   Forward f(config, weights, rope, kernels, compute);
   f.n_threads_ = n_threads;
   const std::size_t t = max_batch;
-  const std::size_t widest = std::max({config.d_model, config.q_rows(), config.d_ff});
+  LLM_RETURN_IF_ERROR(f.batch_rows_.allocate(config, t));
   LLM_RETURN_IF_ERROR(allocate_floats(f.x_, t * config.d_model));
-  LLM_RETURN_IF_ERROR(allocate_floats(f.normed_, t * config.d_model));
   LLM_RETURN_IF_ERROR(allocate_floats(f.output_, t * config.d_model));
   LLM_RETURN_IF_ERROR(allocate_floats(f.q_, t * config.q_rows()));
   LLM_RETURN_IF_ERROR(allocate_floats(f.k_, t * config.kv_rows()));
   LLM_RETURN_IF_ERROR(allocate_floats(f.v_, t * config.kv_rows()));
-  LLM_RETURN_IF_ERROR(allocate_floats(f.context_, t * config.q_rows()));
   LLM_RETURN_IF_ERROR(allocate_floats(f.gate_, t * config.d_ff));
   LLM_RETURN_IF_ERROR(allocate_floats(f.up_, t * config.d_ff));
   LLM_RETURN_IF_ERROR(allocate_floats(f.cos_, t * rope.pairs()));
   LLM_RETURN_IF_ERROR(allocate_floats(f.sin_, t * rope.pairs()));
-  LLM_TRY(f.input_, AlignedBuffer<std::byte>::allocate(t * widest * sizeof(float), "activations"));
   const std::size_t chunks = (context + kChunk - 1) / kChunk;
   LLM_RETURN_IF_ERROR(allocate_floats(f.partial_, chunks * config.n_heads * (2 + config.head_dim)));
   const std::size_t heads_per_kv = config.n_heads / config.n_kv_heads;
   for (int i = 0; i < n_threads; ++i) {
     Scratch scratch;
+    LLM_RETURN_IF_ERROR(scratch.rows.allocate(config, 1));
     LLM_TRY(scratch.product, Workspace::allocate(matmul_workspace_bytes(t), "workspace"));
     LLM_TRY(scratch.attention,
             Workspace::allocate(attend_workspace_bytes(config.head_dim), "workspace"));
@@ -94,14 +100,15 @@ void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) 
   const int id = static_cast<int>(layer);
   const std::size_t n_tokens = pass.tokens.size();
 
+  const Rows& rows = rows_of(worker, n_tokens);
   ActivationMatrix input = norm_rows(worker, w.attn_norm.span(), w.attn_q, 0, n_tokens);
-  tap(pass, worker, id, "attn_norm", normed_.data(), config_.d_model);
+  tap(pass, worker, id, "attn_norm", rows.normed.data(), config_.d_model);
   product(worker, w.attn_q, input, q_.data(), Epilogue::kStore);
   input = in_format_of(worker, w.attn_k, input);
   product(worker, w.attn_k, input, k_.data(), Epilogue::kStore);
   input = in_format_of(worker, w.attn_v, input);
   product(worker, w.attn_v, input, v_.data(), Epilogue::kStore);
-  worker.barrier();
+  if (pass.probe != nullptr) worker.barrier();
   tap(pass, worker, id, "q", q_.data(), config_.q_rows());
   tap(pass, worker, id, "k", k_.data(), config_.kv_rows());
   tap(pass, worker, id, "v", v_.data(), config_.kv_rows());
@@ -110,9 +117,9 @@ void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) 
   tap(pass, worker, id, "q_rope", q_.data(), config_.q_rows());
   tap(pass, worker, id, "k_rope", k_.data(), config_.kv_rows());
   attend(pass, worker, layer);
-  tap(pass, worker, id, "attn_ctx", context_.data(), config_.q_rows());
+  tap(pass, worker, id, "attn_ctx", rows.context.data(), config_.q_rows());
 
-  input = load_rows(worker, context_.data(), w.attn_output, n_tokens);
+  input = load_rows(worker, rows.context.data(), w.attn_output, n_tokens);
   add_product(pass, worker, w.attn_output, input, id, "attn_out");
   tap(pass, worker, id, "ffn_inp", x_.data(), config_.d_model);
 }
@@ -124,7 +131,7 @@ void Forward::run_ffn(const Pass& pass, Worker worker, std::size_t layer) {
   const std::size_t d_ff = config_.d_ff;
 
   ActivationMatrix input = norm_rows(worker, w.ffn_norm.span(), w.ffn_gate, 0, n_tokens);
-  tap(pass, worker, id, "ffn_norm", normed_.data(), config_.d_model);
+  tap(pass, worker, id, "ffn_norm", rows_of(worker, n_tokens).normed.data(), config_.d_model);
   product(worker, w.ffn_gate, input, gate_.data(), Epilogue::kStore);
   input = in_format_of(worker, w.ffn_up, input);
   product(worker, w.ffn_up, input, up_.data(), Epilogue::kStore);
@@ -153,45 +160,60 @@ void Forward::run_output(const Pass& pass, Worker worker) {
   if (LLM_MUTANT("logits_row") && first > 0) --first;
   const PackedMatrix& w = weights_.output();
   const ActivationMatrix input = norm_rows(worker, weights_.output_norm.span(), w, first, n_rows);
-  tap(pass, worker, ProbeSink::kGlobal, "result_norm", normed_.data(), config_.d_model, first);
+  tap(pass, worker, ProbeSink::kGlobal, "result_norm", rows_of(worker, n_rows).normed.data(),
+      config_.d_model, first);
   product(worker, w, input, pass.logits.data(), Epilogue::kStore);
   worker.barrier();
   tap(pass, worker, ProbeSink::kGlobal, "logits", pass.logits.data(), config_.n_vocab, first);
 }
 
+Forward::Rows& Forward::rows_of(Worker worker, std::size_t n) {
+  return n == 1 ? scratch_[static_cast<std::size_t>(worker.id)].rows : batch_rows_;
+}
+
+Worker::Range Forward::share_of_rows(Worker worker, std::size_t n) {
+  return n == 1 ? Worker::Range{0, 1} : worker.share(n);
+}
+
+void Forward::wait_for_rows(Worker worker, std::size_t n) {
+  if (n > 1 && !LLM_MUTANT("race")) worker.barrier();
+}
+
 ActivationMatrix Forward::norm_rows(Worker worker, std::span<const float> weight,
                                     const PackedMatrix& w, std::size_t first, std::size_t n) {
   const std::size_t d = config_.d_model;
-  ActivationMatrix input(input_.span(), format_for(w), n, d);
-  const auto [begin, end] = worker.share(n);
+  Rows& rows = rows_of(worker, n);
+  ActivationMatrix input(rows.input.span(), format_for(w), n, d);
+  const auto [begin, end] = share_of_rows(worker, n);
   for (std::size_t t = begin; t < end; ++t) {
     if (LLM_MUTANT("threads_tail") && worker.count == 3 && t + 1 == n) continue;
-    const std::span<float> normed = normed_.span().subspan(t * d, d);
+    const std::span<float> normed = rows.normed.span().subspan(t * d, d);
     kernels_.rms_norm(x_.data() + (first + t) * d, weight.data(), d, config_.norm_eps,
                       normed.data());
     input.store(kernels_, t, normed);
   }
-  worker.barrier();
+  wait_for_rows(worker, n);
   return input;
 }
 
 ActivationMatrix Forward::load_rows(Worker worker, const float* x, const PackedMatrix& w,
                                     std::size_t n) {
   const std::size_t features = w.n_cols();
-  ActivationMatrix input(input_.span(), format_for(w), n, features);
-  const auto [begin, end] = worker.share(n);
+  ActivationMatrix input(rows_of(worker, n).input.span(), format_for(w), n, features);
+  const auto [begin, end] = share_of_rows(worker, n);
   for (std::size_t t = begin; t < end; ++t) {
     input.store(kernels_, t, std::span(x + t * features, features));
   }
-  if (!LLM_MUTANT("race")) worker.barrier();
+  wait_for_rows(worker, n);
   return input;
 }
 
 ActivationMatrix Forward::in_format_of(Worker worker, const PackedMatrix& w,
                                        const ActivationMatrix& input) {
   if (input.format() == format_for(w)) return input;
-  worker.barrier();  // others may still read the old format
-  return load_rows(worker, normed_.data(), w, input.n_tokens());
+  const std::size_t n = input.n_tokens();
+  wait_for_rows(worker, n);  // others may still read the old format
+  return load_rows(worker, rows_of(worker, n).normed.data(), w, n);
 }
 
 void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w,
@@ -213,20 +235,23 @@ void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w
 }
 
 void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t layer) {
-  const std::size_t head_dim = config_.head_dim;
-  const auto [begin, end] = worker.share(pass.tokens.size());
-  for (std::size_t t = begin; t < end; ++t) {
+  const LayerWeights& w = weights_.layers[layer];
+  const std::size_t n_tokens = pass.tokens.size();
+  // What a worker computed it also rotates and stores: shares begin and end at even rows, and K and
+  // V have equally many.
+  const Worker::Range q_own = matmul_rows(worker, w.attn_q, n_tokens);
+  const Worker::Range k_own = matmul_rows(worker, w.attn_k, n_tokens);
+  for (std::size_t t = 0; t < n_tokens; ++t) {
     const float* cos = cos_.data() + t * rope_.pairs();
     const float* sin = sin_.data() + t * rope_.pairs();
     float* k = k_.data() + t * config_.kv_rows();
     const float* v = v_.data() + t * config_.kv_rows();
-    kernels_.rope(q_.data() + t * config_.q_rows(), config_.n_heads, head_dim, cos, sin,
-                  rope_.pairs());
-    kernels_.rope(k, config_.n_kv_heads, head_dim, cos, sin, rope_.pairs());
-    for (std::size_t head = 0; head < config_.n_kv_heads; ++head) {
-      pass.cache.store(layer, head, pass.first_position + t, {k + head * head_dim, head_dim},
-                       {v + head * head_dim, head_dim});
-    }
+    kernels_.rope(q_.data() + t * config_.q_rows(), q_own.begin, q_own.end, config_.head_dim, cos,
+                  sin, rope_.pairs());
+    kernels_.rope(k, k_own.begin, k_own.end, config_.head_dim, cos, sin, rope_.pairs());
+    const std::size_t n_own = k_own.end - k_own.begin;
+    pass.cache.store(layer, k_own.begin, pass.first_position + t, {k + k_own.begin, n_own},
+                     {v + k_own.begin, n_own});
   }
   worker.barrier();
 }
@@ -239,6 +264,7 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
   const std::size_t n_chunks = (pass.first_position + n_tokens + kChunk - 1) / kChunk;
   const bool decode = n_tokens == 1;
   Scratch& scratch = scratch_[static_cast<std::size_t>(worker.id)];
+  float* context = rows_of(worker, n_tokens).context.data();
 
   // Tasks: of one token, (chunk, KV head), merged afterwards; of more, (block of tokens, KV head).
   const std::size_t n_blocks = decode ? n_chunks : (n_tokens + kAttendTokens - 1) / kAttendTokens;
@@ -271,21 +297,21 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
     if (decode) continue;
     for (std::size_t row = 0; row < count * heads_per_kv; ++row) {
       kernels_.finish(partial + row * partial_size, head_dim,
-                      context_.data() + (first + row / heads_per_kv) * config_.q_rows() +
+                      context + (first + row / heads_per_kv) * config_.q_rows() +
                           (first_head + row % heads_per_kv) * head_dim);
     }
   }
   worker.barrier();
   if (!decode) return;
-  const auto [begin, end] = worker.share(config_.n_heads);
-  for (std::size_t head = begin; head < end; ++head) {
-    float* sum = partial_.data() + head * partial_size;
+  for (std::size_t head = 0; head < config_.n_heads; ++head) {
+    const float* first = partial_.data() + head * partial_size;
+    float* sum = scratch.partial.data();
+    std::copy_n(first, partial_size, sum);
     for (std::size_t chunk = 1; chunk < n_chunks; ++chunk) {
-      kernels_.merge(sum, sum + chunk * config_.n_heads * partial_size, head_dim);
+      kernels_.merge(sum, first + chunk * config_.n_heads * partial_size, head_dim);
     }
-    kernels_.finish(sum, head_dim, context_.data() + head * head_dim);
+    kernels_.finish(sum, head_dim, context + head * head_dim);
   }
-  worker.barrier();
 }
 
 void Forward::product(Worker worker, const PackedMatrix& w, const ActivationMatrix& input, float* y,

@@ -54,18 +54,33 @@ class Forward {
           const KernelTable& kernels, Compute compute)
       : config_(config), weights_(weights), rope_(rope), kernels_(kernels), compute_(compute) {}
 
-  // Every function below is called by all workers of the region and ends with a barrier.
+  /// Memory for what products read: rows that workers prepare before a product.
+  struct Rows {
+    AlignedBuffer<float> normed;     ///< (n, d_model)
+    AlignedBuffer<float> context;    ///< (n, n_heads * head_dim): attention's result
+    AlignedBuffer<std::byte> input;  ///< the current product's right-hand side, n rows
+    Status allocate(const HyperParameters& config, std::size_t n);
+  };
+  /// One row is prepared by each worker in memory of its own, which is cheaper than waiting for
+  /// each other; of more, every worker prepares a share in memory that all read.
+  Rows& rows_of(Worker worker, std::size_t n);
+  static Worker::Range share_of_rows(Worker worker, std::size_t n);
+  /// Returns when all n rows are prepared.
+  static void wait_for_rows(Worker worker, std::size_t n);
+
+  // Every function below is called by all workers of the region. Decode waits five times a layer:
+  // after K and V are stored, after attention, attn_output, gate and up, and ffn_down.
   void embed(const Pass& pass, Worker worker);
   void run_attention(const Pass& pass, Worker worker, std::size_t layer);
   void run_ffn(const Pass& pass, Worker worker, std::size_t layer);
   void run_output(const Pass& pass, Worker worker);
 
-  /// normed_ and the returned matrix = norm(rows [first, first + n) of x_), in w's format.
+  /// Rows::normed and the returned matrix = norm(rows [first, first + n) of x_), in w's format.
   ActivationMatrix norm_rows(Worker worker, std::span<const float> weight, const PackedMatrix& w,
                              std::size_t first, std::size_t n);
   /// The rows of `x`, (n, w.n_cols()), in w's format.
   ActivationMatrix load_rows(Worker worker, const float* x, const PackedMatrix& w, std::size_t n);
-  /// `input`, or the rows of normed_ again when w wants another format.
+  /// `input`, or Rows::normed again when w wants another format.
   ActivationMatrix in_format_of(Worker worker, const PackedMatrix& w,
                                 const ActivationMatrix& input);
   /// x_ = x_ + W input; the product itself goes to a tap.
@@ -87,22 +102,21 @@ class Forward {
   int n_threads_ = 1;
 
   // Activations of the batch; every matrix is (T, features), row-major.
-  AlignedBuffer<float> x_;          ///< residual stream, d_model
-  AlignedBuffer<float> normed_;     ///< d_model
-  AlignedBuffer<float> q_;          ///< n_heads * head_dim
-  AlignedBuffer<float> k_;          ///< n_kv_heads * head_dim
-  AlignedBuffer<float> v_;          ///< n_kv_heads * head_dim
-  AlignedBuffer<float> context_;    ///< n_heads * head_dim
-  AlignedBuffer<float> gate_;       ///< d_ff
-  AlignedBuffer<float> up_;         ///< d_ff
-  AlignedBuffer<float> cos_;        ///< rope pairs
-  AlignedBuffer<float> sin_;        ///< rope pairs
-  AlignedBuffer<float> partial_;    ///< attention of decode: (chunk, head, 2 + head_dim)
-  AlignedBuffer<float> output_;     ///< attn_out or ffn_out, d_model, for probes only
-  AlignedBuffer<std::byte> input_;  ///< right-hand side of the current products
+  AlignedBuffer<float> x_;        ///< residual stream, d_model
+  AlignedBuffer<float> q_;        ///< n_heads * head_dim
+  AlignedBuffer<float> k_;        ///< n_kv_heads * head_dim
+  AlignedBuffer<float> v_;        ///< n_kv_heads * head_dim
+  AlignedBuffer<float> gate_;     ///< d_ff
+  AlignedBuffer<float> up_;       ///< d_ff
+  AlignedBuffer<float> cos_;      ///< rope pairs
+  AlignedBuffer<float> sin_;      ///< rope pairs
+  AlignedBuffer<float> partial_;  ///< attention of decode: (chunk, head, 2 + head_dim)
+  AlignedBuffer<float> output_;   ///< attn_out or ffn_out, d_model, for probes only
+  Rows batch_rows_;
 
   /// Memory of one worker.
   struct Scratch {
+    Rows rows;
     Workspace product;
     Workspace attention;
     AlignedBuffer<float> partial;  ///< attention of a block of tokens: (token, head, 2 + head_dim)

@@ -59,18 +59,19 @@ Result<KvCache> KvCache::create(const HyperParameters& config, std::size_t conte
   return cache;
 }
 
-void KvCache::store(std::size_t layer, std::size_t head, std::size_t position,
+void KvCache::store(std::size_t layer, std::size_t first_row, std::size_t position,
                     std::span<const float> key, std::span<const float> value) {
-  LLM_CHECK(position < context_ && key.size() == head_dim_ && value.size() == head_dim_);
-  std::byte* keys = head_begin(layer, head, false);
-  std::byte* values = head_begin(layer, head, true);
-  if (LLM_MUTANT("stale_kv") && this->value(layer, head, position, 0) != 0.0F) return;
-  const std::size_t row =
-      LLM_MUTANT("kv_stride") ? (position * n_heads_ + head) % context_ : position;
-  for (std::size_t d = 0; d < head_dim_; ++d) {
-    store_element(keys, key_index(position, d, head_dim_), type_, key[d]);
+  LLM_CHECK(position < context_ && key.size() == value.size());
+  LLM_CHECK(first_row + key.size() <= n_heads_ * head_dim_);
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const std::size_t head = (first_row + i) / head_dim_;
+    const std::size_t d = (first_row + i) % head_dim_;
+    if (LLM_MUTANT("stale_kv") && this->value(layer, head, position, d) != 0.0F) continue;
+    const std::size_t row =
+        LLM_MUTANT("kv_stride") ? (position * n_heads_ + head) % context_ : position;
     const std::size_t at = LLM_MUTANT("v_transposed") ? d * context_ + row : row * head_dim_ + d;
-    store_element(values, at, type_, value[d]);
+    store_element(head_begin(layer, head, false), key_index(position, d, head_dim_), type_, key[i]);
+    store_element(head_begin(layer, head, true), at, type_, value[i]);
   }
 }
 

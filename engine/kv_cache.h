@@ -34,10 +34,11 @@ class KvCache {
   std::size_t context() const { return context_; }
   std::size_t element_bytes() const { return type_ == KvType::kF16 ? 2 : 4; }
 
-  /// Rounds and stores key and value of one head at `position`.
-  /// @pre key.size() == value.size() == head_dim, position < context()
-  void store(std::size_t layer, std::size_t head, std::size_t position, std::span<const float> key,
-             std::span<const float> value);
+  /// Rounds and stores rows [first_row, first_row + key.size()) of K and V at `position`; row r is
+  /// dim r % head_dim of KV head r / head_dim. Different rows may be stored by different workers.
+  /// @pre key.size() == value.size(), the rows exist, position < context()
+  void store(std::size_t layer, std::size_t first_row, std::size_t position,
+             std::span<const float> key, std::span<const float> value);
 
   /// One element, read back. For the reference; fast code uses keys() and values().
   float key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const;

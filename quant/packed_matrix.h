@@ -17,16 +17,19 @@ struct PackedField {
   std::size_t
       element_bytes;  ///< 1 (scale bytes), 2 (f16, bf16), 4 (f32; codes go as words of 4 bytes)
   std::size_t count;  ///< elements
+
+  constexpr std::size_t bytes() const { return element_bytes * count; }
 };
 
-/// The fields of a block of `type`, ascending and without gaps.
+/// The fields of a block of `type` in their packed order; every byte of the block is in one.
 std::span<const PackedField> packed_fields(WeightType type);
 
 /// A weight matrix in the one layout that every kernel reads: panels of 16 rows, and inside a panel
-/// the 16 rows' blocks interleaved element by element. Byte b of element e (at byte offset o of the
-/// file's block, s bytes long) of row r of the panel lies at
+/// the 16 rows' blocks interleaved element by element, in the order of packed_fields(). Byte b of
+/// an element that is s bytes long and has p bytes of its row's block before it in that order, of
+/// row r of the panel, lies at
 ///
-///   panel + block * 16 * block_bytes + 16 * o + r * s + b
+///   panel + block * 16 * block_bytes + 16 * p + r * s + b
 ///
 /// so the bytes are the file's, only moved: nothing is expanded or rounded, and any row can be
 /// taken out again. Rows are padded to a multiple of 16 with zero bytes, which every type reads as

@@ -204,11 +204,7 @@ Result<TapMatrix> Replay::attend(const TapMatrix& q, const TapMatrix& k, const T
   HyperParameters one_layer = config();
   one_layer.n_layers = 1;
   LLM_TRY(KvCache cache, KvCache::create(one_layer, q.rows, kv_));
-  for (std::size_t t = 0; t < q.rows; ++t) {
-    for (std::size_t head = 0; head < config().n_kv_heads; ++head)
-      cache.store(0, head, t, row(k, t).subspan(head * dim, dim),
-                  row(v, t).subspan(head * dim, dim));
-  }
+  for (std::size_t t = 0; t < q.rows; ++t) cache.store(0, 0, t, row(k, t), row(v, t));
   const std::size_t heads_per_kv = config().n_heads / config().n_kv_heads;
   TapMatrix out = shaped(q.rows, q.features);
   for (std::size_t t = 0; t < q.rows; ++t) {

@@ -215,6 +215,11 @@ Status Reader::read_head_dim() {
   } else {
     config_.head_dim = config_.d_model / config_.n_heads;
   }
+  if (config_.head_dim % 2 != 0) {
+    return unsupported(key,
+                       fmt::format("found a head dim of {}, need an even one: RoPE rotates pairs",
+                                   config_.head_dim));
+  }
   LLM_TRY(const std::uint64_t value_length, gguf_.get_unsigned_or(value_key, config_.head_dim));
   if (value_length != config_.head_dim) {
     return unsupported(

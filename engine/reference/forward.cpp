@@ -111,11 +111,7 @@ void Forward::run_attention(std::size_t layer, KvCache& cache, Activations& a) c
     rope_.angles(a.first_position + t, cos, sin);
     rope(row(a.q, t, n_tokens), head_dim, cos, sin);
     rope(row(a.k, t, n_tokens), head_dim, cos, sin);
-    for (std::size_t head = 0; head < config_.n_kv_heads; ++head) {
-      cache.store(layer, head, a.first_position + t,
-                  row(a.k, t, n_tokens).subspan(head * head_dim, head_dim),
-                  row(a.v, t, n_tokens).subspan(head * head_dim, head_dim));
-    }
+    cache.store(layer, 0, a.first_position + t, row(a.k, t, n_tokens), row(a.v, t, n_tokens));
   }
   a.tap(id, "q_rope", a.q);
   a.tap(id, "k_rope", a.k);

@@ -6,7 +6,7 @@
 // A codec delivers a block's codes as *quads*: 4 words of 4 codes, 16 consecutive k, one row a
 // lane. quads(block, g) unpacks group g, up to 4 quads that share loads; quad_at(g, i) says which
 // quad (k / 16) the i-th one is. Codes are unsigned; weight = code - kOffset. Formats:
-// quant/block_formats.h.
+// quant/block_formats.h; the order of a packed block: quant/packed_matrix.cpp.
 
 #include <cstddef>
 
@@ -31,14 +31,14 @@ LLM_INLINE void static_for(const Body& body) {
   }
 }
 
-/// Where byte `offset` of a block's element begins in the packed block.
-LLM_INLINE const std::byte* at(const std::byte* block, std::size_t offset) {
-  return block + kPanelRows * offset;
+/// Where the element begins that has `before` bytes of its row's block before it in packed order.
+LLM_INLINE const std::byte* at(const std::byte* block, std::size_t before) {
+  return block + kPanelRows * before;
 }
-/// Code word w of the field at `offset`.
+/// Code word w of the run of words that has `before` bytes before it.
 template <class A>
-LLM_INLINE I32x16<A> word(const std::byte* block, std::size_t offset, int w) {
-  return load_i32<A>(at(block, offset) + 64 * w);
+LLM_INLINE I32x16<A> word(const std::byte* block, std::size_t before, int w) {
+  return load_i32<A>(at(block, before) + 64 * w);
 }
 template <class A>
 LLM_INLINE I32x16<A> low_nibbles(const I32x16<A>& v) {
@@ -230,24 +230,28 @@ struct Q4_K {
 };
 
 struct Q5_K {
-  static constexpr int kWeights = 256, kBytes = 176, kGroups = 4, kGroupQuads = 4;
+  static constexpr int kWeights = 256, kBytes = 176, kGroups = 8, kGroupQuads = 2;
   static constexpr int kSubs = 8, kOffset = 0, kMaxCode = 31;
   static constexpr bool kMin = true;
   static constexpr std::size_t kD = 0, kDMin = 2;
-  static constexpr int quad_at(int g, int i) { return 4 * g + i; }
+  // Group g = 4 * half + run: four words of a run of 64 weights, the first or second half of its
+  // two 32s; their fifth bits are bits 2 * run and 2 * run + 1 of four words that all runs share.
+  static constexpr int quad_at(int g, int i) { return 4 * (g % 4) + 2 * i + g / 4; }
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    constexpr int run = g % 4;
+    constexpr std::size_t half = 16 + 80 * (g / 4);
     const auto bit4 = broadcast_i32<A>(0x10101010);
-    for (int w = 0; w < 8; ++w) {
-      const auto v = word<A>(block, 48, 8 * g + w);
-      const auto high = word<A>(block, 16, w);
-      const auto low_bit = g < 2 ? shift_left<(g < 2 ? 4 - 2 * g : 0)>(high)
-                                 : shift_right<(g < 2 ? 0 : 2 * g - 4)>(high);
-      const auto high_bit = g < 2 ? shift_left<(g < 2 ? 3 - 2 * g : 0)>(high)
-                                  : shift_right<(g < 2 ? 0 : 2 * g - 3)>(high);
-      out[w / 4][w % 4] = low_nibbles(v) | (low_bit & bit4);
-      out[2 + w / 4][w % 4] = high_nibbles(v) | (high_bit & bit4);
-      if (LLM_MUTANT("kernel_q5k_qh")) out[2 + w / 4][w % 4] = high_nibbles(v) | (low_bit & bit4);
+    for (int w = 0; w < 4; ++w) {
+      const auto high = word<A>(block, half, w);
+      const auto v = word<A>(block, half + 16 + 16 * run, w);
+      const auto low_bit = run < 2 ? shift_left<(run < 2 ? 4 - 2 * run : 0)>(high)
+                                   : shift_right<(run < 2 ? 0 : 2 * run - 4)>(high);
+      const auto high_bit = run < 2 ? shift_left<(run < 2 ? 3 - 2 * run : 0)>(high)
+                                    : shift_right<(run < 2 ? 0 : 2 * run - 3)>(high);
+      out[0][w] = low_nibbles(v) | (low_bit & bit4);
+      out[1][w] = high_nibbles(v) | (high_bit & bit4);
+      if (LLM_MUTANT("kernel_q5k_qh")) out[1][w] = high_nibbles(v) | (low_bit & bit4);
     }
   }
   template <class A>
@@ -265,12 +269,11 @@ struct Q6_K {
   static constexpr int quad_at(int g, int i) { return 8 * (g / 2) + 2 * i + g % 2; }
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    const int half = g / 2;
+    constexpr std::size_t group = 16 + 48 * g;
     for (int i = 0; i < 4; ++i) {
-      const int w = 4 * (g % 2) + i;
-      const auto a = word<A>(block, 0, 16 * half + w);
-      const auto b = word<A>(block, 0, 16 * half + 8 + w);
-      const auto high = word<A>(block, 128, 8 * half + w);
+      const auto high = word<A>(block, group, i);
+      const auto a = word<A>(block, group + 16, i);
+      const auto b = word<A>(block, group + 32, i);
       out[0][i] = low_nibbles(a) | two_bits_at_4<0>(high);
       out[1][i] = low_nibbles(b) | two_bits_at_4<2>(high);
       out[2][i] = high_nibbles(a) | two_bits_at_4<4>(high);
@@ -281,7 +284,7 @@ struct Q6_K {
   static LLM_INLINE void scales(const std::byte* block, SubScales<A, 16>& out) {
     for (std::size_t s = 0; s < 16; ++s) {
       const std::size_t from = LLM_MUTANT("kernel_q6k_scale") ? s & ~1U : s;
-      out.scale[s] = widen_s8<A>(at(block, 192 + from));
+      out.scale[s] = widen_s8<A>(at(block, from));
     }
   }
 };
@@ -328,10 +331,10 @@ struct Q3_K {
   static constexpr int quad_at(int g, int i) { return Q6_K::quad_at(g, i); }
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_2bit<32, g>(block, out);
+    quads_2bit<44, g>(block, out);
     const auto bit2 = broadcast_i32<A>(0x04040404);
     for (int i = 0; i < 4; ++i) {
-      const auto high = shift_right<4 * (g / 2)>(word<A>(block, 0, 4 * (g % 2) + i));
+      const auto high = shift_right<4 * (g / 2)>(word<A>(block, 12, 4 * (g % 2) + i));
       out[0][i] = out[0][i] | (shift_left<2>(high) & bit2);
       out[1][i] = out[1][i] | (shift_left<1>(high) & bit2);
       out[2][i] = out[2][i] | (high & bit2);
@@ -340,7 +343,7 @@ struct Q3_K {
   }
   template <class A>
   static LLM_INLINE void scales(const std::byte* block, SubScales<A, 16>& out) {
-    const auto byte = [&](int i) { return widen_u8<A>(at(block, 96 + i)); };
+    const auto byte = [&](int i) { return widen_u8<A>(at(block, i)); };
     const auto bias = broadcast_i32<A>(32);
     for (int j = 0; j < 4; ++j) {
       const auto high = byte(8 + j);

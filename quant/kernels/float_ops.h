@@ -72,14 +72,16 @@ void rms_norm(const float* x, const float* weight, std::size_t n, float eps, flo
 }
 
 template <class A>
-void rope(float* x, std::size_t n_heads, std::size_t head_dim, const float* cos, const float* sin,
-          std::size_t pairs) {
+void rope(float* x, std::size_t begin, std::size_t end, std::size_t head_dim, const float* cos,
+          const float* sin, std::size_t pairs) {
   // Pairs are neighbours, so even and odd lanes would need shuffles; 2 * pairs floats a head are
   // few.
-  for (std::size_t head = 0; head < n_heads; ++head, x += head_dim) {
-    for (std::size_t i = 0; i < pairs; ++i) {
-      const std::size_t first = LLM_MUTANT("rope_pairing") ? i : 2 * i;
-      const std::size_t second = LLM_MUTANT("rope_pairing") ? i + pairs : 2 * i + 1;
+  for (std::size_t head = begin / head_dim * head_dim; head < end; head += head_dim) {
+    const std::size_t first_pair = begin > head ? (begin - head) / 2 : 0;
+    const std::size_t pairs_here = (end - head) / 2 < pairs ? (end - head) / 2 : pairs;
+    for (std::size_t i = first_pair; i < pairs_here; ++i) {
+      const std::size_t first = head + (LLM_MUTANT("rope_pairing") ? i : 2 * i);
+      const std::size_t second = head + (LLM_MUTANT("rope_pairing") ? i + pairs : 2 * i + 1);
       const float x0 = x[first];
       const float x1 = x[second];
       x[first] = __builtin_fmaf(x0, cos[i], -(x1 * sin[i]));
@@ -125,48 +127,43 @@ LLM_INLINE float largest_magnitude(const float* x, std::size_t n) {
   return __builtin_bit_cast(float, all);
 }
 
-/// Codes of n activations (a multiple of 16) and the block's scale.
-template <class A>
-LLM_INLINE float quantize_codes(const float* x, std::size_t n, std::int8_t* qs) {
+/// Codes of n activations, the sum of each 16 codes, and the block's scale (returned).
+template <class A, std::size_t n>
+LLM_INLINE float quantize_codes(const float* x, std::int8_t* qs, std::int32_t* sums) {
   const float amax = largest_magnitude<A>(x, n);
   const float inverse = 127.0F / amax;
   const bool finite = amax <= std::numeric_limits<float>::max();
   if (!finite || !(inverse <= std::numeric_limits<float>::max())) {
     std::memset(qs, 0, n);
+    std::memset(sums, 0, n / 16 * sizeof(*sums));
     return finite ? 0.0F : amax / 127.0F;
   }
   // Adding 1.5 * 2^23 rounds to an integer, half to even, and leaves it in the low bits.
   const auto magic = broadcast_f32<A>(0x1.8p+23F);
   const auto scale = broadcast_f32<A>(inverse);
-  alignas(64) std::int32_t lanes[16];
   for (std::size_t i = 0; i < n; i += 16) {
-    const auto rounded = load_f32<A>(x + i) * scale + magic;
-    store_i32(lanes, bits(rounded));
-    for (std::size_t l = 0; l < 16; ++l) qs[i + l] = static_cast<std::int8_t>(lanes[l]);
+    const auto codes = bits(load_f32<A>(x + i) * scale + magic) - bits(magic);
+    to_bytes(qs + i, codes);
+    sums[i / 16] = lane_sum(codes);
   }
   return amax / 127.0F;
-}
-
-LLM_INLINE std::int32_t sum_codes(const std::int8_t* qs, std::size_t n) {
-  std::int32_t sum = 0;
-  for (std::size_t i = 0; i < n; ++i) sum += qs[i];
-  return sum;
 }
 
 template <class A>
 void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_t n_tokens) {
   for (std::size_t k = 0; k < n; k += 256, out += n_tokens) {
-    out->d = quantize_codes<A>(x + k, 256, out->qs);
+    std::int32_t sums[16];
+    out->d = quantize_codes<A, 256>(x + k, out->qs, sums);
     if (LLM_MUTANT("q8k_d_f16") || LLM_MUTANT("kernel_q8k_d_f16"))
       out->d = __builtin_bit_cast(
           float, __builtin_bit_cast(std::uint32_t, out->d) & std::uint32_t{0xFFFF'E000U});
     out->sum = 0;
     for (std::size_t s = 0; s < 16; ++s) {
-      out->sums16[s] = static_cast<std::int16_t>(sum_codes(out->qs + 16 * s, 16));
-      out->sum += out->sums16[s];
+      out->sums16[s] = static_cast<std::int16_t>(sums[s]);
+      out->sum += sums[s];
     }
     for (std::size_t s = 0; s < 8; ++s) {
-      out->sums32[s] = static_cast<std::int16_t>(out->sums16[2 * s] + out->sums16[2 * s + 1]);
+      out->sums32[s] = static_cast<std::int16_t>(sums[2 * s] + sums[2 * s + 1]);
     }
     out->reserved[0] = out->reserved[1] = 0;
   }
@@ -175,8 +172,9 @@ void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_
 template <class A>
 void quantize_q8x32(const float* x, std::size_t n, llm::KernelQ8x32* out, std::size_t n_tokens) {
   for (std::size_t k = 0; k < n; k += 32, out += n_tokens) {
-    out->d = quantize_codes<A>(x + k, 32, out->qs);
-    out->sum = sum_codes(out->qs, 32);
+    std::int32_t sums[2];
+    out->d = quantize_codes<A, 32>(x + k, out->qs, sums);
+    out->sum = sums[0] + sums[1];
   }
 }
 

@@ -83,8 +83,9 @@ struct KernelTable {
 
   /// y = (x / rms(x)) * weight.
   void (*rms_norm)(const float* x, const float* weight, std::size_t n, float eps, float* y);
-  /// Rotates `pairs` leading pairs of each of n_heads heads in place.
-  void (*rope)(float* x, std::size_t n_heads, std::size_t head_dim, const float* cos,
+  /// Rotates, in place, what of x's elements [begin, end) is among the `pairs` leading pairs of its
+  /// head; x is a token's heads, head_dim elements each. begin, end and head_dim are even.
+  void (*rope)(float* x, std::size_t begin, std::size_t end, std::size_t head_dim, const float* cos,
                const float* sin, std::size_t pairs);
   /// gate = silu(gate) * up.
   void (*silu_mul)(float* gate, const float* up, std::size_t n);

@@ -76,8 +76,8 @@ struct KScales {
     const auto dx = broadcast_f32<A>(x.d);
     auto sum = fma(to_float(isum), d * dx, acc);
     if constexpr (T::kMin) {
-      // -(dmin * dx): the product is rounded, then negated.
-      sum = fma(to_float(psum), broadcast_f32<A>(-0.0F) - min * dx, sum);
+      // fma(psum, -(dmin * dx), sum): negating a factor is exact.
+      sum = fma_negated(to_float(psum), min * dx, sum);
     }
     return sum;
   }

@@ -59,6 +59,7 @@ struct ScalarOps {
   static LLM_INLINE F32 broadcast(float x) { return x; }
   static LLM_INLINE I32 broadcast(std::int32_t x) { return x; }
   static LLM_INLINE F32 fma(F32 a, F32 b, F32 c) { return std::fma(a, b, c); }
+  static LLM_INLINE F32 fma_negated(F32 a, F32 b, F32 c) { return std::fma(a, -b, c); }
   static LLM_INLINE F32 to_float(I32 v) { return static_cast<float>(v); }
   static LLM_INLINE F32 select_greater(F32 a, F32 b, F32 yes, F32 no) { return a > b ? yes : no; }
   static LLM_INLINE I32 bits(F32 v) { return __builtin_bit_cast(I32, v); }
@@ -66,6 +67,9 @@ struct ScalarOps {
   static LLM_INLINE I32 max_unsigned(I32 a, I32 b) {
     return static_cast<std::uint32_t>(a) > static_cast<std::uint32_t>(b) ? a : b;
   }
+  static LLM_INLINE std::int32_t sum(I32 v) { return v; }
+  // The low byte of each lane.
+  static LLM_INLINE void to_bytes(std::int8_t* p, I32 v) { *p = static_cast<std::int8_t>(v); }
   template <int N>
   static LLM_INLINE I32 shift_left(I32 v) {
     return static_cast<I32>(static_cast<std::uint32_t>(v) << N);
@@ -127,9 +131,22 @@ struct Avx2Ops : XsimdOps<xsimd::fma3<xsimd::avx2>, 2> {
   static constexpr int kTilePanels = 1;
   static constexpr int kTileTokens = 4;
   static LLM_INLINE F32 fma(F32 a, F32 b, F32 c) { return _mm256_fmadd_ps(a, b, c); }
+  static LLM_INLINE F32 fma_negated(F32 a, F32 b, F32 c) { return _mm256_fnmadd_ps(a, b, c); }
   static LLM_INLINE I32 bits(F32 v) { return _mm256_castps_si256(v); }
   static LLM_INLINE F32 from_bits(I32 v) { return _mm256_castsi256_ps(v); }
   static LLM_INLINE I32 max_unsigned(I32 a, I32 b) { return _mm256_max_epu32(a, b); }
+  static LLM_INLINE std::int32_t sum(I32 v) {
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0b01'00'11'10));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0b10'11'00'01));
+    return _mm_cvtsi128_si32(s);
+  }
+  static LLM_INLINE void to_bytes(std::int8_t* p, I32 v) {
+    const __m256i low = _mm256_and_si256(v, _mm256_set1_epi32(0xFF));
+    const __m128i words =
+        _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
+  }
   template <int N>
   static LLM_INLINE I32 shift_left(I32 v) {
     return _mm256_slli_epi32(v, N);
@@ -178,9 +195,14 @@ struct Avx512Ops : XsimdOps<xsimd::avx512f, 1> {
   static constexpr int kTileTokens = 6;
   // xsimd 8.1 has no fma for AVX-512: its generic one rounds twice.
   static LLM_INLINE F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
+  static LLM_INLINE F32 fma_negated(F32 a, F32 b, F32 c) { return _mm512_fnmadd_ps(a, b, c); }
   static LLM_INLINE I32 bits(F32 v) { return _mm512_castps_si512(v); }
   static LLM_INLINE F32 from_bits(I32 v) { return _mm512_castsi512_ps(v); }
   static LLM_INLINE I32 max_unsigned(I32 a, I32 b) { return _mm512_max_epu32(a, b); }
+  static LLM_INLINE std::int32_t sum(I32 v) { return _mm512_reduce_add_epi32(v); }
+  static LLM_INLINE void to_bytes(std::int8_t* p, I32 v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+  }
   template <int N>
   static LLM_INLINE I32 shift_left(I32 v) {
     return _mm512_slli_epi32(v, N);
@@ -323,6 +345,14 @@ LLM_INLINE F32x16<A> fma(const F32x16<A>& a, const F32x16<A>& b, const F32x16<A>
   return v;
 }
 
+/// fma(a, -b, c).
+template <class A>
+LLM_INLINE F32x16<A> fma_negated(const F32x16<A>& a, const F32x16<A>& b, const F32x16<A>& c) {
+  F32x16<A> v;
+  LLM_EACH_REGISTER v.r[i] = A::fma_negated(a.r[i], b.r[i], c.r[i]);
+  return v;
+}
+
 /// `yes` in the lanes where a > b, `no` elsewhere.
 template <class A>
 LLM_INLINE F32x16<A> select_greater(const F32x16<A>& a, const F32x16<A>& b, const F32x16<A>& yes,
@@ -372,6 +402,20 @@ LLM_WIDEN(I32x16, widen_u16, std::uint16_t)
 template <class A>
 LLM_INLINE void to_half(std::uint16_t* p, const F32x16<A>& v) {
   LLM_EACH_REGISTER A::to_half(p + i * kRegisterLanes<A>, v.r[i]);
+}
+
+/// The low bytes of the lanes.
+template <class A>
+LLM_INLINE void to_bytes(std::int8_t* p, const I32x16<A>& v) {
+  LLM_EACH_REGISTER A::to_bytes(p + i * kRegisterLanes<A>, v.r[i]);
+}
+
+/// The sum of the lanes; integer sums have no order.
+template <class A>
+LLM_INLINE std::int32_t lane_sum(const I32x16<A>& v) {
+  std::int32_t sum = 0;
+  LLM_EACH_REGISTER sum += A::sum(v.r[i]);
+  return sum;
 }
 
 /// The contract's lane reduction: (l, l+8), (l, l+4), (l, l+2), (l, l+1).
