@@ -27,7 +27,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
 
 Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(const std::string& path,
                                                              const LoadOptions& options) {
-  LLM_TRY(const Isa isa, choose_isa(options.isa));
+  LLM_RETURN_IF_ERROR(choose_isa(options.isa));
   const int threads = options.threads > 0 ? options.threads : available_cpus();
   LLM_TRY(ModelFile file, open_model_file(path, {.strict = options.strict}));
   auto tokenizer = Tokenizer::create(file.vocab);
@@ -39,20 +39,31 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(const std::string& 
   if (!weights.ok()) return in_file(std::move(weights).error(), path);
   std::shared_ptr<LoadedModel> model(
       new LoadedModel(std::move(file), std::move(weights).value(), std::move(tokenizer).value()));
-  model->isa_ = isa;
-  model->threads_ = threads;
-  model->compute_ = options.compute;
+  LLM_RETURN_IF_ERROR(model->set_options(options));
   return std::shared_ptr<const LoadedModel>(std::move(model));
+}
+
+Result<std::shared_ptr<const LoadedModel>> LoadedModel::variant(const LoadOptions& options) const {
+  std::shared_ptr<LoadedModel> model(new LoadedModel(*this));
+  LLM_RETURN_IF_ERROR(model->set_options(options));
+  return std::shared_ptr<const LoadedModel>(std::move(model));
+}
+
+Status LoadedModel::set_options(const LoadOptions& options) {
+  LLM_TRY(isa_, choose_isa(options.isa));
+  threads_ = options.threads > 0 ? options.threads : available_cpus();
+  compute_ = options.compute;
+  return Ok{};
 }
 
 LoadedModel::LoadedModel(ModelFile file, ModelWeights weights, Tokenizer tokenizer)
     : config_(file.config),
-      tokenizer_(std::move(tokenizer)),
+      tokenizer_(std::make_shared<const Tokenizer>(std::move(tokenizer))),
       name_(std::move(file.name)),
       chat_template_(std::move(file.chat_template)),
       warnings_(std::move(file.warnings)),
       file_bytes_(file.file.bytes().size()),
-      weights_(std::move(weights)),
-      rope_(config_, weights_.rope_divisors.span()) {}
+      weights_(std::make_shared<const ModelWeights>(std::move(weights))),
+      rope_(config_, weights_->rope_divisors.span()) {}
 
 }  // namespace llm
