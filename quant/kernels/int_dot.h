@@ -38,6 +38,7 @@ struct IntDot {
       } else {
         v.r[i] = A::add16(acc.r[i], A::maddubs(codes.r[i], x.r[i]));
       }
+      if constexpr (!A::kHasDot4) A::keep_here(v.r[i]);
     }
     return v;
   }

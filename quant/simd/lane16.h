@@ -116,6 +116,9 @@ struct XsimdOps {
   static LLM_INLINE I32 load(const std::int32_t* p) { return I32::load_unaligned(p); }
   static LLM_INLINE void store(float* p, F32 v) { v.store_unaligned(p); }
   static LLM_INLINE void store(std::int32_t* p, I32 v) { v.store_unaligned(p); }
+  // No instruction: v is computed before what follows. Left alone, g++ 12 computes the products of
+  // a whole tile first and adds them up afterwards, which spills nearly all of them.
+  static LLM_INLINE void keep_here(I32& v) { asm volatile("" : "+v"(v.data)); }
   static LLM_INLINE F32 broadcast(float x) { return F32(x); }
   static LLM_INLINE I32 broadcast(std::int32_t x) { return I32(x); }
   static LLM_INLINE F32 to_float(I32 v) { return xsimd::to_float(v); }

@@ -247,7 +247,7 @@ TEST_CASE("bad input 9, 11: a loaded model outlives its file", "[bad_input]") {
   TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.context_length", 4096);
   const std::string path = directory.write("model.gguf", model.bytes());
-  ToolProcess process("llmrun", {path, "-p", "the", "-n", "4000", "--ignore-eos"});
+  ToolProcess process("llmrun", {path, "-p", "the", "-n", "1000", "--ignore-eos"});
   while (is_running(process.pid()) && process.output_so_far().empty()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -60,7 +60,7 @@ std::string ScratchDirectory::write(const std::string& name, const std::string& 
 
 ToolProcess::ToolProcess(const std::string& tool, const std::vector<std::string>& arguments) {
   // timeout(1) ends a tool that hangs; its exit code is then 137.
-  std::vector<std::string> words = {"timeout", "--signal=KILL", "60",
+  std::vector<std::string> words = {"timeout", "--signal=KILL", "600",
                                     std::string(LLM_BIN_DIR) + "/" + tool};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
