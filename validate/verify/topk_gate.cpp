@@ -86,7 +86,7 @@ void LogitNoise::add(std::span<const float> actual, std::span<const float> expec
   LLM_CHECK(actual.size() == expected.size());
   sizes_.reserve(sizes_.size() + actual.size());
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    const double e = expected[i];
+    const auto e = static_cast<double>(expected[i]);
     const double d = static_cast<double>(actual[i]) - e;
     sizes_.push_back(static_cast<float>(std::abs(d)));
     error_ += d * d;
@@ -101,10 +101,12 @@ double LogitNoise::p999() const {
   std::vector<float> sizes = sizes_;
   const auto place = sizes.begin() + rank - 1;
   std::nth_element(sizes.begin(), place, sizes.end());
-  return *place;
+  return static_cast<double>(*place);
 }
 
-double LogitNoise::max() const { return sizes_.empty() ? 0 : std::ranges::max(sizes_); }
+double LogitNoise::max() const {
+  return sizes_.empty() ? 0 : static_cast<double>(std::ranges::max(sizes_));
+}
 
 double LogitNoise::nmse() const { return sizes_.empty() ? 0 : error_ / signal_; }
 
