@@ -111,7 +111,9 @@ class Check {
     options.context = tokens.size();
     LLM_TRY(const Dump fast, record_activations(model, options, tokens, "llmcheck", sha256_,
                                                 reference_->step_ptr()));
-    Limits limits = default_limits(compute, kv, model->config().n_layers);
+    const Replay replay(model, kv);
+    Limits limits =
+        default_limits(compute, kv, model->config().n_layers, replay.coarsest_activations());
     if (!a_.limits.empty()) {
       LLM_TRY(const std::string text, read_text_file(a_.limits, kMaxTextBytes));
       auto parsed = parse_limits(text);
@@ -129,7 +131,7 @@ class Check {
         add_diff(fmt::format("compute {}, KV {}, {} against the definition in plain loops (R1)",
                              name, kv_name, isa_name(model->isa())),
                  name + "-definition", fast, plain, exact_limits()));
-    return add_location(Replay(model, kv), {.run = fast, .plain = plain, .reference = *reference_});
+    return add_location(replay, {.run = fast, .plain = plain, .reference = *reference_});
   }
 
   /// Preflight, and what is at fault when one of the last two comparisons failed.

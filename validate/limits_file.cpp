@@ -59,19 +59,23 @@ Result<Limits> parse_limits(std::string_view text) {
   return Limits(std::move(out));
 }
 
-Limits default_limits(Compute compute, KvType kv, std::size_t n_layers) {
-  if (compute == Compute::kF32 && kv == KvType::kF32)
+Limits default_limits(Compute compute, KvType kv, std::size_t n_layers,
+                      ActivationFormat activations) {
+  const bool rounded = compute == Compute::kInt8 && activations != ActivationFormat::kF32;
+  if (!rounded && kv == KvType::kF32)
     return Limits({{"*", Metric::kNmse, 1e-9, "f32 rounding noise"}});
-  if (compute == Compute::kF32)
+  if (!rounded)
     return Limits({{"*", Metric::kNmse, 1e-6, "f32 rounding noise, keys and values in f16"}});
   // Each layer adds error of its own to the residual stream, so bounds grow with depth.
   const double depth = std::max(1.0, static_cast<double>(n_layers) / kCalibratedLayers);
+  const bool by_256 = activations == ActivationFormat::kQ8_K;
   const std::string source =
-      fmt::format("int8 activations, calibrated on {} layers, for {}", kCalibratedLayers, n_layers);
-  return Limits({{"*", Metric::kNmse, 2.5e-3 * depth, source},
+      fmt::format("activations in int8, {} with one scale, calibrated on {} layers, for {}",
+                  activation_block_size(activations), kCalibratedLayers, n_layers);
+  return Limits({{"*", Metric::kNmse, (by_256 ? 2.5e-3 : 1.2e-3) * depth, source},
                  {"embd", Metric::kNmse, 1e-9, "no activation is quantized yet"},
-                 {"ffn_act", Metric::kNmse, 3e-3 * depth, source},
-                 {"ffn_out", Metric::kNmse, 3e-3 * depth, source}});
+                 {"ffn_act", Metric::kNmse, (by_256 ? 3e-3 : 1.5e-3) * depth, source},
+                 {"ffn_out", Metric::kNmse, (by_256 ? 3e-3 : 1.5e-3) * depth, source}});
 }
 
 Limits exact_limits() {

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "quant/activations.h"
 #include "validate/limits.h"
 
 namespace llm {
@@ -20,7 +21,9 @@ Result<Limits> parse_limits(std::string_view json);
 
 /// The limits against an f64 or f32 reference on the same weights that hold when no file is given.
 /// How they were found is in docs/tolerances.md.
-Limits default_limits(Compute compute, KvType kv, std::size_t n_layers);
+/// @param activations  the coarsest format that a product of the model takes under Compute::kInt8
+Limits default_limits(Compute compute, KvType kv, std::size_t n_layers,
+                      ActivationFormat activations = ActivationFormat::kQ8_K);
 
 /// Equality of every bit that counts: max_abs <= 0.
 Limits exact_limits();

@@ -107,6 +107,18 @@ std::optional<ActivationFormat> Replay::product_format(int layer, std::string_vi
                                              : ActivationFormat::kF32;
 }
 
+ActivationFormat Replay::coarsest_activations() const {
+  ActivationFormat coarsest = product_format(kGlobal, "logits").value_or(ActivationFormat::kF32);
+  for (std::size_t layer = 0; layer < config().n_layers; ++layer) {
+    for (const auto tap : layer_taps()) {
+      const auto format = product_format(static_cast<int>(layer), tap);
+      if (format && activation_block_size(*format) > activation_block_size(coarsest))
+        coarsest = *format;
+    }
+  }
+  return coarsest;
+}
+
 std::optional<std::pair<int, std::string_view>> Replay::input_of(int layer, std::string_view tap,
                                                                  std::size_t n_layers) {
   using Input = std::pair<int, std::string_view>;

@@ -37,6 +37,8 @@ class Replay {
   std::string weight_type(int layer, std::string_view tap) const;
   /// The format of the activations it is multiplied with; nothing for ops that are no product.
   std::optional<ActivationFormat> product_format(int layer, std::string_view tap) const;
+  /// The format with the largest blocks among those of all products.
+  ActivationFormat coarsest_activations() const;
   /// The tap that is the first input of an op; of embd none.
   static std::optional<std::pair<int, std::string_view>> input_of(int layer, std::string_view tap,
                                                                   std::size_t n_layers);
