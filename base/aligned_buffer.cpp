@@ -11,15 +11,21 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kMapFrom = 2 * kHugePage;
+constexpr std::size_t kMapFrom = std::size_t{128} << 10;
 
 // Rounded to small pages: rounded to huge ones, the last page of every buffer would be mostly
 // unused memory.
 std::size_t map_size(std::size_t size) { return (size + kPage - 1) & ~(kPage - 1); }
 
-// Fresh anonymous pages are zero; over-map by one huge page and trim, so the start is aligned.
-void* map_huge_aligned(std::size_t size) {
+// Fresh anonymous pages are zero, and become memory where and when they are first written. From one
+// huge page on: over-map by one and trim, so the start is aligned.
+void* map_zeroed(std::size_t size) {
   const std::size_t wanted = map_size(size);
+  if (size < kHugePage) {
+    void* small =
+        ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return small == MAP_FAILED ? nullptr : small;
+  }
   if (wanted < size || wanted + kHugePage < wanted) return nullptr;
   void* raw = ::mmap(nullptr, wanted + kHugePage, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,7 +42,7 @@ void* map_huge_aligned(std::size_t size) {
 }  // namespace
 
 void* allocate_zeroed(std::size_t size) {
-  if (size >= kMapFrom) return map_huge_aligned(size);
+  if (size >= kMapFrom) return map_zeroed(size);
   const std::size_t rounded = (size + 63) & ~std::size_t{63};
   void* data = std::aligned_alloc(64, rounded);
   if (data != nullptr) std::memset(data, 0, rounded);

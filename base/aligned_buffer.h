@@ -15,7 +15,7 @@ namespace llm {
 
 namespace detail {
 /// `size` zero bytes at an address that is a multiple of 64 (and of 2 MiB, huge pages advised, from
-/// 4 MiB on), or nullptr.
+/// 2 MiB on), or nullptr.
 void* allocate_zeroed(std::size_t size);
 void release(void* data, std::size_t size);
 Error out_of_memory(std::uint64_t bytes, std::string_view what);

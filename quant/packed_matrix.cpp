@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <xsimd/xsimd.hpp>
 
 #include "base/check.h"
 
@@ -52,45 +54,80 @@ static_assert(covers(kQ5_0, 22) && covers(kQ5_1, 24) && covers(kQ8_0, 34) && cov
 static_assert(covers(kQ3_K, 110) && covers(kQ4_K, 144) && covers(kQ5_K, 176));
 static_assert(covers(kQ6_K, 210) && covers(kQ8_K, 292));
 
-/// Moves one field of one block between the file's rows, `row_stride` bytes apart, and the panel.
-/// Rows innermost: the panel's bytes are then written (or read) one after the other.
-template <std::size_t kElement>
-void pack_field(const F& field, const std::byte* rows, std::size_t row_stride, std::size_t n_rows,
-                std::byte* out) {
-  for (std::size_t i = 0; i < field.count; ++i, out += PackedMatrix::kPanelRows * kElement) {
-    const std::byte* in = rows + field.offset + i * kElement;
-    for (std::size_t r = 0; r < n_rows; ++r) {
-      std::memcpy(out + r * kElement, in + r * row_stride, kElement);
+constexpr std::size_t kRows = PackedMatrix::kPanelRows;
+constexpr std::size_t kPiece = 16;  ///< bytes of a row that are moved at once
+
+/// Turns 16 rows of 16 bytes into columns of elements T: element c of row r becomes element
+/// 16 c + r. Each round of interleaving register i with register i + 8 rotates the bits of an
+/// element's index (row, then column) by one; after four the row's bits are the low ones.
+template <class T>
+void transpose(std::array<xsimd::make_sized_batch_t<T, kPiece / sizeof(T)>, kRows>& r) {
+  for (int round = 0; round < 4; ++round) {
+    auto next = r;
+    for (std::size_t i = 0; i < kRows / 2; ++i) {
+      next[2 * i] = xsimd::zip_lo(r[i], r[i + kRows / 2]);
+      next[2 * i + 1] = xsimd::zip_hi(r[i], r[i + kRows / 2]);
+    }
+    r = next;
+  }
+}
+
+/// Packs `n` elements T, at most 16 bytes, of n_rows rows. Of each row 16 bytes are read if
+/// `whole`.
+template <class T>
+void pack_piece(const std::byte* rows, std::size_t row_stride, std::size_t n_rows, std::size_t n,
+                bool whole, std::byte* out) {
+  using Batch = xsimd::make_sized_batch_t<T, kPiece / sizeof(T)>;
+  std::array<Batch, kRows> r;
+  for (std::size_t row = 0; row < kRows; ++row) {
+    T bytes[kPiece / sizeof(T)] = {};
+    if (row < n_rows) std::memcpy(bytes, rows + row * row_stride, whole ? kPiece : n * sizeof(T));
+    r[row] = Batch::load_unaligned(bytes);
+  }
+  transpose<T>(r);
+  // Column c of 16 rows fills sizeof(T) registers.
+  for (std::size_t i = 0; i < n * sizeof(T); ++i) {
+    T bytes[kPiece / sizeof(T)];
+    r[i].store_unaligned(bytes);
+    std::memcpy(out + i * kPiece, bytes, kPiece);
+  }
+}
+
+/// Packs one field of one block of n_rows rows; `readable` bytes of each row follow its beginning.
+template <class T>
+void pack_field(const std::byte* rows, std::size_t row_stride, std::size_t n_rows,
+                std::size_t n_bytes, std::size_t readable, std::byte* out) {
+  for (std::size_t at = 0; at < n_bytes; at += kPiece) {
+    const std::size_t n = std::min(kPiece, n_bytes - at);
+    const bool whole = at + kPiece <= readable;
+    if (whole && n_rows == kRows) {
+      pack_piece<T>(rows + at, row_stride, kRows, n / sizeof(T), true, out + kRows * at);
+    } else {
+      pack_piece<T>(rows + at, row_stride, n_rows, n / sizeof(T), whole, out + kRows * at);
     }
   }
 }
 
-/// A whole panel has a constant number of rows, which lets the compiler unroll.
-template <std::size_t kElement>
-void pack_field_of(const F& field, const std::byte* rows, std::size_t row_stride,
-                   std::size_t n_rows, std::byte* out) {
-  if (n_rows == PackedMatrix::kPanelRows) {
-    pack_field<kElement>(field, rows, row_stride, PackedMatrix::kPanelRows, out);
-  } else {
-    pack_field<kElement>(field, rows, row_stride, n_rows, out);
-  }
-}
-
+/// Packs one block of n_rows rows, of `block_bytes` each.
 void pack_block(std::span<const F> fields, const std::byte* rows, std::size_t row_stride,
-                std::size_t n_rows, std::byte* out) {
+                std::size_t n_rows, std::size_t block_bytes, std::byte* out) {
   for (const F& field : fields) {
+    const auto pack = [&](auto element) {
+      pack_field<decltype(element)>(rows + field.offset, row_stride, n_rows, field.bytes(),
+                                    block_bytes - field.offset, out);
+    };
     switch (field.element_bytes) {
       case 1:
-        pack_field_of<1>(field, rows, row_stride, n_rows, out);
+        pack(std::uint8_t{});
         break;
       case 2:
-        pack_field_of<2>(field, rows, row_stride, n_rows, out);
+        pack(std::uint16_t{});
         break;
       default:
-        pack_field_of<4>(field, rows, row_stride, n_rows, out);
+        pack(std::uint32_t{});
         break;
     }
-    out += PackedMatrix::kPanelRows * field.bytes();
+    out += kRows * field.bytes();
   }
 }
 
@@ -145,15 +182,20 @@ void PackedMatrix::pack_panels(std::size_t begin, std::size_t end,
                                std::span<const std::byte> file_rows) {
   const std::size_t stride = row_bytes(type_, n_cols_);
   LLM_CHECK(file_rows.size() == n_rows_ * stride && end <= n_panels());
-  const std::size_t block_bytes = block_traits(type_).block_bytes;
-  const std::span<const F> fields = packed_fields(type_);
+  std::span<const F> fields = packed_fields(type_);
+  std::size_t block_bytes = block_traits(type_).block_bytes;
+  // Blocks of one field lie in a panel as one block with all their elements.
+  const F all{0, fields[0].element_bytes, fields[0].count * n_blocks()};
+  if (fields.size() == 1) {
+    fields = std::span(&all, 1);
+    block_bytes = stride;
+  }
   for (std::size_t p = begin; p < end; ++p) {
     std::byte* packed = data_.data() + p * panel_bytes();
     const std::size_t rows = std::min(kPanelRows, n_rows_ - p * kPanelRows);
     const std::byte* from = file_rows.data() + p * kPanelRows * stride;
-    for (std::size_t b = 0; b < n_blocks(); ++b) {
-      pack_block(fields, from + b * block_bytes, stride, rows,
-                 packed + b * kPanelRows * block_bytes);
+    for (std::size_t at = 0; at < stride; at += block_bytes) {
+      pack_block(fields, from + at, stride, rows, block_bytes, packed + kPanelRows * at);
     }
   }
 }

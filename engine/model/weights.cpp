@@ -97,13 +97,14 @@ class Loader {
         const std::size_t first = p * PackedMatrix::kPanelRows;
         const std::size_t rows = std::min(PackedMatrix::kPanelRows, tensor.n_rows - first);
         const auto bytes = tensor.data.subspan(first * stride, rows * stride);
+        packed.pack_panels(p, p + 1, tensor.data);
+        // Packing has just brought the rows into the cache.
         if (first_nonfinite_block(tensor.type, bytes)) {
           std::size_t seen = bad_row.load();
           while (first < seen && !bad_row.compare_exchange_weak(seen, first)) {
           }
           return;
         }
-        packed.pack_panels(p, p + 1, tensor.data);
       }
     });
     if (bad_row.load() != SIZE_MAX) return locate_nonfinite(tensor, bad_row.load());
