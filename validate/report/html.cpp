@@ -22,6 +22,8 @@ table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;border-bott
 td:nth-child(2),th:nth-child(2),.l td,.l th{text-align:left}h1 b,td b{font-weight:600}
 .PASS{color:var(--ok)}.FAIL,.MISSING{color:var(--bad)}svg{width:100%;height:auto;margin:.5em 0}
 svg text{font:11px system-ui,sans-serif;fill:var(--ink)}summary{cursor:pointer}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px;padding-left:1em;border-left:3px solid var(--bad)}
+a{color:inherit}.k td{text-align:left}svg .x{fill:#fff;font-weight:600}
 </style></head><body>
 )";
 
@@ -56,23 +58,27 @@ std::string curve(const LayerDiff& diff) {
   }
   std::string nmse_points;
   std::string cos_points;
+  std::string limit_points;
   const double step = kWidth / static_cast<double>(std::max<std::size_t>(diff.rows.size(), 1));
   for (std::size_t i = 0; i < diff.rows.size(); ++i) {
     const LayerDiffRow& row = diff.rows[i];
     const double x = kLeft + step * (static_cast<double>(i) + 0.5);
     if (row.tap == "attn_norm")
       out += fmt::format("<text x=\"{:.1f}\" y=\"210\">{}</text>\n", x, row.layer);
+    if (!row.limits.empty() && row.limits[0].metric == Metric::kNmse)
+      limit_points += fmt::format("{:.1f},{:.1f} ", x, y_of(row.limits[0].bound));
     if (!has_figures(row)) continue;
     nmse_points += fmt::format("{:.1f},{:.1f} ", x, y_of(row.error.nmse));
     cos_points += fmt::format("{:.1f},{:.1f} ", x, y_of(1 - row.error.cos_min));
   }
   out += fmt::format(
       "<polyline fill=\"none\" stroke=\"var(--blue)\" stroke-width=\"1.5\" points=\"{}\"/>\n"
-      "<polyline fill=\"none\" stroke=\"var(--bad)\" stroke-dasharray=\"3 3\" points=\"{}\"/>\n",
-      nmse_points, cos_points);
+      "<polyline fill=\"none\" stroke=\"var(--bad)\" stroke-dasharray=\"3 3\" points=\"{}\"/>\n"
+      "<polyline fill=\"none\" stroke=\"var(--ink)\" stroke-dasharray=\"1 4\" points=\"{}\"/>\n",
+      nmse_points, cos_points, limit_points);
   return out +
-         "<text x=\"60\" y=\"12\">solid: NMSE, dashed: 1 - least cosine, by tap in the "
-         "order of the data flow; layers below</text></svg>\n";
+         "<text x=\"60\" y=\"12\">solid: NMSE, dashed: 1 - least cosine, dotted: limit on "
+         "NMSE; taps in the order of the data flow, layers below</text></svg>\n";
 }
 
 // Green at six decades under the limit and more, yellow at it, red above or unusable.
@@ -91,7 +97,7 @@ std::string heat_map(const LayerDiff& diff) {
   for (const auto& row : diff.rows) n_layers = std::max(n_layers, row.layer + 1);
   std::string out =
       fmt::format("<svg viewBox=\"0 0 1060 {}\" role=\"img\"><title>layers by taps</title>\n",
-                  40 + 16 * n_layers);
+                  44 + 16 * n_layers);
   for (std::size_t t = 0; t < taps.size(); ++t)
     out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>\n", 50 + 66 * t, taps[t]);
   for (int layer = 0; layer < n_layers; ++layer)
@@ -104,8 +110,14 @@ std::string heat_map(const LayerDiff& diff) {
         "{:.3e}</title></rect>\n",
         50 + 66 * column, 21 + 16 * row.layer, heat(row), tap_label(row.layer, row.tap),
         row.error.nmse);
+    if (row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing)
+      out += fmt::format("<text class=\"x\" x=\"{}\" y=\"{}\">x</text>\n", 79 + 66 * column,
+                         32 + 16 * row.layer);
   }
-  return out + "</svg>\n";
+  return out + fmt::format(
+                   "<text x=\"50\" y=\"{}\">layer by tap; green: far below the limit, yellow: near "
+                   "it, red with x: fails, grey: absent</text></svg>\n",
+                   36 + 16 * n_layers);
 }
 
 std::string table(const LayerDiff& diff) {
@@ -125,8 +137,8 @@ std::string table(const LayerDiff& diff) {
   return out + "</table></details>\n";
 }
 
-std::string diff_section(const DiffSection& section) {
-  std::string out = fmt::format("<h2>{}: {}</h2>\n", escaped(section.title),
+std::string diff_section(const DiffSection& section, std::size_t index) {
+  std::string out = fmt::format("<h2 id=\"d{}\">{}: {}</h2>\n", index, escaped(section.title),
                                 verdict_tag(verdict(section.passed())));
   for (const auto& problem : section.diff.problems)
     out += fmt::format("<p>problem: {}</p>\n", escaped(problem));
@@ -143,17 +155,48 @@ std::string diff_section(const DiffSection& section) {
   return out + curve(section.diff) + heat_map(section.diff) + table(section.diff);
 }
 
+/// Every verdict in one table, before anything else.
+std::string summary(const Report& report) {
+  std::string out = "<table class=\"k\">\n";
+  if (!report.checks.empty()) {
+    const auto passed = std::ranges::count(report.checks, true, &CheckResult::passed);
+    const auto failed = std::ranges::find(report.checks, false, &CheckResult::passed);
+    const bool all = failed == report.checks.end();
+    out += fmt::format("<tr><td>{}<td><a href=\"#checks\">checks</a><td>{} of {}{}</tr>\n",
+                       verdict_tag(verdict(all)), passed, report.checks.size(),
+                       all ? "" : "; the first to fail: " + escaped(failed->name));
+  }
+  for (std::size_t i = 0; i < report.diffs.size(); ++i) {
+    const DiffSection& section = report.diffs[i];
+    const LayerDiff& diff = section.diff;
+    std::string words = fmt::format("{} taps", diff.rows.size());
+    if (!diff.problems.empty()) words = escaped(diff.problems.front());
+    if (diff.first_failing) {
+      const LayerDiffRow& row = diff.rows[*diff.first_failing];
+      words = fmt::format("first at {}: {}", tap_label(row.layer, row.tap),
+                          escaped(tap_origin(row.layer, row.tap)));
+    }
+    out += fmt::format("<tr><td>{}<td><a href=\"#d{}\">{}</a><td>{}</tr>\n",
+                       verdict_tag(verdict(section.passed())), i, escaped(section.title), words);
+  }
+  return out + "</table>\n";
+}
+
 }  // namespace
 
 std::string html_report(const Report& report) {
   std::string out(kHead);
-  out += fmt::format("<h1>llmcheck: {}</h1>\n<table class=\"l\">\n",
+  out += fmt::format("<h1>llmcheck: {}</h1>\n",
                      report.has_verdict() ? verdict_tag(verdict(report.passed())) : "figures");
+  if (report.has_verdict()) out += summary(report);
+  out += "<h2>What was run</h2>\n<table class=\"l\">\n";
   for (const auto& [name, value] : report.facts)
     out += fmt::format("<tr><td>{}<td>{}</tr>\n", escaped(name), escaped(value));
   out += "</table>\n";
   if (!report.checks.empty()) {
-    out += "<h2>Checks</h2>\n<table class=\"l\"><tr><th>verdict<th>check<th>detail</tr>\n";
+    out +=
+        "<h2 id=\"checks\">Checks</h2>\n<table "
+        "class=\"l\"><tr><th>verdict<th>check<th>detail</tr>\n";
     for (const CheckResult& check : report.checks) {
       out += fmt::format("<tr><td>{}<td>{}<td>{}</tr>\n", verdict_tag(verdict(check.passed)),
                          escaped(check.name), escaped(check.detail));
@@ -161,7 +204,7 @@ std::string html_report(const Report& report) {
     out += "</table>\n";
   }
   for (const FigureTable& table : report.figures) out += figures_html(table);
-  for (const DiffSection& section : report.diffs) out += diff_section(section);
+  for (std::size_t i = 0; i < report.diffs.size(); ++i) out += diff_section(report.diffs[i], i);
   return out + "</body></html>\n";
 }
 
