@@ -1,5 +1,9 @@
 #include "base/cpu_features.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <array>
 #include <fstream>
 #include <string>
@@ -18,6 +22,17 @@ std::string read_cpu_name() {
   }
   return "unknown";
 }
+
+#if defined(__x86_64__)
+/// clang 14's __builtin_cpu_supports does not know "f16c".
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 }  // namespace
 
@@ -61,8 +76,7 @@ std::string_view isa_requirement(Isa isa) {
 bool isa_supported(Isa isa) {
 #if defined(__x86_64__)
   // __builtin_cpu_supports also asks XGETBV whether the system saves the registers.
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq");
