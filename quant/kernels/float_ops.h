@@ -160,6 +160,7 @@ void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_
     out->sum = 0;
     for (std::size_t s = 0; s < 16; ++s) {
       out->sums16[s] = static_cast<std::int16_t>(sums[s]);
+      out->minus32[s] = -32 * sums[s];
       out->sum += sums[s];
     }
     for (std::size_t s = 0; s < 8; ++s) {

@@ -55,10 +55,19 @@ struct IntDot {
     }
   }
 
-  /// total + (what acc holds).
+  /// What acc starts with when finish(total, acc) ends the run: int32 goes on from the total.
+  static LLM_INLINE I32x16<A> begin(const I32x16<A>& total) {
+    if constexpr (A::kHasDot4) {
+      return total;
+    } else {
+      return broadcast_i32<A>(0);
+    }
+  }
+
+  /// The total with the run that began at begin(total).
   static LLM_INLINE I32x16<A> finish(const I32x16<A>& total, const I32x16<A>& acc) {
     if constexpr (A::kHasDot4) {
-      return total + acc;
+      return acc;
     } else {
       return finish(total, acc, broadcast_i32<A>(0x00010001));
     }

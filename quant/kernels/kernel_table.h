@@ -13,13 +13,14 @@ namespace llm {
 /// products. In memory block-major: block b of token t is element b * n_tokens + t.
 struct KernelQ8K {
   std::int8_t qs[256];
-  std::int16_t sums16[16];  ///< of each 16 codes
-  std::int16_t sums32[8];   ///< of each 32 codes
-  float d;                  ///< scale
-  std::int32_t sum;         ///< of all codes
-  std::int32_t reserved[2];
+  float d;                   ///< scale
+  std::int32_t sum;          ///< of all codes
+  std::int16_t sums32[8];    ///< of each 32 codes
+  std::int16_t sums16[16];   ///< of each 16 codes
+  std::int32_t reserved[2];  ///< zero
+  std::int32_t minus32[16];  ///< -32 times the sum of each 16 codes
 };
-static_assert(sizeof(KernelQ8K) == 320);
+static_assert(sizeof(KernelQ8K) == 384);
 
 /// 32 activations as the kernels read them, block-major like KernelQ8K.
 struct KernelQ8x32 {

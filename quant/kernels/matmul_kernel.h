@@ -30,14 +30,19 @@ LLM_INLINE constexpr int code_offset() {
 // ---- K-quants
 // ---------------------------------------------------------------------------------------------
 
+/// Whether the codes' offset is in the value that a sub-block's sum starts with. 16-bit sums have
+/// no room for it: there it is subtracted from the super-block's sum.
+template <class A, class T>
+constexpr bool kOffsetInStart = A::kHasDot4&& T::kOffset != 0;
+
 /// The scales of one super-block and panel, ready for products: scale in finish()'s form; `pairs`
 /// are multiplied with pairs of activation sums and give msum (types with a min) or the part of the
 /// codes' offset.
 template <class A, class T>
 struct KScales {
-  static constexpr int kPairs = T::kMin && T::kSubs == 8 ? 4 : 8;
+  static constexpr int kPairs = kOffsetInStart<A, T> ? 0 : T::kMin && T::kSubs == 8 ? 4 : 8;
   I32x16<A> scale[T::kSubs];
-  I32x16<A> pairs[kPairs];
+  I32x16<A> pairs[kPairs > 0 ? kPairs : 1];
   F32x16<A> d;
   F32x16<A> min;
 
@@ -67,12 +72,10 @@ struct KScales {
   LLM_INLINE F32x16<A> accumulate(const F32x16<A>& acc, I32x16<A> isum,
                                   const llm::KernelQ8K& x) const {
     I32x16<A> psum = broadcast_i32<A>(0);
-    if constexpr (T::kMin || T::kOffset != 0) {
-      _Pragma("GCC unroll 8") for (int p = 0; p < kPairs; ++p) {
-        psum = dot2(psum, pairs[p], broadcast_word<A>(sums(x) + 2 * p));
-      }
+    _Pragma("GCC unroll 8") for (int p = 0; p < kPairs; ++p) {
+      psum = dot2(psum, pairs[p], broadcast_word<A>(sums(x) + 2 * p));
     }
-    if constexpr (T::kOffset != 0) isum = isum - shift_left<log2_of(T::kOffset)>(psum);
+    if constexpr (!T::kMin && kPairs > 0) isum = isum - shift_left<log2_of(T::kOffset)>(psum);
     const auto dx = broadcast_f32<A>(x.d);
     auto sum = fma(to_float(isum), d * dx, acc);
     if constexpr (T::kMin) {
@@ -82,6 +85,17 @@ struct KScales {
     return sum;
   }
 };
+
+/// What the sum of sub-block `sub` starts with.
+template <class A, class T>
+LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
+  if constexpr (kOffsetInStart<A, T>) {
+    static_assert(T::kSubs == 16 && T::kOffset <= 32);
+    return shift_right_signed<5 - log2_of(T::kOffset)>(broadcast_i32<A>(x.minus32[sub]));
+  } else {
+    return broadcast_i32<A>(0);
+  }
+}
 
 /// One super-block of one panel by one token, codes taken straight from the packed block.
 template <class A, class T>
@@ -101,7 +115,7 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K& 
       const int at_quad = T::quad_at(g, q);
       const std::int8_t* codes = x.qs + 16 * at_quad;
       for (int w = 0; w < 4; w += kRun) {
-        I32x16<A> sum = broadcast_i32<A>(0);
+        I32x16<A> sum = sub_start<A, T>(x, at_quad / kQuadsPerSub);
         for (int i = w; i < w + kRun; ++i) {
           sum = Dot::step(sum, quads[q][i], broadcast_word<A>(codes + 4 * i));
         }
@@ -150,7 +164,7 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename Activat
     _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
       const std::int8_t* codes = x.qs + 16 * T::quad_at(g, q);
       for (int w = 0; w < 4; w += kRun) {
-        I32x16<A> sum = broadcast_i32<A>(0);
+        I32x16<A> sum = Dot::begin(isum);
         for (int i = w; i < w + kRun; ++i) {
           sum = Dot::step(sum, quads[q][i], broadcast_word<A>(codes + 4 * i));
         }
@@ -218,24 +232,19 @@ struct Unpacked {
   _Pragma("GCC unroll 2") for (int p = 0; p < P; ++p) \
       _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n)
 
-/// One register tile: P panels by N tokens over kWords words of codes from word `first`, added into
-/// isum by runs. scale(p, word) is applied to each run; kScaleWords words share a scale.
-template <class A, class T, int P, int N, int kScaleWords, class U, class X, class Finish>
-LLM_INLINE void tile_words(const U& u, int first, const X* x, int x_first, Finish finish) {
+/// Adds kWords words of codes, from word `first`, to the sums of one register tile: P panels by N
+/// tokens, whose activations are words from x_first on.
+template <class A, class T, int P, int N, int kWords, class U, class X>
+LLM_INLINE void add_words(I32x16<A> (&sum)[P][N], const U& u, int first, const X* x, int x_first) {
   using Dot = IntDot<A, T::kMaxCode>;
-  constexpr int kRun = Dot::kRunWords < kScaleWords ? Dot::kRunWords : kScaleWords;
-  _Pragma("GCC unroll 8") for (int begin = 0; begin < kScaleWords; begin += kRun) {
-    I32x16<A> sum[P][N];
-    LLM_TILE sum[p][n] = broadcast_i32<A>(0);
-    _Pragma("GCC unroll 8") for (int w = begin; w < begin + kRun; ++w) {
-      I32x16<A> codes[P];
-      for (int p = 0; p < P; ++p) codes[p] = load_i32<A>(u.word_at(first + w, p));
-      _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n) {
-        const auto word = broadcast_word<A>(x[n].qs + 4 * (x_first + w));
-        for (int p = 0; p < P; ++p) sum[p][n] = Dot::step(sum[p][n], codes[p], word);
-      }
+  static_assert(kWords <= Dot::kRunWords);
+  _Pragma("GCC unroll 8") for (int w = 0; w < kWords; ++w) {
+    I32x16<A> codes[P];
+    for (int p = 0; p < P; ++p) codes[p] = load_i32<A>(u.word_at(first + w, p));
+    _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n) {
+      const auto word = broadcast_word<A>(x[n].qs + 4 * (x_first + w));
+      for (int p = 0; p < P; ++p) sum[p][n] = Dot::step(sum[p][n], codes[p], word);
     }
-    finish(sum);
   }
 }
 
@@ -245,13 +254,16 @@ void tile(const Unpacked<A, T, P>& u, int, const llm::KernelQ8K* x, std::size_t,
           float* acc) requires(!Unpacked<A, T, P>::kSimple) {
   using Dot = IntDot<A, T::kMaxCode>;
   constexpr int kSubWords = 64 / T::kSubs;
+  constexpr int kRun = Dot::kRunWords < kSubWords ? Dot::kRunWords : kSubWords;
   I32x16<A> isum[P][N];
   LLM_TILE isum[p][n] = broadcast_i32<A>(0);
   for (int s = 0; s < T::kSubs; ++s) {
-    tile_words<A, T, P, N, kSubWords>(
-        u, s * kSubWords, x, s * kSubWords, [&](const I32x16<A>(&sum)[P][N]) LLM_INLINE_LAMBDA {
-          LLM_TILE isum[p][n] = Dot::finish(isum[p][n], sum[p][n], u.scales[p].scale[s]);
-        });
+    _Pragma("GCC unroll 8") for (int w = 0; w < kSubWords; w += kRun) {
+      I32x16<A> sum[P][N];
+      LLM_TILE sum[p][n] = sub_start<A, T>(x[n], s);
+      add_words<A, T, P, N, kRun>(sum, u, s * kSubWords + w, x, s * kSubWords + w);
+      LLM_TILE isum[p][n] = Dot::finish(isum[p][n], sum[p][n], u.scales[p].scale[s]);
+    }
   }
   LLM_TILE {
     float* out = acc + (n * P + p) * 16;
@@ -271,10 +283,13 @@ void tile(const Unpacked<A, T, P>& u, int blocks, const typename ActivationOf<T>
     I32x16<A> isum[P][N];
     LLM_TILE isum[p][n] = offset_start<A, T>(x[n]);
     for (int w = 0; w < kBlockWords; w += 8) {
-      tile_words<A, T, P, N, 8>(u, b * kBlockWords + w, x, w,
-                                [&](const I32x16<A>(&sum)[P][N]) LLM_INLINE_LAMBDA {
-                                  LLM_TILE isum[p][n] = Dot::finish(isum[p][n], sum[p][n]);
-                                });
+      constexpr int kRun = Dot::kRunWords < 8 ? Dot::kRunWords : 8;
+      _Pragma("GCC unroll 8") for (int r = w; r < w + 8; r += kRun) {
+        I32x16<A> sum[P][N];
+        LLM_TILE sum[p][n] = Dot::begin(isum[p][n]);
+        add_words<A, T, P, N, kRun>(sum, u, b * kBlockWords + r, x, r);
+        LLM_TILE isum[p][n] = Dot::finish(isum[p][n], sum[p][n]);
+      }
     }
     LLM_TILE {
       F32x16<A> m = broadcast_f32<A>(0);
