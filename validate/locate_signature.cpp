@@ -14,6 +14,7 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kRun = 32;  ///< weights that share a scale in most quantized types
+constexpr std::ptrdiff_t kFewFeatures = 4;
 
 bool close_to(std::span<const float> actual, std::span<const float> expected, double tolerance) {
   return nmse(actual, expected) <= tolerance;
@@ -209,6 +210,17 @@ Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, do
     out.kind = SignatureKind::kTail;
     out.first = first;
     out.text = fmt::format("only from feature {} of {} on", first, expected.features);
+    return out;
+  }
+  if (n_wrong <= kFewFeatures && expected.features > kRun) {
+    std::vector<std::size_t> few;
+    for (std::size_t f = 0; f < expected.features; ++f)
+      if (wrong_feature[f]) few.push_back(f);
+    out.kind = SignatureKind::kFeatures;
+    out.first = first;
+    out.count = few.size();
+    out.text = fmt::format("only feature{} {} of {}; of a product: that row of the matrix",
+                           few.size() == 1 ? "" : "s", list_of(few), expected.features);
     return out;
   }
   if (out.kind == SignatureKind::kRows || wrong_feature == std::vector(expected.features, true))

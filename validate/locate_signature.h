@@ -20,6 +20,7 @@ enum class SignatureKind {
   kHighBit,          ///< runs of a row are off by multiples of one power of two of their step
   kTail,             ///< wrong only from a feature on
   kPeriod,           ///< wrong features repeat with a period
+  kFeatures,         ///< wrong only in few features: rows of the weights
   kRows,             ///< wrong only in some rows (tokens)
 };
 
@@ -28,8 +29,8 @@ struct Signature {
   double scale = 1;        ///< kScale: the factor; kHighBit: error in steps of the run
   int shift = 0;           ///< kPositionShift
   std::size_t period = 0;  ///< kPeriod: of the pattern; kPermutation: length of the runs
-  std::size_t first = 0;   ///< kTail: first wrong feature; kRows: first wrong row
-  std::size_t count = 0;   ///< kRows: wrong rows
+  std::size_t first = 0;   ///< kTail, kFeatures: first wrong feature; kRows: row
+  std::size_t count = 0;   ///< kRows: wrong rows; kFeatures: features
   std::string text;        ///< one clause for people
 };
 
@@ -56,7 +57,7 @@ Signature permutation_signature(const TapMatrix& actual, const TapMatrix& expect
 /// Rows that hold dequantized weights: errors that are 4, 8, 16 or 32 steps of an aligned run of 32
 /// come from bits of the codes that were read from the wrong place.
 Signature high_bit_signature(const TapMatrix& actual, const TapMatrix& expected);
-/// kTail, kPeriod or kRows by where the wrong elements are.
+/// kTail, kFeatures, kPeriod or kRows by where the wrong elements are.
 Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, double tolerance);
 
 }  // namespace llm

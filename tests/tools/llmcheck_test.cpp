@@ -116,6 +116,27 @@ TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck
              Contains("<svg") && Contains(tensor) && !Contains("<script") && !Contains("http"));
 }
 
+TEST_CASE("one corrupted nibble of one Q4_K block is found, with tensor and row", "[llmcheck]") {
+  Workplace w;
+  const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+  REQUIRE(w.llmcheck(model + " --compute f32 --dump '" + w / "own.npz" + "'") == 0);
+  auto file = llm::open_model_file(model);
+  REQUIRE(file.ok());
+  const auto& tensor = file->tensors.layers[1].ffn_up;
+  REQUIRE(tensor.type == llm::WeightType::kQ4_K);
+  const std::size_t row = 5;
+  std::string bytes = read_file(model);
+  // 16 bytes of scales, then codes, two to a byte.
+  const auto at = static_cast<std::size_t>(tensor.data.data() - file->file.bytes().data()) +
+                  row * llm::row_bytes(tensor.type, tensor.n_cols) + 16;
+  bytes[at] = static_cast<char>(bytes[at] ^ 0x07);
+  write_file(w / "bad.gguf", bytes);
+  REQUIRE(w.llmcheck("'" + w / "bad.gguf" + "' --layer-diff '" + w / "own.npz" +
+                     "' --compute f32") == 1);
+  CHECK_THAT(w.out, Contains("the first is L001/up") && Contains("locate: 1 op has an error") &&
+                        Contains("blk.1.ffn_up.weight (Q4_K)") && Contains("only feature 5 of"));
+}
+
 TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
   Workplace w;
   REQUIRE(w.llmcheck(kModel + " --compute f32 --dump '" + w / "own.npz" + "'") == 0);

@@ -129,6 +129,11 @@ TEST_CASE("where the wrong elements are", "[locate]") {
   CHECK(row.kind == SignatureKind::kRows);
   CHECK(row.first == 3);
   CHECK(row.count == 1);
+  const auto feature = find_signature(
+      wrong([](auto, std::size_t f, float v) { return f == 17 ? v + 0.5F : v; }), right());
+  CHECK(feature.kind == SignatureKind::kFeatures);
+  CHECK(feature.first == 17);
+  CHECK_THAT(feature.text, Contains("only feature 17 of 128"));
   const auto all = find_signature(wrong([](auto, auto, float v) { return v * v + 2; }), right());
   CHECK(all.kind == SignatureKind::kNone);
 }
