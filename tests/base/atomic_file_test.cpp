@@ -8,13 +8,14 @@
 #include <string>
 #include <string_view>
 
-#include "tests/base/temporary_folder.h"
+#include "tests/base/bytes.h"
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 
 namespace llm {
 
 TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
   auto file = AtomicFile::create(path);
   REQUIRE(file.ok());
@@ -28,7 +29,7 @@ TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
 }
 
 TEST_CASE("without commit the old file stays and nothing is left", "[base][atomic_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
   {
     auto file = AtomicFile::create(path);
@@ -43,7 +44,7 @@ TEST_CASE("without commit the old file stays and nothing is left", "[base][atomi
 }
 
 TEST_CASE("earlier bytes can be overwritten", "[base][atomic_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   auto file = AtomicFile::create(folder.path("a"));
   REQUIRE(file.ok());
   REQUIRE(file->write(bytes_of("0000 body")).ok());
@@ -54,7 +55,7 @@ TEST_CASE("earlier bytes can be overwritten", "[base][atomic_file]") {
 }
 
 TEST_CASE("a new file has the usual mode, a replaced one keeps its own", "[base][atomic_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const auto mode_after_write = [&](const std::string& path) {
     REQUIRE(write_file_atomically(path, bytes_of("x")).ok());
     struct stat info {};
@@ -72,7 +73,7 @@ TEST_CASE("a new file has the usual mode, a replaced one keeps its own", "[base]
 // Devices are reached through links of the test's own: were they replaced by mistake, by a test run
 // as root, it would be the link.
 TEST_CASE("a full device is an error with its path", "[base][atomic_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const std::string path = folder.path("full");
   std::filesystem::create_symlink("/dev/full", path);
   const Status status = write_file_atomically(path, bytes_of("text"));
@@ -84,7 +85,7 @@ TEST_CASE("a full device is an error with its path", "[base][atomic_file]") {
 }
 
 TEST_CASE("a pipe is written to, never replaced", "[base][atomic_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const std::string path = folder.path("pipe");
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -100,7 +101,7 @@ TEST_CASE("a pipe is written to, never replaced", "[base][atomic_file]") {
 }
 
 TEST_CASE("a folder that takes no files is an error", "[base][atomic_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const auto code = [](const std::string& path) {
     const Status status = write_file_atomically(path, bytes_of("x"));
     REQUIRE_FALSE(status.ok());

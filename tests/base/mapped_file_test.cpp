@@ -8,8 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include "tests/base/temporary_folder.h"
+#include "tests/base/bytes.h"
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 
 namespace llm {
 namespace {
@@ -25,7 +26,7 @@ std::string failure(const std::string& path) {
 }  // namespace
 
 TEST_CASE("a mapped file shows its bytes", "[base][mapped_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const auto file = MappedFile::open(folder.write("a", "hello"));
   REQUIRE(file.ok());
   CHECK(text_of(file->bytes()) == "hello");
@@ -34,14 +35,14 @@ TEST_CASE("a mapped file shows its bytes", "[base][mapped_file]") {
 }
 
 TEST_CASE("an empty file has no bytes", "[base][mapped_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const auto file = MappedFile::open(folder.write("a", ""));
   REQUIRE(file.ok());
   CHECK(file->bytes().empty());
 }
 
 TEST_CASE("what is no regular file is refused without waiting", "[base][mapped_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   CHECK_THAT(failure(folder.path()), Catch::Matchers::Contains("is a directory"));
   CHECK(failure("/dev/zero") == "not a regular file");
   REQUIRE(::mkfifo(folder.path("fifo").c_str(), 0600) == 0);
@@ -49,7 +50,7 @@ TEST_CASE("what is no regular file is refused without waiting", "[base][mapped_f
 }
 
 TEST_CASE("the system's words tell why a file does not open", "[base][mapped_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   CHECK(failure(folder.path("missing")) == "No such file or directory");
   std::filesystem::create_symlink("loop", folder.path("loop"));
   CHECK(failure(folder.path("loop")) == "Too many levels of symbolic links");
@@ -59,7 +60,7 @@ TEST_CASE("the system's words tell why a file does not open", "[base][mapped_fil
 }
 
 TEST_CASE("moving hands the mapping over", "[base][mapped_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   auto first = MappedFile::open(folder.write("a", "first"));
   auto second = MappedFile::open(folder.write("b", "second"));
   REQUIRE(first.ok());
@@ -74,7 +75,7 @@ TEST_CASE("moving hands the mapping over", "[base][mapped_file]") {
 }
 
 TEST_CASE("dropped pages read the same again", "[base][mapped_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const std::string content(50000, 'q');
   const auto file = MappedFile::open(folder.write("a", content));
   REQUIRE(file.ok());
@@ -87,7 +88,7 @@ TEST_CASE("dropped pages read the same again", "[base][mapped_file]") {
 
 TEST_CASE("a change in place is noticed, a replacement leaves the old file",
           "[base][mapped_file]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const std::string path = folder.write("a", "old old");
   const auto file = MappedFile::open(path);
   REQUIRE(file.ok());

@@ -2,8 +2,9 @@
 
 #include <string>
 
-#include "tests/base/temporary_folder.h"
+#include "tests/base/bytes.h"
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 
 namespace llm {
 

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 #include "tools/synthetic/synthetic_model.h"
 
@@ -108,23 +109,9 @@ void require_invariance(const std::string& path, std::size_t n_tokens, KvType kv
   if (!kSanitized) REQUIRE(logits_hash(*recomputing, ids, 1) == expected);
 }
 
-/// A directory that is removed with its content.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "invariance.XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
-std::string synthetic(const TemporaryDirectory& directory, const char* shape, const char* type) {
-  const std::string path = directory.file(std::string(shape) + "-" + type + ".gguf");
+std::string synthetic(const test::ScratchDirectory& directory, const char* shape,
+                      const char* type) {
+  const std::string path = directory.path(std::string(shape) + "-" + type + ".gguf");
   SyntheticOptions options;
   options.shape = *find_synthetic_shape(shape);
   options.recipe = find_recipe(type);
@@ -150,7 +137,7 @@ TEST_CASE("embedded model: one hash on every path", "[invariance]") {
 }
 
 TEST_CASE("every weight type: one hash on every path", "[invariance]") {
-  const TemporaryDirectory directory;
+  const test::ScratchDirectory directory;
   for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M",
                            "Q5_K_M", "Q6_K", "F16", "BF16", "F32"}) {
     const std::string path = synthetic(directory, "mqa", type);
@@ -160,7 +147,7 @@ TEST_CASE("every weight type: one hash on every path", "[invariance]") {
 }
 
 TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
-  const TemporaryDirectory directory;
+  const test::ScratchDirectory directory;
   for (const char* shape : {"odd80", "odd96", "tied"}) {
     for (const char* type : {"Q4_0", "Q4_K_M", "F16"}) {
       require_invariance(synthetic(directory, shape, type), effort(34, 9), KvType::kF16,
@@ -168,13 +155,13 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
     }
   }
   test::TinyGguf tiny = test::TinyGguf::llama({.n_layers = 2});
-  const std::string path = directory.file("tiny.gguf");
+  const std::string path = directory.path("tiny.gguf");
   REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
   require_invariance(path, 33, KvType::kF16, Compute::kInt8);
 }
 
 TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {
-  const TemporaryDirectory directory;
+  const test::ScratchDirectory directory;
   const std::string path = synthetic(directory, "mqa", "Q4_K_M");
   const auto model = load(path, best_isa(), 2);
   const Ids ids = token_ids(effort(600, 270), model->config().n_vocab);
@@ -192,7 +179,7 @@ TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {
 }
 
 TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invariance]") {
-  const TemporaryDirectory directory;
+  const test::ScratchDirectory directory;
   for (const char* type : {"Q4_0", "Q4_K_M"}) {
     const std::string path = synthetic(directory, "tinyllama-2l", type);
     const auto model = load(path, best_isa(), 2);

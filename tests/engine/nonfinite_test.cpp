@@ -14,9 +14,9 @@
 
 #include "engine/engine.h"
 #include "quant/block_traits.h"
-#include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/nonfinite_models.h"
+#include "tests/support/scratch_directory.h"
 
 namespace llm {
 namespace {
@@ -28,14 +28,14 @@ constexpr std::uint16_t kHalfInf = 0x7C00;
 constexpr std::uint16_t kHalfNan = 0x7E00;
 constexpr std::uint16_t kHalfLargest = 0x7BFF;
 
-Result<std::shared_ptr<const Model>> load(const TemporaryFolder& folder, const TinyGguf& gguf,
-                                          const LoadOptions& options = {}) {
+Result<std::shared_ptr<const Model>> load(const test::ScratchDirectory& folder,
+                                          const TinyGguf& gguf, const LoadOptions& options = {}) {
   const std::vector<std::byte> bytes = gguf.bytes();
-  return Model::load(folder.write("model.gguf", text_of(bytes)), options);
+  return Model::load(folder.write("model.gguf", bytes), options);
 }
 
 /// A session on the model, which must load.
-std::unique_ptr<Session> session_of(const TemporaryFolder& folder, const TinyGguf& gguf,
+std::unique_ptr<Session> session_of(const test::ScratchDirectory& folder, const TinyGguf& gguf,
                                     const LoadOptions& load_options = {},
                                     const SessionOptions& options = {}) {
   const auto model = load(folder, gguf, load_options);
@@ -116,7 +116,7 @@ TEST_CASE("bad input 61: a scale that is no number is named by tensor and block"
   const BlockTraits& traits = block_traits(static_cast<WeightType>(tensor.type));
   const std::size_t block = at.block * traits.block_bytes;
   std::memcpy(tensor.data.data() + block + at.byte_in_block, &pattern, sizeof(pattern));
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   const auto model = load(folder, gguf);
   REQUIRE_FALSE(model.ok());
   const Error& error = model.error();
@@ -135,7 +135,7 @@ TEST_CASE("bad input 61: the first of several faults is named, for any threads",
     std::memcpy(tensor.data.data() + 18 * block, &kHalfNan, sizeof(kHalfNan));
   }
   for (const int threads : {1, 2, 3, 7}) {
-    const TemporaryFolder folder;
+    const test::ScratchDirectory folder;
     LoadOptions options;
     options.threads = threads;
     const auto model = load(folder, gguf, options);
@@ -148,7 +148,7 @@ TEST_CASE("the largest finite scale is no fault of the file", "[nonfinite]") {
   TinyGguf gguf = TinyGguf::llama();
   TinyGguf::Tensor& tensor = gguf.tensor("blk.0.attn_v.weight");
   std::memcpy(tensor.data.data(), &kHalfLargest, sizeof(kHalfLargest));
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   REQUIRE(load(folder, gguf).ok());
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
       {"blk.1.ffn_down.weight", "blk.1.ffn_out"},
       {"output.weight", "logits"},
   }));
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   test::make_huge(gguf, tensor);
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
@@ -185,7 +185,7 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
 }
 
 TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   constexpr TokenId kGuilty = 270;
   test::make_token_overflow(gguf, kGuilty);
@@ -210,7 +210,7 @@ TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]
 }
 
 TEST_CASE("bad input 62: a fault that no logits were asked for is named later", "[nonfinite]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   test::make_token_overflow(gguf, 270);
   const auto session = session_of(folder, gguf);
@@ -225,7 +225,7 @@ TEST_CASE("bad input 62: a fault that no logits were asked for is named later", 
 }
 
 TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfinite]") {
-  const TemporaryFolder folder;
+  const test::ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   const bool norms_too = GENERATE(false, true);
   test::make_denormal(gguf, norms_too);

@@ -34,30 +34,6 @@ void check_words(const std::string& text, const std::vector<std::string>& words)
 
 }  // namespace
 
-ScratchDirectory::ScratchDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "llm_test.XXXXXX").string();
-  REQUIRE(::mkdtemp(name.data()) != nullptr);
-  path_ = name;
-}
-
-ScratchDirectory::~ScratchDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string ScratchDirectory::write(const std::string& name,
-                                    std::span<const std::byte> bytes) const {
-  std::ofstream out(path(name), std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()),
-            static_cast<std::streamsize>(bytes.size()));
-  REQUIRE(out.good());
-  return path(name);
-}
-
-std::string ScratchDirectory::write(const std::string& name, const std::string& text) const {
-  return write(name, std::as_bytes(std::span(text.data(), text.size())));
-}
-
 ToolProcess::ToolProcess(const std::string& tool, const std::vector<std::string>& arguments) {
   // timeout(1) ends a tool that hangs; its exit code is then 137.
   std::vector<std::string> words = {"timeout", "--signal=KILL", "600",

@@ -10,26 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {
-
-/// A directory of its own, removed with everything in it.
-class ScratchDirectory {
- public:
-  ScratchDirectory();
-  ~ScratchDirectory();
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-  /// Writes a file and returns its path.
-  std::string write(const std::string& name, std::span<const std::byte> bytes) const;
-  std::string write(const std::string& name, const std::string& text) const;
-
- private:
-  std::string path_;
-};
 
 struct ProcessResult {
   int exit_code = -1;  ///< -1 when a signal ended it

@@ -12,37 +12,23 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 
 using Catch::Matchers::Contains;
 
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::read_file;
+using llm::test::ScratchDirectory;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQuantized = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 const std::string kBaselines = LLM_SOURCE_DIR "/validate/quality/baselines";
 const std::string kText = LLM_SOURCE_DIR "/models/heldout.txt";
 
-class Workplace {
+class Workplace : public ScratchDirectory {
  public:
-  Workplace() {
-    std::string pattern = fs::temp_directory_path() / "llmcheck_quality_test.XXXXXX";
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    directory_ = pattern;
-  }
-  ~Workplace() {
-    std::error_code ignored;
-    fs::remove_all(directory_, ignored);
-  }
-
-  std::string operator/(const std::string& name) const { return directory_ / name; }
-
-  std::string read(const std::string& name) const {
-    std::ifstream file(directory_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
-
   /// Runs llmcheck on one thread; returns the exit code.
   int llmcheck(const std::string& arguments) {
     const std::string command = "'" LLM_BIN_DIR "/llmcheck' -t 1 " + arguments + " > '" +
@@ -63,9 +49,6 @@ class Workplace {
 
   std::string out;
   std::string err;
-
- private:
-  fs::path directory_;
 };
 
 }  // namespace

@@ -12,39 +12,25 @@
 
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 
 using Catch::Matchers::Contains;
 
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::read_file;
+using llm::test::ScratchDirectory;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kNpz = LLM_SOURCE_DIR "/tests/validate/npz/";
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 void write_file(const fs::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-class Workplace {
+class Workplace : public ScratchDirectory {
  public:
-  Workplace() {
-    std::string pattern = fs::temp_directory_path() / "llmcheck_test.XXXXXX";
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    directory_ = pattern;
-  }
-  ~Workplace() {
-    std::error_code ignored;
-    fs::remove_all(directory_, ignored);
-  }
-
-  std::string operator/(const std::string& name) const { return directory_ / name; }
-
   /// Runs llmcheck in the source directory; returns the exit code.
   int llmcheck(const std::string& arguments) {
     const std::string command = "cd '" LLM_SOURCE_DIR "' && '" LLM_BIN_DIR "/llmcheck' " +
@@ -58,9 +44,6 @@ class Workplace {
 
   std::string out;
   std::string err;
-
- private:
-  fs::path directory_;
 };
 
 /// The embedded model with one bit of one weight flipped: the top mantissa bit, half the weight.

@@ -16,6 +16,7 @@
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/scratch_directory.h"
 
 using Catch::Matchers::Contains;
 using Json = nlohmann::ordered_json;
@@ -23,6 +24,8 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::read_file;
+using llm::test::ScratchDirectory;
 
 const std::string kF16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQ4 = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
@@ -30,31 +33,8 @@ const std::string kReferences = LLM_SOURCE_DIR "/validate/verify/";
 const std::string kF16Reference = kReferences + "fable-3m-f16.json";
 const std::string kQ4Reference = kReferences + "fable-3m-q4_k_m.json";
 
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-class Workplace {
+class Workplace : public ScratchDirectory {
  public:
-  Workplace() {
-    std::string pattern = fs::temp_directory_path() / "llmcheck_verify_test.XXXXXX";
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    directory_ = pattern;
-  }
-  ~Workplace() {
-    std::error_code ignored;
-    fs::remove_all(directory_, ignored);
-  }
-
-  std::string operator/(const std::string& name) const { return directory_ / name; }
-
-  /// Writes a file and returns its path.
-  std::string file(const std::string& name, const std::string& content) const {
-    std::ofstream(*this / name, std::ios::binary) << content;
-    return *this / name;
-  }
-
   int shell(const std::string& command) {
     const int status = std::system(
         fmt::format("{} > '{}' 2> '{}' < /dev/null", command, *this / "out", *this / "err")
@@ -84,9 +64,6 @@ class Workplace {
   std::string out;
   std::string err;
   Json report;
-
- private:
-  fs::path directory_;
 };
 
 Json reference(const std::string& path = kF16Reference) { return Json::parse(read_file(path)); }
@@ -171,7 +148,7 @@ TEST_CASE("a wrong token in the reference is found, with prompt, step and both c
   Json& prompt = json["prompts"][0];
   prompt["tokens"][5] = 1234;  // no story goes on so
   prompt["top_ids"][5][0] = 1234;
-  const std::string file = w.file("planted.json", json.dump());
+  const std::string file = w.write("planted.json", json.dump());
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick --report '{}'", kF16, file,
                                w / "r.junit.xml")) == 1);
   CHECK(w.report["verdict"] == "FAIL");
@@ -201,7 +178,7 @@ TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
   REQUIRE(margin(31) > 0.1);
   std::swap(prompt["top_ids"][31][0], prompt["top_ids"][31][1]);
   prompt["tokens"][31] = prompt["top_ids"][31][0];
-  const std::string file = w.file("planted.json", json.dump());
+  const std::string file = w.write("planted.json", json.dump());
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", kF16, file)) == 1);
   CHECK(w.verdict(kLockstep) == "PASS");  // each knows the other's choice
   CHECK(w.verdict(kForced) == "FAIL");
@@ -210,17 +187,17 @@ TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
 TEST_CASE("damaged weights fail", "[llmcheck][verify]") {
   Workplace w;
   SECTION("one bit: the logits tell") {
-    const std::string model = w.file("bad.gguf", damaged(2, 2001, 2002, 0x02));
+    const std::string model = w.write("bad.gguf", damaged(2, 2001, 2002, 0x02));
     const std::string bytes = read_file(model);
     Json json = reference();
     CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", model, kF16Reference)) == 8);
     json["model_sha256"] = llm::sha256_hex(std::as_bytes(std::span(bytes)));
-    const std::string file = w.file("own.json", json.dump());
+    const std::string file = w.write("own.json", json.dump());
     CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", model, file)) == 1);
     CHECK(w.verdict(kF32) == "FAIL");
   }
   SECTION("a tensor's signs: the choices tell") {
-    const std::string model = w.file("bad.gguf", damaged(1, 1, 100000, '\x80'));
+    const std::string model = w.write("bad.gguf", damaged(1, 1, 100000, '\x80'));
     CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick --verify-quantized", model,
                                  kF16Reference)) == 1);
     CHECK(w.verdict(kOutside) == "FAIL");
@@ -231,7 +208,7 @@ TEST_CASE("a prompt that is encoded otherwise fails", "[llmcheck][verify]") {
   Workplace w;
   Json json = reference();
   json["prompts"][8]["text"] = "Tell a story about a little bear who lost his  hat.\n\n";
-  const std::string file = w.file("text.json", json.dump());
+  const std::string file = w.write("text.json", json.dump());
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", kF16, file)) == 1);
   CHECK(w.verdict("prompts give the reference's ids") == "FAIL");
   CHECK_THAT(w.out, Contains("instruct-1 differs at token "));
@@ -264,7 +241,7 @@ TEST_CASE("bad references of --verify give exit code and words", "[llmcheck][ver
     json.merge_patch(Json::parse(text));
     text = json.dump();
   }
-  const std::string file = w.file("bad.json", text);
+  const std::string file = w.write("bad.json", text);
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}'", kF16, file)) == c.code);
   CHECK(w.out.empty());
   CHECK_THAT(w.err, Contains("llmcheck: error: ") && Contains("bad.json") && Contains(c.words));
@@ -278,7 +255,7 @@ TEST_CASE("--verify without a file, a model or itself is refused", "[llmcheck][v
   CHECK_THAT(w.err, Contains("--verify: found none"));
   Json json = reference();
   json["model_sha256"] = std::string(64, '0');
-  CHECK(w.llmcheck(fmt::format("--verify '{}'", w.file("gone.json", json.dump()))) == 4);
+  CHECK(w.llmcheck(fmt::format("--verify '{}'", w.write("gone.json", json.dump()))) == 4);
   CHECK_THAT(w.err, Contains("no .gguf with SHA-256 000"));
 }
 

@@ -12,32 +12,10 @@
 #include <string_view>
 
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {
-
-/// A directory of its own for one test, removed at its end.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string pattern = std::filesystem::temp_directory_path() / "llmrun_test.XXXXXX";
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-  std::string operator/(std::string_view name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 inline void write_file(const std::string& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;

@@ -14,6 +14,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 #include "validate/dump.h"
 #include "validate/engine_dump.h"
 #include "validate/layer_diff.h"
@@ -63,24 +64,6 @@ std::vector<std::string> models() {
   return out;
 }
 
-/// A directory that goes away with its content.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string name = (fs::temp_directory_path() / "oracle_test.XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const char* name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
-
 llm::Dump oracle_dump(const std::string& model, const std::vector<llm::TokenId>& ids,
                       const std::string& output) {
   const auto command = fmt::format("'{}' '{}/tools/reference/from_gguf.py' '{}' --ids {} -o '{}'",
@@ -101,7 +84,7 @@ T require_ok(llm::Result<T> result) {
 
 TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
   if (!oracle_available()) return;
-  const ScratchDirectory scratch;
+  const llm::test::ScratchDirectory scratch;
   for (const std::string& path : models()) {
     CAPTURE(path);
     llm::LoadOptions load;
@@ -141,7 +124,7 @@ TEST_CASE("numpy.load reads what is written, zip64 too", "[oracle]") {
   if (!oracle_available()) return;
   const auto zip64_from = GENERATE(values<std::uint64_t>({0xFFFFFFFF, 0, 300}));
   CAPTURE(zip64_from);
-  const ScratchDirectory scratch;
+  const llm::test::ScratchDirectory scratch;
   const std::vector<float> floats = {-1.5F, 0, 3.25F, 1e-30F, -0.0F, 7};
   const std::vector<std::int64_t> integers = {-1, 1LL << 40};
   const std::vector<std::uint8_t> text = {'h', 'i'};

@@ -1,8 +1,6 @@
 #ifndef LLM_TESTS_VALIDATE_SCRATCH_FILE_H_
 #define LLM_TESTS_VALIDATE_SCRATCH_FILE_H_
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 
 namespace llm::test {
 
@@ -19,32 +17,18 @@ namespace llm::test {
 class ScratchFile {
  public:
   explicit ScratchFile(const std::string& name = "file.npz") {
-    std::string pattern = (std::filesystem::temp_directory_path() / "llm_test.XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    directory_ = pattern;
-    path_ = (directory_ / name).string();
+    name_ = name;
+    path_ = directory_ / name;
   }
-  ~ScratchFile() {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
 
   const std::string& path() const { return path_; }
-  const std::filesystem::path& directory() const { return directory_; }
+  std::filesystem::path directory() const { return directory_.path(); }
 
-  void write(std::span<const std::byte> bytes) const {
-    // A new file each time: some file systems flush to disk when one is truncated and rewritten.
-    std::filesystem::remove(path_);
-    std::ofstream out(path_, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(bytes.data()),
-              static_cast<std::streamsize>(bytes.size()));
-    REQUIRE(out.flush().good());
-  }
+  void write(std::span<const std::byte> bytes) const { directory_.write(name_, bytes); }
 
  private:
-  std::filesystem::path directory_;
+  ScratchDirectory directory_;
+  std::string name_;
   std::string path_;
 };
 

@@ -1,0 +1,21 @@
+#ifndef LLM_TESTS_BASE_BYTES_H_
+#define LLM_TESTS_BASE_BYTES_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace llm {
+
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+inline std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace llm
+
+#endif  // LLM_TESTS_BASE_BYTES_H_
