@@ -62,14 +62,13 @@ void silu(benchmark::State& state, const KernelTable& kernels) {
 }
 
 void rope(benchmark::State& state, const KernelTable& kernels) {
-  constexpr std::size_t kHeads = kModel / kHeadDim;
   auto x = noise(kModel, 1);
   auto cos = allocate_or_exit<float>(kHeadDim / 2);
   auto sin = allocate_or_exit<float>(kHeadDim / 2);
   std::ranges::fill(cos.span(), 0.8F);  // 0.8^2 + 0.6^2 = 1: lengths stay
   std::ranges::fill(sin.span(), 0.6F);
   loop(state, kModel,
-       [&] { kernels.rope(x.data(), kHeads, kHeadDim, cos.data(), sin.data(), kHeadDim / 2); });
+       [&] { kernels.rope(x.data(), 0, kModel, kHeadDim, cos.data(), sin.data(), kHeadDim / 2); });
 }
 
 void quantize_q8k(benchmark::State& state, const KernelTable& kernels) {
