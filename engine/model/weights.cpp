@@ -120,7 +120,7 @@ class Loader {
         return nonfinite(tensor, row, *block);
       }
     }
-    LLM_CHECK(!"a non-finite block was seen and is gone");
+    LLM_CHECK(false && "a non-finite block was seen and is gone");
     return {};
   }
 
