@@ -1,0 +1,175 @@
+#ifndef LLM_QUANT_KERNELS_BLOCK_PRODUCT_H_
+#define LLM_QUANT_KERNELS_BLOCK_PRODUCT_H_
+
+// The product of one packed block and one token's activations, and what of it register tiles share:
+// scales, the codes' offset, the step to the f32 accumulator. Part of an ISA unit.
+
+#include "quant/kernels/int_dot.h"
+#include "quant/kernels/kernel_table.h"
+
+namespace {
+
+/// The activation block that goes with a codec, and its accessors.
+template <class T>
+struct ActivationOf {
+  using Block = std::conditional_t<T::kWeights == 256, llm::KernelQ8K, llm::KernelQ8x32>;
+};
+
+template <class A, class T>
+LLM_INLINE constexpr int code_offset() {
+  return T::kMaxCode == 255 && A::kSignedCodes ? 0 : T::kOffset;
+}
+
+// ---- K-quants
+// ---------------------------------------------------------------------------------------------
+
+/// Whether the codes' offset is in the value that a sub-block's sum starts with. 16-bit sums have
+/// no room for it: there it is subtracted from the super-block's sum.
+template <class A, class T>
+constexpr bool kOffsetInStart = A::kHasDot4&& T::kOffset != 0;
+
+/// The scales of one super-block and panel, ready for products: scale in finish()'s form; `pairs`
+/// are multiplied with pairs of activation sums and give msum (types with a min) or the part of the
+/// codes' offset.
+template <class A, class T>
+struct KScales {
+  static constexpr int kPairs = kOffsetInStart<A, T> ? 0 : T::kMin && T::kSubs == 8 ? 4 : 8;
+  I32x16<A> scale[T::kSubs];
+  I32x16<A> pairs[kPairs > 0 ? kPairs : 1];
+  F32x16<A> d;
+  F32x16<A> min;
+
+  LLM_INLINE void read(const std::byte* block) {
+    SubScales<A, T::kSubs> sub;
+    T::scales(block, sub);
+    _Pragma("GCC unroll 16") for (int s = 0; s < T::kSubs; ++s) {
+      scale[s] = IntDot<A, T::kMaxCode>::as_scale(sub.scale[s]);
+    }
+    _Pragma("GCC unroll 8") for (int p = 0; p < kPairs; ++p) {
+      pairs[p] = T::kMin ? as_pair(sub.min[2 * p], sub.min[2 * p + 1])
+                         : as_pair(sub.scale[2 * p], sub.scale[2 * p + 1]);
+    }
+    d = from_half<A>(at(block, T::kD));
+    if constexpr (T::kMin) min = from_half<A>(at(block, T::kDMin));
+  }
+
+  static LLM_INLINE const std::int16_t* sums(const llm::KernelQ8K& x) {
+    if constexpr (T::kMin && T::kSubs == 8) {
+      return x.sums32;
+    } else {
+      return x.sums16;
+    }
+  }
+
+  /// Adds a super-block with integer sum `isum` (of unsigned codes) to the f32 accumulator.
+  LLM_INLINE F32x16<A> accumulate(const F32x16<A>& acc, I32x16<A> isum,
+                                  const llm::KernelQ8K& x) const {
+    I32x16<A> psum = broadcast_i32<A>(0);
+    _Pragma("GCC unroll 8") for (int p = 0; p < kPairs; ++p) {
+      psum = dot2(psum, pairs[p], broadcast_word<A>(sums(x) + 2 * p));
+    }
+    if constexpr (!T::kMin && kPairs > 0) isum = isum - shift_left<log2_of(T::kOffset)>(psum);
+    const auto dx = broadcast_f32<A>(x.d);
+    auto sum = fma(to_float(isum), d * dx, acc);
+    if constexpr (T::kMin) {
+      // fma(psum, -(dmin * dx), sum): negating a factor is exact.
+      sum = fma_negated(to_float(psum), min * dx, sum);
+    }
+    return sum;
+  }
+};
+
+/// What the sum of sub-block `sub` starts with.
+template <class A, class T>
+LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
+  if constexpr (kOffsetInStart<A, T>) {
+    static_assert(T::kSubs == 16 && T::kOffset <= 32);
+    return shift_right_signed<5 - log2_of(T::kOffset)>(broadcast_i32<A>(x.minus32[sub]));
+  } else {
+    return broadcast_i32<A>(0);
+  }
+}
+
+/// One super-block of one panel by one token, codes taken straight from the packed block.
+template <class A, class T>
+LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K& x,
+                                  const F32x16<A>& acc) requires(T::kWeights == 256 &&
+                                                                 T::kBytes != Q8_K::kBytes) {
+  using Dot = IntDot<A, T::kMaxCode>;
+  constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
+  constexpr int kQuadsPerSub = 16 / T::kSubs;
+  KScales<A, T> scales;
+  scales.read(block);
+  I32x16<A> isum = broadcast_i32<A>(0);
+  static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
+    Quad<A> quads[T::kGroupQuads];
+    T::template quads<A, g>(block, quads);
+    _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
+      const int at_quad = T::quad_at(g, q);
+      const std::int8_t* codes = x.qs + 16 * at_quad;
+      for (int w = 0; w < 4; w += kRun) {
+        I32x16<A> sum = sub_start<A, T>(x, at_quad / kQuadsPerSub);
+        for (int i = w; i < w + kRun; ++i) {
+          sum = Dot::step(sum, quads[q][i], broadcast_word<A>(codes + 4 * i));
+        }
+        isum = Dot::finish(isum, sum, scales.scale[at_quad / kQuadsPerSub]);
+      }
+    }
+  });
+  return scales.accumulate(acc, isum, x);
+}
+
+// ---- one scale a block
+// ----------------------------------------------------------------------------------
+
+/// isum's start: the part of the codes' offset.
+template <class A, class T, class X>
+LLM_INLINE I32x16<A> offset_start(const X& x) {
+  constexpr int kOffset = code_offset<A, T>();
+  if constexpr (kOffset == 0) {
+    return broadcast_i32<A>(0);
+  } else {
+    return broadcast_i32<A>(-kOffset * x.sum);
+  }
+}
+
+template <class A, class T, class X>
+LLM_INLINE F32x16<A> accumulate_simple(const F32x16<A>& acc, const I32x16<A>& isum,
+                                       const F32x16<A>& d, const F32x16<A>& m, const X& x) {
+  const auto dx = broadcast_f32<A>(x.d);
+  auto sum = fma(to_float(isum), d * dx, acc);
+  if constexpr (T::kMin) {
+    sum = fma(broadcast_f32<A>(static_cast<float>(x.sum)), m * dx, sum);
+  }
+  return sum;
+}
+
+template <class A, class T>
+LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename ActivationOf<T>::Block& x,
+                                  const F32x16<A>& acc) requires(T::kWeights == 32 ||
+                                                                 T::kBytes == Q8_K::kBytes) {
+  using Dot = IntDot<A, T::kMaxCode>;
+  constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
+  I32x16<A> isum = offset_start<A, T>(x);
+  static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
+    Quad<A> quads[T::kGroupQuads];
+    T::template quads<A, g>(block, quads);
+    _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
+      const std::int8_t* codes = x.qs + 16 * T::quad_at(g, q);
+      for (int w = 0; w < 4; w += kRun) {
+        I32x16<A> sum = Dot::begin(isum);
+        for (int i = w; i < w + kRun; ++i) {
+          sum = Dot::step(sum, quads[q][i], broadcast_word<A>(codes + 4 * i));
+        }
+        isum = Dot::finish(isum, sum);
+      }
+    }
+  });
+  F32x16<A> m = broadcast_f32<A>(0);
+  if constexpr (T::kMin) m = block_min<A>(block);
+  return accumulate_simple<A, T>(acc, isum, block_scale<A, T>(block), m, x);
+}
+
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_BLOCK_PRODUCT_H_
