@@ -219,7 +219,8 @@ ActivationMatrix Forward::in_format_of(Worker worker, const PackedMatrix& w,
 void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w,
                           const ActivationMatrix& input, int layer, std::string_view name) {
   if (pass.probe == nullptr) {
-    product(worker, w, input, x_.data(), Epilogue::kAdd);
+    product(worker, w, input, x_.data(),
+            LLM_MUTANT("fused_residual_dropped") ? Epilogue::kStore : Epilogue::kAdd);
     worker.barrier();
     return;
   }

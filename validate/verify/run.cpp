@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "validate/dump.h"
 #include "validate/limits_file.h"
+#include "validate/replay.h"
 #include "validate/verify/topk_gate.h"
 #include "validate/vocab_hash.h"
 
@@ -26,8 +27,9 @@ double f32_limit(std::size_t n_layers) {
 }
 
 /// The bound on what int8 activations and f16 keys and values may cost: --layer-diff's.
-double noise_limit(std::size_t n_layers) {
-  const Limits limits = default_limits(Compute::kInt8, KvType::kF16, n_layers);
+double noise_limit(const std::shared_ptr<const Model>& model) {
+  const Limits limits = default_limits(Compute::kInt8, KvType::kF16, model->config().n_layers,
+                                       Replay(model, KvType::kF16).coarsest_activations());
   const Limit* limit = limits.find(tap_label(ProbeSink::kGlobal, "logits"), Metric::kNmse);
   LLM_CHECK(limit != nullptr);
   return limit->bound;
@@ -111,9 +113,8 @@ class VerifyRun {
     LLM_RETURN_IF_ERROR(check_vocabulary(reference_, *model));
     check_texts(reference_, model->tokenizer(), outcome_);
     n_vocab_ = model->config().n_vocab;
-    const auto n_layers = model->config().n_layers;
-    outcome_.noise_limit = noise_limit(n_layers);
-    outcome_.f32_limit = f32_limit(n_layers);
+    outcome_.noise_limit = noise_limit(model);
+    outcome_.f32_limit = f32_limit(model->config().n_layers);
     LLM_TRY(const auto session, open(model, reference_));
     for (const VerifyPrompt& prompt : reference_.prompts) {
       LLM_TRY(const auto walked, walk(*session, prompt, reference_.top_k));
