@@ -92,6 +92,14 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
     REQUIRE(model.ok());
     CHECK(model->config.rope_scale == 2.0F);
   }
+  SECTION("an odd head dim is refused") {
+    file.set_u32("llama.attention.key_length", 7);
+    const auto bytes = file.bytes();
+    const auto model = open_model_bytes(bytes);
+    REQUIRE_FALSE(model.ok());
+    CHECK(model.error().code == ErrorCode::kUnsupported);
+    CHECK(model.error().to_string().find("found a head dim of 7") != std::string::npos);
+  }
   SECTION("key_length gives the head dim") {
     file.set_u32("llama.attention.key_length", 16);
     const auto bytes = file.bytes();
