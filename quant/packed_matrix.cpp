@@ -100,6 +100,7 @@ void pack_field(const std::byte* rows, std::size_t row_stride, std::size_t n_row
   for (std::size_t at = 0; at < n_bytes; at += kPiece) {
     const std::size_t n = std::min(kPiece, n_bytes - at);
     const bool whole = at + kPiece <= readable;
+    // The common case with constants, which lets the compiler unroll.
     if (whole && n_rows == kRows) {
       pack_piece<T>(rows + at, row_stride, kRows, n / sizeof(T), true, out + kRows * at);
     } else {

@@ -31,7 +31,7 @@ class ToolProcess {
   pid_t pid() const { return pid_; }
   /// What it has written to stdout so far.
   std::string output_so_far() const;
-  /// Waits for it. One that runs for more than a minute hangs: it is killed by SIGALRM.
+  /// Waits for it. One that runs for more than ten minutes hangs: it is killed.
   ProcessResult wait();
 
  private:
