@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "bench/kernel_bench.h"
-#include "quant/half.h"
+#include "quant/formats/half.h"
 #include "quant/kernels/kernel_table.h"
 
 namespace llm {

@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "bench/kernel_bench.h"
-#include "quant/matmul.h"
-#include "quant/quantize/quantize_row.h"
+#include "quant/formats/quantize/quantize_row.h"
+#include "quant/kernels/matmul.h"
 
 namespace llm {
 namespace {

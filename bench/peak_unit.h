@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bench/peak_kernels.h"
-#include "quant/simd/lane16.h"
+#include "quant/kernels/simd/lane16.h"
 
 namespace {
 

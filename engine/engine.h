@@ -13,9 +13,9 @@
 
 #include "base/cpu_features.h"
 #include "base/result.h"
+#include "engine/forward/precision.h"
+#include "engine/forward/probe.h"
 #include "engine/model/hyper_parameters.h"
-#include "engine/precision.h"
-#include "engine/probe.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocab_spec.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/forward/rope.h"
 #include "engine/model/weights.h"
-#include "engine/rope.h"
 
 namespace llm {
 

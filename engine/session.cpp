@@ -8,10 +8,10 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "engine/forward.h"
-#include "engine/kv_cache.h"
+#include "engine/forward/forward.h"
+#include "engine/forward/kv_cache.h"
+#include "engine/forward/reference/forward.h"
 #include "engine/loaded_model.h"
-#include "engine/reference/forward.h"
 
 namespace llm {
 namespace {

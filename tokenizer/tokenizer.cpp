@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "tokenizer/internal/bpe.h"
+#include "tokenizer/sentencepiece/bpe.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace llm {

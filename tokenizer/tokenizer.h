@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "tokenizer/internal/piece_table.h"
+#include "tokenizer/sentencepiece/piece_table.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_limits.h"
 #include "engine/gguf/gguf_value.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 
 namespace llm {
 

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_value.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 
 namespace llm {
 

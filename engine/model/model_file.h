@@ -14,7 +14,7 @@
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/model_tensors.h"
 #include "engine/model/vocab_from_gguf.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {

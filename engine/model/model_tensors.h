@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/hyper_parameters.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 
 namespace llm {
 

@@ -7,8 +7,8 @@
 
 #include "base/mutant.h"
 #include "base/thread_team.h"
-#include "quant/finite.h"
-#include "quant/reference/dequantize.h"
+#include "quant/formats/dequantize.h"
+#include "quant/formats/finite.h"
 
 namespace llm {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "engine/model/model_file.h"
-#include "quant/packed_matrix.h"
+#include "quant/kernels/packed_matrix.h"
 
 namespace llm {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "quant/reference/math.h"
+#include "quant/contract/arithmetic.h"
 
 namespace llm {
 namespace {

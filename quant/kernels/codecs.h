@@ -6,12 +6,12 @@
 // A codec delivers a block's codes as *quads*: 4 words of 4 codes, 16 consecutive k, one row a
 // lane. quads(block, g) unpacks group g, up to 4 quads that share loads; quad_at(g, i) says which
 // quad (k / 16) the i-th one is. Codes are unsigned; weight = code - kOffset. Formats:
-// quant/block_formats.h; the order of a packed block: quant/packed_matrix.cpp.
+// quant/formats/block_formats.h; the order of a packed block: quant/kernels/packed_matrix.cpp.
 
 #include <cstddef>
 
 #include "base/mutant.h"
-#include "quant/simd/lane16.h"
+#include "quant/kernels/simd/lane16.h"
 
 namespace {
 

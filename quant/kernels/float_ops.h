@@ -5,9 +5,9 @@
 // equals the loops of quant/reference and engine/reference.
 
 #include "base/mutant.h"
+#include "quant/contract/arithmetic.h"
 #include "quant/kernels/int_dot.h"
 #include "quant/kernels/kernel_table.h"
-#include "quant/reference/math.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/cpu_features.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 
 namespace llm {
 

@@ -29,7 +29,7 @@ LLM_INLINE F32x16<A> load_weights_f32(llm::WeightType type, const std::byte* p) 
 }
 
 /// Dequantizes one block of a panel into columns [0, kWeights) of `out`, with the order of
-/// operations of quant/reference/dequantize.h.
+/// operations of quant/formats/dequantize.h.
 template <class A, class T>
 void dequantize_block(const std::byte* block, float* out) {
   constexpr bool kSimple = T::kWeights == 32 || T::kBytes == Q8_K::kBytes;

@@ -3,7 +3,7 @@
 
 // The body of an ISA unit: kernels_<isa>.cpp includes this, built with that instruction set's
 // flags, and exports one table. Everything else stays in anonymous namespaces, so that no code of
-// one instruction set can be linked into another's path (tools/check_isa_leaks.py looks at the
+// one instruction set can be linked into another's path (scripts/check_isa_leaks.py looks at the
 // objects).
 
 #include "quant/kernels/attention_kernel.h"

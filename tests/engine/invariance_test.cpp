@@ -14,7 +14,7 @@
 #include "tests/support/effort.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
-#include "tools/synthetic/synthetic_model.h"
+#include "tools/llmsynth/synthetic_model.h"
 
 namespace llm {
 namespace {

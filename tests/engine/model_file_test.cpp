@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "quant/finite.h"
+#include "quant/formats/finite.h"
 #include "tests/support/catch.h"
 #include "tests/support/tiny_gguf.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 #include "tests/support/catch.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/scratch_directory.h"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from golden_io import HERE, emit_or_check
 
-sys.path.insert(0, str(HERE.parent.parent / "tools" / "reference"))
+sys.path.insert(0, str(HERE.parent.parent / "tools" / "oracle"))
 from spm_proto import load_processor  # noqa: E402
 
 SEED = 20240607

@@ -71,7 +71,7 @@ class Bench:
 
     def _refer(self, kind: str, steps: str) -> None:
         python = os.environ.get("LLM_PYTHON", sys.executable)
-        subprocess.run([python, ROOT / "tools/reference/from_gguf.py", self.model(kind), "--ids", ",".join(self.ids),
+        subprocess.run([python, ROOT / "tools/oracle/from_gguf.py", self.model(kind), "--ids", ",".join(self.ids),
                         "--steps", steps, "-o", self.reference(kind, steps)], check=True, timeout=TIMEOUT)
 
     def check(self, kind: str, check: str, *, mutant: str = "", args: tuple = (), steps: str = STEPS,

@@ -1,4 +1,4 @@
-#include "quant/activations.h"
+#include "quant/formats/activations.h"
 
 #include <bit>
 #include <cmath>

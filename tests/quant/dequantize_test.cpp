@@ -1,6 +1,6 @@
-#include "quant/reference/dequantize.h"
+#include "quant/formats/dequantize.h"
 
-#include "quant/block_formats.h"
+#include "quant/formats/block_formats.h"
 #include "tests/quant/quant_testing.h"
 #include "tests/support/catch.h"
 

@@ -1,12 +1,12 @@
-#include "quant/reference/dot.h"
+#include "quant/formats/reference/dot.h"
 
 #include <cmath>
 #include <limits>
 
-#include "quant/activations.h"
-#include "quant/block_formats.h"
-#include "quant/reference/dequantize.h"
-#include "quant/reference/matmul.h"
+#include "quant/formats/activations.h"
+#include "quant/formats/block_formats.h"
+#include "quant/formats/dequantize.h"
+#include "quant/formats/reference/matmul.h"
 #include "tests/quant/quant_testing.h"
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "quant/finite.h"
+#include "quant/formats/finite.h"
 
 #include <limits>
 

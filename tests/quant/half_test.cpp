@@ -1,4 +1,4 @@
-#include "quant/half.h"
+#include "quant/formats/half.h"
 
 #include <cmath>
 #include <limits>

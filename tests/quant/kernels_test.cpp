@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "quant/matmul.h"
-#include "quant/reference/matmul.h"
+#include "quant/formats/reference/matmul.h"
+#include "quant/kernels/matmul.h"
 #include "tests/quant/quant_testing.h"
 #include "tests/support/catch.h"
 

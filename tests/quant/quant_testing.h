@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "quant/block_traits.h"
-#include "quant/half.h"
+#include "quant/formats/block_traits.h"
+#include "quant/formats/half.h"
 
 namespace llm::testing {
 

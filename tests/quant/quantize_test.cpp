@@ -1,10 +1,10 @@
 #include <cmath>
 #include <limits>
 
-#include "quant/finite.h"
-#include "quant/quantize/k_quants.h"
-#include "quant/quantize/quantize_row.h"
-#include "quant/reference/dequantize.h"
+#include "quant/formats/dequantize.h"
+#include "quant/formats/finite.h"
+#include "quant/formats/quantize/k_quants.h"
+#include "quant/formats/quantize/quantize_row.h"
 #include "tests/quant/quant_testing.h"
 #include "tests/support/catch.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "quant/half.h"
+#include "quant/formats/half.h"
 #include "tests/support/catch.h"
 
 namespace llm::test {

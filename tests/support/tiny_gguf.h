@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/gguf/gguf_value.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 
 namespace llm::test {
 

@@ -270,7 +270,7 @@ TEST_CASE("the oracle makes the frozen references anew, byte by byte", "[llmchec
   }
   const auto [model, file] =
       GENERATE(table<std::string, std::string>({{kF16, kF16Reference}, {kQ4, kQ4Reference}}));
-  REQUIRE(w.shell(fmt::format("'{}' '{}/tools/reference/verify_reference.py' '{}' -q -o '{}'",
-                              python, LLM_SOURCE_DIR, model, w / "made.json")) == 0);
+  REQUIRE(w.shell(fmt::format("'{}' '{}/tools/oracle/verify_reference.py' '{}' -q -o '{}'", python,
+                              LLM_SOURCE_DIR, model, w / "made.json")) == 0);
   CHECK(read_file(w / "made.json") == read_file(file));
 }

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/sha256.h"
-#include "quant/half.h"
+#include "quant/formats/half.h"
 #include "tests/support/catch.h"
 #include "tests/tools/bad_input_support.h"
 

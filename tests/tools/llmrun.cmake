@@ -11,5 +11,5 @@ add_dependencies(llmrun_test llmrun)
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME cli_page_test
-  COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/common/cli_page.py --check
+  COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/scripts/cli_page.py --check
           ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})

@@ -1,5 +1,5 @@
 // The engine against an independent forward pass: numpy, f64, weights dequantized by the `gguf`
-// package (tools/reference/from_gguf.py). Nothing is shared between the two but the file.
+// package (tools/oracle/from_gguf.py). Nothing is shared between the two but the file.
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -15,9 +15,9 @@
 #include "engine/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_directory.h"
-#include "validate/dump.h"
-#include "validate/engine_dump.h"
-#include "validate/layer_diff.h"
+#include "validate/diff/layer_diff.h"
+#include "validate/dump/dump.h"
+#include "validate/dump/engine_dump.h"
 #include "validate/report/text_table.h"
 
 namespace {
@@ -66,7 +66,7 @@ std::vector<std::string> models() {
 
 llm::Dump oracle_dump(const std::string& model, const std::vector<llm::TokenId>& ids,
                       const std::string& output) {
-  const auto command = fmt::format("'{}' '{}/tools/reference/from_gguf.py' '{}' --ids {} -o '{}'",
+  const auto command = fmt::format("'{}' '{}/tools/oracle/from_gguf.py' '{}' --ids {} -o '{}'",
                                    python(), LLM_SOURCE_DIR, model, fmt::join(ids, ","), output);
   REQUIRE(run(command) == 0);
   auto dump = llm::Dump::load(output);

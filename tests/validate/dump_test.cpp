@@ -1,4 +1,4 @@
-#include "validate/dump.h"
+#include "validate/dump/dump.h"
 
 #include <cstring>
 #include <string>

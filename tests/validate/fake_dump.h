@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "validate/dump.h"
+#include "validate/dump/dump.h"
 
 namespace llm::test {
 

@@ -3,7 +3,7 @@
 
     python tests/validate/freeze_hf.py
 
-Writes tests/validate/npz/embedded_hf.npz: tools/reference/from_hf.py on models/fable-3m-f16.gguf, three steps, deflated.
+Writes tests/validate/npz/embedded_hf.npz: tools/oracle/from_hf.py on models/fable-3m-f16.gguf, three steps, deflated.
 Run it again whenever the model changes. Needs torch, transformers, numpy and gguf.
 """
 
@@ -21,7 +21,7 @@ IDS = "1,544,576,261,460"  # <s> "Once upon a time", to be made again with llmto
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         plain = Path(scratch) / "plain.npz"
-        subprocess.run([sys.executable, ROOT / "tools/reference/from_hf.py", ROOT / "models/fable-3m-f16.gguf",
+        subprocess.run([sys.executable, ROOT / "tools/oracle/from_hf.py", ROOT / "models/fable-3m-f16.gguf",
                         "--ids", IDS, "--steps", "3,1,1", "-o", plain], check=True)
         np.savez_compressed(ROOT / "tests/validate/npz/embedded_hf.npz", **np.load(plain))
 

@@ -1,4 +1,4 @@
-#include "validate/layer_diff.h"
+#include "validate/diff/layer_diff.h"
 
 #include <limits>
 #include <string>

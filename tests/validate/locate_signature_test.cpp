@@ -1,10 +1,10 @@
-#include "validate/locate_signature.h"
+#include "validate/locate/locate_signature.h"
 
 #include <cmath>
 #include <limits>
 
 #include "tests/support/catch.h"
-#include "validate/layer_diff.h"
+#include "validate/diff/layer_diff.h"
 
 using Catch::Matchers::Contains;
 

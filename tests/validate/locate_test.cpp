@@ -1,13 +1,13 @@
 // Locating errors on the embedded model: a run is recorded, one op's output changed as a bug would,
 // everything after it computed on from there.
 
-#include "validate/locate.h"
+#include "validate/locate/locate.h"
 
 #include <string>
 
 #include "tests/support/catch.h"
-#include "validate/engine_dump.h"
-#include "validate/layer_diff.h"
+#include "validate/diff/layer_diff.h"
+#include "validate/dump/engine_dump.h"
 
 using Catch::Matchers::Contains;
 

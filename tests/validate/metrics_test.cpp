@@ -1,4 +1,4 @@
-#include "validate/metrics.h"
+#include "validate/diff/metrics.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "validate/npy.h"
+#include "validate/npz/npy.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "validate/npz.h"
+#include "validate/npz/npz.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/validate/scratch_file.h"
-#include "validate/crc32.h"
+#include "validate/npz/crc32.h"
 
 using Catch::Matchers::Contains;
 

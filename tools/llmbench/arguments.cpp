@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tools/synthetic/synthetic_model.h"
+#include "tools/llmsynth/synthetic_model.h"
 
 namespace llm {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "tools/synthetic/synthetic_model.h"
+#include "tools/llmsynth/synthetic_model.h"
 
 namespace llm {
 

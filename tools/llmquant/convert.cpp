@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/thread_team.h"
-#include "quant/finite.h"
-#include "quant/quantize/quantize_row.h"
-#include "quant/reference/dequantize.h"
+#include "quant/formats/dequantize.h"
+#include "quant/formats/finite.h"
+#include "quant/formats/quantize/quantize_row.h"
 
 namespace llm {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "quant/quantize/quantize_row.h"
+#include "quant/formats/quantize/quantize_row.h"
 
 namespace llm {
 namespace {

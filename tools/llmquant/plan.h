@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_writer.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 #include "tools/llmquant/recipe.h"
 
 namespace llm {

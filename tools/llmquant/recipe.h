@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "engine/gguf/gguf_file.h"
-#include "quant/block_traits.h"
+#include "quant/formats/block_traits.h"
 
 namespace llm {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "validate/metrics.h"
+#include "validate/diff/metrics.h"
 
 namespace llm {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/sampler/sampler.h"
-#include "validate/metrics.h"
+#include "validate/diff/metrics.h"
 #include "validate/quality/likelihood.h"
 
 namespace llm {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "validate/layer_diff.h"
-#include "validate/locate_finding.h"
+#include "validate/diff/layer_diff.h"
+#include "validate/locate/locate_finding.h"
 #include "validate/report/figures.h"
 
 namespace llm {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "validate/layer_diff.h"
+#include "validate/diff/layer_diff.h"
 
 namespace llm {
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "validate/dump.h"
-#include "validate/limits_file.h"
-#include "validate/replay.h"
+#include "validate/diff/limits_file.h"
+#include "validate/dump/dump.h"
+#include "validate/dump/vocab_hash.h"
+#include "validate/locate/replay.h"
 #include "validate/verify/topk_gate.h"
-#include "validate/vocab_hash.h"
 
 namespace llm {
 namespace {

@@ -1,0 +1,48 @@
+#ifndef LLM_ENGINE_FORWARD_REFERENCE_FORWARD_H_
+#define LLM_ENGINE_FORWARD_REFERENCE_FORWARD_H_
+
+#include <cstddef>
+#include <span>
+
+#include "engine/forward/kv_cache.h"
+#include "engine/forward/probe.h"
+#include "engine/forward/rope.h"
+#include "engine/model/hyper_parameters.h"
+#include "engine/model/weights.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm::reference {
+
+/// The Llama forward pass as docs/numerics.md defines it, one op after the other on one thread.
+class Forward {
+ public:
+  /// All arguments are borrowed and must outlive this object.
+  Forward(const HyperParameters& config, const ModelWeights& weights, const Rope& rope,
+          Compute compute)
+      : config_(config), weights_(weights), rope_(rope), compute_(compute) {}
+
+  /// Evaluates `tokens` at positions first_position, first_position + 1, ...; reads keys and values
+  /// of earlier positions from `cache` and stores theirs.
+  /// @param logits  (R, n_vocab), overwritten: logits of the last R tokens, R = logits.size() /
+  /// n_vocab
+  /// @param probe   may be nullptr
+  /// @pre token ids are in the vocabulary, positions fit the cache
+  void run(std::span<const TokenId> tokens, std::size_t first_position, KvCache& cache,
+           std::span<float> logits, ProbeSink* probe) const;
+
+ private:
+  struct Activations;
+
+  void embed(std::span<const TokenId> tokens, Activations& a) const;
+  void run_attention(std::size_t layer, KvCache& cache, Activations& a) const;
+  void run_ffn(std::size_t layer, Activations& a) const;
+
+  const HyperParameters& config_;
+  const ModelWeights& weights_;
+  const Rope& rope_;
+  Compute compute_;
+};
+
+}  // namespace llm::reference
+
+#endif  // LLM_ENGINE_FORWARD_REFERENCE_FORWARD_H_

@@ -1,0 +1,40 @@
+#ifndef LLM_ENGINE_FORWARD_REFERENCE_OPS_H_
+#define LLM_ENGINE_FORWARD_REFERENCE_OPS_H_
+
+#include <cstddef>
+#include <span>
+
+#include "engine/forward/kv_cache.h"
+#include "quant/kernels/packed_matrix.h"
+
+namespace llm::reference {
+
+/// The operations of the forward pass in plain loops: the definition (docs/numerics.md) that every
+/// fast path equals bit for bit. All work on one token; D = d_model.
+
+/// y = x / rms(x) * w: ss = 16-lane sum of x^2, s = 1 / sqrt(ss / n + eps), y = (x * s) * w.
+void rms_norm(std::span<const float> x, std::span<const float> weight, float eps,
+              std::span<float> y);
+
+/// y = W x for each of T tokens; x is (T, w.n_cols()), y (T, w.n_rows()). See
+/// quant/formats/reference/dot.h.
+void matmul(const PackedMatrix& w, Compute compute, std::span<const float> x, std::span<float> y);
+
+/// Rotates the leading pairs of every head of x, (heads, head_dim), in place.
+void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
+          std::span<const float> sin);
+
+/// Causal attention of one query head at `position` over keys 0 .. position of KV head `kv_head`.
+/// @param context  (head_dim), overwritten
+void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
+            std::size_t position, std::span<float> context);
+
+/// y = (gate / (1 + exp(-gate))) * up.
+void silu_mul(std::span<const float> gate, std::span<const float> up, std::span<float> y);
+
+/// x += y.
+void add(std::span<const float> y, std::span<float> x);
+
+}  // namespace llm::reference
+
+#endif  // LLM_ENGINE_FORWARD_REFERENCE_OPS_H_

@@ -1,0 +1,34 @@
+#ifndef LLM_ENGINE_FORWARD_ROPE_H_
+#define LLM_ENGINE_FORWARD_ROPE_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "engine/model/hyper_parameters.h"
+
+namespace llm {
+
+/// Rotary position embedding, GGUF's interleaved pairs (2i, 2i + 1) of the leading rope_dims of
+/// each head:
+///
+///   angle(p, i) = p / rope_scale * theta^(-2i / rope_dims) / divisor[i]
+///
+/// Angles, cosines and sines are f64; each cosine and sine is rounded to f32 once.
+class Rope {
+ public:
+  /// @param divisors  rope_freqs.weight, (rope_dims / 2), or empty for none
+  Rope(const HyperParameters& config, std::span<const float> divisors);
+
+  std::size_t pairs() const { return frequencies_.size(); }
+
+  /// Cosines and sines of `position`, pairs() each.
+  void angles(std::size_t position, std::span<float> cos, std::span<float> sin) const;
+
+ private:
+  std::vector<double> frequencies_;  ///< angle per position
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_FORWARD_ROPE_H_

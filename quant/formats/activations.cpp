@@ -1,0 +1,131 @@
+#include "quant/formats/activations.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/mutant.h"
+
+namespace llm {
+namespace {
+
+constexpr float kMaxCode = 127.0f;
+
+/// The largest magnitude by bit pattern: NaN is above Inf, Inf above every number.
+float largest_magnitude(std::span<const float> x) {
+  std::uint32_t largest = 0;
+  for (const float value : x) {
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFF'FFFFu);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+/// The integer nearest to v, ties to even. @pre |v| < 2^22
+/// 1.5 * 2^23 has a unit in the last place of 1, so the addition rounds v to an integer, which is
+/// then the difference of the bit patterns.
+std::int32_t round_half_even(float v) {
+  constexpr float kShift = 12582912.0f;
+  return std::bit_cast<std::int32_t>(v + kShift) - std::bit_cast<std::int32_t>(kShift);
+}
+
+/// Writes codes and returns d, by the rule in the header.
+float quantize_codes(std::span<const float> x, std::int8_t* qs) {
+  const float amax = largest_magnitude(x);
+  const float scale = kMaxCode / amax;
+  const float d = amax / kMaxCode;
+  if (!std::isfinite(d) || !std::isfinite(scale)) {
+    std::fill_n(qs, x.size(), std::int8_t{0});
+    return std::isfinite(d) ? 0.0f : d;
+  }
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    qs[j] = static_cast<std::int8_t>(round_half_even(x[j] * scale));
+  }
+  return d;
+}
+
+std::int16_t sum_of(const std::int8_t* qs, std::size_t n) {
+  int sum = 0;
+  for (std::size_t j = 0; j < n; ++j) sum += qs[j];
+  return static_cast<std::int16_t>(sum);
+}
+
+template <typename Block>
+void quantize_blocks(std::span<const float> x, std::span<std::byte> out) {
+  for (std::size_t b = 0; b < x.size() / Block::kWeights; ++b) {
+    Block block;
+    quantize_block(x.subspan(b * Block::kWeights).template first<Block::kWeights>(), block);
+    std::memcpy(out.data() + b * sizeof(Block), &block, sizeof(Block));
+  }
+}
+
+}  // namespace
+
+ActivationFormat activation_format(WeightType type) {
+  switch (block_traits(type).block_weights) {
+    case 1:
+      return ActivationFormat::kF32;
+    case 32:
+      return ActivationFormat::kQ8_32;
+    default:
+      return ActivationFormat::kQ8_K;
+  }
+}
+
+std::size_t activation_block_size(ActivationFormat format) {
+  switch (format) {
+    case ActivationFormat::kF32:
+      return 1;
+    case ActivationFormat::kQ8_32:
+      return BlockQ8_32::kWeights;
+    case ActivationFormat::kQ8_K:
+      return BlockQ8_K::kWeights;
+  }
+  LLM_CHECK(false && "an activation format outside the enumeration");
+  return 0;
+}
+
+std::size_t activation_row_bytes(ActivationFormat format, std::size_t n) {
+  const std::size_t block = activation_block_size(format);
+  LLM_CHECK(n % block == 0);
+  switch (format) {
+    case ActivationFormat::kF32:
+      return n * sizeof(float);
+    case ActivationFormat::kQ8_32:
+      return n / block * sizeof(BlockQ8_32);
+    case ActivationFormat::kQ8_K:
+      return n / block * sizeof(BlockQ8_K);
+  }
+  return 0;
+}
+
+void quantize_block(std::span<const float, 256> x, BlockQ8_K& out) {
+  out.d = quantize_codes(x, out.qs);
+  // An f16's precision.
+  if (LLM_MUTANT("q8k_d_f16"))
+    out.d = std::bit_cast<float>(std::bit_cast<std::uint32_t>(out.d) & 0xFFFF'E000U);
+  for (std::size_t s = 0; s < 16; ++s) out.bsums[s] = sum_of(out.qs + 16 * s, 16);
+}
+
+void quantize_block(std::span<const float, 32> x, BlockQ8_32& out) {
+  out.d = quantize_codes(x, out.qs);
+  out.sum = sum_of(out.qs, 32);
+  out.zero = 0;
+}
+
+void quantize_activations(ActivationFormat format, std::span<const float> x,
+                          std::span<std::byte> out) {
+  LLM_CHECK(out.size() == activation_row_bytes(format, x.size()));
+  switch (format) {
+    case ActivationFormat::kF32:
+      if (!x.empty()) std::memcpy(out.data(), x.data(), out.size());
+      return;
+    case ActivationFormat::kQ8_32:
+      return quantize_blocks<BlockQ8_32>(x, out);
+    case ActivationFormat::kQ8_K:
+      return quantize_blocks<BlockQ8_K>(x, out);
+  }
+}
+
+}  // namespace llm

@@ -1,0 +1,253 @@
+#ifndef LLM_QUANT_FORMATS_BLOCK_FORMATS_H_
+#define LLM_QUANT_FORMATS_BLOCK_FORMATS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/formats/block_traits.h"
+
+/// The blocks of weights as they lie in a GGUF file, little-endian. In the formulas `d`, `m` and
+/// `dmin` stand for the f32 value of the f16 field, j counts weights in the block, and every
+/// product and sum is rounded to f32 once, in the order the parentheses and precedence give
+/// (docs/formats.md). A row may start at any even file offset: load blocks with memcpy.
+///
+/// Source of the layouts: ggml's block structs (ggml-common.h, MIT) and the `gguf` Python package;
+/// pinned by golden bytes in tests/quant/dequantize_test.cpp.
+
+namespace llm {
+
+/// One f32 weight.
+struct BlockF32 {
+  static constexpr WeightType kType = WeightType::kF32;
+  static constexpr std::size_t kWeights = 1;
+  float value;
+};
+
+/// One IEEE binary16 weight.
+struct BlockF16 {
+  static constexpr WeightType kType = WeightType::kF16;
+  static constexpr std::size_t kWeights = 1;
+  std::uint16_t bits;
+};
+
+/// One bfloat16 weight: the upper half of an f32.
+struct BlockBF16 {
+  static constexpr WeightType kType = WeightType::kBF16;
+  static constexpr std::size_t kWeights = 1;
+  std::uint16_t bits;
+};
+
+/// 32 weights that share one scale. 18 bytes, 4.5 bits per weight.
+///
+///   weight[j]      = d * ((qs[j] & 0x0F) - 8)    for j in [0, 16)
+///   weight[j + 16] = d * ((qs[j] >> 4) - 8)
+struct BlockQ4_0 {
+  static constexpr WeightType kType = WeightType::kQ4_0;
+  static constexpr std::size_t kWeights = 32;
+  std::uint16_t d;      ///< scale, IEEE binary16 bit pattern
+  std::uint8_t qs[16];  ///< 4-bit codes
+};
+
+/// 32 weights with a scale and an offset. 20 bytes, 5 bits per weight.
+///
+///   weight[j]      = d * (qs[j] & 0x0F) + m    for j in [0, 16)
+///   weight[j + 16] = d * (qs[j] >> 4) + m
+struct BlockQ4_1 {
+  static constexpr WeightType kType = WeightType::kQ4_1;
+  static constexpr std::size_t kWeights = 32;
+  std::uint16_t d;      ///< scale, f16
+  std::uint16_t m;      ///< weight of code 0, f16
+  std::uint8_t qs[16];  ///< 4-bit codes
+};
+
+/// 32 weights that share one scale. 22 bytes, 5.5 bits per weight. Low four bits of the codes as in
+/// Q4_0; bit j of qh, read as a little-endian u32, is the fifth bit of weight j.
+///
+///   weight[j] = d * ((low[j] | high[j] << 4) - 16)
+struct BlockQ5_0 {
+  static constexpr WeightType kType = WeightType::kQ5_0;
+  static constexpr std::size_t kWeights = 32;
+  std::uint16_t d;      ///< scale, f16
+  std::uint8_t qh[4];   ///< fifth bits
+  std::uint8_t qs[16];  ///< low four bits
+};
+
+/// 32 weights with a scale and an offset. 24 bytes, 6 bits per weight. Codes as in Q5_0.
+///
+///   weight[j] = d * (low[j] | high[j] << 4) + m
+struct BlockQ5_1 {
+  static constexpr WeightType kType = WeightType::kQ5_1;
+  static constexpr std::size_t kWeights = 32;
+  std::uint16_t d;      ///< scale, f16
+  std::uint16_t m;      ///< weight of code 0, f16
+  std::uint8_t qh[4];   ///< fifth bits
+  std::uint8_t qs[16];  ///< low four bits
+};
+
+/// 32 weights that share one scale. 34 bytes, 8.5 bits per weight.
+///
+///   weight[j] = d * qs[j]
+struct BlockQ8_0 {
+  static constexpr WeightType kType = WeightType::kQ8_0;
+  static constexpr std::size_t kWeights = 32;
+  std::uint16_t d;     ///< scale, f16
+  std::int8_t qs[32];  ///< codes; -128 is valid although no quantizer writes it
+};
+
+/// 256 weights in 16 sub-blocks of 16, each with a 4-bit scale and a 4-bit min. 84 bytes, 2.625
+/// bits per weight. The two halves of 128 weights have 32 bytes of qs each; byte l of half h holds
+/// the codes of weights 128h + l + {0, 32, 64, 96} in ascending bit pairs.
+///
+///   s = j / 16
+///   weight[j] = (d * (scales[s] & 0x0F)) * q[j] - (dmin * (scales[s] >> 4))
+struct BlockQ2_K {
+  static constexpr WeightType kType = WeightType::kQ2_K;
+  static constexpr std::size_t kWeights = 256;
+  std::uint8_t scales[16];  ///< low nibble: scale; high nibble: min
+  std::uint8_t qs[64];      ///< 2-bit codes
+  std::uint16_t d;          ///< scale of the scales, f16
+  std::uint16_t dmin;       ///< scale of the mins, f16
+};
+
+/// 256 weights in 16 sub-blocks of 16, each with a 6-bit scale. 110 bytes, 3.4375 bits per weight.
+/// Low two bits of the codes as in Q2_K; bit k of hmask[l] belongs to weight 32k + l, and a weight
+/// whose bit is *clear* has 4 subtracted.
+///
+///   s = j / 16
+///   weight[j] = (d * (scale[s] - 32)) * (low[j] - (high[j] ? 0 : 4))
+///
+/// scale[s] is read by q3_k_scale().
+struct BlockQ3_K {
+  static constexpr WeightType kType = WeightType::kQ3_K;
+  static constexpr std::size_t kWeights = 256;
+  std::uint8_t hmask[32];   ///< third bits
+  std::uint8_t qs[64];      ///< low two bits
+  std::uint8_t scales[12];  ///< 16 packed 6-bit scales
+  std::uint16_t d;          ///< scale of the scales, f16
+};
+
+/// 256 weights in 8 sub-blocks of 32, each with a 6-bit scale and a 6-bit min. 144 bytes, 4.5 bits
+/// per weight. Byte 32c + l of qs (c < 4, l < 32) holds weight 64c + l in its low and 64c + 32 + l
+/// in its high nibble.
+///
+///   s = j / 32
+///   weight[j] = (d * scale[s]) * q[j] - (dmin * min[s])
+///
+/// scale[s] and min[s] are read by k_scale_min().
+struct BlockQ4_K {
+  static constexpr WeightType kType = WeightType::kQ4_K;
+  static constexpr std::size_t kWeights = 256;
+  std::uint16_t d;          ///< scale of the scales, f16
+  std::uint16_t dmin;       ///< scale of the mins, f16
+  std::uint8_t scales[12];  ///< 8 packed pairs of 6-bit scale and min
+  std::uint8_t qs[128];     ///< 4-bit codes
+};
+
+/// 256 weights as in Q4_K with five-bit codes. 176 bytes, 5.5 bits per weight. Bit k of qh[l] is
+/// the fifth bit of weight 32k + l.
+struct BlockQ5_K {
+  static constexpr WeightType kType = WeightType::kQ5_K;
+  static constexpr std::size_t kWeights = 256;
+  std::uint16_t d;          ///< scale of the scales, f16
+  std::uint16_t dmin;       ///< scale of the mins, f16
+  std::uint8_t scales[12];  ///< 8 packed pairs of 6-bit scale and min
+  std::uint8_t qh[32];      ///< fifth bits
+  std::uint8_t qs[128];     ///< low four bits
+};
+
+/// 256 weights in 16 sub-blocks of 16, each with an 8-bit signed scale. 210 bytes, 6.5625 bits per
+/// weight. Of half h (128 weights): byte 64h + l of ql (l < 64) holds the low four bits of weights
+/// 128h + l (low nibble) and 128h + 64 + l (high nibble); byte 32h + l of qh (l < 32) holds the
+/// high two bits of weights 128h + l + {0, 32, 64, 96} in ascending bit pairs.
+///
+///   s = j / 16
+///   weight[j] = (d * scales[s]) * ((low[j] | high[j] << 4) - 32)
+struct BlockQ6_K {
+  static constexpr WeightType kType = WeightType::kQ6_K;
+  static constexpr std::size_t kWeights = 256;
+  std::uint8_t ql[128];    ///< low four bits
+  std::uint8_t qh[64];     ///< high two bits
+  std::int8_t scales[16];  ///< sub-block scales
+  std::uint16_t d;         ///< scale of the scales, f16
+};
+
+/// 256 8-bit codes with an f32 scale and the sums of 16. 292 bytes. In files it is unusual; in
+/// memory it is the activation format of the K-quants (quant/formats/activations.h).
+///
+///   weight[j] = d * qs[j]
+struct BlockQ8_K {
+  static constexpr WeightType kType = WeightType::kQ8_K;
+  static constexpr std::size_t kWeights = 256;
+  float d;                 ///< scale
+  std::int8_t qs[256];     ///< codes
+  std::int16_t bsums[16];  ///< sum of qs[16s .. 16s + 15]; not used as weights
+};
+
+static_assert(sizeof(BlockF32) == 4 && alignof(BlockF32) == 4);
+static_assert(sizeof(BlockF16) == 2 && alignof(BlockF16) == 2);
+static_assert(sizeof(BlockBF16) == 2 && alignof(BlockBF16) == 2);
+static_assert(sizeof(BlockQ4_0) == 18 && alignof(BlockQ4_0) == 2);
+static_assert(sizeof(BlockQ4_1) == 20 && alignof(BlockQ4_1) == 2);
+static_assert(sizeof(BlockQ5_0) == 22 && alignof(BlockQ5_0) == 2);
+static_assert(sizeof(BlockQ5_1) == 24 && alignof(BlockQ5_1) == 2);
+static_assert(sizeof(BlockQ8_0) == 34 && alignof(BlockQ8_0) == 2);
+static_assert(sizeof(BlockQ2_K) == 84 && alignof(BlockQ2_K) == 2);
+static_assert(sizeof(BlockQ3_K) == 110 && alignof(BlockQ3_K) == 2);
+static_assert(sizeof(BlockQ4_K) == 144 && alignof(BlockQ4_K) == 2);
+static_assert(sizeof(BlockQ5_K) == 176 && alignof(BlockQ5_K) == 2);
+static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 2);
+static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 4);
+
+/// Scale and min of one sub-block, each in [0, 63].
+struct ScaleMin {
+  std::uint8_t scale;
+  std::uint8_t min;
+};
+
+/// Sub-block s in [0, 8) of the 12 scale bytes of Q4_K and Q5_K. Bytes 0-3 and 4-7 hold the scales
+/// and mins of s < 4 in their low six bits. For s >= 4 the low four bits of scale and min are the
+/// nibbles of byte s + 4, the high two bits are the top bits of bytes s - 4 (scale) and s (min).
+constexpr ScaleMin k_scale_min(const std::uint8_t (&packed)[12], std::size_t s) {
+  if (s < 4) {
+    return {static_cast<std::uint8_t>(packed[s] & 63),
+            static_cast<std::uint8_t>(packed[s + 4] & 63)};
+  }
+  return {static_cast<std::uint8_t>((packed[s + 4] & 15) | (packed[s - 4] >> 6) << 4),
+          static_cast<std::uint8_t>(packed[s + 4] >> 4 | (packed[s] >> 6) << 4)};
+}
+
+/// The inverse of k_scale_min() for all eight sub-blocks. @pre every value <= 63
+constexpr void pack_k_scale_mins(const ScaleMin (&unpacked)[8], std::uint8_t (&packed)[12]) {
+  for (std::size_t s = 0; s < 4; ++s) {
+    const ScaleMin low = unpacked[s];
+    const ScaleMin high = unpacked[s + 4];
+    packed[s] = static_cast<std::uint8_t>(low.scale | (high.scale >> 4) << 6);
+    packed[s + 4] = static_cast<std::uint8_t>(low.min | (high.min >> 4) << 6);
+    packed[s + 8] = static_cast<std::uint8_t>((high.scale & 15) | (high.min & 15) << 4);
+  }
+}
+
+/// Scale s in [0, 16) of Q3_K's 12 scale bytes, in [0, 63]; 32 is to be subtracted. The low four
+/// bits are a nibble of byte s % 8 (low for s < 8), the high two are bit pair s / 4 of byte 8 + s
+/// % 4.
+constexpr int q3_k_scale(const std::uint8_t (&packed)[12], std::size_t s) {
+  const int low = packed[s % 8] >> (s < 8 ? 0 : 4) & 15;
+  const int high = packed[8 + s % 4] >> (2 * (s / 4)) & 3;
+  return low | high << 4;
+}
+
+/// The inverse of q3_k_scale() for all sixteen sub-blocks. @pre every value <= 63
+constexpr void pack_q3_k_scales(const std::uint8_t (&unpacked)[16], std::uint8_t (&packed)[12]) {
+  for (std::size_t i = 0; i < 8; ++i) {
+    packed[i] = static_cast<std::uint8_t>((unpacked[i] & 15) | (unpacked[i + 8] & 15) << 4);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    packed[8 + i] =
+        static_cast<std::uint8_t>(unpacked[i] >> 4 | (unpacked[i + 4] >> 4) << 2 |
+                                  (unpacked[i + 8] >> 4) << 4 | (unpacked[i + 12] >> 4) << 6);
+  }
+}
+
+}  // namespace llm
+
+#endif  // LLM_QUANT_FORMATS_BLOCK_FORMATS_H_

@@ -1,0 +1,122 @@
+#ifndef LLM_QUANT_FORMATS_CODES_H_
+#define LLM_QUANT_FORMATS_CODES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/mutant.h"
+#include "quant/formats/block_formats.h"
+
+/// The integer part of a block in the order of its weights, as quant/formats/block_formats.h states
+/// it: codes with the type's constant offset subtracted, and the integer scales of its sub-blocks.
+/// One reading of the bytes, shared by dequantization and dot products.
+
+namespace llm::reference {
+
+template <typename Block>
+using Codes = std::array<std::int8_t, Block::kWeights>;
+
+inline std::int8_t as_code(int q) { return static_cast<std::int8_t>(q); }
+
+/// The 32 four-bit codes of the layout shared by Q4_0, Q4_1, Q5_0 and Q5_1.
+inline int nibble_of_32(const std::uint8_t (&qs)[16], std::size_t j) {
+  return j < 16 ? qs[j] & 15 : qs[j - 16] >> 4;
+}
+
+/// Bit j of 32 little-endian bits.
+inline int bit_of_32(const std::uint8_t (&qh)[4], std::size_t j) { return qh[j / 8] >> j % 8 & 1; }
+
+/// The 256 two-bit codes of the layout shared by Q2_K, Q3_K and (for its high bits) Q6_K.
+inline int bit_pair_of_256(const std::uint8_t (&qs)[64], std::size_t j) {
+  return qs[32 * (j / 128) + j % 32] >> (2 * (j % 128 / 32)) & 3;
+}
+
+/// The 256 four-bit codes of the layout shared by Q4_K and Q5_K.
+inline int nibble_of_256(const std::uint8_t (&qs)[128], std::size_t j) {
+  const std::uint8_t byte = qs[32 * (j / 64) + j % 32];
+  return j % 64 < 32 ? byte & 15 : byte >> 4;
+}
+
+/// Bit j of 256 bits in the layout shared by Q3_K's hmask and Q5_K's qh.
+inline int bit_of_256(const std::uint8_t (&bits)[32], std::size_t j) {
+  return bits[j % 32] >> j / 32 & 1;
+}
+
+inline int code(const BlockQ4_0& b, std::size_t j) {
+  if (LLM_MUTANT("q4_0_nibbles")) j = j / 2 + j % 2 * 16;
+  return nibble_of_32(b.qs, j) - 8;
+}
+inline int code(const BlockQ4_1& b, std::size_t j) { return nibble_of_32(b.qs, j); }
+inline int code(const BlockQ5_0& b, std::size_t j) {
+  return (nibble_of_32(b.qs, j) | bit_of_32(b.qh, j) << 4) - 16;
+}
+inline int code(const BlockQ5_1& b, std::size_t j) {
+  return nibble_of_32(b.qs, j) | bit_of_32(b.qh, j) << 4;
+}
+inline int code(const BlockQ8_0& b, std::size_t j) { return b.qs[j]; }
+inline int code(const BlockQ2_K& b, std::size_t j) { return bit_pair_of_256(b.qs, j); }
+inline int code(const BlockQ3_K& b, std::size_t j) {
+  return bit_pair_of_256(b.qs, j) - (bit_of_256(b.hmask, j) != 0 ? 0 : 4);
+}
+inline int code(const BlockQ4_K& b, std::size_t j) {
+  if (LLM_MUTANT("q4k_nibbles")) j = j / 64 * 64 + j % 64 / 2 + j % 2 * 32;
+  return nibble_of_256(b.qs, j);
+}
+inline int code(const BlockQ5_K& b, std::size_t j) {
+  return nibble_of_256(b.qs, j) | bit_of_256(b.qh, LLM_MUTANT("q5k_qh_mask") ? j & ~32U : j) << 4;
+}
+inline int code(const BlockQ6_K& b, std::size_t j) {
+  const std::uint8_t low = b.ql[64 * (j / 128) + j % 64];
+  return ((j % 128 < 64 ? low & 15 : low >> 4) | bit_pair_of_256(b.qh, j) << 4) - 32;
+}
+inline int code(const BlockQ8_K& b, std::size_t j) { return b.qs[j]; }
+
+/// All codes of a block in the order of its weights.
+template <typename Block>
+Codes<Block> unpack_codes(const Block& block) {
+  Codes<Block> codes;
+  for (std::size_t j = 0; j < Block::kWeights; ++j) codes[j] = as_code(code(block, j));
+  return codes;
+}
+
+/// Integer scale and min of a sub-block; min is 0 in types without one.
+struct SubScale {
+  int scale;
+  int min;
+};
+
+/// Weights that share one SubScale; types without sub-blocks have none of these overloads.
+template <typename Block>
+inline constexpr std::size_t kSubBlock = 0;
+template <>
+inline constexpr std::size_t kSubBlock<BlockQ2_K> = 16;
+template <>
+inline constexpr std::size_t kSubBlock<BlockQ3_K> = 16;
+template <>
+inline constexpr std::size_t kSubBlock<BlockQ4_K> = 32;
+template <>
+inline constexpr std::size_t kSubBlock<BlockQ5_K> = 32;
+template <>
+inline constexpr std::size_t kSubBlock<BlockQ6_K> = 16;
+
+inline SubScale sub_scale(const BlockQ2_K& b, std::size_t s) {
+  return {b.scales[s] & 15, b.scales[s] >> 4};
+}
+inline SubScale sub_scale(const BlockQ3_K& b, std::size_t s) {
+  return {q3_k_scale(b.scales, s) - 32, 0};
+}
+inline SubScale sub_scale(const BlockQ4_K& b, std::size_t s) {
+  const ScaleMin packed = k_scale_min(b.scales, s);
+  if (LLM_MUTANT("q4k_scale_high_bits")) return {packed.scale & 15, packed.min & 15};
+  return {packed.scale, packed.min};
+}
+inline SubScale sub_scale(const BlockQ5_K& b, std::size_t s) {
+  const ScaleMin packed = k_scale_min(b.scales, s);
+  return {packed.scale, packed.min};
+}
+inline SubScale sub_scale(const BlockQ6_K& b, std::size_t s) { return {b.scales[s], 0}; }
+
+}  // namespace llm::reference
+
+#endif  // LLM_QUANT_FORMATS_CODES_H_

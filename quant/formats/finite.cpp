@@ -1,0 +1,52 @@
+#include "quant/formats/finite.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "quant/formats/block_visit.h"
+
+namespace llm {
+namespace {
+
+bool is_finite_f16(std::uint16_t bits) { return (bits & 0x7C00) != 0x7C00; }
+
+bool is_finite(const BlockF32& block) { return std::isfinite(block.value); }
+bool is_finite(const BlockF16& block) { return is_finite_f16(block.bits); }
+bool is_finite(const BlockBF16& block) { return (block.bits & 0x7F80) != 0x7F80; }
+bool is_finite(const BlockQ8_K& block) { return std::isfinite(block.d); }
+
+template <typename Block>
+bool is_finite(const Block& block) {
+  bool finite = is_finite_f16(block.d);
+  if constexpr (requires { block.m; }) finite = finite && is_finite_f16(block.m);
+  if constexpr (requires { block.dmin; }) finite = finite && is_finite_f16(block.dmin);
+  return finite;
+}
+
+}  // namespace
+
+std::optional<std::size_t> first_nonfinite_block(WeightType type,
+                                                 std::span<const std::byte> blocks) {
+  LLM_CHECK(blocks.size() % block_traits(type).block_bytes == 0);
+  return visit_block_format(type, [&]<typename Block>() -> std::optional<std::size_t> {
+    const std::size_t n_blocks = blocks.size() / sizeof(Block);
+    // Whole groups without an early exit, which the compiler can vectorize; the block is looked for
+    // only in a group that has one.
+    constexpr std::size_t kGroup = 1024;
+    for (std::size_t begin = 0; begin < n_blocks; begin += kGroup) {
+      const std::size_t end = std::min(begin + kGroup, n_blocks);
+      unsigned bad = 0;
+      for (std::size_t b = begin; b < end; ++b) {
+        bad |= is_finite(load_block<Block>(blocks, b)) ? 0u : 1u;
+      }
+      if (bad == 0) continue;
+      for (std::size_t b = begin; b < end; ++b) {
+        if (!is_finite(load_block<Block>(blocks, b))) return b;
+      }
+    }
+    return std::nullopt;
+  });
+}
+
+}  // namespace llm

@@ -1,0 +1,22 @@
+#ifndef LLM_QUANT_FORMATS_FINITE_H_
+#define LLM_QUANT_FORMATS_FINITE_H_
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "quant/formats/block_traits.h"
+
+namespace llm {
+
+/// The index of the first block in `blocks` that has an infinite or NaN scale, offset or (for F32,
+/// F16, BF16, where a block is one weight) value; nothing when all are finite. Then every weight is
+/// finite too, but for products that overflow f32, which only Q8_K's f32 scale allows.
+/// @pre blocks.size() is a multiple of the type's block_bytes
+/// Cost: reads the scales only; about memory speed for the float types.
+std::optional<std::size_t> first_nonfinite_block(WeightType type,
+                                                 std::span<const std::byte> blocks);
+
+}  // namespace llm
+
+#endif  // LLM_QUANT_FORMATS_FINITE_H_

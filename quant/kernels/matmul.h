@@ -1,0 +1,71 @@
+#ifndef LLM_QUANT_KERNELS_MATMUL_H_
+#define LLM_QUANT_KERNELS_MATMUL_H_
+
+#include <cstddef>
+#include <span>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "quant/formats/activations.h"
+#include "quant/kernels/kernel_table.h"
+#include "quant/kernels/packed_matrix.h"
+
+namespace llm {
+
+/// A batch of T activation rows in one format, as the kernels read them, in memory of the caller's.
+/// A value: every worker of a region makes its own of the same memory.
+class ActivationMatrix {
+ public:
+  /// Bytes that a batch needs; f32 is the widest format.
+  static std::size_t bytes(ActivationFormat format, std::size_t n_tokens, std::size_t n_cols);
+
+  /// @pre memory.size() >= bytes(...), 64-byte aligned; n_cols is a multiple of the format's block
+  ActivationMatrix(std::span<std::byte> memory, ActivationFormat format, std::size_t n_tokens,
+                   std::size_t n_cols);
+
+  /// Quantizes (or copies) row t. Different rows may be stored by different workers.
+  void store(const KernelTable& kernels, std::size_t t, std::span<const float> x);
+
+  ActivationFormat format() const { return format_; }
+  std::size_t n_tokens() const { return n_tokens_; }
+  std::size_t n_cols() const { return n_cols_; }
+  const void* data() const { return data_; }
+
+ private:
+  std::byte* data_;
+  ActivationFormat format_;
+  std::size_t n_tokens_;
+  std::size_t n_cols_;
+};
+
+/// Scratch memory of one thread for products and attention.
+using Workspace = AlignedBuffer<std::byte>;
+
+/// What becomes of a product.
+enum class Epilogue {
+  kStore,  ///< y = W x
+  kAdd,    ///< y = y + W x, the sum rounded once more
+};
+
+/// The rows of w (columns of y) whose products this worker computes for a batch of n_tokens.
+Worker::Range matmul_rows(Worker worker, const PackedMatrix& w, std::size_t n_tokens);
+
+/// This worker's share of y = W x for T tokens; decode is T = 1 and nothing else differs. Every
+/// worker of the region calls it; y is complete after the next barrier.
+///
+/// @param x  activations in w's format, or f32 for --compute f32
+/// @param y  (T, y_stride), f32; rows of w go to columns [0, w.n_rows())
+/// @param workspace  at least matmul_workspace_bytes(T), this worker's own
+/// @pre   x.n_cols() == w.n_cols()
+/// @post  equal bits for any number of workers, T and instruction set (docs/numerics.md)
+/// Cost:  T = 1 reads w.bytes() once and is memory-bound: judge it in GB/s. Large T is bound by the
+/// rate of
+///        8-bit dot products: judge it in MAC/s.
+void matmul(const KernelTable& kernels, Worker worker, const PackedMatrix& w,
+            const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
+            Workspace& workspace);
+
+}  // namespace llm
+
+#endif  // LLM_QUANT_KERNELS_MATMUL_H_

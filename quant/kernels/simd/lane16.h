@@ -1,0 +1,205 @@
+#ifndef LLM_QUANT_KERNELS_SIMD_LANE16_H_
+#define LLM_QUANT_KERNELS_SIMD_LANE16_H_
+
+// Included only by the per-ISA units in quant/kernels, each of which is built with its own
+// instruction set and wraps everything below in its own anonymous namespace; hence no include of a
+// std container here.
+
+#include "quant/kernels/simd/architectures.h"
+
+namespace {
+namespace lane16 {
+
+/// 16 virtual lanes: one zmm, two ymm, or an array. Every operation works on each lane by itself
+/// with the one rounding its name says, so equal input gives equal bits whatever the register
+/// width.
+///
+/// `A` is an architecture: it names the xsimd batch type and supplies what xsimd has no operation
+/// for.
+template <class A>
+struct F32x16 {
+  typename A::F32 r[A::kRegisters];
+};
+
+/// 16 lanes of int32, or 64 bytes: lane l holds bytes 4l .. 4l+3.
+template <class A>
+struct I32x16 {
+  typename A::I32 r[A::kRegisters];
+};
+
+#define LLM_EACH_REGISTER _Pragma("GCC unroll 2") for (int i = 0; i < A::kRegisters; ++i)
+
+template <class A>
+constexpr int kRegisterLanes = 16 / A::kRegisters;
+
+template <class A>
+LLM_INLINE F32x16<A> load_f32(const float* p) {
+  F32x16<A> v;
+  LLM_EACH_REGISTER v.r[i] = A::load(p + i * kRegisterLanes<A>);
+  return v;
+}
+
+template <class A>
+LLM_INLINE void store_f32(float* p, const F32x16<A>& v) {
+  LLM_EACH_REGISTER A::store(p + i * kRegisterLanes<A>, v.r[i]);
+}
+
+/// 64 bytes from any address.
+template <class A>
+LLM_INLINE I32x16<A> load_i32(const void* p) {
+  I32x16<A> v;
+  LLM_EACH_REGISTER {
+    v.r[i] = A::load(reinterpret_cast<const std::int32_t*>(static_cast<const std::byte*>(p) +
+                                                           i * 4 * kRegisterLanes<A>));
+  }
+  return v;
+}
+
+template <class A>
+LLM_INLINE void store_i32(void* p, const I32x16<A>& v) {
+  LLM_EACH_REGISTER {
+    A::store(
+        reinterpret_cast<std::int32_t*>(static_cast<std::byte*>(p) + i * 4 * kRegisterLanes<A>),
+        v.r[i]);
+  }
+}
+
+template <class A>
+LLM_INLINE F32x16<A> broadcast_f32(float x) {
+  F32x16<A> v;
+  LLM_EACH_REGISTER v.r[i] = A::broadcast(x);
+  return v;
+}
+
+template <class A>
+LLM_INLINE I32x16<A> broadcast_i32(std::int32_t x) {
+  I32x16<A> v;
+  LLM_EACH_REGISTER v.r[i] = A::broadcast(x);
+  return v;
+}
+
+/// The 4 bytes at `p` in every lane.
+template <class A>
+LLM_INLINE I32x16<A> broadcast_word(const void* p) {
+  std::int32_t word;
+  std::memcpy(&word, p, sizeof(word));
+  return broadcast_i32<A>(word);
+}
+
+#define LLM_BINARY(type, name, expression)                      \
+  template <class A>                                            \
+  LLM_INLINE type<A> name(const type<A>& a, const type<A>& b) { \
+    type<A> v;                                                  \
+    LLM_EACH_REGISTER v.r[i] = (expression);                    \
+    return v;                                                   \
+  }
+LLM_BINARY(F32x16, operator+, a.r[i] + b.r[i])
+LLM_BINARY(F32x16, operator-, a.r[i] - b.r[i])
+LLM_BINARY(F32x16, operator*, a.r[i] * b.r[i])
+LLM_BINARY(F32x16, operator/, a.r[i] / b.r[i])
+LLM_BINARY(I32x16, operator+, a.r[i] + b.r[i])
+LLM_BINARY(I32x16, operator-, a.r[i] - b.r[i])
+LLM_BINARY(I32x16, operator*, a.r[i] * b.r[i])
+LLM_BINARY(I32x16, operator&, a.r[i] & b.r[i])
+LLM_BINARY(I32x16, operator|, a.r[i] | b.r[i])
+LLM_BINARY(I32x16, operator^, a.r[i] ^ b.r[i])
+LLM_BINARY(I32x16, max_unsigned, A::max_unsigned(a.r[i], b.r[i]))
+/// a where a > b, else b: NaN in a gives b, NaN in b stays.
+LLM_BINARY(F32x16, greater_of, A::select_greater(a.r[i], b.r[i], a.r[i], b.r[i]))
+#undef LLM_BINARY
+
+template <class A>
+LLM_INLINE F32x16<A> fma(const F32x16<A>& a, const F32x16<A>& b, const F32x16<A>& c) {
+  F32x16<A> v;
+  LLM_EACH_REGISTER v.r[i] = A::fma(a.r[i], b.r[i], c.r[i]);
+  return v;
+}
+
+/// fma(a, -b, c).
+template <class A>
+LLM_INLINE F32x16<A> fma_negated(const F32x16<A>& a, const F32x16<A>& b, const F32x16<A>& c) {
+  F32x16<A> v;
+  LLM_EACH_REGISTER v.r[i] = A::fma_negated(a.r[i], b.r[i], c.r[i]);
+  return v;
+}
+
+/// `yes` in the lanes where a > b, `no` elsewhere.
+template <class A>
+LLM_INLINE F32x16<A> select_greater(const F32x16<A>& a, const F32x16<A>& b, const F32x16<A>& yes,
+                                    const F32x16<A>& no) {
+  F32x16<A> v;
+  LLM_EACH_REGISTER v.r[i] = A::select_greater(a.r[i], b.r[i], yes.r[i], no.r[i]);
+  return v;
+}
+
+#define LLM_CONVERT(to, from, name)             \
+  template <class A>                            \
+  LLM_INLINE to<A> name(const from<A>& x) {     \
+    to<A> v;                                    \
+    LLM_EACH_REGISTER v.r[i] = A::name(x.r[i]); \
+    return v;                                   \
+  }
+LLM_CONVERT(F32x16, I32x16, to_float)
+LLM_CONVERT(F32x16, I32x16, from_bits)
+LLM_CONVERT(I32x16, F32x16, bits)
+#undef LLM_CONVERT
+
+#define LLM_SHIFT(name)                                     \
+  template <int N, class A>                                 \
+  LLM_INLINE I32x16<A> name(const I32x16<A>& x) {           \
+    I32x16<A> v;                                            \
+    LLM_EACH_REGISTER v.r[i] = A::template name<N>(x.r[i]); \
+    return v;                                               \
+  }
+LLM_SHIFT(shift_left)
+LLM_SHIFT(shift_right)
+LLM_SHIFT(shift_right_signed)
+#undef LLM_SHIFT
+
+#define LLM_WIDEN(to, name, from)                                                                \
+  template <class A>                                                                             \
+  LLM_INLINE to<A> name(const void* p) {                                                         \
+    to<A> v;                                                                                     \
+    LLM_EACH_REGISTER { v.r[i] = A::name(static_cast<const from*>(p) + i * kRegisterLanes<A>); } \
+    return v;                                                                                    \
+  }
+LLM_WIDEN(F32x16, from_half, std::uint16_t)
+LLM_WIDEN(I32x16, widen_u8, std::uint8_t)
+LLM_WIDEN(I32x16, widen_s8, std::uint8_t)
+LLM_WIDEN(I32x16, widen_u16, std::uint16_t)
+#undef LLM_WIDEN
+
+template <class A>
+LLM_INLINE void to_half(std::uint16_t* p, const F32x16<A>& v) {
+  LLM_EACH_REGISTER A::to_half(p + i * kRegisterLanes<A>, v.r[i]);
+}
+
+/// The low bytes of the lanes.
+template <class A>
+LLM_INLINE void to_bytes(std::int8_t* p, const I32x16<A>& v) {
+  LLM_EACH_REGISTER A::to_bytes(p + i * kRegisterLanes<A>, v.r[i]);
+}
+
+/// The sum of the lanes; integer sums have no order.
+template <class A>
+LLM_INLINE std::int32_t lane_sum(const I32x16<A>& v) {
+  std::int32_t sum = 0;
+  LLM_EACH_REGISTER sum += A::sum(v.r[i]);
+  return sum;
+}
+
+/// The contract's lane reduction: (l, l+8), (l, l+4), (l, l+2), (l, l+1).
+template <class A>
+LLM_INLINE float lane_sum(const F32x16<A>& v) {
+  alignas(64) float lanes[16];
+  store_f32(lanes, v);
+  for (int width = 8; width > 0; width /= 2) {
+    for (int l = 0; l < width; ++l) lanes[l] += lanes[l + width];
+  }
+  return lanes[0];
+}
+
+}  // namespace lane16
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_SIMD_LANE16_H_

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Keeps the option tables in docs/cli.md equal to what the tools print for --help-markdown.
+
+    scripts/cli_page.py BIN_DIR            rewrites the page
+    scripts/cli_page.py --check BIN_DIR    exits 1 and names the tools whose part is out of date
+
+Each tool's part stands between the lines `<!-- begin TOOL -->` and `<!-- end TOOL -->`. Every tool in BIN_DIR has one; a
+new tool's is put at the end of the page.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "cli.md"
+PART = re.compile(r"(<!-- begin (\w+) -->\n)(.*?)(<!-- end \2 -->\n)", re.DOTALL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    parser.add_argument("bin_dir", type=pathlib.Path)
+    arguments = parser.parse_args()
+    outdated = []
+
+    def current(match: re.Match) -> str:
+        begin, tool, old, end = match.groups()
+        new = subprocess.run(
+            [arguments.bin_dir / tool, "--help-markdown"], check=True, capture_output=True, text=True
+        ).stdout
+        if new != old:
+            outdated.append(tool)
+        return begin + new + end
+
+    text = PAGE.read_text(encoding="utf-8")
+    known = {match.group(2) for match in PART.finditer(text)}
+    for main_unit in sorted(ROOT.glob("tools/*/main.cpp")):
+        tool = main_unit.parent.name
+        if tool not in known and (arguments.bin_dir / tool).exists():
+            text += f"\n<!-- begin {tool} -->\n<!-- end {tool} -->\n"
+    page = PART.sub(current, text)
+    if arguments.check:
+        for tool in outdated:
+            print(f"docs/cli.md: the part of {tool} is out of date; run scripts/cli_page.py", file=sys.stderr)
+        return 1 if outdated else 0
+    PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+#include "tools/llmcheck/arguments.h"
+
+#include <fmt/format.h>
+
+#include "base/cpu_features.h"
+#include "validate/report/report.h"
+
+namespace llm {
+
+OptionTable make_check_table(CheckArguments& a) {
+  OptionTable table("llmcheck", "Prove that a model computes what it should, on this CPU");
+  table.positional("MODEL", &a.model, false,
+                   "the GGUF; --layer-diff or --verify alone find it by the reference's hash");
+  table.group("Checks");
+  table
+      .text("layer-diff", "REF.npz", &a.layer_diff,
+            "compare every activation of every layer with a reference dump")
+      .file();
+  table.flag("self", &a.self,
+             "compare every fast path with the definition on this file and CPU, bit for bit");
+  table
+      .text("verify", "REF.json", &a.verify,
+            "compare greedy tokens and the most likely ones of every step with a frozen reference")
+      .file();
+  table
+      .text("tokenizer", "REF.jsonl", &a.tokenizer,
+            "compare token ids with reference lines {\"text\", \"ids\"}")
+      .file();
+  table.text("dump", "OUT.npz", &a.dump, "write this engine's activations").file();
+  table.text("ppl", "FILE", &a.ppl, "perplexity of a text, every token scored once").file();
+  table
+      .text("kld", "REF", &a.kld,
+            "divergence of the logits from a reference model's (a GGUF, on the text of --ppl) or "
+            "a dump's (NPZ)")
+      .file();
+  table
+      .text("quality", "FILE", &a.quality,
+            "generate in five ways from the documents of a text: tokens that must be equal are, "
+            "and the text is no worse than the baseline's")
+      .file();
+  table.text("baseline", "DIR", &a.baseline, "frozen figures for --quality").file();
+  table.text("update-baseline", "REASON", &a.update_baseline,
+             "write the figures of --quality to --baseline instead of checking them");
+  table.group("How, for --verify");
+  table.flag("verify-quick", &a.verify_quick, "two prompts of the reference instead of all");
+  table.flag("verify-quantized", &a.verify_quantized,
+             "take a reference made from another quantization of the model; the gate is a "
+             "tolerance then");
+  table.group("How, for --ppl and --kld");
+  table
+      .text("against", "REF.gguf", &a.against,
+            "compare each model with this one, token by token, on the text of --ppl")
+      .file();
+  table.texts("also", "MODEL", &a.also, "a further model for the table of --ppl; repeatable")
+      .file();
+  table
+      .integer("ppl-window", "N", &a.ppl_window, 0, 1 << 20,
+               "positions of a window; each starts with BOS")
+      .shown_default("the model's context; 32 with --ppl-sample");
+  table
+      .integer("ppl-sample", "N", &a.ppl_sample, 0, 1 << 20,
+               "score so many drawn windows instead of the whole text")
+      .shown_default("0: the whole text");
+  table.flag("ppl-documents", &a.ppl_documents,
+             "score each document by itself, its end included; two empty lines part documents");
+  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53, "of what is drawn");
+  table.group("How");
+  table.choice(
+      "compute", "MODE", &a.compute,
+      {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
+      "--layer-diff: activations in int8 with f16 KV, in f32 with f32 KV, or both runs");
+  table.text("tol", "FILE", &a.limits, "--layer-diff: limits as JSON instead of the built-in ones")
+      .file();
+  table.text("p,prompt", "TEXT", &a.prompt, "text for --dump and --self");
+  table.text("isa", "ISA", &a.isa, "instruction set: scalar, avx2, avx512 or avx512vnni")
+      .shown_default("the best of this CPU");
+  table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0: as many as CPUs allowed");
+  table.group("Output");
+  table
+      .texts("report", "FILE", &a.reports,
+             "also write the report, as the ending says: .json, .md, .html or .junit.xml")
+      .file();
+  return table;
+}
+
+Status check_arguments(const CheckArguments& a) {
+  const auto usage = [](std::string field, std::string message) {
+    return Error{
+        .code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
+  };
+  const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
+  const bool finds_model = !a.layer_diff.empty() || !a.verify.empty();
+  if (!finds_model && a.dump.empty() && a.tokenizer.empty() && !a.self && !scores)
+    return usage("checks",
+                 "found none, need --layer-diff, --self, --verify, --tokenizer, --ppl, --kld, "
+                 "--quality or --dump");
+  if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
+    return usage("--verify", "found none, need a reference for --verify-quick, --verify-quantized");
+  if (!a.baseline.empty() && a.quality.empty())
+    return usage("--baseline", "found without --quality");
+  if (!a.update_baseline.empty() && a.baseline.empty())
+    return usage("--update-baseline", "found without --baseline, need a directory");
+  if (a.ppl.empty() && (!a.against.empty() || !a.also.empty()))
+    return usage("--ppl", "found none, need a text for --against and --also");
+  if (a.ppl_documents && a.ppl_sample > 0)
+    return usage("--ppl-documents", "found with --ppl-sample, need one of the two");
+  if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
+    return usage("--ppl", "found none, need a text for --kld with a model");
+  if (a.model.empty() && (!finds_model || a.self || !a.tokenizer.empty() || scores))
+    return usage("MODEL", "found no model, need a GGUF file");
+  if (!a.isa.empty() && !isa_from_name(a.isa))
+    return usage("--isa",
+                 fmt::format("found \"{}\", need scalar, avx2, avx512 or avx512vnni", a.isa));
+  for (const auto& path : a.reports) LLM_RETURN_IF_ERROR(check_report_path(path));
+  return Ok{};
+}
+
+}  // namespace llm

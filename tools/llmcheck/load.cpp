@@ -1,0 +1,25 @@
+#include "tools/llmcheck/load.h"
+
+#include <spdlog/spdlog.h>
+
+#include <functional>
+#include <utility>
+
+namespace llm {
+
+Result<std::shared_ptr<const Model>> load_for_check(const CheckArguments& arguments,
+                                                    const std::string& path, Compute compute,
+                                                    ProgressBar& bar) {
+  LoadOptions options;
+  options.compute = compute;
+  options.threads = arguments.threads;
+  if (!arguments.isa.empty()) options.isa = isa_from_name(arguments.isa);
+  options.progress = std::ref(bar);
+  auto model = Model::load(path, options);
+  bar.clear();
+  if (!model.ok()) return in_file(std::move(model).error(), path);
+  for (const auto& warning : (*model)->warnings()) spdlog::warn("{}: {}", path, warning);
+  return model;
+}
+
+}  // namespace llm

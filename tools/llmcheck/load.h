@@ -1,0 +1,22 @@
+#ifndef LLM_TOOLS_LLMCHECK_LOAD_H_
+#define LLM_TOOLS_LLMCHECK_LOAD_H_
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "tools/common/progress.h"
+#include "tools/llmcheck/arguments.h"
+
+namespace llm {
+
+/// Loads a model as llmcheck's options say (--isa, --threads), with progress; its warnings are
+/// logged. Errors: those of Model::load, naming the file.
+Result<std::shared_ptr<const Model>> load_for_check(const CheckArguments& arguments,
+                                                    const std::string& path, Compute compute,
+                                                    ProgressBar& bar);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMCHECK_LOAD_H_

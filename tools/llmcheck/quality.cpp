@@ -1,0 +1,320 @@
+#include "tools/llmcheck/quality.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/sha256.h"
+#include "tools/common/option_pages.h"
+#include "tools/common/tool.h"
+#include "tools/llmcheck/load.h"
+#include "validate/dump/dump.h"
+#include "validate/dump/engine_dump.h"
+#include "validate/quality/baseline.h"
+#include "validate/quality/likelihood.h"
+#include "validate/quality/sweep.h"
+#include "validate/quality/text_windows.h"
+
+namespace llm {
+namespace {
+
+using ModelPointer = std::shared_ptr<const Model>;
+constexpr std::size_t kSampledWindow = 32;
+constexpr double kPercent = 100;
+constexpr std::size_t kMaxBaselineBytes = std::size_t{16} << 20;
+
+/// What one model makes of the text, and how it compares with the reference, if there is one.
+struct Scores {
+  std::string path;
+  std::uint64_t file_bytes = 0;
+  std::vector<double> nll;
+  std::vector<double> difference;  ///< nll - the reference's
+  Divergence divergence;
+};
+
+class QualityRun {
+ public:
+  QualityRun(const CheckArguments& arguments, const std::string& path, ProgressBar& bar,
+             Report& report)
+      : a_(arguments), path_(path), bar_(bar), report_(report) {}
+
+  Status run() {
+    if (!a_.ppl.empty()) LLM_RETURN_IF_ERROR(perplexity());
+    if (!a_.kld.empty()) LLM_RETURN_IF_ERROR(divergence());
+    if (!a_.quality.empty()) LLM_RETURN_IF_ERROR(quality());
+    bar_.clear();
+    return Ok{};
+  }
+
+ private:
+  Result<ModelPointer> load(const std::string& path) {
+    return load_for_check(a_, path,
+                          a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8, bar_);
+  }
+
+  static Result<std::unique_ptr<Session>> open(const ModelPointer& model, std::size_t context) {
+    SessionOptions options;
+    options.context = context;
+    options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
+    return Session::create(model, options);
+  }
+
+  /// The text of --ppl in windows, all as `model` encodes it.
+  Result<std::vector<TextWindow>> windows(const Model& model) {
+    window_ = a_.ppl_window;
+    if (window_ == 0) window_ = a_.ppl_sample > 0 ? kSampledWindow : model.config().context;
+    LLM_TRY(const std::string text, read_text_file(a_.ppl, Tokenizer::kMaxTextBytes));
+    auto made = text_windows(model.tokenizer(), text,
+                             {.window = window_,
+                              .sample = a_.ppl_sample,
+                              .documents = a_.ppl_documents,
+                              .seed = a_.seed});
+    if (!made.ok()) return in_file(std::move(made).error(), a_.ppl);
+    return made;
+  }
+
+  std::string text_facts(std::span<const TextWindow> windows) const {
+    return fmt::format("{}, {} tokens in {} windows of {}{}{}", a_.ppl, count_targets(windows),
+                       windows.size(), window_,
+                       a_.ppl_sample > 0 ? fmt::format(" drawn with seed {}", a_.seed) : "",
+                       a_.ppl_documents ? ", by document" : "");
+  }
+
+  Result<Scores> score(const std::string& path, std::span<const TextWindow> windows) {
+    LLM_TRY(const ModelPointer model, load(path));
+    LLM_TRY(const auto session, open(model, window_));
+    Scores scores{path, model->file_bytes(), {}, {}, {}};
+    LLM_RETURN_IF_ERROR(visit_rows(
+        *session, windows,
+        [&](std::span<const float> logits, TokenId target) {
+          scores.nll.push_back(negative_log_likelihood(logits, target));
+        },
+        std::ref(bar_)));
+    return scores;
+  }
+
+  /// Scores `path` and the reference side by side, so that no logits need to be kept.
+  Result<Scores> score_against(const std::string& path, const ModelPointer& reference,
+                               std::span<const TextWindow> windows) {
+    LLM_TRY(const ModelPointer model, load(path));
+    LLM_TRY(const auto session, open(model, window_));
+    LLM_TRY(const auto other, open(reference, window_));
+    Scores scores{path, model->file_bytes(), {}, {}, {}};
+    DivergenceCollector collector;
+    auto status = visit_row_pairs(
+        *session, *other, windows,
+        [&](std::span<const float> logits, std::span<const float> expected, TokenId target) {
+          scores.nll.push_back(negative_log_likelihood(logits, target));
+          scores.difference.push_back(scores.nll.back() -
+                                      negative_log_likelihood(expected, target));
+          collector.add(logits, expected, target);
+        },
+        std::ref(bar_));
+    if (!status.ok()) return in_file(std::move(status).error(), path);
+    scores.divergence = collector.finish();
+    return scores;
+  }
+
+  Status perplexity() {
+    const std::string& first = a_.against.empty() ? path_ : a_.against;
+    LLM_TRY(ModelPointer reference, load(first));
+    LLM_TRY(const std::vector<TextWindow> text, windows(*reference));
+    if (a_.against.empty()) reference.reset();
+    std::vector<Scores> all;
+    LLM_TRY(Scores own, score(first, text));
+    all.push_back(std::move(own));
+    std::vector<std::string> others = a_.also;
+    if (reference) others.insert(others.begin(), path_);
+    for (const std::string& other : others) {
+      auto scores = reference ? score_against(other, reference, text) : score(other, text);
+      if (!scores.ok()) return std::move(scores).error();
+      all.push_back(std::move(scores).value());
+    }
+    report_.figures.push_back(perplexity_table(all, text_facts(text)));
+    return Ok{};
+  }
+
+  FigureTable perplexity_table(const std::vector<Scores>& all, const std::string& text) const {
+    FigureTable table{.title = "Perplexity of " + text,
+                      .name = "perplexity",
+                      .columns = {"model", "MB", "tokens", "nll", "+-", "perplexity"},
+                      .rows = {}};
+    if (!a_.against.empty()) {
+      for (const char* column : {"change %", "d nll", "+- d", "KL mean", "KL p99", "same top %"})
+        table.columns.emplace_back(column);
+    }
+    for (const Scores& scores : all) {
+      const MeanEstimate nll = estimate_mean(scores.nll);
+      std::vector<Figure> row = {{std::filesystem::path(scores.path).stem().string()},
+                                 Figure::fixed(static_cast<double>(scores.file_bytes) / 1e6, 2),
+                                 Figure::fixed(static_cast<double>(nll.count), 0),
+                                 Figure::fixed(nll.mean, 6),
+                                 Figure::fixed(nll.standard_error, 4),
+                                 Figure::fixed(std::exp(nll.mean), 5)};
+      if (!a_.against.empty() && scores.difference.empty()) {
+        for (int i = 0; i < 6; ++i) row.push_back({"-"});
+      } else if (!a_.against.empty()) {
+        const MeanEstimate d = estimate_mean(scores.difference);
+        row.push_back(Figure::fixed((std::exp(d.mean) - 1) * kPercent, 3));
+        row.push_back(Figure::fixed(d.mean, 6));
+        row.push_back(Figure::fixed(d.standard_error, 6));
+        row.push_back(Figure::number(scores.divergence.kl_mean, 4));
+        row.push_back(Figure::number(scores.divergence.kl_p99, 4));
+        row.push_back(Figure::fixed(scores.divergence.top1_agreement * kPercent, 2));
+      }
+      table.rows.push_back(std::move(row));
+    }
+    return table;
+  }
+
+  Status divergence() {
+    if (a_.kld.ends_with(".npz")) return divergence_from_dump();
+    LLM_TRY(const ModelPointer reference, load(a_.kld));
+    LLM_TRY(const std::vector<TextWindow> text, windows(*reference));
+    LLM_TRY(const Scores scores, score_against(path_, reference, text));
+    report_.figures.push_back(divergence_table(scores.divergence, text_facts(text)));
+    return Ok{};
+  }
+
+  Status divergence_from_dump() {
+    LLM_TRY(const Dump dump, Dump::load(a_.kld));
+    LLM_TRY(const TapMatrix expected, dump.tap(ProbeSink::kGlobal, "logits"));
+    LLM_TRY(const ModelPointer model, load(path_));
+    const std::size_t n_vocab = model->config().n_vocab;
+    const auto tokens = dump.tokens();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (dump.positions()[i] != static_cast<std::int32_t>(i)) {
+        return Error{.code = ErrorCode::kUnsupported,
+                     .field = "positions",
+                     .message = "need 0, 1, 2, ...",
+                     .file = a_.kld};
+      }
+    }
+    if (expected.features != n_vocab || expected.rows != tokens.size()) {
+      return Error{.code = ErrorCode::kMalformed,
+                   .field = "logits",
+                   .message = fmt::format("found {} x {}, need {} x {} (tokens x vocabulary)",
+                                          expected.rows, expected.features, tokens.size(), n_vocab),
+                   .file = a_.kld};
+    }
+    // The last row has no following token.
+    TextWindow window{{tokens.begin(), tokens.end()}, {tokens.begin() + 1, tokens.end()}};
+    window.targets.push_back(-1);
+    LLM_TRY(const auto session, open(model, tokens.size()));
+    DivergenceCollector collector;
+    std::size_t row = 0;
+    LLM_RETURN_IF_ERROR(visit_rows(
+        *session, std::span(&window, 1),
+        [&](std::span<const float> logits, TokenId target) {
+          collector.add(logits, std::span(expected.values).subspan(row++ * n_vocab, n_vocab),
+                        target);
+        },
+        std::ref(bar_)));
+    report_.figures.push_back(
+        divergence_table(collector.finish(), fmt::format("{} tokens", tokens.size())));
+    return Ok{};
+  }
+
+  Status quality() {
+    LLM_TRY(const ModelPointer model, load(path_));
+    LLM_TRY(const std::string text, read_text_file(a_.quality, Tokenizer::kMaxTextBytes));
+    std::vector<QualityResult> results;
+    for (const Implementation& implementation : quality_implementations()) {
+      auto result = measure_quality(model, implementation, text, {}, std::ref(bar_));
+      if (!result.ok()) return in_file(std::move(result).error(), a_.quality);
+      results.push_back(std::move(result).value());
+    }
+    report_.figures.push_back(quality_table(results));
+    for (auto& check : check_equality(results)) report_.checks.push_back(std::move(check));
+    if (a_.baseline.empty()) return Ok{};
+    LLM_TRY(const std::string sha256, file_sha256(path_));
+    for (const QualityResult& result : results)
+      LLM_RETURN_IF_ERROR(against_baseline(result, sha256, text));
+    return Ok{};
+  }
+
+  Status against_baseline(const QualityResult& result, const std::string& sha256,
+                          const std::string& text) {
+    const std::string file = fmt::format("{}/{}.json", a_.baseline, result.name);
+    const std::string text_sha256 = sha256_hex(std::as_bytes(std::span(text)));
+    if (!a_.update_baseline.empty()) {
+      QualityBaseline made = make_baseline(result, {});
+      made.model_sha256 = sha256;
+      made.text_sha256 = text_sha256;
+      made.engine_version = version();
+      made.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+      made.reason = a_.update_baseline;
+      const std::string json = baseline_json(made);
+      return write_file_atomically(file, std::as_bytes(std::span(json)));
+    }
+    LLM_TRY(const std::string json, read_text_file(file, kMaxBaselineBytes));
+    auto baseline = parse_baseline(json);
+    if (!baseline.ok()) return in_file(std::move(baseline).error(), file);
+    if (baseline->implementation != result.name || baseline->text_sha256 != text_sha256) {
+      return Error{.code = ErrorCode::kIntegrity,
+                   .field = "baseline",
+                   .message = "was made by another implementation or from another text",
+                   .file = file};
+    }
+    for (auto& check : check_against(result, sha256, *baseline))
+      report_.checks.push_back(std::move(check));
+    return Ok{};
+  }
+
+  FigureTable quality_table(const std::vector<QualityResult>& results) const {
+    FigureTable table{
+        .title = fmt::format("Text generated from {}", a_.quality),
+        .name = "quality",
+        .columns = {"way", "perplexity", "repetition", "distinct-2", "distinct-3", "consistency"},
+        .rows = {}};
+    for (const QualityResult& r : results) {
+      table.rows.push_back({{r.name},
+                            Figure::fixed(r.perplexity, 4),
+                            Figure::fixed(r.repetition, 4),
+                            Figure::fixed(r.distinct2, 4),
+                            Figure::fixed(r.distinct3, 4),
+                            Figure::fixed(r.consistency, 3)});
+    }
+    return table;
+  }
+
+  FigureTable divergence_table(const Divergence& d, const std::string& text) const {
+    return {.title = fmt::format("KL divergence from {} over {}", a_.kld, text),
+            .name = "kld",
+            .columns = {"model", "positions", "mean", "median", "p90", "p99", "p99.9", "max",
+                        "same top %", "rms delta-p %"},
+            .rows = {{{std::filesystem::path(path_).stem().string()},
+                      Figure::fixed(static_cast<double>(d.positions), 0),
+                      Figure::number(d.kl_mean, 5),
+                      Figure::number(d.kl_median, 4),
+                      Figure::number(d.kl_p90, 4),
+                      Figure::number(d.kl_p99, 4),
+                      Figure::number(d.kl_p999, 4),
+                      Figure::number(d.kl_max, 4),
+                      Figure::fixed(d.top1_agreement * kPercent, 3),
+                      Figure::fixed(d.delta_p_rms * kPercent, 4)}}};
+  }
+
+  const CheckArguments& a_;
+  const std::string& path_;
+  ProgressBar& bar_;
+  Report& report_;
+  std::size_t window_ = 0;
+};
+
+}  // namespace
+
+Status run_quality_checks(const CheckArguments& arguments, const std::string& path,
+                          ProgressBar& bar, Report& report) {
+  return QualityRun(arguments, path, bar, report).run();
+}
+
+}  // namespace llm

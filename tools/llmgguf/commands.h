@@ -1,0 +1,47 @@
+#ifndef LLM_TOOLS_LLMGGUF_COMMANDS_H_
+#define LLM_TOOLS_LLMGGUF_COMMANDS_H_
+
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "base/result.h"
+#include "engine/gguf/gguf_file.h"
+#include "tools/common/tool.h"
+
+namespace llm {
+
+struct GgufArguments {
+  std::string verb;
+  std::string file;
+  std::string other_file;  ///< of diff
+  bool json = false;
+  bool strict = false;
+  bool vocab_only = false;
+  bool all = false;  ///< whole arrays and strings
+};
+
+/// A GGUF that was parsed but not yet taken for a model.
+struct OpenGguf {
+  MappedFile file;
+  GgufFile gguf;
+};
+Result<OpenGguf> open_gguf(const std::string& path);
+
+// The verbs. Each returns the exit code.
+Result<int> show_gguf(const GgufArguments& arguments);
+Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context);
+Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context);
+Result<int> diff_gguf(const GgufArguments& arguments);
+
+/// The version of every JSON object that llmgguf prints.
+inline constexpr int kGgufSchemaVersion = 1;
+
+/// "[2048, 32000]", columns first.
+std::string dims_text(const GgufTensor& tensor);
+/// A value on one line; arrays cut to `limit` elements, strings to 10 times as many characters.
+std::string value_text(const GgufValue& value, std::size_t limit);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMGGUF_COMMANDS_H_

@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/model/piece_text.h"
+#include "tools/llmgguf/commands.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kShownElements = 8;
+
+/// Calls `visit` with the number that `bytes` hold as `type`. @pre a fixed-size type
+template <typename Visitor>
+auto visit_number(GgufType type, std::span<const std::byte> bytes, Visitor visit) {
+  switch (type) {
+    case GgufType::kUint8:
+      return visit(std::uint64_t{load_unaligned<std::uint8_t>(bytes)});
+    case GgufType::kUint16:
+      return visit(std::uint64_t{load_unaligned<std::uint16_t>(bytes)});
+    case GgufType::kUint32:
+      return visit(std::uint64_t{load_unaligned<std::uint32_t>(bytes)});
+    case GgufType::kUint64:
+      return visit(load_unaligned<std::uint64_t>(bytes));
+    case GgufType::kInt8:
+      return visit(std::int64_t{load_unaligned<std::int8_t>(bytes)});
+    case GgufType::kInt16:
+      return visit(std::int64_t{load_unaligned<std::int16_t>(bytes)});
+    case GgufType::kInt32:
+      return visit(std::int64_t{load_unaligned<std::int32_t>(bytes)});
+    case GgufType::kInt64:
+      return visit(load_unaligned<std::int64_t>(bytes));
+    case GgufType::kFloat32:
+      return visit(load_unaligned<float>(bytes));
+    case GgufType::kFloat64:
+      return visit(load_unaligned<double>(bytes));
+    default:
+      return visit(bytes[0] != std::byte{0});
+  }
+}
+
+std::string number_text(GgufType type, std::span<const std::byte> bytes) {
+  return visit_number(type, bytes, [](auto number) { return fmt::format("{}", number); });
+}
+
+/// JSON has no NaN and Inf: they become strings.
+Json number_json(GgufType type, std::span<const std::byte> bytes) {
+  return visit_number(type, bytes, [](auto number) -> Json {
+    if constexpr (std::is_floating_point_v<decltype(number)>) {
+      if (!std::isfinite(number)) return fmt::format("{}", number);
+    }
+    return number;
+  });
+}
+
+std::string_view characters(const GgufValue& value) {
+  return {reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()};
+}
+
+/// Calls `text` or `number` with each of the first `limit` elements of an array.
+template <typename OnText, typename OnNumber>
+void for_each_element(const GgufValue& array, std::size_t limit, OnText text, OnNumber number) {
+  std::size_t i = 0;
+  if (array.element_type == GgufType::kString) {
+    for (const std::string_view element : GgufStrings(array.bytes, array.count)) {
+      if (i++ == limit) return;
+      text(element);
+    }
+    return;
+  }
+  const std::size_t size = gguf_fixed_size(array.element_type);
+  for (; i < array.count && i < limit; ++i) number(array.bytes.subspan(i * size, size));
+}
+
+Json value_json(const GgufValue& value, std::size_t limit) {
+  if (value.type == GgufType::kString) {
+    return std::string(characters(value).substr(0, limit * 1000));
+  }
+  if (value.type != GgufType::kArray) return number_json(value.type, value.bytes);
+  Json elements = Json::array();
+  for_each_element(
+      value, limit, [&](std::string_view text) { elements.push_back(std::string(text)); },
+      [&](std::span<const std::byte> bytes) {
+        elements.push_back(number_json(value.element_type, bytes));
+      });
+  return elements;
+}
+
+double bits_per_weight(std::uint64_t bytes, std::uint64_t weights) {
+  return weights == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(weights);
+}
+
+struct Totals {
+  std::uint64_t bytes = 0;
+  std::uint64_t weights = 0;
+};
+
+Totals totals_of(const GgufFile& gguf) {
+  Totals totals;
+  for (const GgufTensor& tensor : gguf.tensors()) {
+    totals.bytes += tensor.n_bytes;
+    totals.weights += tensor.n_elements;
+  }
+  return totals;
+}
+
+std::string show_text(const GgufFile& gguf, const std::string& file, std::size_t limit) {
+  std::string out =
+      fmt::format("{}: GGUF version {}, {} bytes, alignment {}\n\n{} keys\n", file, gguf.version(),
+                  gguf.file_bytes(), gguf.alignment(), gguf.entries().size());
+  for (const GgufEntry& entry : gguf.entries()) {
+    out += fmt::format("  {:<44} {:<17} {}\n", entry.key, entry.value.type_name(),
+                       value_text(entry.value, limit));
+  }
+  out += fmt::format("\n{} tensors, data at byte {}\n", gguf.tensors().size(), gguf.data_offset());
+  for (const GgufTensor& tensor : gguf.tensors()) {
+    out +=
+        fmt::format("  {:<32} {:<5} {:<22} {:>13} bytes at {:>13}  {:5.2f} bits/weight\n",
+                    tensor.name, block_traits(tensor.type).name, dims_text(tensor), tensor.n_bytes,
+                    tensor.offset, bits_per_weight(tensor.n_bytes, tensor.n_elements));
+  }
+  const Totals totals = totals_of(gguf);
+  out += fmt::format("\ntotal {} weights, {} bytes, {:.2f} bits/weight\n", totals.weights,
+                     totals.bytes, bits_per_weight(totals.bytes, totals.weights));
+  if (const auto trailing = gguf.trailing_bytes(); trailing != 0) {
+    out += fmt::format("{} bytes after the last tensor\n", trailing);
+  }
+  return out;
+}
+
+std::string show_json(const GgufFile& gguf, const std::string& file, std::size_t limit) {
+  Json metadata = Json::object();
+  for (const GgufEntry& entry : gguf.entries()) {
+    Json value = {{"type", entry.value.type_name()}};
+    if (entry.value.type == GgufType::kArray) value["count"] = entry.value.count;
+    value["value"] = value_json(entry.value, limit);
+    metadata[std::string(entry.key)] = std::move(value);
+  }
+  Json tensors = Json::array();
+  for (const GgufTensor& tensor : gguf.tensors()) {
+    tensors.push_back(
+        {{"name", std::string(tensor.name)},
+         {"type", std::string(block_traits(tensor.type).name)},
+         {"dims", std::vector(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims)},
+         {"bytes", tensor.n_bytes},
+         {"offset", tensor.offset},
+         {"bits_per_weight", bits_per_weight(tensor.n_bytes, tensor.n_elements)}});
+  }
+  const Totals totals = totals_of(gguf);
+  const Json all = {{"schema_version", kGgufSchemaVersion},
+                    {"file", file},
+                    {"version", gguf.version()},
+                    {"file_bytes", gguf.file_bytes()},
+                    {"alignment", gguf.alignment()},
+                    {"data_offset", gguf.data_offset()},
+                    {"trailing_bytes", gguf.trailing_bytes()},
+                    {"n_weights", totals.weights},
+                    {"bits_per_weight", bits_per_weight(totals.bytes, totals.weights)},
+                    {"metadata", std::move(metadata)},
+                    {"tensors", std::move(tensors)}};
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string dims_text(const GgufTensor& tensor) {
+  std::string text;
+  for (std::uint32_t d = 0; d < tensor.n_dims; ++d) {
+    text += fmt::format("{}{}", d == 0 ? "" : ", ", tensor.dims[d]);
+  }
+  return "[" + text + "]";
+}
+
+std::string value_text(const GgufValue& value, std::size_t limit) {
+  if (value.type == GgufType::kString) return quoted(characters(value), limit * 10);
+  if (value.type != GgufType::kArray) return number_text(value.type, value.bytes);
+  std::string out = fmt::format("n = {} [", value.count);
+  std::string_view separator;
+  const auto append = [&](const std::string& text) {
+    out += separator;
+    out += text;
+    separator = ", ";
+  };
+  for_each_element(
+      value, limit, [&](std::string_view text) { append(quoted(text, limit * 10)); },
+      [&](std::span<const std::byte> bytes) { append(number_text(value.element_type, bytes)); });
+  out += value.count > limit ? ", ...]" : "]";
+  return out;
+}
+
+Result<int> show_gguf(const GgufArguments& arguments) {
+  LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
+  const std::size_t limit = arguments.all ? GgufLimits::kMaxArrayElements : kShownElements;
+  LLM_RETURN_IF_ERROR(write_stdout(arguments.json ? show_json(open.gguf, arguments.file, limit)
+                                                  : show_text(open.gguf, arguments.file, limit)));
+  return 0;
+}
+
+}  // namespace llm

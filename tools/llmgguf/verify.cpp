@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/model/model_file.h"
+#include "quant/formats/finite.h"
+#include "tools/common/progress.h"
+#include "tools/common/signals.h"
+#include "tools/llmgguf/commands.h"
+
+namespace llm {
+namespace {
+
+Status check_finite(const MappedFile& file, const GgufFile& gguf, ProgressBar& progress) {
+  std::size_t done = 0;
+  std::size_t total = 0;
+  for (const GgufTensor& tensor : gguf.tensors()) total += tensor.n_bytes;
+  for (const GgufTensor& tensor : gguf.tensors()) {
+    const auto data = gguf.tensor_data(tensor);
+    if (const auto block = first_nonfinite_block(tensor.type, data)) {
+      const std::size_t offset = *block * block_traits(tensor.type).block_bytes;
+      return Error{.code = ErrorCode::kNonFinite,
+                   .field = fmt::format("tensor \"{}\"", tensor.name),
+                   .message = fmt::format("found NaN or Inf in block {}, need finite scales "
+                                          "and weights",
+                                          *block),
+                   .offset = gguf.data_offset() + tensor.offset + offset};
+    }
+    file.drop_pages(data);
+    done += data.size();
+    progress("check weights", done, total);
+  }
+  return Ok{};
+}
+
+Status check_unchanged(const MappedFile& file) {
+  if (!file.changed_since_open()) return Ok{};
+  return Error{.code = ErrorCode::kIntegrity,
+               .field = {},
+               .message = "model changed while it was read, need a file at rest",
+               .file = file.path()};
+}
+
+Status print_verdict(const GgufArguments& arguments, const std::vector<std::string>& warnings,
+                     const std::string& summary) {
+  if (!arguments.json) return write_stdout(fmt::format("{}: ok, {}\n", arguments.file, summary));
+  const nlohmann::json verdict = {{"schema_version", kGgufSchemaVersion},
+                                  {"file", arguments.file},
+                                  {"ok", true},
+                                  {"summary", summary},
+                                  {"warnings", warnings}};
+  return write_stdout(verdict.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void log_warnings(const std::string& file, const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) spdlog::warn("{}: {}", file, warning);
+}
+
+Result<int> verify_vocab(const GgufArguments& arguments) {
+  std::vector<std::string> warnings;
+  LLM_TRY(const VocabSpec vocab, open_vocab_file(arguments.file, warnings));
+  log_warnings(arguments.file, warnings);
+  LLM_RETURN_IF_ERROR(print_verdict(arguments, warnings,
+                                    fmt::format("vocabulary of {} tokens", vocab.tokens.size())));
+  return 0;
+}
+
+}  // namespace
+
+Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context) {
+  guard_mapped_file(arguments.file);
+  if (arguments.vocab_only) return verify_vocab(arguments);
+  LLM_TRY(const ModelFile model, open_model_file(arguments.file, {.strict = arguments.strict}));
+  log_warnings(arguments.file, model.warnings);
+  {
+    ProgressBar progress(!context.quiet(), "B");
+    const Status finite = check_finite(model.file, model.gguf, progress);
+    if (!finite.ok()) return in_file(finite.error(), arguments.file);
+  }
+  LLM_RETURN_IF_ERROR(check_unchanged(model.file));
+  const HyperParameters& config = model.config;
+  LLM_RETURN_IF_ERROR(print_verdict(
+      arguments, model.warnings,
+      fmt::format("{} of {} layers, {} heads ({} KV), {} tokens, {} tensors, {} bytes",
+                  config.architecture, config.n_layers, config.n_heads, config.n_kv_heads,
+                  config.n_vocab, model.gguf.tensors().size(), model.gguf.file_bytes())));
+  return 0;
+}
+
+}  // namespace llm

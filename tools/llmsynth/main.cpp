@@ -1,0 +1,69 @@
+// llmsynth: writes a GGUF of a known shape with seeded weights, for tests and measurements.
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "base/atomic_file.h"
+#include "base/thread_team.h"
+#include "tools/common/options.h"
+#include "tools/common/progress.h"
+#include "tools/common/tool.h"
+#include "tools/llmsynth/synthetic_model.h"
+
+namespace llm {
+namespace {
+
+struct Arguments {
+  std::string out;
+  std::string shape = "tinyllama";
+  std::string type = "Q4_K_M";
+  std::uint64_t seed = 1;
+  int threads = 0;
+};
+
+OptionTable make_table(Arguments& arguments) {
+  OptionTable table("llmsynth", "Write a GGUF of a known shape with seeded random weights");
+  table.positional("OUT", &arguments.out, true, "the GGUF to write");
+  table.text("shape", "NAME", &arguments.shape, "one of " + synthetic_shape_names());
+  table.text("type", "TYPE", &arguments.type, "weights as llmquant names them");
+  table.integer("s,seed", "N", &arguments.seed, 0, INT64_MAX, "seed of the weights");
+  table.integer("t,threads", "N", &arguments.threads, 0, 1024, "threads; 0: all CPUs");
+  return table;
+}
+
+Error unknown(std::string option, const std::string& value, std::string rule) {
+  return Error{.code = ErrorCode::kUsage,
+               .field = std::move(option),
+               .message = fmt::format("found \"{}\", need {}", value, rule)};
+}
+
+Result<int> run(const Arguments& arguments, const ToolContext& context) {
+  const auto shape = find_synthetic_shape(arguments.shape);
+  if (!shape) return unknown("--shape", arguments.shape, "one of " + synthetic_shape_names());
+  const Recipe* recipe = find_recipe(arguments.type);
+  if (recipe == nullptr) return unknown("--type", arguments.type, "a type of llmquant");
+  LLM_TRY(AtomicFile file, AtomicFile::create(arguments.out));
+  ProgressBar bar(!context.quiet(), "weights");
+  const SyntheticOptions options{
+      .shape = *shape,
+      .recipe = recipe,
+      .seed = arguments.seed,
+      .threads = arguments.threads > 0 ? arguments.threads : available_cpus(),
+      .progress = [&](std::uint64_t done, std::uint64_t total) { bar("synthesize", done, total); }};
+  LLM_RETURN_IF_ERROR(
+      write_synthetic_model(options, [&](auto bytes) { return file.write(bytes); }));
+  LLM_RETURN_IF_ERROR(file.commit());
+  return 0;
+}
+
+}  // namespace
+}  // namespace llm
+
+int main(int argc, char** argv) {
+  llm::Arguments arguments;
+  llm::OptionTable table = llm::make_table(arguments);
+  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
+    return llm::run(arguments, context);
+  });
+}

@@ -1,0 +1,233 @@
+// llmtok: a GGUF's tokenizer on the command line.
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/model_file.h"
+#include "tokenizer/tokenizer.h"
+#include "tools/common/options.h"
+#include "tools/common/signals.h"
+#include "tools/common/tool.h"
+#include "tools/llmtok/check.h"
+
+namespace {
+
+using llm::Error;
+using llm::ErrorCode;
+using llm::Result;
+using llm::TokenId;
+using llm::Tokenizer;
+using nlohmann::json;
+
+constexpr int kSchemaVersion = 1;
+constexpr std::size_t kMaxReferenceBytes = std::size_t{1} << 30;
+
+struct Arguments {
+  std::string model;
+  std::string model_option;
+  std::string prompt;
+  std::string file;
+  bool from_stdin = false;
+  bool ids = false;
+  bool no_bos = false;
+  bool no_space_prefix = false;
+  bool parse_special = false;
+  bool decode = false;
+  bool json = false;
+  std::string check;
+};
+
+void describe(llm::OptionTable& table, Arguments& arguments) {
+  table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough");
+  table.text("m,model", "FILE", &arguments.model_option, "the same as MODEL").file();
+  table.group("Input (one of)");
+  table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode; with --decode: ids");
+  table.text("f,file", "FILE", &arguments.file, "read it from a file").file();
+  table.flag("stdin", &arguments.from_stdin, "read it from standard input");
+  table
+      .text("check", "REF.jsonl", &arguments.check,
+            "compare with reference lines {\"text\", \"ids\"}; exit code 1 on a difference")
+      .file();
+  table.group("Encoding");
+  table.flag("no-bos", &arguments.no_bos, "do not add the BOS token");
+  table.flag("no-space-prefix", &arguments.no_space_prefix,
+             "do not put the vocabulary's dummy space before the text");
+  table.flag("parse-special", &arguments.parse_special,
+             "read the spelling of control tokens, as </s>, as the tokens themselves");
+  table.group("Output");
+  table.flag("ids", &arguments.ids, "print the ids only, on one line");
+  table.flag("decode", &arguments.decode, "turn ids into text instead");
+  table.flag("json", &arguments.json, "print one JSON object");
+}
+
+Error usage(std::string field, std::string message) {
+  return Error{.code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
+}
+
+Result<std::string> model_path(const Arguments& arguments) {
+  if (arguments.model.empty() == arguments.model_option.empty()) {
+    return usage("MODEL", arguments.model.empty() ? "found no model, need a GGUF file"
+                                                  : "found two models, need one");
+  }
+  return arguments.model.empty() ? arguments.model_option : arguments.model;
+}
+
+Result<Tokenizer> open_tokenizer(const std::string& path) {
+  LLM_TRY(const llm::MappedFile file, llm::MappedFile::open(path));
+  llm::guard_mapped_file(path);
+  auto gguf = llm::GgufFile::parse(file.bytes());
+  if (!gguf.ok()) return in_file(gguf.error(), path);
+  std::vector<std::string> warnings;
+  auto spec = llm::vocab_from_gguf(*gguf, warnings);
+  for (const std::string& warning : warnings) spdlog::warn("{}: {}", path, warning);
+  if (!spec.ok()) return in_file(spec.error(), path);
+  auto tokenizer = Tokenizer::create(std::move(spec).value());
+  if (!tokenizer.ok()) return in_file(tokenizer.error(), path);
+  return tokenizer;
+}
+
+Result<std::string> read_input(const Arguments& arguments, const llm::OptionTable& table) {
+  const int sources = table.given("p") + table.given("f") + arguments.from_stdin;
+  if (sources != 1) {
+    return usage("input",
+                 fmt::format("found {} inputs, need one of -p, -f, --stdin, --check", sources));
+  }
+  if (arguments.from_stdin) return llm::read_stdin(Tokenizer::kMaxTextBytes);
+  if (table.given("f")) return llm::read_text_file(arguments.file, Tokenizer::kMaxTextBytes);
+  return arguments.prompt;
+}
+
+/// Decimal ids, separated by whitespace or commas, perhaps in brackets.
+Result<std::vector<TokenId>> parse_ids(const std::string& text, const Tokenizer& tokenizer) {
+  constexpr std::string_view kSeparators = " \t\r\n,[]";
+  std::vector<TokenId> ids;
+  std::size_t begin = text.find_first_not_of(kSeparators);
+  while (begin != std::string::npos) {
+    const std::size_t end = std::min(text.find_first_of(kSeparators, begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const auto id = llm::parse_integer(word);
+    if (!id || *id < 0 || *id >= static_cast<std::int64_t>(tokenizer.size())) {
+      return usage("--decode", fmt::format("found \"{:.40}\", need token ids 0..{}", word,
+                                           tokenizer.size() - 1));
+    }
+    ids.push_back(static_cast<TokenId>(*id));
+    begin = text.find_first_not_of(kSeparators, end);
+  }
+  return ids;
+}
+
+/// JSON on one line; bytes that are not UTF-8 become U+FFFD.
+std::string dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+/// A token as a line shows it: pieces as quoted text, the others by their spelling.
+std::string shown(const Tokenizer& tokenizer, TokenId id) {
+  const bool is_text = tokenizer.kind(id) != llm::TokenKind::kControl &&
+                       tokenizer.kind(id) != llm::TokenKind::kUnknown &&
+                       tokenizer.kind(id) != llm::TokenKind::kByte;
+  return is_text ? dump(tokenizer.piece_text(id)) : tokenizer.spelling(id);
+}
+
+llm::Status print_ids(const Arguments& arguments, const Tokenizer& tokenizer,
+                      const std::string& text, const std::vector<TokenId>& ids) {
+  if (arguments.json) {
+    json pieces = json::array();
+    for (const TokenId id : ids) pieces.push_back(tokenizer.spelling(id));
+    return llm::write_stdout(dump({{"schema_version", kSchemaVersion},
+                                   {"text", text},
+                                   {"ids", ids},
+                                   {"pieces", pieces}}) +
+                             "\n");
+  }
+  std::string out;
+  if (arguments.ids) {
+    out = fmt::format("{}\n", fmt::join(ids, " "));
+  } else {
+    for (const TokenId id : ids) out += fmt::format("{:6}  {}\n", id, shown(tokenizer, id));
+  }
+  return llm::write_stdout(out);
+}
+
+llm::Status print_text(const Arguments& arguments, const Tokenizer& tokenizer,
+                       const std::vector<TokenId>& ids) {
+  std::string text = tokenizer.decode(
+      ids, {.render_special = arguments.parse_special, .keep_invalid = !arguments.json});
+  if (arguments.json) {
+    text = dump({{"schema_version", kSchemaVersion}, {"ids", ids}, {"text", text}}) + "\n";
+  } else if (isatty(STDOUT_FILENO) == 1) {
+    text += '\n';  // elsewhere the text goes out exactly
+  }
+  return llm::write_stdout(text);
+}
+
+Result<int> run_check(const Arguments& arguments, const Tokenizer& tokenizer) {
+  LLM_TRY(const std::string reference, llm::read_text_file(arguments.check, kMaxReferenceBytes));
+  auto checked = llm::check_tokens(tokenizer, reference, arguments.parse_special);
+  if (!checked.ok()) return in_file(checked.error(), arguments.check);
+  std::string out;
+  json mismatches = json::array();
+  for (const auto& mismatch : checked->mismatches) {
+    mismatches.push_back({{"line", mismatch.line},
+                          {"text", mismatch.text},
+                          {"expected", mismatch.expected},
+                          {"found", mismatch.found},
+                          {"first", mismatch.first}});
+    out += fmt::format("line {}: {}\n  expected {}\n  found    {}\n  first difference at id {}\n",
+                       mismatch.line, dump(mismatch.text), fmt::join(mismatch.expected, " "),
+                       fmt::join(mismatch.found, " "), mismatch.first);
+  }
+  if (arguments.json) {
+    out = dump({{"schema_version", kSchemaVersion},
+                {"matched", checked->matched},
+                {"total", checked->total},
+                {"mismatches", mismatches}}) +
+          "\n";
+  } else {
+    out += fmt::format("{}/{} match\n", checked->matched, checked->total);
+  }
+  LLM_RETURN_IF_ERROR(llm::write_stdout(out));
+  return checked->passed() ? 0 : llm::kExitVerdictFailed;
+}
+
+Result<int> run(const Arguments& arguments, const llm::OptionTable& table) {
+  LLM_TRY(const std::string path, model_path(arguments));
+  if (table.given("check")) {
+    if (table.given("p") || table.given("f") || arguments.from_stdin || arguments.decode) {
+      return usage("--check", "found another input beside it, need --check alone");
+    }
+    LLM_TRY(const Tokenizer tokenizer, open_tokenizer(path));
+    return run_check(arguments, tokenizer);
+  }
+  LLM_TRY(const std::string text, read_input(arguments, table));
+  LLM_TRY(const Tokenizer tokenizer, open_tokenizer(path));
+  if (arguments.decode) {
+    LLM_TRY(const std::vector<TokenId> ids, parse_ids(text, tokenizer));
+    LLM_RETURN_IF_ERROR(print_text(arguments, tokenizer, ids));
+    return 0;
+  }
+  llm::EncodeOptions options;
+  if (arguments.no_bos) options.add_bos = false;
+  if (arguments.no_space_prefix) options.add_space_prefix = false;
+  options.parse_special = arguments.parse_special;
+  LLM_RETURN_IF_ERROR(print_ids(arguments, tokenizer, text, tokenizer.encode(text, options)));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  llm::OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
+  describe(table, arguments);
+  return llm::run_tool(table, argc, argv,
+                       [&](const llm::ToolContext&) { return run(arguments, table); });
+}

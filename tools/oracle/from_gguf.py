@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""R0 oracle: runs a Llama GGUF in numpy f64 and dumps every activation as `llmcheck-act/1` (see dump.py).
+
+    python tools/oracle/from_gguf.py MODEL.gguf --ids 1,403,407 -o ref.npz
+    python tools/oracle/from_gguf.py MODEL.gguf --ids ids.txt --decode 8 -o ref.npz
+
+Weights are dequantized by the `gguf` package; nothing here is shared with the engine. Needs numpy and gguf.
+"""
+
+import argparse
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dump import ActivationDump
+from gguf_model import GgufModel, UnsupportedModel
+from llama_f64 import LlamaF64
+
+VERSION = "1"
+
+
+def parse_ids(text: str) -> list[int]:
+    """Token ids given as `1,2,3`, or as the path of a file with ids separated by commas, blanks or brackets."""
+    if not re.fullmatch(r"[\d,\s]*", text):
+        text = Path(text).read_text(encoding="utf-8")
+    ids = [int(word) for word in re.split(r"[\s,\[\]]+", text) if word]
+    if not ids:
+        raise ValueError("no token ids given")
+    return ids
+
+
+def split_steps(n_tokens: int, sizes: str | None) -> list[int]:
+    """Sizes of the forward calls that feed the prompt: all at once, or `--steps 5,1,2`, which must sum to n_tokens."""
+    if sizes is None:
+        return [n_tokens]
+    steps = [int(word) for word in sizes.split(",")]
+    if min(steps) < 1 or sum(steps) != n_tokens:
+        raise ValueError(f"--steps {sizes} does not split {n_tokens} tokens")
+    return steps
+
+
+def run(model: GgufModel, ids: list[int], steps: list[int], decode: int, *, probs: bool = False,
+        dtype: type = np.float32) -> tuple[ActivationDump, list[int]]:
+    """Feeds `ids` in calls of `steps` tokens, then `decode` greedy single-token calls.
+
+    Returns the dump and the arg-max token after the last row of each call (ties: the lower id).
+    """
+    llama = LlamaF64(model)
+    dump = ActivationDump(dtype)
+    greedy: list[int] = []
+
+    def layer_tap(layer: int, tap: str, value: np.ndarray) -> None:
+        if probs or tap != "probs":
+            dump.layer(layer, tap, value)
+
+    def feed(tokens: list[int]) -> None:
+        dump.begin_step(tokens, range(llama.n_past, llama.n_past + len(tokens)))
+        logits = llama.forward(tokens, layer_tap, dump.globals_)
+        greedy.append(int(np.argmax(logits[-1])))
+
+    begin = 0
+    for size in steps:
+        feed(ids[begin:begin + size])
+        begin += size
+    for _ in range(decode):
+        feed([greedy[-1]])
+    return dump, greedy
+
+
+def metadata(model: GgufModel, greedy: list[int]) -> dict:
+    """The dump's `__meta__` for this producer."""
+    hp = model.hparams
+    return {
+        "producer": "from_gguf.py", "producer_version": VERSION,
+        "model_sha256": model.sha256(), "model_name": model.name, "tokenizer_hash": model.tokenizer_hash(),
+        "oracle": "R0", "compute": "f64", "kv": "f64",
+        "eps": hp.eps, "rope_theta": hp.rope_theta, "qk_layout": "interleaved",
+        "hparams": dataclasses.asdict(hp), "greedy": greedy,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="Llama GGUF")
+    parser.add_argument("--ids", required=True, help="token ids 1,2,3 or a file of ids (BOS is not added)")
+    parser.add_argument("-o", "--output", required=True, help="NPZ to write")
+    parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
+    parser.add_argument("--decode", type=int, default=0, metavar="N", help="greedy single-token steps after the ids")
+    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="type of the stored taps")
+    parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
+    parser.add_argument("--print-greedy", action="store_true", help="print the arg-max token after each step as JSON")
+    args = parser.parse_args(argv)
+    if args.decode < 0:
+        parser.error("--decode must not be negative")
+    try:
+        ids = parse_ids(args.ids)
+        steps = split_steps(len(ids), args.steps)
+        model = GgufModel(args.model)
+        if len(ids) + args.decode > model.hparams.context_length:
+            print(f"from_gguf.py: note: {len(ids) + args.decode} tokens exceed the context length "
+                  f"{model.hparams.context_length}", file=sys.stderr)
+        dump, greedy = run(model, ids, steps, args.decode, probs=args.probs,
+                           dtype=np.float64 if args.dtype == "f64" else np.float32)
+        absent = {} if args.probs else {"probs": "not requested (--probs)"}
+        dump.write(args.output, metadata(model, greedy), n_layers=model.hparams.n_layers, taps_absent=absent)
+    except (UnsupportedModel, ValueError, OSError) as error:
+        print(f"from_gguf.py: error: {args.model}: {error}", file=sys.stderr)
+        return 2
+    if args.print_greedy:
+        print(json.dumps(greedy))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""HF oracle: runs a Llama in transformers (f32, eager attention) and dumps its activations (see dump.py).
+
+    python tools/oracle/from_hf.py CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
+    python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
+
+A checkpoint directory is run as it is. A GGUF is dequantized by the `gguf` package into a LlamaForCausalLM, with q and k
+put back into HF's order of rows, so that the same weights run through code that nobody here wrote. Needs torch and
+transformers; numpy and gguf for GGUFs.
+
+Queries and keys come in HF's layout (`qk_layout` half): the two halves of a head rotate against each other.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama import modeling_llama
+
+from dump import ActivationDump
+from from_gguf import parse_ids, split_steps
+from gguf_model import GgufModel, UnsupportedModel
+
+VERSION = "1"
+
+
+def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
+    """Rows of a q or k matrix from GGUF's pairs to HF's halves: hf[j * rope_dim/2 + i] = gguf[2 i + j] in each head."""
+    split = rows.reshape(heads, -1, rows.shape[-1]).copy()
+    pairs = split[:, :rope_dim].reshape(heads, rope_dim // 2, 2, -1)
+    split[:, :rope_dim] = pairs.swapaxes(1, 2).reshape(heads, rope_dim, -1)
+    return split.reshape(rows.shape)
+
+
+def from_gguf(path: str) -> tuple[LlamaForCausalLM, dict]:
+    """The GGUF's dequantized weights as a LlamaForCausalLM, and its part of the metadata."""
+    source = GgufModel(path)
+    hp = source.hparams
+    if hp.rope_dim != hp.head_dim or hp.value_dim != hp.head_dim or source.has("rope_freqs.weight"):
+        raise UnsupportedModel("partial RoPE, its own value width or rope_freqs.weight have no counterpart here")
+    config = LlamaConfig(
+        vocab_size=source.weight("token_embd.weight").shape[0], hidden_size=hp.d_model, intermediate_size=hp.d_ff,
+        num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
+        head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
+        rope_parameters={"rope_type": "linear", "factor": hp.rope_scale, "rope_theta": hp.rope_theta}
+        if hp.rope_scale != 1.0 else {"rope_type": "default", "rope_theta": hp.rope_theta},
+        tie_word_embeddings=not source.has("output.weight"), attn_implementation="eager")
+    state = {"model.embed_tokens.weight": source.weight("token_embd.weight"),
+             "model.norm.weight": source.weight("output_norm.weight")}
+    state["lm_head.weight"] = source.weight(
+        "output.weight" if source.has("output.weight") else "token_embd.weight")
+    names = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+             "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+    heads = {"attn_q": hp.n_heads, "attn_k": hp.n_kv_heads}
+    for layer in range(hp.n_layers):
+        for name, hf_name in names.items():
+            weight = source.weight(f"blk.{layer}.{name}.weight")
+            if name in heads:
+                weight = to_half(weight, heads[name], hp.rope_dim)
+            state[f"model.layers.{layer}.{hf_name}.weight"] = weight
+    model = LlamaForCausalLM(config)
+    model.load_state_dict({name: torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32))
+                           for name, value in state.items()})
+    return model, {"model_sha256": source.sha256(), "model_name": source.name,
+                   "tokenizer_hash": source.tokenizer_hash()}
+
+
+def from_checkpoint(path: str) -> tuple[LlamaForCausalLM, dict]:
+    """A checkpoint directory, in f32. It is no GGUF, so there is no hash of one."""
+    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager",
+                                             local_files_only=True)
+    return model, {"model_sha256": "", "model_name": Path(path).name, "tokenizer_hash": ""}
+
+
+class Hooks:
+    """Sends every tap of a LlamaForCausalLM to a dump. Rotated q and k are seen by wrapping apply_rotary_pos_emb."""
+
+    def __init__(self, model: LlamaForCausalLM, dump: ActivationDump, probs: bool):
+        self._dump = dump
+        self._layer = 0  # the layer whose attention runs now
+        model.model.embed_tokens.register_forward_hook(self._global("embd"))
+        model.model.norm.register_forward_hook(self._global("result_norm"))
+        model.lm_head.register_forward_hook(self._global("logits"))
+        for index, block in enumerate(model.model.layers):
+            self._hook_layer(index, block, probs)
+        self._rotate = modeling_llama.apply_rotary_pos_emb
+        modeling_llama.apply_rotary_pos_emb = self._rotate_and_tap
+
+    def _hook_layer(self, index: int, block, probs: bool) -> None:
+        attention, mlp = block.self_attn, block.mlp
+        attention.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
+        for module, tap in ((block.input_layernorm, "attn_norm"), (attention.q_proj, "q"), (attention.k_proj, "k"),
+                            (attention.v_proj, "v"), (attention.o_proj, "attn_out"),
+                            (block.post_attention_layernorm, "ffn_norm"), (mlp.gate_proj, "gate"), (mlp.up_proj, "up"),
+                            (mlp.down_proj, "ffn_out")):
+            module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put(index, tap, out))
+        for module, tap in ((attention.o_proj, "attn_ctx"), (block.post_attention_layernorm, "ffn_inp"),
+                            (mlp.down_proj, "ffn_act")):
+            module.register_forward_pre_hook(lambda _m, args, tap=tap: self._put(index, tap, args[0]))
+        block.register_forward_hook(
+            lambda _m, _i, out: self._put(index, "l_out", out[0] if isinstance(out, tuple) else out))
+        if probs:
+            attention.register_forward_hook(
+                lambda _m, _i, out: self._dump.layer(index, "probs", out[1][0].numpy()))
+
+    def _global(self, tap: str):
+        return lambda _m, _i, out: self._dump.globals_(tap, out[0].numpy())
+
+    def _put(self, layer: int, tap: str, value: torch.Tensor) -> None:
+        self._dump.layer(layer, tap, value[0].numpy())
+
+    def _rotate_and_tap(self, q, k, *args, **kwargs):
+        q, k = self._rotate(q, k, *args, **kwargs)  # [1, heads, tokens, head_dim]
+        self._dump.layer(self._layer, "q_rope", q[0].transpose(0, 1).flatten(1).numpy())
+        self._dump.layer(self._layer, "k_rope", k[0].transpose(0, 1).flatten(1).numpy())
+        return q, k
+
+    def remove(self) -> None:
+        modeling_llama.apply_rotary_pos_emb = self._rotate
+
+
+@torch.no_grad()
+def run(model: LlamaForCausalLM, ids: list[int], steps: list[int], probs: bool = False) -> ActivationDump:
+    """Feeds `ids` in calls of `steps` tokens with HF's own KV cache."""
+    model.eval()
+    dump = ActivationDump()
+    hooks = Hooks(model, dump, probs)
+    cache = None
+    begin = 0
+    try:
+        for size in steps:
+            dump.begin_step(ids[begin:begin + size], range(begin, begin + size))
+            out = model(torch.tensor([ids[begin:begin + size]]), past_key_values=cache, use_cache=True)
+            cache = out.past_key_values
+            begin += size
+    finally:
+        hooks.remove()
+    return dump
+
+
+def metadata(config: LlamaConfig, source: dict) -> dict:
+    """The dump's `__meta__` for this producer."""
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return {
+        "producer": "from_hf.py",
+        "producer_version": f"{VERSION}, transformers {transformers.__version__}, torch {torch.__version__}",
+        **source, "oracle": "hf", "compute": "f32", "kv": "f32", "eps": config.rms_norm_eps,
+        "rope_theta": float(config.rope_parameters["rope_theta"]), "qk_layout": "half",
+        "hparams": {"n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
+                    "n_kv_heads": config.num_key_value_heads, "head_dim": head_dim, "rope_dim": head_dim},
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="checkpoint directory, or Llama GGUF")
+    parser.add_argument("--ids", required=True, help="token ids 1,2,3 or a file of ids (BOS is not added)")
+    parser.add_argument("-o", "--output", required=True, help="NPZ to write")
+    parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
+    parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
+    args = parser.parse_args(argv)
+    try:
+        ids = parse_ids(args.ids)
+        steps = split_steps(len(ids), args.steps)
+        load = from_checkpoint if Path(args.model).is_dir() else from_gguf
+        model, source = load(args.model)
+        dump = run(model, ids, steps, args.probs)
+        absent = {} if args.probs else {"probs": "not requested (--probs)"}
+        dump.write(args.output, metadata(model.config, source), n_layers=model.config.num_hidden_layers,
+                   taps_absent=absent)
+    except (UnsupportedModel, ValueError, OSError) as error:
+        print(f"from_hf.py: error: {args.model}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""Checks the f64 oracle itself, on small random models written to a temporary folder. Exit code 1 if a check fails.
+
+    python tools/oracle/selftest.py
+    python tools/oracle/selftest.py --model stories260K.gguf --greedy stories260K_greedy.json
+
+The second form also compares greedy texts with recorded ones (needs sentencepiece).
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from dump import LAYER_TAPS, ActivationDump
+from from_gguf import metadata, run
+from gguf_model import GgufModel, UnsupportedModel
+from llama_f64 import LlamaF64, attention, rope, rope_angles
+
+TOLERANCE = 1e-12
+VOCAB = 61
+IDS = [1, 17, 4, 60, 4, 33, 9, 25]
+
+
+def relative_error(a: np.ndarray, b: np.ndarray) -> float:
+    """Largest difference over the largest magnitude; inf for other shapes or non-finite values."""
+    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return np.inf
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-300))
+
+
+def require_close(a: np.ndarray, b: np.ndarray, what: str) -> None:
+    error = relative_error(a, b)
+    assert error <= TOLERANCE, f"{what}: relative error {error:.3g}"
+
+
+def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=16,
+                   tied=False) -> dict[str, np.ndarray]:
+    """F32 tensors of a random Llama, by GGUF name, shapes as numpy sees them."""
+    rng = np.random.default_rng(seed)
+
+    def matrix(rows: int, cols: int) -> np.ndarray:
+        return (rng.normal(size=(rows, cols)) / np.sqrt(cols)).astype(np.float32)
+
+    def norm() -> np.ndarray:
+        return rng.uniform(0.5, 1.5, d).astype(np.float32)
+
+    weights = {"token_embd.weight": matrix(VOCAB, d), "output_norm.weight": norm()}
+    if not tied:
+        weights["output.weight"] = matrix(VOCAB, d)
+    for i in range(layers):
+        block = {"attn_norm": norm(), "attn_q": 3 * matrix(heads * head_dim, d), "attn_k": matrix(kv * head_dim, d),
+                 "attn_v": matrix(kv * head_dim, d), "attn_output": matrix(d, heads * head_dim), "ffn_norm": norm(),
+                 "ffn_gate": matrix(ff, d), "ffn_up": matrix(ff, d), "ffn_down": matrix(d, ff)}
+        weights |= {f"blk.{i}.{name}.weight": value for name, value in block.items()}
+    return weights
+
+
+class Bench:
+    """Writes models into one temporary folder and opens them."""
+
+    def __init__(self, folder: str):
+        self._folder = Path(folder)
+        self._count = 0
+
+    def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, linear=None,
+              eps=1e-5, quantize: gguf.GGMLQuantizationType | None = None) -> GgufModel:
+        self._count += 1
+        path = self._folder / f"{self._count}.gguf"
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_block_count(sum(name.endswith("attn_q.weight") for name in weights))
+        writer.add_context_length(64)
+        writer.add_embedding_length(weights["token_embd.weight"].shape[1])
+        writer.add_feed_forward_length(weights["blk.0.ffn_up.weight"].shape[0])
+        writer.add_head_count(heads)
+        writer.add_head_count_kv(kv)
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+        writer.add_rope_dimension_count(rope_dim or head_dim)
+        writer.add_rope_freq_base(500.0)
+        writer.add_layer_norm_rms_eps(eps)
+        if linear:
+            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(linear)
+        for name, value in weights.items():
+            if quantize and value.ndim == 2:
+                writer.add_tensor(name, gguf.quants.quantize(value, quantize), raw_dtype=quantize)
+            else:
+                writer.add_tensor(name, value)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return GgufModel(path)
+
+
+def logits(model: GgufModel, ids=IDS) -> np.ndarray:
+    return LlamaF64(model).forward(ids)
+
+
+def check_rope_rotates(_bench: Bench) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 9, 3, 16))
+    angles = rope_angles(np.arange(9), 10, 500.0)
+    turned = rope(x, angles)
+
+    def pair_norms(a: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(a[..., :10].reshape(9, 3, 5, 2), axis=-1)
+
+    require_close(pair_norms(turned), pair_norms(x), "RoPE keeps the norm of every pair")
+    assert (turned[0] == x[0]).all(), "position 0 is not rotated"
+    assert (turned[..., 10:] == x[..., 10:]).all(), "dims from rope_dim on pass through"
+    assert np.abs(turned[1:, :, :10] - x[1:, :, :10]).min() > 0, "other dims do turn"
+    # Scores depend on distances only: shift all positions by 100.
+    shifted = rope_angles(np.arange(100, 109), 10, 500.0)
+    near = np.einsum("thd,shd->hts", turned, rope(y, angles))
+    far = np.einsum("thd,shd->hts", rope(x, shifted), rope(y, shifted))
+    require_close(far, near, "RoPE is relative")
+    first = rope(np.array([[[1.0, 0.0]]]), np.array([[0.5]]))  # the direction of the turn
+    require_close(first, np.array([[[np.cos(0.5), np.sin(0.5)]]]), "a pair turns counter-clockwise")
+
+
+def check_rope_variants(bench: Bench) -> None:
+    weights = random_weights(2)
+    plain = logits(bench.model(weights))
+    ones = logits(bench.model(weights | {"rope_freqs.weight": np.ones(8, dtype=np.float32)}))
+    require_close(ones, plain, "frequency factors of one change nothing")
+    fours = logits(bench.model(weights | {"rope_freqs.weight": np.full(8, 4, dtype=np.float32)}))
+    linear = logits(bench.model(weights, linear=4.0))
+    require_close(fours, linear, "equal frequency factors are linear scaling")
+    assert relative_error(linear, plain) > 1e-3, "linear scaling changes logits"
+    assert relative_error(logits(bench.model(weights, rope_dim=8)), plain) > 1e-3, "rope_dim < head_dim changes logits"
+
+
+def check_attention_by_loops(_bench: Bench) -> None:
+    rng = np.random.default_rng(3)
+    q, k, v = rng.normal(size=(3, 6, 8)), rng.normal(size=(5, 2, 8)), rng.normal(size=(5, 2, 4))
+    context, probs = attention(q, k, v, np.array([2, 3, 4]))
+    require_close(probs.sum(axis=-1), np.ones((6, 3)), "probabilities sum to one")
+    for t in range(3):
+        for head in range(6):
+            seen = range(3 + t)
+            e = [np.exp(sum(q[t, head, d] * k[j, head // 3, d] for d in range(8)) / 8 ** 0.5) for j in seen]
+            want = np.array([sum(e[j] * v[j, head // 3, d] for j in seen) for d in range(4)]) / sum(e)
+            require_close(context[t, head], want, f"attention of token {t}, head {head}")
+            assert (probs[head, t, 3 + t:] == 0).all(), "a future key has weight"
+
+
+def check_causal(bench: Bench) -> None:
+    model = bench.model(random_weights(4))
+    a, _ = run(model, IDS, [len(IDS)], 0, dtype=np.float64)
+    b, _ = run(model, IDS[:-1] + [2], [len(IDS)], 0, dtype=np.float64)
+    for layer in range(model.hparams.n_layers):
+        for tap in LAYER_TAPS:
+            x, y = (dump.get(0, f"L{layer:03d}/{tap}") for dump in (a, b))
+            require_close(x[:-1], y[:-1], f"earlier rows of layer {layer} {tap}")
+            assert (x[-1] != y[-1]).any(), f"the last row of layer {layer} {tap} does not see its token"
+
+
+def check_taps_by_equations(bench: Bench) -> None:
+    """Every tap from the taps before it and the file's own tensors, written a second time (RoPE as complex numbers);
+    a large eps, an unusual theta and an output matrix unlike the embedding make each of them matter."""
+    stored = random_weights(11)
+    weights = {name: value.astype(np.float64) for name, value in stored.items()}
+    dump, _ = run(bench.model(stored, eps=0.25), IDS, [len(IDS)], 0, dtype=np.float64)
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        return np.stack([row * (np.dot(row, row) / len(row) + 0.25) ** -0.5 for row in x]) * weights[f"{name}.weight"]
+
+    def turn(x: np.ndarray) -> np.ndarray:
+        angle = np.arange(len(IDS))[:, None] * np.array([500.0 ** (-2 * i / 16) for i in range(8)])
+        pairs = x.reshape(len(IDS), -1, 8, 2)
+        turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angle)[:, None, :]
+        return np.stack([turned.real, turned.imag], axis=-1).reshape(x.shape)
+
+    x = dump.get(0, "G/embd")
+    require_close(x, weights["token_embd.weight"][IDS], "embd")
+    for i in range(2):
+        tap = {name: dump.get(0, f"L{i:03d}/{name}") for name in LAYER_TAPS}
+        sources = {"q": "attn_norm", "k": "attn_norm", "v": "attn_norm", "output": "attn_ctx",
+                   "gate": "ffn_norm", "up": "ffn_norm", "down": "ffn_act"}
+        products = {name: np.einsum("ti,oi->to", tap[source],
+                                    weights[f"blk.{i}.{'attn' if name in 'q k v output' else 'ffn'}_{name}.weight"])
+                    for name, source in sources.items()}
+        products["attn_out"], products["ffn_out"] = products.pop("output"), products.pop("down")
+        want = products | {
+            "attn_norm": norm(x, f"blk.{i}.attn_norm"), "q_rope": turn(tap["q"]), "k_rope": turn(tap["k"]),
+            "ffn_inp": x + tap["attn_out"], "ffn_norm": norm(tap["ffn_inp"], f"blk.{i}.ffn_norm"),
+            "ffn_act": tap["up"] * tap["gate"] * (0.5 + 0.5 * np.tanh(tap["gate"] / 2)),
+            "l_out": tap["ffn_inp"] + tap["ffn_out"]}
+        assert set(want) == set(LAYER_TAPS) - {"attn_ctx"}  # attn_ctx: check_attention_by_loops
+        for name, value in want.items():
+            require_close(tap[name], value, f"layer {i} {name}")
+        x = tap["l_out"]
+    normed = norm(x, "output_norm")
+    require_close(dump.get(0, "G/result_norm"), normed, "result_norm")
+    require_close(dump.get(0, "G/logits"), np.einsum("ti,oi->to", normed, weights["output.weight"]), "logits")
+
+
+def check_decode_equals_prefill(bench: Bench) -> None:
+    model = bench.model(random_weights(5))
+    whole, greedy = run(model, IDS, [len(IDS)], 0, probs=True, dtype=np.float64)
+    for steps in ([1] * 8, [3, 4, 1], [7, 1]):
+        split, last = run(model, IDS, steps, 0, probs=True, dtype=np.float64)
+        assert last[-1] == greedy[-1]
+        names = [f"L{i:03d}/{tap}" for i in range(2) for tap in LAYER_TAPS] + ["G/logits", "G/embd", "G/result_norm"]
+        for name in names:
+            parts = np.concatenate([split.get(s, name) for s in range(len(steps))])
+            require_close(parts, whole.get(0, name), f"{name} in steps {steps}")
+
+
+def check_equivalent_models(bench: Bench) -> None:
+    tied = random_weights(6, tied=True)
+    untied = tied | {"output.weight": tied["token_embd.weight"]}
+    require_close(logits(bench.model(tied)), logits(bench.model(untied)), "tied embeddings")
+    repeated = dict(tied)  # one KV head per query head, each a copy of its group's
+    for name, value in tied.items():
+        if "attn_k" in name or "attn_v" in name:
+            repeated[name] = np.repeat(value.reshape(2, 16, -1), 2, axis=0).reshape(64, -1)
+    require_close(logits(bench.model(repeated, kv=4)), logits(bench.model(tied)), "GQA equals repeated KV heads")
+    narrow = random_weights(7, head_dim=24)
+    assert np.isfinite(logits(bench.model(narrow, head_dim=24))).all(), "heads * head_dim != d_model"
+
+
+def check_quantized(bench: Bench) -> None:
+    weights = random_weights(8)
+    for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.BF16):
+        back = {name: gguf.quants.dequantize(gguf.quants.quantize(value, kind), kind) if value.ndim == 2 else value
+                for name, value in weights.items()}
+        packed = bench.model(weights, quantize=kind)
+        require_close(logits(packed), logits(bench.model(back)), f"{kind.name} equals its dequantized weights")
+        uncached = GgufModel(packed.path, cache_bytes=0)
+        assert (logits(uncached) == logits(packed)).all(), "the weight cache changes logits"
+
+
+def check_refusals(bench: Bench) -> None:
+    weights = random_weights(9)
+    bias = {"blk.0.attn_q.bias": np.zeros(64, dtype=np.float32)}
+    cases = {"a bias": weights | bias, "a missing tensor": {k: v for k, v in weights.items() if "1.ffn_up" not in k},
+             "a wrong shape": weights | {"output_norm.weight": np.ones(32, dtype=np.float32)}}
+    for what, tensors in cases.items():
+        try:
+            bench.model(tensors)
+        except UnsupportedModel:
+            continue
+        raise AssertionError(f"{what} was accepted")
+
+
+def check_dump(bench: Bench) -> None:
+    model = bench.model(random_weights(10))
+    dump, greedy = run(model, IDS, [len(IDS)], 2, probs=True)
+    path = model.path.with_suffix(".npz")
+    dump.write(path, metadata(model, greedy), n_layers=2)
+    with np.load(path) as file:
+        assert file["tokens"].tolist() == IDS + greedy[:2] and file["positions"].tolist() == list(range(10))
+        assert file["step_ptr"].tolist() == [0, 8, 9, 10] and file["tokens"].dtype == "<i4"
+        meta = json.loads(file["__meta__"].tobytes())
+        assert meta["model_sha256"] == model.sha256() and meta["oracle"] == "R0"
+        assert file["s0002/L001/probs"].shape == (4, 1, 10) and file["s0000/G/logits"].shape == (8, VOCAB)
+        assert file["s0001/L000/q"].dtype == np.float32
+        assert int(np.argmax(file["s0000/G/logits"][-1])) == greedy[0]
+    partial = ActivationDump()
+    partial.begin_step([1], [0])
+    try:
+        partial.write(path, metadata(model, []), n_layers=2)
+    except ValueError:
+        return
+    raise AssertionError("a dump with missing taps was written")
+
+
+def check_greedy(model_path: str, greedy_path: str) -> None:
+    """Greedy texts (BOS added) against a list of {"prompt", "greedy_N"}, N the number of generated tokens."""
+    from spm_proto import load_processor  # sentencepiece is needed by this check alone
+
+    model, spm = GgufModel(model_path), load_processor(model_path)
+    bos = model.value("tokenizer.ggml.bos_token_id", 1)
+    for case in json.loads(Path(greedy_path).read_text(encoding="utf-8")):
+        key = next(k for k in case if k.startswith("greedy_"))
+        ids = [bos, *spm.encode(case["prompt"])]
+        _, greedy = run(model, ids, [len(ids)], int(key.removeprefix("greedy_")) - 1)
+        text = spm.decode(ids + greedy)[len(spm.decode(ids)):]
+        assert text == case[key], f"{case['prompt']!r}: {text!r}, recorded {case[key]!r}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", help="GGUF whose greedy texts are compared, with --greedy")
+    parser.add_argument("--greedy", help="JSON list of {prompt, greedy_N}")
+    args = parser.parse_args()
+    if bool(args.model) != bool(args.greedy):
+        parser.error("--model and --greedy belong together")
+    checks = [value for name, value in sorted(globals().items())
+              if name.startswith("check_") and name != "check_greedy"]
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [(check.__name__, lambda check=check: check(Bench(tempfile.mkdtemp(dir=folder)))) for check in checks]
+        if args.model:
+            jobs.append(("check_greedy", lambda: check_greedy(args.model, args.greedy)))
+        for name, job in jobs:
+            try:
+                job()
+                print(f"ok    {name}")
+            except AssertionError as error:
+                failed += 1
+                print(f"FAIL  {name}: {error}")
+    print(f"{len(jobs) - failed}/{len(jobs)} checks passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

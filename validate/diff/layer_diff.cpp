@@ -1,0 +1,230 @@
+#include "validate/diff/layer_diff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "base/mutant.h"
+
+namespace llm {
+namespace {
+
+constexpr std::array kAllMetrics = {Metric::kNmse, Metric::kMaxAbs, Metric::kCosineLoss};
+
+// The taps whose features RoPE pairs, so that qk_layout orders them.
+bool is_rotated(std::string_view tap) {
+  return tap == "q" || tap == "k" || tap == "q_rope" || tap == "k_rope";
+}
+
+void check_inputs(const Dump& actual, const Dump& reference, LayerDiff& out) {
+  const auto differ = [&](std::string_view what, std::span<const std::int32_t> a,
+                          std::span<const std::int32_t> e) {
+    const auto [ia, ie] = std::ranges::mismatch(a, e);
+    if (ia == a.end() && ie == e.end()) return;
+    out.problems.push_back(
+        fmt::format("{} differ at index {}: {} here, {} in the reference ({} and {} in all)", what,
+                    ia - a.begin(), ia == a.end() ? "none" : std::to_string(*ia),
+                    ie == e.end() ? "none" : std::to_string(*ie), a.size(), e.size()));
+  };
+  differ("tokens", actual.tokens(), reference.tokens());
+  differ("positions", actual.positions(), reference.positions());
+
+  const DumpMeta& a = actual.meta();
+  const DumpMeta& e = reference.meta();
+  if (!a.tokenizer_hash.empty() && !e.tokenizer_hash.empty() &&
+      a.tokenizer_hash != e.tokenizer_hash)
+    out.remarks.emplace_back("the vocabularies differ (tokenizer_hash)");
+  if (!a.model_sha256.empty() && !e.model_sha256.empty() && a.model_sha256 != e.model_sha256)
+    out.remarks.emplace_back("the model files differ (model_sha256)");
+  if (actual.n_layers() > reference.n_layers()) {
+    out.problems.push_back(fmt::format("{} layers here, {} in the reference", actual.n_layers(),
+                                       reference.n_layers()));
+  }
+  for (const Dump* dump : {&actual, &reference}) {
+    if (dump->unknown_keys().empty()) continue;
+    out.remarks.push_back(
+        fmt::format("{} unknown arrays in {}, not compared: {}, ...", dump->unknown_keys().size(),
+                    dump == &actual ? "this dump" : "the reference", dump->unknown_keys().front()));
+  }
+}
+
+// Brings a q or k tap to the interleaved order. Returns what makes that impossible, or nothing.
+std::string to_interleaved(const Dump& dump, std::size_t head_dim, std::size_t rope_dim,
+                           TapMatrix& matrix) {
+  if (dump.meta().qk_layout == "interleaved") return {};
+  if (head_dim == 0 || rope_dim % 2 != 0 || rope_dim > head_dim ||
+      matrix.features % head_dim != 0) {
+    return fmt::format("qk_layout half needs hparams head_dim and rope_dim; found {} and {}",
+                       head_dim, rope_dim);
+  }
+  half_to_interleaved(matrix, head_dim, rope_dim == 0 ? head_dim : rope_dim);
+  return {};
+}
+
+class Differ {
+ public:
+  Differ(const Dump& actual, const Dump& reference, const Limits& limits)
+      : actual_(actual), reference_(reference), limits_(limits) {}
+
+  Result<LayerDiff> run() {
+    check_inputs(actual_, reference_, out_);
+    if (!out_.problems.empty()) return std::move(out_);
+    LLM_RETURN_IF_ERROR(add(ProbeSink::kGlobal, "embd"));
+    for (std::size_t layer = 0; layer < reference_.n_layers(); ++layer) {
+      for (const auto tap : layer_taps()) LLM_RETURN_IF_ERROR(add(static_cast<int>(layer), tap));
+    }
+    LLM_RETURN_IF_ERROR(add(ProbeSink::kGlobal, "result_norm"));
+    LLM_RETURN_IF_ERROR(add(ProbeSink::kGlobal, "logits"));
+    return std::move(out_);
+  }
+
+ private:
+  Status add(int layer, std::string_view tap) {
+    LayerDiffRow row;
+    row.layer = layer;
+    row.tap = tap;
+    LLM_RETURN_IF_ERROR(judge(row));
+    const bool failing = row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
+    if (failing && !out_.first_failing) out_.first_failing = out_.rows.size();
+    out_.rows.push_back(std::move(row));
+    return Ok{};
+  }
+
+  Status judge(LayerDiffRow& row) {
+    if (!reference_.has(row.layer, row.tap)) {
+      const auto reason = reference_.meta().taps_absent.find(row.tap);
+      const bool declared = reason != reference_.meta().taps_absent.end();
+      row.verdict = declared ? TapVerdict::kAbsent : TapVerdict::kMissing;
+      row.note = declared ? reason->second : "missing in the reference, which does not say why";
+      return Ok{};
+    }
+    if (!actual_.has(row.layer, row.tap)) {
+      row.verdict = TapVerdict::kMissing;
+      row.note = "in the reference, not here";
+      return Ok{};
+    }
+    LLM_TRY(TapMatrix actual, actual_.tap(row.layer, row.tap));
+    LLM_TRY(TapMatrix expected, reference_.tap(row.layer, row.tap));
+    if (actual.features != expected.features) {
+      row.verdict = TapVerdict::kFail;
+      row.note =
+          fmt::format("{} features here, {} in the reference", actual.features, expected.features);
+      return Ok{};
+    }
+    if (is_rotated(row.tap)) row.note = align_layouts(actual, expected);
+    if (!row.note.empty()) {
+      row.verdict = TapVerdict::kFail;
+      return Ok{};
+    }
+    row.error = compare(actual.values, expected.values, expected.features);
+    apply_limits(row);
+    return Ok{};
+  }
+
+  std::string align_layouts(TapMatrix& actual, TapMatrix& expected) const {
+    const DumpMeta& a = actual_.meta();
+    const DumpMeta& e = reference_.meta();
+    if (a.qk_layout == e.qk_layout) return {};
+    const std::size_t head_dim = e.head_dim != 0 ? e.head_dim : a.head_dim;
+    const std::size_t rope_dim = e.rope_dim != 0 ? e.rope_dim : a.rope_dim;
+    std::string note = to_interleaved(actual_, head_dim, rope_dim, actual);
+    return note.empty() ? to_interleaved(reference_, head_dim, rope_dim, expected) : note;
+  }
+
+  void apply_limits(LayerDiffRow& row) const {
+    const std::string label = tap_label(row.layer, row.tap);
+    for (const Metric metric : kAllMetrics) {
+      const Limit* limit = limits_.find(label, metric);
+      if (limit == nullptr) continue;
+      row.limits.push_back(*limit);
+      // Not `value > bound`: NaN must fail.
+      const bool within = metric_value(metric, row.error) <= limit->bound;
+      if (!within && !LLM_MUTANT("gate_disabled")) row.verdict = TapVerdict::kFail;
+    }
+    if (row.limits.empty()) {
+      row.verdict = TapVerdict::kFail;
+      row.note = "no limit is stated for this tap";
+    }
+    if (row.error.nonfinite_actual + row.error.nonfinite_expected > 0) {
+      row.verdict = TapVerdict::kFail;
+      row.note = fmt::format("{} NaN or Inf here, {} in the reference", row.error.nonfinite_actual,
+                             row.error.nonfinite_expected);
+    }
+  }
+
+  const Dump& actual_;
+  const Dump& reference_;
+  const Limits& limits_;
+  LayerDiff out_;
+};
+
+}  // namespace
+
+std::string_view verdict_name(TapVerdict verdict) {
+  switch (verdict) {
+    case TapVerdict::kPass:
+      return "PASS";
+    case TapVerdict::kFail:
+      return "FAIL";
+    case TapVerdict::kMissing:
+      return "MISSING";
+    case TapVerdict::kAbsent:
+      return "absent";
+  }
+  return "FAIL";
+}
+
+std::string tap_origin(int layer, std::string_view tap) {
+  struct Row {
+    std::string_view tap;
+    std::string_view op;
+    std::string_view tensor;
+  };
+  static constexpr Row kRows[] = {
+      {"embd", "row of", "token_embd.weight"},
+      {"attn_norm", "RMSNorm with", "attn_norm.weight"},
+      {"q", "matrix product with", "attn_q.weight"},
+      {"k", "matrix product with", "attn_k.weight"},
+      {"v", "matrix product with", "attn_v.weight"},
+      {"q_rope", "RoPE on q", ""},
+      {"k_rope", "RoPE on k", ""},
+      {"attn_ctx", "attention over q_rope, k_rope and v", ""},
+      {"attn_out", "matrix product with", "attn_output.weight"},
+      {"ffn_inp", "residual sum with attn_out", ""},
+      {"ffn_norm", "RMSNorm with", "ffn_norm.weight"},
+      {"gate", "matrix product with", "ffn_gate.weight"},
+      {"up", "matrix product with", "ffn_up.weight"},
+      {"ffn_act", "SiLU(gate) * up", ""},
+      {"ffn_out", "matrix product with", "ffn_down.weight"},
+      {"l_out", "residual sum with ffn_out", ""},
+      {"result_norm", "RMSNorm with", "output_norm.weight"},
+      {"logits", "matrix product with", "output.weight (token_embd.weight when tied)"}};
+  const auto* row = std::ranges::find(kRows, tap, &Row::tap);
+  if (row == std::end(kRows)) return std::string(tap);
+  if (row->tensor.empty()) return std::string(row->op);
+  if (layer == ProbeSink::kGlobal) return fmt::format("{} {}", row->op, row->tensor);
+  return fmt::format("{} blk.{}.{}", row->op, layer, row->tensor);
+}
+
+Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference, const Limits& limits) {
+  return Differ(actual, reference, limits).run();
+}
+
+void half_to_interleaved(TapMatrix& matrix, std::size_t head_dim, std::size_t rope_dim) {
+  LLM_CHECK(head_dim > 0 && matrix.features % head_dim == 0 && rope_dim % 2 == 0 &&
+            rope_dim <= head_dim);
+  std::vector<float> pairs(rope_dim);
+  for (std::size_t begin = 0; begin < matrix.values.size(); begin += head_dim) {
+    float* head = matrix.values.data() + begin;
+    for (std::size_t i = 0; i < rope_dim / 2; ++i) {
+      pairs[2 * i] = head[i];
+      pairs[2 * i + 1] = head[rope_dim / 2 + i];
+    }
+    std::ranges::copy(pairs, head);
+  }
+}
+
+}  // namespace llm

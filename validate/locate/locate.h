@@ -1,0 +1,50 @@
+#ifndef LLM_VALIDATE_LOCATE_LOCATE_H_
+#define LLM_VALIDATE_LOCATE_LOCATE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "validate/dump/dump.h"
+#include "validate/locate/locate_finding.h"
+#include "validate/locate/replay.h"
+
+namespace llm {
+
+/// Contradictions between a reference's metadata and the model as the engine read it: layers, head
+/// and RoPE dims, eps, theta. Values the metadata does not state (0) are not compared.
+std::vector<std::string> check_hyper_parameters(const DumpMeta& reference,
+                                                const HyperParameters& config);
+
+/// Runs the definition's quantizer on every activation of the reference that enters an int8
+/// product (quantization_fault()). One line for each op whose input it gets wrong.
+Result<std::vector<std::string>> check_quantizer(const Replay& replay, const Dump& reference);
+
+/// What locate() compares.
+struct LocateInput {
+  const Dump& run;        ///< of the fast path
+  const Dump& plain;      ///< of the definition in plain loops, the same model and options
+  const Dump& reference;  ///< from elsewhere
+  /// Layers to replay, in order from the first; all ops of those are. 0: all
+  std::size_t max_layers = 0;
+};
+
+/// Shadow replay: runs every op by the definition on the reference's inputs and on the run's own,
+/// so that an op is named only for an error of its own, never for one that came in through its
+/// inputs. Says of each whether the definition, the wiring or the fast path alone is at fault, how
+/// the output is wrong (locate_signature.h) and for which tokens.
+/// Errors: those of reading dumps; kResource.
+/// Cost: up to three evaluations of the dump's tokens in plain loops.
+Result<Location> locate(const Replay& replay, const LocateInput& input);
+
+/// NMSE that one op may cost on equal inputs: rounding noise, or the hard bounds of quantized
+/// activations (docs/tolerances.md).
+double op_limit(std::string_view tap, std::optional<ActivationFormat> format, KvType kv);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_LOCATE_LOCATE_H_

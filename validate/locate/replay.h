@@ -1,0 +1,66 @@
+#ifndef LLM_VALIDATE_LOCATE_REPLAY_H_
+#define LLM_VALIDATE_LOCATE_REPLAY_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/loaded_model.h"
+#include "quant/formats/activations.h"
+#include "validate/dump/dump.h"
+
+namespace llm {
+
+/// A tap of `dump`, q and k in the engine's order of features (interleaved pairs) whatever the
+/// dump's own. Nothing when the dump lacks the tap or does not say enough to reorder it.
+Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, std::string_view tap,
+                                                  const HyperParameters& config);
+
+/// Computes single ops of the forward pass by the definition (engine/forward/reference/ops.h) on
+/// inputs of one's choice. The wiring, which tap feeds which op with which weights, is written here
+/// a second time, so a mistake in the engine's own shows.
+class Replay {
+ public:
+  /// @param kv  how attention stores its keys and values
+  Replay(std::shared_ptr<const Model> model, KvType kv);
+
+  /// What the op that makes (layer, tap) gives on the taps in `inputs`. Nothing when one of them is
+  /// not there. @pre the dump's positions are 0, 1, 2, ... and its shapes are the model's
+  /// Errors: those of reading a dump; kResource.
+  Result<std::optional<TapMatrix>> run(const Dump& inputs, int layer, std::string_view tap) const;
+
+  /// The matrix that takes part in the op: its type's name; empty for ops without one.
+  std::string weight_type(int layer, std::string_view tap) const;
+  /// The format of the activations it is multiplied with; nothing for ops that are no product.
+  std::optional<ActivationFormat> product_format(int layer, std::string_view tap) const;
+  /// The format with the largest blocks among those of all products.
+  ActivationFormat coarsest_activations() const;
+  /// The tap that is the first input of an op; of embd none.
+  static std::optional<std::pair<int, std::string_view>> input_of(int layer, std::string_view tap,
+                                                                  std::size_t n_layers);
+  const HyperParameters& config() const { return model_->config(); }
+  std::uint64_t weight_bytes() const { return model_->weight_bytes(); }
+
+ private:
+  const PackedMatrix* matrix(int layer, std::string_view tap) const;
+  TapMatrix embed(std::span<const std::int32_t> tokens) const;
+  TapMatrix norm(const TapMatrix& x, std::span<const float> weight) const;
+  TapMatrix rotate(TapMatrix x) const;
+  Result<TapMatrix> attend(const TapMatrix& q, const TapMatrix& k, const TapMatrix& v) const;
+
+  std::shared_ptr<const LoadedModel> model_;
+  KvType kv_;
+};
+
+/// Checks the definition's quantizer on `x`, against what its rule promises: every value is within
+/// half a step of d * q, and the block's largest magnitude is met exactly (q = 127, d = amax / 127,
+/// to 2^-20). Returns what is wrong with the first bad block, or an empty text.
+std::string quantization_fault(ActivationFormat format, std::span<const float> x);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_LOCATE_REPLAY_H_
