@@ -62,6 +62,12 @@ def _hero_and_friend(rng: random.Random) -> tuple[Character, Character, bool]:
     return hero, friend, animals
 
 
+def _pet(rng: random.Random, hero: Character, friend: Character) -> str:
+    """Returns an animal of another kind than hero and friend."""
+    taken = {hero.kind.split()[-1], friend.kind.split()[-1]}
+    return rng.choice([kind for kind in lexicon.SMALL_ANIMALS if taken.isdisjoint(kind.split())])
+
+
 def draw_bindings(rng: random.Random) -> dict[str, str]:
     """Draws everybody and everything that one story may need."""
     hero, friend, animals = _hero_and_friend(rng)
@@ -72,7 +78,7 @@ def draw_bindings(rng: random.Random) -> dict[str, str]:
     bindings = {
         "a_kind": hero.kind,
         "b_kind": friend.kind,
-        "pet": rng.choice(lexicon.SMALL_ANIMALS),
+        "pet": _pet(rng, hero, friend),
         "thing": thing,
         "other": other,
         "lives": "{den}" if animals else "{home}",

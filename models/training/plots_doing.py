@@ -7,8 +7,8 @@ BAKING = """
 {opening}
 ? {opening_detail}
 
-{When}, {A} wanted to [bake|make] a {treat} for [{his} {M}|{B}|{C}|the whole village]. "[It will be a surprise|I can do it|It cannot be hard]," {he} {said}.
-{He} took [a big bowl|the {colour} bowl|a pot and a spoon] and put in [flour|sugar|butter|honey], [milk|water|eggs|nuts] and [a pinch of salt|{number} apples|some berries|a little lemon].
+{When}, {A} wanted to make a {treat} for [{his} {M}|everybody|the whole village]. "[It will be a surprise|I can do it|It cannot be hard]," {he} {said}.
+{He} took [a big bowl|the {colour} bowl] and put in [flour|sugar|butter|honey], [milk|water|eggs|nuts] and [a pinch of salt|{number} apples|some berries|a little lemon].
 * But there was no more [sugar|honey|butter|milk]. "Oh no!" {said} {A}.
 * But {A} put in too much salt. {He} tasted it and made a face.
 * But the {treat} got burned, and black smoke filled the kitchen.
@@ -22,8 +22,8 @@ BAKING = """
 * {B} read the recipe {slowly}, and {A} did what it said.
 They [stirred|mixed|worked] and [sang|laughed|waited]. {Later}, the kitchen smelled [wonderful|sweet|like heaven].
 
-[The {treat} was ready!|And this time, the {treat} was perfect.|The new {treat} was {colour} and big.] {A} was {proud}. {His} {M} {came_in}. "{wow}! [Who made this?|Is this for me?|This smells good!]" {mhe} {cried}.
-They all sat down and ate. [{C} came too.|Even the {pet} got a piece.|There was not a crumb left.|]
+[The {treat} was ready!|And this time, the {treat} was perfect.|The new {treat} was golden and big.] {A} was {proud}. {His} {M} {came_in}. "{wow}! [Who made this?|This smells good!|What a surprise!]" {mhe} {cried}.
+They all sat down and ate. [{C} came too.|Even a hungry {pet} got a piece.|There was not a crumb left.|]
 "[It tastes better because you made it together|This is the best {treat} I ever had|You are a good cook]," {said} {his} {M}.
 {thanks}
 ? {A} learned that [a mistake is not the end|it is good to ask for help|cooking is more fun with a friend].
@@ -33,9 +33,9 @@ They all sat down and ate. [{C} came too.|Even the {pet} got a piece.|There was 
 REPAIR = """
 {opening}
 ? {opening_detail}
-In {place} there was [an old|a {look}|a beautiful] {broken}. Everybody in the village [liked|loved|needed] it.
+{In_place}, there was [an old|a {look}|a beautiful] {broken}. Everybody in the village [liked|loved|needed] it.
 
-{When}, [there was a big storm.|something terrible happened.|there was a loud crash.] {A} {walked} to {place} and saw that the {broken} was broken! [A piece was missing.|It lay on its side.|It was in {number} pieces.|One part of it was bent.] {A} was {sad}. "[Who will fix it|I must fix it|What can I do]?" {he} {said}.
+{When}, [there was a big storm.|something terrible happened.|there was a loud crash.] {A} {walked} to {place} and saw that the {broken} was broken! [A piece was missing.|It lay on its side.|It was in {number} pieces.|One part of it was bent.] {A} was {sad}. "[Who will fix it?|I must fix it!|What can I do?]" {he} {said}.
 {He} tried to fix it with [a rope|some glue|a nail|a ribbon|a piece of wood], but [it broke again|it did not hold|it fell down|that was not enough].
 
 {meet_b} {ask_sad} "The {broken} is broken, and I cannot fix it alone," {said} {A}.
@@ -71,7 +71,7 @@ The plant grew and grew.
 * But then it was very hot. {A} put {his} own {look} hat over it to give it some shade.
 * But then a {pet} came and wanted to eat it. {A} gave the {pet} a {fruit} instead, and the plant was safe.
 * But then there was a cold night. {A} and {B} put [a blanket|some hay|a warm scarf] around it.
-{Later}, there was a {size} {plant}! [It was the most beautiful {plant} in the village.|It was as tall as {A}.|Everybody came to see it.] {A} was {proud}.
+{Later}, there was a [big|huge|fine] {plant}! [It was the most beautiful {plant} in the village.|It was as tall as {A}.|Everybody came to see it.] {A} was {proud}.
 
 "[Good things take time|You cared for it so well|A seed needs a friend]," {said} {his} {M}. {A} [gave some of it to|shared it with|showed it to] {B} and {C}.
 ? {thanks}
@@ -80,8 +80,8 @@ The plant grew and grew.
 """
 
 LEARNING = """
-{opening}
-? {opening_detail}
+{opening_alone}
+? {detail_alone}
 {A} wanted to learn to {skill}. {B}, a {b_kind}, could [do it well|already do it|do it better than anybody]. But {A} could not.
 
 {When}, {A} {walked} to {place} and tried. [{He} tried once, and it went wrong.|It was harder than {he} thought.|{He} fell into the grass.|{He} tried {number} times.] [Some children laughed.|A {pet} looked at {him} and ran away.|] {A} was {sad}. "I will never learn to {skill}!" {he} {said}.
@@ -102,10 +102,11 @@ Every day, they met {in_place}. [On the first day, it was hard.|{A} was often {t
 """
 
 RACE = """
-{opening}
-? {opening_detail}
+{opening_alone}
+? {detail_alone}
 
-Every [year|spring|summer|autumn], there was a big race from {place} to {place2}. The winner got {gift}. {A} wanted to win {much}. {He} [trained|ran|practised] every {time_of_day}. {B}, a {b_kind}, wanted to win too. "I am [faster|quicker|better] than you," {said} {B}. "[We will see|Maybe|Wait and see]," {said} {A}.
+= prize gift
+Every [year|spring|summer|autumn], there was a big race from {place} to {place2}. The winner got {prize}. {A} wanted to win {much}. {He} [trained|ran|practised] every {daily}. {B}, a {b_kind}, wanted to win too. "I am [faster|quicker|better] than you," {said} {B}. "[We will see|Maybe|Wait and see]," {said} {A}.
 
 {When}, the race began. "[One, two, three, go|Ready, steady, go]!" {cried} {C}. They ran [as fast as they could|like the wind|through {place}|over the bridge and past the mill]. {B} was [first|in front|far ahead], and {A} was close behind.
 Then {B} [fell over a root|slipped in the mud|hurt {bhis} foot|fell into a ditch]. "Ouch!" {bhe} {cried}. {A} {looked_at_goal}. {He} could win now! But {B} was {sad} and could not get up.
@@ -115,7 +116,7 @@ Then {B} [fell over a root|slipped in the mud|hurt {bhis} foot|fell into a ditch
 "[Go on, you can win|You will lose the race|Run, do not wait for me]," {said} {B}. "[A friend is more than a race|I do not want to win like this|We can go together]," {said} {A}.
 Slowly, they walked on, step by step. [A {pet} won the race.|The others were long there.|Everybody else was faster.] But when they came to {place2}, [all the people clapped|everybody cheered|they heard a loud cheer].
 
-{C} came to them. "[You did not win the race, but you won a friend|That was the best thing I saw today|You have a big heart]," {che} {said} and gave {A} {gift}.
+{C} came to them. "[You did not win the race, but you won a friend|That was the best thing I saw today|You have a big heart]," {che} {said} and gave {A} {prize}.
 {thanks_from_b}
 ? {home_again}
 ? The next year, they ran hand in hand, and {nobody_minded}.

@@ -4,11 +4,12 @@ The scripts are in the language of grammar.py: one line per beat, however long.
 """
 
 WISH = """
-{opening}
-? {opening_detail}
-{A} had one big wish. {He} wanted to [see the sea|fly like a bird|have a {look} {thing}|touch a star|hear the king's music|ride on a white horse|talk with the animals]. {He} thought about it every {time_of_day}.
+{opening_alone}
+? {detail_alone}
+= wish wish_word
+{A} had one big wish. {He} wanted to {wish}. {He} thought about it every {daily}.
 
-{When}, {A} {walked} to {place}. {sky}. There, {spot}, {he} found [an old {colour} bottle|a {pet} with {colour} ears|a tiny {colour} fairy|a well with clear water|a {colour} feather]. 
+{When_dry}, {A} {walked} to {place}. {sky}. There, {spot}, {he} found [an old {colour} bottle|a {pet} with {colour} ears|a tiny {colour} fairy|a well with clear water|a {colour} feather]. 
 * A small voice said, "You may make one wish, {A}."
 * "I can give you one wish," said a voice, "but [choose well|use it before the sun goes down|think before you speak]."
 {A} opened {his} mouth to make {his} wish. But then {he} heard {sound}. It was {B}, a {b_kind}. {B} was {sad}.
@@ -21,15 +22,15 @@ WISH = """
 {A} thought [hard|for a long time|about {his} own wish|and thought]. [It was not easy.|{He} looked at the sky.|{His} heart was heavy.] Then {he} {said}, "I wish that [{B} will be happy again|{B} gets what {bhe} needs|everything will be well for {B}]."
 
 There was [a flash of {colour} light|a warm wind|a sound like a bell], and [the wish came true|all was well again|{B} began to laugh]. {thanks_hero}
-"[You gave away your wish|You are {good}|You have a good heart]," said the voice. "So you will get [one more|a gift] from me." And {later} [{his} own wish came true too|{A} got {gift}|there lay {gift} in the grass].
+"[You gave away your wish|You are {good}|You have a good heart]," said the voice. "So you will get [one more|a gift] from me." And {later} [{his} own wish came true too: {he} could {wish}|{A} could really {wish}|there lay {gift} in the grass].
 ? {home_again}
 ? {A} learned that [giving makes you happy|a wish for a friend is the best wish|there is room for two in one wish].
 {ending}
 """
 
 SHARING = """
-{opening}
-? {opening_detail}
+{opening_alone}
+? {detail_alone}
 = tlook look
 {A} had a {tlook} {thing}. It was [new|very special|the best {thing} in the village]. {He} did not let anybody touch it. "It is mine!" {he} always said.
 
@@ -40,7 +41,7 @@ SHARING = """
 * Then the {thing} fell into [the water|a deep hole|a bush with thorns], and {A} could not reach it. "Help!" {he} {cried}. {B} came at once, and with a long stick {bhe} got it out.
 * Then {A} felt hungry, but {he} had no food. {B} saw it, broke {bhis} {fruit} in two and gave {him} one half.
 * Then {A} thought of {his} {M}, who always said, "{saying}" 
-{A} felt [ashamed|sorry|a warm feeling in {his} heart]. "I am sorry, {B}," {he} {said}. "[I was not kind|I should have shared|Let us play with my {thing} together]."
+{A} felt [ashamed|sorry|warm inside]. "I am sorry, {B}," {he} {said}. "[I was not kind|I should have shared|Let us play with my {thing} together]."
 
 {B} {smiled}. They played with the {tlook} {thing} [all day|until the sun went down|in turns|for {number} hours]. [It was much more fun than before.|They made up a new game.|They laughed and laughed.] 
 ? {B} also had something to share. It was {gift}.
@@ -69,7 +70,7 @@ In the house there was a {tlook} {vessel} that {his} {M} loved {mmuch}. "[Please
 ? {B} came and said sorry too.
 ? {home_again}
 {A} felt [light|free|warm inside|{happy}]. {He} learned that [the truth is better than a lie|it takes courage to be honest|saying sorry makes the heart light].
-{ending}
+{ending_alone}
 """
 
 AFRAID_OF_DARK = """
@@ -85,14 +86,13 @@ Slowly, they walked [to it|across the room|closer], step by step. {His} heart be
 * It was only a {pet} that was looking for a warm place to sleep.
 * It was only the {look} {thing}, which had fallen from the shelf.
 * It was only a branch that moved in the wind.
-* It was {B}, who could not sleep either and knocked on the window.
 {A} {began_to_laugh}. "[That was not a monster|I was afraid of nothing|The dark is not so bad]," {he} {said}.
 
 Then {his} {M} opened the window. "[Look up|Without the dark, we could not see this|Now look at the sky]," {mhe} {said}. There were [a thousand stars|many bright stars|stars everywhere], and the moon [was round and yellow|smiled at them|shone on {place}]. [An owl called.|It was quiet and beautiful.|A soft wind moved the trees.]
 ? "[One star is for you|Each star is a little lamp|The night takes care of us]," {said} {his} {M}.
 ? The next day, {A} told {B} about it. "[I am sometimes afraid too|I want to see the stars with you|You were brave]," {said} {B}.
 After that, {A} was not afraid of the dark any more. {He} {slept_well}.
-{ending}
+{ending_alone}
 """
 
 PRESENT = """
@@ -104,13 +104,14 @@ It was nearly the birthday of {B}, {his} best friend. {A} wanted to give {bhim} 
 * "[Make something yourself|Use your hands|The best gifts are made with love]," {said} {C}.
 * "If you help me to [clean my shop|carry these boxes|feed the hens|sweep the floor], I will give you something," {said} {C}.
 = present gift
+= flaw flaw_word
 So {A} [worked hard|worked all day|sat down and began to work|got up early and worked]. [It was not easy.|{He} was {tired}, but {he} did not stop.|{His} fingers hurt.|It took {number} days.] In the end, {he} had {present}. {He} was {proud}.
 
-On the way to the party, [it rained hard|the wind blew|{he} fell into a puddle|a goat came along], and the present got [wet|dirty|bent|lost for a while]. {A} was {sad}. "[Now it is not pretty any more|Now I have nothing nice to give|I wanted it to be perfect]," {he} {said}.
+On the way to the party, [it rained hard|the wind blew|{he} fell into a puddle|a goat came along], and the present got {flaw}. {A} was {sad}. "[Now it is not pretty any more|Now I have nothing nice to give|I wanted it to be perfect]," {he} {said}.
 At the party, there were [many children|many guests|{number} guests] with big presents. {A} {slowly} put {his} present on the table.
 {B} opened it. It was {present}! {Bhis} eyes [shone|grew big|filled with tears of joy]. "[It is the best present of all|You made this for me|I love it], {A}!" {bhe} {cried}.
 
-"But it is [wet|dirty|so small|not new]," {said} {A}. "[It comes from your heart|You worked so hard for it|I do not care about that]," {said} {B} and hugged {him}. [They ate {treat_piece} and danced.|They played games until the evening.|Then they all sang a birthday song.]
+"But it is {flaw}," {said} {A}. "[It comes from your heart|You worked so hard for it|I do not care about that]," {said} {B} and hugged {him}. [They ate {treat_piece} and danced.|They played games until the evening.|Then they all sang a birthday song.]
 ? {home_again}
 ? {A} learned that [a gift does not have to be big|love is the best gift|it matters who gives, not what it costs].
 {ending}
@@ -120,7 +121,7 @@ STORM = """
 {opening}
 ? {opening_detail}
 
-{When}, {A} and {B} were {in_place}. They wanted to [have a picnic|play with the {thing}|fly a kite|build a house of sticks]. But {later} the sky turned [grey|black|dark]. [Big drops of rain began to fall.|The wind grew strong.|There was thunder and lightning.|Snow began to fall.] "Our [day|picnic|game] is ruined," {said} {A}. {He} was {sad}.
+{When}, {A} and {B} were {in_place}. They wanted to [have a picnic|play with the {thing}|fly a kite|build a house of sticks]. But {later} the sky turned [grey|black|dark]. [Big drops of rain began to fall.|The wind grew strong.|There was thunder and lightning.|The rain beat on the ground.] "Our day is ruined," {said} {A}. {He} was {sad}.
 "[We must find a dry place|Quick, let us run|Come with me]!" {cried} {B}. They ran and hid {spot}.
 
 [There they were not alone.|Somebody was already there.] A {pet} sat there, wet and {scared}. "[Do not worry, little one|You can stay with us|Come here and get warm]," {said} {A}. They [shared a {fruit} with it|gave it a dry scarf|made room for it].
@@ -139,6 +140,15 @@ They [jumped in the puddles|walked through the wet grass|caught drops with their
 """
 
 EXTRA_CLASSES: dict[str, tuple[str, ...]] = {
+    "wish_word": (
+        "see the sea",
+        "fly like a bird",
+        "touch a star",
+        "hear the king's music",
+        "ride on a white horse",
+        "talk with the animals",
+    ),
+    "flaw_word": ("wet", "dirty", "bent"),
     "M2": ("mother", "father", "grandmother", "little brother", "little sister"),
     "M_call": ("Help", "Please come", "Who is there", "Come quickly"),
     "When_night": (

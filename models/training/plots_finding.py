@@ -33,7 +33,8 @@ SCARED_ANIMAL = """
 {opening}
 ? {opening_detail}
 
-{When}, {A} was {in_place}. {sky}. {Later}, {he} heard {sound}. It came from [nearby|somewhere close|behind {him}]. {A} {looked} around. [There, {spot}, sat a {pet}.|{He} {looked} {spot} and saw a small {pet}.]
+= days number
+{When_dry}, {A} was {in_place}. {sky}. {Later}, {he} heard {sound}. It came from [nearby|somewhere close|behind {him}]. {A} {looked} around. [There, {spot}, sat a {pet}.|{He} {looked} {spot} and saw a small {pet}.]
 The {pet} was {scared}. [It was shaking.|Its leg was hurt.|It was wet and cold.|It was all alone.|It had lost its mother.]
 
 "Do not be afraid," {A} {said}. "[I will not hurt you|I am your friend|I only want to help]." [But the {pet} hid its face.|But the {pet} did not move.|The {pet} looked at {him} with big eyes.]
@@ -46,9 +47,9 @@ The {pet} was {scared}. [It was shaking.|Its leg was hurt.|It was wet and cold.|
 {meet_b} "[Look|Quiet|Come here], {B}," {A} whispered. "The {pet} is {scared}. What can we do?"
 * "It needs a warm place," {said} {B}. {Bhe} [took off {bhis} scarf|brought a blanket|filled a basket with hay], and they put the {pet} in it.
 * "Maybe it is hungry," {said} {B}. They gave it [some milk|a bit of bread|a {fruit}|water from the stream], and it ate everything.
-* "Let us take it to {C}," {said} {B}. {C} looked at the {pet} and {smiled}. "It will be well in {number} days," {che} said.
-? All night long, {A} stayed beside the {pet}. 
-[The next day|After {number} days|When the sun came up], the {pet} was [strong again|well again|no longer afraid].
+* "Let us take it to {C}," {said} {B}. {C} looked at the {pet} and {smiled}. "It will be well in {days} days," {che} said.
+? All night long, {A} stayed beside the {pet}.
+After {days} days, the {pet} was [strong again|well again|no longer afraid].
 
 * {Later}, its mother came out of the bushes. The {pet} {ran_to_her}. {A} was a little sad, but also happy.
 * They carried it back to {place}. The {pet} looked back once, and then it ran [into the bushes|home|over the grass].
@@ -60,8 +61,8 @@ The {pet} was {scared}. [It was shaking.|Its leg was hurt.|It was wet and cold.|
 """
 
 NEW_FRIEND = """
-{opening}
-? {opening_detail}
+{opening_alone}
+? {detail_alone}
 But {A} [had no friends|was lonely|had nobody to play with|was new in the village]. [{He} felt {sad}.|{He} played alone every day.|{He} only talked to {his} {other}.]
 
 {When}, {A} {walked} to {place}. There {he} saw a {b_kind} who was [sitting alone|playing with a {look} {thing}|drawing in the sand|looking at the sky|building a tower of stones]. {A} wanted to say hello, but {he} was {scared}.
@@ -69,10 +70,10 @@ But {A} [had no friends|was lonely|had nobody to play with|was new in the villag
 {A} took a deep breath. "Hello," {he} {said}. "My name is {A}. [What is your name|Who are you|May I play with you|What are you doing]?"
 
 * "I am {B}," {said} the {b_kind}. "[I am new here|I came here yesterday|I have nobody to play with]."
-* The {b_kind} looked up and {smiled}. "My name is {B}. [Do you want to play|Come and sit with me|I like your {other}]!"
+* The {b_kind} looked up and {smiled}. "My name is {B}. [Do you want to play|Come and sit with me|I am glad to meet you]!"
 * At first, the {b_kind} said nothing. Then {bhe} whispered, "I am {B}. [I am shy|I was afraid to talk to you]."
 "[I was afraid too|Let us play together|Then we can be friends]," {said} {A}.
-[{A} had a {fruit} in {his} bag, and they shared it.|{A} showed {bhim} {his} {look} {other}.|They played with the {thing} [all day|until the evening].|They ran through {place} and laughed.]
+[{A} had a {fruit} in {his} bag, and they shared it.|{A} showed {bhim} {his} {look} {other}.|They played with a {thing} [all day|until the evening].|They ran through {place} and laughed.]
 
 {Later}, [it began to rain|the wind blew hard|a big dog came]. [They hid {spot}.|They ran and hid {spot} together.] "[This is fun|I am not afraid when you are here|Now we have a secret place]," {said} {B}.
 ? {home_again}
@@ -105,8 +106,8 @@ First, they came to {place2}. [The path was steep.|The path was full of mud.|The
 """
 
 LOST_WAY = """
-{opening}
-? {opening_detail}
+{opening_alone}
+? {detail_alone}
 
 {When}, {A} went to {place} to [pick berries|find wood|look for mushrooms|fly {his} kite|see the birds]. {His} {M} {said}, "Do not go too far." But {A} saw [a {colour} butterfly|a {pet}|a {colour} bird|a shining light] and followed it, [on and on|further and further|over {number} hills]. 
 {Later}, {he} stopped. [Everything looked different.|{He} did not know the way home.|There was no path.] [It was getting dark|Fog came up|It began to rain], and {A} was {scared}.
@@ -119,7 +120,7 @@ LOST_WAY = """
 * They climbed a tall tree and looked around. Far away, they saw a small light. "That is my home!" {cried} {A}.
 * {B} knew every path. They followed the stream until they came to {place2}.
 * They followed the marks that {his} own feet had made in the [mud|sand|wet grass].
-* They asked an owl. "Follow the bright star," said the owl, "and you will come to {place2}."
+* They asked an old owl. "Follow the bright star," said the owl, "and you will come to {place2}."
 ? On the way, they [shared a {fruit}|sang songs|held hands|told each other stories], and {A} was not afraid any more.
 
 [{Later}, {A} saw {his} home.|At last, they came to the door.] {His} {M} {ran_out} and hugged {him}. "[I was so worried!|Where have you been?|There you are!]" {mhe} {cried}. "[I am sorry|I went too far|I will listen to you next time]," {said} {A}. "{B} helped me."

@@ -12,7 +12,7 @@ import argparse
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,8 @@ FINAL_RATE_FRACTION = 0.05
 PRACTICE_TEXTS = 4000
 EVALUATED_STORIES = 60
 LOG_EVERY = 20
+
+Forward = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,10 @@ def learning_rate(step: int, steps: int, peak: float) -> float:
     return peak * (FINAL_RATE_FRACTION + (1 - FINAL_RATE_FRACTION) * cosine)
 
 
-def loss_of(model: Llama, rows: np.ndarray) -> Tensor:
+def loss_of(forward: Forward, rows: np.ndarray) -> Tensor:
     """Mean cross-entropy, in nats per token, of rows (B, T + 1)."""
     tokens = torch.from_numpy(rows)
-    logits = model(tokens[:, :-1])
+    logits = forward(tokens[:, :-1])
     return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
@@ -107,15 +109,15 @@ def make_lessons(
     return [
         Lesson("practice", practice_tokens, length=64, batch=8, steps=400),
         Lesson("beginnings", story_tokens, length=128, batch=8, steps=400),
-        Lesson("stories", story_tokens, length=512, batch=4, steps=steps),
+        Lesson("stories", story_tokens, length=512, batch=8, steps=steps),
     ]
 
 
-def train_step(model: Llama, optimizer: torch.optim.Optimizer, rows: np.ndarray) -> float:
+def train_step(model: Llama, forward: Forward, optimizer: torch.optim.Optimizer, rows: np.ndarray) -> float:
     """One update; returns the loss before it."""
     # Products in BF16 are twice as fast where the CPU has AVX-512 BF16; weights stay f32.
     with torch.autocast("cpu", torch.bfloat16):
-        loss = loss_of(model, rows)
+        loss = loss_of(forward, rows)
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -129,12 +131,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--heldout", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=800, help="of the last lesson, whole stories")
+    parser.add_argument("--steps", type=int, default=7000, help="of the last lesson, whole stories")
     parser.add_argument("--peak-rate", type=float, default=2e-3)
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--save-every", type=int, default=200)
+    parser.add_argument("--save-every", type=int, default=500)
     return parser.parse_args()
 
 
@@ -148,6 +150,7 @@ def main() -> None:
     heldout = data.encode_stories(tokenizer, read_stories(args.heldout))[:EVALUATED_STORIES]
     model = Llama(ModelConfig(vocab_size=tokenizer.vocab_size()))
     optimizer = make_optimizer(model, args.weight_decay)
+    forward = torch.compile(model, dynamic=False)  # once per lesson; 1.4 times as fast
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
 
     start = time.monotonic()
@@ -155,7 +158,7 @@ def main() -> None:
     for step, (name, rows) in enumerate(batches_of(lessons, args.seed), start=1):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step - 1, last, args.peak_rate)
-        loss = train_step(model, optimizer, rows)
+        loss = train_step(model, forward, optimizer, rows)
         seconds = time.monotonic() - start
         if step % LOG_EVERY == 0:
             print(f"step {step} {name} loss {loss:.4f} seconds {seconds:.0f}", flush=True)
