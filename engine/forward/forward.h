@@ -2,6 +2,7 @@
 #define LLM_ENGINE_FORWARD_FORWARD_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -10,52 +11,71 @@
 #include "base/thread_team.h"
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
-#include "engine/forward/rope.h"
-#include "engine/model/hyper_parameters.h"
-#include "engine/model/weights.h"
+#include "engine/model/model.h"
 #include "quant/kernels/matmul.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
 
-/// The Llama forward pass on all threads and the chosen instruction set: one parallel region a
-/// pass, prefill with T > 1 tokens and decode with T = 1 being the same code. Equal, bit for bit,
-/// to reference::Forward.
+/// What a pass computes of one sequence: `tokens` at positions first_position, first_position + 1,
+/// ..., and the logits of the last n_logits of them.
+struct PassSegment {
+  std::span<const TokenId> tokens;
+  std::size_t first_position;
+  KvCache* cache;  ///< has the keys and values of earlier positions; theirs are stored
+  std::size_t n_logits;
+};
+
+/// The Llama forward pass on all threads and the chosen instruction set: one parallel region per
+/// pass over the weights. A pass takes the rows (tokens) of any number of sequences; prefill,
+/// decode and both at once are the same code. Equal, bit for bit, to reference::Forward on each
+/// sequence by itself.
 class Forward {
  public:
-  /// Everything is borrowed and must outlive this object.
-  /// @param max_batch  the most tokens of one run()
-  /// @param context    positions of the cache it will run with
+  /// @param model      borrowed, must outlive this object
+  /// @param max_batch  the most rows of one run()
+  /// @param context    positions of the longest sequence
   /// Errors: kResource for the activations' memory.
-  static Result<Forward> create(const HyperParameters& config, const ModelWeights& weights,
-                                const Rope& rope, const KernelTable& kernels, Compute compute,
-                                int n_threads, std::size_t max_batch, std::size_t context);
+  static Result<Forward> create(const Model& model, std::size_t max_batch, std::size_t context);
 
-  /// Evaluates `tokens` at positions first_position, first_position + 1, ...; reads keys and values
-  /// of earlier positions from `cache` and stores theirs.
-  /// @param logits  (R, n_vocab), overwritten: logits of the last R tokens, R = logits.size() /
-  /// n_vocab
-  /// @param probe   may be nullptr
-  /// @pre 1 <= tokens.size() <= max_batch; token ids are in the vocabulary; positions fit the cache
-  void run(std::span<const TokenId> tokens, std::size_t first_position, KvCache& cache,
-           std::span<float> logits, ProbeSink* probe);
+  /// @param logits  (R, n_vocab), overwritten, the rows of the segments in turn; R = sum of
+  /// n_logits
+  /// @param probe   may be nullptr; else there is one segment
+  /// @pre no segment is empty, all sequences differ, at most max_batch rows in all; token ids are
+  /// in the vocabulary; positions are reserved in the caches
+  void run(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
 
  private:
-  /// What one run() works on; T = tokens in the batch.
+  /// One row of the batch: a token of a sequence.
+  struct Row {
+    const PassSegment* segment;
+    TokenId token;
+    std::size_t position;
+  };
+
+  /// Neighbouring rows of one sequence, at most kAttendRows, that attend together.
+  struct Block {
+    const PassSegment* segment;
+    std::size_t first_row;
+    std::size_t n_rows;
+  };
+
+  /// What one run() works on; T = its rows.
   struct Pass {
-    std::span<const TokenId> tokens;
-    std::size_t first_position;
-    KvCache& cache;
+    std::span<const PassSegment> segments;
+    std::span<const Row> rows;
+    std::span<const Block> blocks;
+    std::span<const std::size_t> logit_rows;  ///< rows whose logits are wanted
     std::span<float> logits;
     ProbeSink* probe;
   };
 
-  Forward(const HyperParameters& config, const ModelWeights& weights, const Rope& rope,
-          const KernelTable& kernels, Compute compute)
-      : config_(config), weights_(weights), rope_(rope), kernels_(kernels), compute_(compute) {}
+  static constexpr std::size_t kAttendRows = 32;
+
+  explicit Forward(const Model& model);
 
   /// Memory for what products read: rows that workers prepare before a product.
-  struct Rows {
+  struct Inputs {
     AlignedBuffer<float> normed;     ///< (n, d_model)
     AlignedBuffer<float> context;    ///< (n, n_heads * head_dim): attention's result
     AlignedBuffer<std::byte> input;  ///< the current product's right-hand side, n rows
@@ -63,43 +83,61 @@ class Forward {
   };
   /// One row is prepared by each worker in memory of its own, which is cheaper than waiting for
   /// each other; of more, every worker prepares a share in memory that all read.
-  Rows& rows_of(Worker worker, std::size_t n);
+  Inputs& inputs_of(Worker worker, std::size_t n);
   static Worker::Range share_of_rows(Worker worker, std::size_t n);
   /// Returns when all n rows are prepared.
   static void wait_for_rows(Worker worker, std::size_t n);
 
-  // Every function below is called by all workers of the region. Decode waits five times a layer:
+  std::span<const std::size_t> all_rows(const Pass& pass) const;
+  Pass plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
+
+  // Every function below is called by all workers of the region. Decode waits five times per layer:
   // after K and V are stored, after attention, attn_output, gate and up, and ffn_down.
   void embed(const Pass& pass, Worker worker);
   void run_attention(const Pass& pass, Worker worker, std::size_t layer);
   void run_ffn(const Pass& pass, Worker worker, std::size_t layer);
   void run_output(const Pass& pass, Worker worker);
 
-  /// Rows::normed and the returned matrix = norm(rows [first, first + n) of x_), in w's format.
+  /// Inputs::normed and the returned matrix = norm(`rows` of x_), in w's format.
   ActivationMatrix norm_rows(Worker worker, std::span<const float> weight, const PackedMatrix& w,
-                             std::size_t first, std::size_t n);
+                             std::span<const std::size_t> rows);
   /// The rows of `x`, (n, w.n_cols()), in w's format.
   ActivationMatrix load_rows(Worker worker, const float* x, const PackedMatrix& w, std::size_t n);
-  /// `input`, or Rows::normed again when w wants another format.
+  /// `input`, or Inputs::normed again when w wants another format.
   ActivationMatrix in_format_of(Worker worker, const PackedMatrix& w,
                                 const ActivationMatrix& input);
   /// x_ = x_ + W input; the product itself goes to a tap.
   void add_product(const Pass& pass, Worker worker, const PackedMatrix& w,
                    const ActivationMatrix& input, int layer, std::string_view name);
-  void rotate_and_store(const Pass& pass, Worker worker, std::size_t layer);
-  void attend(const Pass& pass, Worker worker, std::size_t layer);
   void product(Worker worker, const PackedMatrix& w, const ActivationMatrix& input, float* y,
                Epilogue epilogue);
   ActivationFormat format_for(const PackedMatrix& w) const;
   void tap(const Pass& pass, Worker worker, int layer, std::string_view name, const float* values,
-           std::size_t features, std::size_t first_token = 0) const;
+           std::size_t features, std::size_t first_row = 0) const;
+
+  // attention.cpp
+  void rotate_and_store(const Pass& pass, Worker worker, std::size_t layer);
+  void attend(const Pass& pass, Worker worker, std::size_t layer);
+  void attend_blocks(const Pass& pass, Worker worker, std::size_t layer);
+  void attend_one_row(const Row& row, Worker worker, std::size_t layer);
+  /// Runs the attention kernel for `n_rows` rows from `first_row` on, all query heads of a KV head
+  /// and chunks [chunk_begin, chunk_end).
+  void attend_heads(const Row& first, std::size_t first_row, std::size_t n_rows,
+                    std::size_t kv_head, std::size_t chunk_begin, std::size_t chunk_end,
+                    float* partial, Worker worker, std::size_t layer);
 
   const HyperParameters& config_;
   const ModelWeights& weights_;
   const Rope& rope_;
   const KernelTable& kernels_;
   Compute compute_;
-  int n_threads_ = 1;
+  int n_threads_;
+
+  // The plan of the current pass.
+  std::vector<Row> rows_;
+  std::vector<Block> blocks_;
+  std::vector<std::size_t> logit_rows_;
+  std::vector<std::size_t> all_rows_;  ///< 0, 1, 2, ...
 
   // Activations of the batch; every matrix is (T, features), row-major.
   AlignedBuffer<float> x_;        ///< residual stream, d_model
@@ -110,17 +148,18 @@ class Forward {
   AlignedBuffer<float> up_;       ///< d_ff
   AlignedBuffer<float> cos_;      ///< rope pairs
   AlignedBuffer<float> sin_;      ///< rope pairs
-  AlignedBuffer<float> partial_;  ///< attention of decode: (chunk, head, 2 + head_dim)
+  AlignedBuffer<float> partial_;  ///< attention of one row: (chunk, head, 2 + head_dim)
   AlignedBuffer<float> output_;   ///< attn_out or ffn_out, d_model, for probes only
-  Rows batch_rows_;
+  Inputs batch_inputs_;
 
   /// Memory of one worker.
   struct Scratch {
-    Rows rows;
+    Inputs inputs;
     Workspace product;
     Workspace attention;
-    AlignedBuffer<float> partial;  ///< attention of a block of tokens: (token, head, 2 + head_dim)
-    AlignedBuffer<std::byte> row;  ///< one row of the embedding as in the file
+    AlignedBuffer<float> partial;       ///< attention of a block: (row, head, 2 + head_dim)
+    AlignedBuffer<std::byte> row;       ///< one row of the embedding as in the file
+    AlignedBuffer<std::uint16_t> half;  ///< K and V of one row, rounded
   };
   std::vector<Scratch> scratch_;
 };

@@ -3,60 +3,74 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
+#include <vector>
 
-#include "base/aligned_buffer.h"
-#include "base/result.h"
-#include "engine/forward/precision.h"
-#include "engine/model/hyper_parameters.h"
+#include "engine/forward/kv_pool.h"
 
 namespace llm {
 
-/// Keys and values of every position of one sequence, per layer and KV head, rounded to the cache's
-/// type when stored and always read back from here.
-///
-/// Layout of one (layer, KV head), chosen so that attention needs no shuffles:
-///   keys    [position / 16][head_dim][16]   16 neighbouring positions in lanes
-///   values  [position][head_dim]
-/// The memory of positions never stored is zero.
+/// Keys and values of every position of one sequence, per layer and KV head, rounded to the pool's
+/// type when stored and always read back from here. Holds pages of a KvPool: page i has positions
+/// [256 i, 256 i + 256). Move-only; gives its pages back at the end.
 class KvCache {
  public:
-  static constexpr std::size_t kLanes = 16;
+  explicit KvCache(std::shared_ptr<KvPool> pool) : pool_(std::move(pool)) {}
+  KvCache(KvCache&& other) noexcept { *this = std::move(other); }
+  KvCache& operator=(KvCache&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(pages_, other.pages_);
+    std::swap(memory_, other.memory_);
+    std::swap(n_published_, other.n_published_);
+    return *this;
+  }
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+  ~KvCache() { truncate(0); }
 
-  /// Bytes of a cache for `context` positions (rounded up to 16), or nothing on overflow.
-  static std::optional<std::uint64_t> bytes_needed(const HyperParameters& config,
-                                                   std::size_t context, KvType type);
-  /// Errors: kResource with the bytes needed.
-  static Result<KvCache> create(const HyperParameters& config, std::size_t context, KvType type);
+  const KvPool& pool() const { return *pool_; }
+  std::size_t n_pages() const { return pages_.size(); }
 
-  KvType type() const { return type_; }
-  std::size_t context() const { return context_; }
-  std::size_t element_bytes() const { return type_ == KvType::kF16 ? 2 : 4; }
+  /// Makes positions [begin, end) ready to be stored: takes pages as needed, and copies a page that
+  /// others hold too. @pre begin <= the positions that are ready. @return false when the pool has
+  /// too few pages; what was ready still is.
+  [[nodiscard]] bool reserve(std::size_t begin, std::size_t end);
+  /// Gives back the pages without a position below n_positions.
+  void truncate(std::size_t n_positions);
+
+  /// Takes over published pages that hold a prefix of `tokens`, in place of its own (none).
+  /// @return positions taken over, a multiple of the page. @pre no page is held
+  std::size_t adopt(std::span<const TokenId> tokens);
+  /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and
+  /// stored in every layer.
+  void publish(std::span<const TokenId> tokens);
 
   /// Rounds and stores rows [first_row, first_row + key.size()) of K and V at `position`; row r is
   /// dim r % head_dim of KV head r / head_dim. Different rows may be stored by different workers.
-  /// @pre key.size() == value.size(), the rows exist, position < context()
+  /// @pre key.size() == value.size(), the rows exist, the position was reserved
   void store(std::size_t layer, std::size_t first_row, std::size_t position,
              std::span<const float> key, std::span<const float> value);
+  /// The same with values that are rounded already. @pre pool().type() == KvType::kF16
+  void store_half(std::size_t layer, std::size_t first_row, std::size_t position,
+                  std::span<const std::uint16_t> key, std::span<const std::uint16_t> value);
 
-  /// One element, read back. For the reference; fast code uses keys() and values().
+  /// One element, read back. For the definition; kernels use pages().
   float key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const;
   float value(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const;
 
-  /// First byte of the keys, or values, of (layer, head), in the layout above.
-  const std::byte* keys(std::size_t layer, std::size_t head) const;
-  const std::byte* values(std::size_t layer, std::size_t head) const;
+  /// First byte of each page; keys and values of (layer, head) at KvPool's offsets.
+  const std::byte* const* pages() const { return memory_.data(); }
 
  private:
-  std::size_t head_bytes() const { return context_ * head_dim_ * element_bytes(); }
-  std::byte* head_begin(std::size_t layer, std::size_t head, bool values) const;
+  template <typename T>
+  void scatter(std::size_t layer, std::size_t first_row, std::size_t position,
+               std::span<const T> key, std::span<const T> value);
 
-  KvType type_ = KvType::kF16;
-  std::size_t context_ = 0;
-  std::size_t n_heads_ = 0;
-  std::size_t head_dim_ = 0;
-  AlignedBuffer<std::byte> data_;
+  std::shared_ptr<KvPool> pool_;
+  std::vector<KvPool::Page> pages_;
+  std::vector<const std::byte*> memory_;  ///< of each page
+  std::size_t n_published_ = 0;           ///< leading pages that others may adopt
 };
 
 }  // namespace llm

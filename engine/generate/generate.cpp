@@ -103,7 +103,7 @@ class Generator::Text {
 /// of it becomes pending again.
 Status Generator::make_room(std::size_t n_new, bool context_shift) {
   const std::size_t context = session_.context();
-  const auto& bos = session_.model().tokenizer().spec().bos;
+  const auto& bos = session_.tokenizer().spec().bos;
   const std::size_t keep = !tokens_.empty() && bos && tokens_.front() == *bos ? 1 : 0;
   while (tokens_.size() + n_new > context) {
     const std::size_t droppable = tokens_.size() - std::min(keep, tokens_.size());
@@ -128,13 +128,11 @@ Status Generator::make_room(std::size_t n_new, bool context_shift) {
 Result<std::span<const float>> Generator::evaluate_pending(const GenerateOptions& options) {
   const std::size_t first = session_.position();
   const std::size_t total = tokens_.size() - first;
-  // Without the cache each call starts over from position 0, so there is only one.
-  const std::size_t batch = session_.options().use_cache ? session_.options().batch : total;
   std::span<const float> logits;
   while (session_.position() < tokens_.size()) {
     if (total > 1 && interrupted(options)) return std::span<const float>{};
     const std::size_t at = session_.position();
-    const std::size_t count = std::min(batch, tokens_.size() - at);
+    const std::size_t count = std::min(session_.batch(), tokens_.size() - at);
     const bool is_last = at + count == tokens_.size();
     const LogitRows rows = options.on_logits ? LogitRows::kAll
                            : is_last         ? LogitRows::kLast
@@ -143,11 +141,11 @@ Result<std::span<const float>> Generator::evaluate_pending(const GenerateOptions
     if (options.on_logits) options.on_logits(logits);
     if (total > 1 && options.progress) options.progress("prefill", at + count - first, total);
   }
-  return logits.last(std::min(logits.size(), session_.model().config().n_vocab));
+  return logits.last(std::min(logits.size(), session_.n_vocab()));
 }
 
 bool Generator::ends_text(TokenId id, const GenerateOptions& options) const {
-  return session_.model().tokenizer().is_end_of_generation(id) ||
+  return session_.tokenizer().is_end_of_generation(id) ||
          std::ranges::find(options.stop_tokens, id) != options.stop_tokens.end();
 }
 
@@ -209,7 +207,7 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> prompt,
                  .message = "found no token, need at least one",
                  .hint = "the model has no BOS token to start from"};
   }
-  Text text(session_.model().tokenizer(), options, sink);
+  Text text(session_.tokenizer(), options, sink);
   LLM_RETURN_IF_ERROR(continue_text(options, text));
   LLM_RETURN_IF_ERROR(text.finish());
   const bool fits = tokens_.size() <= session_.context();

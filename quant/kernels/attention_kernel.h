@@ -44,14 +44,15 @@ template <class A>
 void read_chunk(const llm::AttendArgs& args, std::size_t chunk, std::size_t n,
                 const AttendSpace& space) {
   const std::size_t dim = args.head_dim;
-  const std::size_t first = chunk * kChunk;
+  const std::byte* keys = args.pages[chunk] + args.keys_offset;
+  const std::byte* values = args.pages[chunk] + args.values_offset;
   for (std::size_t i = 0; i < round_up_16(n) * dim; i += 16) {
-    store_f32(space.keys + i, load_cached<A>(args.keys, first * dim + i, args.half));
+    store_f32(space.keys + i, load_cached<A>(keys, i, args.half));
   }
   const std::size_t stride = round_up_16(dim);
   if (stride == dim) {
     for (std::size_t i = 0; i < n * dim; i += 16) {
-      store_f32(space.values + i, load_cached<A>(args.values, first * dim + i, args.half));
+      store_f32(space.values + i, load_cached<A>(values, i, args.half));
     }
     return;
   }
@@ -61,8 +62,8 @@ void read_chunk(const llm::AttendArgs& args, std::size_t chunk, std::size_t n,
       if (d < dim) {
         // One element through the lanes: 16 bytes or more may not be readable here.
         alignas(64) std::byte element[64] = {};
-        const std::size_t index = (first + j) * dim + d;
-        std::memcpy(element, args.values + index * (args.half ? 2 : 4), args.half ? 2 : 4);
+        const std::size_t index = j * dim + d;
+        std::memcpy(element, values + index * (args.half ? 2 : 4), args.half ? 2 : 4);
         alignas(64) float lanes[16];
         store_f32(lanes, load_cached<A>(element, 0, args.half));
         v = lanes[0];

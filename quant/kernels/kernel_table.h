@@ -53,11 +53,14 @@ std::size_t matmul_workspace_bytes(std::size_t n_tokens);
 /// Causal attention of the query heads that share one KV head, for a run of tokens and chunks of
 /// keys. Strides are in floats. A partial result of one (token, head) is {m, l, o[head_dim]}.
 struct AttendArgs {
-  const float* q;           ///< first token's first query head of the group
-  std::size_t q_stride;     ///< between tokens
-  const std::byte* keys;    ///< KvCache::keys of the KV head
-  const std::byte* values;  ///< KvCache::values
-  bool half;                ///< cache type: f16, else f32
+  const float* q;        ///< first token's first query head of the group
+  std::size_t q_stride;  ///< between tokens
+  /// Chunk c of 256 keys lies in page c, from these offsets on: keys [position / 16][head_dim][16],
+  /// values [position][head_dim].
+  const std::byte* const* pages;
+  std::size_t keys_offset;
+  std::size_t values_offset;
+  bool half;  ///< cache type: f16, else f32
   std::size_t head_dim;
   std::size_t n_heads;  ///< query heads in the group
   std::size_t n_tokens;

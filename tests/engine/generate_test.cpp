@@ -227,7 +227,7 @@ TEST_CASE("on_logits sees each position once, the last token's too", "[generate]
     rows.insert(rows.end(), more.begin(), more.end());
   };
   const auto result = generate(session, Ids(10, 50), options);
-  const std::size_t n_vocab = session.model().config().n_vocab;
+  const std::size_t n_vocab = session.n_vocab();
   REQUIRE(result->text == "abc");
   REQUIRE(rows.size() == 13 * n_vocab);
   for (std::size_t row = 0; row < 13; ++row) {

@@ -47,9 +47,10 @@ std::shared_ptr<const Model> load(const std::string& path, Isa isa, int threads,
   return *model;
 }
 
-std::unique_ptr<Session> session_of(std::shared_ptr<const Model> model,
-                                    const SessionOptions& options) {
-  auto session = Session::create(std::move(model), options);
+std::unique_ptr<Sequence> session_of(std::shared_ptr<const Model> model,
+                                     const ExecutorOptions& options,
+                                     const SequenceOptions& how = {}) {
+  auto session = open_sequence(std::move(model), options, how);
   INFO((session.ok() ? "" : session.error().to_string()));
   REQUIRE(session.ok());
   return std::move(session).value();
@@ -81,10 +82,8 @@ Ids token_ids(std::size_t n, std::size_t n_vocab) {
 void require_invariance(const std::string& path, std::size_t n_tokens, KvType kv, Compute compute) {
   auto model = load(path, Isa::kScalar, 1, compute);
   const Ids ids = token_ids(n_tokens, model->config().n_vocab);
-  const SessionOptions plain{.context = n_tokens + 3, .kv = kv};
-  SessionOptions as_reference = plain;
-  as_reference.reference = true;
-  const std::string expected = logits_hash(*session_of(model, as_reference), ids, 0);
+  const ExecutorOptions plain{.context = n_tokens + 3, .kv = kv};
+  const std::string expected = logits_hash(*session_of(model, plain, {.reference = true}), ids, 0);
   for (const Isa isa : isas_here()) {
     for (const int threads : {1, 2, 3, 7}) {
       if (kSanitized && threads != 3) continue;
@@ -97,14 +96,13 @@ void require_invariance(const std::string& path, std::size_t n_tokens, KvType kv
         CAPTURE(split);
         REQUIRE(logits_hash(*session, ids, split) == expected);
       }
-      SessionOptions batched = plain;
+      ExecutorOptions batched = plain;
       batched.batch = 5;
       REQUIRE(logits_hash(*session_of(model, batched), ids, 0) == expected);
     }
   }
-  SessionOptions uncached = plain;
-  uncached.use_cache = false;
-  const auto recomputing = session_of(load(path, best_isa(), 2, compute), uncached);
+  const auto recomputing =
+      session_of(load(path, best_isa(), 2, compute), plain, {.use_cache = false});
   REQUIRE(logits_hash(*recomputing, ids, 7) == expected);
   if (!kSanitized) REQUIRE(logits_hash(*recomputing, ids, 1) == expected);
 }
@@ -165,10 +163,9 @@ TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {
   const std::string path = synthetic(directory, "mqa", "Q4_K_M");
   const auto model = load(path, best_isa(), 2);
   const Ids ids = token_ids(effort(600, 270), model->config().n_vocab);
-  const SessionOptions options{.context = 640, .kv = KvType::kF16};
-  SessionOptions as_reference = options;
-  as_reference.reference = true;
-  const std::string expected = logits_hash(*session_of(model, as_reference), ids, 0);
+  const ExecutorOptions options{.context = 640, .kv = KvType::kF16};
+  const std::string expected =
+      logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
   for (const Isa isa : isas_here()) {
     CAPTURE(isa_name(isa));
     const auto session = session_of(load(path, isa, 3), options);
@@ -184,10 +181,9 @@ TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invarianc
     const std::string path = synthetic(directory, "tinyllama-2l", type);
     const auto model = load(path, best_isa(), 2);
     const Ids ids = token_ids(effort(11, 3), model->config().n_vocab);
-    SessionOptions options{.context = 64};
-    options.reference = true;
-    const std::string expected = logits_hash(*session_of(model, options), ids, 0);
-    options.reference = false;
+    const ExecutorOptions options{.context = 64};
+    const std::string expected =
+        logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
     for (const Isa isa : isas_here()) {
       CAPTURE(isa_name(isa), type);
       const auto session = session_of(load(path, isa, 2), options);

@@ -35,13 +35,14 @@ Result<std::shared_ptr<const Model>> load(const test::ScratchDirectory& folder,
 }
 
 /// A session on the model, which must load.
-std::unique_ptr<Session> session_of(const test::ScratchDirectory& folder, const TinyGguf& gguf,
-                                    const LoadOptions& load_options = {},
-                                    const SessionOptions& options = {}) {
+std::unique_ptr<Sequence> session_of(const test::ScratchDirectory& folder, const TinyGguf& gguf,
+                                     const LoadOptions& load_options = {},
+                                     const ExecutorOptions& options = {},
+                                     const SequenceOptions& how = {}) {
   const auto model = load(folder, gguf, load_options);
   INFO((model.ok() ? "" : model.error().to_string()));
   REQUIRE(model.ok());
-  auto session = Session::create(*model, options);
+  auto session = open_sequence(*model, options, how);
   REQUIRE(session.ok());
   return std::move(session).value();
 }
@@ -174,7 +175,7 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
   for (const LoadOptions& options : every_isa(compute)) {
     CAPTURE(tensor, isa_name(*options.isa));
     for (const bool reference : {false, true}) {
-      const auto session = session_of(folder, gguf, options, {.reference = reference});
+      const auto session = session_of(folder, gguf, options, {}, {.reference = reference});
       require_nonfinite(session->evaluate(Ids{1, 260, 261}, LogitRows::kAll), field, 0);
       REQUIRE(session->position() == 0);
       // Only one row of logits: a fault that arises there is at the last position.
@@ -196,7 +197,7 @@ TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]
   for (const std::size_t batch : {1, 2, 512}) {
     for (const bool cache : {true, false}) {
       CAPTURE(batch, cache);
-      const auto session = session_of(folder, gguf, {}, {.batch = batch, .use_cache = cache});
+      const auto session = session_of(folder, gguf, {}, {.batch = batch}, {.use_cache = cache});
       REQUIRE(same_bits(logits_of(*session, good), expected));
       require_nonfinite(session->evaluate(bad, LogitRows::kLast), "blk.0.q", 7);
       REQUIRE(session->position() == good.size());
@@ -233,7 +234,7 @@ TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfin
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
   const std::vector<LoadOptions> isas = every_isa(compute);
   const auto reference =
-      session_of(folder, gguf, isas.front(), {.kv = KvType::kF32, .reference = true});
+      session_of(folder, gguf, isas.front(), {.kv = KvType::kF32}, {.reference = true});
   const std::vector<float> expected = logits_of(*reference, ids);
   // Flushing them to zero would lose the text: what is left must be denormal numbers, not zeros.
   const auto denormal = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; };

@@ -94,11 +94,11 @@ TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
     REQUIRE(ids.size() >= 24);
     ids.resize(std::min(ids.size(), kTokens));
 
-    llm::SessionOptions session;
+    llm::ExecutorOptions session;
     session.kv = llm::KvType::kF32;
     session.batch = 7;  // steps of the two sides differ; the comparison must not mind
-    const auto actual = require_ok(llm::record_activations(model, session, ids, "oracle_test",
-                                                           require_ok(llm::file_sha256(path))));
+    const auto actual = require_ok(llm::record_activations(
+        model, session, false, ids, "oracle_test", require_ok(llm::file_sha256(path))));
     const auto reference = oracle_dump(path, ids, scratch / "reference.npz");
 
     // What the engine writes is what it holds: compare the file, not the memory.

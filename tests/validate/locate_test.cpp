@@ -36,12 +36,12 @@ class Bench {
         model_(require_ok(
             Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", load_options(compute)))),
         replay_(model_, kv_) {
-    SessionOptions options;
+    ExecutorOptions options;
     options.kv = kv_;
     options.context = kTokens.size();
     const std::int64_t steps[] = {0, 5, 6, 7};
     clean_ = std::make_unique<Dump>(
-        require_ok(record_activations(model_, options, kTokens, "test", "", steps)));
+        require_ok(record_activations(model_, options, false, kTokens, "test", "", steps)));
   }
 
   /// The run with `change` applied to one op's output, and its consequences by the definition.

@@ -92,9 +92,9 @@ Status BenchRunner::run_load(Measurement& measurement) {
 Status BenchRunner::run_first_token(Measurement& measurement) {
   LLM_RETURN_IF_ERROR(ensure_model(measurement.test.threads));
   const auto started = Clock::now();
-  const SessionOptions options{.context = std::max(kFirstTokenContext, measurement.test.n_tokens),
-                               .kv = options_.kv};
-  LLM_TRY(const auto session, Session::create(model_, options));
+  const ExecutorOptions options{.context = std::max(kFirstTokenContext, measurement.test.n_tokens),
+                                .kv = options_.kv};
+  LLM_TRY(const auto session, open_sequence(model_, options));
   LLM_TRY(const auto logits,
           session->evaluate(tokens(0, measurement.test.n_tokens), LogitRows::kLast));
   const auto token = std::ranges::max_element(logits) - logits.begin();
@@ -106,7 +106,7 @@ Status BenchRunner::run_first_token(Measurement& measurement) {
 Status BenchRunner::run_tokens(Measurement& measurement) {
   const BenchTest& test = measurement.test;
   LLM_RETURN_IF_ERROR(ensure_model(test.threads));
-  LLM_TRY(Session * session, ensure_session(test));
+  LLM_TRY(Sequence * session, ensure_session(test));
   LLM_RETURN_IF_ERROR(go_to_depth(*session, test.depth));
   const auto started = Clock::now();
   if (test.kind == BenchKind::kPrompt) {
@@ -153,13 +153,12 @@ Status BenchRunner::ensure_model(int threads) {
   return Ok{};
 }
 
-Result<Session*> BenchRunner::ensure_session(const BenchTest& test) {
+Result<Sequence*> BenchRunner::ensure_session(const BenchTest& test) {
   auto& session = sessions_[{test.batch, test.cache}];
   if (session != nullptr) return session.get();
-  LLM_TRY(session, Session::create(model_, {.context = context_,
-                                            .kv = options_.kv,
-                                            .batch = test.batch,
-                                            .use_cache = test.cache}));
+  LLM_TRY(session,
+          open_sequence(model_, {.context = context_, .kv = options_.kv, .batch = test.batch},
+                        {.use_cache = test.cache}));
   // Touches every activation and starts the threads.
   const std::size_t warm_up = std::min({test.batch, context_, most_prompt_});
   LLM_RETURN_IF_ERROR(session->evaluate(tokens(0, warm_up), LogitRows::kLast));

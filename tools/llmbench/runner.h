@@ -33,7 +33,7 @@ class BenchRunner {
   BenchRunner(std::string path, std::vector<BenchTest> plan, RunnerOptions options);
 
   /// Ends early, with what there is, when an interrupt is requested (tools/common/signals.h).
-  /// Errors: those of Model::load and Session; kResource for memory.
+  /// Errors: those of Model::load and Executor; kResource for memory.
   Status run();
 
   /// In the plan's order, without tests that never ran.
@@ -50,7 +50,7 @@ class BenchRunner {
   Status run_first_token(Measurement& measurement);
   Status run_tokens(Measurement& measurement);
   Status ensure_model(int threads);
-  Result<Session*> ensure_session(const BenchTest& test);
+  Result<Sequence*> ensure_session(const BenchTest& test);
   Status go_to_depth(Session& session, std::size_t depth) const;
   Status measure_peaks();
   void drop_model();
@@ -70,7 +70,7 @@ class BenchRunner {
   int model_threads_ = -1;   ///< as asked for
   double load_seconds_ = 0;  ///< of model_
   std::vector<TokenId> tokens_;
-  std::map<SessionKey, std::unique_ptr<Session>> sessions_;
+  std::map<SessionKey, std::unique_ptr<Sequence>> sessions_;
   std::map<int, PeakMeter> peaks_;
   std::uint64_t weight_bytes_ = 0;
   bool warned_ = false;

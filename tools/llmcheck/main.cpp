@@ -106,10 +106,10 @@ class Check {
   Status compare_mode(Compute compute, KvType kv, const std::string& name) {
     LLM_TRY(const ModelPointer model, load(compute));
     const std::vector<TokenId> tokens(reference_->tokens().begin(), reference_->tokens().end());
-    SessionOptions options;
+    ExecutorOptions options;
     options.kv = kv;
     options.context = tokens.size();
-    LLM_TRY(const Dump fast, record_activations(model, options, tokens, "llmcheck", sha256_,
+    LLM_TRY(const Dump fast, record_activations(model, options, false, tokens, "llmcheck", sha256_,
                                                 reference_->step_ptr()));
     const Replay replay(model, kv);
     Limits limits =
@@ -124,8 +124,7 @@ class Check {
     LLM_RETURN_IF_ERROR(add_diff(fmt::format("compute {}, KV {}, {} against {}", name, kv_name,
                                              isa_name(model->isa()), reference_->meta().oracle),
                                  name, fast, *reference_, limits));
-    options.reference = !LLM_MUTANT("definition_is_fast");
-    LLM_TRY(const Dump plain, record_activations(model, options, tokens, "llmcheck", sha256_,
+    LLM_TRY(const Dump plain, record_activations(model, options, true, tokens, "llmcheck", sha256_,
                                                  reference_->step_ptr()));
     LLM_RETURN_IF_ERROR(
         add_diff(fmt::format("compute {}, KV {}, {} against the definition in plain loops (R1)",
@@ -199,10 +198,11 @@ class Check {
     LLM_TRY(const ModelPointer model, load(compute));
     std::vector<TokenId> tokens = model->tokenizer().encode(a_.prompt);
     if (reference_) tokens.assign(reference_->tokens().begin(), reference_->tokens().end());
-    SessionOptions options;
+    ExecutorOptions options;
     options.kv = compute == Compute::kF32 ? KvType::kF32 : KvType::kF16;
     options.context = tokens.size();
-    LLM_TRY(const Dump made, record_activations(model, options, tokens, "llmcheck", sha256_));
+    LLM_TRY(const Dump made,
+            record_activations(model, options, false, tokens, "llmcheck", sha256_));
     return made.write(a_.dump);
   }
 

@@ -60,11 +60,11 @@ class QualityRun {
                           a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8, bar_);
   }
 
-  static Result<std::unique_ptr<Session>> open(const ModelPointer& model, std::size_t context) {
-    SessionOptions options;
+  static Result<std::unique_ptr<Sequence>> open(const ModelPointer& model, std::size_t context) {
+    ExecutorOptions options;
     options.context = context;
     options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
-    return Session::create(model, options);
+    return open_sequence(model, options);
   }
 
   /// The text of --ppl in windows, all as `model` encodes it.

@@ -67,7 +67,7 @@ std::vector<ChatMessage> opening_messages(const RunArguments& arguments, std::st
   return messages;
 }
 
-Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, Session& session,
+Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, Sequence& session,
                      const GenerateOptions& generation, double load_seconds) {
   const Model& model = session.model();
   LLM_TRY(const ChatFormat format, choose_chat_format(arguments, model));

@@ -23,7 +23,7 @@ std::vector<ChatMessage> opening_messages(const RunArguments& arguments, std::st
 /// -i: reads messages from stdin until its end and prints the replies. SIGINT ends a reply; at the
 /// prompt it ends the program.
 /// @return the exit code
-Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, Session& session,
+Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, Sequence& session,
                      const GenerateOptions& generation, double load_seconds);
 
 }  // namespace llm

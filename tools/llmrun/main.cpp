@@ -22,7 +22,7 @@ namespace {
 
 struct Loaded {
   std::shared_ptr<const Model> model;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<Sequence> session;
   double seconds = 0;
 };
 
@@ -43,12 +43,11 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
     spdlog::warn("-c: found {}, the model was trained for {} positions", arguments.context,
                  loaded.model->config().context);
   }
-  SessionOptions session;
-  session.context = arguments.context;
-  session.kv = arguments.kv;
-  session.batch = arguments.batch;
-  session.use_cache = !arguments.no_cache;
-  LLM_TRY(loaded.session, Session::create(loaded.model, session));
+  LLM_TRY(
+      loaded.session,
+      open_sequence(loaded.model,
+                    {.context = arguments.context, .kv = arguments.kv, .batch = arguments.batch},
+                    {.use_cache = !arguments.no_cache}));
   loaded.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   spdlog::info("{}: {}, {} threads, seed {}", loaded.model->name(), isa_name(loaded.model->isa()),
@@ -88,7 +87,7 @@ Result<std::vector<TokenId>> encode_prompt(const RunArguments& arguments, const 
 
 /// What goes to stderr after a text; on a line of its own even where both streams are one file.
 void print_summary(const RunArguments& arguments, const ToolContext& context,
-                   const GenerateResult& result, const RunStats& stats, const Session& session,
+                   const GenerateResult& result, const RunStats& stats, const Sequence& session,
                    const std::string& hash) {
   const bool streamed = !arguments.json && !arguments.jsonl;
   const bool has_summary = arguments.logits_hash || !context.quiet();
@@ -100,7 +99,7 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
   if (!context.quiet()) fmt::print(stderr, "llmrun: {}\n", stats_line(stats));
 }
 
-Status write_dump(const RunArguments& arguments, Session& session, Recorder recorder) {
+Status write_dump(const RunArguments& arguments, Sequence& session, Recorder recorder) {
   session.set_probe(nullptr);
   LLM_TRY(const std::string sha256, file_sha256(arguments.model));
   LLM_TRY(const Dump dump, std::move(recorder).finish(engine_meta(session, "llmrun", sha256)));
@@ -109,7 +108,7 @@ Status write_dump(const RunArguments& arguments, Session& session, Recorder reco
 
 Result<int> run_once(const RunArguments& arguments, const ToolContext& context, Loaded& loaded,
                      GenerateOptions options) {
-  Session& session = *loaded.session;
+  Sequence& session = *loaded.session;
   LLM_TRY(const std::vector<TokenId> prompt_ids, encode_prompt(arguments, *loaded.model, options));
   LogitsHash hash;
   Recorder recorder;

@@ -43,7 +43,7 @@ Json logprobs_json(const Logprobs& logprobs) {
   return json;
 }
 
-Json stats_json(const RunArguments& arguments, const Session& session, const RunStats& stats) {
+Json stats_json(const RunArguments& arguments, const Sequence& session, const RunStats& stats) {
   const Model& model = session.model();
   return {{"load_ms", milliseconds(stats.load_seconds)},
           {"prefill_tokens", stats.prefill_tokens},
@@ -60,12 +60,12 @@ Json stats_json(const RunArguments& arguments, const Session& session, const Run
           {"seed", arguments.sampler.seed},
           {"isa", isa_name(model.isa())},
           {"threads", model.threads()},
-          {"kv", session.options().kv == KvType::kF16 ? "f16" : "f32"},
+          {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
           {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
           {"context", session.context()}};
 }
 
-Json options_json(const RunArguments& arguments, const Session& session) {
+Json options_json(const RunArguments& arguments, const Sequence& session) {
   const SamplerOptions& sampler = arguments.sampler;
   return {{"n", arguments.max_tokens},
           {"stop", arguments.stop},
@@ -79,7 +79,7 @@ Json options_json(const RunArguments& arguments, const Session& session) {
           {"repeat_last_n", sampler.repeat_last_n},
           {"sampler_order", sampler.order == SamplerOrder::kHf ? "hf" : "llamacpp"},
           {"context", session.context()},
-          {"kv", session.options().kv == KvType::kF16 ? "f16" : "f32"},
+          {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
           {"compute", session.model().compute() == Compute::kInt8 ? "int8" : "f32"}};
 }
 
@@ -125,7 +125,7 @@ std::string event_json(const GenerateEvent& event) {
   return dump(json, -1);
 }
 
-std::string result_json(const RunArguments& arguments, const Session& session,
+std::string result_json(const RunArguments& arguments, const Sequence& session,
                         std::span<const TokenId> prompt_ids, const GenerateResult& result,
                         const RunStats& stats) {
   Json json = {{"schema_version", kRunSchemaVersion},
@@ -144,7 +144,7 @@ std::string result_json(const RunArguments& arguments, const Session& session,
   return dump(json, arguments.jsonl ? -1 : 2);
 }
 
-Status write_receipt(const RunArguments& arguments, const Session& session,
+Status write_receipt(const RunArguments& arguments, const Sequence& session,
                      std::span<const TokenId> prompt_ids, const GenerateResult& result,
                      const std::string& logits_sha256) {
   LLM_TRY(const MappedFile file, MappedFile::open(arguments.model));

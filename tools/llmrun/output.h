@@ -48,13 +48,13 @@ class LogitsHash {
 std::string event_json(const GenerateEvent& event);
 
 /// The object of --json.
-std::string result_json(const RunArguments& arguments, const Session& session,
+std::string result_json(const RunArguments& arguments, const Sequence& session,
                         std::span<const TokenId> prompt_ids, const GenerateResult& result,
                         const RunStats& stats);
 
 /// Writes --receipt: everything needed to run this again and to see that it ran the same.
 /// Errors: kIo.
-Status write_receipt(const RunArguments& arguments, const Session& session,
+Status write_receipt(const RunArguments& arguments, const Sequence& session,
                      std::span<const TokenId> prompt_ids, const GenerateResult& result,
                      const std::string& logits_sha256);
 

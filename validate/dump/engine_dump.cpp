@@ -8,7 +8,7 @@
 
 namespace llm {
 
-DumpMeta engine_meta(const Session& session, const std::string& producer,
+DumpMeta engine_meta(const Sequence& session, const std::string& producer,
                      const std::string& model_sha256) {
   const Model& model = session.model();
   const HyperParameters& config = model.config();
@@ -20,7 +20,7 @@ DumpMeta engine_meta(const Session& session, const std::string& producer,
   meta.tokenizer_hash = tokenizer_hash(model.tokenizer().spec());
   meta.oracle = "engine";
   meta.compute = model.compute() == Compute::kF32 ? "f32" : "int8";
-  meta.kv = session.options().kv == KvType::kF32 ? "f32" : "f16";
+  meta.kv = session.kv() == KvType::kF32 ? "f32" : "f16";
   meta.eps = static_cast<double>(config.norm_eps);
   meta.rope_theta = static_cast<double>(config.rope_theta);
   meta.taps_absent = {{"probs", "attention is never stored as a matrix"}};
@@ -36,12 +36,13 @@ Result<std::string> file_sha256(const std::string& path) {
 }
 
 Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
-                                const SessionOptions& options, std::span<const TokenId> tokens,
-                                const std::string& producer, const std::string& model_sha256,
+                                const ExecutorOptions& options, bool by_definition,
+                                std::span<const TokenId> tokens, const std::string& producer,
+                                const std::string& model_sha256,
                                 std::span<const std::int64_t> step_ptr) {
   const std::int64_t one_call[] = {0, static_cast<std::int64_t>(tokens.size())};
   if (step_ptr.empty()) step_ptr = one_call;
-  LLM_TRY(const std::unique_ptr<Session> session, Session::create(model, options));
+  LLM_TRY(const auto session, open_sequence(model, options, {.reference = by_definition}));
   Recorder recorder;
   session->set_probe(&recorder);
   for (std::size_t s = 0; s + 1 < step_ptr.size(); ++s) {

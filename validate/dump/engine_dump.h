@@ -14,7 +14,7 @@ namespace llm {
 /// Metadata of a dump made by `session`'s engine.
 /// @param producer      the tool's name
 /// @param model_sha256  of the model file; empty where nobody needs it
-DumpMeta engine_meta(const Session& session, const std::string& producer,
+DumpMeta engine_meta(const Sequence& session, const std::string& producer,
                      const std::string& model_sha256);
 
 /// SHA-256, hex, of a whole file. Errors: kIo.
@@ -23,10 +23,11 @@ Result<std::string> file_sha256(const std::string& path);
 /// Runs `tokens` from position 0 in a session of its own and records every tap.
 /// @param step_ptr  tokens of call s are [step_ptr[s], step_ptr[s + 1]), as in a dump, so that
 ///                  prefill and decode are both seen; empty: all in one call
-/// Errors: those of Session::create and evaluate.
+/// Errors: those of Executor::create and evaluate.
 Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
-                                const SessionOptions& options, std::span<const TokenId> tokens,
-                                const std::string& producer, const std::string& model_sha256,
+                                const ExecutorOptions& options, bool by_definition,
+                                std::span<const TokenId> tokens, const std::string& producer,
+                                const std::string& model_sha256,
                                 std::span<const std::int64_t> step_ptr = {});
 
 }  // namespace llm

@@ -73,10 +73,7 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
   return std::optional<TapMatrix>(std::move(out));
 }
 
-Replay::Replay(std::shared_ptr<const Model> model, KvType kv)
-    : model_(std::dynamic_pointer_cast<const LoadedModel>(std::move(model))), kv_(kv) {
-  LLM_CHECK(model_ != nullptr);
-}
+Replay::Replay(std::shared_ptr<const Model> model, KvType kv) : model_(std::move(model)), kv_(kv) {}
 
 const PackedMatrix* Replay::matrix(int layer, std::string_view tap) const {
   const ModelWeights& weights = model_->weights();
@@ -215,7 +212,9 @@ Result<TapMatrix> Replay::attend(const TapMatrix& q, const TapMatrix& k, const T
   const std::size_t dim = config().head_dim;
   HyperParameters one_layer = config();
   one_layer.n_layers = 1;
-  LLM_TRY(KvCache cache, KvCache::create(one_layer, q.rows, kv_));
+  LLM_TRY(auto pool, KvPool::create(one_layer, KvPool::pages_for(q.rows), kv_));
+  KvCache cache(std::move(pool));
+  LLM_CHECK(cache.reserve(0, q.rows));
   for (std::size_t t = 0; t < q.rows; ++t) cache.store(0, 0, t, row(k, t), row(v, t));
   const std::size_t heads_per_kv = config().n_heads / config().n_kv_heads;
   TapMatrix out = shaped(q.rows, q.features);

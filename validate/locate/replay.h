@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/loaded_model.h"
+#include "engine/model/model.h"
 #include "quant/formats/activations.h"
 #include "validate/dump/dump.h"
 
@@ -52,7 +52,7 @@ class Replay {
   TapMatrix rotate(TapMatrix x) const;
   Result<TapMatrix> attend(const TapMatrix& q, const TapMatrix& k, const TapMatrix& v) const;
 
-  std::shared_ptr<const LoadedModel> model_;
+  std::shared_ptr<const Model> model_;
   KvType kv_;
 };
 

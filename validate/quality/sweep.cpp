@@ -56,12 +56,12 @@ Result<QualityResult> measure_quality(const std::shared_ptr<const Model>& model,
           text_windows(
               model->tokenizer(), text,
               {.window = config.window_tokens, .sample = config.windows, .seed = config.seed}));
-  SessionOptions options;
+  ExecutorOptions options;
   options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
   options.context = std::max(config.window_tokens, 1 + config.prompt_tokens + config.new_tokens);
-  options.use_cache = implementation.use_cache;
   if (implementation.feed_one) options.batch = 1;
-  LLM_TRY(const auto session, Session::create(model, options));
+  LLM_TRY(const auto session,
+          open_sequence(model, options, {.use_cache = implementation.use_cache}));
 
   QualityResult result;
   result.name = std::string(implementation.name);

@@ -96,7 +96,7 @@ std::size_t count_targets(std::span<const TextWindow> windows) {
 
 Status visit_rows(Session& session, std::span<const TextWindow> windows, const RowVisitor& visit,
                   const Progress& progress, std::size_t step) {
-  const std::size_t n_vocab = session.model().config().n_vocab;
+  const std::size_t n_vocab = session.n_vocab();
   const std::size_t total = count_targets(windows);
   std::size_t done = 0;
   for (const TextWindow& window : windows) {
@@ -116,12 +116,12 @@ Status visit_rows(Session& session, std::span<const TextWindow> windows, const R
 
 Status visit_row_pairs(Session& a, Session& b, std::span<const TextWindow> windows,
                        const RowPairVisitor& visit, const Progress& progress) {
-  const std::size_t n_vocab = a.model().config().n_vocab;
-  if (b.model().config().n_vocab != n_vocab) {
+  const std::size_t n_vocab = a.n_vocab();
+  if (b.n_vocab() != n_vocab) {
     return Error{.code = ErrorCode::kUsage,
                  .field = "vocabulary",
                  .message = fmt::format("found {} and {} tokens, need equal vocabularies", n_vocab,
-                                        b.model().config().n_vocab)};
+                                        b.n_vocab())};
   }
   const std::size_t total = count_targets(windows);
   std::size_t done = 0;

@@ -58,12 +58,11 @@ double seconds(Clock::duration time) { return std::chrono::duration<double>(time
 
 Result<CheckResult> check_cached_generation(const std::shared_ptr<const Model>& model, KvType kv,
                                             const CacheCheckOptions& options) {
-  SessionOptions how;
+  ExecutorOptions how;
   how.kv = kv;
   how.context = options.n_prompt_tokens + options.n_tokens;
-  LLM_TRY(const auto cached, Session::create(model, how));
-  how.use_cache = false;
-  LLM_TRY(const auto recomputed, Session::create(model, how));
+  LLM_TRY(const auto cached, open_sequence(model, how));
+  LLM_TRY(const auto recomputed, open_sequence(model, how, {.use_cache = false}));
   Clock::duration with{};
   Clock::duration without{};
   std::size_t equal = 0;

@@ -42,7 +42,7 @@ std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& t
 
 class MatrixCheck {
  public:
-  MatrixCheck(const LoadedModel& model, const ModelFile& file, const MatrixCheckOptions& options)
+  MatrixCheck(const Model& model, const ModelFile& file, const MatrixCheckOptions& options)
       : pairs_(matrices_of(model.weights(), file.tensors)), options_(options) {
     for (const Isa isa : all_isas()) {
       if (isa != Isa::kScalar && isa_supported(isa)) fast_.push_back(kernel_table(isa));
@@ -272,7 +272,7 @@ class MatrixCheck {
 
 }  // namespace
 
-Result<std::vector<CheckResult>> check_matrices(const LoadedModel& model, const ModelFile& file,
+Result<std::vector<CheckResult>> check_matrices(const Model& model, const ModelFile& file,
                                                 const MatrixCheckOptions& options) {
   return MatrixCheck(model, file, options).run();
 }

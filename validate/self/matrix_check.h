@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/loaded_model.h"
+#include "engine/model/model.h"
 #include "engine/model/model_file.h"
 #include "validate/report/report.h"
 
@@ -39,7 +39,7 @@ struct MatrixCheckOptions {
 /// row. Errors: kResource.
 /// Cost: per mode one product in plain loops and one on the scalar kernel, one a token on each
 /// fast one.
-Result<std::vector<CheckResult>> check_matrices(const LoadedModel& model, const ModelFile& file,
+Result<std::vector<CheckResult>> check_matrices(const Model& model, const ModelFile& file,
                                                 const MatrixCheckOptions& options);
 
 }  // namespace llm

@@ -9,10 +9,11 @@
 #include <optional>
 #include <utility>
 
-#include "engine/loaded_model.h"
+#include "engine/model/model.h"
 #include "validate/quality/likelihood.h"
 #include "validate/self/cache_check.h"
 #include "validate/self/matrix_check.h"
+#include "validate/self/sequence_check.h"
 
 namespace llm {
 namespace {
@@ -21,7 +22,7 @@ using ModelPointer = std::shared_ptr<const Model>;
 using Logits = std::vector<float>;
 
 constexpr int kTeams[] = {1, 2, 3, 7};
-constexpr const char* kDecode = "one token a call (decode)";
+constexpr const char* kDecode = "one token per call (decode)";
 constexpr std::uint64_t kSmallModel = std::uint64_t{64} << 20;
 
 /// Tokens of the ways to evaluate, by what a token costs in each.
@@ -40,23 +41,24 @@ constexpr Lengths kLargeF32 = {14, 1, 1, 8, 5};
 /// How a session is fed; every one must give the same logits.
 struct Path {
   std::string name;
-  SessionOptions session;
-  std::size_t tokens_a_call = 0;  ///< 0: all at once
-  std::size_t truncate_to = 0;    ///< other tokens from here on first, then back to here; 0: no
-  std::size_t n_tokens = 0;       ///< only the first so many tokens; 0: all
-  bool last_row = false;          ///< ask for the logits of the last token only
+  ExecutorOptions executor = {};
+  SequenceOptions sequence = {};
+  std::size_t tokens_per_call = 0;  ///< 0: all at once
+  std::size_t truncate_to = 0;      ///< other tokens from here on first, then back to here; 0: no
+  std::size_t n_tokens = 0;         ///< only the first so many tokens; 0: all
+  bool last_row = false;            ///< ask for the logits of the last token only
 };
 
 Result<Logits> evaluate(const ModelPointer& model, const Path& path,
                         std::span<const TokenId> tokens) {
-  SessionOptions options = path.session;
+  ExecutorOptions options = path.executor;
   options.context = tokens.size();
-  LLM_TRY(const std::unique_ptr<Session> session, Session::create(model, options));
+  LLM_TRY(const auto session, open_sequence(model, options, path.sequence));
   const std::size_t n_vocab = model->config().n_vocab;
   Logits logits;
   const LogitRows wanted = path.last_row ? LogitRows::kLast : LogitRows::kAll;
   const auto feed = [&](std::span<const TokenId> fed, std::size_t from) -> Status {
-    const std::size_t step = path.tokens_a_call == 0 ? fed.size() : path.tokens_a_call;
+    const std::size_t step = path.tokens_per_call == 0 ? fed.size() : path.tokens_per_call;
     for (std::size_t begin = from; begin < fed.size(); begin += step) {
       const std::size_t n = std::min(step, fed.size() - begin);
       LLM_TRY(const auto rows, session->evaluate(fed.subspan(begin, n), wanted));
@@ -98,26 +100,31 @@ CheckResult compare_bits(std::string name, std::span<const float> actual,
 }
 
 std::vector<Path> session_paths(KvType kv, const Lengths& n) {
-  SessionOptions plain;
-  plain.kv = kv;
-  const auto with_batch = [&](std::size_t batch) {
-    SessionOptions options = plain;
-    options.batch = batch;
-    return options;
+  const ExecutorOptions plain{.kv = kv};
+  const auto batches_of = [&](std::size_t batch, std::size_t n_tokens) {
+    return Path{.name = fmt::format("batches of {}", batch),
+                .executor = {.kv = kv, .batch = batch},
+                .n_tokens = n_tokens};
   };
-  SessionOptions reference = plain;
-  reference.reference = true;
-  SessionOptions no_cache = plain;
-  no_cache.use_cache = false;
-  std::vector<Path> paths = {{"the definition in plain loops (R1)", reference, 0, 0, n.definition}};
-  for (const std::size_t batch : {1U, 2U, 7U})
-    paths.push_back({fmt::format("batches of {}", batch), with_batch(batch), 0, 0, n.split});
-  paths.push_back({"batches of 32", with_batch(32)});
-  paths.push_back({kDecode, plain, 1});
-  paths.push_back({"without a cache, one token a call", no_cache, 1, 0, n.recomputed});
-  paths.push_back({"cut back by half and fed anew", plain, 0, n.usual / 2});
-  paths.push_back({"the last row of logits only", plain, 0, 0, n.split, true});
-  return paths;
+  return {{.name = "the definition in plain loops (R1)",
+           .executor = plain,
+           .sequence = {.reference = true},
+           .n_tokens = n.definition},
+          batches_of(1, n.split),
+          batches_of(2, n.split),
+          batches_of(7, n.split),
+          batches_of(32, 0),
+          {.name = kDecode, .executor = plain, .tokens_per_call = 1},
+          {.name = "without a cache, one token per call",
+           .executor = plain,
+           .sequence = {.use_cache = false},
+           .tokens_per_call = 1,
+           .n_tokens = n.recomputed},
+          {.name = "cut back by half and fed anew", .executor = plain, .truncate_to = n.usual / 2},
+          {.name = "the last row of logits only",
+           .executor = plain,
+           .n_tokens = n.split,
+           .last_row = true}};
 }
 
 /// Perplexity of the text itself, exp(mean NLL) of each token given those before it.
@@ -138,7 +145,7 @@ class SelfCheck {
     LoadOptions load;
     load.threads = options_.threads;
     load.progress = options_.progress;
-    LLM_TRY(base_, LoadedModel::load(path_, load));
+    LLM_TRY(base_, Model::load(path_, load));
     small_ = base_->weight_bytes() <= kSmallModel;
     LLM_RETURN_IF_ERROR(matrices());
     LLM_RETURN_IF_ERROR(run_mode(Compute::kInt8, KvType::kF16, small_ ? kSmallInt8 : kLargeInt8));
@@ -200,8 +207,7 @@ class SelfCheck {
     mode_ = compute == Compute::kInt8 ? "int8" : "f32";
     LLM_RETURN_IF_ERROR(encode_text(lengths.usual));
     LLM_TRY(const ModelPointer model, variant(options_.threads));
-    Path usual{"prefill", {}};
-    usual.session.kv = kv;
+    Path usual{.name = "prefill", .executor = {.kv = kv}};
     LLM_TRY(expected_, evaluate(model, usual, tokens_));
     const auto paths = session_paths(kv, lengths);
     std::vector<Isa> others;
@@ -219,7 +225,9 @@ class SelfCheck {
       usual.n_tokens = isa == Isa::kScalar ? lengths.scalar : lengths.usual;
       LLM_RETURN_IF_ERROR(check(other, usual));
       const std::size_t n = std::min(lengths.split, usual.n_tokens);
-      LLM_RETURN_IF_ERROR(check(other, {kDecode, usual.session, 1, 0, n}));
+      LLM_RETURN_IF_ERROR(check(
+          other,
+          {.name = kDecode, .executor = usual.executor, .tokens_per_call = 1, .n_tokens = n}));
     }
     for (const int threads : kTeams) {
       LLM_TRY(const ModelPointer other, variant(threads));
@@ -227,7 +235,24 @@ class SelfCheck {
       usual.n_tokens = lengths.split;
       LLM_RETURN_IF_ERROR(check(other, usual));
     }
+    LLM_RETURN_IF_ERROR(sequences(model, kv));
     return compute == Compute::kInt8 ? generation(model, kv) : Ok{};
+  }
+
+  Status sequences(const ModelPointer& model, KvType kv) {
+    SequenceCheckOptions options;
+    options.progress = options_.progress;
+    if (!small_) {
+      options.n_sequences = 3;
+      options.most_new = 12;
+      options.every_mix = false;
+    }
+    LLM_TRY(auto found, check_sequences(model, kv, options));
+    for (CheckResult& result : found) {
+      result.name = fmt::format("{}, {}: {}", mode_, isa_name(model->isa()), result.name);
+      results_.push_back(std::move(result));
+    }
+    return Ok{};
   }
 
   void compare_perplexity(const Logits& decoded) {
@@ -259,7 +284,7 @@ class SelfCheck {
 
   const std::string& path_;
   const SelfCheckOptions& options_;
-  std::shared_ptr<const LoadedModel> base_;
+  ModelPointer base_;
   bool small_ = true;
   Compute compute_ = Compute::kInt8;
   std::string mode_;

@@ -35,12 +35,12 @@ double noise_limit(const std::shared_ptr<const Model>& model) {
   return limit->bound;
 }
 
-Result<std::unique_ptr<Session>> open(const std::shared_ptr<const Model>& model,
-                                      const VerifyReference& reference) {
-  SessionOptions options;
+Result<std::unique_ptr<Sequence>> open(const std::shared_ptr<const Model>& model,
+                                       const VerifyReference& reference) {
+  ExecutorOptions options;
   options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
   options.context = reference.context();
-  return Session::create(model, options);
+  return open_sequence(model, options);
 }
 
 /// The engine's own choices, one decode call each, up to the first that differs.

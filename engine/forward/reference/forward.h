@@ -6,9 +6,7 @@
 
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
-#include "engine/forward/rope.h"
-#include "engine/model/hyper_parameters.h"
-#include "engine/model/weights.h"
+#include "engine/model/model.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm::reference {
@@ -16,17 +14,19 @@ namespace llm::reference {
 /// The Llama forward pass as docs/numerics.md defines it, one op after the other on one thread.
 class Forward {
  public:
-  /// All arguments are borrowed and must outlive this object.
-  Forward(const HyperParameters& config, const ModelWeights& weights, const Rope& rope,
-          Compute compute)
-      : config_(config), weights_(weights), rope_(rope), compute_(compute) {}
+  /// @param model  borrowed, must outlive this object
+  explicit Forward(const Model& model)
+      : config_(model.config()),
+        weights_(model.weights()),
+        rope_(model.rope()),
+        compute_(model.compute()) {}
 
   /// Evaluates `tokens` at positions first_position, first_position + 1, ...; reads keys and values
   /// of earlier positions from `cache` and stores theirs.
   /// @param logits  (R, n_vocab), overwritten: logits of the last R tokens, R = logits.size() /
   /// n_vocab
   /// @param probe   may be nullptr
-  /// @pre token ids are in the vocabulary, positions fit the cache
+  /// @pre token ids are in the vocabulary, positions are reserved in the cache
   void run(std::span<const TokenId> tokens, std::size_t first_position, KvCache& cache,
            std::span<float> logits, ProbeSink* probe) const;
 

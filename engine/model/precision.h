@@ -1,5 +1,5 @@
-#ifndef LLM_ENGINE_FORWARD_PRECISION_H_
-#define LLM_ENGINE_FORWARD_PRECISION_H_
+#ifndef LLM_ENGINE_MODEL_PRECISION_H_
+#define LLM_ENGINE_MODEL_PRECISION_H_
 
 namespace llm {
 
@@ -14,4 +14,4 @@ enum class KvType { kF16, kF32 };
 
 }  // namespace llm
 
-#endif  // LLM_ENGINE_FORWARD_PRECISION_H_
+#endif  // LLM_ENGINE_MODEL_PRECISION_H_

@@ -1,4 +1,4 @@
-#include "engine/loaded_model.h"
+#include "engine/model/model.h"
 
 #include <fmt/format.h>
 
@@ -20,12 +20,6 @@ Result<Isa> choose_isa(std::optional<Isa> wanted) {
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
-                                                 const LoadOptions& options) {
-  LLM_TRY(std::shared_ptr<const Model> model, LoadedModel::load(path, options));
-  return model;
-}
-
-Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(const std::string& path,
                                                              const LoadOptions& options) {
   LLM_RETURN_IF_ERROR(choose_isa(options.isa));
   const int threads = options.threads > 0 ? options.threads : available_cpus();
@@ -37,26 +31,26 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(const std::string& 
   };
   auto weights = load_weights(file, threads, progress);
   if (!weights.ok()) return in_file(std::move(weights).error(), path);
-  std::shared_ptr<LoadedModel> model(
-      new LoadedModel(std::move(file), std::move(weights).value(), std::move(tokenizer).value()));
+  std::shared_ptr<Model> model(
+      new Model(std::move(file), std::move(weights).value(), std::move(tokenizer).value()));
   LLM_RETURN_IF_ERROR(model->set_options(options));
-  return std::shared_ptr<const LoadedModel>(std::move(model));
+  return std::shared_ptr<const Model>(std::move(model));
 }
 
-Result<std::shared_ptr<const LoadedModel>> LoadedModel::variant(const LoadOptions& options) const {
-  std::shared_ptr<LoadedModel> model(new LoadedModel(*this));
+Result<std::shared_ptr<const Model>> Model::variant(const LoadOptions& options) const {
+  std::shared_ptr<Model> model(new Model(*this));
   LLM_RETURN_IF_ERROR(model->set_options(options));
-  return std::shared_ptr<const LoadedModel>(std::move(model));
+  return std::shared_ptr<const Model>(std::move(model));
 }
 
-Status LoadedModel::set_options(const LoadOptions& options) {
+Status Model::set_options(const LoadOptions& options) {
   LLM_TRY(isa_, choose_isa(options.isa));
   threads_ = options.threads > 0 ? options.threads : available_cpus();
   compute_ = options.compute;
   return Ok{};
 }
 
-LoadedModel::LoadedModel(ModelFile file, ModelWeights weights, Tokenizer tokenizer)
+Model::Model(ModelFile file, ModelWeights weights, Tokenizer tokenizer)
     : config_(file.config),
       tokenizer_(std::make_shared<const Tokenizer>(std::move(tokenizer))),
       name_(std::move(file.name)),

@@ -1,4 +1,4 @@
-#include "engine/forward/rope.h"
+#include "engine/model/rope.h"
 
 #include <cmath>
 

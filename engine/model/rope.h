@@ -1,5 +1,5 @@
-#ifndef LLM_ENGINE_FORWARD_ROPE_H_
-#define LLM_ENGINE_FORWARD_ROPE_H_
+#ifndef LLM_ENGINE_MODEL_ROPE_H_
+#define LLM_ENGINE_MODEL_ROPE_H_
 
 #include <cstddef>
 #include <span>
@@ -31,4 +31,4 @@ class Rope {
 
 }  // namespace llm
 
-#endif  // LLM_ENGINE_FORWARD_ROPE_H_
+#endif  // LLM_ENGINE_MODEL_ROPE_H_

@@ -1,0 +1,278 @@
+#include "engine/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/forward/nonfinite_finder.h"
+
+namespace llm {
+
+Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> model,
+                                                   const ExecutorOptions& options) {
+  ExecutorOptions chosen = options;
+  if (chosen.batch == 0)
+    return Error{.code = ErrorCode::kUsage, .field = "batch", .message = "found 0, need 1 or more"};
+  if (chosen.context == 0) chosen.context = model->config().context;
+  if (chosen.kv_pages == 0) chosen.kv_pages = KvPool::pages_for(chosen.context);
+  chosen.batch = std::min(chosen.batch, chosen.context);
+  LLM_TRY(auto pool, KvPool::create(model->config(), chosen.kv_pages, chosen.kv));
+  LLM_TRY(Forward forward, Forward::create(*model, chosen.batch, chosen.context));
+  return std::shared_ptr<Executor>(
+      new Executor(std::move(model), chosen, std::move(pool), std::move(forward)));
+}
+
+Executor::Executor(std::shared_ptr<const Model> model, const ExecutorOptions& options,
+                   std::shared_ptr<KvPool> pool, Forward forward)
+    : model_(std::move(model)),
+      options_(options),
+      pool_(std::move(pool)),
+      forward_(std::move(forward)),
+      reference_(*model_) {}
+
+Result<std::unique_ptr<Sequence>> Executor::open(std::shared_ptr<Executor> executor,
+                                                 const SequenceOptions& options) {
+  SequenceOptions chosen = options;
+  const std::size_t most = executor->options_.context;
+  if (chosen.context == 0) chosen.context = most;
+  if (chosen.context > most)
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "context",
+                 .message = fmt::format("found {}, need at most {}", chosen.context, most)};
+  std::unique_ptr<Sequence> sequence(new Sequence(executor, chosen));
+  executor->sequences_.push_back(sequence.get());
+  return sequence;
+}
+
+Result<std::unique_ptr<Sequence>> open_sequence(std::shared_ptr<const Model> model,
+                                                const ExecutorOptions& options,
+                                                const SequenceOptions& sequence) {
+  LLM_TRY(auto executor, Executor::create(std::move(model), options));
+  return Executor::open(std::move(executor), sequence);
+}
+
+Status Executor::check(const Segment& segment) const {
+  const auto n_vocab = static_cast<TokenId>(model_->config().n_vocab);
+  for (const TokenId id : segment.tokens) {
+    if (id < 0 || id >= n_vocab) {
+      return Error{.code = ErrorCode::kUsage,
+                   .field = "token id",
+                   .message = fmt::format("found {}, need 0..{}", id, n_vocab - 1)};
+    }
+  }
+  const Sequence& sequence = *segment.sequence;
+  LLM_CHECK(sequence.executor_.get() == this);
+  if (segment.tokens.size() > sequence.context() - sequence.position()) {
+    return Error{
+        .code = ErrorCode::kResource,
+        .field = "context",
+        .message = fmt::format("found {} tokens after position {}, need at most {} in all",
+                               segment.tokens.size(), sequence.position(), sequence.context()),
+        .hint = "raise -c or shorten the prompt"};
+  }
+  return Ok{};
+}
+
+Status Executor::evaluate(std::span<Segment> segments) {
+  const std::size_t n_vocab = model_->config().n_vocab;
+  std::vector<std::size_t> n_rows;
+  std::size_t all_rows = 0;
+  for (const Segment& segment : segments) {
+    LLM_RETURN_IF_ERROR(check(segment));
+    const std::size_t most = segment.rows == LogitRows::kAll    ? segment.tokens.size()
+                             : segment.rows == LogitRows::kLast ? std::size_t{1}
+                                                                : 0;
+    n_rows.push_back(std::min(most, segment.tokens.size()));
+    all_rows += n_rows.back();
+  }
+  logits_.resize(all_rows * n_vocab);
+  std::vector<Work> work;
+  float* logits = logits_.data();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    Segment& segment = segments[i];
+    Sequence& s = *segment.sequence;
+    const std::size_t size_before = s.tokens_.size();
+    s.tokens_.insert(s.tokens_.end(), segment.tokens.begin(), segment.tokens.end());
+    work.push_back({.sequence = &s,
+                    .first_logit = s.tokens_.size() - n_rows[i],
+                    .logits = logits,
+                    .size_before = size_before,
+                    .done = segment.tokens.empty()});
+    segment.logits = {logits, n_rows[i] * n_vocab};
+    logits += segment.logits.size();
+    if (!s.options_.use_cache) s.n_stored_ = 0;
+    if (s.options_.share_prefix && s.n_stored_ == 0 && s.probe_ == nullptr) {
+      s.cache_.truncate(0);
+      // The rows of logits that are wanted are computed, whoever has their keys and values.
+      s.n_stored_ = s.cache_.adopt(std::span(s.tokens_).first(work.back().first_logit));
+    }
+  }
+  Status status = run(work);
+  for (std::size_t i = 0; i < segments.size() && status.ok(); ++i) {
+    if (first_nonfinite(segments[i].logits) == segments[i].logits.size()) continue;
+    status = find_nonfinite(work[i]);
+  }
+  if (!status.ok()) {
+    for (const Work& w : work) w.sequence->truncate(w.size_before);
+  }
+  return status;
+}
+
+Status Executor::run(std::span<Work> work) {
+  for (Work& w : work) {
+    if (w.sequence->options_.reference) LLM_RETURN_IF_ERROR(run_by_definition(w, work));
+  }
+  while (!std::ranges::all_of(work, &Work::done)) LLM_RETURN_IF_ERROR(run_pass(work));
+  return Ok{};
+}
+
+Error Executor::out_of_pages(const Sequence& sequence) const {
+  return Error{
+      .code = ErrorCode::kResource,
+      .field = "KV cache",
+      .message = fmt::format("found {} pages of {} positions, need {}", pool_->n_pages(),
+                             KvPool::kPagePositions, KvPool::pages_for(sequence.tokens_.size()))};
+}
+
+Status Executor::run_pass(std::span<Work> work) {
+  std::vector<PassSegment> pass;
+  std::vector<Work*> taken;
+  std::size_t n_tokens = 0;
+  ProbeSink* probe = nullptr;
+  for (Work& w : work) {
+    Sequence& s = *w.sequence;
+    if (w.done || n_tokens == options_.batch) continue;
+    if (s.probe_ != nullptr && !pass.empty()) continue;  // a probe has a pass of its own
+    const std::size_t begin = s.n_stored_;
+    const std::size_t n = std::min(options_.batch - n_tokens, s.tokens_.size() - begin);
+    if (!reserve(work, w, begin + n, pass.empty())) {
+      if (pass.empty()) return out_of_pages(s);
+      continue;
+    }
+    pass.push_back({.tokens = std::span(s.tokens_).subspan(begin, n),
+                    .first_position = begin,
+                    .cache = &s.cache_,
+                    .n_logits = begin + n - std::clamp(w.first_logit, begin, begin + n)});
+    taken.push_back(&w);
+    n_tokens += n;
+    probe = s.probe_;
+    if (probe != nullptr) break;
+  }
+  run_forward(pass, taken, probe);
+  for (std::size_t i = 0; i < pass.size(); ++i) {
+    Sequence& s = *taken[i]->sequence;
+    s.n_stored_ += pass[i].tokens.size();
+    taken[i]->done = s.n_stored_ == s.tokens_.size();
+    if (s.options_.share_prefix) s.cache_.publish(std::span(s.tokens_).first(s.n_stored_));
+  }
+  return Ok{};
+}
+
+void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* const> taken,
+                           ProbeSink* probe) {
+  const std::size_t n_vocab = model_->config().n_vocab;
+  std::size_t n_rows = 0;
+  for (const PassSegment& segment : pass) n_rows += segment.n_logits;
+  // Where each segment's rows belong; in one run, the pass writes them there itself.
+  std::vector<float*> places;
+  float* next = nullptr;
+  bool in_one_run = true;
+  for (std::size_t i = 0; i < pass.size(); ++i) {
+    const std::size_t end = pass[i].first_position + pass[i].tokens.size();
+    places.push_back(pass[i].n_logits == 0
+                         ? nullptr
+                         : taken[i]->logits +
+                               (end - pass[i].n_logits - taken[i]->first_logit) * n_vocab);
+    if (places[i] == nullptr) continue;
+    in_one_run = in_one_run && (next == nullptr || places[i] == next);
+    next = places[i] + pass[i].n_logits * n_vocab;
+  }
+  ++passes_;
+  if (in_one_run) {
+    float* first = next == nullptr ? nullptr : next - n_rows * n_vocab;
+    forward_.run(pass, {first, n_rows * n_vocab}, probe);
+    return;
+  }
+  pass_logits_.resize(n_rows * n_vocab);
+  forward_.run(pass, pass_logits_, probe);
+  const float* row = pass_logits_.data();
+  for (std::size_t i = 0; i < pass.size(); ++i) {
+    const std::size_t n = pass[i].n_logits * n_vocab;
+    if (n > 0) std::copy_n(row, n, places[i]);
+    row += n;
+  }
+}
+
+Status Executor::run_by_definition(Work& w, std::span<const Work> work) {
+  const std::size_t n_vocab = model_->config().n_vocab;
+  Sequence& s = *w.sequence;
+  while (!w.done) {
+    const std::size_t begin = s.n_stored_;
+    const std::size_t end = std::min(begin + options_.batch, s.tokens_.size());
+    if (!reserve(work, w, end, true)) return out_of_pages(s);
+    const std::size_t first = std::clamp(w.first_logit, begin, end);
+    reference_.run(
+        std::span(s.tokens_).subspan(begin, end - begin), begin, s.cache_,
+        {w.logits + (first - std::min(first, w.first_logit)) * n_vocab, (end - first) * n_vocab},
+        s.probe_);
+    s.n_stored_ = end;
+    w.done = end == s.tokens_.size();
+  }
+  return Ok{};
+}
+
+bool Executor::reserve(std::span<const Work> work, const Work& w, std::size_t end, bool is_first) {
+  while (!w.sequence->cache_.reserve(w.sequence->n_stored_, end)) {
+    // The youngest gives way: one outside the call, one that has its logits, or, so that the first
+    // of a pass always goes on, one that is not at work yet.
+    const auto gives_way = [&](const Sequence* s) {
+      if (s == w.sequence || s->cache_.n_pages() == 0) return false;
+      const auto at = std::ranges::find(work, s, &Work::sequence);
+      return at == work.end() || at->done || (is_first && &*at > &w);
+    };
+    const auto victim = std::find_if(sequences_.rbegin(), sequences_.rend(), gives_way);
+    if (victim == sequences_.rend()) return false;
+    (*victim)->preempt();
+    ++preemptions_;
+  }
+  return true;
+}
+
+Error Executor::find_nonfinite(Work& w) {
+  // From the start: the fault may have come into the cache when no logits were asked for.
+  NonFiniteFinder finder;
+  Sequence& s = *w.sequence;
+  ProbeSink* const probe = std::exchange(s.probe_, &finder);
+  s.n_stored_ = 0;
+  w.done = false;
+  const Status status = run({&w, 1});
+  s.probe_ = probe;
+  return status.ok() ? finder.error() : status.error();
+}
+
+Sequence::Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options)
+    : executor_(std::move(executor)), options_(options), cache_(executor_->pool_) {}
+
+Sequence::~Sequence() { std::erase(executor_->sequences_, this); }
+
+Result<std::span<const float>> Sequence::evaluate(std::span<const TokenId> tokens, LogitRows rows) {
+  Segment segment{this, tokens, rows};
+  LLM_RETURN_IF_ERROR(executor_->evaluate({&segment, 1}));
+  return segment.logits;
+}
+
+void Sequence::truncate(std::size_t n_positions) {
+  LLM_CHECK(n_positions <= position());
+  tokens_.resize(n_positions);
+  n_stored_ = std::min(n_stored_, n_positions);
+  cache_.truncate(n_stored_);
+}
+
+void Sequence::preempt() {
+  n_stored_ = 0;
+  cache_.truncate(0);
+}
+
+}  // namespace llm

@@ -1,0 +1,163 @@
+#ifndef LLM_ENGINE_EXECUTOR_H_
+#define LLM_ENGINE_EXECUTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/forward/forward.h"
+#include "engine/forward/kv_cache.h"
+#include "engine/forward/reference/forward.h"
+#include "engine/model/model.h"
+#include "engine/session.h"
+
+namespace llm {
+
+struct ExecutorOptions {
+  std::size_t context = 0;   ///< positions of the longest sequence; 0: the model's own
+  KvType kv = KvType::kF16;  ///< how keys and values are stored
+  std::size_t batch = 512;   ///< the most tokens of one pass; never changes a result
+  std::size_t kv_pages = 0;  ///< pages of the KV cache, 256 positions each; 0: one full context
+};
+
+struct SequenceOptions {
+  std::size_t context = 0;    ///< positions it may hold; 0: the executor's
+  bool use_cache = true;      ///< false: every evaluation computes all positions anew
+  bool share_prefix = false;  ///< take over, and publish, pages of equal leading tokens
+  bool reference = false;     ///< computed by the definition in plain loops; slow
+};
+
+class Sequence;
+
+/// One sequence's part of an evaluation.
+struct Segment {
+  Sequence* sequence;
+  std::span<const TokenId> tokens;  ///< to append
+  LogitRows rows;
+  std::span<const float> logits = {};  ///< result, [rows, n_vocab], valid until the next evaluation
+};
+
+/// Evaluates many sequences of one model. Owns what a pass needs, threads, activations and pages of
+/// keys and values; a sequence owns its history alone. A token's logits depend on its own sequence
+/// and on nothing else (docs/numerics.md), so what is evaluated together changes no bit.
+///
+/// One thread at a time; the executor's own work inside evaluate().
+class Executor {
+ public:
+  /// Errors: kResource for the memory of activations or KV cache; kUsage for a batch of 0.
+  static Result<std::shared_ptr<Executor>> create(std::shared_ptr<const Model> model,
+                                                  const ExecutorOptions& options = {});
+
+  /// A new, empty sequence; it keeps the executor alive. Errors: kUsage when its context exceeds
+  /// the executor's. Cost: none until tokens are evaluated.
+  static Result<std::unique_ptr<Sequence>> open(std::shared_ptr<Executor> executor,
+                                                const SequenceOptions& options = {});
+
+  /// Appends each segment's tokens to its sequence, in as few passes over the weights as `batch`
+  /// allows. When pages run out, sequences outside the call lose theirs, the youngest first; they
+  /// are computed anew when next evaluated.
+  /// @pre the sequences are this executor's, all different
+  /// Errors: as Session::evaluate; kResource when the pages do not suffice for one sequence alone.
+  /// After an error every sequence is where it was before the call.
+  Status evaluate(std::span<Segment> segments);
+
+  const Model& model() const { return *model_; }
+  const ExecutorOptions& options() const { return options_; }
+  const KvPool& pool() const { return *pool_; }
+  /// Passes over the weights so far.
+  std::uint64_t passes() const { return passes_; }
+  /// Times a sequence lost its pages to another.
+  std::uint64_t preemptions() const { return preemptions_; }
+
+ private:
+  friend class Sequence;
+
+  /// What is left of a segment during an evaluation.
+  struct Work {
+    Sequence* sequence;
+    std::size_t first_logit;  ///< position of the first row of logits that is wanted
+    float* logits;
+    std::size_t size_before;  ///< of the sequence
+    bool done;                ///< has its logits; what it stored may be taken from it
+  };
+
+  Executor(std::shared_ptr<const Model> model, const ExecutorOptions& options,
+           std::shared_ptr<KvPool> pool, Forward forward);
+
+  Status check(const Segment& segment) const;
+  /// Until every sequence has its keys, values and wanted logits.
+  Status run(std::span<Work> work);
+  /// One pass of as many tokens as it takes, in the order of `work`.
+  Status run_pass(std::span<Work> work);
+  void run_forward(std::span<const PassSegment> pass, std::span<Work* const> taken,
+                   ProbeSink* probe);
+  Status run_by_definition(Work& w, std::span<const Work> work);
+  /// Makes positions up to `end` of w's sequence ready, at the cost of other sequences if need be.
+  /// @param is_first  w is the first of its pass. @return false when there are too few pages
+  bool reserve(std::span<const Work> work, const Work& w, std::size_t end, bool is_first);
+  Error out_of_pages(const Sequence& sequence) const;
+  Error find_nonfinite(Work& w);
+
+  std::shared_ptr<const Model> model_;
+  ExecutorOptions options_;
+  std::shared_ptr<KvPool> pool_;
+  Forward forward_;
+  reference::Forward reference_;
+  std::vector<Sequence*> sequences_;  ///< open ones, oldest first
+  std::vector<float> logits_;         ///< results of the last evaluation
+  std::vector<float> pass_logits_;    ///< of a pass whose results do not lie in one run
+  std::uint64_t passes_ = 0;
+  std::uint64_t preemptions_ = 0;
+};
+
+/// One sequence of an executor: its tokens, and the pages that hold its keys and values.
+class Sequence final : public Session {
+ public:
+  ~Sequence() override;
+
+  const Model& model() const { return executor_->model(); }
+  const Executor& executor() const { return *executor_; }
+  const SequenceOptions& options() const { return options_; }
+  KvType kv() const { return executor_->options().kv; }
+  std::span<const TokenId> tokens() const { return tokens_; }
+  /// Leading positions whose keys and values are stored; less than position() after a preemption.
+  std::size_t stored() const { return n_stored_; }
+  const KvCache& cache() const { return cache_; }
+
+  const Tokenizer& tokenizer() const override { return model().tokenizer(); }
+  std::size_t n_vocab() const override { return model().config().n_vocab; }
+  std::size_t position() const override { return tokens_.size(); }
+  std::size_t context() const override { return options_.context; }
+  std::size_t batch() const override {
+    return options_.use_cache ? executor_->options().batch : context();
+  }
+  Result<std::span<const float>> evaluate(std::span<const TokenId> tokens, LogitRows rows) override;
+  void truncate(std::size_t n_positions) override;
+  void set_probe(ProbeSink* sink) override { probe_ = sink; }
+
+  /// Gives back all pages; what they held is computed anew when it is needed.
+  void preempt();
+
+ private:
+  friend class Executor;
+  Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options);
+
+  std::shared_ptr<Executor> executor_;
+  SequenceOptions options_;
+  std::vector<TokenId> tokens_;
+  std::size_t n_stored_ = 0;
+  KvCache cache_;
+  ProbeSink* probe_ = nullptr;
+};
+
+/// A sequence with an executor of its own: what a tool that runs one text needs.
+Result<std::unique_ptr<Sequence>> open_sequence(std::shared_ptr<const Model> model,
+                                                const ExecutorOptions& options = {},
+                                                const SequenceOptions& sequence = {});
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_EXECUTOR_H_

@@ -1,0 +1,82 @@
+#ifndef LLM_ENGINE_MODEL_MODEL_H_
+#define LLM_ENGINE_MODEL_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cpu_features.h"
+#include "base/result.h"
+#include "engine/model/hyper_parameters.h"
+#include "engine/model/model_file.h"
+#include "engine/model/precision.h"
+#include "engine/model/rope.h"
+#include "engine/model/weights.h"
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+
+/// Called during long work with the stage's name, items done and items in all.
+using Progress = std::function<void(std::string_view stage, std::size_t done, std::size_t total)>;
+
+struct LoadOptions {
+  Compute compute = Compute::kInt8;
+  std::optional<Isa> isa;  ///< nothing: the best this CPU supports
+  int threads = 0;         ///< 0: available_cpus()
+  bool strict = false;     ///< warnings about the file are errors
+  Progress progress;       ///< may be empty
+};
+
+/// A loaded Llama: weights in memory of its own, and how products with them are computed.
+/// Immutable; shared by executors.
+class Model final {
+ public:
+  /// Opens, checks and packs the model at `path`. Errors name file, tensor or key, value and rule
+  /// (docs/bad_input.md); an --isa this CPU lacks is kUnsupported; memory is kResource.
+  /// Cost: reads the file once.
+  static Result<std::shared_ptr<const Model>> load(const std::string& path,
+                                                   const LoadOptions& options = {});
+
+  /// This model computed otherwise: with the instruction set, threads and compute of `options`, on
+  /// the same packed weights, which both share. Errors: kUnsupported. Cost: none worth naming.
+  Result<std::shared_ptr<const Model>> variant(const LoadOptions& options) const;
+
+  const HyperParameters& config() const { return config_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::string& name() const { return name_; }                    ///< general.name
+  const std::string& chat_template() const { return chat_template_; }  ///< Jinja, may be empty
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  std::uint64_t file_bytes() const { return file_bytes_; }
+  /// Bytes of weights read to decode one token.
+  std::uint64_t weight_bytes() const { return weights_->bytes_per_token(); }
+  Isa isa() const { return isa_; }
+  int threads() const { return threads_; }
+  Compute compute() const { return compute_; }
+  const ModelWeights& weights() const { return *weights_; }
+  const Rope& rope() const { return rope_; }
+
+ private:
+  Model(ModelFile file, ModelWeights weights, Tokenizer tokenizer);
+  Status set_options(const LoadOptions& options);
+
+  HyperParameters config_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::string name_;
+  std::string chat_template_;
+  std::vector<std::string> warnings_;
+  std::uint64_t file_bytes_ = 0;
+  std::shared_ptr<const ModelWeights> weights_;
+  Rope rope_;
+  Isa isa_ = Isa::kScalar;
+  int threads_ = 1;
+  Compute compute_ = Compute::kInt8;
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_MODEL_MODEL_H_

@@ -1,0 +1,52 @@
+#ifndef LLM_ENGINE_SESSION_H_
+#define LLM_ENGINE_SESSION_H_
+
+#include <cstddef>
+#include <span>
+
+#include "base/result.h"
+#include "engine/forward/probe.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm {
+
+/// Which rows of logits an evaluation is asked for.
+enum class LogitRows { kNone, kLast, kAll };
+
+/// One sequence of tokens, as text generation and the checks see it. The real one is Sequence.
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual std::size_t n_vocab() const = 0;
+
+  /// Tokens evaluated so far; the next one has this position.
+  virtual std::size_t position() const = 0;
+  /// The most tokens it can hold.
+  virtual std::size_t context() const = 0;
+  /// The most tokens that one pass over the weights takes. More may be given to evaluate(); who
+  /// wants to be interruptible gives no more.
+  virtual std::size_t batch() const = 0;
+
+  /// Appends `tokens` to the sequence. Prefill and decode are the same call with many tokens or
+  /// one.
+  /// @return the wanted rows of logits, [rows, n_vocab], valid until the next call
+  /// Errors: kUsage for a token id outside the vocabulary; kResource when position() + tokens
+  /// exceeds context(); kNonFinite naming layer, tap and position when logits are NaN or Inf. After
+  /// an error the session is where it was before the call.
+  virtual Result<std::span<const float>> evaluate(std::span<const TokenId> tokens,
+                                                  LogitRows rows) = 0;
+
+  /// Forgets every position from `n_positions` on. @pre n_positions <= position()
+  virtual void truncate(std::size_t n_positions) = 0;
+
+  /// Sends activations of later evaluations to `sink` (nullptr: none). The sink must outlive its
+  /// use.
+  virtual void set_probe(ProbeSink* sink) = 0;
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_SESSION_H_

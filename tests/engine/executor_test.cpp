@@ -1,0 +1,240 @@
+// Many sequences through one executor: what is evaluated together, in which order, and what was
+// preempted or shared changes no bit of a sequence's logits.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "engine/engine.h"
+#include "tests/support/catch.h"
+#include "tests/support/effort.h"
+#include "tests/support/nonfinite_models.h"
+#include "tests/support/scratch_directory.h"
+
+namespace llm {
+namespace {
+
+using Ids = std::vector<TokenId>;
+using test::effort;
+
+std::shared_ptr<const Model> embedded(int threads = 2) {
+  LoadOptions options;
+  options.threads = threads;
+  auto model = Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options);
+  REQUIRE(model.ok());
+  return *model;
+}
+
+std::shared_ptr<Executor> executor_of(const std::shared_ptr<const Model>& model,
+                                      const ExecutorOptions& options) {
+  auto executor = Executor::create(model, options);
+  INFO((executor.ok() ? "" : executor.error().to_string()));
+  REQUIRE(executor.ok());
+  return *executor;
+}
+
+std::unique_ptr<Sequence> open(const std::shared_ptr<Executor>& executor,
+                               const SequenceOptions& options = {}) {
+  auto sequence = Executor::open(executor, options);
+  REQUIRE(sequence.ok());
+  return std::move(sequence).value();
+}
+
+Ids random_ids(std::size_t n, std::size_t n_vocab, std::mt19937& random) {
+  Ids ids(n);
+  for (TokenId& id : ids) id = static_cast<TokenId>(random() % n_vocab);
+  return ids;
+}
+
+std::string solo_hash(const std::shared_ptr<const Model>& model, const Ids& ids) {
+  auto sequence = open_sequence(model, {.context = ids.size()});
+  REQUIRE(sequence.ok());
+  const auto logits = (*sequence)->evaluate(ids, LogitRows::kAll);
+  REQUIRE(logits.ok());
+  return sha256_hex(std::as_bytes(*logits));
+}
+
+/// A text on its way through an executor.
+struct Traveller {
+  Ids ids;
+  std::unique_ptr<Sequence> sequence;
+  Sha256 hash;
+  std::size_t left() const { return ids.size() - sequence->position(); }
+};
+
+/// Feeds random numbers of random texts random parts, until all are done: decoding and prefilling
+/// at once. @return hex hashes over all logits
+std::vector<std::string> travel(std::vector<Traveller>& all, Executor& executor,
+                                std::mt19937& random, std::size_t most_together) {
+  std::vector<Traveller*> open;
+  for (Traveller& t : all) open.push_back(&t);
+  while (!open.empty()) {
+    std::shuffle(open.begin(), open.end(), random);
+    const std::size_t together = std::min<std::size_t>(1 + random() % most_together, open.size());
+    std::vector<Segment> segments;
+    for (std::size_t i = 0; i < together; ++i) {
+      Traveller& t = *open[i];
+      const std::size_t wanted = random() % 2 == 0 ? 1 : 1 + random() % 70;
+      const std::size_t n = std::min(wanted, t.left());
+      segments.push_back(
+          {t.sequence.get(), std::span(t.ids).subspan(t.sequence->position(), n), LogitRows::kAll});
+    }
+    const Status status = executor.evaluate(segments);
+    INFO((status.ok() ? "" : status.error().to_string()));
+    REQUIRE(status.ok());
+    for (std::size_t i = 0; i < together; ++i) {
+      open[i]->hash.update(std::as_bytes(segments[i].logits));
+    }
+    std::erase_if(open, [](const Traveller* t) { return t->left() == 0; });
+  }
+  std::vector<std::string> hashes;
+  for (Traveller& t : all) hashes.push_back(t.hash.hex());
+  return hashes;
+}
+
+}  // namespace
+
+TEST_CASE("64 sequences in random mixes, preempted: each equals its solo run", "[executor]") {
+  const auto model = embedded();
+  std::mt19937 random(20261122);
+  // Room for 6 pages where 64 sequences want up to 2 each.
+  const auto executor = executor_of(model, {.context = 300, .batch = 96, .kv_pages = 6});
+  std::vector<Traveller> all(effort<std::size_t>(64, 8));
+  std::vector<std::string> expected;
+  for (Traveller& t : all) {
+    const std::size_t length = random() % 4 == 0 ? 200 + random() % 100 : 1 + random() % 60;
+    t.ids = random_ids(length, model->config().n_vocab, random);
+    t.sequence = open(executor);
+    expected.push_back(solo_hash(model, t.ids));
+  }
+  REQUIRE(travel(all, *executor, random, 9) == expected);
+  REQUIRE(executor->preemptions() > all.size() / 2);
+  REQUIRE(executor->pool().pages_in_use() <= 6);
+  all.clear();
+  REQUIRE(executor->pool().pages_in_use() == 0);
+}
+
+TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
+  const auto model = embedded();
+  const std::size_t n_vocab = model->config().n_vocab;
+  std::mt19937 random(7);
+  const Ids prefix = random_ids(300, n_vocab, random);
+  for (const std::size_t n_pages : {40, 3}) {  // 3: preempted, and adopted again
+    const auto executor = executor_of(model, {.context = 400, .batch = 64, .kv_pages = n_pages});
+    std::vector<Traveller> all(effort<std::size_t>(12, 3));
+    std::vector<std::string> expected;
+    for (Traveller& t : all) {
+      t.ids = prefix;
+      const Ids own = random_ids(1 + random() % 60, n_vocab, random);
+      t.ids.insert(t.ids.end(), own.begin(), own.end());
+      t.sequence = open(executor, {.share_prefix = true});
+      expected.push_back(solo_hash(model, t.ids));
+    }
+    // One text first, so that the others find its page.
+    REQUIRE(all[0].sequence->evaluate(prefix, LogitRows::kNone).ok());
+    all[0].sequence->truncate(0);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Traveller& t = all[i];
+      const auto ids = std::span(t.ids);
+      REQUIRE(t.sequence->evaluate(ids.first(280), LogitRows::kNone).ok());
+      const auto logits = t.sequence->evaluate(ids.subspan(280), LogitRows::kAll);
+      REQUIRE(logits.ok());
+      auto solo = open_sequence(model, {.context = 400});
+      REQUIRE((*solo)->evaluate(ids.first(280), LogitRows::kNone).ok());
+      const auto alone = (*solo)->evaluate(ids.subspan(280), LogitRows::kAll);
+      REQUIRE(std::ranges::equal(*logits, *alone));
+      REQUIRE(std::memcmp(t.sequence->cache().pages()[0], (*solo)->cache().pages()[0],
+                          executor->pool().page_bytes()) == 0);
+    }
+    REQUIRE(executor->pool().pages_shared() >= all.size());
+    if (n_pages == 40) REQUIRE(executor->pool().pages_in_use() == 1 + all.size());
+    for (Traveller& t : all) t.sequence->truncate(0);
+    REQUIRE(travel(all, *executor, random, 3) == expected);
+  }
+}
+
+TEST_CASE("sequences of one call may wait for each other's pages", "[executor]") {
+  const auto model = embedded();
+  std::mt19937 random(3);
+  const auto executor = executor_of(model, {.context = 500, .batch = 100, .kv_pages = 2});
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  std::vector<Ids> texts;
+  std::vector<Segment> segments;
+  for (const std::size_t n : {400, 300, 500, 20}) {
+    texts.push_back(random_ids(n, model->config().n_vocab, random));
+    sequences.push_back(open(executor));
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    segments.push_back({sequences[i].get(), texts[i], LogitRows::kAll});
+  REQUIRE(executor->evaluate(segments).ok());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(sha256_hex(std::as_bytes(segments[i].logits)) == solo_hash(model, texts[i]));
+  }
+}
+
+TEST_CASE("one pass serves all sequences that fit", "[executor]") {
+  const auto model = embedded();
+  const auto executor = executor_of(model, {.context = 64, .batch = 40, .kv_pages = 20});
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  std::vector<Segment> segments;
+  const Ids ids = {1, 2};
+  for (int i = 0; i < 20; ++i) {
+    sequences.push_back(open(executor));
+    segments.push_back({sequences.back().get(), ids, LogitRows::kLast});
+  }
+  REQUIRE(executor->evaluate(segments).ok());
+  REQUIRE(executor->passes() == 1);
+  for (const Segment& segment : segments)
+    REQUIRE(std::ranges::equal(segment.logits, segments[0].logits));
+}
+
+TEST_CASE("after an error every sequence is where it was", "[executor]") {
+  const auto model = embedded();
+  const auto executor = executor_of(model, {.context = 300, .kv_pages = 1});
+  const auto a = open(executor);
+  const auto b = open(executor, {.context = 8});
+  const Ids ids = {1, 2, 3};
+  REQUIRE(a->evaluate(ids, LogitRows::kNone).ok());
+
+  const auto refused = [&](const Ids& of_b, ErrorCode code) {
+    Segment both[] = {{a.get(), ids, LogitRows::kLast}, {b.get(), of_b, LogitRows::kLast}};
+    const Status status = executor->evaluate(both);
+    REQUIRE_FALSE(status.ok());
+    REQUIRE(status.error().code == code);
+    REQUIRE(a->position() == 3);
+    REQUIRE(b->position() == 0);
+  };
+  refused({5, 99999}, ErrorCode::kUsage);
+  refused(Ids(9, 5), ErrorCode::kResource);
+
+  // One page cannot hold 257 positions, whoever gives way.
+  const auto full = a->evaluate(Ids(257, 4), LogitRows::kLast);
+  REQUIRE_FALSE(full.ok());
+  REQUIRE(full.error().code == ErrorCode::kResource);
+  REQUIRE(full.error().field == "KV cache");
+  REQUIRE(a->position() == 3);
+  const auto logits = a->evaluate(ids, LogitRows::kAll);
+  REQUIRE(logits.ok());
+  auto alone = open_sequence(model, {.context = 300});
+  REQUIRE((*alone)->evaluate(ids, LogitRows::kNone).ok());
+  REQUIRE(std::ranges::equal(*logits, *(*alone)->evaluate(ids, LogitRows::kAll)));
+}
+
+TEST_CASE("an open sequence costs its history alone", "[executor]") {
+  const auto executor = executor_of(embedded(1), {.kv_pages = 2});
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (int i = 0; i < 1000; ++i) sequences.push_back(open(executor));
+  REQUIRE(executor->pool().pages_in_use() == 0);
+  for (const auto& sequence : sequences) {
+    REQUIRE(sequence->evaluate(Ids{1, 5, 7}, LogitRows::kNone).ok());
+  }
+  REQUIRE(executor->pool().pages_in_use() <= 2);
+  REQUIRE(sequences[0]->position() == 3);
+}
+
+}  // namespace llm

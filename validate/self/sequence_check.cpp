@@ -1,0 +1,169 @@
+#include "validate/self/sequence_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kMostAtOnce = 5;
+constexpr std::size_t kMostPrefill = 40;
+constexpr std::size_t kPage = KvPool::kPagePositions;
+
+/// How the sequences share the executor.
+struct Mix {
+  const char* name;
+  bool enough_pages;
+  bool share_prefix;
+};
+constexpr Mix kMixes[] = {{"pages for all", true, false},
+                          {"preempted", false, false},
+                          {"prefixes shared", true, true},
+                          {"prefixes shared, preempted", false, true}};
+
+/// One text; `expected` are the logits of its tokens after the common ones, computed alone.
+struct Text {
+  std::vector<TokenId> ids;
+  std::vector<float> expected;
+};
+
+class SequenceCheck {
+ public:
+  SequenceCheck(const std::shared_ptr<const Model>& model, KvType kv,
+                const SequenceCheckOptions& options)
+      : model_(model), kv_(kv), options_(options), random_(options.seed) {
+    const std::size_t context = model_->config().context;
+    n_common_ = context > kPage + 1 ? kPage : 0;
+    context_ = std::min(context, n_common_ + options_.most_new);
+  }
+
+  Result<std::vector<CheckResult>> run() {
+    LLM_RETURN_IF_ERROR(draw_texts());
+    std::vector<CheckResult> results;
+    for (const Mix& mix : kMixes) {
+      const bool is_end = &mix == &kMixes[0] || &mix == &kMixes[3];
+      if (!options_.every_mix && !is_end) continue;
+      if (mix.share_prefix && n_common_ == 0) continue;
+      LLM_TRY(CheckResult result, run_mix(mix));
+      results.push_back(std::move(result));
+      if (options_.progress) options_.progress("sequences", results.size(), std::size(kMixes));
+    }
+    return results;
+  }
+
+ private:
+  std::size_t draw(std::size_t most) { return 1 + random_() % most; }
+
+  Status draw_texts() {
+    const std::size_t n_vocab = model_->config().n_vocab;
+    std::vector<TokenId> common(n_common_);
+    const auto token = [&] { return static_cast<TokenId>(random_() % n_vocab); };
+    std::generate(common.begin(), common.end(), token);
+    LLM_TRY(const auto alone, open_sequence(model_, {.context = context_, .kv = kv_}));
+    for (std::size_t i = 0; i < options_.n_sequences; ++i) {
+      Text text{common, {}};
+      text.ids.resize(n_common_ + draw(context_ - n_common_));
+      std::generate(text.ids.begin() + static_cast<std::ptrdiff_t>(n_common_), text.ids.end(),
+                    token);
+      if (i == 0 && n_common_ > 0) LLM_RETURN_IF_ERROR(alone->evaluate(common, LogitRows::kNone));
+      alone->truncate(n_common_);
+      const auto own = std::span(text.ids).subspan(n_common_);
+      LLM_TRY(const auto logits, alone->evaluate(own, LogitRows::kAll));
+      text.expected.assign(logits.begin(), logits.end());
+      texts_.push_back(std::move(text));
+    }
+    return Ok{};
+  }
+
+  Result<CheckResult> run_mix(const Mix& mix) {
+    const std::size_t each = KvPool::pages_for(context_);
+    const std::size_t all = each * texts_.size();
+    LLM_TRY(const auto executor,
+            Executor::create(model_, {.context = context_,
+                                      .kv = kv_,
+                                      .batch = 64,
+                                      .kv_pages = mix.enough_pages ? all : each + 1}));
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+      LLM_TRY(auto sequence, Executor::open(executor, {.share_prefix = mix.share_prefix}));
+      sequences.push_back(std::move(sequence));
+    }
+    std::string difference;
+    LLM_RETURN_IF_ERROR(feed(*executor, sequences, difference));
+    std::size_t n_logits = 0;
+    for (const Text& text : texts_) n_logits += text.expected.size();
+    const std::string facts =
+        fmt::format("{} logits, {} passes, {} preemptions, {} pages shared", n_logits,
+                    executor->passes(), executor->preemptions(), executor->pool().pages_shared());
+    return CheckResult{fmt::format("{} sequences at once, {}", texts_.size(), mix.name),
+                       difference.empty(), difference.empty() ? facts : difference};
+  }
+
+  /// Random sequences, random parts, until all are done.
+  Status feed(Executor& executor, std::span<const std::unique_ptr<Sequence>> sequences,
+              std::string& difference) {
+    std::vector<std::size_t> open(texts_.size());
+    for (std::size_t i = 0; i < open.size(); ++i) open[i] = i;
+    while (!open.empty()) {
+      std::shuffle(open.begin(), open.end(), random_);
+      const std::size_t n = std::min(draw(kMostAtOnce), open.size());
+      std::vector<Segment> segments;
+      for (const std::size_t i : std::span(open).first(n)) {
+        const std::size_t at = sequences[i]->position();
+        const std::size_t left = texts_[i].ids.size() - at;
+        // The common tokens at once, without logits; then one or several.
+        const bool is_common = at < n_common_;
+        const std::size_t wanted = is_common      ? n_common_
+                                   : draw(2) == 1 ? std::size_t{1}
+                                                  : draw(kMostPrefill);
+        segments.push_back({sequences[i].get(),
+                            std::span(texts_[i].ids).subspan(at, std::min(wanted, left)),
+                            is_common ? LogitRows::kNone : LogitRows::kAll});
+      }
+      LLM_RETURN_IF_ERROR(executor.evaluate(segments));
+      for (std::size_t s = 0; s < n && difference.empty(); ++s)
+        difference = compare(open[s], segments[s]);
+      std::erase_if(
+          open, [&](std::size_t i) { return sequences[i]->position() == texts_[i].ids.size(); });
+    }
+    return Ok{};
+  }
+
+  /// What is wrong with a segment's logits; empty when nothing is.
+  std::string compare(std::size_t index, const Segment& segment) const {
+    const std::size_t n_vocab = model_->config().n_vocab;
+    const std::size_t n_rows = segment.logits.size() / n_vocab;
+    if (n_rows == 0) return {};
+    const std::size_t first = segment.sequence->position() - n_rows;
+    const float* expected = texts_[index].expected.data() + (first - n_common_) * n_vocab;
+    if (std::memcmp(segment.logits.data(), expected, segment.logits.size_bytes()) == 0) return {};
+    std::size_t i = 0;
+    while (std::memcmp(&segment.logits[i], &expected[i], sizeof(float)) == 0) ++i;
+    return fmt::format(
+        "sequence {} differs from its run alone, first at position {}, token {}: {} and {}", index,
+        first + i / n_vocab, i % n_vocab, segment.logits[i], expected[i]);
+  }
+
+  const std::shared_ptr<const Model>& model_;
+  KvType kv_;
+  const SequenceCheckOptions& options_;
+  std::mt19937_64 random_;
+  std::size_t n_common_ = 0;  ///< leading tokens that all texts share: a page, or none
+  std::size_t context_ = 0;
+  std::vector<Text> texts_;
+};
+
+}  // namespace
+
+Result<std::vector<CheckResult>> check_sequences(const std::shared_ptr<const Model>& model,
+                                                 KvType kv, const SequenceCheckOptions& options) {
+  return SequenceCheck(model, kv, options).run();
+}
+
+}  // namespace llm
