@@ -1,8 +1,8 @@
 #ifndef LLM_QUANT_KERNELS_FLOAT_OPS_H_
 #define LLM_QUANT_KERNELS_FLOAT_OPS_H_
 
-// Norm, RoPE, SiLU, exp and the quantization of activations on 16 lanes. Part of an ISA unit. Each
-// equals the loops of quant/reference and engine/reference.
+// Norm, RoPE, SiLU, exp, f16 and the quantization of activations on 16 lanes. Part of an ISA unit.
+// Each equals the loops of quant/reference and engine/reference.
 
 #include "base/mutant.h"
 #include "quant/contract/arithmetic.h"
@@ -109,6 +109,17 @@ void silu_mul(float* gate, const float* up, std::size_t n) {
   if (i < n) {
     store_tail(gate + i, silu_mul16(load_tail<A>(gate + i, n - i), load_tail<A>(up + i, n - i)),
                n - i);
+  }
+}
+
+template <class A>
+void row_to_half(const float* x, std::size_t n, std::uint16_t* y) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) to_half(y + i, load_f32<A>(x + i));
+  if (i < n) {
+    alignas(32) std::uint16_t lanes[16];
+    to_half(lanes, load_tail<A>(x + i, n - i));
+    std::memcpy(y + i, lanes, (n - i) * sizeof(*y));
   }
 }
 

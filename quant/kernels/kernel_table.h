@@ -93,6 +93,8 @@ struct KernelTable {
                const float* sin, std::size_t pairs);
   /// gate = silu(gate) * up.
   void (*silu_mul)(float* gate, const float* up, std::size_t n);
+  /// y[i] = f32_to_f16(x[i]) for any bits of x: nearest even, NaN kept and made quiet.
+  void (*to_half)(const float* x, std::size_t n, std::uint16_t* y);
 
   void (*attend)(const AttendArgs& args);
   /// Adds the partial result `later` to `sum` (both {m, l, o[head_dim]}).
@@ -101,8 +103,8 @@ struct KernelTable {
   void (*finish)(const float* partial, std::size_t head_dim, float* context);
 };
 
-/// The table of `isa`, or nullptr when this build has none (another architecture).
-/// Whether the CPU can run it is isa_supported()'s to say.
+/// The table of `isa`, or nullptr when this build has none (another architecture). Its functions
+/// may be called where isa_supported(isa).
 const KernelTable* kernel_table(Isa isa);
 
 }  // namespace llm

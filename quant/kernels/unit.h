@@ -21,6 +21,7 @@ constexpr llm::KernelTable make_table(llm::Isa isa) {
       .rms_norm = rms_norm<A>,
       .rope = rope<A>,
       .silu_mul = silu_mul<A>,
+      .to_half = row_to_half<A>,
       .attend = attend<A>,
       .merge = merge<A>,
       .finish = finish<A>,

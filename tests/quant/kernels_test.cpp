@@ -1,5 +1,6 @@
 // Every instruction set against the scalar definition, bit for bit.
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -160,6 +161,39 @@ TEST_CASE("activations quantize to equal bytes on every instruction set", "[kern
     for (std::size_t b = 0; b < 16; ++b) {
       REQUIRE(std::memcmp(k32[b].qs, expected_32[b].qs, 32) == 0);
       REQUIRE(k32[b].sum == expected_32[b].sum);
+    }
+  }
+}
+
+TEST_CASE("f32 rows become the nearest f16 on every instruction set", "[kernels]") {
+  std::vector<float> x;
+  // Every f16, the middle to the next one, the neighbours of both; then patterns all over f32.
+  for (std::uint32_t h = 0; h < 0x10000; ++h) {
+    const auto low = std::bit_cast<std::uint32_t>(f16_to_f32(static_cast<std::uint16_t>(h)));
+    for (const std::uint32_t step : {0U, 1U, 0x0FFFU, 0x1000U, 0x1001U, 0x1FFFU}) {
+      x.push_back(std::bit_cast<float>(low + step));
+    }
+  }
+  for (std::uint64_t bits = 0; bits <= UINT32_MAX; bits += 8191) {
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  }
+  for (const KernelTable* table : tables_supported_here()) {
+    std::vector<std::uint16_t> y(x.size());
+    table->to_half(x.data(), x.size(), y.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (y[i] == f32_to_f16(x[i])) continue;
+      CAPTURE(isa_name(table->isa), std::bit_cast<std::uint32_t>(x[i]), y[i]);
+      REQUIRE(y[i] == f32_to_f16(x[i]));
+    }
+    // Odd sizes write their own elements only.
+    for (std::size_t n = 0; n <= 40; ++n) {
+      std::vector<std::uint16_t> row(n + 16, 0xABCD);
+      const float* from = x.data() + x.size() / 2 - n;
+      table->to_half(from, n, row.data());
+      CAPTURE(isa_name(table->isa), n);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        REQUIRE(row[i] == (i < n ? f32_to_f16(from[i]) : 0xABCD));
+      }
     }
   }
 }
