@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "engine/forward/forward.h"
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/reference/forward.h"
@@ -131,7 +130,7 @@ class SessionImpl final : public Session {
       if (options_.reference) {
         reference_.run(tokens, begin, cache_, logits, probe);
       } else {
-        forward_.run(tokens, LLM_MUTANT("batch_position") ? 0 : begin, cache_, logits, probe);
+        forward_.run(tokens, begin, cache_, logits, probe);
       }
     }
   }

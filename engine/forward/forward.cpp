@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "quant/formats/dequantize.h"
 
 namespace llm {
@@ -81,11 +80,8 @@ void Forward::embed(const Pass& pass, Worker worker) {
   const auto [begin, end] = worker.share(pass.tokens.size());
   const std::span<std::byte> bytes = scratch_[static_cast<std::size_t>(worker.id)].row.span();
   for (std::size_t t = begin; t < end; ++t) {
-    const std::size_t late = LLM_MUTANT("decode_position") && pass.tokens.size() == 1 ? 1 : 0;
-    rope_.angles(pass.first_position + t - late,
-                 cos_.span().subspan(t * rope_.pairs(), rope_.pairs()),
+    rope_.angles(pass.first_position + t, cos_.span().subspan(t * rope_.pairs(), rope_.pairs()),
                  sin_.span().subspan(t * rope_.pairs(), rope_.pairs()));
-    if (LLM_MUTANT("uninitialized_row") && t > 0 && t + 1 == pass.tokens.size()) continue;
     table.extract_row(static_cast<std::size_t>(pass.tokens[t]), bytes);
     reference::dequantize_row(table.type(), bytes,
                               x_.span().subspan(t * config_.d_model, config_.d_model));
@@ -95,8 +91,7 @@ void Forward::embed(const Pass& pass, Worker worker) {
 }
 
 void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) {
-  const LayerWeights& w =
-      weights_.layers[LLM_MUTANT("layer_weights") && layer > 0 ? layer - 1 : layer];
+  const LayerWeights& w = weights_.layers[layer];
   const int id = static_cast<int>(layer);
   const std::size_t n_tokens = pass.tokens.size();
 
@@ -156,8 +151,7 @@ void Forward::run_ffn(const Pass& pass, Worker worker, std::size_t layer) {
 void Forward::run_output(const Pass& pass, Worker worker) {
   const std::size_t n_rows = pass.logits.size() / config_.n_vocab;
   if (n_rows == 0) return;
-  std::size_t first = pass.tokens.size() - n_rows;
-  if (LLM_MUTANT("logits_row") && first > 0) --first;
+  const std::size_t first = pass.tokens.size() - n_rows;
   const PackedMatrix& w = weights_.output();
   const ActivationMatrix input = norm_rows(worker, weights_.output_norm.span(), w, first, n_rows);
   tap(pass, worker, ProbeSink::kGlobal, "result_norm", rows_of(worker, n_rows).normed.data(),
@@ -176,7 +170,7 @@ Worker::Range Forward::share_of_rows(Worker worker, std::size_t n) {
 }
 
 void Forward::wait_for_rows(Worker worker, std::size_t n) {
-  if (n > 1 && !LLM_MUTANT("race")) worker.barrier();
+  if (n > 1) worker.barrier();
 }
 
 ActivationMatrix Forward::norm_rows(Worker worker, std::span<const float> weight,
@@ -186,7 +180,6 @@ ActivationMatrix Forward::norm_rows(Worker worker, std::span<const float> weight
   ActivationMatrix input(rows.input.span(), format_for(w), n, d);
   const auto [begin, end] = share_of_rows(worker, n);
   for (std::size_t t = begin; t < end; ++t) {
-    if (LLM_MUTANT("threads_tail") && worker.count == 3 && t + 1 == n) continue;
     const std::span<float> normed = rows.normed.span().subspan(t * d, d);
     kernels_.rms_norm(x_.data() + (first + t) * d, weight.data(), d, config_.norm_eps,
                       normed.data());
@@ -219,8 +212,7 @@ ActivationMatrix Forward::in_format_of(Worker worker, const PackedMatrix& w,
 void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w,
                           const ActivationMatrix& input, int layer, std::string_view name) {
   if (pass.probe == nullptr) {
-    product(worker, w, input, x_.data(),
-            LLM_MUTANT("fused_residual_dropped") ? Epilogue::kStore : Epilogue::kAdd);
+    product(worker, w, input, x_.data(), Epilogue::kAdd);
     worker.barrier();
     return;
   }
@@ -228,10 +220,7 @@ void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w
   worker.barrier();
   tap(pass, worker, layer, name, output_.data(), config_.d_model);
   const auto [begin, end] = worker.share(pass.tokens.size() * config_.d_model);
-  for (std::size_t i = begin; i < end; ++i) {
-    if (LLM_MUTANT("ffn_dropped") && name == "ffn_out") break;
-    x_[i] = LLM_MUTANT("residual_dropped") ? output_[i] : x_[i] + output_[i];
-  }
+  for (std::size_t i = begin; i < end; ++i) x_[i] += output_[i];
   worker.barrier();
 }
 
@@ -275,7 +264,6 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
     const std::size_t kv_head = task % config_.n_kv_heads;
     const std::size_t block = task / config_.n_kv_heads;
     const std::size_t first_head = kv_head * heads_per_kv;
-    const std::size_t source = (kv_head + (LLM_MUTANT("gqa_map") ? 1 : 0)) % config_.n_kv_heads;
     const std::size_t first = decode ? 0 : block * kAttendTokens;
     const std::size_t count = std::min(kAttendTokens, n_tokens - first);
     const std::size_t last_position = pass.first_position + first + count - 1;
@@ -284,8 +272,8 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
                          : scratch.partial.data();
     kernels_.attend({.q = q_.data() + first * config_.q_rows() + first_head * head_dim,
                      .q_stride = config_.q_rows(),
-                     .keys = pass.cache.keys(layer, source),
-                     .values = pass.cache.values(layer, source),
+                     .keys = pass.cache.keys(layer, kv_head),
+                     .values = pass.cache.values(layer, kv_head),
                      .half = pass.cache.type() == KvType::kF16,
                      .head_dim = head_dim,
                      .n_heads = heads_per_kv,
@@ -327,7 +315,7 @@ ActivationFormat Forward::format_for(const PackedMatrix& w) const {
 
 void Forward::tap(const Pass& pass, Worker worker, int layer, std::string_view name,
                   const float* values, std::size_t features, std::size_t first_token) const {
-  if (pass.probe == nullptr || (LLM_MUTANT("skipped_tap") && name == "up")) return;
+  if (pass.probe == nullptr) return;
   if (worker.id == 0) {
     pass.probe->tap(layer, name, {values, (pass.tokens.size() - first_token) * features}, features,
                     first_token);

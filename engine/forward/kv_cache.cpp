@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "quant/formats/half.h"
 
 namespace llm {
@@ -66,12 +65,8 @@ void KvCache::store(std::size_t layer, std::size_t first_row, std::size_t positi
   for (std::size_t i = 0; i < key.size(); ++i) {
     const std::size_t head = (first_row + i) / head_dim_;
     const std::size_t d = (first_row + i) % head_dim_;
-    if (LLM_MUTANT("stale_kv") && this->value(layer, head, position, d) != 0.0F) continue;
-    const std::size_t row =
-        LLM_MUTANT("kv_stride") ? (position * n_heads_ + head) % context_ : position;
-    const std::size_t at = LLM_MUTANT("v_transposed") ? d * context_ + row : row * head_dim_ + d;
     store_element(head_begin(layer, head, false), key_index(position, d, head_dim_), type_, key[i]);
-    store_element(head_begin(layer, head, true), at, type_, value[i]);
+    store_element(head_begin(layer, head, true), position * head_dim_ + d, type_, value[i]);
   }
 }
 
