@@ -3,8 +3,9 @@
 
     tests/mutants/plant.py SOURCE_ROOT DESTINATION
 
-The copy holds the files that git tracks, or would if they were added. Where edits.toml says so, the right text is replaced
-by the wrong one; the environment variable LLM_MUTANT chooses among the bugs when a program of the copy runs (planted.h).
+The copy holds the files that git tracks (`git add` makes a new one known), as they are now. Where edits.toml says so, the
+right text is replaced by the wrong one; the environment variable LLM_MUTANT chooses among the bugs when a program of the
+copy runs (planted.h).
 A file is written only if its content changes, so that a second build finds nothing to do. If an edit's text does not stand
 in its file exactly once, all such edits are named and nothing is written. Exit code 1 then.
 """
@@ -72,9 +73,8 @@ def compare_ids(edits: dict[str, list[Edit]], listed: set[str]) -> list[str]:
 
 
 def tracked_files(root: Path) -> list[str]:
-    names = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                           capture_output=True, text=True, check=True).stdout
-    return sorted({name for name in names.split("\0") if name and (root / name).is_file()})
+    names = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
+    return [name for name in names.split("\0") if name and (root / name).is_file()]
 
 
 def planted_tree(root: Path) -> tuple[dict[str, bytes], list[str]]:
@@ -86,7 +86,7 @@ def planted_tree(root: Path) -> tuple[dict[str, bytes], list[str]]:
     tree = {name: (root / name).read_bytes() for name in tracked_files(root)}
     for file, of_file in edits.items():
         if file not in tree:
-            problems += [edit.problem(file, "no such file") for edit in of_file]
+            problems += [edit.problem(file, "git tracks no such file") for edit in of_file]
             continue
         source, found = plant(file, tree[file].decode(), of_file)
         tree[file] = source.encode()
@@ -116,9 +116,8 @@ def main() -> int:
         sys.exit(f"plant.py: error: {options.destination} is a checkout; bugs belong into a copy")
     tree, problems = planted_tree(options.source_root)
     if problems:
-        sys.stdout.flush()
         sys.exit("".join(f"plant.py: error: {problem}" for problem in problems)
-                 + f"plant.py: {len(problems)} errors; nothing was written. Bring tests/mutants/edits.toml up to date.")
+                 + f"plant.py: {len(problems)} edits to bring up to date in tests/mutants/edits.toml; nothing was written")
     written = write_changed(tree, options.destination)
     print(f"{options.destination}: {written} of {len(tree)} files written")
     return 0
