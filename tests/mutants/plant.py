@@ -3,11 +3,10 @@
 
     tests/mutants/plant.py SOURCE_ROOT DESTINATION
 
-The copy holds the files that git tracks (`git add` makes a new one known), as they are now. Where edits.toml says so, the
-right text is replaced by the wrong one; the environment variable LLM_MUTANT chooses among the bugs when a program of the
-copy runs (planted.h).
-A file is written only if its content changes, so that a second build finds nothing to do. If an edit's text does not stand
-in its file exactly once, all such edits are named and nothing is written. Exit code 1 then.
+The copy holds the files that git tracks, as they are now. Where edits.toml says so, the right text is replaced by the
+wrong one; the environment variable LLM_MUTANT chooses among the bugs when a program of the copy runs (planted.h).
+A file is written only if its content changes, so that a second build finds nothing to do. If an edit's text does not
+stand in its file exactly once, every such edit is named, nothing is written, and the exit code is 1.
 """
 
 import argparse
@@ -79,9 +78,10 @@ def tracked_files(root: Path) -> list[str]:
 
 def planted_tree(root: Path) -> tuple[dict[str, bytes], list[str]]:
     """Content of every file of the copy, and what is wrong with the edits."""
+    data = root / "tests/mutants"
     edits = {file: [Edit(**edit) for edit in of_file]
-             for file, of_file in tomllib.loads((root / "tests/mutants/edits.toml").read_text(encoding="utf-8")).items()}
-    listed = json.loads((root / "tests/mutants/mutants.json").read_text(encoding="utf-8"))["mutants"]
+             for file, of_file in tomllib.loads((data / "edits.toml").read_text(encoding="utf-8")).items()}
+    listed = json.loads((data / "mutants.json").read_text(encoding="utf-8"))["mutants"]
     problems = compare_ids(edits, {mutant["id"] for mutant in listed})
     tree = {name: (root / name).read_bytes() for name in tracked_files(root)}
     for file, of_file in edits.items():
