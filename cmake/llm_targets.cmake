@@ -16,9 +16,6 @@ target_compile_options(llm_flags INTERFACE
 if(LLM_WERROR)
   target_compile_options(llm_flags INTERFACE -Werror)
 endif()
-if(LLM_BUILD_MUTANTS)
-  target_compile_definitions(llm_flags INTERFACE LLM_BUILD_MUTANTS)
-endif()
 if(LLM_SANITIZE)
   target_compile_options(llm_flags INTERFACE
     -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

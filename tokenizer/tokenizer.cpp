@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "tokenizer/sentencepiece/bpe.h"
 #include "tokenizer/stream_decoder.h"
 
@@ -27,8 +26,7 @@ Result<Tokenizer> Tokenizer::create(VocabSpec spec) {
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   LLM_CHECK(text.size() <= kMaxTextBytes);
   std::vector<TokenId> ids;
-  const bool bos = options.add_bos.value_or(spec_.add_bos) && !LLM_MUTANT("bos_missing");
-  if (bos && spec_.bos) ids.push_back(*spec_.bos);
+  if (options.add_bos.value_or(spec_.add_bos) && spec_.bos) ids.push_back(*spec_.bos);
   if (options.parse_special) {
     append_parsed(text, options, ids);
   } else {

@@ -251,7 +251,7 @@ void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w
   worker.barrier();
   tap(pass, worker, layer, name, output_.data(), config_.d_model);
   const auto [begin, end] = worker.share(pass.rows.size() * config_.d_model);
-  for (std::size_t i = begin; i < end; ++i) x_[i] = x_[i] + output_[i];
+  for (std::size_t i = begin; i < end; ++i) x_[i] += output_[i];
   worker.barrier();
 }
 

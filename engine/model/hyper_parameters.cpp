@@ -8,7 +8,6 @@
 #include <optional>
 #include <string_view>
 
-#include "base/mutant.h"
 #include "engine/model/piece_text.h"
 
 namespace llm {
@@ -153,7 +152,6 @@ Result<std::uint64_t> Reader::read_per_layer(const std::string& key) const {
 Status Reader::read_width() {
   LLM_TRY(config_.d_model, read_dim(llama_key("embedding_length")));
   LLM_TRY(config_.d_ff, read_dim(llama_key("feed_forward_length")));
-  if (LLM_MUTANT("ff_dim")) config_.d_ff = gguf_.find_tensor("blk.0.ffn_gate.weight")->dims[0];
   const GgufTensor* embedding = gguf_.find_tensor("token_embd.weight");
   if (embedding == nullptr) {
     return Error{.code = ErrorCode::kMalformed,
@@ -238,7 +236,6 @@ Status Reader::read_context() {
   const std::string eps_key = llama_key("attention.layer_norm_rms_epsilon");
   LLM_TRY(config_.norm_eps, gguf_.get_float(eps_key));
   LLM_TRY(config_.norm_eps, read_positive(eps_key, config_.norm_eps));
-  if (LLM_MUTANT("norm_eps")) config_.norm_eps = 1e-6F;
   return Ok{};
 }
 

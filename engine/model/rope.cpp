@@ -3,24 +3,20 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/mutant.h"
 
 namespace llm {
 
 Rope::Rope(const HyperParameters& config, std::span<const float> divisors) {
   LLM_CHECK(divisors.empty() || divisors.size() == config.rope_dims / 2);
   for (std::size_t i = 0; i < config.rope_dims / 2; ++i) {
-    const double step = LLM_MUTANT("rope_exponent") ? -1.0 : -2.0;
-    const double exponent = step * static_cast<double>(i) / static_cast<double>(config.rope_dims);
-    const double theta = LLM_MUTANT("rope_theta") ? 5e5 : static_cast<double>(config.rope_theta);
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.rope_dims);
     const double divisor = divisors.empty() ? 1.0 : static_cast<double>(divisors[i]);
-    frequencies_.push_back(std::pow(theta, exponent) / static_cast<double>(config.rope_scale) /
-                           divisor);
+    frequencies_.push_back(std::pow(static_cast<double>(config.rope_theta), exponent) /
+                           static_cast<double>(config.rope_scale) / divisor);
   }
 }
 
 void Rope::angles(std::size_t position, std::span<float> cos, std::span<float> sin) const {
-  if (LLM_MUTANT("rope_position")) ++position;
   for (std::size_t i = 0; i < pairs(); ++i) {
     const double angle = static_cast<double>(position) * frequencies_[i];
     cos[i] = static_cast<float>(std::cos(angle));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "base/mutant.h"
 #include "base/thread_team.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/finite.h"
@@ -46,12 +45,9 @@ class Loader {
     LLM_TRY(layer.attn_k, matrix(tensors.attn_k));
     LLM_TRY(layer.attn_v, matrix(tensors.attn_v));
     LLM_TRY(layer.attn_output, matrix(tensors.attn_output));
-    LLM_TRY(layer.ffn_norm,
-            vector(LLM_MUTANT("norm_swapped") ? tensors.attn_norm : tensors.ffn_norm));
-    LLM_TRY(layer.ffn_gate,
-            matrix(LLM_MUTANT("gate_up_swapped") ? tensors.ffn_up : tensors.ffn_gate));
-    LLM_TRY(layer.ffn_up,
-            matrix(LLM_MUTANT("gate_up_swapped") ? tensors.ffn_gate : tensors.ffn_up));
+    LLM_TRY(layer.ffn_norm, vector(tensors.ffn_norm));
+    LLM_TRY(layer.ffn_gate, matrix(tensors.ffn_gate));
+    LLM_TRY(layer.ffn_up, matrix(tensors.ffn_up));
     LLM_TRY(layer.ffn_down, matrix(tensors.ffn_down));
     return layer;
   }

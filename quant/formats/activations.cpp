@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/mutant.h"
 
 namespace llm {
 namespace {
@@ -102,9 +101,6 @@ std::size_t activation_row_bytes(ActivationFormat format, std::size_t n) {
 
 void quantize_block(std::span<const float, 256> x, BlockQ8_K& out) {
   out.d = quantize_codes(x, out.qs);
-  // An f16's precision.
-  if (LLM_MUTANT("q8k_d_f16"))
-    out.d = std::bit_cast<float>(std::bit_cast<std::uint32_t>(out.d) & 0xFFFF'E000U);
   for (std::size_t s = 0; s < 16; ++s) out.bsums[s] = sum_of(out.qs + 16 * s, 16);
 }
 

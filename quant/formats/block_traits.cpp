@@ -4,7 +4,6 @@
 #include <cctype>
 
 #include "base/check.h"
-#include "base/mutant.h"
 
 namespace llm {
 namespace {
@@ -50,9 +49,6 @@ const BlockTraits& block_traits(WeightType type) {
 }
 
 std::optional<WeightType> weight_type_from_id(std::uint32_t id) {
-  // 256 weights of Q4_K are as long as of Q4_0, and of Q5_K as of Q5_0.
-  if (LLM_MUTANT("type_id_map")) id = id == 12 ? 2 : id == 13 ? 6 : id;
-  if (LLM_MUTANT("type_id_order") && id < kTraits.size()) return kTraits[id].type;
   for (const BlockTraits& traits : kTraits) {
     if (static_cast<std::uint32_t>(traits.type) == id) return traits.type;
   }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/mutant.h"
 #include "quant/formats/block_formats.h"
 
 /// The integer part of a block in the order of its weights, as quant/formats/block_formats.h states
@@ -43,10 +42,7 @@ inline int bit_of_256(const std::uint8_t (&bits)[32], std::size_t j) {
   return bits[j % 32] >> j / 32 & 1;
 }
 
-inline int code(const BlockQ4_0& b, std::size_t j) {
-  if (LLM_MUTANT("q4_0_nibbles")) j = j / 2 + j % 2 * 16;
-  return nibble_of_32(b.qs, j) - 8;
-}
+inline int code(const BlockQ4_0& b, std::size_t j) { return nibble_of_32(b.qs, j) - 8; }
 inline int code(const BlockQ4_1& b, std::size_t j) { return nibble_of_32(b.qs, j); }
 inline int code(const BlockQ5_0& b, std::size_t j) {
   return (nibble_of_32(b.qs, j) | bit_of_32(b.qh, j) << 4) - 16;
@@ -59,12 +55,9 @@ inline int code(const BlockQ2_K& b, std::size_t j) { return bit_pair_of_256(b.qs
 inline int code(const BlockQ3_K& b, std::size_t j) {
   return bit_pair_of_256(b.qs, j) - (bit_of_256(b.hmask, j) != 0 ? 0 : 4);
 }
-inline int code(const BlockQ4_K& b, std::size_t j) {
-  if (LLM_MUTANT("q4k_nibbles")) j = j / 64 * 64 + j % 64 / 2 + j % 2 * 32;
-  return nibble_of_256(b.qs, j);
-}
+inline int code(const BlockQ4_K& b, std::size_t j) { return nibble_of_256(b.qs, j); }
 inline int code(const BlockQ5_K& b, std::size_t j) {
-  return nibble_of_256(b.qs, j) | bit_of_256(b.qh, LLM_MUTANT("q5k_qh_mask") ? j & ~32U : j) << 4;
+  return nibble_of_256(b.qs, j) | bit_of_256(b.qh, j) << 4;
 }
 inline int code(const BlockQ6_K& b, std::size_t j) {
   const std::uint8_t low = b.ql[64 * (j / 128) + j % 64];
@@ -108,7 +101,6 @@ inline SubScale sub_scale(const BlockQ3_K& b, std::size_t s) {
 }
 inline SubScale sub_scale(const BlockQ4_K& b, std::size_t s) {
   const ScaleMin packed = k_scale_min(b.scales, s);
-  if (LLM_MUTANT("q4k_scale_high_bits")) return {packed.scale & 15, packed.min & 15};
   return {packed.scale, packed.min};
 }
 inline SubScale sub_scale(const BlockQ5_K& b, std::size_t s) {

@@ -3,7 +3,6 @@
 #include <concepts>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/codes.h"
 #include "quant/formats/half.h"
@@ -38,8 +37,7 @@ void dequantize(const Block& block, float* out) {
   const Codes<Block> codes = unpack_codes(block);
   const float d = f16_to_f32(block.d);
   for (std::size_t j = 0; j < codes.size(); ++j) {
-    const std::size_t s = j / kSubBlock<Block>;
-    const SubScale sub = sub_scale(block, LLM_MUTANT("q6k_scale_dequant") ? s & ~1U : s);
+    const SubScale sub = sub_scale(block, j / kSubBlock<Block>);
     out[j] = d * static_cast<float>(sub.scale) * static_cast<float>(codes[j]);
   }
 }
@@ -48,7 +46,7 @@ template <OneOf<BlockQ2_K, BlockQ4_K, BlockQ5_K> Block>
 void dequantize(const Block& block, float* out) {
   const Codes<Block> codes = unpack_codes(block);
   const float d = f16_to_f32(block.d);
-  const float dmin = LLM_MUTANT("min_sign") ? -f16_to_f32(block.dmin) : f16_to_f32(block.dmin);
+  const float dmin = f16_to_f32(block.dmin);
   for (std::size_t j = 0; j < codes.size(); ++j) {
     const SubScale sub = sub_scale(block, j / kSubBlock<Block>);
     out[j] = d * static_cast<float>(sub.scale) * static_cast<float>(codes[j]) -

@@ -8,7 +8,6 @@
 // a register (each its own chain over positions). A chain never runs past its row's last key:
 // adding 0 * V could turn -0 into +0.
 
-#include "base/mutant.h"
 #include "quant/kernels/float_ops.h"
 
 namespace {
@@ -183,7 +182,7 @@ void merge(float* sum, const float* later, std::size_t head_dim) {
                rest);
   }
   sum[0] = m;
-  if (!LLM_MUTANT("kernel_chunk_merge")) sum[1] = l[0];
+  sum[1] = l[0];
 }
 
 template <class A>
@@ -209,9 +208,7 @@ void attend_rows(const llm::AttendArgs& args, const AttendSpace& space, std::siz
     const std::size_t row = first_row + (r < n_rows ? r : n_rows - 1);
     const std::size_t token = row / args.n_heads;
     q[r] = args.q + token * args.q_stride + row % args.n_heads * dim;
-    std::size_t keys = args.first_position + token + 1 - chunk * kChunk;
-    if (LLM_MUTANT("mask_plus")) ++keys;
-    if (LLM_MUTANT("mask_minus") && keys > 1) --keys;
+    const std::size_t keys = args.first_position + token + 1 - chunk * kChunk;
     n_keys[r] = keys < kChunk ? keys : kChunk;
   }
   const std::size_t n_panels = round_up_16(n_keys[n_rows - 1]) / 16;
@@ -251,10 +248,7 @@ void attend_rows(const llm::AttendArgs& args, const AttendSpace& space, std::siz
 template <class A>
 void attend(const llm::AttendArgs& args) {
   const AttendSpace space(args.workspace, args.head_dim);
-  const auto scale =
-      LLM_MUTANT("attention_scale")
-          ? 1.0F
-          : static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(args.head_dim)));
+  const auto scale = static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(args.head_dim)));
   const std::size_t n_rows = args.n_tokens * args.n_heads;
   for (std::size_t chunk = args.chunk_begin; chunk < args.chunk_end; ++chunk) {
     const std::size_t first_key = chunk * kChunk;

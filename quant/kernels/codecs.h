@@ -10,7 +10,6 @@
 
 #include <cstddef>
 
-#include "base/mutant.h"
 #include "quant/kernels/simd/lane16.h"
 
 namespace {
@@ -220,7 +219,6 @@ struct Q4_K {
       const auto v = word<A>(block, 16, 8 * g + w);
       out[w / 4][w % 4] = low_nibbles(v);
       out[2 + w / 4][w % 4] = high_nibbles(v);
-      if (LLM_MUTANT("kernel_q4k_nibbles")) out[2 + w / 4][w % 4] = low_nibbles(v);
     }
   }
   template <class A>
@@ -251,7 +249,6 @@ struct Q5_K {
                                     : shift_right<(run < 2 ? 0 : 2 * run - 3)>(high);
       out[0][w] = low_nibbles(v) | (low_bit & bit4);
       out[1][w] = high_nibbles(v) | (high_bit & bit4);
-      if (LLM_MUTANT("kernel_q5k_qh")) out[1][w] = high_nibbles(v) | (low_bit & bit4);
     }
   }
   template <class A>
@@ -282,10 +279,7 @@ struct Q6_K {
   }
   template <class A>
   static LLM_INLINE void scales(const std::byte* block, SubScales<A, 16>& out) {
-    for (std::size_t s = 0; s < 16; ++s) {
-      const std::size_t from = LLM_MUTANT("kernel_q6k_scale") ? s & ~1U : s;
-      out.scale[s] = widen_s8<A>(at(block, from));
-    }
+    for (std::size_t s = 0; s < 16; ++s) out.scale[s] = widen_s8<A>(at(block, s));
   }
 };
 

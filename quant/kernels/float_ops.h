@@ -4,7 +4,6 @@
 // Norm, RoPE, SiLU, exp, f16 and the quantization of activations on 16 lanes. Part of an ISA unit.
 // Each equals the loops of quant/reference and engine/reference.
 
-#include "base/mutant.h"
 #include "quant/contract/arithmetic.h"
 #include "quant/kernels/int_dot.h"
 #include "quant/kernels/kernel_table.h"
@@ -80,8 +79,8 @@ void rope(float* x, std::size_t begin, std::size_t end, std::size_t head_dim, co
     const std::size_t first_pair = begin > head ? (begin - head) / 2 : 0;
     const std::size_t pairs_here = (end - head) / 2 < pairs ? (end - head) / 2 : pairs;
     for (std::size_t i = first_pair; i < pairs_here; ++i) {
-      const std::size_t first = head + (LLM_MUTANT("rope_pairing") ? i : 2 * i);
-      const std::size_t second = head + (LLM_MUTANT("rope_pairing") ? i + pairs : 2 * i + 1);
+      const std::size_t first = head + 2 * i;
+      const std::size_t second = first + 1;
       const float x0 = x[first];
       const float x1 = x[second];
       x[first] = __builtin_fmaf(x0, cos[i], -(x1 * sin[i]));
@@ -94,14 +93,12 @@ template <class A>
 LLM_INLINE F32x16<A> silu_mul16(const F32x16<A>& gate, const F32x16<A>& up) {
   const auto one = broadcast_f32<A>(1.0F);
   // -gate, also of zero.
-  auto negative = from_bits(bits(gate) ^ broadcast_i32<A>(INT32_MIN));
-  if (LLM_MUTANT("silu_sign")) negative = gate;
+  const auto negative = from_bits(bits(gate) ^ broadcast_i32<A>(INT32_MIN));
   return (gate / (one + exp16(negative))) * up;
 }
 
 template <class A>
 void silu_mul(float* gate, const float* up, std::size_t n) {
-  if (A::kRegisters == 2 && LLM_MUTANT("isa_avx2_silu")) return;
   std::size_t i = 0;
   for (; i + 16 <= n; i += 16) {
     store_f32(gate + i, silu_mul16(load_f32<A>(gate + i), load_f32<A>(up + i)));
@@ -165,9 +162,6 @@ void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_
   for (std::size_t k = 0; k < n; k += 256, out += n_tokens) {
     std::int32_t sums[16];
     out->d = quantize_codes<A, 256>(x + k, out->qs, sums);
-    if (LLM_MUTANT("q8k_d_f16") || LLM_MUTANT("kernel_q8k_d_f16"))
-      out->d = __builtin_bit_cast(
-          float, __builtin_bit_cast(std::uint32_t, out->d) & std::uint32_t{0xFFFF'E000U});
     out->sum = 0;
     for (std::size_t s = 0; s < 16; ++s) {
       out->sums16[s] = static_cast<std::int16_t>(sums[s]);

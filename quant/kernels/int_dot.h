@@ -4,7 +4,6 @@
 // Exact integer dot products of code words and activation words on every architecture. Part of an
 // ISA unit.
 
-#include "base/mutant.h"
 #include "quant/kernels/codecs.h"
 
 namespace {
@@ -27,7 +26,6 @@ struct IntDot {
 
   static LLM_INLINE I32x16<A> step(const I32x16<A>& acc, const I32x16<A>& codes,
                                    const I32x16<A>& x) {
-    if (kSigned && LLM_MUTANT("isa_signed_codes")) return acc;
     I32x16<A> v;
     LLM_EACH_REGISTER {
       if constexpr (A::kHasDot4) {

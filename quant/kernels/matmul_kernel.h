@@ -10,7 +10,6 @@
 // docs/numerics.md: integer sums of a block are exact in any order, and the f32 accumulator of an
 // output sees its blocks in ascending k.
 
-#include "base/mutant.h"
 #include "quant/kernels/block_product.h"
 
 namespace {
@@ -189,8 +188,7 @@ void matmul_one_token(const llm::MatmulArgs& args) {
   for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
     const std::byte* block = args.panels + panel * panel_bytes;
     auto acc = broadcast_f32<A>(0);
-    const std::size_t end = n_blocks - (LLM_MUTANT("kernel_tail_block") && n_blocks > 1 ? 1U : 0U);
-    for (std::size_t b = 0; b < end; ++b, block += kPanelRows * T::kBytes) {
+    for (std::size_t b = 0; b < n_blocks; ++b, block += kPanelRows * T::kBytes) {
       acc = direct_block<A, T>(block, x[b], acc);
     }
     write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);

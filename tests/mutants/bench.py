@@ -32,7 +32,7 @@ class Bench:
     """Tools, models and references of one matrix.
 
     Models are quantized, and token ids frozen, by `clean`: tools without bugs, which other tests hold to independent
-    programs. `planted` is the build with mutants.
+    programs. `planted` is the build of the copy with the bugs in it.
     """
 
     def __init__(self, planted: Path, clean: Path, work: Path):

@@ -3,10 +3,10 @@
 
     tests/mutants/kill_matrix.py MUTANTS_BIN CLEAN_BIN WORK_DIR [--only ID] [--benign-only]
 
-MUTANTS_BIN holds llmcheck built with LLM_BUILD_MUTANTS, CLEAN_BIN the tools built without (`./dev mutants` does all).
-Needs nothing but the standard library; the f64 references are made by tools/oracle/from_gguf.py under the
-interpreter in LLM_PYTHON (numpy and gguf). Exit code 1 unless all classic bugs are killed and located, 95 % of all are
-killed, 90 % are named exactly, and no benign variant raises an alarm.
+MUTANTS_BIN holds llmcheck built from the copy that plant.py writes, CLEAN_BIN the tools built from the tree itself
+(`./dev mutants` does all). Needs nothing but the standard library; the f64 references are made by
+tools/oracle/from_gguf.py under the interpreter in LLM_PYTHON (numpy and gguf). Exit code 1 unless all classic bugs are
+killed and located, 95 % of all are killed, 90 % are named exactly, and no benign variant raises an alarm.
 """
 
 import argparse

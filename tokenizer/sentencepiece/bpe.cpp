@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "tokenizer/utf8.h"
 
 namespace llm {
@@ -107,9 +106,7 @@ void Merger::offer(Index left, Index right) {
   const std::string_view joint = text_.substr(at(left).begin, size);
   const auto id = piece(joint);
   if (!id) return;
-  const float score =
-      LLM_MUTANT("tokenizer_longest") ? static_cast<float>(size) : table_.score(*id);
-  queue_.push({score, left, right, size});
+  queue_.push({table_.score(*id), left, right, size});
   if (table_.kind(*id) == TokenKind::kUnused) {
     halves_[joint] = {spelling(at(left)), spelling(at(right))};
   }

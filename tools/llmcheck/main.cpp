@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "base/mutant.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
@@ -59,9 +58,7 @@ class Check {
     if (report_.empty()) return 0;
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(write_report(report_, path));
     LLM_RETURN_IF_ERROR(write_stdout(text_report(report_)));
-    return LLM_MUTANT("exit_code_lost") || report_.passed() || !report_.has_verdict()
-               ? 0
-               : kExitVerdictFailed;
+    return report_.passed() || !report_.has_verdict() ? 0 : kExitVerdictFailed;
   }
 
  private:
@@ -163,8 +160,7 @@ class Check {
 
   Status add_diff(std::string title, std::string name, const Dump& actual, const Dump& reference,
                   const Limits& limits) {
-    const Dump& expected = LLM_MUTANT("swapped_reference") ? actual : reference;
-    LLM_TRY(LayerDiff diff, diff_layers(actual, expected, limits));
+    LLM_TRY(LayerDiff diff, diff_layers(actual, reference, limits));
     report_.diffs.push_back({std::move(title), std::move(name), std::move(diff)});
     return Ok{};
   }

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "engine/forward/reference/ops.h"
 #include "quant/formats/dequantize.h"
 
@@ -81,8 +80,7 @@ void Forward::embed(std::span<const TokenId> tokens, Activations& a) const {
 }
 
 void Forward::run_attention(std::size_t layer, KvCache& cache, Activations& a) const {
-  const LayerWeights& w =
-      weights_.layers[LLM_MUTANT("layer_weights") && layer > 0 ? layer - 1 : layer];
+  const LayerWeights& w = weights_.layers[layer];
   const std::size_t n_tokens = a.n_tokens;
   const std::size_t head_dim = config_.head_dim;
   const int id = static_cast<int>(layer);
@@ -120,8 +118,8 @@ void Forward::run_attention(std::size_t layer, KvCache& cache, Activations& a) c
   for (std::size_t t = 0; t < n_tokens; ++t) {
     for (std::size_t head = 0; head < config_.n_heads; ++head) {
       attend(row(a.q, t, n_tokens).subspan(head * head_dim, head_dim), cache, layer,
-             (head / heads_per_kv + (LLM_MUTANT("gqa_map") ? 1 : 0)) % config_.n_kv_heads,
-             a.first_position + t, row(a.context, t, n_tokens).subspan(head * head_dim, head_dim));
+             head / heads_per_kv, a.first_position + t,
+             row(a.context, t, n_tokens).subspan(head * head_dim, head_dim));
     }
   }
   a.tap(id, "attn_ctx", a.context);
@@ -151,7 +149,7 @@ void Forward::run_ffn(std::size_t layer, Activations& a) const {
   a.tap(id, "ffn_act", a.gate);
   matmul(w.ffn_down, compute_, a.gate, a.out);
   a.tap(id, "ffn_out", a.out);
-  if (!LLM_MUTANT("ffn_dropped")) add(a.out, a.x);
+  add(a.out, a.x);
   a.tap(id, "l_out", a.x);
 }
 

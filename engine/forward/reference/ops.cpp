@@ -4,7 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "base/mutant.h"
 #include "quant/contract/arithmetic.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/reference/dot.h"
@@ -26,9 +25,7 @@ struct Partial {
 Partial attend_chunk(std::span<const float> q, const KvCache& cache, std::size_t layer,
                      std::size_t kv_head, std::size_t begin, std::size_t end) {
   const std::size_t head_dim = q.size();
-  const auto scale = LLM_MUTANT("attention_scale")
-                         ? 1.0F
-                         : static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   std::vector<float> e(end - begin);
   for (std::size_t j = begin; j < end; ++j) {
     float dot = 0;
@@ -102,8 +99,8 @@ void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
           std::span<const float> sin) {
   for (std::size_t head = 0; head < x.size(); head += head_dim) {
     for (std::size_t i = 0; i < cos.size(); ++i) {
-      const std::size_t first = head + (LLM_MUTANT("rope_pairing") ? i : 2 * i);
-      const std::size_t second = first + (LLM_MUTANT("rope_pairing") ? cos.size() : 1);
+      const std::size_t first = head + 2 * i;
+      const std::size_t second = first + 1;
       const float x0 = x[first];
       const float x1 = x[second];
       x[first] = std::fma(x0, cos[i], -(x1 * sin[i]));
@@ -114,9 +111,7 @@ void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
 
 void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
             std::size_t position, std::span<float> context) {
-  std::size_t n_keys = position + 1;
-  if (LLM_MUTANT("mask_plus")) ++n_keys;
-  if (LLM_MUTANT("mask_minus") && n_keys > 1) --n_keys;
+  const std::size_t n_keys = position + 1;
   Partial sum = attend_chunk(q, cache, layer, kv_head, 0, std::min(kChunk, n_keys));
   for (std::size_t begin = kChunk; begin < n_keys; begin += kChunk) {
     merge(sum, attend_chunk(q, cache, layer, kv_head, begin, std::min(begin + kChunk, n_keys)));
@@ -126,14 +121,12 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
 
 void silu_mul(std::span<const float> gate, std::span<const float> up, std::span<float> y) {
   for (std::size_t i = 0; i < gate.size(); ++i) {
-    const float negative = LLM_MUTANT("silu_sign") ? gate[i] : -gate[i];
-    y[i] = (gate[i] / (1.0F + exp(negative))) * up[i];
+    y[i] = (gate[i] / (1.0F + exp(-gate[i]))) * up[i];
   }
 }
 
 void add(std::span<const float> y, std::span<float> x) {
-  for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] = LLM_MUTANT("residual_dropped") ? y[i] : x[i] + y[i];
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
 }
 
 }  // namespace llm::reference

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/codes.h"
@@ -41,8 +40,7 @@ float add_block(const Block& w, const BlockQ8_K& x, float acc) {
   std::int32_t isum = 0;
   std::int32_t msum = 0;
   for (std::size_t s = 0; s < Block::kWeights / kSize; ++s) {
-    const bool skip_odd = kSize == 16 && LLM_MUTANT("q6k_scale_dot");
-    const SubScale sub = sub_scale(w, skip_odd ? s & ~1U : s);
+    const SubScale sub = sub_scale(w, s);
     isum += sub.scale * integer_dot(codes.data() + s * kSize, x.qs + s * kSize, kSize);
     for (std::size_t i = 0; i < kSize / 16; ++i) msum += sub.min * x.bsums[s * (kSize / 16) + i];
   }
@@ -94,8 +92,7 @@ float dot_row(WeightType type, std::span<const std::byte> row,
     LLM_CHECK(row.size() == blocks * sizeof(Block));
     LLM_CHECK(activations.size() == blocks * sizeof(Activation));
     float acc = 0.0f;
-    const std::size_t end = LLM_MUTANT("tail_block") && blocks > 1 ? blocks - 1 : blocks;
-    for (std::size_t b = 0; b < end; ++b) {
+    for (std::size_t b = 0; b < blocks; ++b) {
       acc = add_block(load_block<Block>(row, b), load_block<Activation>(activations, b), acc);
     }
     return acc;
