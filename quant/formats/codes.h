@@ -11,7 +11,7 @@
 /// it: codes with the type's constant offset subtracted, and the integer scales of its sub-blocks.
 /// One reading of the bytes, shared by dequantization and dot products.
 
-namespace llm::reference {
+namespace llm::contract {
 
 template <typename Block>
 using Codes = std::array<std::int8_t, Block::kWeights>;
@@ -109,6 +109,6 @@ inline SubScale sub_scale(const BlockQ5_K& b, std::size_t s) {
 }
 inline SubScale sub_scale(const BlockQ6_K& b, std::size_t s) { return {b.scales[s], 0}; }
 
-}  // namespace llm::reference
+}  // namespace llm::contract
 
 #endif  // LLM_QUANT_FORMATS_CODES_H_

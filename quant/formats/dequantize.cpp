@@ -7,7 +7,7 @@
 #include "quant/formats/codes.h"
 #include "quant/formats/half.h"
 
-namespace llm::reference {
+namespace llm::contract {
 namespace {
 
 template <typename Block, typename... Candidates>
@@ -69,4 +69,4 @@ void dequantize_row(WeightType type, std::span<const std::byte> row, std::span<f
   });
 }
 
-}  // namespace llm::reference
+}  // namespace llm::contract

@@ -19,7 +19,7 @@ using namespace lane16;
 template <class A>
 using Quad = I32x16<A>[4];
 
-constexpr std::size_t kPanelRows = 16;
+using llm::contract::kPanelRows;
 
 /// body.operator()<0>(), ... body.operator()<kCount - 1>(): a loop whose counter is a constant.
 template <int kCount, int kFirst = 0, class Body>

@@ -237,6 +237,7 @@ template <class A, class T>
 void matmul_type(const llm::MatmulArgs& args) {
   if (args.n_tokens == 1) return matmul_one_token<A, T>(args);
   constexpr int P = A::kTilePanels;
+  static_assert(P <= static_cast<int>(llm::contract::kMaxTilePanels));
   const std::size_t whole = (args.panel_end - args.panel_begin) / P * P;
   matmul_batch<A, T, P>(args, args.panel_begin, args.panel_begin + whole);
   if constexpr (P > 1) matmul_batch<A, T, 1>(args, args.panel_begin + whole, args.panel_end);

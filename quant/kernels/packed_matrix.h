@@ -7,6 +7,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
+#include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
 
 namespace llm {
@@ -36,7 +37,7 @@ std::span<const PackedField> packed_fields(WeightType type);
 /// zero weights.
 class PackedMatrix {
  public:
-  static constexpr std::size_t kPanelRows = 16;
+  static constexpr std::size_t kPanelRows = contract::kPanelRows;
 
   PackedMatrix() = default;
 

@@ -13,6 +13,13 @@
 namespace llm::reference {
 namespace {
 
+using contract::Codes;
+using contract::dequantize_row;
+using contract::kSubBlock;
+using contract::sub_scale;
+using contract::SubScale;
+using contract::unpack_codes;
+
 /// Sum of q * x over n elements, exact.
 template <typename Code>
 std::int32_t integer_dot(const Code* q, const std::int8_t* x, std::size_t n) {
