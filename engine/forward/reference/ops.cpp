@@ -11,6 +11,9 @@
 namespace llm::reference {
 namespace {
 
+using contract::exp;
+using contract::LaneSum;
+
 constexpr std::size_t kChunk = contract::kAttentionChunk;
 
 /// Softmax-weighted values of a run of keys, not yet divided: o = sum e_j V_j, l = sum e_j, e_j =
@@ -35,9 +38,9 @@ Partial attend_chunk(std::span<const float> q, const KvCache& cache, std::size_t
   }
   Partial part{.m = e[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
   for (const float s : e) part.m = s > part.m ? s : part.m;
-  contract::LaneSum sum;
+  LaneSum sum;
   for (std::size_t j = 0; j < e.size(); ++j) {
-    e[j] = contract::exp(e[j] - part.m);
+    e[j] = exp(e[j] - part.m);
     sum.add(j, e[j]);
   }
   part.l = sum.total();
@@ -52,8 +55,8 @@ Partial attend_chunk(std::span<const float> q, const KvCache& cache, std::size_t
 // Rescales both to the larger maximum and adds: the later chunk is the second operand.
 void merge(Partial& first, const Partial& second) {
   const float m = second.m > first.m ? second.m : first.m;
-  const float a = contract::exp(first.m - m);
-  const float b = contract::exp(second.m - m);
+  const float a = exp(first.m - m);
+  const float b = exp(second.m - m);
   first.l = std::fma(second.l, b, first.l * a);
   for (std::size_t d = 0; d < first.o.size(); ++d) {
     first.o[d] = std::fma(second.o[d], b, first.o[d] * a);
@@ -65,7 +68,7 @@ void merge(Partial& first, const Partial& second) {
 
 void rms_norm(std::span<const float> x, std::span<const float> weight, float eps,
               std::span<float> y) {
-  contract::LaneSum sum;
+  LaneSum sum;
   for (std::size_t i = 0; i < x.size(); ++i) sum.add_product(i, x[i], x[i]);
   const float mean = sum.total() / static_cast<float>(x.size());
   const float s = 1.0F / std::sqrt(mean + eps);
@@ -120,7 +123,7 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
 
 void silu_mul(std::span<const float> gate, std::span<const float> up, std::span<float> y) {
   for (std::size_t i = 0; i < gate.size(); ++i) {
-    y[i] = (gate[i] / (1.0F + contract::exp(-gate[i]))) * up[i];
+    y[i] = (gate[i] / (1.0F + exp(-gate[i]))) * up[i];
   }
 }
 
