@@ -30,7 +30,7 @@ consteval PackedField packed_words(std::size_t offset, std::size_t count) {
 }
 
 /// kFields: the fields of a block in packed order, each byte of the block in one of them. Packing
-/// and the codecs (codecs.h) both take the order from here.
+/// and the codecs (codec.h) both take the order from here.
 ///
 /// A good order is the one in which the codec reads, because hardware prefetches what is read from
 /// end to end: in the file's order, with scales last and high bits apart, a Q6_K matrix streams at
