@@ -73,13 +73,13 @@ void rope(benchmark::State& state, const KernelTable& kernels) {
 
 void quantize_q8k(benchmark::State& state, const KernelTable& kernels) {
   const auto x = noise(kModel, 1);
-  std::vector<KernelQ8K> out(kModel / 256);
+  std::vector<KernelQ8K> out(kModel / KernelQ8K::kSize);
   loop(state, kModel, [&] { kernels.quantize_q8k(x.data(), kModel, out.data(), 1); });
 }
 
 void quantize_q8x32(benchmark::State& state, const KernelTable& kernels) {
   const auto x = noise(kModel, 1);
-  std::vector<KernelQ8x32> out(kModel / 32);
+  std::vector<KernelQ8x32> out(kModel / KernelQ8x32::kSize);
   loop(state, kModel, [&] { kernels.quantize_q8x32(x.data(), kModel, out.data(), 1); });
 }
 
@@ -103,7 +103,7 @@ void attend(benchmark::State& state, const KernelTable& kernels, std::size_t n_t
       .n_tokens = n_tokens,
       .first_position = n_keys - n_tokens,
       .chunk_begin = 0,
-      .chunk_end = (n_keys + 255) / 256,
+      .chunk_end = (n_keys + contract::kAttentionChunk - 1) / contract::kAttentionChunk,
       .partial = partial.data(),
       .workspace = workspace.data()};
   loop(state, 0, [&] { kernels.attend(args); });

@@ -110,8 +110,8 @@ void Forward::embed(const Pass& pass, Worker worker) {
     rope_.angles(pass.rows[t].position, cos_.span().subspan(t * rope_.pairs(), rope_.pairs()),
                  sin_.span().subspan(t * rope_.pairs(), rope_.pairs()));
     table.extract_row(static_cast<std::size_t>(pass.rows[t].token), bytes);
-    reference::dequantize_row(table.type(), bytes,
-                              x_.span().subspan(t * config_.d_model, config_.d_model));
+    contract::dequantize_row(table.type(), bytes,
+                             x_.span().subspan(t * config_.d_model, config_.d_model));
   }
   worker.barrier();
   tap(pass, worker, ProbeSink::kGlobal, "embd", x_.data(), config_.d_model);

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/precision.h"
+#include "quant/contract/contract.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
@@ -31,8 +32,8 @@ namespace llm {
 class KvPool {
  public:
   /// One chunk of attention (docs/numerics.md): a chunk's keys lie in one page.
-  static constexpr std::size_t kPagePositions = 256;
-  static constexpr std::size_t kLanes = 16;
+  static constexpr std::size_t kPagePositions = contract::kAttentionChunk;
+  static constexpr std::size_t kLanes = contract::kPanelRows;
 
   using Page = std::uint32_t;
 

@@ -77,7 +77,7 @@ class Loader {
       return nonfinite(tensor, 0, *block);
     }
     LLM_TRY(auto values, AlignedBuffer<float>::allocate(tensor.n_cols, tensor.name));
-    reference::dequantize_row(tensor.type, tensor.data, values.span());
+    contract::dequantize_row(tensor.type, tensor.data, values.span());
     done(tensor);
     return values;
   }

@@ -78,13 +78,13 @@ void keep_top_k(std::vector<Scored>& row, std::size_t k) {
 std::vector<float> weights_of(const std::vector<Scored>& row) {
   std::vector<float> weights(row.size());
   for (std::size_t i = 0; i < row.size(); ++i) {
-    weights[i] = reference::exp(row[i].logit - row[0].logit);
+    weights[i] = contract::exp(row[i].logit - row[0].logit);
   }
   return weights;
 }
 
 float lane_sum(const std::vector<float>& values) {
-  reference::LaneSum sum;
+  contract::LaneSum sum;
   for (std::size_t i = 0; i < values.size(); ++i) sum.add(i, values[i]);
   return sum.total();
 }
@@ -174,9 +174,9 @@ Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, std::size_t 
   std::vector<Scored> row(logits.size());
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = {static_cast<TokenId>(i), logits[i]};
   const float largest = std::ranges::min_element(row, before)->logit;
-  reference::LaneSum sum;
+  contract::LaneSum sum;
   for (std::size_t i = 0; i < row.size(); ++i) {
-    sum.add(i, reference::exp(logits[i] - largest));
+    sum.add(i, contract::exp(logits[i] - largest));
   }
   const double log_total = std::log(static_cast<double>(sum.total()));
   const auto logprob = [&](const Scored& token) {

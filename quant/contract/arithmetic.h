@@ -6,9 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-namespace llm::reference {
+#include "quant/contract/contract.h"
+
+namespace llm::contract {
 
 /// Constants of the contract's exp, shared with the vector template so that both use the same bits.
 struct ExpConstants {
@@ -51,12 +52,10 @@ inline float exp(float x) {
   return p * power(half) * power(n_int - half);
 }
 
-/// A sum over 16 virtual lanes: element i belongs to lane i mod 16, in ascending i; the lanes are
-/// then added pairwise (l, l+8), (l, l+4), (l, l+2), (l, l+1).
+/// A sum over kLanes virtual lanes: element i belongs to lane i mod 16, in ascending i; the lanes
+/// are then added pairwise (l, l+8), (l, l+4), (l, l+2), (l, l+1).
 class LaneSum {
  public:
-  static constexpr std::size_t kLanes = 16;
-
   /// Adds `x` as element `i`.
   void add(std::size_t i, float x) { lanes_[i % kLanes] += x; }
   /// Adds a * b as element `i`, rounded once.
@@ -76,21 +75,6 @@ class LaneSum {
   std::array<float, kLanes> lanes_{};
 };
 
-/// Probabilities of `logits`: e_i = exp(x_i - max), divided by their 16-lane sum. `out` may be
-/// `logits`.
-/// @pre logits is not empty, out.size() == logits.size()
-inline void softmax(std::span<const float> logits, std::span<float> out) {
-  float max = logits[0];
-  for (const float x : logits) max = x > max ? x : max;
-  LaneSum sum;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    out[i] = exp(logits[i] - max);
-    sum.add(i, out[i]);
-  }
-  const float total = sum.total();
-  for (float& p : out) p /= total;
-}
-
-}  // namespace llm::reference
+}  // namespace llm::contract
 
 #endif  // LLM_QUANT_CONTRACT_ARITHMETIC_H_

@@ -10,7 +10,7 @@
 namespace llm {
 namespace {
 
-constexpr float kMaxCode = 127.0f;
+constexpr auto kMaxCode = static_cast<float>(contract::kMaxActivationCode);
 
 /// The largest magnitude by bit pattern: NaN is above Inf, Inf above every number.
 float largest_magnitude(std::span<const float> x) {
@@ -65,7 +65,7 @@ ActivationFormat activation_format(WeightType type) {
   switch (block_traits(type).block_weights) {
     case 1:
       return ActivationFormat::kF32;
-    case 32:
+    case contract::kBlock:
       return ActivationFormat::kQ8_32;
     default:
       return ActivationFormat::kQ8_K;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "quant/contract/contract.h"
 #include "quant/formats/block_formats.h"
 #include "quant/formats/block_traits.h"
 
@@ -13,7 +14,7 @@ namespace llm {
 /// 32 activations with one scale: value[j] = d * qs[j]. 40 bytes, of which the last two are padding
 /// and always zero.
 struct BlockQ8_32 {
-  static constexpr std::size_t kWeights = 32;
+  static constexpr std::size_t kWeights = contract::kBlock;
   float d;             ///< scale
   std::int8_t qs[32];  ///< codes in [-127, 127]
   std::int16_t sum;    ///< sum of qs

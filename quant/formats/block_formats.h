@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "quant/formats/block_traits.h"
 
@@ -14,11 +15,17 @@
 /// Source of the layouts: ggml's block structs (ggml-common.h, MIT) and the `gguf` Python package;
 /// pinned by golden bytes in tests/quant/dequantize_test.cpp.
 
+///
+/// Of each format kType, kName and kWeights (weights of a block) are stated; of one whose
+/// sub-blocks have integer scales also kSubBlock (weights of a sub-block). Members called `d`, `m`
+/// and `dmin` are the scale and what is added or subtracted; a std::uint16_t holds an f16.
+
 namespace llm {
 
 /// One f32 weight.
 struct BlockF32 {
   static constexpr WeightType kType = WeightType::kF32;
+  static constexpr std::string_view kName = "F32";
   static constexpr std::size_t kWeights = 1;
   float value;
 };
@@ -26,6 +33,7 @@ struct BlockF32 {
 /// One IEEE binary16 weight.
 struct BlockF16 {
   static constexpr WeightType kType = WeightType::kF16;
+  static constexpr std::string_view kName = "F16";
   static constexpr std::size_t kWeights = 1;
   std::uint16_t bits;
 };
@@ -33,6 +41,7 @@ struct BlockF16 {
 /// One bfloat16 weight: the upper half of an f32.
 struct BlockBF16 {
   static constexpr WeightType kType = WeightType::kBF16;
+  static constexpr std::string_view kName = "BF16";
   static constexpr std::size_t kWeights = 1;
   std::uint16_t bits;
 };
@@ -43,6 +52,7 @@ struct BlockBF16 {
 ///   weight[j + 16] = d * ((qs[j] >> 4) - 8)
 struct BlockQ4_0 {
   static constexpr WeightType kType = WeightType::kQ4_0;
+  static constexpr std::string_view kName = "Q4_0";
   static constexpr std::size_t kWeights = 32;
   std::uint16_t d;      ///< scale, IEEE binary16 bit pattern
   std::uint8_t qs[16];  ///< 4-bit codes
@@ -54,6 +64,7 @@ struct BlockQ4_0 {
 ///   weight[j + 16] = d * (qs[j] >> 4) + m
 struct BlockQ4_1 {
   static constexpr WeightType kType = WeightType::kQ4_1;
+  static constexpr std::string_view kName = "Q4_1";
   static constexpr std::size_t kWeights = 32;
   std::uint16_t d;      ///< scale, f16
   std::uint16_t m;      ///< weight of code 0, f16
@@ -66,6 +77,7 @@ struct BlockQ4_1 {
 ///   weight[j] = d * ((low[j] | high[j] << 4) - 16)
 struct BlockQ5_0 {
   static constexpr WeightType kType = WeightType::kQ5_0;
+  static constexpr std::string_view kName = "Q5_0";
   static constexpr std::size_t kWeights = 32;
   std::uint16_t d;      ///< scale, f16
   std::uint8_t qh[4];   ///< fifth bits
@@ -77,6 +89,7 @@ struct BlockQ5_0 {
 ///   weight[j] = d * (low[j] | high[j] << 4) + m
 struct BlockQ5_1 {
   static constexpr WeightType kType = WeightType::kQ5_1;
+  static constexpr std::string_view kName = "Q5_1";
   static constexpr std::size_t kWeights = 32;
   std::uint16_t d;      ///< scale, f16
   std::uint16_t m;      ///< weight of code 0, f16
@@ -89,6 +102,7 @@ struct BlockQ5_1 {
 ///   weight[j] = d * qs[j]
 struct BlockQ8_0 {
   static constexpr WeightType kType = WeightType::kQ8_0;
+  static constexpr std::string_view kName = "Q8_0";
   static constexpr std::size_t kWeights = 32;
   std::uint16_t d;     ///< scale, f16
   std::int8_t qs[32];  ///< codes; -128 is valid although no quantizer writes it
@@ -102,7 +116,9 @@ struct BlockQ8_0 {
 ///   weight[j] = (d * (scales[s] & 0x0F)) * q[j] - (dmin * (scales[s] >> 4))
 struct BlockQ2_K {
   static constexpr WeightType kType = WeightType::kQ2_K;
+  static constexpr std::string_view kName = "Q2_K";
   static constexpr std::size_t kWeights = 256;
+  static constexpr std::size_t kSubBlock = 16;
   std::uint8_t scales[16];  ///< low nibble: scale; high nibble: min
   std::uint8_t qs[64];      ///< 2-bit codes
   std::uint16_t d;          ///< scale of the scales, f16
@@ -119,7 +135,9 @@ struct BlockQ2_K {
 /// scale[s] is read by q3_k_scale().
 struct BlockQ3_K {
   static constexpr WeightType kType = WeightType::kQ3_K;
+  static constexpr std::string_view kName = "Q3_K";
   static constexpr std::size_t kWeights = 256;
+  static constexpr std::size_t kSubBlock = 16;
   std::uint8_t hmask[32];   ///< third bits
   std::uint8_t qs[64];      ///< low two bits
   std::uint8_t scales[12];  ///< 16 packed 6-bit scales
@@ -136,7 +154,9 @@ struct BlockQ3_K {
 /// scale[s] and min[s] are read by k_scale_min().
 struct BlockQ4_K {
   static constexpr WeightType kType = WeightType::kQ4_K;
+  static constexpr std::string_view kName = "Q4_K";
   static constexpr std::size_t kWeights = 256;
+  static constexpr std::size_t kSubBlock = 32;
   std::uint16_t d;          ///< scale of the scales, f16
   std::uint16_t dmin;       ///< scale of the mins, f16
   std::uint8_t scales[12];  ///< 8 packed pairs of 6-bit scale and min
@@ -147,7 +167,9 @@ struct BlockQ4_K {
 /// the fifth bit of weight 32k + l.
 struct BlockQ5_K {
   static constexpr WeightType kType = WeightType::kQ5_K;
+  static constexpr std::string_view kName = "Q5_K";
   static constexpr std::size_t kWeights = 256;
+  static constexpr std::size_t kSubBlock = 32;
   std::uint16_t d;          ///< scale of the scales, f16
   std::uint16_t dmin;       ///< scale of the mins, f16
   std::uint8_t scales[12];  ///< 8 packed pairs of 6-bit scale and min
@@ -164,7 +186,9 @@ struct BlockQ5_K {
 ///   weight[j] = (d * scales[s]) * ((low[j] | high[j] << 4) - 32)
 struct BlockQ6_K {
   static constexpr WeightType kType = WeightType::kQ6_K;
+  static constexpr std::string_view kName = "Q6_K";
   static constexpr std::size_t kWeights = 256;
+  static constexpr std::size_t kSubBlock = 16;
   std::uint8_t ql[128];    ///< low four bits
   std::uint8_t qh[64];     ///< high two bits
   std::int8_t scales[16];  ///< sub-block scales
@@ -177,6 +201,7 @@ struct BlockQ6_K {
 ///   weight[j] = d * qs[j]
 struct BlockQ8_K {
   static constexpr WeightType kType = WeightType::kQ8_K;
+  static constexpr std::string_view kName = "Q8_K";
   static constexpr std::size_t kWeights = 256;
   float d;                 ///< scale
   std::int8_t qs[256];     ///< codes
@@ -197,6 +222,20 @@ static_assert(sizeof(BlockQ4_K) == 144 && alignof(BlockQ4_K) == 2);
 static_assert(sizeof(BlockQ5_K) == 176 && alignof(BlockQ5_K) == 2);
 static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 2);
 static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 4);
+
+template <typename... Blocks>
+struct BlockList {};
+
+/// Every format, in ascending id.
+using AllBlocks =
+    BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0, BlockQ2_K,
+              BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_K, BlockBF16>;
+
+/// Formats whose sub-blocks have integer scales.
+template <typename Block>
+concept HasSubBlocks = requires {
+  Block::kSubBlock;
+};
 
 /// Scale and min of one sub-block, each in [0, 63].
 struct ScaleMin {

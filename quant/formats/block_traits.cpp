@@ -4,26 +4,16 @@
 #include <cctype>
 
 #include "base/check.h"
+#include "quant/formats/block_formats.h"
 
 namespace llm {
 namespace {
 
-constexpr std::array kTraits = {
-    BlockTraits{WeightType::kF32, "F32", 1, 4},
-    BlockTraits{WeightType::kF16, "F16", 1, 2},
-    BlockTraits{WeightType::kQ4_0, "Q4_0", 32, 18},
-    BlockTraits{WeightType::kQ4_1, "Q4_1", 32, 20},
-    BlockTraits{WeightType::kQ5_0, "Q5_0", 32, 22},
-    BlockTraits{WeightType::kQ5_1, "Q5_1", 32, 24},
-    BlockTraits{WeightType::kQ8_0, "Q8_0", 32, 34},
-    BlockTraits{WeightType::kQ2_K, "Q2_K", 256, 84},
-    BlockTraits{WeightType::kQ3_K, "Q3_K", 256, 110},
-    BlockTraits{WeightType::kQ4_K, "Q4_K", 256, 144},
-    BlockTraits{WeightType::kQ5_K, "Q5_K", 256, 176},
-    BlockTraits{WeightType::kQ6_K, "Q6_K", 256, 210},
-    BlockTraits{WeightType::kQ8_K, "Q8_K", 256, 292},
-    BlockTraits{WeightType::kBF16, "BF16", 1, 2},
-};
+template <typename... Blocks>
+constexpr auto traits_of(BlockList<Blocks...>) {
+  return std::array{BlockTraits{Blocks::kType, Blocks::kName, Blocks::kWeights, sizeof(Blocks)}...};
+}
+constexpr auto kTraits = traits_of(AllBlocks{});
 
 bool same_ignoring_case(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;

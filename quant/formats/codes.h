@@ -4,14 +4,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "quant/formats/block_formats.h"
+#include "quant/formats/half.h"
 
 /// The integer part of a block in the order of its weights, as quant/formats/block_formats.h states
 /// it: codes with the type's constant offset subtracted, and the integer scales of its sub-blocks.
 /// One reading of the bytes, shared by dequantization and dot products.
 
-namespace llm::reference {
+namespace llm::contract {
 
 template <typename Block>
 using Codes = std::array<std::int8_t, Block::kWeights>;
@@ -73,25 +75,21 @@ Codes<Block> unpack_codes(const Block& block) {
   return codes;
 }
 
+/// The scale of a block.
+template <typename Block>
+float block_scale(const Block& block) {
+  if constexpr (std::is_same_v<decltype(block.d), float>) {
+    return block.d;
+  } else {
+    return f16_to_f32(block.d);
+  }
+}
+
 /// Integer scale and min of a sub-block; min is 0 in types without one.
 struct SubScale {
   int scale;
   int min;
 };
-
-/// Weights that share one SubScale; types without sub-blocks have none of these overloads.
-template <typename Block>
-inline constexpr std::size_t kSubBlock = 0;
-template <>
-inline constexpr std::size_t kSubBlock<BlockQ2_K> = 16;
-template <>
-inline constexpr std::size_t kSubBlock<BlockQ3_K> = 16;
-template <>
-inline constexpr std::size_t kSubBlock<BlockQ4_K> = 32;
-template <>
-inline constexpr std::size_t kSubBlock<BlockQ5_K> = 32;
-template <>
-inline constexpr std::size_t kSubBlock<BlockQ6_K> = 16;
 
 inline SubScale sub_scale(const BlockQ2_K& b, std::size_t s) {
   return {b.scales[s] & 15, b.scales[s] >> 4};
@@ -109,6 +107,6 @@ inline SubScale sub_scale(const BlockQ5_K& b, std::size_t s) {
 }
 inline SubScale sub_scale(const BlockQ6_K& b, std::size_t s) { return {b.scales[s], 0}; }
 
-}  // namespace llm::reference
+}  // namespace llm::contract
 
 #endif  // LLM_QUANT_FORMATS_CODES_H_

@@ -6,7 +6,7 @@
 
 #include "quant/formats/block_traits.h"
 
-namespace llm::reference {
+namespace llm::contract {
 
 /// The f32 weights of one row: the definition of what stored bytes mean. Equal, bit for bit, to the
 /// `gguf` Python package (NaN scales aside), which fixes the order of the f32 operations:
@@ -23,6 +23,6 @@ namespace llm::reference {
 /// @pre row.size() == row_bytes(type, out.size()); row needs no alignment
 void dequantize_row(WeightType type, std::span<const std::byte> row, std::span<float> out);
 
-}  // namespace llm::reference
+}  // namespace llm::contract
 
 #endif  // LLM_QUANT_FORMATS_DEQUANTIZE_H_

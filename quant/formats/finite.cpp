@@ -9,18 +9,18 @@
 namespace llm {
 namespace {
 
-bool is_finite_f16(std::uint16_t bits) { return (bits & 0x7C00) != 0x7C00; }
+bool is_finite_scale(float scale) { return std::isfinite(scale); }
+bool is_finite_scale(std::uint16_t f16) { return (f16 & 0x7C00) != 0x7C00; }
 
 bool is_finite(const BlockF32& block) { return std::isfinite(block.value); }
-bool is_finite(const BlockF16& block) { return is_finite_f16(block.bits); }
+bool is_finite(const BlockF16& block) { return is_finite_scale(block.bits); }
 bool is_finite(const BlockBF16& block) { return (block.bits & 0x7F80) != 0x7F80; }
-bool is_finite(const BlockQ8_K& block) { return std::isfinite(block.d); }
 
 template <typename Block>
 bool is_finite(const Block& block) {
-  bool finite = is_finite_f16(block.d);
-  if constexpr (requires { block.m; }) finite = finite && is_finite_f16(block.m);
-  if constexpr (requires { block.dmin; }) finite = finite && is_finite_f16(block.dmin);
+  bool finite = is_finite_scale(block.d);
+  if constexpr (requires { block.m; }) finite = finite && is_finite_scale(block.m);
+  if constexpr (requires { block.dmin; }) finite = finite && is_finite_scale(block.dmin);
   return finite;
 }
 

@@ -1,7 +1,7 @@
 #ifndef LLM_QUANT_KERNELS_ATTENTION_KERNEL_H_
 #define LLM_QUANT_KERNELS_ATTENTION_KERNEL_H_
 
-// Causal attention over chunks of 256 keys, on 16 lanes. Part of an ISA unit.
+// Causal attention over chunks of keys, on 16 lanes. Part of an ISA unit.
 //
 // A *row* is one query head of one token; all rows of a call share one KV head. Keys lie 16
 // positions to a register (scores of 16 keys at once, each its own chain over d), values 16 dims to
@@ -12,8 +12,8 @@
 
 namespace {
 
-constexpr std::size_t kChunk = 256;
-constexpr std::size_t kRowTile = 8;
+constexpr std::size_t kChunk = llm::contract::kAttentionChunk;
+constexpr std::size_t kRowTile = llm::contract::kAttentionRows;
 
 LLM_INLINE std::size_t round_up_16(std::size_t n) { return (n + 15) / 16 * 16; }
 

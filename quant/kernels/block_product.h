@@ -9,31 +9,32 @@
 
 namespace {
 
-/// The activation block that goes with a codec, and its accessors.
+/// The activation block that goes with a codec.
 template <class T>
 struct ActivationOf {
-  using Block = std::conditional_t<T::kWeights == 256, llm::KernelQ8K, llm::KernelQ8x32>;
+  using Block =
+      std::conditional_t<T::kWeights == llm::KernelQ8K::kSize, llm::KernelQ8K, llm::KernelQ8x32>;
+  static_assert(T::kWeights == Block::kSize);
 };
 
-template <class A, class T>
-LLM_INLINE constexpr int code_offset() {
-  return T::kMaxCode == 255 && A::kSignedCodes ? 0 : T::kOffset;
-}
+/// Codecs whose sub-blocks have integer scales.
+template <class T>
+concept SubScaled = (T::kSubs > 0);
 
-// ---- K-quants
-// ---------------------------------------------------------------------------------------------
+// ---- sub-blocks with scales
 
 /// Whether the codes' offset is in the value that a sub-block's sum starts with. 16-bit sums have
 /// no room for it: there it is subtracted from the super-block's sum.
 template <class A, class T>
-constexpr bool kOffsetInStart = A::kHasDot4&& T::kOffset != 0;
+constexpr bool kOffsetInStart = A::kHasDot4 && (code_offset<A, T>() != 0);
 
 /// The scales of one super-block and panel, ready for products: scale in finish()'s form; `pairs`
 /// are multiplied with pairs of activation sums and give msum (types with a min) or the part of the
 /// codes' offset.
 template <class A, class T>
 struct KScales {
-  static constexpr int kPairs = kOffsetInStart<A, T> ? 0 : T::kMin && T::kSubs == 8 ? 4 : 8;
+  static constexpr bool kHasPairs = T::kMin || (code_offset<A, T>() != 0 && !kOffsetInStart<A, T>);
+  static constexpr int kPairs = kHasPairs ? T::kSubs / 2 : 0;
   I32x16<A> scale[T::kSubs];
   I32x16<A> pairs[kPairs > 0 ? kPairs : 1];
   F32x16<A> d;
@@ -43,18 +44,18 @@ struct KScales {
     SubScales<A, T::kSubs> sub;
     T::scales(block, sub);
     _Pragma("GCC unroll 16") for (int s = 0; s < T::kSubs; ++s) {
-      scale[s] = IntDot<A, T::kMaxCode>::as_scale(sub.scale[s]);
+      scale[s] = IntDot<A, T>::as_scale(sub.scale[s]);
     }
     _Pragma("GCC unroll 8") for (int p = 0; p < kPairs; ++p) {
       pairs[p] = T::kMin ? as_pair(sub.min[2 * p], sub.min[2 * p + 1])
                          : as_pair(sub.scale[2 * p], sub.scale[2 * p + 1]);
     }
-    d = from_half<A>(at(block, T::kD));
-    if constexpr (T::kMin) min = from_half<A>(at(block, T::kDMin));
+    d = T::template scale<A>(block);
+    if constexpr (T::kMin) min = T::template min<A>(block);
   }
 
   static LLM_INLINE const std::int16_t* sums(const llm::KernelQ8K& x) {
-    if constexpr (T::kMin && T::kSubs == 8) {
+    if constexpr (T::kSubs == 8) {
       return x.sums32;
     } else {
       return x.sums16;
@@ -93,9 +94,8 @@ LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
 /// One super-block of one panel by one token, codes taken straight from the packed block.
 template <class A, class T>
 LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K& x,
-                                  const F32x16<A>& acc) requires(T::kWeights == 256 &&
-                                                                 T::kBytes != Q8_K::kBytes) {
-  using Dot = IntDot<A, T::kMaxCode>;
+                                  const F32x16<A>& acc) requires(SubScaled<T>) {
+  using Dot = IntDot<A, T>;
   constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
   constexpr int kQuadsPerSub = 16 / T::kSubs;
   KScales<A, T> scales;
@@ -120,7 +120,6 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K& 
 }
 
 // ---- one scale a block
-// ----------------------------------------------------------------------------------
 
 /// isum's start: the part of the codes' offset.
 template <class A, class T, class X>
@@ -146,9 +145,8 @@ LLM_INLINE F32x16<A> accumulate_simple(const F32x16<A>& acc, const I32x16<A>& is
 
 template <class A, class T>
 LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename ActivationOf<T>::Block& x,
-                                  const F32x16<A>& acc) requires(T::kWeights == 32 ||
-                                                                 T::kBytes == Q8_K::kBytes) {
-  using Dot = IntDot<A, T::kMaxCode>;
+                                  const F32x16<A>& acc) requires(!SubScaled<T>) {
+  using Dot = IntDot<A, T>;
   constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
   I32x16<A> isum = offset_start<A, T>(x);
   static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
@@ -166,8 +164,8 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename Activat
     }
   });
   F32x16<A> m = broadcast_f32<A>(0);
-  if constexpr (T::kMin) m = block_min<A>(block);
-  return accumulate_simple<A, T>(acc, isum, block_scale<A, T>(block), m, x);
+  if constexpr (T::kMin) m = T::template min<A>(block);
+  return accumulate_simple<A, T>(acc, isum, T::template scale<A>(block), m, x);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #define LLM_QUANT_KERNELS_FLOAT_OPS_H_
 
 // Norm, RoPE, SiLU, exp, f16 and the quantization of activations on 16 lanes. Part of an ISA unit.
-// Each equals the loops of quant/reference and engine/reference.
+// Each equals the loops of quant/formats/activations.cpp and engine/forward/reference.
 
 #include "quant/contract/arithmetic.h"
 #include "quant/kernels/int_dot.h"
@@ -10,10 +10,10 @@
 
 namespace {
 
-/// reference::exp in 16 lanes.
+/// contract::exp in 16 lanes.
 template <class A>
 LLM_INLINE F32x16<A> exp16(F32x16<A> x) {
-  using K = llm::reference::ExpConstants;
+  using K = llm::contract::ExpConstants;
   const auto max = broadcast_f32<A>(K::kMax);
   const auto min = broadcast_f32<A>(K::kMin);
   x = select_greater(x, max, max, x);
@@ -139,12 +139,13 @@ LLM_INLINE float largest_magnitude(const float* x, std::size_t n) {
 template <class A, std::size_t n>
 LLM_INLINE float quantize_codes(const float* x, std::int8_t* qs, std::int32_t* sums) {
   const float amax = largest_magnitude<A>(x, n);
-  const float inverse = 127.0F / amax;
+  constexpr auto kMaxCode = static_cast<float>(llm::contract::kMaxActivationCode);
+  const float inverse = kMaxCode / amax;
   const bool finite = amax <= std::numeric_limits<float>::max();
   if (!finite || !(inverse <= std::numeric_limits<float>::max())) {
     std::memset(qs, 0, n);
     std::memset(sums, 0, n / 16 * sizeof(*sums));
-    return finite ? 0.0F : amax / 127.0F;
+    return finite ? 0.0F : amax / kMaxCode;
   }
   // Adding 1.5 * 2^23 rounds to an integer, half to even, and leaves it in the low bits.
   const auto magic = broadcast_f32<A>(0x1.8p+23F);
@@ -154,21 +155,22 @@ LLM_INLINE float quantize_codes(const float* x, std::int8_t* qs, std::int32_t* s
     to_bytes(qs + i, codes);
     sums[i / 16] = lane_sum(codes);
   }
-  return amax / 127.0F;
+  return amax / kMaxCode;
 }
 
 template <class A>
 void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_t n_tokens) {
-  for (std::size_t k = 0; k < n; k += 256, out += n_tokens) {
-    std::int32_t sums[16];
-    out->d = quantize_codes<A, 256>(x + k, out->qs, sums);
+  constexpr std::size_t kSize = llm::KernelQ8K::kSize;
+  for (std::size_t k = 0; k < n; k += kSize, out += n_tokens) {
+    std::int32_t sums[kSize / 16];
+    out->d = quantize_codes<A, kSize>(x + k, out->qs, sums);
     out->sum = 0;
-    for (std::size_t s = 0; s < 16; ++s) {
+    for (std::size_t s = 0; s < kSize / 16; ++s) {
       out->sums16[s] = static_cast<std::int16_t>(sums[s]);
       out->minus32[s] = -32 * sums[s];
       out->sum += sums[s];
     }
-    for (std::size_t s = 0; s < 8; ++s) {
+    for (std::size_t s = 0; s < kSize / 32; ++s) {
       out->sums32[s] = static_cast<std::int16_t>(sums[2 * s] + sums[2 * s + 1]);
     }
     out->reserved[0] = out->reserved[1] = 0;
@@ -177,9 +179,10 @@ void quantize_q8k(const float* x, std::size_t n, llm::KernelQ8K* out, std::size_
 
 template <class A>
 void quantize_q8x32(const float* x, std::size_t n, llm::KernelQ8x32* out, std::size_t n_tokens) {
-  for (std::size_t k = 0; k < n; k += 32, out += n_tokens) {
-    std::int32_t sums[2];
-    out->d = quantize_codes<A, 32>(x + k, out->qs, sums);
+  constexpr std::size_t kSize = llm::KernelQ8x32::kSize;
+  for (std::size_t k = 0; k < n; k += kSize, out += n_tokens) {
+    std::int32_t sums[kSize / 16];
+    out->d = quantize_codes<A, kSize>(x + k, out->qs, sums);
     out->sum = sums[0] + sums[1];
   }
 }

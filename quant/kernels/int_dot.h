@@ -4,25 +4,27 @@
 // Exact integer dot products of code words and activation words on every architecture. Part of an
 // ISA unit.
 
-#include "quant/kernels/codecs.h"
+#include "quant/kernels/codec.h"
 
 namespace {
 
-/// Sums products of codes (at most kMaxCode) by activations (magnitude at most 127), then scales
-/// them, all exact.
+/// Sums products of T's codes by activations, then scales them, all exact.
 ///
 /// With a 4-byte dot product the running sum is int32. Without one, pairs of products are added in
-/// 16 bits (maddubs), which holds kRunWords of them: kRunWords * 2 * kMaxCode * 127 < 2^15; the
+/// 16 bits (maddubs), which holds kRunWords of them: kRunWords * 2 * kMaxCode * 127 < 2^15, and of
+/// signed codes one (2 * 128 * 127); the
 /// step to int32 (madd) multiplies by the scale, given as a pair of equal halves.
-template <class A, int kMaxCode>
+template <class A, class T>
 struct IntDot {
-  static constexpr bool kSigned = kMaxCode == 255 && A::kSignedCodes;
+  static constexpr bool kSigned = kTakesSigned<A, T>;
+  static constexpr int kMaxCode = T::kMaxCode;
   static constexpr int kRunWords = A::kHasDot4      ? 64
                                    : kSigned        ? 1
                                    : kMaxCode <= 15 ? 8
                                    : kMaxCode <= 31 ? 4
                                                     : 2;
-  static_assert(A::kHasDot4 || kSigned || kRunWords * 2 * kMaxCode * 127 < 32768);
+  static_assert(A::kHasDot4 || kSigned ||
+                kRunWords * 2 * kMaxCode * llm::contract::kMaxActivationCode < 32768);
 
   static LLM_INLINE I32x16<A> step(const I32x16<A>& acc, const I32x16<A>& codes,
                                    const I32x16<A>& x) {

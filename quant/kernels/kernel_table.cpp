@@ -1,5 +1,7 @@
 #include "quant/kernels/kernel_table.h"
 
+#include "quant/contract/contract.h"
+
 namespace llm {
 
 extern const KernelTable kKernelsScalar;
@@ -10,15 +12,14 @@ extern const KernelTable kKernelsAvx512Vnni;
 #endif
 
 std::size_t matmul_workspace_bytes(std::size_t n_tokens) {
-  constexpr std::size_t kMostPanels = 2;
-  return n_tokens * kMostPanels * 16 * sizeof(float);
+  return n_tokens * contract::kMaxTilePanels * contract::kPanelRows * sizeof(float);
 }
 
 std::size_t attend_workspace_bytes(std::size_t head_dim) {
-  constexpr std::size_t kChunk = 256;
-  constexpr std::size_t kRowTile = 8;
-  const std::size_t padded = (head_dim + 15) / 16 * 16;
-  return (kChunk * head_dim + kChunk * padded + kRowTile * kChunk + kRowTile * (16 + padded)) *
+  using contract::kAttentionChunk, contract::kAttentionRows, contract::kLanes;
+  const std::size_t padded = (head_dim + kLanes - 1) / kLanes * kLanes;
+  return (kAttentionChunk * (head_dim + padded) +
+          kAttentionRows * (kAttentionChunk + kLanes + padded)) *
          sizeof(float);
 }
 

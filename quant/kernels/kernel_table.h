@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/cpu_features.h"
+#include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
 
 namespace llm {
@@ -12,19 +13,21 @@ namespace llm {
 /// 256 activations as the kernels read them: what BlockQ8_K holds, with the sums arranged for pair
 /// products. In memory block-major: block b of token t is element b * n_tokens + t.
 struct KernelQ8K {
-  std::int8_t qs[256];
-  float d;                   ///< scale
-  std::int32_t sum;          ///< of all codes
-  std::int16_t sums32[8];    ///< of each 32 codes
-  std::int16_t sums16[16];   ///< of each 16 codes
-  std::int32_t reserved[2];  ///< zero
-  std::int32_t minus32[16];  ///< -32 times the sum of each 16 codes
+  static constexpr std::size_t kSize = contract::kSuperBlock;
+  std::int8_t qs[kSize];
+  float d;                           ///< scale
+  std::int32_t sum;                  ///< of all codes
+  std::int16_t sums32[kSize / 32];   ///< of each 32 codes
+  std::int16_t sums16[kSize / 16];   ///< of each 16 codes
+  std::int32_t reserved[2];          ///< zero
+  std::int32_t minus32[kSize / 16];  ///< -32 times the sum of each 16 codes
 };
 static_assert(sizeof(KernelQ8K) == 384);
 
 /// 32 activations as the kernels read them, block-major like KernelQ8K.
 struct KernelQ8x32 {
-  std::int8_t qs[32];
+  static constexpr std::size_t kSize = contract::kBlock;
+  std::int8_t qs[kSize];
   float d;
   std::int32_t sum;  ///< of all codes
 };
@@ -65,7 +68,7 @@ struct AttendArgs {
   std::size_t n_heads;  ///< query heads in the group
   std::size_t n_tokens;
   std::size_t first_position;  ///< of token 0
-  std::size_t chunk_begin;     ///< chunks of 256 positions
+  std::size_t chunk_begin;     ///< chunks of contract::kAttentionChunk positions
   std::size_t chunk_end;
   float* partial;        ///< (n_tokens, n_heads, 2 + head_dim), overwritten
   std::byte* workspace;  ///< attend_workspace_bytes(head_dim), this thread's own

@@ -11,18 +11,18 @@ namespace {
 std::size_t kernel_row_bytes(ActivationFormat format, std::size_t n_cols) {
   switch (format) {
     case ActivationFormat::kQ8_K:
-      return n_cols / 256 * sizeof(KernelQ8K);
+      return n_cols / contract::kSuperBlock * sizeof(KernelQ8K);
     case ActivationFormat::kQ8_32:
-      return n_cols / 32 * sizeof(KernelQ8x32);
+      return n_cols / contract::kBlock * sizeof(KernelQ8x32);
     case ActivationFormat::kF32:
       break;
   }
   return n_cols * sizeof(float);
 }
 
-/// Panels of a worker; batches are computed two panels at a time.
+/// Panels of a worker; of a batch in whole register tiles.
 Worker::Range panel_share(Worker worker, const PackedMatrix& w, std::size_t n_tokens) {
-  return worker.share(w.n_panels(), n_tokens > 1 ? 2 : 1);
+  return worker.share(w.n_panels(), n_tokens > 1 ? contract::kMaxTilePanels : 1);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 
 namespace llm {
 
-/// A batch of T activation rows in one format, as the kernels read them, in memory of the caller's.
-/// A value: every worker of a region makes its own of the same memory.
+/// A view of T activation rows in one format, as the kernels read them, in the caller's memory.
+/// Copies refer to the same rows; each worker makes its own.
 class ActivationMatrix {
  public:
   /// Bytes that a batch needs; f32 is the widest format.

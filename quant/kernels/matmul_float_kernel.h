@@ -4,7 +4,10 @@
 // Products of f32 weights (stored so, or dequantized) with f32 activations: acc = fma(w, x, acc) in
 // ascending k, rows in lanes. Part of an ISA unit.
 
+#include "quant/formats/block_visit.h"
+#include "quant/kernels/k_codecs.h"
 #include "quant/kernels/matmul_kernel.h"
+#include "quant/kernels/simple_codecs.h"
 
 namespace {
 
@@ -32,22 +35,20 @@ LLM_INLINE F32x16<A> load_weights_f32(llm::WeightType type, const std::byte* p) 
 /// operations of quant/formats/dequantize.h.
 template <class A, class T>
 void dequantize_block(const std::byte* block, float* out) {
-  constexpr bool kSimple = T::kWeights == 32 || T::kBytes == Q8_K::kBytes;
   static_for<T::kGroups>([&]<int g>() {
     Quad<A> quads[T::kGroupQuads];
     T::template quads<A, g>(block, quads);
     for (int q = 0; q < T::kGroupQuads; ++q) {
       const int quad = T::quad_at(g, q);
-      F32x16<A> factor, offset;
-      if constexpr (kSimple) {
-        factor = block_scale<A, T>(block);
-        if constexpr (T::kMin) offset = block_min<A>(block);
-      } else {
+      F32x16<A> factor = T::template scale<A>(block);
+      F32x16<A> offset;
+      if constexpr (T::kMin) offset = T::template min<A>(block);
+      if constexpr (SubScaled<T>) {
         SubScales<A, T::kSubs> sub;
         T::scales(block, sub);
         const int s = quad / (16 / T::kSubs);
-        factor = from_half<A>(at(block, T::kD)) * to_float(sub.scale[s]);
-        if constexpr (T::kMin) offset = from_half<A>(at(block, T::kDMin)) * to_float(sub.min[s]);
+        factor = factor * to_float(sub.scale[s]);
+        if constexpr (T::kMin) offset = offset * to_float(sub.min[s]);
       }
       for (int i = 0; i < 16; ++i) {
         // Byte i % 4 of word i / 4.
@@ -55,14 +56,12 @@ void dequantize_block(const std::byte* block, float* out) {
         store_i32(bytes, quads[q][i / 4]);
         alignas(64) std::int32_t codes[kPanelRows];
         for (std::size_t r = 0; r < kPanelRows; ++r) {
-          const int code =
-              A::kSignedCodes && T::kMaxCode == 255
-                  ? static_cast<std::int8_t>(bytes[4 * r + static_cast<std::size_t>(i % 4)])
-                  : bytes[4 * r + static_cast<std::size_t>(i % 4)] - T::kOffset;
-          codes[r] = code;
+          const std::uint8_t byte = bytes[4 * r + static_cast<std::size_t>(i % 4)];
+          codes[r] =
+              kTakesSigned<A, T> ? static_cast<std::int8_t>(byte) : byte - code_offset<A, T>();
         }
         auto w = factor * to_float(load_i32<A>(codes));
-        if constexpr (T::kMin) w = kSimple ? w + offset : w - offset;
+        if constexpr (T::kMin) w = SubScaled<T> ? w - offset : w + offset;
         store_f32(out + static_cast<std::size_t>(16 * quad + i) * kPanelRows, w);
       }
     }
@@ -161,43 +160,18 @@ void matmul_float_type(const llm::MatmulArgs& args) {
   }
 }
 
-/// Every matrix product: the switch over types.
+/// Every matrix product.
 template <class A>
 void matmul(const llm::MatmulArgs& args) {
-  using W = llm::WeightType;
-  const auto quantized = [&]<class T>() {
-    return args.dequantize ? matmul_dequantized<A, T>(args) : matmul_type<A, T>(args);
-  };
-  switch (args.type) {
-    case W::kF32:
-      return matmul_float_type<A, W::kF32>(args);
-    case W::kF16:
-      return matmul_float_type<A, W::kF16>(args);
-    case W::kBF16:
-      return matmul_float_type<A, W::kBF16>(args);
-    case W::kQ4_0:
-      return quantized.template operator()<Q4_0>();
-    case W::kQ4_1:
-      return quantized.template operator()<Q4_1>();
-    case W::kQ5_0:
-      return quantized.template operator()<Q5_0>();
-    case W::kQ5_1:
-      return quantized.template operator()<Q5_1>();
-    case W::kQ8_0:
-      return quantized.template operator()<Q8_0>();
-    case W::kQ2_K:
-      return quantized.template operator()<Q2_K>();
-    case W::kQ3_K:
-      return quantized.template operator()<Q3_K>();
-    case W::kQ4_K:
-      return quantized.template operator()<Q4_K>();
-    case W::kQ5_K:
-      return quantized.template operator()<Q5_K>();
-    case W::kQ6_K:
-      return quantized.template operator()<Q6_K>();
-    case W::kQ8_K:
-      return quantized.template operator()<Q8_K>();
-  }
+  llm::visit_block_format(args.type, [&]<class Block>() {
+    if constexpr (Block::kWeights == 1) {
+      matmul_float_type<A, Block::kType>(args);
+    } else if (args.dequantize) {
+      matmul_dequantized<A, Codec<Block>>(args);
+    } else {
+      matmul_type<A, Codec<Block>>(args);
+    }
+  });
 }
 
 }  // namespace

@@ -15,13 +15,11 @@
 namespace {
 
 // ---- unpacked blocks, for batches
-// -------------------------------------------------------------------------
 
 /// Codes of kPanels panels: 256 weights (one block, or eight of 32), as [word][panel][64 bytes].
 template <class A, class T, int kPanels>
 struct Unpacked {
-  static constexpr bool kSimple = T::kWeights == 32 || T::kBytes == Q8_K::kBytes;
-  static constexpr int kBlocks = T::kWeights == 32 ? 8 : 1;
+  static constexpr int kBlocks = static_cast<int>(llm::contract::kSuperBlock) / T::kWeights;
   struct Simple {
     F32x16<A> d[kBlocks];
     F32x16<A> m[kBlocks];
@@ -30,8 +28,8 @@ struct Unpacked {
   struct Scales {
     using Type = Simple;
   };
-  template <class U>
-  requires(!kSimple) struct Scales<U> {
+  template <SubScaled U>
+  struct Scales<U> {
     using Type = KScales<A, U>;
   };
 
@@ -55,11 +53,11 @@ struct Unpacked {
           }
         }
       });
-      if constexpr (kSimple) {
-        scales[panel].d[b] = block_scale<A, T>(block);
-        if constexpr (T::kMin) scales[panel].m[b] = block_min<A>(block);
-      } else {
+      if constexpr (SubScaled<T>) {
         scales[panel].read(block);
+      } else {
+        scales[panel].d[b] = T::template scale<A>(block);
+        if constexpr (T::kMin) scales[panel].m[b] = T::template min<A>(block);
       }
     }
   }
@@ -73,7 +71,7 @@ struct Unpacked {
 /// tokens, whose activations are words from x_first on.
 template <class A, class T, int P, int N, int kWords, class U, class X>
 LLM_INLINE void add_words(I32x16<A> (&sum)[P][N], const U& u, int first, const X* x, int x_first) {
-  using Dot = IntDot<A, T::kMaxCode>;
+  using Dot = IntDot<A, T>;
   static_assert(kWords <= Dot::kRunWords);
   _Pragma("GCC unroll 8") for (int w = 0; w < kWords; ++w) {
     I32x16<A> codes[P];
@@ -88,8 +86,8 @@ LLM_INLINE void add_words(I32x16<A> (&sum)[P][N], const U& u, int first, const X
 /// K-quants: one super-block. acc is [token][P][16].
 template <class A, class T, int P, int N>
 void tile(const Unpacked<A, T, P>& u, int, const llm::KernelQ8K* x, std::size_t,
-          float* acc) requires(!Unpacked<A, T, P>::kSimple) {
-  using Dot = IntDot<A, T::kMaxCode>;
+          float* acc) requires(SubScaled<T>) {
+  using Dot = IntDot<A, T>;
   constexpr int kSubWords = 64 / T::kSubs;
   constexpr int kRun = Dot::kRunWords < kSubWords ? Dot::kRunWords : kSubWords;
   I32x16<A> isum[P][N];
@@ -111,8 +109,8 @@ void tile(const Unpacked<A, T, P>& u, int, const llm::KernelQ8K* x, std::size_t,
 /// One scale a block: `blocks` consecutive blocks. Blocks of a token are x_stride elements apart.
 template <class A, class T, int P, int N>
 void tile(const Unpacked<A, T, P>& u, int blocks, const typename ActivationOf<T>::Block* x,
-          std::size_t x_stride, float* acc) requires(Unpacked<A, T, P>::kSimple) {
-  using Dot = IntDot<A, T::kMaxCode>;
+          std::size_t x_stride, float* acc) requires(!SubScaled<T>) {
+  using Dot = IntDot<A, T>;
   constexpr int kBlockWords = T::kWeights / 4;
   F32x16<A> sums[P][N];
   LLM_TILE sums[p][n] = load_f32<A>(acc + (n * P + p) * 16);
@@ -160,7 +158,6 @@ LLM_INLINE void all_tokens(const Unpacked<A, T, P>& u, int blocks, const X* x, s
 }
 
 // ---- drivers
-// ----------------------------------------------------------------------------------------------
 
 /// Writes one panel's products of one token to y, or adds them; `rows` of its 16 exist.
 template <class A>
@@ -237,6 +234,7 @@ template <class A, class T>
 void matmul_type(const llm::MatmulArgs& args) {
   if (args.n_tokens == 1) return matmul_one_token<A, T>(args);
   constexpr int P = A::kTilePanels;
+  static_assert(P <= static_cast<int>(llm::contract::kMaxTilePanels));
   const std::size_t whole = (args.panel_end - args.panel_begin) / P * P;
   matmul_batch<A, T, P>(args, args.panel_begin, args.panel_begin + whole);
   if constexpr (P > 1) matmul_batch<A, T, 1>(args, args.panel_begin + whole, args.panel_end);

@@ -7,52 +7,12 @@
 #include <xsimd/xsimd.hpp>
 
 #include "base/check.h"
+#include "quant/formats/block_visit.h"
 
 namespace llm {
 namespace {
 
 using F = PackedField;
-
-// The packed order of each type is the order in which its codec reads (quant/kernels/codecs.h),
-// because hardware prefetches what is read from end to end: in the file's order, with scales last
-// and high bits apart, a Q6_K matrix streams at less than a third of the speed. The static_asserts
-// below prove that nothing is left out.
-constexpr std::array kF32 = {F{0, 4, 1}};
-constexpr std::array kF16 = {F{0, 2, 1}};
-constexpr std::array kQ4_0 = {F{0, 2, 1}, F{2, 4, 4}};
-constexpr std::array kQ4_1 = {F{0, 2, 2}, F{4, 4, 4}};
-constexpr std::array kQ5_0 = {F{0, 2, 1}, F{2, 4, 1}, F{6, 4, 4}};
-constexpr std::array kQ5_1 = {F{0, 2, 2}, F{4, 4, 1}, F{8, 4, 4}};
-constexpr std::array kQ8_0 = {F{0, 2, 1}, F{2, 4, 8}};
-constexpr std::array kQ2_K = {F{0, 1, 16}, F{16, 4, 16}, F{80, 2, 2}};
-constexpr std::array kQ3_K = {F{96, 1, 12}, F{0, 4, 8}, F{32, 4, 16}, F{108, 2, 1}};
-constexpr std::array kQ4_K = {F{0, 2, 2}, F{4, 1, 12}, F{16, 4, 32}};
-// After d, dmin and scales: four words of qh, then those four words of each run of qs; the same for
-// the other four.
-constexpr std::array kQ5_K = {F{0, 2, 2},  F{4, 1, 12},  F{16, 4, 4},  F{48, 4, 4},
-                              F{80, 4, 4}, F{112, 4, 4}, F{144, 4, 4}, F{32, 4, 4},
-                              F{64, 4, 4}, F{96, 4, 4},  F{128, 4, 4}, F{160, 4, 4}};
-// Four times between scales and d: four words of qh and of both runs of ql that they complete.
-constexpr std::array kQ6_K = {F{192, 1, 16}, F{128, 4, 4}, F{0, 4, 4},   F{32, 4, 4}, F{144, 4, 4},
-                              F{16, 4, 4},   F{48, 4, 4},  F{160, 4, 4}, F{64, 4, 4}, F{96, 4, 4},
-                              F{176, 4, 4},  F{80, 4, 4},  F{112, 4, 4}, F{208, 2, 1}};
-constexpr std::array kQ8_K = {F{0, 4, 1}, F{4, 4, 64}, F{260, 2, 16}};
-
-/// Every byte of a block is in exactly one field.
-constexpr bool covers(std::span<const F> fields, std::size_t block_bytes) {
-  for (std::size_t byte = 0; byte < block_bytes; ++byte) {
-    std::size_t found = 0;
-    for (const F& field : fields) {
-      if (byte >= field.offset && byte - field.offset < field.bytes()) ++found;
-    }
-    if (found != 1) return false;
-  }
-  return true;
-}
-static_assert(covers(kF32, 4) && covers(kF16, 2) && covers(kQ4_0, 18) && covers(kQ4_1, 20));
-static_assert(covers(kQ5_0, 22) && covers(kQ5_1, 24) && covers(kQ8_0, 34) && covers(kQ2_K, 84));
-static_assert(covers(kQ3_K, 110) && covers(kQ4_K, 144) && covers(kQ5_K, 176));
-static_assert(covers(kQ6_K, 210) && covers(kQ8_K, 292));
 
 constexpr std::size_t kRows = PackedMatrix::kPanelRows;
 constexpr std::size_t kPiece = 16;  ///< bytes of a row that are moved at once
@@ -135,36 +95,10 @@ void pack_block(std::span<const F> fields, const std::byte* rows, std::size_t ro
 }  // namespace
 
 std::span<const PackedField> packed_fields(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return kF32;
-    case WeightType::kF16:
-    case WeightType::kBF16:
-      return kF16;
-    case WeightType::kQ4_0:
-      return kQ4_0;
-    case WeightType::kQ4_1:
-      return kQ4_1;
-    case WeightType::kQ5_0:
-      return kQ5_0;
-    case WeightType::kQ5_1:
-      return kQ5_1;
-    case WeightType::kQ8_0:
-      return kQ8_0;
-    case WeightType::kQ2_K:
-      return kQ2_K;
-    case WeightType::kQ3_K:
-      return kQ3_K;
-    case WeightType::kQ4_K:
-      return kQ4_K;
-    case WeightType::kQ5_K:
-      return kQ5_K;
-    case WeightType::kQ6_K:
-      return kQ6_K;
-    case WeightType::kQ8_K:
-      return kQ8_K;
-  }
-  return {};
+  return visit_block_format(type, []<typename Block>() -> std::span<const PackedField> {
+    static_assert(covers_block<Block>());
+    return PackedLayout<Block>::kFields;
+  });
 }
 
 Result<PackedMatrix> PackedMatrix::allocate(WeightType type, std::size_t n_rows, std::size_t n_cols,

@@ -7,25 +7,17 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
+#include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
+#include "quant/kernels/packed_layout.h"
 
 namespace llm {
 
-/// A run of equal elements inside a block: the unit in which packing interleaves rows.
-struct PackedField {
-  std::size_t offset;  ///< byte offset of the first element in the file's block
-  std::size_t
-      element_bytes;  ///< 1 (scale bytes), 2 (f16, bf16), 4 (f32; codes go as words of 4 bytes)
-  std::size_t count;  ///< elements
-
-  constexpr std::size_t bytes() const { return element_bytes * count; }
-};
-
-/// The fields of a block of `type` in their packed order; every byte of the block is in one.
+/// PackedLayout's fields of `type`.
 std::span<const PackedField> packed_fields(WeightType type);
 
 /// A weight matrix in the one layout that every kernel reads: panels of 16 rows, and inside a panel
-/// the 16 rows' blocks interleaved element by element, in the order of packed_fields(). Byte b of
+/// the 16 rows' blocks interleaved element by element, in the order of packed_layout.h. Byte b of
 /// an element that is s bytes long and has p bytes of its row's block before it in that order, of
 /// row r of the panel, lies at
 ///
@@ -36,7 +28,7 @@ std::span<const PackedField> packed_fields(WeightType type);
 /// zero weights.
 class PackedMatrix {
  public:
-  static constexpr std::size_t kPanelRows = 16;
+  static constexpr std::size_t kPanelRows = contract::kPanelRows;
 
   PackedMatrix() = default;
 

@@ -3,6 +3,7 @@
 // Compared as SHA-256 over all logits.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -136,9 +137,10 @@ TEST_CASE("embedded model: one hash on every path", "[invariance]") {
 
 TEST_CASE("every weight type: one hash on every path", "[invariance]") {
   const test::ScratchDirectory directory;
-  for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M",
-                           "Q5_K_M", "Q6_K", "F16", "BF16", "F32"}) {
-    const std::string path = synthetic(directory, "mqa", type);
+  std::map<WeightType, std::string> recipes;  // of each type the last one, which mixes most
+  for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
+  for (const auto& [type, recipe] : recipes) {
+    const std::string path = synthetic(directory, "mqa", recipe.c_str());
     require_invariance(path, effort(37, 9), KvType::kF16, Compute::kInt8);
     require_invariance(path, effort(9, 3), KvType::kF16, Compute::kF32);
   }

@@ -20,7 +20,7 @@ TEST_CASE("dequantization equals the gguf package bit for bit", "[quant][golden]
 
   std::vector<float> actual(expected.size() / sizeof(float));
   REQUIRE(blocks.size() == row_bytes(type, actual.size()));
-  reference::dequantize_row(type, blocks, actual);
+  contract::dequantize_row(type, blocks, actual);
   const auto difference = testing::first_difference(std::as_bytes(std::span(actual)), expected);
   const std::ptrdiff_t differing_weight = difference < 0 ? -1 : difference / 4;
   REQUIRE(differing_weight == -1);
@@ -30,12 +30,12 @@ TEST_CASE("a row may start at any byte", "[quant]") {
   const auto type = GENERATE(from_range(testing::all_weight_types()));
   const auto blocks = testing::random_blocks(type, 512, 3);
   std::vector<float> aligned(512);
-  reference::dequantize_row(type, blocks, aligned);
+  contract::dequantize_row(type, blocks, aligned);
   for (std::size_t shift = 1; shift < 4; ++shift) {
     std::vector<std::byte> moved(blocks.size() + shift);
     std::memcpy(moved.data() + shift, blocks.data(), blocks.size());
     std::vector<float> out(512);
-    reference::dequantize_row(type, std::span(moved).subspan(shift), out);
+    contract::dequantize_row(type, std::span(moved).subspan(shift), out);
     REQUIRE(std::memcmp(out.data(), aligned.data(), out.size() * sizeof(float)) == 0);
   }
 }

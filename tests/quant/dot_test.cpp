@@ -56,7 +56,7 @@ TEST_CASE("a dot product equals the f64 sum over dequantized values", "[quant][d
   const auto x = testing::random_normals(kColumns, 1.0f, seed + 100);
   const auto seen = seen_by_product(type, x);
   std::vector<float> weights(kColumns);
-  reference::dequantize_row(type, w, weights);
+  contract::dequantize_row(type, w, weights);
 
   double exact = 0;
   double magnitude = 0;  // of everything that is added, mins apart from codes

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "quant/formats/block_traits.h"
+#include "quant/formats/block_visit.h"
 #include "quant/formats/half.h"
 
 namespace llm::testing {
@@ -41,25 +41,15 @@ inline std::ptrdiff_t first_difference(std::span<const std::byte> a, std::span<c
 
 /// Byte offsets of the f16 scales in a block of `type`; empty for float types and Q8_K.
 inline std::vector<std::size_t> f16_offsets(WeightType type) {
-  switch (type) {
-    case WeightType::kQ4_0:
-    case WeightType::kQ5_0:
-    case WeightType::kQ8_0:
-      return {0};
-    case WeightType::kQ4_1:
-    case WeightType::kQ5_1:
-    case WeightType::kQ4_K:
-    case WeightType::kQ5_K:
-      return {0, 2};
-    case WeightType::kQ2_K:
-      return {80, 82};
-    case WeightType::kQ3_K:
-      return {108};
-    case WeightType::kQ6_K:
-      return {208};
-    default:
-      return {};
-  }
+  return visit_block_format(type, []<typename Block>() {
+    std::vector<std::size_t> offsets;
+    if constexpr (requires { Block::d; }) {
+      if (std::is_same_v<decltype(Block::d), std::uint16_t>) offsets.push_back(offsetof(Block, d));
+    }
+    if constexpr (requires { Block::m; }) offsets.push_back(offsetof(Block, m));
+    if constexpr (requires { Block::dmin; }) offsets.push_back(offsetof(Block, dmin));
+    return offsets;
+  });
 }
 
 inline void store_f16(std::vector<std::byte>& bytes, std::size_t offset, std::uint16_t bits) {

@@ -20,7 +20,7 @@ std::vector<std::byte> quantized(WeightType type, std::span<const float> x) {
 /// Sum of squared errors over sum of squares, after quantizing and dequantizing.
 double relative_error(WeightType type, std::span<const float> x) {
   std::vector<float> back(x.size());
-  reference::dequantize_row(type, quantized(type, x), back);
+  contract::dequantize_row(type, quantized(type, x), back);
   double error = 0;
   double power = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("constant and zero rows are stored", "[quant][quantize]") {
   CAPTURE(block_traits(type).name);
   const std::vector<float> zeros(256, 0.0f);
   std::vector<float> back(256, 1.0f);
-  reference::dequantize_row(type, quantized(type, zeros), back);
+  contract::dequantize_row(type, quantized(type, zeros), back);
   for (const float value : back) REQUIRE(value == 0.0f);
   REQUIRE(relative_error(type, std::vector<float>(256, -0.25f)) < 1e-5);
   REQUIRE(relative_error(type, std::vector<float>(256, 0.25f)) < 1e-5);

@@ -129,7 +129,7 @@ TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmqu
   for (const GgufTensor& tensor : after.gguf->tensors()) {
     const GgufTensor& source = *before.gguf->find_tensor(tensor.name);
     std::vector<float> weights(tensor.n_elements);
-    reference::dequantize_row(source.type, before.gguf->tensor_data(source), weights);
+    contract::dequantize_row(source.type, before.gguf->tensor_data(source), weights);
     std::vector<std::byte> expected(tensor.n_bytes);
     quantize_row(tensor.type, weights, expected);
     const auto data = after.gguf->tensor_data(tensor);

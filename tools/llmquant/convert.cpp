@@ -39,13 +39,13 @@ RowResult convert_row(const Layout& layout, std::span<const std::byte> source,
                       std::span<std::byte> target, std::span<float> weights,
                       std::span<float> back) {
   RowResult result;
-  reference::dequantize_row(layout.from, source, weights);
+  contract::dequantize_row(layout.from, source, weights);
   result.finite_source =
       !first_nonfinite_block(WeightType::kF32, std::as_bytes(weights)).has_value();
   if (!result.finite_source) return result;
   quantize_row(layout.to, weights, target);
   result.finite_target = !first_nonfinite_block(layout.to, target).has_value();
-  reference::dequantize_row(layout.to, target, back);
+  contract::dequantize_row(layout.to, target, back);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double w = static_cast<double>(weights[i]);
     const double difference = static_cast<double>(back[i]) - w;
@@ -86,7 +86,7 @@ Error bad_row(const TensorPlan& plan, const Layout& layout, std::span<const std:
     return error;
   }
   std::vector<float> weights(layout.n_cols);
-  reference::dequantize_row(layout.from, row, weights);
+  contract::dequantize_row(layout.from, row, weights);
   const auto bad = std::find_if(weights.begin(), weights.end(),
                                 [](float weight) { return !std::isfinite(weight); });
   error.message = fmt::format("found {} in row {}, column {}, need finite weights", *bad, index,

@@ -185,7 +185,7 @@ TapMatrix Replay::embed(std::span<const std::int32_t> tokens) const {
   std::vector<std::byte> bytes(row_bytes(table.type(), table.n_cols()));
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     table.extract_row(static_cast<std::size_t>(tokens[t]), bytes);
-    reference::dequantize_row(table.type(), bytes, row(out, t));
+    contract::dequantize_row(table.type(), bytes, row(out, t));
   }
   return out;
 }

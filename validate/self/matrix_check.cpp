@@ -261,7 +261,7 @@ class MatrixCheck {
                                        found.count, found.row, found.actual, found.expected));
   }
 
-  static constexpr std::size_t kGroup = 2 * PackedMatrix::kPanelRows;
+  static constexpr std::size_t kGroup = contract::kMaxTilePanels * contract::kPanelRows;
 
   std::vector<Pair> pairs_;
   const MatrixCheckOptions& options_;

@@ -74,7 +74,7 @@ void Forward::embed(std::span<const TokenId> tokens, Activations& a) const {
   a.x.resize(tokens.size() * config_.d_model);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     table.extract_row(static_cast<std::size_t>(tokens[t]), packed_row);
-    dequantize_row(table.type(), packed_row, row(a.x, t, a.n_tokens));
+    contract::dequantize_row(table.type(), packed_row, row(a.x, t, a.n_tokens));
   }
   a.tap(ProbeSink::kGlobal, "embd", a.x);
 }

@@ -11,8 +11,10 @@
 namespace llm::reference {
 namespace {
 
-/// Keys are grouped by absolute position into chunks of this many.
-constexpr std::size_t kChunk = 256;
+using contract::exp;
+using contract::LaneSum;
+
+constexpr std::size_t kChunk = contract::kAttentionChunk;
 
 /// Softmax-weighted values of a run of keys, not yet divided: o = sum e_j V_j, l = sum e_j, e_j =
 /// exp(s_j - m).

@@ -13,19 +13,25 @@
 namespace llm::reference {
 namespace {
 
+using contract::block_scale;
+using contract::Codes;
+using contract::dequantize_row;
+using contract::sub_scale;
+using contract::SubScale;
+using contract::unpack_codes;
+
 /// Sum of q * x over n elements, exact.
-template <typename Code>
-std::int32_t integer_dot(const Code* q, const std::int8_t* x, std::size_t n) {
+std::int32_t integer_dot(const std::int8_t* q, const std::int8_t* x, std::size_t n) {
   std::int32_t sum = 0;
   for (std::size_t j = 0; j < n; ++j) sum += q[j] * x[j];
   return sum;
 }
 
-template <typename Block>
-float add_block(const Block& w, const BlockQ8_32& x, float acc) {
+template <typename Block, typename Activation>
+float add_block(const Block& w, const Activation& x, float acc) {
   const Codes<Block> codes = unpack_codes(w);
   const std::int32_t isum = integer_dot(codes.data(), x.qs, Block::kWeights);
-  acc = std::fma(static_cast<float>(isum), f16_to_f32(w.d) * x.d, acc);
+  acc = std::fma(static_cast<float>(isum), block_scale(w) * x.d, acc);
   if constexpr (requires { w.m; }) {
     const std::int32_t msum = x.sum;
     acc = std::fma(static_cast<float>(msum), f16_to_f32(w.m) * x.d, acc);
@@ -33,9 +39,9 @@ float add_block(const Block& w, const BlockQ8_32& x, float acc) {
   return acc;
 }
 
-template <typename Block>
+template <HasSubBlocks Block>
 float add_block(const Block& w, const BlockQ8_K& x, float acc) {
-  constexpr std::size_t kSize = kSubBlock<Block>;
+  constexpr std::size_t kSize = Block::kSubBlock;
   const Codes<Block> codes = unpack_codes(w);
   std::int32_t isum = 0;
   std::int32_t msum = 0;
@@ -44,16 +50,11 @@ float add_block(const Block& w, const BlockQ8_K& x, float acc) {
     isum += sub.scale * integer_dot(codes.data() + s * kSize, x.qs + s * kSize, kSize);
     for (std::size_t i = 0; i < kSize / 16; ++i) msum += sub.min * x.bsums[s * (kSize / 16) + i];
   }
-  acc = std::fma(static_cast<float>(isum), f16_to_f32(w.d) * x.d, acc);
+  acc = std::fma(static_cast<float>(isum), block_scale(w) * x.d, acc);
   if constexpr (requires { w.dmin; }) {
     acc = std::fma(static_cast<float>(msum), -(f16_to_f32(w.dmin) * x.d), acc);
   }
   return acc;
-}
-
-float add_block(const BlockQ8_K& w, const BlockQ8_K& x, float acc) {
-  const std::int32_t isum = integer_dot(w.qs, x.qs, BlockQ8_K::kWeights);
-  return std::fma(static_cast<float>(isum), w.d * x.d, acc);
 }
 
 float add_block(const BlockF32& w, const BlockF32& x, float acc) {

@@ -1,14 +1,17 @@
 #ifndef LLM_QUANT_KERNELS_SIMD_LANE16_H_
 #define LLM_QUANT_KERNELS_SIMD_LANE16_H_
 
-// Included only by the per-ISA units in quant/kernels, each of which is built with its own
-// instruction set and wraps everything below in its own anonymous namespace; hence no include of a
-// std container here.
+// Only ISA units (quant/kernels/kernels_*.cpp) include this. Each is built for its instruction set,
+// so everything is in an anonymous namespace, and nothing that would be emitted as a shared
+// function may be used.
 
+#include "quant/contract/contract.h"
 #include "quant/kernels/simd/architectures.h"
 
 namespace {
 namespace lane16 {
+
+static_assert(llm::contract::kLanes == 16);
 
 /// 16 virtual lanes: one zmm, two ymm, or an array. Every operation works on each lane by itself
 /// with the one rounding its name says, so equal input gives equal bits whatever the register

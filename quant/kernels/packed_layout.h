@@ -1,0 +1,179 @@
+#ifndef LLM_QUANT_KERNELS_PACKED_LAYOUT_H_
+#define LLM_QUANT_KERNELS_PACKED_LAYOUT_H_
+
+#include <array>
+#include <cstddef>
+
+#include "quant/formats/block_formats.h"
+
+namespace llm {
+
+/// A run of equal elements inside a block: the unit in which packing interleaves rows.
+struct PackedField {
+  std::size_t offset;         ///< byte offset of the first element in the file's block
+  std::size_t element_bytes;  ///< 1 (scale bytes), 2 (f16, bf16), 4 (f32; words of 4 code bytes)
+  std::size_t count;          ///< elements
+
+  constexpr std::size_t bytes() const { return element_bytes * count; }
+};
+
+/// `count` elements from byte `offset` of the file's block on; two halves are a scale and the
+/// minimum behind it.
+consteval PackedField packed_bytes(std::size_t offset, std::size_t count) {
+  return {offset, 1, count};
+}
+consteval PackedField packed_halves(std::size_t offset, std::size_t count) {
+  return {offset, 2, count};
+}
+consteval PackedField packed_words(std::size_t offset, std::size_t count) {
+  return {offset, 4, count};
+}
+
+/// kFields: the fields of a block in packed order, each byte of the block in one of them. Packing
+/// and the codecs (codec.h) both take the order from here.
+///
+/// A good order is the one in which the codec reads, because hardware prefetches what is read from
+/// end to end: in the file's order, with scales last and high bits apart, a Q6_K matrix streams at
+/// less than a third of the speed.
+template <class Block>
+struct PackedLayout;
+
+template <>
+struct PackedLayout<BlockF32> {
+  static constexpr std::array kFields = {packed_words(0, 1)};
+};
+template <>
+struct PackedLayout<BlockF16> {
+  static constexpr std::array kFields = {packed_halves(0, 1)};
+};
+template <>
+struct PackedLayout<BlockBF16> {
+  static constexpr std::array kFields = {packed_halves(0, 1)};
+};
+template <>
+struct PackedLayout<BlockQ4_0> {
+  using B = BlockQ4_0;
+  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 1),
+                                         packed_words(offsetof(B, qs), 4)};
+};
+template <>
+struct PackedLayout<BlockQ4_1> {
+  using B = BlockQ4_1;
+  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 2),
+                                         packed_words(offsetof(B, qs), 4)};
+};
+template <>
+struct PackedLayout<BlockQ5_0> {
+  using B = BlockQ5_0;
+  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 1),
+                                         packed_words(offsetof(B, qh), 1),
+                                         packed_words(offsetof(B, qs), 4)};
+};
+template <>
+struct PackedLayout<BlockQ5_1> {
+  using B = BlockQ5_1;
+  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 2),
+                                         packed_words(offsetof(B, qh), 1),
+                                         packed_words(offsetof(B, qs), 4)};
+};
+template <>
+struct PackedLayout<BlockQ8_0> {
+  using B = BlockQ8_0;
+  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 1),
+                                         packed_words(offsetof(B, qs), 8)};
+};
+template <>
+struct PackedLayout<BlockQ2_K> {
+  using B = BlockQ2_K;
+  static constexpr std::array kFields = {packed_bytes(offsetof(B, scales), 16),
+                                         packed_words(offsetof(B, qs), 16),
+                                         packed_halves(offsetof(B, d), 2)};
+};
+template <>
+struct PackedLayout<BlockQ3_K> {
+  using B = BlockQ3_K;
+  static constexpr std::array kFields = {
+      packed_bytes(offsetof(B, scales), 12), packed_words(offsetof(B, hmask), 8),
+      packed_words(offsetof(B, qs), 16), packed_halves(offsetof(B, d), 1)};
+};
+template <>
+struct PackedLayout<BlockQ4_K> {
+  using B = BlockQ4_K;
+  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 2),
+                                         packed_bytes(offsetof(B, scales), 12),
+                                         packed_words(offsetof(B, qs), 32)};
+};
+// Twice: four words of qh, then the words of the four runs of qs that they complete.
+template <>
+struct PackedLayout<BlockQ5_K> {
+  using B = BlockQ5_K;
+  static constexpr std::size_t kQs = offsetof(B, qs);
+  static constexpr std::array kFields = {
+      packed_halves(offsetof(B, d), 2), packed_bytes(offsetof(B, scales), 12),
+      packed_words(offsetof(B, qh), 4), packed_words(kQs, 4),
+      packed_words(kQs + 32, 4),        packed_words(kQs + 64, 4),
+      packed_words(kQs + 96, 4),        packed_words(offsetof(B, qh) + 16, 4),
+      packed_words(kQs + 16, 4),        packed_words(kQs + 48, 4),
+      packed_words(kQs + 80, 4),        packed_words(kQs + 112, 4)};
+};
+// Four times between scales and d: four words of qh and of both runs of ql that they complete.
+template <>
+struct PackedLayout<BlockQ6_K> {
+  using B = BlockQ6_K;
+  static constexpr std::size_t kQh = offsetof(B, qh);
+  static constexpr std::size_t kQl = offsetof(B, ql);
+  static constexpr std::array kFields = {packed_bytes(offsetof(B, scales), 16),
+                                         packed_words(kQh, 4),
+                                         packed_words(kQl, 4),
+                                         packed_words(kQl + 32, 4),
+                                         packed_words(kQh + 16, 4),
+                                         packed_words(kQl + 16, 4),
+                                         packed_words(kQl + 48, 4),
+                                         packed_words(kQh + 32, 4),
+                                         packed_words(kQl + 64, 4),
+                                         packed_words(kQl + 96, 4),
+                                         packed_words(kQh + 48, 4),
+                                         packed_words(kQl + 80, 4),
+                                         packed_words(kQl + 112, 4),
+                                         packed_halves(offsetof(B, d), 1)};
+};
+template <>
+struct PackedLayout<BlockQ8_K> {
+  using B = BlockQ8_K;
+  static constexpr std::array kFields = {packed_words(offsetof(B, d), 1),
+                                         packed_words(offsetof(B, qs), 64),
+                                         packed_halves(offsetof(B, bsums), 16)};
+};
+
+/// Whether every byte of a block is in exactly one field.
+template <class Block>
+consteval bool covers_block() {
+  for (std::size_t byte = 0; byte < sizeof(Block); ++byte) {
+    std::size_t found = 0;
+    for (const PackedField& field : PackedLayout<Block>::kFields) {
+      if (byte >= field.offset && byte - field.offset < field.bytes()) ++found;
+    }
+    if (found != 1) return false;
+  }
+  return true;
+}
+
+/// How many bytes of its row's block precede, in packed order, the run of elements that lies at
+/// run.offset in the file. Compiles only if the run is part of one field of such elements.
+template <class Block>
+consteval std::size_t packed_position(PackedField run) {
+  std::size_t before = 0;
+  for (const PackedField& field : PackedLayout<Block>::kFields) {
+    const std::size_t into = run.offset - field.offset;
+    if (run.offset >= field.offset && into + run.bytes() <= field.bytes() &&
+        run.element_bytes == field.element_bytes && into % field.element_bytes == 0) {
+      return before + into;
+    }
+    before += field.bytes();
+  }
+  throw "the run is not part of one packed field";
+}
+
+}  // namespace llm
+
+#endif  // LLM_QUANT_KERNELS_PACKED_LAYOUT_H_

@@ -1,0 +1,100 @@
+#ifndef LLM_QUANT_KERNELS_SIMPLE_CODECS_H_
+#define LLM_QUANT_KERNELS_SIMPLE_CODECS_H_
+
+// The codecs of blocks with one scale: those of 32 weights, and Q8_K. Part of an ISA unit.
+
+#include "quant/kernels/codec.h"
+
+namespace {
+
+template <class A, class B>
+LLM_INLINE void quads_4bit(const std::byte* block, Quad<A>* out) {
+  const std::byte* qs = words_at<B, offsetof(B, qs), 4>(block);
+  for (int w = 0; w < 4; ++w) {
+    const auto v = word<A>(qs, w);
+    out[0][w] = low_nibbles(v);
+    out[1][w] = high_nibbles(v);
+  }
+}
+
+/// Bits [shift, shift + 4) of each lane as bit 4 of the lane's four bytes. The product puts bit i
+/// at positions i + {0, 7, 14, 21}, which are all different, so bit i stands at bit 0 of byte i.
+template <int kShift, class A>
+LLM_INLINE I32x16<A> spread_bits_at_4(const I32x16<A>& v) {
+  const auto four = shift_right<kShift>(v) & broadcast_i32<A>(15);
+  return shift_left<4>((four * broadcast_i32<A>(0x00204081)) & broadcast_i32<A>(0x01010101));
+}
+
+template <class A, class B>
+LLM_INLINE void quads_5bit(const std::byte* block, Quad<A>* out) {
+  const auto high = word<A>(words_at<B, offsetof(B, qh), 1>(block), 0);
+  const std::byte* qs = words_at<B, offsetof(B, qs), 4>(block);
+  static_for<4>([&]<int w>() LLM_INLINE_LAMBDA {
+    const auto v = word<A>(qs, w);
+    out[0][w] = low_nibbles(v) | spread_bits_at_4<4 * w>(high);
+    out[1][w] = high_nibbles(v) | spread_bits_at_4<16 + 4 * w>(high);
+  });
+}
+
+template <>
+struct Codec<llm::BlockQ4_0> : FormatCodec<llm::BlockQ4_0> {
+  static constexpr int kOffset = 8, kMaxCode = 15;
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    quads_4bit<A, Block>(block, out);
+  }
+};
+
+template <>
+struct Codec<llm::BlockQ4_1> : FormatCodec<llm::BlockQ4_1> {
+  static constexpr int kMaxCode = 15;
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    quads_4bit<A, Block>(block, out);
+  }
+};
+
+template <>
+struct Codec<llm::BlockQ5_0> : FormatCodec<llm::BlockQ5_0> {
+  static constexpr int kOffset = 16, kMaxCode = 31;
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    quads_5bit<A, Block>(block, out);
+  }
+};
+
+template <>
+struct Codec<llm::BlockQ5_1> : FormatCodec<llm::BlockQ5_1> {
+  static constexpr int kMaxCode = 31;
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    quads_5bit<A, Block>(block, out);
+  }
+};
+
+/// Group g of blocks of signed bytes.
+template <class A, class B, int g>
+LLM_INLINE void quads_8bit(const std::byte* block, Quad<A>* out) {
+  const std::byte* qs = words_at<B, offsetof(B, qs) + 32 * g, 8>(block);
+  for (int w = 0; w < 8; ++w) out[w / 4][w % 4] = signed_codes(word<A>(qs, w));
+}
+
+template <>
+struct Codec<llm::BlockQ8_0> : SignedCodec<llm::BlockQ8_0> {
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    quads_8bit<A, Block, g>(block, out);
+  }
+};
+
+template <>
+struct Codec<llm::BlockQ8_K> : SignedCodec<llm::BlockQ8_K> {
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    quads_8bit<A, Block, g>(block, out);
+  }
+};
+
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_SIMPLE_CODECS_H_
