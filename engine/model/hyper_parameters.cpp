@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/model/piece_text.h"
+#include "tokenizer/utf8.h"
 
 namespace llm {
 namespace {
