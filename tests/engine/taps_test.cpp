@@ -64,10 +64,9 @@ TEST_CASE("a forward pass sends the taps of the table", "[engine][taps]") {
   const test::ScratchDirectory folder;
   const auto model = require_ok(
       Model::load(folder.write("m.gguf", test::TinyGguf::llama({.n_layers = 2}).bytes())));
-  SessionOptions options;
-  options.reference = GENERATE(false, true);
-  CAPTURE(options.reference);
-  const auto session = require_ok(Session::create(model, options));
+  const bool reference = GENERATE(false, true);
+  CAPTURE(reference);
+  const auto sequence = require_ok(open_sequence(model, {}, {.reference = reference}));
   struct Call {
     std::vector<TokenId> tokens;
     LogitRows rows;
@@ -79,8 +78,8 @@ TEST_CASE("a forward pass sends the taps of the table", "[engine][taps]") {
                                    {{10, 11}, LogitRows::kNone, 0}};
   for (const Call& call : calls) {
     Listener listener;
-    session->set_probe(&listener);
-    REQUIRE(session->evaluate(call.tokens, call.rows).ok());
+    sequence->set_probe(&listener);
+    REQUIRE(sequence->evaluate(call.tokens, call.rows).ok());
     CHECK(listener.sent == promised(model->config(), call.tokens.size(), call.n_rows));
   }
 }
