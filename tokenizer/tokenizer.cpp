@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "tokenizer/sentencepiece/bpe.h"
 #include "tokenizer/stream_decoder.h"
+#include "tokenizer/vocab_check.h"
 
 namespace llm {
 namespace {
@@ -15,12 +16,11 @@ constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";
 
 }  // namespace
 
-Tokenizer::Tokenizer(VocabSpec spec, PieceTable table)
-    : spec_(std::move(spec)), table_(std::move(table)) {}
+Tokenizer::Tokenizer(VocabSpec spec) : spec_(std::move(spec)), table_(spec_) {}
 
 Result<Tokenizer> Tokenizer::create(VocabSpec spec) {
-  LLM_TRY(PieceTable table, PieceTable::create(spec));
-  return Tokenizer(std::move(spec), std::move(table));
+  LLM_RETURN_IF_ERROR(check_vocab(spec));
+  return Tokenizer(std::move(spec));
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {

@@ -38,9 +38,7 @@ class Tokenizer {
   /// The longest text encode() accepts; longer is refused by callers (kResource).
   static constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
 
-  /// Errors (kMalformed): no tokens; bos, eos, unknown or an end-of-generation id outside the
-  /// vocabulary; a NaN score; a byte token that is not <0x00>..<0xFF>; some but not all 256 byte
-  /// tokens; neither byte tokens nor an unknown token. Of equal spellings the first token wins.
+  /// Errors: those of check_vocab(). Of equal spellings the first token wins.
   static Result<Tokenizer> create(VocabSpec spec);
 
   Tokenizer(Tokenizer&&) = default;
@@ -79,7 +77,7 @@ class Tokenizer {
   bool is_end_of_generation(TokenId id) const;
 
  private:
-  Tokenizer(VocabSpec spec, PieceTable table);
+  explicit Tokenizer(VocabSpec spec);
   void append_text(std::string_view text, const EncodeOptions& options,
                    std::vector<TokenId>& ids) const;
   void append_parsed(std::string_view text, const EncodeOptions& options,

@@ -1,5 +1,7 @@
 #include "tokenizer/utf8.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace llm {
@@ -44,6 +46,15 @@ Utf8Head utf8_head(std::string_view text) {
   return {Utf8Head::Kind::kCharacter, lead.size};
 }
 
+bool is_valid_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Head head = utf8_head(text);
+    if (head.kind != Utf8Head::Kind::kCharacter) return false;
+    text.remove_prefix(head.size);
+  }
+  return true;
+}
+
 void append_valid_utf8(std::string_view text, std::string& out) {
   while (!text.empty()) {
     const Utf8Head head = utf8_head(text);
@@ -65,6 +76,23 @@ std::size_t complete_utf8_size(std::string_view text) {
     if (utf8_head(text.substr(begin)).kind == Utf8Head::Kind::kIncomplete) return begin;
   }
   return text.size();
+}
+
+std::string quoted(std::string_view text, std::size_t limit) {
+  const std::string_view shown = text.substr(0, complete_utf8_size(text.substr(0, limit)));
+  const bool printable = is_valid_utf8(shown);
+  std::string out(1, '"');
+  for (const char c : shown) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (!printable || byte < 0x20 || byte == 0x7F || byte == '"' || byte == '\\') {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  if (shown.size() < text.size()) out += "...";
+  out += '"';
+  return out;
 }
 
 }  // namespace llm

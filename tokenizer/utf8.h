@@ -23,12 +23,19 @@ struct Utf8Head {
 /// @pre !text.empty()
 Utf8Head utf8_head(std::string_view text);
 
+/// Whether all of `text` is well-formed UTF-8.
+bool is_valid_utf8(std::string_view text);
+
 /// Appends `text` to `out`, each byte that begins no character replaced by U+FFFD; an incomplete
 /// character at the end counts as invalid bytes.
 void append_valid_utf8(std::string_view text, std::string& out);
 
 /// The number of bytes before a character that the end of `text` cuts off (text.size() if none is).
 std::size_t complete_utf8_size(std::string_view text);
+
+/// The first `limit` bytes (at a character's end) of text from a file in double quotes, safe for
+/// one line of a log: control characters, and everything when it is not UTF-8, as \xNN.
+std::string quoted(std::string_view text, std::size_t limit = 40);
 
 }  // namespace llm
 

@@ -5,17 +5,15 @@
 #include <span>
 #include <string_view>
 
+#include "engine/model/in_every_layer.h"
+
 namespace llm {
 
-/// Receives the activations of a forward pass. The engine knows validation only through this
-/// interface.
-///
-/// Taps of a layer, in order: attn_norm, q, k, v, q_rope, k_rope, attn_ctx (before the output
-/// projection), attn_out, ffn_inp, ffn_norm, gate, up, ffn_act, ffn_out, l_out. Global taps: embd,
-/// result_norm, logits.
+/// Receives the activations of a forward pass, the taps of kTaps (engine/forward/taps.h). The
+/// engine knows validation only through this interface.
 class ProbeSink {
  public:
-  static constexpr int kGlobal = -1;
+  static constexpr int kGlobal = kOutsideLayers;  ///< the layer of a tap outside the layers
 
   virtual ~ProbeSink() = default;
 

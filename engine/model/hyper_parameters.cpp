@@ -2,25 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
-#include "engine/model/piece_text.h"
+#include "engine/model/tensor_name.h"
+#include "tokenizer/utf8.h"
 
 namespace llm {
 namespace {
 
-constexpr std::string_view kSupportedArchitecture = "llama";
 // Far above every model; keeps products of two of these far from wrapping.
 constexpr std::uint64_t kMaxDim = 1U << 24;
 // A context that memory cannot hold is the session's error (kResource), not the file's.
 constexpr std::uint64_t kMaxContext = UINT32_MAX;
-
-/// "llama.block_count" from "block_count".
-std::string llama_key(std::string_view suffix) { return fmt::format("llama.{}", suffix); }
 
 class Reader {
  public:
@@ -37,7 +33,7 @@ class Reader {
   Status read_context();
   Status read_rope();
   Status read_rope_scaling();
-  Status refuse_experts() const;
+  Status check_refused_keys() const;
 
   Error malformed(std::string_view key, std::string message) const {
     return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
@@ -50,13 +46,16 @@ class Reader {
   Result<std::size_t> read_dim(const std::string& key) const;
   Result<float> read_positive(const std::string& key, float absent) const;
 
+  std::string key_of(std::string_view suffix) const { return config_.architecture->key(suffix); }
+  const HyperParameterKeys& keys() const { return config_.architecture->keys; }
+
   const GgufFile& gguf_;
   HyperParameters config_;
 };
 
 Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_architecture());
-  LLM_RETURN_IF_ERROR(refuse_experts());
+  LLM_RETURN_IF_ERROR(check_refused_keys());
   LLM_RETURN_IF_ERROR(read_blocks());
   LLM_RETURN_IF_ERROR(read_width());
   LLM_RETURN_IF_ERROR(read_heads());
@@ -70,40 +69,30 @@ Result<HyperParameters> Reader::run() {
 Status Reader::read_architecture() {
   constexpr std::string_view kKey = "general.architecture";
   LLM_TRY(const std::string_view found, gguf_.get_string(kKey));
-  if (found != kSupportedArchitecture) {
-    return unsupported(
-        kKey, fmt::format("found {}, need one of: {}", quoted(found), kSupportedArchitecture));
+  config_.architecture = find_architecture(found);
+  if (config_.architecture != nullptr) return Ok{};
+  std::string known;
+  for (const Architecture& architecture : all_architectures())
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
+  return unsupported(kKey, fmt::format("found {}, need one of: {}", quoted(found), known));
+}
+
+Status Reader::check_refused_keys() const {
+  for (const RefusedKey& refused : config_.architecture->refused_keys) {
+    const std::string key = key_of(refused.key);
+    LLM_TRY(const std::uint64_t value, gguf_.get_unsigned_or(key, 0));
+    if (value != 0)
+      return unsupported(key, fmt::format("found {}, need 0: {}", value, refused.why));
   }
-  config_.architecture = std::string(found);
   return Ok{};
 }
 
-Status Reader::refuse_experts() const {
-  const std::string key = llama_key("expert_count");
-  LLM_TRY(const std::uint64_t experts, gguf_.get_unsigned_or(key, 0));
-  if (experts == 0) return Ok{};
-  return unsupported(key,
-                     fmt::format("found {}, need 0: mixtures of experts are not read", experts));
-}
-
-/// The number N of "blk.N.", when the name begins so.
-std::optional<std::uint64_t> block_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  const char* begin = name.data() + kPrefix.size();
-  const char* end = name.data() + name.size();
-  std::uint64_t block = 0;
-  const auto [rest, error] = std::from_chars(begin, end, block);
-  if (error != std::errc() || rest == end || *rest != '.') return std::nullopt;
-  return block;
-}
-
 Status Reader::read_blocks() {
-  const std::string key = llama_key("block_count");
+  const std::string key = key_of(keys().n_layers);
   LLM_TRY(const std::uint64_t declared, gguf_.get_unsigned(key));
   std::uint64_t present = 0;  // one more than the largest N of blk.N
   for (const GgufTensor& tensor : gguf_.tensors()) {
-    const auto block = block_of(tensor.name);
+    const auto block = layer_of_tensor(tensor.name);
     if (block && *block >= present && *block < UINT64_MAX) present = *block + 1;
   }
   if (declared == 0 || declared != present) {
@@ -150,21 +139,17 @@ Result<std::uint64_t> Reader::read_per_layer(const std::string& key) const {
 }
 
 Status Reader::read_width() {
-  LLM_TRY(config_.d_model, read_dim(llama_key("embedding_length")));
-  LLM_TRY(config_.d_ff, read_dim(llama_key("feed_forward_length")));
-  const GgufTensor* embedding = gguf_.find_tensor("token_embd.weight");
-  if (embedding == nullptr) {
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = "tensor \"token_embd.weight\"",
-                 .message = "tensor is absent, need it: every Llama has one"};
-  }
+  LLM_TRY(config_.d_model, read_dim(key_of(keys().d_model)));
+  LLM_TRY(config_.d_ff, read_dim(key_of(keys().d_ff)));
+  LLM_TRY(const GgufTensor* embedding,
+          require_tensor(gguf_, *config_.architecture, "token_embd.weight"));
   if (embedding->dims[0] != config_.d_model) {
-    return malformed(llama_key("embedding_length"),
+    return malformed(key_of(keys().d_model),
                      fmt::format("found {}, need {}: the columns of token_embd.weight",
                                  config_.d_model, embedding->dims[0]));
   }
   config_.n_vocab = static_cast<std::size_t>(embedding->dims[1]);
-  const std::string key = llama_key("vocab_size");
+  const std::string key = key_of(keys().n_vocab);
   LLM_TRY(const std::uint64_t declared, gguf_.get_unsigned_or(key, config_.n_vocab));
   LLM_TRY(const GgufStrings tokens, gguf_.get_strings("tokenizer.ggml.tokens"));
   if (declared != config_.n_vocab || tokens.size() != config_.n_vocab) {
@@ -177,8 +162,8 @@ Status Reader::read_width() {
 }
 
 Status Reader::read_heads() {
-  const std::string key = llama_key("attention.head_count");
-  const std::string kv_key = llama_key("attention.head_count_kv");
+  const std::string key = key_of(keys().n_heads);
+  const std::string kv_key = key_of(keys().n_kv_heads);
   LLM_TRY(const std::uint64_t heads, read_per_layer(key));
   if (heads == 0 || heads > config_.d_model) {
     return malformed(
@@ -198,8 +183,8 @@ Status Reader::read_heads() {
 }
 
 Status Reader::read_head_dim() {
-  const std::string key = llama_key("attention.key_length");
-  const std::string value_key = llama_key("attention.value_length");
+  const std::string key = key_of(keys().head_dim);
+  const std::string value_key = key_of(keys().value_dim);
   if (gguf_.find(key) != nullptr) {
     LLM_TRY(config_.head_dim, read_dim(key));
     if (config_.head_dim > kMaxDim / config_.n_heads) {
@@ -207,9 +192,9 @@ Status Reader::read_head_dim() {
                                         kMaxDim / config_.n_heads, config_.n_heads));
     }
   } else if (config_.d_model % config_.n_heads != 0) {
-    return malformed(llama_key("embedding_length"),
+    return malformed(key_of(keys().d_model),
                      fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
-                                 llama_key("attention.head_count"), config_.n_heads));
+                                 key_of(keys().n_heads), config_.n_heads));
   } else {
     config_.head_dim = config_.d_model / config_.n_heads;
   }
@@ -227,13 +212,13 @@ Status Reader::read_head_dim() {
 }
 
 Status Reader::read_context() {
-  const std::string key = llama_key("context_length");
+  const std::string key = key_of(keys().context);
   LLM_TRY(const std::uint64_t context, gguf_.get_unsigned(key));
   if (context == 0 || context > kMaxContext) {
     return malformed(key, fmt::format("found {}, need 1 to {}", context, kMaxContext));
   }
   config_.context = static_cast<std::size_t>(context);
-  const std::string eps_key = llama_key("attention.layer_norm_rms_epsilon");
+  const std::string eps_key = key_of(keys().norm_eps);
   LLM_TRY(config_.norm_eps, gguf_.get_float(eps_key));
   LLM_TRY(config_.norm_eps, read_positive(eps_key, config_.norm_eps));
   return Ok{};
@@ -249,26 +234,27 @@ Result<float> Reader::read_positive(const std::string& key, float absent) const 
 }
 
 Status Reader::read_rope() {
-  const std::string key = llama_key("rope.dimension_count");
+  const std::string key = key_of(keys().rope_dims);
   LLM_TRY(const std::uint64_t dims, gguf_.get_unsigned_or(key, config_.head_dim));
   if (dims == 0 || dims % 2 != 0 || dims > config_.head_dim) {
     return malformed(key, fmt::format("found {}, need an even number from 2 to the head dim {}",
                                       dims, config_.head_dim));
   }
   config_.rope_dims = static_cast<std::size_t>(dims);
-  LLM_TRY(config_.rope_theta, read_positive(llama_key("rope.freq_base"), 10000.0F));
+  LLM_TRY(config_.rope_theta,
+          read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   return Ok{};
 }
 
 Status Reader::read_rope_scaling() {
-  const std::string key = llama_key("rope.scaling.type");
+  const std::string key = key_of(keys().rope_scaling);
   LLM_TRY(const std::string_view type, gguf_.get_string_or(key, "linear"));
   if (type != "none" && type != "linear") {
     return unsupported(key, fmt::format("found {}, need one of: none, linear", quoted(type)));
   }
   // Older files name the linear factor rope.scale_linear.
-  LLM_TRY(const float old_factor, read_positive(llama_key("rope.scale_linear"), 1.0F));
-  LLM_TRY(const float factor, read_positive(llama_key("rope.scaling.factor"), old_factor));
+  LLM_TRY(const float old_factor, read_positive(key_of(keys().old_rope_scale), 1.0F));
+  LLM_TRY(const float factor, read_positive(key_of(keys().rope_scale), old_factor));
   config_.rope_scale = type == "none" ? 1.0F : factor;
   return Ok{};
 }

@@ -2,37 +2,56 @@
 #define LLM_ENGINE_MODEL_HYPER_PARAMETERS_H_
 
 #include <cstddef>
-#include <string>
 
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/architecture.h"
 
 namespace llm {
 
-/// The shape of a Llama, checked for consistency when it was read from a GGUF's `llama.*` metadata.
+/// The shape of a model, checked for consistency when it was read from a GGUF's metadata. The keys
+/// are HyperParameterKeys, of the architecture.
 struct HyperParameters {
-  std::string architecture;     ///< "llama"
-  std::size_t n_layers = 0;     ///< llama.block_count
-  std::size_t d_model = 0;      ///< llama.embedding_length
-  std::size_t d_ff = 0;         ///< llama.feed_forward_length
-  std::size_t n_heads = 0;      ///< llama.attention.head_count
-  std::size_t n_kv_heads = 0;   ///< llama.attention.head_count_kv; divides n_heads
-  std::size_t head_dim = 0;     ///< llama.attention.key_length, default d_model / n_heads
+  const Architecture* architecture = nullptr;  ///< never nullptr in what a file gave
+  std::size_t n_layers = 0;                    ///< block_count
+  std::size_t d_model = 0;                     ///< embedding_length
+  std::size_t d_ff = 0;                        ///< feed_forward_length
+  std::size_t n_heads = 0;                     ///< attention.head_count
+  std::size_t n_kv_heads = 0;                  ///< attention.head_count_kv; divides n_heads
+  std::size_t head_dim = 0;     ///< attention.key_length, default d_model / n_heads; even
   std::size_t n_vocab = 0;      ///< rows of token_embd.weight
-  std::size_t context = 0;      ///< llama.context_length: positions the model was trained for
-  std::size_t rope_dims = 0;    ///< llama.rope.dimension_count: leading dims that rotate; even
-  float rope_theta = 10000.0F;  ///< llama.rope.freq_base
-  float rope_scale = 1.0F;      ///< positions are divided by it (llama.rope.scaling.factor, linear)
-  float norm_eps = 1e-5F;       ///< llama.attention.layer_norm_rms_epsilon
+  std::size_t context = 0;      ///< context_length: positions the model was trained for
+  std::size_t rope_dims = 0;    ///< rope.dimension_count: leading dims that rotate; even
+  float rope_theta = 10000.0F;  ///< rope.freq_base
+  float rope_scale = 1.0F;      ///< positions are divided by it (rope.scaling.factor, linear)
+  float norm_eps = 1e-5F;       ///< attention.layer_norm_rms_epsilon
 
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
+  std::size_t rope_pairs() const { return rope_dims / 2; }
 };
 
-/// Reads and cross-checks the `llama.*` metadata against itself and against the blocks, embedding
-/// and vocabulary that the file holds, before anything is allocated by it.
+/// A size that a table names before the model is known: a member of HyperParameters, or 1.
+class ModelSize {
+ public:
+  constexpr ModelSize() = default;
+  constexpr ModelSize(std::size_t HyperParameters::*member) : member_(member) {}
+  constexpr ModelSize(std::size_t (HyperParameters::*function)() const) : function_(function) {}
+
+  std::size_t of(const HyperParameters& config) const {
+    if (member_ != nullptr) return config.*member_;
+    return function_ != nullptr ? (config.*function_)() : 1;
+  }
+
+ private:
+  std::size_t HyperParameters::*member_ = nullptr;
+  std::size_t (HyperParameters::*function_)() const = nullptr;
+};
+
+/// Reads and cross-checks the metadata against itself and against the blocks, embedding and
+/// vocabulary that the file holds, before anything is allocated by it.
 /// Errors: kMalformed for values that contradict each other or the file; kUnsupported for another
-/// architecture, mixtures of experts, per-layer head counts, RoPE scaling other than linear.
+/// architecture, its refused keys, per-layer head counts, RoPE scaling other than linear.
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf);
 
 }  // namespace llm

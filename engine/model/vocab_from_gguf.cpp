@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
-#include <cmath>
 #include <numeric>
 #include <optional>
 
-#include "engine/model/piece_text.h"
+#include "tokenizer/utf8.h"
+#include "tokenizer/vocab_check.h"
 
 namespace llm {
 namespace {
@@ -55,7 +54,7 @@ class VocabReader {
   Status read_scores();
   Status read_kinds();
   void derive_kinds();
-  Status check_bytes();
+  Status check_tokens();
   void warn_duplicates();
   Status read_special();
   Result<std::optional<TokenId>> read_id(std::string_view key, TokenId usual, TokenKind kind) const;
@@ -75,9 +74,9 @@ Result<VocabSpec> VocabReader::run() {
   LLM_RETURN_IF_ERROR(read_pieces());
   LLM_RETURN_IF_ERROR(read_scores());
   LLM_RETURN_IF_ERROR(read_kinds());
-  LLM_RETURN_IF_ERROR(check_bytes());
-  warn_duplicates();
   LLM_RETURN_IF_ERROR(read_special());
+  LLM_RETURN_IF_ERROR(check_tokens());
+  warn_duplicates();
   LLM_RETURN_IF_ERROR(read_end_of_generation());
   return std::move(vocab_);
 }
@@ -91,7 +90,6 @@ Status VocabReader::check_model() const {
 
 Status VocabReader::read_pieces() {
   LLM_TRY(const GgufStrings pieces, gguf_.get_strings(kTokensKey));
-  if (pieces.size() == 0) return malformed(kTokensKey, "found n = 0, need at least one token");
   IdList invalid;
   IdList empty;
   vocab_.tokens.reserve(pieces.size());
@@ -116,12 +114,7 @@ Status VocabReader::read_scores() {
     return malformed(kScoresKey, fmt::format("found length {}, need {}: one for each token",
                                              scores.size(), vocab_.tokens.size()));
   }
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    if (std::isnan(scores[i])) {
-      return malformed(kScoresKey, fmt::format("found NaN at index {}, need a number", i));
-    }
-    vocab_.tokens[i].score = scores[i];
-  }
+  for (std::size_t i = 0; i < scores.size(); ++i) vocab_.tokens[i].score = scores[i];
   return Ok{};
 }
 
@@ -149,36 +142,20 @@ void VocabReader::derive_kinds() {
   warnings_.push_back(
       fmt::format("{}: key is absent; kinds of tokens were derived from their text", kTypesKey));
   for (VocabSpec::Token& token : vocab_.tokens) {
-    if (byte_of_piece(token.text)) token.kind = TokenKind::kByte;
+    if (byte_of_spelling(token.text)) token.kind = TokenKind::kByte;
     if (token.text == "<unk>") token.kind = TokenKind::kUnknown;
     if (token.text == "<s>" || token.text == "</s>") token.kind = TokenKind::kControl;
   }
 }
 
-Status VocabReader::check_bytes() {
-  std::bitset<256> present;
-  for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
-    const VocabSpec::Token& token = vocab_.tokens[id];
-    if (token.kind != TokenKind::kByte) continue;
-    const auto byte = byte_of_piece(token.text);
-    if (!byte) {
-      return malformed(kTokensKey, fmt::format("found byte token id {} with text {}, need <0x00> "
-                                               "to <0xFF> in upper-case hex",
-                                               id, quoted(token.text)));
-    }
-    present.set(*byte);
-  }
-  if (present.all()) return Ok{};
-  if (present.none()) {
+Status VocabReader::check_tokens() {
+  if (auto fault = token_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
+  if (auto fault = score_fault(vocab_)) return malformed(kScoresKey, *std::move(fault));
+  const bool has_bytes =
+      std::ranges::any_of(vocab_.tokens, [](const auto& t) { return t.kind == TokenKind::kByte; });
+  if (!has_bytes) {
     warnings_.push_back(fmt::format(
         "{}: no byte tokens; characters outside the vocabulary become unknown", kTokensKey));
-    return Ok{};
-  }
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    if (present.test(byte)) continue;
-    return malformed(
-        kTokensKey, fmt::format("found {} byte tokens and no token id for <0x{:02X}>, need all 256",
-                                present.count(), byte));
   }
   return Ok{};
 }
@@ -220,10 +197,7 @@ Result<std::optional<TokenId>> VocabReader::read_id(std::string_view key, TokenI
   }
   LLM_TRY(const std::uint64_t id, gguf_.get_unsigned(key));
   if (id == kNoToken) return std::optional<TokenId>();
-  if (id >= n) {
-    return malformed(key,
-                     fmt::format("found token id {}, need less than the vocabulary's {}", id, n));
-  }
+  if (auto fault = token_id_fault(id, n)) return malformed(key, *std::move(fault));
   return std::optional(static_cast<TokenId>(id));
 }
 

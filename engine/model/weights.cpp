@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/thread_team.h"
+#include "engine/model/tensor_roles.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/finite.h"
 
@@ -19,39 +20,21 @@ class Loader {
       : model_(model), n_threads_(n_threads), progress_(progress) {}
 
   Result<ModelWeights> load() {
-    const ModelTensors& tensors = model_.tensors;
     ModelWeights weights;
-    LLM_TRY(weights.token_embd, matrix(tensors.token_embd));
-    for (const LayerTensors& layer : tensors.layers) {
-      LLM_TRY(LayerWeights loaded, load_layer(layer));
-      weights.layers.push_back(std::move(loaded));
-    }
-    LLM_TRY(weights.output_norm, vector(tensors.output_norm));
-    if (!tensors.tied_output) {
-      LLM_TRY(PackedMatrix output, matrix(tensors.output));
-      weights.own_output = std::move(output);
-    }
-    if (tensors.rope_freqs) {
-      LLM_TRY(weights.rope_divisors, vector(*tensors.rope_freqs));
+    weights.layers.resize(model_.config.n_layers);
+    for (const auto& [role, layer] : roles_of_model(model_.config.n_layers)) {
+      const TensorView& view = role->view.of(model_.tensors, layer);
+      if (view.empty()) continue;
+      if (role->is_matrix()) {
+        LLM_TRY(role->matrix.of(weights, layer), matrix(view));
+      } else {
+        LLM_TRY(role->vector.of(weights, layer), vector(view));
+      }
     }
     return weights;
   }
 
  private:
-  Result<LayerWeights> load_layer(const LayerTensors& tensors) {
-    LayerWeights layer;
-    LLM_TRY(layer.attn_norm, vector(tensors.attn_norm));
-    LLM_TRY(layer.attn_q, matrix(tensors.attn_q));
-    LLM_TRY(layer.attn_k, matrix(tensors.attn_k));
-    LLM_TRY(layer.attn_v, matrix(tensors.attn_v));
-    LLM_TRY(layer.attn_output, matrix(tensors.attn_output));
-    LLM_TRY(layer.ffn_norm, vector(tensors.ffn_norm));
-    LLM_TRY(layer.ffn_gate, matrix(tensors.ffn_gate));
-    LLM_TRY(layer.ffn_up, matrix(tensors.ffn_up));
-    LLM_TRY(layer.ffn_down, matrix(tensors.ffn_down));
-    return layer;
-  }
-
   Error nonfinite(const TensorView& tensor, std::size_t row, std::size_t block) const {
     const auto base = model_.file.bytes().data();
     const BlockTraits& traits = block_traits(tensor.type);
@@ -130,12 +113,8 @@ class Loader {
 
 std::uint64_t ModelWeights::bytes_per_token() const {
   std::uint64_t bytes = output().bytes();
-  for (const LayerWeights& layer : layers) {
-    for (const PackedMatrix* matrix :
-         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ffn_gate,
-          &layer.ffn_up, &layer.ffn_down}) {
-      bytes += matrix->bytes();
-    }
+  for (const auto& [role, layer] : roles_of_model(layers.size())) {
+    if (role->is_matrix() && role->per_layer) bytes += role->matrix.of(*this, layer).bytes();
   }
   return bytes;
 }

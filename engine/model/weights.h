@@ -3,38 +3,20 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "engine/model/model_file.h"
+#include "engine/model/model_parts.h"
 #include "quant/kernels/packed_matrix.h"
 
 namespace llm {
 
-/// The weights of one decoder block; shapes as in LayerTensors.
-struct LayerWeights {
-  AlignedBuffer<float> attn_norm;
-  PackedMatrix attn_q;
-  PackedMatrix attn_k;
-  PackedMatrix attn_v;
-  PackedMatrix attn_output;
-  AlignedBuffer<float> ffn_norm;
-  PackedMatrix ffn_gate;
-  PackedMatrix ffn_up;
-  PackedMatrix ffn_down;
-};
+using LayerWeights = LayerParts<PackedMatrix, AlignedBuffer<float>>;
 
 /// All weights of a model, packed, in memory of their own.
-struct ModelWeights {
-  PackedMatrix token_embd;
-  std::vector<LayerWeights> layers;
-  AlignedBuffer<float> output_norm;
-  std::optional<PackedMatrix> own_output;  ///< absent when tied to token_embd
-  AlignedBuffer<float> rope_divisors;      ///< rope_freqs.weight, may be empty
-
-  const PackedMatrix& output() const { return own_output ? *own_output : token_embd; }
+struct ModelWeights : ModelParts<PackedMatrix, AlignedBuffer<float>> {
+  const PackedMatrix& output() const { return own_output.bytes() > 0 ? own_output : token_embd; }
   /// Bytes read to decode one token: every matrix but the embedding (unless tied).
   std::uint64_t bytes_per_token() const;
 };

@@ -20,6 +20,7 @@ TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
   const auto model = open_model_bytes(bytes);
   REQUIRE(model.ok());
   const HyperParameters& config = model->config;
+  CHECK(config.architecture == find_architecture("llama"));
   CHECK(config.n_layers == 2);
   CHECK(config.d_model == 32);
   CHECK(config.d_ff == 256);
@@ -36,8 +37,8 @@ TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
 
   const ModelTensors& tensors = model->tensors;
   REQUIRE(tensors.layers.size() == 2);
-  CHECK_FALSE(tensors.tied_output);
-  CHECK_FALSE(tensors.rope_freqs.has_value());
+  CHECK(tensors.output().name == "output.weight");
+  CHECK(tensors.rope_divisors.empty());
   const TensorView& down = tensors.layers[1].ffn_down;
   CHECK(down.name == "blk.1.ffn_down.weight");
   CHECK(down.type == WeightType::kQ4_K);
@@ -54,8 +55,8 @@ TEST_CASE("a file without output.weight is tied", "[model]") {
   const auto bytes = TinyGguf::llama({.tied_output = true}).bytes();
   const auto model = open_model_bytes(bytes);
   REQUIRE(model.ok());
-  CHECK(model->tensors.tied_output);
-  CHECK(model->tensors.output.data.data() == model->tensors.token_embd.data.data());
+  CHECK(model->tensors.own_output.empty());
+  CHECK(model->tensors.output().data.data() == model->tensors.token_embd.data.data());
 }
 
 TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
@@ -73,8 +74,7 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
     REQUIRE(model.ok());
     CHECK(model->config.rope_scale == 4.0F);
     CHECK(model->config.rope_dims == 4);
-    REQUIRE(model->tensors.rope_freqs.has_value());
-    CHECK(model->tensors.rope_freqs->n_cols == 2);
+    CHECK(model->tensors.rope_divisors.n_cols == 2);
   }
   SECTION("none: the factor is not used") {
     file.set_string("llama.rope.scaling.type", "none");

@@ -313,23 +313,27 @@ TEST_CASE("a vocabulary that cannot work is refused by name", "[tokenizer]") {
   }
   SECTION("NaN score") {
     builder.add("x", std::numeric_limits<float>::quiet_NaN());
-    expected = "token 259: found score NaN";
+    expected = "scores: found NaN at index 259";
   }
   SECTION("no byte at all") {
     builder.spec.tokens[10].text = "<0x-1>";
-    expected = "token 10: found byte token \"<0x-1>\"";
+    expected = "found byte token id 10 with text \"<0x-1>\"";
   }
   SECTION("no hexadecimal byte") {
     builder.spec.tokens[10].text = "<0xZZ>";
-    expected = "token 10: found byte token";
+    expected = "found byte token id 10 with text";
+  }
+  SECTION("lower-case digits, which SentencePiece does not write") {
+    builder.spec.tokens[kByte0 + 10].text = "<0x0a>";
+    expected = "found byte token id 13 with text \"<0x0a>\"";
   }
   SECTION("longer than a byte") {
     builder.spec.tokens[10].text = "<0x0A0>";
-    expected = "token 10: found byte token";
+    expected = "found byte token id 10 with text";
   }
   SECTION("missing byte") {
     builder.spec.tokens[kByte0 + 10].text = "<0x0B>";
-    expected = "found no byte token <0x0A>, need all 256 or none";
+    expected = "found 255 byte tokens and no token id for <0x0A>, need all 256";
   }
   SECTION("neither bytes nor unknown") {
     builder = VocabBuilder(VocabBuilder::Bytes::kNo);

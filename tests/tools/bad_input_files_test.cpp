@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
 
 namespace llm::test {
@@ -66,7 +67,7 @@ bool is_running(pid_t pid) {
 
 /// Hashes a large file and calls `change` once the tool has mapped it. Whether it was still running
 /// after the change cannot be enforced, so a file too small for this machine is doubled.
-ProcessResult hash_while(const std::function<void(const std::string&)>& change) {
+Finished hash_while(const std::function<void(const std::string&)>& change) {
   const ScratchDirectory directory;
   const std::string path = directory.path("large.gguf");
   for (std::uint64_t bytes = std::uint64_t{1} << 30; bytes <= std::uint64_t{1} << 34; bytes *= 2) {
@@ -74,13 +75,13 @@ ProcessResult hash_while(const std::function<void(const std::string&)>& change) 
     // The change must not fall into the same tick of the file system's clock.
     const struct timespec old[2] = {{1000, 0}, {1000, 0}};
     REQUIRE(::utimensat(AT_FDCWD, path.c_str(), old, 0) == 0);
-    ToolProcess process("llmgguf", {"hash", path});
+    Process process({tool_path("llmgguf"), "hash", path});
     while (is_running(process.pid()) && !has_mapped(process.pid(), path)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     change(path);
     const bool in_time = is_running(process.pid());
-    const ProcessResult result = process.wait();
+    const Finished result = process.wait();
     if (in_time || result.exit_code != 0) return result;
   }
   FAIL("the tool was always faster");
@@ -183,7 +184,7 @@ TEST_CASE("bad input 8: sparse file of 1 TB with a huge array", "[bad_input]") {
     return;
   }
   check_file(path, 3, {"general.tags", "1073741824", "cap"});
-  const ProcessResult result = run_tool_process("llmgguf", {"verify", path});
+  const Finished result = run_tool("llmgguf", {"verify", path});
   INFO("peak RSS " << result.peak_rss_kib << " KiB");
   if (!kSanitized) CHECK(result.peak_rss_kib < 64 * 1024);
 }
@@ -196,7 +197,7 @@ TEST_CASE("bad input 8: arrays at the cap stay cheap", "[bad_input]") {
   const std::string path = directory.write("sparse.gguf", model.bytes());
   set_size(path, std::uint64_t{1} << 30);
   check_file(path, 3, {"llama.block_count", "absent"});
-  const ProcessResult result = run_tool_process("llmgguf", {"verify", path});
+  const Finished result = run_tool("llmgguf", {"verify", path});
   INFO("peak RSS " << result.peak_rss_kib << " KiB");
   if (!kSanitized) CHECK(result.peak_rss_kib < 64 * 1024);
 }
@@ -236,7 +237,7 @@ TEST_CASE("the small model runs", "[bad_input]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama({.n_layers = 2});
   const std::string path = directory.write("model.gguf", model.bytes());
-  const auto result = run_tool_process("llmrun", {path, "-p", "the", "-n", "8", "--ignore-eos"});
+  const auto result = run_tool("llmrun", {path, "-p", "the", "-n", "8", "--ignore-eos"});
   INFO("stderr: " << result.err);
   CHECK(result.exit_code == 0);
   CHECK_FALSE(result.out.empty());
@@ -247,12 +248,12 @@ TEST_CASE("bad input 9, 11: a loaded model outlives its file", "[bad_input]") {
   TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.context_length", 4096);
   const std::string path = directory.write("model.gguf", model.bytes());
-  ToolProcess process("llmrun", {path, "-p", "the", "-n", "1000", "--ignore-eos"});
+  Process process({tool_path("llmrun"), path, "-p", "the", "-n", "1000", "--ignore-eos"});
   while (is_running(process.pid()) && process.output_so_far().empty()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   set_size(path, 0);
-  const ProcessResult result = process.wait();
+  const Finished result = process.wait();
   INFO("stderr: " << result.err);
   CHECK(result.exit_code == 0);
 }
@@ -263,12 +264,12 @@ TEST_CASE("bad input 49: context_length that no memory holds", "[bad_input]") {
   model.set_u32("llama.context_length", UINT32_MAX);
   const std::string path = directory.write("model.gguf", model.bytes());
   check_file(path, 0, {});
-  const auto result = run_tool_process("llmrun", {path, "-p", "the", "-n", "1"});
+  const auto result = run_tool("llmrun", {path, "-p", "the", "-n", "1"});
   INFO("stderr: " << result.err);
   CHECK(result.exit_code == 5);
   CHECK(result.err.find("KV") != std::string::npos);
   CHECK(result.err.find("-c") != std::string::npos);
-  CHECK(run_tool_process("llmrun", {path, "-p", "the", "-n", "1", "-c", "64"}).exit_code == 0);
+  CHECK(run_tool("llmrun", {path, "-p", "the", "-n", "1", "-c", "64"}).exit_code == 0);
 }
 #endif
 

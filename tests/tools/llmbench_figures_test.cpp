@@ -99,7 +99,7 @@ TEST_CASE("a comparison says how much faster and whether ranges meet", "[llmbenc
   BenchReport old{.model = a_model()};
   old.measurements = {measured(BenchKind::kPrompt, 100, {1.0, 2.0, 4.0}),
                       measured(BenchKind::kLoad, 0, {0.2})};
-  test::write_file(directory / "old.json", report_json(old));
+  directory.write("old.json", report_json(old));
   const auto baseline = Baseline::read(directory / "old.json");
   REQUIRE(baseline.ok());
 
@@ -131,7 +131,7 @@ TEST_CASE("a malformed earlier run is an error that names the row", "[llmbench]"
            "tokens_per_s":{"median":0,"min":1,"max":2}}])",
        "positive median"},
   }));
-  test::write_file(directory / "old.json", content);
+  directory.write("old.json", std::string(content));
   const auto baseline = Baseline::read(directory / "old.json");
   REQUIRE(!baseline.ok());
   REQUIRE(baseline.error().code == ErrorCode::kMalformed);

@@ -139,7 +139,7 @@ TEST_CASE("tables and comma-separated values have a line a test", "[llmbench]") 
 TEST_CASE("a run compares itself with an earlier one", "[llmbench]") {
   Llmbench llmbench;
   const std::string arguments = "\"$TINY\" -q -r 1 -p 8 -n 0 -t 1 --no-peaks --no-load ";
-  test::write_file(llmbench.path("old.json"), llmbench.json(arguments).dump());
+  llmbench.write("old.json", llmbench.json(arguments).dump());
   const Json rows = llmbench.json(arguments + "--compare \"$DIR/old.json\"");
   REQUIRE(rows[0]["compare"]["speedup"].get<double>() > 0);
   require_spread(rows[0]["compare"]["old"]);

@@ -1,17 +1,12 @@
 // What llmcheck measures, as a user runs it.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 
 using Catch::Matchers::Contains;
@@ -19,7 +14,9 @@ using Catch::Matchers::Contains;
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::Finished;
 using llm::test::read_file;
+using llm::test::run_shell;
 using llm::test::ScratchDirectory;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
@@ -31,12 +28,10 @@ class Workplace : public ScratchDirectory {
  public:
   /// Runs llmcheck on one thread; returns the exit code.
   int llmcheck(const std::string& arguments) {
-    const std::string command = "'" LLM_BIN_DIR "/llmcheck' -t 1 " + arguments + " > '" +
-                                *this / "out" + "' 2> '" + *this / "err" + "' < /dev/null";
-    const int status = std::system(command.c_str());
-    out = read("out");
-    err = read("err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const Finished run = run_shell("'" LLM_BIN_DIR "/llmcheck' -t 1 " + arguments);
+    out = run.out;
+    err = run.err;
+    return run.exit_code;
   }
 
   /// Runs llmcheck, which must succeed, and returns its JSON report.

@@ -1,17 +1,12 @@
 // llmcheck as a user runs it: exit codes, words and files.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 
 using Catch::Matchers::Contains;
@@ -19,27 +14,23 @@ using Catch::Matchers::Contains;
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::Finished;
 using llm::test::read_file;
+using llm::test::run_shell;
 using llm::test::ScratchDirectory;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kNpz = LLM_SOURCE_DIR "/tests/validate/npz/";
 
-void write_file(const fs::path& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-}
-
 class Workplace : public ScratchDirectory {
  public:
   /// Runs llmcheck in the source directory; returns the exit code.
   int llmcheck(const std::string& arguments) {
-    const std::string command = "cd '" LLM_SOURCE_DIR "' && '" LLM_BIN_DIR "/llmcheck' " +
-                                arguments + " > '" + *this / "out" + "' 2> '" + *this / "err" +
-                                "' < /dev/null";
-    const int status = std::system(command.c_str());
-    out = read_file(*this / "out");
-    err = read_file(*this / "err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const Finished run =
+        run_shell("cd '" LLM_SOURCE_DIR "' && '" LLM_BIN_DIR "/llmcheck' " + arguments);
+    out = run.out;
+    err = run.err;
+    return run.exit_code;
   }
 
   std::string out;
@@ -74,7 +65,7 @@ TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck
   Workplace w;
   const auto layer = GENERATE(values<std::size_t>({0, 2}));
   REQUIRE(w.llmcheck(kModel + " --compute f32 --dump '" + w / "own.npz" + "'") == 0);
-  write_file(w / "bad.gguf", with_flipped_bit(layer));
+  w.write("bad.gguf", with_flipped_bit(layer));
   const int code =
       w.llmcheck("'" + w / "bad.gguf" + "' --layer-diff '" + w / "own.npz" +
                  "' --compute f32 --report '" + w / "r.json" + "' --report '" + w / "r.md" +
@@ -113,7 +104,7 @@ TEST_CASE("one corrupted nibble of one Q4_K block is found, with tensor and row"
   const auto at = static_cast<std::size_t>(tensor.data.data() - file->file.bytes().data()) +
                   row * llm::row_bytes(tensor.type, tensor.n_cols) + 16;
   bytes[at] = static_cast<char>(bytes[at] ^ 0x07);
-  write_file(w / "bad.gguf", bytes);
+  w.write("bad.gguf", bytes);
   REQUIRE(w.llmcheck("'" + w / "bad.gguf" + "' --layer-diff '" + w / "own.npz" +
                      "' --compute f32") == 1);
   CHECK_THAT(w.out, Contains("the first is L001/up") && Contains("locate: 1 op has an error") &&
@@ -124,12 +115,12 @@ TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
   Workplace w;
   REQUIRE(w.llmcheck(kModel + " --compute f32 --dump '" + w / "own.npz" + "'") == 0);
   CHECK(w.llmcheck(kModel + " --compute f32 --layer-diff '" + w / "own.npz" + "'") == 0);
-  write_file(w / "tight.json",
-             R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*", "metric": "nmse",
+  w.write("tight.json",
+          R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*", "metric": "nmse",
                  "limit": 1e-30, "source": "none"}]})");
   CHECK(w.llmcheck(kModel + " --compute int8 --tol '" + w / "tight.json" + "' --layer-diff '" +
                    w / "own.npz" + "'") == 1);
-  write_file(w / "bad.json", R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*",
+  w.write("bad.json", R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*",
                                  "metric": "nmse", "limit": -1, "source": ""}]})");
   CHECK(w.llmcheck(kModel + " --tol '" + w / "bad.json" + "' --layer-diff '" + w / "own.npz" +
                    "'") == 3);
@@ -138,7 +129,7 @@ TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
 
 TEST_CASE("a reference whose model is nowhere says which hash was looked for", "[llmcheck]") {
   Workplace w;
-  write_file(w / "gone.gguf", with_flipped_bit(1));
+  w.write("gone.gguf", with_flipped_bit(1));
   REQUIRE(w.llmcheck("'" + w / "gone.gguf" + "' -p Hi --dump '" + w / "own.npz" + "'") == 0);
   REQUIRE(w.llmcheck("--layer-diff '" + w / "own.npz" + "' --compute int8") == 0);
   fs::remove(w / "gone.gguf");

@@ -1,14 +1,11 @@
 // llmcheck --verify as a user runs it.
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -16,6 +13,7 @@
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 
 using Catch::Matchers::Contains;
@@ -24,7 +22,9 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::Finished;
 using llm::test::read_file;
+using llm::test::run_shell;
 using llm::test::ScratchDirectory;
 
 const std::string kF16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
@@ -36,12 +36,10 @@ const std::string kQ4Reference = kReferences + "fable-3m-q4_k_m.json";
 class Workplace : public ScratchDirectory {
  public:
   int shell(const std::string& command) {
-    const int status = std::system(
-        fmt::format("{} > '{}' 2> '{}' < /dev/null", command, *this / "out", *this / "err")
-            .c_str());
-    out = read_file(*this / "out");
-    err = read_file(*this / "err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const Finished run = run_shell(command);
+    out = run.out;
+    err = run.err;
+    return run.exit_code;
   }
 
   /// Runs llmcheck in the source directory; returns the exit code, and the report in `report`.

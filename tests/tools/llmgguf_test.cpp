@@ -5,6 +5,7 @@
 #include "base/sha256.h"
 #include "quant/formats/half.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
 
 namespace llm::test {
@@ -15,7 +16,7 @@ using nlohmann::json;
 TEST_CASE("llmgguf show", "[llmgguf]") {
   const ScratchDirectory directory;
   const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
-  const auto text = run_tool_process("llmgguf", {"show", path});
+  const auto text = run_tool("llmgguf", {"show", path});
   REQUIRE(text.exit_code == 0);
   for (const char* word : {"GGUF version 3", "20 keys", "general.name", "\"tiny\"", "n = 272 [",
                            ", ...]", "blk.0.ffn_down.weight", "Q4_K", "[256, 32]", "4.50 bits"}) {
@@ -23,14 +24,14 @@ TEST_CASE("llmgguf show", "[llmgguf]") {
     CHECK(text.out.find(word) != std::string::npos);
   }
 
-  const auto shown = json::parse(run_tool_process("llmgguf", {"show", path, "--json"}).out);
+  const auto shown = json::parse(run_tool("llmgguf", {"show", path, "--json"}).out);
   CHECK(shown["schema_version"] == 1);
   CHECK(shown["metadata"]["llama.block_count"]["value"] == 1);
   CHECK(shown["metadata"]["tokenizer.ggml.tokens"]["count"] == 272);
   CHECK(shown["metadata"]["tokenizer.ggml.tokens"]["value"].size() == 8);
   CHECK(shown["tensors"].size() == 12);
   CHECK(shown["tensors"][0]["bits_per_weight"] == 8.5);
-  const auto whole = json::parse(run_tool_process("llmgguf", {"show", path, "--json", "-a"}).out);
+  const auto whole = json::parse(run_tool("llmgguf", {"show", path, "--json", "-a"}).out);
   CHECK(whole["metadata"]["tokenizer.ggml.tokens"]["value"].size() == 272);
 }
 
@@ -39,11 +40,11 @@ TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
   TinyGguf model = TinyGguf::llama();
   model.set_string("general.name", "a\n\x1b[31mred\xFF");
   const std::string path = directory.write("m.gguf", model.bytes());
-  const auto text = run_tool_process("llmgguf", {"show", path});
+  const auto text = run_tool("llmgguf", {"show", path});
   REQUIRE(text.exit_code == 0);
   CHECK(text.out.find('\x1b') == std::string::npos);
   CHECK(text.out.find("\\x1b") != std::string::npos);
-  const auto shown = run_tool_process("llmgguf", {"show", path, "--json"});
+  const auto shown = run_tool("llmgguf", {"show", path, "--json"});
   CHECK(json::parse(shown.out)["metadata"].contains("general.name"));
 }
 
@@ -52,20 +53,20 @@ TEST_CASE("llmgguf hash", "[llmgguf]") {
   TinyGguf model = TinyGguf::llama();
   const auto bytes = model.bytes();
   const std::string path = directory.write("m.gguf", bytes);
-  const auto hashes = json::parse(run_tool_process("llmgguf", {"hash", path, "--json"}).out);
+  const auto hashes = json::parse(run_tool("llmgguf", {"hash", path, "--json"}).out);
   CHECK(hashes["sha256"] == sha256_hex(bytes));
   const std::string& data = model.tensor("output_norm.weight").data;
   CHECK(hashes["tensors"]["output_norm.weight"] ==
         sha256_hex(std::as_bytes(std::span(data.data(), data.size()))));
   CHECK(hashes["tensors"].size() == 12);
-  const auto text = run_tool_process("llmgguf", {"hash", path});
+  const auto text = run_tool("llmgguf", {"hash", path});
   CHECK(text.out.starts_with(sha256_hex(bytes) + "  " + path + "\n"));
 }
 
 TEST_CASE("llmgguf verify", "[llmgguf]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();
-  const auto good = run_tool_process("llmgguf", {"verify", directory.write("m", model.bytes())});
+  const auto good = run_tool("llmgguf", {"verify", directory.write("m", model.bytes())});
   CHECK(good.exit_code == 0);
   CHECK(good.err.empty());
   CHECK(good.out.find("ok, llama of 1 layers") != std::string::npos);
@@ -79,15 +80,15 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
   SECTION("a vocabulary alone") {
     model.tensors.clear();
     const std::string path = directory.write("vocab", model.bytes());
-    CHECK(run_tool_process("llmgguf", {"verify", path}).exit_code == 3);
-    const auto vocab = run_tool_process("llmgguf", {"verify", "--vocab-only", path});
+    CHECK(run_tool("llmgguf", {"verify", path}).exit_code == 3);
+    const auto vocab = run_tool("llmgguf", {"verify", "--vocab-only", path});
     CHECK(vocab.exit_code == 0);
     CHECK(vocab.out.find("272 tokens") != std::string::npos);
   }
   SECTION("JSON carries the warnings") {
     model.trailing = "x";
     const std::string path = directory.write("junk", model.bytes());
-    const auto verdict = json::parse(run_tool_process("llmgguf", {"verify", path, "--json"}).out);
+    const auto verdict = json::parse(run_tool("llmgguf", {"verify", path, "--json"}).out);
     CHECK(verdict["ok"] == true);
     CHECK(verdict["warnings"].size() == 1);
   }
@@ -97,7 +98,7 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();
   const std::string first = directory.write("a", model.bytes());
-  const auto same = run_tool_process("llmgguf", {"diff", first, first});
+  const auto same = run_tool("llmgguf", {"diff", first, first});
   CHECK(same.exit_code == 0);
   CHECK(same.out.empty());
 
@@ -107,7 +108,7 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
   model.tensor("output.weight").data[7] ^= 1;
   model.remove_tensor("blk.0.attn_q.weight");
   const std::string second = directory.write("b", model.bytes());
-  const auto different = run_tool_process("llmgguf", {"diff", first, second});
+  const auto different = run_tool("llmgguf", {"diff", first, second});
   CHECK(different.exit_code == 1);
   for (const char* line :
        {"- key general.name: STRING \"tiny\"", "+ key general.name: STRING \"other\"",
@@ -117,18 +118,17 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
     CAPTURE(line, different.out);
     CHECK(different.out.find(line) != std::string::npos);
   }
-  const auto listed =
-      json::parse(run_tool_process("llmgguf", {"diff", first, second, "--json"}).out);
+  const auto listed = json::parse(run_tool("llmgguf", {"diff", first, second, "--json"}).out);
   CHECK(listed["equal"] == false);
   CHECK(listed["differences"].size() == 5);
 }
 
 TEST_CASE("llmgguf usage", "[llmgguf]") {
-  CHECK(run_tool_process("llmgguf", {}).exit_code == 2);
-  CHECK(run_tool_process("llmgguf", {"look", "x"}).exit_code == 2);
-  CHECK(run_tool_process("llmgguf", {"diff", "x"}).exit_code == 2);
-  CHECK(run_tool_process("llmgguf", {"show", "x", "y"}).exit_code == 2);
-  CHECK(run_tool_process("llmgguf", {"--help"}).exit_code == 0);
+  CHECK(run_tool("llmgguf", {}).exit_code == 2);
+  CHECK(run_tool("llmgguf", {"look", "x"}).exit_code == 2);
+  CHECK(run_tool("llmgguf", {"diff", "x"}).exit_code == 2);
+  CHECK(run_tool("llmgguf", {"show", "x", "y"}).exit_code == 2);
+  CHECK(run_tool("llmgguf", {"--help"}).exit_code == 0);
 }
 
 }  // namespace

@@ -1,12 +1,8 @@
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -17,8 +13,8 @@
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/support/tiny_gguf.h"
-#include "tests/tools/bad_input_support.h"
 
 namespace llm::test {
 namespace {
@@ -55,11 +51,6 @@ TinyGguf float_model() {
   return model;
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 struct Opened {
   explicit Opened(const std::string& path)
       : file(MappedFile::open(path)), gguf(GgufFile::parse(file->bytes())) {
@@ -76,15 +67,12 @@ class Fixture {
     in = folder.write("in.gguf", model.bytes());
     out = folder.path("out.gguf");
   }
-  ProcessResult run(std::vector<std::string> arguments) const {
+  Finished run(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {in, out});
-    return run_tool_process("llmquant", arguments);
+    return run_tool("llmquant", arguments);
   }
   /// Files in the folder: `in`, and whatever a run left.
-  std::size_t n_files() const {
-    const std::filesystem::directory_iterator files(std::filesystem::path(in).parent_path());
-    return static_cast<std::size_t>(std::distance(begin(files), end(files)));
-  }
+  std::size_t n_files() const { return folder.count(); }
 
   ScratchDirectory folder;
   std::string in;
@@ -93,7 +81,7 @@ class Fixture {
 
 TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tools][llmquant]") {
   const Fixture quant;
-  const ProcessResult result = quant.run({"Q4_K_M"});
+  const Finished result = quant.run({"Q4_K_M"});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK_THAT(result.err, Contains("blk.0.ffn_down.weight") && Contains("Q5_0"));  // a fallback
@@ -140,11 +128,11 @@ TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmqu
 
 TEST_CASE("llmquant gives equal files and tables for any thread count", "[tools][llmquant]") {
   const Fixture quant;
-  const ProcessResult one = quant.run({"Q3_K_M", "1"});
+  const Finished one = quant.run({"Q3_K_M", "1"});
   const std::string first = read_file(quant.out);
   REQUIRE(!first.empty());
   for (const char* threads : {"2", "3", "7"}) {
-    const ProcessResult more = quant.run({"Q3_K_M", threads});
+    const Finished more = quant.run({"Q3_K_M", threads});
     CHECK(read_file(quant.out) == first);
     CHECK(more.out == one.out);
   }
@@ -166,7 +154,7 @@ TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
 
 TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
   const Fixture quant;
-  const ProcessResult result = quant.run({"Q6_K", "--dry-run"});
+  const Finished result = quant.run({"Q6_K", "--dry-run"});
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out, Contains("bits per weight") && !Contains("NMSE"));
   CHECK(quant.n_files() == 1);
@@ -175,8 +163,7 @@ TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
 TEST_CASE("conversion between float types is exact where it can be", "[tools][llmquant]") {
   const Fixture quant;
   REQUIRE(quant.run({"F32"}).exit_code == 0);
-  const ProcessResult back =
-      run_tool_process("llmquant", {quant.out, quant.folder.path("back.gguf"), "F16"});
+  const Finished back = run_tool("llmquant", {quant.out, quant.folder.path("back.gguf"), "F16"});
   REQUIRE(back.exit_code == 0);
   CHECK_THAT(back.out, Contains("NMSE 0.000e+00"));
 }
@@ -185,16 +172,15 @@ TEST_CASE("llmquant refuses to quantize twice unless told", "[tools][llmquant]")
   const Fixture quant;
   REQUIRE(quant.run({"Q8_0"}).exit_code == 0);
   const std::string again = quant.folder.path("again.gguf");
-  const ProcessResult refused = run_tool_process("llmquant", {quant.out, again, "Q4_0"});
+  const Finished refused = run_tool("llmquant", {quant.out, again, "Q4_0"});
   CHECK(refused.exit_code == 6);
   CHECK_THAT(refused.err,
              Contains("token_embd.weight") && Contains("Q8_0") && Contains("--allow-requantize"));
   CHECK(!std::filesystem::exists(again));
-  const ProcessResult told =
-      run_tool_process("llmquant", {quant.out, again, "Q4_0", "--allow-requantize"});
+  const Finished told = run_tool("llmquant", {quant.out, again, "Q4_0", "--allow-requantize"});
   CHECK(told.exit_code == 0);
   // Tensors that keep their type are copied, which is no second quantization.
-  CHECK(run_tool_process("llmquant", {quant.out, again, "Q8_0"}).exit_code == 0);
+  CHECK(run_tool("llmquant", {quant.out, again, "Q8_0"}).exit_code == 0);
   CHECK(read_file(again) == read_file(quant.out));
 }
 
@@ -203,7 +189,7 @@ TEST_CASE("NaN, Inf and weights out of range are errors of the model", "[tools][
   const std::uint16_t bad = GENERATE(as<std::uint16_t>{}, 0x7E00, 0x7C00);
   std::memcpy(model.tensor("blk.1.attn_q.weight").data.data() + 2 * (kColumns * 36 + 7), &bad, 2);
   const Fixture quant(model);
-  const ProcessResult result = quant.run({"Q4_K_M"});
+  const Finished result = quant.run({"Q4_K_M"});
   CHECK(result.exit_code == 7);
   CHECK_THAT(result.err,
              Contains(quant.in) && Contains("blk.1.attn_q.weight") && Contains("row 36, column 7"));
@@ -218,7 +204,7 @@ TEST_CASE("weights too large for f16 scales are refused", "[tools][llmquant]") {
   const float huge = 3e9f;
   std::memcpy(tensor.data.data() + 4 * (kColumns * 5), &huge, 4);
   const Fixture quant(model);
-  const ProcessResult result = quant.run({GENERATE("Q4_0", "Q4_K_M", "F16")});
+  const Finished result = quant.run({GENERATE("Q4_0", "Q4_K_M", "F16")});
   CHECK(result.exit_code == 7);
   CHECK_THAT(result.err, Contains("blk.0.attn_q.weight") && Contains("row 5"));
 }
@@ -227,7 +213,7 @@ TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]"
   const Fixture quant;
   const auto check = [&](const std::vector<std::string>& arguments, int code,
                          const std::string& word) {
-    const ProcessResult result = quant.run(arguments);
+    const Finished result = quant.run(arguments);
     INFO(result.err);
     CHECK(result.exit_code == code);
     CHECK_THAT(result.err, Contains(word));
@@ -240,17 +226,17 @@ TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]"
   check({"Q8_0", "--tensor-type", "(=Q4_0"}, 2, "regular expression");
   check({"Q8_0", "--tensor-type", "attn_q=Q8_K"}, 2, "Q8_K");
   check({"Q8_0", "--tensor-type", "nothing=Q4_0"}, 2, "nothing=Q4_0");
-  const auto missing = run_tool_process("llmquant", {quant.folder.path("no"), quant.out, "Q8_0"});
+  const auto missing = run_tool("llmquant", {quant.folder.path("no"), quant.out, "Q8_0"});
   CHECK(missing.exit_code == 4);
   const std::string text = quant.folder.write("text", std::string(100, 'x'));
-  CHECK(run_tool_process("llmquant", {text, quant.out, "Q8_0"}).exit_code == 3);
+  CHECK(run_tool("llmquant", {text, quant.out, "Q8_0"}).exit_code == 3);
 }
 
 TEST_CASE("a part of a split model is refused", "[tools][llmquant]") {
   TinyGguf model = float_model();
   model.set<std::uint16_t>("split.count", GgufType::kUint16, 3);
   const Fixture quant(model);
-  const ProcessResult result = quant.run({"Q8_0"});
+  const Finished result = quant.run({"Q8_0"});
   CHECK(result.exit_code == 6);
   CHECK_THAT(result.err, Contains("split.count"));
 }
@@ -259,14 +245,13 @@ TEST_CASE("a failed write leaves the old file", "[tools][llmquant]") {
   const Fixture quant;
   quant.folder.write("out.gguf", std::string("old"));
   // A file size limit is a disk that fills up in the middle of the file.
-  const std::string command = "trap '' XFSZ; ulimit -f 16; exec '" LLM_BIN_DIR "/llmquant' '" +
-                              quant.in + "' '" + quant.out + "' Q8_0 2>/dev/null >/dev/null";
-  const int status = std::system(command.c_str());
-  CHECK(WEXITSTATUS(status) == 4);
+  const Finished limited = run_shell("trap '' XFSZ; ulimit -f 16; exec '" + tool_path("llmquant") +
+                                     "' '" + quant.in + "' '" + quant.out + "' Q8_0");
+  CHECK(limited.exit_code == 4);
   CHECK(read_file(quant.out) == "old");
   CHECK(quant.n_files() == 2);
 
-  const auto full = run_tool_process("llmquant", {quant.in, "/dev/full", "Q8_0"});
+  const auto full = run_tool("llmquant", {quant.in, "/dev/full", "Q8_0"});
   CHECK(full.exit_code == 4);
   CHECK_THAT(full.err, Contains("/dev/full"));
 }
@@ -290,21 +275,10 @@ TEST_CASE("an interrupted run leaves the old file", "[tools][llmquant]") {
   // 2^31 weights are seconds of work, so the signal comes in the middle of it.
   const std::string large = write_sparse_model(quant, 32768);
   const std::size_t files = quant.n_files();
-  // Not through timeout(1), which would pass the signal on twice: the second one ends at once.
-  const pid_t pid = ::fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) {
-    ::alarm(60);
-    ::execl(LLM_BIN_DIR "/llmquant", "llmquant", "-q", large.c_str(), quant.out.c_str(), "Q6_K",
-            "1", static_cast<char*>(nullptr));
-    ::_exit(127);
-  }
+  Process process({tool_path("llmquant"), "-q", large, quant.out, "Q6_K", "1"});
   while (quant.n_files() == files) ::usleep(1000);  // until its temporary file is there
-  ::kill(pid, SIGINT);
-  int status = 0;
-  REQUIRE(::waitpid(pid, &status, 0) == pid);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 130);
+  ::kill(process.pid(), SIGINT);
+  CHECK(process.wait().exit_code == 130);
   CHECK(read_file(quant.out) == "old");
   CHECK(quant.n_files() == files);
 }
@@ -312,7 +286,7 @@ TEST_CASE("an interrupted run leaves the old file", "[tools][llmquant]") {
 TEST_CASE("memory does not grow with the model", "[tools][llmquant]") {
   const Fixture quant;
   const std::string large = write_sparse_model(quant, 2048);  // 256 MiB
-  const ProcessResult result = run_tool_process("llmquant", {large, quant.out, "Q4_0", "2"});
+  const Finished result = run_tool("llmquant", {large, quant.out, "Q4_0", "2"});
   CHECK(result.exit_code == 0);
 #if !defined(__SANITIZE_ADDRESS__)  // its shadow memory counts
   CHECK(result.peak_rss_kib < 128 * 1024);

@@ -54,15 +54,10 @@ TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
   REQUIRE(dump.step_ptr()[1] == static_cast<std::int64_t>(n_prompt));
   REQUIRE(dump.meta().producer == "llmrun");
   REQUIRE(dump.n_layers() == 1);
-  for (const std::string_view name : layer_taps()) {
-    CAPTURE(std::string(name));
-    if (dump.meta().taps_absent.contains(std::string(name))) continue;
-    REQUIRE(dump.has(0, name));
-    REQUIRE(tap_of(dump, 0, name).rows == tokens.size());
-  }
-  for (const std::string_view name : global_taps()) {
-    REQUIRE(dump.has(ProbeSink::kGlobal, name));
-    REQUIRE(tap_of(dump, ProbeSink::kGlobal, name).rows == tokens.size());
+  for (const auto& [tap, layer] : taps_of_model(1)) {
+    CAPTURE(tap_label(layer, tap->name));
+    REQUIRE(dump.has(layer, tap->name));
+    REQUIRE(tap_of(dump, layer, tap->name).rows == tokens.size());
   }
   REQUIRE(tap_of(dump, 0, "gate").features == 256);
   REQUIRE(tap_of(dump, 0, "k").features == 16);
@@ -92,10 +87,9 @@ TEST_CASE("a dump of other batches, threads and ISA has the same activations", "
     CAPTURE(extra);
     REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/b\" " + extra).exit_code == 0);
     const Dump dump = load_dump(llmrun, "b");
-    for (const std::string_view name : layer_taps()) {
-      if (!expected.has(0, name)) continue;
-      CAPTURE(std::string(name));
-      REQUIRE(tap_of(dump, 0, name).values == tap_of(expected, 0, name).values);
+    for (const auto& [tap, layer] : taps_of_model(1)) {
+      CAPTURE(tap_label(layer, tap->name));
+      REQUIRE(tap_of(dump, layer, tap->name).values == tap_of(expected, layer, tap->name).values);
     }
   }
 }

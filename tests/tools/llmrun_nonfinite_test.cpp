@@ -17,9 +17,7 @@ using test::TinyGguf;
 
 /// Writes a model to $DIR/bad.gguf.
 void write_model(const Llmrun& llmrun, const TinyGguf& model) {
-  const auto bytes = model.bytes();
-  test::write_file(llmrun.path("bad.gguf"),
-                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  llmrun.write("bad.gguf", model.bytes());
 }
 
 constexpr const char* kRun = "\"$DIR/bad.gguf\" -p 'a tiny hen' -n 4 --temp 0 -q ";

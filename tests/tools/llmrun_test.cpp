@@ -40,7 +40,7 @@ TEST_CASE("greedy texts of stories260K are llama.cpp's", "[llmrun]") {
   const auto cases = Json::parse(test::read_file(std::string(data) + "/stories260K_greedy.json"));
   REQUIRE(!cases.empty());
   for (const Json& item : cases) {
-    test::write_file(llmrun.path("prompt"), item["prompt"].get<std::string>());
+    llmrun.write("prompt", item["prompt"].get<std::string>());
     for (const char* extra : {"", "--no-cache", "-b 1", "--compute f32"}) {
       const Finished run =
           llmrun(fmt::format("{} -f \"$DIR/prompt\" -n 64 --temp 0 --kv f32 {}", model, extra));
@@ -115,7 +115,7 @@ TEST_CASE("the environment's LLM_ISA is checked like the option", "[llmrun]") {
 
 TEST_CASE("a prompt may come from anywhere and is one text", "[llmrun]") {
   Llmrun llmrun;
-  test::write_file(llmrun.path("prompt"), "two\nlines\n");
+  llmrun.write("prompt", "two\nlines\n");
   const Finished expected = llmrun("\"$TINY\" -p $'two\\nlines' -n 0 --json -q");
   REQUIRE(expected.exit_code == 0);
   for (const char* arguments :
@@ -137,7 +137,7 @@ TEST_CASE("odd prompts: empty, not UTF-8, with NUL, too large", "[llmrun]") {
   Llmrun llmrun;
   const Finished empty = llmrun("\"$TINY\" -p '' -n 0 --json -q");
   REQUIRE(Json::parse(empty.out)["prompt_ids"] == Json{1});  // BOS alone
-  test::write_file(llmrun.path("odd"), std::string("\xFF\0\xC3", 3));
+  llmrun.write("odd", std::string("\xFF\0\xC3", 3));
   const Finished odd = llmrun("\"$TINY\" -f \"$DIR/odd\" -n 0 --json -q");
   REQUIRE(odd.exit_code == 0);
   REQUIRE(Json::parse(odd.out)["prompt"].get<std::string>().size() == 7);  // two of them U+FFFD

@@ -1,15 +1,12 @@
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/support/tiny_gguf.h"
-#include "tests/tools/bad_input_support.h"
 
 namespace llm::test {
 namespace {
@@ -30,20 +27,18 @@ class Fixture {
     model_ = folder_.write("vocab.gguf", gguf.bytes());
   }
 
-  ProcessResult run(std::vector<std::string> arguments) const {
+  Finished run(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), model_);
-    return run_tool_process("llmtok", arguments);
+    return run_tool("llmtok", arguments);
   }
 
   /// stdout of the tool with `input` on stdin; "" if it fails.
   std::string piped(const std::string& flags, const std::string& input) const {
     const std::string in = folder_.write("in", input);
-    const std::string out = folder_.path("out");
-    const std::string command = std::string(LLM_BIN_DIR "/llmtok '") + model_ + "' --stdin " +
-                                flags + " < '" + in + "' > '" + out + "'";
-    if (std::system(command.c_str()) != 0) return "";
-    std::ifstream file(out, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::vector<std::string> arguments = {model_, "--stdin"};
+    if (!flags.empty()) arguments.push_back(flags);
+    const Finished run = run_tool("llmtok", arguments, in);
+    return run.exit_code == 0 ? run.out : "";
   }
 
   const ScratchDirectory& folder() const { return folder_; }
@@ -66,8 +61,7 @@ TEST_CASE("llmtok encodes with a vocabulary alone", "[tools][llmtok]") {
   CHECK(tok.run({"-p", "the", "--ids", "--no-bos"}).out == ids_line({kThe}));
   CHECK(tok.run({"-p", "", "--ids"}).out == ids_line({1}));  // empty text: BOS only
   CHECK(tok.run({"-p", "the\n"}).out == "     1  <s>\n   261  \" the\"\n    13  <0x0A>\n");
-  CHECK(run_tool_process("llmtok", {"-m", tok.model(), "-p", "the", "--ids"}).out ==
-        ids_line({1, kThe}));
+  CHECK(run_tool("llmtok", {"-m", tok.model(), "-p", "the", "--ids"}).out == ids_line({1, kThe}));
 }
 
 TEST_CASE("llmtok reads control tokens as text unless told", "[tools][llmtok]") {
@@ -102,7 +96,7 @@ TEST_CASE("llmtok turns ids into text", "[tools][llmtok]") {
   CHECK(tok.run({"--decode", "-p", "[1, 261, 263]"}).out == "the a");
   CHECK(tok.run({"--decode", "-p", "1 261 2", "--parse-special"}).out == "<s>the</s>");
   for (const char* bad : {"272", "-1", "1 x", "1.5", "99999999999999999999"}) {
-    const ProcessResult result = tok.run({"--decode", "-p", bad});
+    const Finished result = tok.run({"--decode", "-p", bad});
     CAPTURE(bad);
     CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
@@ -117,7 +111,7 @@ TEST_CASE("llmtok --check counts and shows what differs", "[tools][llmtok]") {
       "{\"text\":\"the\",\"ids\":[1,261]}\n\n"
       "{\"text\":\"\\u2581\",\"ids\":[264,264],\"decoded\":\" \"}\r\n"
       "{\"text\":\"a\",\"ids\":[1,263,2]}";
-  ProcessResult result = tok.run({"--check", tok.folder().write("good", good)});
+  Finished result = tok.run({"--check", tok.folder().write("good", good)});
   CHECK(result.out == "4/4 match\n");
   CHECK(result.exit_code == 0);
   const std::string bad = good +
@@ -146,7 +140,7 @@ TEST_CASE("llmtok --check refuses a bad reference by line", "[tools][llmtok]") {
         "{\"text\":\"\",\"ids\":[18446744073709551615]}",
         "{\"text\":\"\",\"ids\":[],\"decoded\":1}", "\xFF"}) {
     const std::string path = tok.folder().write("ref", good + line);
-    const ProcessResult result = tok.run({"--check", path});
+    const Finished result = tok.run({"--check", path});
     CAPTURE(line, result.err);
     CHECK(result.exit_code == 3);
     CHECK(result.out.empty());
@@ -162,9 +156,9 @@ TEST_CASE("llmtok needs one model and one input", "[tools][llmtok]") {
   CHECK(tok.run({"-p", "a", "--stdin"}).exit_code == 2);
   CHECK(tok.run({"-p", "a", "--check", "ref"}).exit_code == 2);
   CHECK(tok.run({"-m", tok.model(), "-p", "a"}).exit_code == 2);
-  CHECK(run_tool_process("llmtok", {"-p", "a"}).exit_code == 2);
-  CHECK(run_tool_process("llmtok", {tok.folder().path("missing"), "-p", "a"}).exit_code == 4);
-  const ProcessResult help = run_tool_process("llmtok", {"--help"});
+  CHECK(run_tool("llmtok", {"-p", "a"}).exit_code == 2);
+  CHECK(run_tool("llmtok", {tok.folder().path("missing"), "-p", "a"}).exit_code == 4);
+  const Finished help = run_tool("llmtok", {"--help"});
   CHECK(help.exit_code == 0);
   CHECK_THAT(help.out, Contains("--parse-special") && Contains("--check"));
 }

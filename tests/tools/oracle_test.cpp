@@ -2,8 +2,6 @@
 // package (tools/oracle/from_gguf.py). Nothing is shared between the two but the file.
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +12,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 #include "validate/diff/layer_diff.h"
 #include "validate/dump/dump.h"
@@ -36,14 +35,16 @@ std::string environment(const char* name, const std::string& otherwise) {
 
 std::string python() { return environment("LLM_PYTHON", "python3"); }
 
+/// The exit code of a shell's command; what it says of a failure goes to the log.
 int run(const std::string& command) {
-  const int status = std::system(command.c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  const auto finished = llm::test::run_shell(command);
+  if (finished.exit_code != 0) std::cerr << finished.err;
+  return finished.exit_code;
 }
 
 /// Whether the oracle can run here; says why not.
 bool oracle_available() {
-  if (run(fmt::format("'{}' -c 'import numpy, gguf' >/dev/null 2>&1", python())) == 0) return true;
+  if (run(fmt::format("'{}' -c 'import numpy, gguf' 2>/dev/null", python())) == 0) return true;
   std::cerr << "SKIPPED: the f64 oracle needs numpy and gguf; '" << python()
             << "' lacks them (set LLM_PYTHON)\n";
   return false;

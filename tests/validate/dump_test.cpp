@@ -1,9 +1,11 @@
 #include "validate/dump/dump.h"
 
 #include <cstring>
+#include <sstream>
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/validate/fake_dump.h"
 #include "tests/validate/scratch_file.h"
 
@@ -64,16 +66,49 @@ TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
   CHECK(loaded->meta().producer == "fake");
   CHECK(loaded->meta().head_dim == 4);
   CHECK(loaded->unknown_keys().empty());
-  for (int layer = 0; layer < static_cast<int>(FakeModel::kLayers); ++layer) {
-    for (const auto tap : layer_taps()) {
-      REQUIRE(loaded->has(layer, tap));
-      CHECK(loaded->tap(layer, tap)->values == dump->tap(layer, tap)->values);
-    }
+  for (const auto& [tap, layer] : taps_of_model(FakeModel::kLayers)) {
+    REQUIRE(loaded->has(layer, tap->name));
+    CHECK(loaded->tap(layer, tap->name)->values == dump->tap(layer, tap->name)->values);
   }
   CHECK(loaded->tap(ProbeSink::kGlobal, "logits")->rows == 6);
   const ScratchFile second;
   REQUIRE(loaded->write(second.path()).ok());
   CHECK(Dump::load(second.path())->tap(1, "q")->values == dump->tap(1, "q")->values);
+}
+
+TEST_CASE("docs/dump_format.md lists the taps in the order of the table", "[dump]") {
+  const std::string page = test::read_file(LLM_SOURCE_DIR "/docs/dump_format.md");
+  const std::size_t begin = page.find("## Taps");
+  REQUIRE(begin != std::string::npos);
+  const std::string section = page.substr(begin, page.find("\n## ", begin) - begin);
+  std::vector<std::string> listed;
+  std::istringstream lines(section);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `")) continue;
+    const std::string cell = line.substr(2, line.find(" |", 2) - 2);
+    for (std::size_t at = 0; (at = cell.find('`', at)) != std::string::npos;) {
+      const std::size_t end = cell.find('`', at + 1);
+      listed.push_back(cell.substr(at + 1, end - at - 1));
+      at = end + 1;
+    }
+  }
+  std::vector<std::string> expected;
+  for (const Tap& tap : kTaps)
+    expected.push_back((tap.per_layer ? "" : "G/") + std::string(tap.name));
+  CHECK(listed == expected);
+}
+
+TEST_CASE("a tap that the table does not have is not recorded", "[dump][bad_input]") {
+  const auto [layer, name] =
+      GENERATE(table<int, std::string>({{0, "novel"}, {0, "logits"}, {ProbeSink::kGlobal, "q"}}));
+  Recorder recorder;
+  const std::vector<int> tokens = {1};
+  const std::vector<float> values(4);
+  recorder.begin_step(tokens, 0);
+  recorder.tap(layer, name, values, 4, 0);
+  const auto dump = std::move(recorder).finish(test::fake_meta());
+  REQUIRE(!dump.ok());
+  CHECK_THAT(dump.error().to_string(), Contains(tap_label(layer, name)) && Contains("no tap"));
 }
 
 TEST_CASE("the split into steps does not show in a tap", "[dump]") {

@@ -46,26 +46,23 @@ class FakeModel {
       std::vector<int> tokens;
       for (std::size_t i = 0; i < n; ++i) tokens.push_back(static_cast<int>(100 + position + i));
       recorder.begin_step(tokens, position);
-      send(recorder, ProbeSink::kGlobal, global_taps(), position, n, edit);
-      for (std::size_t layer = 0; layer < kLayers; ++layer)
-        send(recorder, static_cast<int>(layer), layer_taps(), position, n, edit);
+      for (const auto& [tap, layer] : taps_of_model(kLayers))
+        send(recorder, layer, *tap, position, n, edit);
       position += n;
     }
     return std::move(recorder).finish(meta);
   }
 
  private:
-  static void send(Recorder& recorder, int layer, std::span<const std::string_view> taps,
-                   std::size_t position, std::size_t n, const Edit& edit) {
-    for (std::size_t t = 0; t < taps.size(); ++t) {
-      std::vector<float> values;
-      for (std::size_t i = 0; i < n * kFeatures; ++i) {
-        const double phase = static_cast<double>(position * kFeatures + i) + 37.0 * layer +
-                             5.0 * static_cast<double>(t);
-        values.push_back(static_cast<float>(std::sin(phase)));
-      }
-      if (!edit || edit(layer, taps[t], values)) recorder.tap(layer, taps[t], values, kFeatures, 0);
+  static void send(Recorder& recorder, int layer, const Tap& tap, std::size_t position,
+                   std::size_t n, const Edit& edit) {
+    const auto row = static_cast<double>(&tap - kTaps.data());
+    std::vector<float> values;
+    for (std::size_t i = 0; i < n * kFeatures; ++i) {
+      const double phase = static_cast<double>(position * kFeatures + i) + 37.0 * layer + 5.0 * row;
+      values.push_back(static_cast<float>(std::sin(phase)));
     }
+    if (!edit || edit(layer, tap.name, values)) recorder.tap(layer, tap.name, values, kFeatures, 0);
   }
 };
 

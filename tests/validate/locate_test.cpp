@@ -83,12 +83,8 @@ class Bench {
 
   template <typename Visit>
   void for_each(const Visit& visit) const {
-    visit(kGlobal, "embd");
-    for (int l = 0; l < static_cast<int>(model_->config().n_layers); ++l) {
-      for (const auto t : layer_taps()) visit(l, t);
-    }
-    visit(kGlobal, "result_norm");
-    visit(kGlobal, "logits");
+    for (const auto& [tap, layer] : taps_of_model(model_->config().n_layers))
+      visit(layer, tap->name);
   }
 
   /// Taps not in `taps` are the clean run's.

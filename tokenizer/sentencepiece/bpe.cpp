@@ -164,7 +164,7 @@ void Merger::append_whole(std::string_view spelling, std::optional<TokenId> id,
   } else if (table_.has_byte_tokens()) {
     for (const char c : spelling) ids.push_back(table_.byte_token(static_cast<unsigned char>(c)));
   } else {
-    ids.push_back(*options_.unknown);  // PieceTable::create: one of the two exists
+    ids.push_back(*options_.unknown);  // check_vocab(): one of the two exists
   }
 }
 

@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/result.h"
 #include "tokenizer/sentencepiece/prefix_matcher.h"
 #include "tokenizer/vocab_spec.h"
 
@@ -26,8 +25,8 @@ void append_escaped(std::string_view text, std::string& out);
 /// into the vocabulary's strings, so it must outlive the table (its vector may be moved).
 class PieceTable {
  public:
-  /// Errors (kMalformed), each naming the token: see Tokenizer::create.
-  static Result<PieceTable> create(const VocabSpec& spec);
+  /// @pre check_vocab(spec)
+  explicit PieceTable(const VocabSpec& spec);
 
   /// The token that text of this spelling may become: normal, user-defined and unused pieces.
   std::optional<TokenId> piece(std::string_view text) const;
@@ -36,7 +35,7 @@ class PieceTable {
 
   float score(TokenId id) const { return scores_[static_cast<std::size_t>(id)]; }
   TokenKind kind(TokenId id) const { return kinds_[static_cast<std::size_t>(id)]; }
-  bool has_byte_tokens() const { return has_byte_tokens_; }
+  bool has_byte_tokens() const { return !byte_of_.empty(); }
   /// @pre has_byte_tokens()
   TokenId byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
   /// The byte that a token of kind kByte stands for.
@@ -48,8 +47,8 @@ class PieceTable {
   const PrefixMatcher& special() const { return special_; }
 
  private:
-  Status add_token(const VocabSpec::Token& token, TokenId id);
-  Status add_byte_token(std::string_view text, TokenId id);
+  void add_token(const VocabSpec::Token& token, TokenId id);
+  void add_byte_token(std::string_view text, TokenId id);
 
   std::unordered_map<std::string_view, TokenId> pieces_;
   std::unordered_map<std::string_view, TokenId> reserved_;
@@ -59,7 +58,6 @@ class PieceTable {
   std::vector<TokenKind> kinds_;
   std::array<TokenId, 256> byte_tokens_{};
   std::unordered_map<TokenId, char> byte_of_;
-  bool has_byte_tokens_ = false;
   PrefixMatcher user_defined_;
   PrefixMatcher special_;
 };

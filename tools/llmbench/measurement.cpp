@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/model/model_file.h"
+#include "engine/model/tensor_roles.h"
 #include "tools/common/stats.h"
 #include "tools/llmquant/recipe.h"
 
@@ -53,14 +54,11 @@ Result<BenchModel> describe_model(const std::string& path) {
   model.type = type_name(file.gguf);
   model.file_bytes = file.gguf.file_bytes();
   for (const GgufTensor& tensor : file.gguf.tensors()) model.n_weights += tensor.n_elements;
-  for (const LayerTensors& layer : file.tensors.layers) {
-    for (const TensorView* matrix :
-         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ffn_gate,
-          &layer.ffn_up, &layer.ffn_down}) {
-      model.layer_macs += macs(*matrix);
-    }
+  for (const auto& [role, layer] : roles_of_model(file.config.n_layers)) {
+    if (role->is_matrix() && role->per_layer)
+      model.layer_macs += macs(role->view.of(file.tensors, layer));
   }
-  model.output_macs = macs(file.tensors.output);
+  model.output_macs = macs(file.tensors.output());
   model.kv_elements = std::uint64_t{2} * file.config.n_layers * file.config.kv_rows();
   return model;
 }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/model/piece_text.h"
+#include "tokenizer/utf8.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/load.h"
 #include "validate/verify/run.h"

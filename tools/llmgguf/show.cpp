@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/model/piece_text.h"
+#include "tokenizer/utf8.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {

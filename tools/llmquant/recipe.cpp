@@ -1,10 +1,15 @@
 #include "tools/llmquant/recipe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <optional>
 #include <string>
+
+#include "engine/model/architecture.h"
+#include "engine/model/tensor_name.h"
 
 namespace llm {
 namespace {
@@ -29,20 +34,6 @@ std::string upper(std::string_view text) {
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-/// N of "blk.N.", or nothing.
-std::optional<std::uint64_t> layer_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::uint64_t layer = 0;
-  std::size_t at = kPrefix.size();
-  for (; at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0; ++at) {
-    if (layer > 1'000'000) return std::nullopt;
-    layer = layer * 10 + static_cast<std::uint64_t>(name[at] - '0');
-  }
-  if (at == kPrefix.size() || at == name.size() || name[at] != '.') return std::nullopt;
-  return layer;
 }
 
 /// The layers that the _M mixes give more bits: the first and the last eighth and every third one
@@ -117,14 +108,14 @@ ModelShape model_shape(const GgufFile& gguf) {
   shape.tied_output = gguf.find_tensor("output.weight") == nullptr;
   const auto architecture = gguf.get_string_or("general.architecture", "");
   if (!architecture.ok()) return shape;
-  const std::string prefix(*architecture);
-  const auto number = [&](const std::string& key) -> std::uint64_t {
-    const auto value = gguf.get_unsigned_or(prefix + key, 0);
+  const HyperParameterKeys keys;
+  const auto number = [&](std::string_view key) -> std::uint64_t {
+    const auto value = gguf.get_unsigned_or(fmt::format("{}.{}", *architecture, key), 0);
     return value.ok() ? *value : 0;
   };
-  shape.n_layers = number(".block_count");
-  const std::uint64_t heads = number(".attention.head_count");
-  const std::uint64_t kv_heads = number(".attention.head_count_kv");
+  shape.n_layers = number(keys.n_layers);
+  const std::uint64_t heads = number(keys.n_heads);
+  const std::uint64_t kv_heads = number(keys.n_kv_heads);
   if (kv_heads > 0 && heads > kv_heads) shape.heads_per_kv_head = heads / kv_heads;
   return shape;
 }
@@ -140,7 +131,7 @@ WeightType recipe_type(const Recipe& recipe, const ModelShape& shape, const Gguf
   if (name == "output.weight" || (shape.tied_output && name == "token_embd.weight")) {
     return output_type(recipe.base, tensor.dims[0]);
   }
-  const auto layer = layer_of(name);
+  const auto layer = layer_of_tensor(name);
   if (!layer) return recipe.base;
   if (contains(name, "attn_v.weight")) return attn_v_type(recipe, shape, *layer);
   if (contains(name, "ffn_down")) return ffn_down_type(recipe, shape, *layer);

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/hex.h"
 #include "tokenizer/tokenizer.h"
 #include "tools/common/tool.h"
 
@@ -172,13 +173,6 @@ Status read_prompt(RunArguments& a, const OptionTable& table) {
   return Ok{};
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 }  // namespace
 
 std::string unescape(std::string_view text) {
@@ -191,9 +185,8 @@ std::string unescape(std::string_view text) {
     if (known != std::string_view::npos) {
       result += kValues[known];
       ++i;
-    } else if (next == 'x' && i + 3 < text.size() && hex_digit(text[i + 2]) >= 0 &&
-               hex_digit(text[i + 3]) >= 0) {
-      result += static_cast<char>(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
+    } else if (const auto byte = hex_byte(next == 'x' ? text.substr(i + 2, 2) : ""); byte) {
+      result += static_cast<char>(*byte);
       i += 3;
     } else {
       result += text[i];

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/thread_team.h"
+#include "engine/model/tensor_name.h"
+#include "engine/model/tensor_roles.h"
 #include "quant/formats/quantize/quantize_row.h"
 #include "tools/llmsynth/synthetic_vocab.h"
 
@@ -54,36 +56,37 @@ struct SyntheticTensor {
   WeightType type;
 };
 
+HyperParameters hyper_parameters(const SyntheticShape& s) {
+  HyperParameters config;
+  config.architecture = find_architecture("llama");
+  config.n_layers = s.n_layers;
+  config.d_model = s.d_model;
+  config.d_ff = s.d_ff;
+  config.n_heads = s.n_heads;
+  config.n_kv_heads = s.n_kv_heads;
+  config.head_dim = s.head_dim;
+  config.n_vocab = s.n_vocab;
+  config.context = s.context;
+  config.rope_dims = s.head_dim;
+  return config;
+}
+
 class Plan {
  public:
   explicit Plan(const SyntheticOptions& options) : options_(options) {
-    const SyntheticShape& s = options.shape;
-    matrix("token_embd.weight", s.d_model, s.n_vocab);
-    for (std::uint64_t layer = 0; layer < s.n_layers; ++layer) {
-      const auto name = [&](const char* role) {
-        return fmt::format("blk.{}.{}.weight", layer, role);
-      };
-      norm(name("attn_norm"));
-      matrix(name("attn_q"), s.d_model, s.n_heads * s.head_dim);
-      matrix(name("attn_k"), s.d_model, s.n_kv_heads * s.head_dim);
-      matrix(name("attn_v"), s.d_model, s.n_kv_heads * s.head_dim);
-      matrix(name("attn_output"), s.n_heads * s.head_dim, s.d_model);
-      norm(name("ffn_norm"));
-      matrix(name("ffn_gate"), s.d_model, s.d_ff);
-      matrix(name("ffn_up"), s.d_model, s.d_ff);
-      matrix(name("ffn_down"), s.d_ff, s.d_model);
+    const HyperParameters config = hyper_parameters(options.shape);
+    for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
+      const bool has_output = role->name == "output.weight" && !options.shape.tied_output;
+      if (need_of(*config.architecture, *role) != Need::kRequired && !has_output) continue;
+      add(tensor_name(role->name, layer), role->cols.of(config), role->rows.of(config),
+          !role->is_matrix());
     }
-    norm("output_norm.weight");
-    if (!s.tied_output) matrix("output.weight", s.d_model, s.n_vocab);
   }
 
   const std::vector<SyntheticTensor>& tensors() const { return tensors_; }
 
  private:
-  void norm(std::string name) {
-    tensors_.push_back({std::move(name), options_.shape.d_model, 1, true, WeightType::kF32});
-  }
-  void matrix(std::string name, std::uint64_t n_cols, std::uint64_t n_rows) {
+  void add(std::string name, std::uint64_t n_cols, std::uint64_t n_rows, bool is_norm) {
     const SyntheticShape& s = options_.shape;
     const GgufTensor tensor{.name = name,
                             .type = WeightType::kF16,
@@ -91,8 +94,10 @@ class Plan {
                             .dims = {n_cols, n_rows, 1, 1},
                             .n_elements = n_cols * n_rows};
     const ModelShape shape{s.n_layers, s.n_heads / s.n_kv_heads, s.tied_output};
-    const WeightType type = fallback_type(recipe_type(*options_.recipe, shape, tensor), n_cols);
-    tensors_.push_back({std::move(name), n_cols, n_rows, false, type});
+    const WeightType type =
+        is_norm ? WeightType::kF32
+                : fallback_type(recipe_type(*options_.recipe, shape, tensor), n_cols);
+    tensors_.push_back({std::move(name), n_cols, n_rows, is_norm, type});
   }
 
   const SyntheticOptions& options_;
@@ -101,25 +106,31 @@ class Plan {
 
 void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   const SyntheticShape& s = options.shape;
+  const HyperParameters config = hyper_parameters(s);
+  const Architecture& architecture = *config.architecture;
+  const HyperParameterKeys& keys = architecture.keys;
   const auto number = [&](std::string_view key, std::uint64_t value) {
     writer.add_number<std::uint32_t>(key, static_cast<std::uint32_t>(value));
   };
-  writer.add_string("general.architecture", "llama");
+  const auto size = [&](std::string_view key, std::uint64_t value) {
+    number(architecture.key(key), value);
+  };
+  writer.add_string("general.architecture", architecture.name);
   writer.add_string("general.name", fmt::format("synthetic {} seed {}", s.name, options.seed));
   number("general.file_type", options.recipe->file_type);
   number("general.quantization_version", 2);
-  number("llama.block_count", s.n_layers);
-  number("llama.context_length", s.context);
-  number("llama.embedding_length", s.d_model);
-  number("llama.feed_forward_length", s.d_ff);
-  number("llama.attention.head_count", s.n_heads);
-  number("llama.attention.head_count_kv", s.n_kv_heads);
-  number("llama.attention.key_length", s.head_dim);
-  number("llama.attention.value_length", s.head_dim);
-  number("llama.rope.dimension_count", s.head_dim);
-  number("llama.vocab_size", s.n_vocab);
-  writer.add_number<float>("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-  writer.add_number<float>("llama.rope.freq_base", 10000.0F);
+  size(keys.n_layers, s.n_layers);
+  size(keys.context, s.context);
+  size(keys.d_model, s.d_model);
+  size(keys.d_ff, s.d_ff);
+  size(keys.n_heads, s.n_heads);
+  size(keys.n_kv_heads, s.n_kv_heads);
+  size(keys.head_dim, s.head_dim);
+  size(keys.value_dim, s.head_dim);
+  size(keys.rope_dims, s.head_dim);
+  size(keys.n_vocab, s.n_vocab);
+  writer.add_number<float>(architecture.key(keys.norm_eps), config.norm_eps);
+  writer.add_number<float>(architecture.key(keys.rope_theta), config.rope_theta);
   add_synthetic_vocab(writer, s.n_vocab, options.seed);
 }
 

@@ -7,16 +7,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/model/tensor_name.h"
 
 namespace llm {
 namespace {
 
 constexpr std::array kAllMetrics = {Metric::kNmse, Metric::kMaxAbs, Metric::kCosineLoss};
-
-// The taps whose features RoPE pairs, so that qk_layout orders them.
-bool is_rotated(std::string_view tap) {
-  return tap == "q" || tap == "k" || tap == "q_rope" || tap == "k_rope";
-}
 
 void check_inputs(const Dump& actual, const Dump& reference, LayerDiff& out) {
   const auto differ = [&](std::string_view what, std::span<const std::int32_t> a,
@@ -71,28 +67,24 @@ class Differ {
   Result<LayerDiff> run() {
     check_inputs(actual_, reference_, out_);
     if (!out_.problems.empty()) return std::move(out_);
-    LLM_RETURN_IF_ERROR(add(ProbeSink::kGlobal, "embd"));
-    for (std::size_t layer = 0; layer < reference_.n_layers(); ++layer) {
-      for (const auto tap : layer_taps()) LLM_RETURN_IF_ERROR(add(static_cast<int>(layer), tap));
-    }
-    LLM_RETURN_IF_ERROR(add(ProbeSink::kGlobal, "result_norm"));
-    LLM_RETURN_IF_ERROR(add(ProbeSink::kGlobal, "logits"));
+    for (const auto& [tap, layer] : taps_of_model(reference_.n_layers()))
+      LLM_RETURN_IF_ERROR(add(layer, *tap));
     return std::move(out_);
   }
 
  private:
-  Status add(int layer, std::string_view tap) {
+  Status add(int layer, const Tap& tap) {
     LayerDiffRow row;
     row.layer = layer;
-    row.tap = tap;
-    LLM_RETURN_IF_ERROR(judge(row));
+    row.tap = tap.name;
+    LLM_RETURN_IF_ERROR(judge(tap.layout, row));
     const bool failing = row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
     if (failing && !out_.first_failing) out_.first_failing = out_.rows.size();
     out_.rows.push_back(std::move(row));
     return Ok{};
   }
 
-  Status judge(LayerDiffRow& row) {
+  Status judge(TapLayout layout, LayerDiffRow& row) {
     if (!reference_.has(row.layer, row.tap)) {
       const auto reason = reference_.meta().taps_absent.find(row.tap);
       const bool declared = reason != reference_.meta().taps_absent.end();
@@ -113,7 +105,7 @@ class Differ {
           fmt::format("{} features here, {} in the reference", actual.features, expected.features);
       return Ok{};
     }
-    if (is_rotated(row.tap)) row.note = align_layouts(actual, expected);
+    if (layout == TapLayout::kRopeHeads) row.note = align_layouts(actual, expected);
     if (!row.note.empty()) {
       row.verdict = TapVerdict::kFail;
       return Ok{};
@@ -177,35 +169,13 @@ std::string_view verdict_name(TapVerdict verdict) {
 }
 
 std::string tap_origin(int layer, std::string_view tap) {
-  struct Row {
-    std::string_view tap;
-    std::string_view op;
-    std::string_view tensor;
-  };
-  static constexpr Row kRows[] = {
-      {"embd", "row of", "token_embd.weight"},
-      {"attn_norm", "RMSNorm with", "attn_norm.weight"},
-      {"q", "matrix product with", "attn_q.weight"},
-      {"k", "matrix product with", "attn_k.weight"},
-      {"v", "matrix product with", "attn_v.weight"},
-      {"q_rope", "RoPE on q", ""},
-      {"k_rope", "RoPE on k", ""},
-      {"attn_ctx", "attention over q_rope, k_rope and v", ""},
-      {"attn_out", "matrix product with", "attn_output.weight"},
-      {"ffn_inp", "residual sum with attn_out", ""},
-      {"ffn_norm", "RMSNorm with", "ffn_norm.weight"},
-      {"gate", "matrix product with", "ffn_gate.weight"},
-      {"up", "matrix product with", "ffn_up.weight"},
-      {"ffn_act", "SiLU(gate) * up", ""},
-      {"ffn_out", "matrix product with", "ffn_down.weight"},
-      {"l_out", "residual sum with ffn_out", ""},
-      {"result_norm", "RMSNorm with", "output_norm.weight"},
-      {"logits", "matrix product with", "output.weight (token_embd.weight when tied)"}};
-  const auto* row = std::ranges::find(kRows, tap, &Row::tap);
-  if (row == std::end(kRows)) return std::string(tap);
-  if (row->tensor.empty()) return std::string(row->op);
-  if (layer == ProbeSink::kGlobal) return fmt::format("{} {}", row->op, row->tensor);
-  return fmt::format("{} blk.{}.{}", row->op, layer, row->tensor);
+  const Tap* found = find_tap(layer, tap);
+  if (found == nullptr) return std::string(tap);
+  if (!found->origin.empty()) return std::string(found->origin);
+  const std::string_view words = found->op == TapOp::kEmbedding ? "row of"
+                                 : found->op == TapOp::kNorm    ? "RMSNorm with"
+                                                                : "matrix product with";
+  return fmt::format("{} {}", words, tensor_name(found->weight, layer));
 }
 
 Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference, const Limits& limits) {

@@ -54,8 +54,8 @@ std::string tap_origin(int layer, std::string_view tap);
 
 /// Compares every tap the reference has, and every tap the format promises, in the order of the
 /// data flow. A tap that the reference has and `actual` lacks is kMissing; so is one that the
-/// reference lacks without declaring it in taps_absent. q, k, q_rope and k_rope are brought to one
-/// order of features when the dumps' qk_layout differ.
+/// reference lacks without declaring it in taps_absent. Taps of the layout kRopeHeads are brought
+/// to one order of features when the dumps' qk_layout differ.
 ///
 /// Errors: those of reading a dump (a damaged file); a difference is never an Error.
 /// Cost: holds one tap of both dumps at a time.

@@ -3,17 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <utility>
 
 namespace llm {
 namespace {
 
-constexpr std::array<std::string_view, 15> kLayerTaps = {
-    "attn_norm", "q",        "k",    "v",  "q_rope",  "k_rope",  "attn_ctx", "attn_out",
-    "ffn_inp",   "ffn_norm", "gate", "up", "ffn_act", "ffn_out", "l_out"};
-constexpr std::array<std::string_view, 3> kGlobalTaps = {"embd", "result_norm", "logits"};
 constexpr std::size_t kMaxLayers = 4096;
 
 Error malformed(std::string field, std::string message) {
@@ -54,12 +49,6 @@ std::optional<KeyParts> parse_key(std::string_view key) {
   return parts;
 }
 
-bool is_known(const KeyParts& parts) {
-  if (parts.layer == ProbeSink::kGlobal)
-    return std::ranges::find(kGlobalTaps, parts.tap) != kGlobalTaps.end();
-  return std::ranges::find(kLayerTaps, parts.tap) != kLayerTaps.end();
-}
-
 template <typename T>
 NpyArray vector_array(NpyType type, const std::vector<T>& values) {
   const auto bytes = std::as_bytes(std::span(values));
@@ -67,9 +56,6 @@ NpyArray vector_array(NpyType type, const std::vector<T>& values) {
 }
 
 }  // namespace
-
-std::span<const std::string_view> layer_taps() { return kLayerTaps; }
-std::span<const std::string_view> global_taps() { return kGlobalTaps; }
 
 std::string tap_label(int layer, std::string_view tap) {
   return layer == ProbeSink::kGlobal ? fmt::format("G/{}", tap)
@@ -146,7 +132,8 @@ Status Dump::read_keys() {
     if (parts && parts->layer != ProbeSink::kGlobal)
       n_layers_ = std::max(n_layers_, static_cast<std::size_t>(parts->layer) + 1);
     const bool optional = parts && parts->tap == "probs" && parts->layer != ProbeSink::kGlobal;
-    if (!parts || (!is_known(*parts) && !optional)) unknown_keys_.push_back(key);
+    const bool known = parts && find_tap(parts->layer, parts->tap) != nullptr;
+    if (!known && !optional) unknown_keys_.push_back(key);
   }
   if (meta_.n_layers > kMaxLayers)
     return malformed("__meta__ n_layers", fmt::format("need at most {}", kMaxLayers));
@@ -238,6 +225,7 @@ void Recorder::begin_step(std::span<const int> tokens, std::size_t first_positio
 void Recorder::tap(int layer, std::string_view name, std::span<const float> values,
                    std::size_t features, std::size_t first_token) {
   if (dump_.n_steps() == 0) return fail(layer, name, "sent before begin_step");
+  if (find_tap(layer, name) == nullptr) return fail(layer, name, "no tap of kTaps");
   NpyArray& array = dump_.arrays_[key_of(dump_.n_steps() - 1, layer, name)];
   if (array.shape.empty()) array.shape = {0, features};
   if (features == 0 || array.shape[1] != features || values.size() % features != 0)

@@ -12,15 +12,11 @@
 
 #include "base/result.h"
 #include "engine/forward/probe.h"
+#include "engine/forward/taps.h"
 #include "validate/dump/dump_meta.h"
 #include "validate/npz/npz.h"
 
 namespace llm {
-
-/// Taps in the order of the data flow, which is the order in which an error travels.
-std::span<const std::string_view> layer_taps();
-/// Taps outside the layers: embd before the first, result_norm and logits after the last.
-std::span<const std::string_view> global_taps();
 
 /// "L003/q" or "G/logits": how reports and limits name a tap of a layer (ProbeSink::kGlobal: G).
 std::string tap_label(int layer, std::string_view tap);

@@ -67,18 +67,25 @@ std::string place_of(const Finding& f, const std::string& isa) {
   return fmt::format("the fast path ({}) alone: quant/kernels, engine/forward", isa);
 }
 
-std::string suspects(std::string_view tap, const std::string& type) {
-  if (tap == "embd")
-    return fmt::format("token ids, the row taken, or how {} blocks are dequantized", type);
-  if (tap == "attn_norm" || tap == "ffn_norm" || tap == "result_norm")
-    return "eps, the norm's weight, or which rows are normed";
-  if (tap == "q_rope" || tap == "k_rope") return "position, theta, or how dims are paired";
-  if (tap == "attn_ctx")
-    return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
-  if (tap == "ffn_act") return "SiLU, or gate and up exchanged";
-  if (tap == "ffn_inp" || tap == "l_out") return "which two vectors are added";
-  return fmt::format("how {} blocks are read (codes, scales, type id), or which tensor is bound",
-                     type);
+std::string suspects(const Tap& tap, const std::string& type) {
+  switch (tap.op) {
+    case TapOp::kEmbedding:
+      return fmt::format("token ids, the row taken, or how {} blocks are dequantized", type);
+    case TapOp::kNorm:
+      return "eps, the norm's weight, or which rows are normed";
+    case TapOp::kProduct:
+      return fmt::format(
+          "how {} blocks are read (codes, scales, type id), or which tensor is bound", type);
+    case TapOp::kRope:
+      return "position, theta, or how dims are paired";
+    case TapOp::kAttention:
+      return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
+    case TapOp::kActivation:
+      return "SiLU, or gate and up exchanged";
+    case TapOp::kSum:
+      return "which two vectors are added";
+  }
+  return {};
 }
 
 class Locator {
@@ -90,18 +97,15 @@ class Locator {
 
   Result<Location> run() {
     out_.replayed = true;
-    LLM_RETURN_IF_ERROR(check(kGlobal, "embd"));
     const std::size_t n = replay_.config().n_layers;
     const std::size_t last = in_.max_layers == 0 ? n : std::min(n, in_.max_layers);
-    for (std::size_t layer = 0; layer < last; ++layer) {
-      for (const auto tap : layer_taps()) LLM_RETURN_IF_ERROR(check(static_cast<int>(layer), tap));
+    for (const auto& [tap, layer] : taps_of_model(n)) {
+      if (last < n && layer == static_cast<int>(last)) {
+        out_.remarks.push_back(fmt::format("layers {} to {} were not replayed", last, n - 1));
+        break;
+      }
+      LLM_RETURN_IF_ERROR(check(layer, *tap));
     }
-    if (last < n) {
-      out_.remarks.push_back(fmt::format("layers {} to {} were not replayed", last, n - 1));
-      return std::move(out_);
-    }
-    LLM_RETURN_IF_ERROR(check(kGlobal, "result_norm"));
-    LLM_RETURN_IF_ERROR(check(kGlobal, "logits"));
     return std::move(out_);
   }
 
@@ -110,13 +114,13 @@ class Locator {
     return engine_order_tap(dump, layer, tap, replay_.config());
   }
 
-  Status check(int layer, std::string_view tap) {
+  Status check(int layer, const Tap& tap) {
     Finding f;
     f.layer = layer;
-    f.tap = tap;
-    f.op = tap_origin(layer, tap);
-    f.weight_type = replay_.weight_type(layer, tap);
-    f.limit = op_limit(tap, replay_.product_format(layer, tap), kv_);
+    f.tap = tap.name;
+    f.op = tap_origin(layer, tap.name);
+    f.weight_type = replay_.weight_type(layer, tap.name);
+    f.limit = op_limit(tap.op, replay_.product_format(layer, tap.name), kv_);
     LLM_RETURN_IF_ERROR(check_definition(f));
     LLM_RETURN_IF_ERROR(check_run(f));
     if (!f.definition && !f.run) return Ok{};
@@ -160,7 +164,7 @@ class Locator {
                   const Dump& inputs) const {
     SignatureOptions options;
     options.tolerance = std::max(f.limit, 1e-12);
-    if (f.tap == "q_rope" || f.tap == "k_rope") {
+    if (find_tap(f.layer, f.tap)->op == TapOp::kRope) {
       options.head_dim = replay_.config().head_dim;
       options.rope_dim = replay_.config().rope_dims;
     }
@@ -177,12 +181,12 @@ class Locator {
                                        const Dump& inputs, double tolerance) const {
     std::string none;
     if (f.layer == kGlobal) return none;
-    for (const auto tap : layer_taps()) {
-      if (tap == f.tap) continue;
-      LLM_TRY(const MaybeTap other, read(inputs, f.layer, tap));
+    for (const Tap& tap : layer_taps()) {
+      if (tap.name == f.tap) continue;
+      LLM_TRY(const MaybeTap other, read(inputs, f.layer, tap.name));
       if (!other || !same_shape(*other, actual)) continue;
       if (nmse(actual.values, other->values) <= tolerance)
-        return fmt::format("these are the values of {}", tap_label(f.layer, tap));
+        return fmt::format("these are the values of {}", tap_label(f.layer, tap.name));
     }
     return none;
   }
@@ -231,19 +235,17 @@ Result<std::vector<std::string>> check_quantizer(const Replay& replay, const Dum
     }
     return Ok{};
   };
-  for (std::size_t layer = 0; layer < replay.config().n_layers; ++layer) {
-    for (const auto tap : layer_taps()) LLM_RETURN_IF_ERROR(check(static_cast<int>(layer), tap));
-  }
-  LLM_RETURN_IF_ERROR(check(kGlobal, "logits"));
+  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers))
+    LLM_RETURN_IF_ERROR(check(layer, tap->name));
   return out;
 }
 
-double op_limit(std::string_view tap, std::optional<ActivationFormat> format, KvType kv) {
+double op_limit(TapOp op, std::optional<ActivationFormat> format, KvType kv) {
   if (format == ActivationFormat::kQ8_K) return 4e-3;
   if (format == ActivationFormat::kQ8_32) return 5e-4;
-  if (tap == "attn_ctx" && kv == KvType::kF16) return 1e-6;
+  if (op == TapOp::kAttention && kv == KvType::kF16) return 1e-6;
   // References in f32 round angles of RoPE to f32, too.
-  return tap == "q_rope" || tap == "k_rope" ? 1e-9 : 1e-10;
+  return op == TapOp::kRope ? 1e-9 : 1e-10;
 }
 
 Result<Location> locate(const Replay& replay, const LocateInput& input) {

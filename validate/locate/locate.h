@@ -43,7 +43,7 @@ Result<Location> locate(const Replay& replay, const LocateInput& input);
 
 /// NMSE that one op may cost on equal inputs: rounding noise, or the hard bounds of quantized
 /// activations (docs/tolerances.md).
-double op_limit(std::string_view tap, std::optional<ActivationFormat> format, KvType kv);
+double op_limit(TapOp op, std::optional<ActivationFormat> format, KvType kv);
 
 }  // namespace llm
 

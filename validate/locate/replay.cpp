@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/reference/ops.h"
+#include "engine/model/tensor_roles.h"
 #include "quant/formats/dequantize.h"
 #include "validate/diff/layer_diff.h"
 
@@ -17,6 +18,11 @@ namespace llm {
 namespace {
 
 constexpr int kGlobal = ProbeSink::kGlobal;
+
+static_assert(std::ranges::all_of(kTaps, [](const Tap& tap) {
+  return tap.weight.empty() ||
+         (find_role(tap.weight) != nullptr && find_role(tap.weight)->per_layer == tap.per_layer);
+}));
 
 TapMatrix shaped(std::size_t rows, std::size_t features) {
   return TapMatrix{rows, features, std::vector<float>(rows * features)};
@@ -65,7 +71,8 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
   std::optional<TapMatrix> none;
   if (!dump.has(layer, tap)) return none;
   LLM_TRY(TapMatrix out, dump.tap(layer, tap));
-  const bool has_heads = tap == "q" || tap == "k" || tap == "q_rope" || tap == "k_rope";
+  const Tap* row = find_tap(layer, tap);
+  const bool has_heads = row != nullptr && row->layout == TapLayout::kRopeHeads;
   if (has_heads && dump.meta().qk_layout == "half") {
     if (out.features % config.head_dim != 0) return none;
     half_to_interleaved(out, config.head_dim, config.rope_dims);
@@ -76,20 +83,12 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
 Replay::Replay(std::shared_ptr<const Model> model, KvType kv) : model_(std::move(model)), kv_(kv) {}
 
 const PackedMatrix* Replay::matrix(int layer, std::string_view tap) const {
+  const Tap* row = find_tap(layer, tap);
+  if (row == nullptr || row->weight.empty()) return nullptr;
+  const TensorRole* role = find_role(row->weight);
+  if (!role->is_matrix()) return nullptr;
   const ModelWeights& weights = model_->weights();
-  if (layer == kGlobal) {
-    if (tap == "embd") return &weights.token_embd;
-    return tap == "logits" ? &weights.output() : nullptr;
-  }
-  const LayerWeights& w = weights.layers[static_cast<std::size_t>(layer)];
-  if (tap == "q") return &w.attn_q;
-  if (tap == "k") return &w.attn_k;
-  if (tap == "v") return &w.attn_v;
-  if (tap == "attn_out") return &w.attn_output;
-  if (tap == "gate") return &w.ffn_gate;
-  if (tap == "up") return &w.ffn_up;
-  if (tap == "ffn_out") return &w.ffn_down;
-  return nullptr;
+  return tap == "logits" ? &weights.output() : &role->matrix.of(weights, layer);
 }
 
 std::string Replay::weight_type(int layer, std::string_view tap) const {
@@ -105,13 +104,11 @@ std::optional<ActivationFormat> Replay::product_format(int layer, std::string_vi
 }
 
 ActivationFormat Replay::coarsest_activations() const {
-  ActivationFormat coarsest = product_format(kGlobal, "logits").value_or(ActivationFormat::kF32);
-  for (std::size_t layer = 0; layer < config().n_layers; ++layer) {
-    for (const auto tap : layer_taps()) {
-      const auto format = product_format(static_cast<int>(layer), tap);
-      if (format && activation_block_size(*format) > activation_block_size(coarsest))
-        coarsest = *format;
-    }
+  ActivationFormat coarsest = ActivationFormat::kF32;
+  for (const auto& [tap, layer] : taps_of_model(config().n_layers)) {
+    const auto format = product_format(layer, tap->name);
+    if (format && activation_block_size(*format) > activation_block_size(coarsest))
+      coarsest = *format;
   }
   return coarsest;
 }
@@ -155,11 +152,12 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer,
     reference::matmul(*w, model_->compute(), x->values, y.values);
     return std::optional(std::move(y));
   }
-  if (tap == "result_norm") return std::optional(norm(*x, model_->weights().output_norm.span()));
-  const LayerWeights& w = model_->weights().layers[static_cast<std::size_t>(layer)];
-  if (tap == "attn_norm") return std::optional(norm(*x, w.attn_norm.span()));
-  if (tap == "ffn_norm") return std::optional(norm(*x, w.ffn_norm.span()));
-  if (tap == "q_rope" || tap == "k_rope") return std::optional(rotate(*x));
+  const Tap& row = *find_tap(layer, tap);
+  if (row.op == TapOp::kNorm) {
+    const auto& weight = find_role(row.weight)->vector.of(model_->weights(), layer);
+    return std::optional(norm(*x, weight.span()));
+  }
+  if (row.op == TapOp::kRope) return std::optional(rotate(*x));
   const std::string_view second = tap == "ffn_inp"   ? "attn_out"
                                   : tap == "l_out"   ? "ffn_out"
                                   : tap == "ffn_act" ? "up"

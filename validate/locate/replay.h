@@ -21,8 +21,8 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
                                                   const HyperParameters& config);
 
 /// Computes single ops of the forward pass by the definition (engine/forward/reference/ops.h) on
-/// inputs of one's choice. The wiring, which tap feeds which op with which weights, is written here
-/// a second time, so a mistake in the engine's own shows.
+/// given inputs. The wiring, which tap feeds which op, is written here a second time, so that a
+/// mistake in the engine's own shows.
 class Replay {
  public:
   /// @param kv  how attention stores its keys and values

@@ -63,7 +63,7 @@ std::string curve(const LayerDiff& diff) {
   for (std::size_t i = 0; i < diff.rows.size(); ++i) {
     const LayerDiffRow& row = diff.rows[i];
     const double x = kLeft + step * (static_cast<double>(i) + 0.5);
-    if (row.tap == "attn_norm")
+    if (row.tap == layer_taps().front().name)
       out += fmt::format("<text x=\"{:.1f}\" y=\"210\">{}</text>\n", x, row.layer);
     if (!row.limits.empty() && row.limits[0].metric == Metric::kNmse)
       limit_points += fmt::format("{:.1f},{:.1f} ", x, y_of(row.limits[0].bound));
@@ -99,12 +99,12 @@ std::string heat_map(const LayerDiff& diff) {
       fmt::format("<svg viewBox=\"0 0 1060 {}\" role=\"img\"><title>layers by taps</title>\n",
                   44 + 16 * n_layers);
   for (std::size_t t = 0; t < taps.size(); ++t)
-    out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>\n", 50 + 66 * t, taps[t]);
+    out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>\n", 50 + 66 * t, taps[t].name);
   for (int layer = 0; layer < n_layers; ++layer)
     out += fmt::format("<text x=\"20\" y=\"{}\">{}</text>\n", 32 + 16 * layer, layer);
   for (const auto& row : diff.rows) {
     if (row.layer == ProbeSink::kGlobal) continue;
-    const auto column = std::ranges::find(taps, row.tap) - taps.begin();
+    const auto column = std::ranges::find(taps, row.tap, &Tap::name) - taps.begin();
     out += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"64\" height=\"14\" fill=\"{}\"><title>{}: nmse "
         "{:.3e}</title></rect>\n",

@@ -50,7 +50,7 @@ std::string text_report(const Report& report);
 std::string json_report(const Report& report);
 /// GitHub-flavoured markdown, verdicts first.
 std::string markdown_report(const Report& report);
-/// JUnit XML: a test case a check and a tap, a suite a section.
+/// JUnit XML: one suite per section, one test case per check and per tap.
 std::string junit_report(const Report& report);
 /// One self-contained HTML page: inline style and SVG, no script, nothing fetched.
 std::string html_report(const Report& report);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/thread_team.h"
+#include "engine/model/tensor_roles.h"
 #include "quant/formats/reference/dot.h"
 #include "quant/kernels/matmul.h"
 #include "validate/self/matrix_verdict.h"
@@ -24,19 +25,12 @@ struct Pair {
 };
 
 std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& tensors) {
-  std::vector<Pair> out = {{&weights.token_embd, &tensors.token_embd}};
-  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
-    const LayerWeights& w = weights.layers[i];
-    const LayerTensors& t = tensors.layers[i];
-    out.insert(out.end(), {{&w.attn_q, &t.attn_q},
-                           {&w.attn_k, &t.attn_k},
-                           {&w.attn_v, &t.attn_v},
-                           {&w.attn_output, &t.attn_output},
-                           {&w.ffn_gate, &t.ffn_gate},
-                           {&w.ffn_up, &t.ffn_up},
-                           {&w.ffn_down, &t.ffn_down}});
+  std::vector<Pair> out;
+  for (const auto& [role, layer] : roles_of_model(weights.layers.size())) {
+    if (!role->is_matrix()) continue;
+    const TensorView& view = role->view.of(tensors, layer);
+    if (!view.empty()) out.push_back({&role->matrix.of(weights, layer), &view});
   }
-  if (weights.own_output) out.push_back({&*weights.own_output, &tensors.output});
   return out;
 }
 

@@ -1,0 +1,22 @@
+#ifndef LLM_BASE_HEX_H_
+#define LLM_BASE_HEX_H_
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace llm {
+
+/// The byte that two hex digits of either case spell; nothing for any other text.
+inline std::optional<std::uint8_t> hex_byte(std::string_view text) {
+  std::uint8_t byte = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, byte, 16);
+  if (text.size() != 2 || error != std::errc() || rest != end) return std::nullopt;
+  return byte;
+}
+
+}  // namespace llm
+
+#endif  // LLM_BASE_HEX_H_

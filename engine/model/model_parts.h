@@ -1,0 +1,35 @@
+#ifndef LLM_ENGINE_MODEL_MODEL_PARTS_H_
+#define LLM_ENGINE_MODEL_MODEL_PARTS_H_
+
+#include <vector>
+
+namespace llm {
+
+/// The tensors of one decoder block (blk.N.*), as views of the file or packed. What of them exists
+/// and in which shape is in kTensorRoles.
+template <typename Matrix, typename Vector>
+struct LayerParts {
+  Vector attn_norm;    ///< (d_model)
+  Matrix attn_q;       ///< (n_heads * head_dim, d_model)
+  Matrix attn_k;       ///< (n_kv_heads * head_dim, d_model)
+  Matrix attn_v;       ///< (n_kv_heads * head_dim, d_model)
+  Matrix attn_output;  ///< (d_model, n_heads * head_dim)
+  Vector ffn_norm;     ///< (d_model)
+  Matrix ffn_gate;     ///< (d_ff, d_model)
+  Matrix ffn_up;       ///< (d_ff, d_model)
+  Matrix ffn_down;     ///< (d_model, d_ff)
+};
+
+/// The tensors of a model. Those that a file lacks are empty.
+template <typename Matrix, typename Vector>
+struct ModelParts {
+  Matrix token_embd;  ///< (n_vocab, d_model)
+  std::vector<LayerParts<Matrix, Vector>> layers;
+  Vector output_norm;    ///< (d_model)
+  Matrix own_output;     ///< (n_vocab, d_model): output.weight; empty when tied to token_embd
+  Vector rope_divisors;  ///< (rope_dims / 2): rope_freqs.weight, divides the frequencies
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_MODEL_MODEL_PARTS_H_

@@ -1,0 +1,36 @@
+#ifndef LLM_ENGINE_MODEL_TENSOR_NAME_H_
+#define LLM_ENGINE_MODEL_TENSOR_NAME_H_
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/model/in_every_layer.h"
+
+namespace llm {
+
+/// How a GGUF calls the tensor of a role: "blk.3.attn_q.weight", "output.weight".
+/// @param layer  0-based, or kOutsideLayers
+inline std::string tensor_name(std::string_view role, int layer) {
+  return layer == kOutsideLayers ? std::string(role) : fmt::format("blk.{}.{}", layer, role);
+}
+
+/// The number N of "blk.N.", when the name begins so.
+inline std::optional<std::uint64_t> layer_of_tensor(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* begin = name.data() + kPrefix.size();
+  const char* end = name.data() + name.size();
+  std::uint64_t layer = 0;
+  const auto [rest, error] = std::from_chars(begin, end, layer);
+  if (error != std::errc() || rest == end || *rest != '.') return std::nullopt;
+  return layer;
+}
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_MODEL_TENSOR_NAME_H_

@@ -1,0 +1,128 @@
+#ifndef LLM_ENGINE_MODEL_TENSOR_ROLES_H_
+#define LLM_ENGINE_MODEL_TENSOR_ROLES_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "engine/model/architecture.h"
+#include "engine/model/hyper_parameters.h"
+#include "engine/model/in_every_layer.h"
+#include "engine/model/model_tensors.h"
+#include "engine/model/weights.h"
+#include "quant/kernels/packed_matrix.h"
+
+namespace llm {
+
+/// A member of type T, of a model or of each of its layers.
+template <typename Model, typename Layer, typename T>
+class PartMember {
+ public:
+  constexpr PartMember() = default;
+  constexpr PartMember(T Layer::*member) : in_layer_(member) {}
+  constexpr PartMember(T Model::*member) : in_model_(member) {}
+
+  constexpr bool exists() const { return in_layer_ != nullptr || in_model_ != nullptr; }
+  constexpr bool per_layer() const { return in_layer_ != nullptr; }
+
+  /// @pre exists(); `layer` is a layer of the model, or kOutsideLayers if not per_layer()
+  T& of(Model& model, int layer) const {
+    return per_layer() ? model.layers[static_cast<std::size_t>(layer)].*in_layer_
+                       : model.*in_model_;
+  }
+  const T& of(const Model& model, int layer) const {
+    return per_layer() ? model.layers[static_cast<std::size_t>(layer)].*in_layer_
+                       : model.*in_model_;
+  }
+
+ private:
+  T Layer::*in_layer_ = nullptr;
+  T Model::*in_model_ = nullptr;
+};
+
+/// What a tensor of a model is for. A matrix keeps the file's type; a vector is F32.
+struct TensorRole {
+  using View = PartMember<ModelTensors, LayerTensors, TensorView>;
+  using Matrix = PartMember<ModelWeights, LayerWeights, PackedMatrix>;
+  using Vector = PartMember<ModelWeights, LayerWeights, AlignedBuffer<float>>;
+
+  std::string_view name;  ///< in the file, after "blk.N." where it is in a layer
+  Need need;              ///< where the architecture does not say otherwise
+  ModelSize rows;         ///< outputs; 1 for a vector
+  ModelSize cols;         ///< inputs
+  View view;              ///< where the file's tensor is bound
+  Matrix matrix;          ///< where it is packed; of a vector none
+  Vector vector;          ///< where its values are; of a matrix none
+  bool per_layer;
+
+  constexpr TensorRole(std::string_view role, Need n, ModelSize n_rows, ModelSize n_cols, View v,
+                       Matrix packed)
+      : name(role),
+        need(n),
+        rows(n_rows),
+        cols(n_cols),
+        view(v),
+        matrix(packed),
+        per_layer(v.per_layer()) {}
+  constexpr TensorRole(std::string_view role, Need n, ModelSize size, View v, Vector values)
+      : name(role), need(n), cols(size), view(v), vector(values), per_layer(v.per_layer()) {}
+
+  constexpr bool is_matrix() const { return matrix.exists(); }
+};
+
+/// Every tensor that is read, in the order of the data flow. All that lists tensors of a model
+/// walks this table: binding, packing, checks, reports, synthetic models. A role of other
+/// architectures has the need kAbsent here, and another in their Architecture::roles.
+inline constexpr std::array kTensorRoles = [] {
+  using enum Need;
+  using H = HyperParameters;
+  using L = LayerTensors;
+  using M = ModelTensors;
+  using LW = LayerWeights;
+  using MW = ModelWeights;
+  return std::array{
+      TensorRole("token_embd.weight", kRequired, &H::n_vocab, &H::d_model, &M::token_embd,
+                 &MW::token_embd),
+      TensorRole("attn_norm.weight", kRequired, &H::d_model, &L::attn_norm, &LW::attn_norm),
+      TensorRole("attn_q.weight", kRequired, &H::q_rows, &H::d_model, &L::attn_q, &LW::attn_q),
+      TensorRole("attn_k.weight", kRequired, &H::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k),
+      TensorRole("attn_v.weight", kRequired, &H::kv_rows, &H::d_model, &L::attn_v, &LW::attn_v),
+      TensorRole("attn_output.weight", kRequired, &H::d_model, &H::q_rows, &L::attn_output,
+                 &LW::attn_output),
+      TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
+      TensorRole("ffn_gate.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate),
+      TensorRole("ffn_up.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up),
+      TensorRole("ffn_down.weight", kRequired, &H::d_model, &H::d_ff, &L::ffn_down, &LW::ffn_down),
+      TensorRole("output_norm.weight", kRequired, &H::d_model, &M::output_norm, &MW::output_norm),
+      TensorRole("output.weight", kOptional, &H::n_vocab, &H::d_model, &M::own_output,
+                 &MW::own_output),
+      TensorRole("rope_freqs.weight", kOptional, &H::rope_pairs, &M::rope_divisors,
+                 &MW::rope_divisors),
+  };
+}();
+
+/// The role of that name, or nullptr.
+constexpr const TensorRole* find_role(std::string_view name) {
+  const auto* found = std::ranges::find(kTensorRoles, name, &TensorRole::name);
+  return found == kTensorRoles.end() ? nullptr : found;
+}
+
+/// Every role in every layer, in the order of the data flow.
+inline std::vector<InLayer<TensorRole>> roles_of_model(std::size_t n_layers) {
+  return in_every_layer(std::span<const TensorRole>(kTensorRoles), n_layers);
+}
+
+/// Whether models of `architecture` have tensors of `role`.
+constexpr Need need_of(const Architecture& architecture, const TensorRole& role) {
+  for (const RoleNeed& difference : architecture.roles)
+    if (difference.role == role.name) return difference.need;
+  return role.need;
+}
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_MODEL_TENSOR_ROLES_H_

@@ -1,0 +1,87 @@
+#ifndef LLM_TESTS_SUPPORT_PROCESS_H_
+#define LLM_TESTS_SUPPORT_PROCESS_H_
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
+
+namespace llm::test {
+
+/// What a process left.
+struct Finished {
+  int exit_code = 0;  ///< 128 + signal for one that a signal ended, as a shell says it
+  std::string out;
+  std::string err;
+  long peak_rss_kib = 0;
+};
+
+/// A program, running with its output going to files and its input from one.
+class Process {
+ public:
+  /// @param words  the program (its path, or a name to look up) and its arguments
+  /// @param input  path of what it reads
+  explicit Process(std::vector<std::string> words, const std::string& input = "/dev/null") {
+    // timeout(1) ends one that hangs, with code 137. In the foreground it passes a signal on once.
+    const std::vector<std::string> guard = {"timeout", "--foreground", "--signal=KILL", "3600"};
+    words.insert(words.begin(), guard.begin(), guard.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
+    const std::string out = directory_ / "out";
+    const std::string err = directory_ / "err";
+    posix_spawn_file_actions_addopen(&actions, 0, input.c_str(), O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), kFlags, 0600);
+    posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), kFlags, 0600);
+    const int failed = ::posix_spawnp(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    REQUIRE(failed == 0);
+  }
+
+  /// Of timeout(1), whose only child the program is; it passes signals on.
+  pid_t pid() const { return pid_; }
+
+  std::string output_so_far() const { return directory_.read("out"); }
+
+  Finished wait() {
+    int status = 0;
+    struct rusage usage {};
+    REQUIRE(::wait4(pid_, &status, 0, &usage) == pid_);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+            directory_.read("out"), directory_.read("err"), usage.ru_maxrss};
+  }
+
+ private:
+  ScratchDirectory directory_;
+  pid_t pid_ = -1;
+};
+
+/// The path of a tool of this build.
+inline std::string tool_path(const std::string& tool) { return LLM_BIN_DIR "/" + tool; }
+
+/// Runs a tool of this build to its end.
+inline Finished run_tool(const std::string& tool, std::vector<std::string> arguments,
+                         const std::string& input = "/dev/null") {
+  arguments.insert(arguments.begin(), tool_path(tool));
+  return Process(std::move(arguments), input).wait();
+}
+/// Runs a command of bash to its end, for its redirections and jobs.
+inline Finished run_shell(const std::string& command) {
+  const ScratchDirectory directory;  // of a file: arguments are limited to 128 KiB
+  return Process({"bash", directory.write("command", command)}).wait();
+}
+
+}  // namespace llm::test
+
+#endif  // LLM_TESTS_SUPPORT_PROCESS_H_

@@ -1,0 +1,44 @@
+#ifndef LLM_TOKENIZER_VOCAB_CHECK_H_
+#define LLM_TOKENIZER_VOCAB_CHECK_H_
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm {
+
+/// The byte that the spelling of a byte token stands for: 0x0A of "<0x0A>". SentencePiece writes
+/// two upper-case digits; nothing for any other text.
+std::optional<std::uint8_t> byte_of_spelling(std::string_view spelling);
+
+// The rules of a vocabulary, one by one: whoever reads one from a file adds where it stands there.
+// Each returns the message of an Error, or nothing.
+
+/// 0 <= id < n_tokens.
+template <std::integral Id>
+std::optional<std::string> token_id_fault(Id id, std::size_t n_tokens) {
+  if (std::cmp_greater_equal(id, 0) && std::cmp_less(id, n_tokens)) return std::nullopt;
+  return fmt::format("found token id {}, need an id below {}", id, n_tokens);
+}
+/// No score is NaN.
+std::optional<std::string> score_fault(const VocabSpec& spec);
+/// There are 1 to 2^31 - 1 tokens; those of kind kByte are spelled <0x00> to <0xFF> and name all
+/// 256 bytes or none; with none there is an unknown token.
+std::optional<std::string> token_fault(const VocabSpec& spec);
+
+/// All of it, bos, eos, unknown and the ends of generation being ids of tokens.
+/// Errors: kMalformed.
+Status check_vocab(const VocabSpec& spec);
+
+}  // namespace llm
+
+#endif  // LLM_TOKENIZER_VOCAB_CHECK_H_
