@@ -3,11 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "validate/self/kernel_entries.h"
 
 namespace llm {
 namespace {
+
+/// Every entry but matmul, which is checked by weight type.
+constexpr CheckResult (*kEntries[])(KernelTables, const KernelSizes&) = {
+    check_quantize_q8k, check_quantize_q8x32, check_rms_norm, check_rope,
+    check_silu_mul,     check_merge,          check_finish,   check_attend};
+// Beside the instruction set, KernelTable holds nothing but entries: a new one needs its check.
+static_assert(sizeof(KernelTable) == (1 + std::size(kEntries) + 1) * sizeof(void (*)()));
 
 /// What ran, and what this CPU or these sizes left out.
 CheckResult coverage(KernelTables tables, const KernelSizes& sizes) {
@@ -52,9 +60,6 @@ std::vector<const KernelTable*> kernel_tables_here() {
 
 Result<std::vector<CheckResult>> check_kernels(std::span<const KernelTable* const> tables,
                                                const KernelSizes& sizes, const Progress& progress) {
-  constexpr CheckResult (*kEntries[])(KernelTables, const KernelSizes&) = {
-      check_quantize_q8k, check_quantize_q8x32, check_rms_norm, check_rope,
-      check_silu_mul,     check_merge,          check_finish,   check_attend};
   std::vector<CheckResult> results;
   const std::size_t total = std::size(kEntries) + sizes.types.size();
   const auto add = [&](CheckResult result) {
