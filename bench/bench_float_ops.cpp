@@ -16,6 +16,7 @@ constexpr std::size_t kModel = 2048;
 constexpr std::size_t kFeedForward = 5632;
 constexpr std::size_t kHeadDim = 64;
 constexpr std::size_t kHeadsPerKv = 8;
+constexpr std::size_t kChunk = 256;  // keys of a page
 
 using Body = std::function<void(benchmark::State&, const KernelTable&)>;
 
@@ -72,6 +73,12 @@ void rope(benchmark::State& state, const KernelTable& kernels) {
        [&] { kernels.rope(x.data(), 0, kModel, kHeadDim, cos.data(), sin.data(), kHeadDim / 2); });
 }
 
+void to_half(benchmark::State& state, const KernelTable& kernels) {
+  const auto x = noise(kHeadDim, 1);
+  std::vector<std::uint16_t> y(kHeadDim);
+  loop(state, kHeadDim, [&] { kernels.to_half(x.data(), kHeadDim, y.data()); });
+}
+
 void quantize_q8k(benchmark::State& state, const KernelTable& kernels) {
   const auto x = noise(kModel, 1);
   std::vector<KernelQ8K> out(kModel / 256);
@@ -87,22 +94,22 @@ void quantize_q8x32(benchmark::State& state, const KernelTable& kernels) {
 /// What attention is measured with.
 struct AttendShape {
   std::size_t n_tokens;
-  std::size_t n_keys;
+  std::size_t n_keys;  ///< whole pages
   bool half;
 
   std::size_t element_bytes() const { return half ? sizeof(std::uint16_t) : sizeof(float); }
 };
 
-/// Keys, then values, of one KV head in the cache's type.
-AlignedBuffer<std::byte> noise_cache(const AttendShape& shape) {
+/// Pages of one KV head in the cache's type: 256 keys, then their values.
+AlignedBuffer<std::byte> noise_pages(const AttendShape& shape) {
   const auto x = noise(2 * shape.n_keys * kHeadDim, 2);
-  auto cache = allocate_or_exit<std::byte>(x.size() * shape.element_bytes());
+  auto pages = allocate_or_exit<std::byte>(x.size() * shape.element_bytes());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::uint16_t half = f32_to_f16(x[i]);
-    std::memcpy(cache.data() + i * shape.element_bytes(),
+    std::memcpy(pages.data() + i * shape.element_bytes(),
                 shape.half ? static_cast<const void*>(&half) : &x[i], shape.element_bytes());
   }
-  return cache;
+  return pages;
 }
 
 /// n_tokens new tokens that see n_keys keys in all; one group of query heads. Judged by the keys
@@ -110,20 +117,26 @@ AlignedBuffer<std::byte> noise_cache(const AttendShape& shape) {
 void attend(benchmark::State& state, const KernelTable& kernels, const AttendShape& shape) {
   const auto& [n_tokens, n_keys, half] = shape;
   const auto q = noise(n_tokens * kHeadsPerKv * kHeadDim, 1);
-  const auto cache = noise_cache(shape);
+  const auto cache = noise_pages(shape);
+  const std::size_t head_bytes = kChunk * kHeadDim * shape.element_bytes();
+  std::vector<const std::byte*> pages;
+  for (std::size_t at = 0; at < cache.size(); at += 2 * head_bytes) {
+    pages.push_back(cache.data() + at);
+  }
   auto partial = allocate_or_exit<float>(n_tokens * kHeadsPerKv * (2 + kHeadDim));
   auto workspace = allocate_or_exit<std::byte>(attend_workspace_bytes(kHeadDim));
   const AttendArgs args{.q = q.data(),
                         .q_stride = kHeadsPerKv * kHeadDim,
-                        .keys = cache.data(),
-                        .values = cache.data() + cache.size() / 2,
+                        .pages = pages.data(),
+                        .keys_offset = 0,
+                        .values_offset = head_bytes,
                         .half = half,
                         .head_dim = kHeadDim,
                         .n_heads = kHeadsPerKv,
                         .n_tokens = n_tokens,
                         .first_position = n_keys - n_tokens,
                         .chunk_begin = 0,
-                        .chunk_end = (n_keys + 255) / 256,
+                        .chunk_end = n_keys / kChunk,
                         .partial = partial.data(),
                         .workspace = workspace.data()};
   loop(state, 0, [&] { kernels.attend(args); });
@@ -162,6 +175,7 @@ void register_float_ops() {
   add(fmt::format("RmsNorm/{}", kModel), norm);
   add(fmt::format("SiluMul/{}", kFeedForward), silu);
   add(fmt::format("Rope/{}", kModel), rope);
+  add(fmt::format("ToHalf/{}", kHeadDim), to_half);
   add(fmt::format("QuantizeQ8K/{}", kModel), quantize_q8k);
   add(fmt::format("QuantizeQ8x32/{}", kModel), quantize_q8x32);
   add(fmt::format("Merge/{}", kHeadDim), merge);

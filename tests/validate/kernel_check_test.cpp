@@ -10,6 +10,7 @@
 
 #include "quant/contract/arithmetic.h"
 #include "quant/formats/block_traits.h"
+#include "quant/formats/half.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
 
@@ -101,6 +102,13 @@ void quantize_q8x32_one_token(const float* x, std::size_t n, KernelQ8x32* out, s
   right().quantize_q8x32(x, n, out, 1);
 }
 
+void to_half_toward_zero(const float* x, std::size_t n, std::uint16_t* y) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float cut = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x[i]) & 0xFFFF'E000U);
+    y[i] = f32_to_f16(std::isfinite(x[i]) ? cut : x[i]);
+  }
+}
+
 void merge_forgets_l(float* sum, const float* later, std::size_t head_dim) {
   const float l = sum[1];
   right().merge(sum, later, head_dim);
@@ -168,6 +176,7 @@ std::vector<Fault> all_faults() {
       fault<&T::quantize_q8k>("quantize_q8k", "ties away from 0", quantize_q8k_ties_away),
       fault<&T::quantize_q8x32>("quantize_q8x32", "ties away from 0", quantize_q8x32_ties_away),
       fault<&T::quantize_q8x32>("quantize_q8x32", "no stride", quantize_q8x32_one_token),
+      fault<&T::to_half>("to_half", "toward 0", to_half_toward_zero),
       fault<&T::merge>("merge", "l of the first", merge_forgets_l),
       fault<&T::finish>("finish", "reciprocal in the tail", finish_by_reciprocal_in_tail),
       fault<&T::attend>("attend", "two chunks", attend_first_two_chunks),
@@ -197,7 +206,7 @@ TEST_CASE("every kernel entry equals the definition on every instruction set", "
   if (sizes.head_dim == 32) sizes.types = all_types();
   const auto results = check_kernels(kernel_tables_here(), sizes);
   REQUIRE(results.ok());
-  CHECK(results->size() == 9 + sizes.types.size());
+  CHECK(results->size() == 10 + sizes.types.size());
   for (const CheckResult& result : *results) {
     INFO(result.name << ": " << result.detail);
     CHECK(result.passed);
@@ -223,7 +232,7 @@ TEST_CASE("the report says how much of a long context was attended", "[kernels]"
   const auto covered = [](std::size_t head_dim, std::size_t context) {
     const auto results = check_kernels(kernel_tables_here(), shape(head_dim, 1, 8, context));
     REQUIRE(results.ok());
-    CHECK((*results)[7].passed);
+    CHECK((*results)[8].passed);
     return results->back().detail;
   };
   CHECK_THAT(covered(16, 5000), Catch::Matchers::Contains("5000 of 5000 positions"));

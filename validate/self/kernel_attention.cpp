@@ -1,4 +1,4 @@
-// Entries of KernelTable that are parts of attention: attend, merge, finish.
+// The entry attend of KernelTable, on caches of random keys and values.
 
 #include <fmt/format.h>
 
@@ -21,6 +21,8 @@ constexpr std::size_t kLanes = 16;
 /// Tokens of the largest task of prefill, and one more.
 constexpr std::size_t kMostTokens = 33;
 
+std::size_t chunks_of(std::size_t n_keys) { return (n_keys + kChunk - 1) / kChunk; }
+
 /// Where queries, keys and values come from.
 struct Feed {
   Values queries;
@@ -37,8 +39,8 @@ constexpr Feed kFeeds[] = {
     {Values::kSpecial, 1.0F, Values::kGates, Values::kPlain},
 };
 
-/// Keys and values of one KV head: in the cache's type and layout (engine/forward/kv_cache.h), and
-/// as they are read back from there.
+/// Keys and values of one KV head: in pages of the cache's type and layout
+/// (engine/forward/kv_pool.h), and as they are read back from there.
 class CachedHead {
  public:
   CachedHead(std::size_t n_keys, std::size_t head_dim, bool half, const Feed& feed)
@@ -46,8 +48,11 @@ class CachedHead {
         half_(half),
         keys_(draw(feed.keys, n_keys * head_dim, 1)),
         values_(draw(feed.values, n_keys * head_dim, 2)),
-        stored_keys_((n_keys + kLanes - 1) / kLanes * kLanes * head_dim * bytes(), 0, kNan),
-        stored_values_(n_keys * head_dim * bytes(), 0, kNan) {
+        memory_(chunks_of(n_keys) * page_bytes(), 0, Guarded<std::byte>::kRead) {
+    // Neighbouring pages lie anywhere; here, the last one first.
+    for (std::size_t c = chunks_of(n_keys); c-- > 0;) {
+      pages_.push_back(memory_.data() + c * page_bytes());
+    }
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       const std::size_t position = i / head_dim;
       const std::size_t d = i % head_dim;
@@ -55,9 +60,11 @@ class CachedHead {
       if (feed.values == Values::kSpecial && d % 8 != 3) values_[i] = 1.0F;
       // Chunks whose largest scores lie far apart make merging count.
       keys_[i] *= kChunkFactors[position / kChunk % std::size(kChunkFactors)];
-      const std::size_t at = (position / kLanes * head_dim + d) * kLanes + position % kLanes;
-      keys_[i] = store(keys_[i], stored_keys_.data(), at);
-      values_[i] = store(values_[i], stored_values_.data(), i);
+      std::byte* page = pages_[position / kChunk];
+      const std::size_t at = position % kChunk;
+      const std::size_t key_at = (at / kLanes * head_dim + d) * kLanes + at % kLanes;
+      keys_[i] = store(keys_[i], page + keys_offset(), key_at);
+      values_[i] = store(values_[i], page + values_offset(), at * head_dim + d);
     }
   }
 
@@ -71,16 +78,20 @@ class CachedHead {
   std::span<const float> values(std::size_t begin, std::size_t end) const {
     return std::span(values_).subspan(begin * head_dim_, (end - begin) * head_dim_);
   }
-  const std::byte* stored_keys() const { return stored_keys_.data(); }
-  const std::byte* stored_values() const { return stored_values_.data(); }
+  const std::byte* const* pages() const { return pages_.data(); }
+  std::size_t keys_offset() const { return kGap; }
+  std::size_t values_offset() const { return kGap + head_bytes() + kGap; }
 
  private:
-  // Positions after the last are NaN in either type: scores of whole registers are computed, and
-  // those of absent keys must not be used.
-  static constexpr auto kNan = Guarded<std::byte>::kRead;
+  // Gaps and positions after the last are NaN in either type: scores of whole registers are
+  // computed, and those of absent keys must not be used.
+  static constexpr std::size_t kGap = 64;
   static constexpr float kChunkFactors[] = {1.0F, 0.25F, 3.0F, 0.5F};
 
-  std::size_t bytes() const { return half_ ? sizeof(std::uint16_t) : sizeof(float); }
+  std::size_t head_bytes() const {
+    return kChunk * head_dim_ * (half_ ? sizeof(std::uint16_t) : sizeof(float));
+  }
+  std::size_t page_bytes() const { return 2 * (kGap + head_bytes()); }
   float store(float x, std::byte* base, std::size_t index) const {
     if (!half_) {
       std::memcpy(base + index * sizeof(x), &x, sizeof(x));
@@ -95,8 +106,8 @@ class CachedHead {
   bool half_;
   std::vector<float> keys_;
   std::vector<float> values_;
-  Guarded<std::byte> stored_keys_;
-  Guarded<std::byte> stored_values_;
+  Guarded<std::byte> memory_;
+  std::vector<std::byte*> pages_;
 };
 
 /// Query heads and tokens of one call, and the chunks it covers.
@@ -113,8 +124,9 @@ AttendArgs attend_args(const CachedHead& head, const Call& call, const float* q,
                        std::size_t q_stride, float* partial, std::byte* workspace) {
   return {.q = q,
           .q_stride = q_stride,
-          .keys = head.stored_keys(),
-          .values = head.stored_values(),
+          .pages = head.pages(),
+          .keys_offset = head.keys_offset(),
+          .values_offset = head.values_offset(),
           .half = head.half(),
           .head_dim = head.head_dim(),
           .n_heads = call.n_heads,
@@ -189,8 +201,6 @@ void check_call(KernelTables tables, const CachedHead& head, const Call& call, c
   }
 }
 
-std::size_t chunks_of(std::size_t n_keys) { return (n_keys + kChunk - 1) / kChunk; }
-
 /// The last token by itself: over all chunks, and over each.
 void check_decode(KernelTables tables, const CachedHead& head, std::size_t n_heads,
                   const Feed& feed, EntryVerdict& verdict) {
@@ -213,16 +223,6 @@ void check_prefill(KernelTables tables, const CachedHead& head, std::size_t n_he
   if (chunks > 1) {
     check_call(tables, head, {n_heads, n_tokens, first, 1, chunks}, feed, verdict);
   }
-}
-
-/// What merge and finish are called with: m near enough to another's that both count, or not.
-std::vector<float> draw_partial(Values values, std::size_t dim, std::uint32_t seed) {
-  std::vector<float> partial = draw(values, 2 + dim, seed);
-  if (values == Values::kSpecial) return partial;
-  const float spread = seed % 2 == 0 ? 2.0F : 120.0F;
-  partial[0] = spread * draw(Values::kPlain, 1, seed)[0];
-  partial[1] = std::fabs(partial[1]) + 1.0F;
-  return partial;
 }
 
 }  // namespace
@@ -265,53 +265,6 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
       fmt::format("head_dim {}, {} heads a KV head, f16 and f32, up to {} keys, "
                   "{} tokens; {} keys once",
                   sizes.head_dim, heads, most_keys, std::min(kMostTokens, most_keys), longest));
-}
-
-CheckResult check_merge(KernelTables tables, const KernelSizes& sizes) {
-  EntryVerdict verdict("merge");
-  for (const std::size_t dim : odd_sizes(sizes.head_dim)) {
-    for (const Values values : kAllValues) {
-      const auto seed = static_cast<std::uint32_t>(dim);
-      const std::size_t shift = dim % 16 * sizeof(float);
-      const std::vector<float> first = draw_partial(values, dim, seed);
-      const Floats later(draw_partial(values, dim, seed + 1), shift, Floats::kRead);
-      reference::AttentionPartial sum{first[0], first[1], {first.begin() + 2, first.end()}};
-      const float* o = later.data() + 2;
-      reference::merge(sum, {later.data()[0], later.data()[1], {o, o + dim}});
-      std::vector<float> expected = {sum.m, sum.l};
-      expected.insert(expected.end(), sum.o.begin(), sum.o.end());
-      for (const KernelTable* table : tables) {
-        Floats actual(first, shift, Floats::kWritten);
-        table->merge(actual.data(), later.data(), dim);
-        verdict.add(table->isa, fmt::format("head_dim {}, {} values", dim, name_of(values)),
-                    actual.difference(expected));
-      }
-    }
-  }
-  return verdict.result(
-      fmt::format("head_dim 1 .. 33, 47 .. 49, {} and next to it", sizes.head_dim));
-}
-
-CheckResult check_finish(KernelTables tables, const KernelSizes& sizes) {
-  EntryVerdict verdict("finish");
-  for (const std::size_t dim : odd_sizes(sizes.head_dim)) {
-    for (const Values values : kAllValues) {
-      const auto seed = static_cast<std::uint32_t>(dim);
-      const std::size_t shift = dim % 16 * sizeof(float);
-      const Floats partial(draw_partial(values, dim, seed), shift, Floats::kRead);
-      const float* o = partial.data() + 2;
-      std::vector<float> expected(dim);
-      reference::finish({partial.data()[0], partial.data()[1], {o, o + dim}}, expected);
-      for (const KernelTable* table : tables) {
-        Floats actual(dim, shift, Floats::kWritten);
-        table->finish(partial.data(), dim, actual.data());
-        verdict.add(table->isa, fmt::format("head_dim {}, {} values", dim, name_of(values)),
-                    actual.difference(expected));
-      }
-    }
-  }
-  return verdict.result(
-      fmt::format("head_dim 1 .. 33, 47 .. 49, {} and next to it", sizes.head_dim));
 }
 
 }  // namespace llm

@@ -1,11 +1,13 @@
-// Entries of KernelTable that work on one row: norm, RoPE, SiLU and the quantizers.
+// Entries of KernelTable that work on one row: norm, RoPE, SiLU, f16 and the quantizers.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <random>
 
 #include "engine/forward/reference/ops.h"
+#include "quant/formats/half.h"
 #include "validate/self/kernel_case.h"
 #include "validate/self/kernel_entries.h"
 
@@ -178,6 +180,37 @@ CheckResult check_silu_mul(KernelTables tables, const KernelSizes& sizes) {
   }
   return verdict.result(
       fmt::format("n 1 .. 33, 47 .. 49, {} and next to it, |x| up to 2^127", sizes.d_ff));
+}
+
+CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes) {
+  EntryVerdict verdict("to_half");
+  const auto check = [&](const std::vector<float>& x, std::string_view what) {
+    std::vector<std::uint16_t> expected;
+    for (const float value : x) expected.push_back(f32_to_f16(value));
+    const std::size_t shift = float_shift(x.size());
+    const Floats from(x, shift, Floats::kRead);
+    for (const KernelTable* table : tables) {
+      Guarded<std::uint16_t> y(x.size(), shift / 2, Guarded<std::uint16_t>::kWritten);
+      table->to_half(from.data(), x.size(), y.data());
+      verdict.add(table->isa, fmt::format("n {}, {} values", x.size(), what),
+                  y.difference(expected));
+    }
+  };
+  for (const std::size_t n : odd_sizes(sizes.head_dim)) {
+    for (const Values values : kAllValues) {
+      check(draw(values, n, static_cast<std::uint32_t>(n)), name_of(values));
+    }
+  }
+  // Every f16, the middle between it and the next, and the f32 next to either, NaNs among them.
+  for (const std::uint32_t step : {0U, 1U, 0x0FFFU, 0x1000U, 0x1001U, 0x1FFFU}) {
+    std::vector<float> x;
+    for (std::uint32_t half = 0; half < 0x10000; ++half) {
+      const float value = f16_to_f32(static_cast<std::uint16_t>(half));
+      x.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + step));
+    }
+    check(x, "all f16");
+  }
+  return verdict.result("every f16, every tie, n 1 .. 33");
 }
 
 CheckResult check_rope(KernelTables tables, const KernelSizes& sizes) {
