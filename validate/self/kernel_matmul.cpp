@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <random>
 
 #include "quant/formats/block_visit.h"
@@ -17,7 +19,7 @@ namespace {
 
 using Bytes = Guarded<std::byte>;
 
-/// Tokens of the largest batch; smaller ones are its first tokens.
+/// Tokens of the largest batch, past every multiple of a tile; smaller ones are its first tokens.
 constexpr std::size_t kMostTokens = 33;
 
 /// The bytes of codes and integer scales.
@@ -244,9 +246,8 @@ std::vector<std::size_t> few_columns(std::size_t block) {
 }  // namespace
 
 Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type) {
-  // Every remainder of the tiles of 2, 4, 6 and 8 tokens.
-  constexpr std::size_t kTokens[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,
-                                     10, 11, 12, 13, 16, 17, 31, 32, kMostTokens};
+  std::size_t all_tokens[kMostTokens];
+  std::iota(std::begin(all_tokens), std::end(all_tokens), std::size_t{1});
   constexpr std::size_t kFewTokens[] = {1, 2, 7, 13};
   // Three panels and part of a fourth: pairs of panels and single ones.
   constexpr std::size_t kManyRows = 53;
@@ -255,7 +256,7 @@ Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, 
   for (const std::size_t n_cols : few_columns(traits.block_weights)) {
     for (const Codes codes : kAllCodes) {
       const std::span<const std::size_t> tokens =
-          codes == Codes::kRandom ? std::span<const std::size_t>(kTokens) : kFewTokens;
+          codes == Codes::kRandom ? std::span<const std::size_t>(all_tokens) : kFewTokens;
       LLM_RETURN_IF_ERROR(check_matrix(tables, type, {kManyRows, n_cols}, codes, tokens, verdict));
     }
     for (const std::size_t n_rows : {1U, 16U, 17U}) {
