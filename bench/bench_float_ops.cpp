@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "bench/kernel_bench.h"
@@ -15,6 +16,7 @@ constexpr std::size_t kModel = 2048;
 constexpr std::size_t kFeedForward = 5632;
 constexpr std::size_t kHeadDim = 64;
 constexpr std::size_t kHeadsPerKv = 8;
+constexpr std::size_t kChunk = 256;  // keys of a page
 
 using Body = std::function<void(benchmark::State&, const KernelTable&)>;
 
@@ -71,6 +73,12 @@ void rope(benchmark::State& state, const KernelTable& kernels) {
        [&] { kernels.rope(x.data(), 0, kModel, kHeadDim, cos.data(), sin.data(), kHeadDim / 2); });
 }
 
+void to_half(benchmark::State& state, const KernelTable& kernels) {
+  const auto x = noise(kHeadDim, 1);
+  std::vector<std::uint16_t> y(kHeadDim);
+  loop(state, kHeadDim, [&] { kernels.to_half(x.data(), kHeadDim, y.data()); });
+}
+
 void quantize_q8k(benchmark::State& state, const KernelTable& kernels) {
   const auto x = noise(kModel, 1);
   std::vector<KernelQ8K> out(kModel / KernelQ8K::kSize);
@@ -83,35 +91,82 @@ void quantize_q8x32(benchmark::State& state, const KernelTable& kernels) {
   loop(state, kModel, [&] { kernels.quantize_q8x32(x.data(), kModel, out.data(), 1); });
 }
 
-/// n_tokens new tokens that see n_keys keys in all; one group of query heads.
-void attend(benchmark::State& state, const KernelTable& kernels, std::size_t n_tokens,
-            std::size_t n_keys) {
+/// What attention is measured with.
+struct AttendShape {
+  std::size_t n_tokens;
+  std::size_t n_keys;  ///< whole pages
+  bool half;
+
+  std::size_t element_bytes() const { return half ? sizeof(std::uint16_t) : sizeof(float); }
+};
+
+/// Pages of one KV head in the cache's type: 256 keys, then their values.
+AlignedBuffer<std::byte> noise_pages(const AttendShape& shape) {
+  const auto x = noise(2 * shape.n_keys * kHeadDim, 2);
+  auto pages = allocate_or_exit<std::byte>(x.size() * shape.element_bytes());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::uint16_t half = f32_to_f16(x[i]);
+    std::memcpy(pages.data() + i * shape.element_bytes(),
+                shape.half ? static_cast<const void*>(&half) : &x[i], shape.element_bytes());
+  }
+  return pages;
+}
+
+/// n_tokens new tokens that see n_keys keys in all; one group of query heads. Judged by the keys
+/// and values that one token reads, by the products of several.
+void attend(benchmark::State& state, const KernelTable& kernels, const AttendShape& shape) {
+  const auto& [n_tokens, n_keys, half] = shape;
   const auto q = noise(n_tokens * kHeadsPerKv * kHeadDim, 1);
-  const auto values = noise(2 * n_keys * kHeadDim, 2);
-  std::vector<std::uint16_t> cache(values.size());
-  for (std::size_t i = 0; i < cache.size(); ++i) cache[i] = f32_to_f16(values[i]);
+  const auto cache = noise_pages(shape);
+  const std::size_t head_bytes = kChunk * kHeadDim * shape.element_bytes();
+  std::vector<const std::byte*> pages;
+  for (std::size_t at = 0; at < cache.size(); at += 2 * head_bytes) {
+    pages.push_back(cache.data() + at);
+  }
   auto partial = allocate_or_exit<float>(n_tokens * kHeadsPerKv * (2 + kHeadDim));
   auto workspace = allocate_or_exit<std::byte>(attend_workspace_bytes(kHeadDim));
-  const AttendArgs args{
-      .q = q.data(),
-      .q_stride = kHeadsPerKv * kHeadDim,
-      .keys = reinterpret_cast<const std::byte*>(cache.data()),
-      .values = reinterpret_cast<const std::byte*>(cache.data() + n_keys * kHeadDim),
-      .half = true,
-      .head_dim = kHeadDim,
-      .n_heads = kHeadsPerKv,
-      .n_tokens = n_tokens,
-      .first_position = n_keys - n_tokens,
-      .chunk_begin = 0,
-      .chunk_end = (n_keys + contract::kAttentionChunk - 1) / contract::kAttentionChunk,
-      .partial = partial.data(),
-      .workspace = workspace.data()};
+  const AttendArgs args{.q = q.data(),
+                        .q_stride = kHeadsPerKv * kHeadDim,
+                        .pages = pages.data(),
+                        .keys_offset = 0,
+                        .values_offset = head_bytes,
+                        .half = half,
+                        .head_dim = kHeadDim,
+                        .n_heads = kHeadsPerKv,
+                        .n_tokens = n_tokens,
+                        .first_position = n_keys - n_tokens,
+                        .chunk_begin = 0,
+                        .chunk_end = n_keys / kChunk,
+                        .partial = partial.data(),
+                        .workspace = workspace.data()};
   loop(state, 0, [&] { kernels.attend(args); });
+  using benchmark::Counter;
   // Query times key and weight times value, for every head and (about) every visible key.
   const double macs = 2.0 * static_cast<double>(kHeadsPerKv * kHeadDim * n_tokens) *
                       (static_cast<double>(n_keys) - static_cast<double>(n_tokens) / 2);
-  state.counters["GMAC"] =
-      benchmark::Counter(macs * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GMAC_per_s"] = Counter(macs * 1e-9, Counter::kIsIterationInvariantRate);
+  if (n_tokens == 1) {
+    state.counters["GB_per_s"] =
+        Counter(static_cast<double>(cache.size()) * 1e-9, Counter::kIsIterationInvariantRate);
+  }
+}
+
+/// Two partial results {m, l, o[head_dim]} whose maxima are equal, so that sums stay finite.
+void merge(benchmark::State& state, const KernelTable& kernels) {
+  const auto fresh = noise(2 + kHeadDim, 1);
+  auto later = noise(2 + kHeadDim, 2);
+  auto sum = noise(2 + kHeadDim, 3);
+  later[0] = fresh[0];
+  loop(state, kHeadDim, [&] {
+    std::copy(fresh.span().begin(), fresh.span().end(), sum.data());
+    kernels.merge(sum.data(), later.data(), kHeadDim);
+  });
+}
+
+void finish(benchmark::State& state, const KernelTable& kernels) {
+  const auto partial = noise(2 + kHeadDim, 1);
+  auto context = noise(kHeadDim, 2);
+  loop(state, kHeadDim, [&] { kernels.finish(partial.data(), kHeadDim, context.data()); });
 }
 
 }  // namespace
@@ -120,15 +175,21 @@ void register_float_ops() {
   add(fmt::format("RmsNorm/{}", kModel), norm);
   add(fmt::format("SiluMul/{}", kFeedForward), silu);
   add(fmt::format("Rope/{}", kModel), rope);
+  add(fmt::format("ToHalf/{}", kHeadDim), to_half);
   add(fmt::format("QuantizeQ8K/{}", kModel), quantize_q8k);
   add(fmt::format("QuantizeQ8x32/{}", kModel), quantize_q8x32);
-  for (const auto& [n_tokens, n_keys] :
-       {std::pair<std::size_t, std::size_t>{1, 512}, {1, 2048}, {32, 512}, {32, 2048}}) {
-    add(fmt::format("Attend/T:{}/keys:{}", n_tokens, n_keys),
-        [n_tokens = n_tokens, n_keys = n_keys](benchmark::State& state,
-                                               const KernelTable& kernels) {
-          attend(state, kernels, n_tokens, n_keys);
-        });
+  add(fmt::format("Merge/{}", kHeadDim), merge);
+  add(fmt::format("Finish/{}", kHeadDim), finish);
+  for (const bool half : {true, false}) {
+    for (const std::size_t n_tokens : {1, 32}) {
+      for (const std::size_t n_keys : {512, 2048}) {
+        const AttendShape shape{n_tokens, n_keys, half};
+        add(fmt::format("Attend/{}/T:{}/keys:{}", half ? "f16" : "f32", n_tokens, n_keys),
+            [shape](benchmark::State& state, const KernelTable& kernels) {
+              attend(state, kernels, shape);
+            });
+      }
+    }
   }
 }
 

@@ -35,7 +35,8 @@ AlignedBuffer<T> allocate_or_exit(std::uint64_t count) {
 
 /// Matmul/TYPE/ISA/ROWSxCOLS/T:n for every weight type.
 void register_matmul(const BenchContext& context);
-/// Norm, activation quantizers, RoPE, SiLU and attention, one thread.
+/// Every entry of KernelTable but matmul, on one thread: NAME/SIZE/ISA in elements per second,
+/// Attend/CACHE/T:n/keys:m/ISA in multiply-adds per second and, of one token, bytes of the cache.
 void register_float_ops();
 
 }  // namespace llm

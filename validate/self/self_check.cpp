@@ -12,6 +12,7 @@
 #include "engine/model/model.h"
 #include "validate/quality/likelihood.h"
 #include "validate/self/cache_check.h"
+#include "validate/self/kernel_check.h"
 #include "validate/self/matrix_check.h"
 #include "validate/self/sequence_check.h"
 
@@ -147,6 +148,7 @@ class SelfCheck {
     load.progress = options_.progress;
     LLM_TRY(base_, Model::load(path_, load));
     small_ = base_->weight_bytes() <= kSmallModel;
+    LLM_RETURN_IF_ERROR(kernels());
     LLM_RETURN_IF_ERROR(matrices());
     LLM_RETURN_IF_ERROR(run_mode(Compute::kInt8, KvType::kF16, small_ ? kSmallInt8 : kLargeInt8));
     LLM_RETURN_IF_ERROR(run_mode(Compute::kF32, KvType::kF32, small_ ? kSmallF32 : kLargeF32));
@@ -154,6 +156,13 @@ class SelfCheck {
   }
 
  private:
+  Status kernels() {
+    LLM_TRY(const ModelFile file, open_model_file(path_));
+    LLM_TRY(auto found, check_kernels(kernel_tables_here(), kernel_sizes(file), options_.progress));
+    for (CheckResult& result : found) results_.push_back(std::move(result));
+    return Ok{};
+  }
+
   Status matrices() {
     LLM_TRY(const ModelFile file, open_model_file(path_));
     MatrixCheckOptions options;

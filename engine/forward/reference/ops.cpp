@@ -16,54 +16,6 @@ using contract::LaneSum;
 
 constexpr std::size_t kChunk = contract::kAttentionChunk;
 
-/// Softmax-weighted values of a run of keys, not yet divided: o = sum e_j V_j, l = sum e_j, e_j =
-/// exp(s_j - m).
-struct Partial {
-  float m;
-  float l;
-  std::vector<float> o;
-};
-
-Partial attend_chunk(std::span<const float> q, const KvCache& cache, std::size_t layer,
-                     std::size_t kv_head, std::size_t begin, std::size_t end) {
-  const std::size_t head_dim = q.size();
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
-  std::vector<float> e(end - begin);
-  for (std::size_t j = begin; j < end; ++j) {
-    float dot = 0;
-    for (std::size_t d = 0; d < head_dim; ++d) {
-      dot = std::fma(q[d], cache.key(layer, kv_head, j, d), dot);
-    }
-    e[j - begin] = scale * dot;
-  }
-  Partial part{.m = e[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
-  for (const float s : e) part.m = s > part.m ? s : part.m;
-  LaneSum sum;
-  for (std::size_t j = 0; j < e.size(); ++j) {
-    e[j] = exp(e[j] - part.m);
-    sum.add(j, e[j]);
-  }
-  part.l = sum.total();
-  for (std::size_t j = begin; j < end; ++j) {
-    for (std::size_t d = 0; d < head_dim; ++d) {
-      part.o[d] = std::fma(e[j - begin], cache.value(layer, kv_head, j, d), part.o[d]);
-    }
-  }
-  return part;
-}
-
-// Rescales both to the larger maximum and adds: the later chunk is the second operand.
-void merge(Partial& first, const Partial& second) {
-  const float m = second.m > first.m ? second.m : first.m;
-  const float a = exp(first.m - m);
-  const float b = exp(second.m - m);
-  first.l = std::fma(second.l, b, first.l * a);
-  for (std::size_t d = 0; d < first.o.size(); ++d) {
-    first.o[d] = std::fma(second.o[d], b, first.o[d] * a);
-  }
-  first.m = m;
-}
-
 }  // namespace
 
 void rms_norm(std::span<const float> x, std::span<const float> weight, float eps,
@@ -111,14 +63,66 @@ void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
   }
 }
 
+AttentionPartial attend_chunk(std::span<const float> q, std::span<const float> keys,
+                              std::span<const float> values) {
+  const std::size_t head_dim = q.size();
+  const std::size_t n = keys.size() / head_dim;
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  std::vector<float> e(n);
+  for (std::size_t j = 0; j < n; ++j) {
+    float dot = 0;
+    for (std::size_t d = 0; d < head_dim; ++d) dot = std::fma(q[d], keys[j * head_dim + d], dot);
+    e[j] = scale * dot;
+  }
+  AttentionPartial part{.m = e[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
+  for (const float s : e) part.m = s > part.m ? s : part.m;
+  LaneSum sum;
+  for (std::size_t j = 0; j < n; ++j) {
+    e[j] = exp(e[j] - part.m);
+    sum.add(j, e[j]);
+  }
+  part.l = sum.total();
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t d = 0; d < head_dim; ++d) {
+      part.o[d] = std::fma(e[j], values[j * head_dim + d], part.o[d]);
+    }
+  }
+  return part;
+}
+
+void merge(AttentionPartial& sum, const AttentionPartial& later) {
+  const float m = later.m > sum.m ? later.m : sum.m;
+  const float a = exp(sum.m - m);
+  const float b = exp(later.m - m);
+  sum.l = std::fma(later.l, b, sum.l * a);
+  for (std::size_t d = 0; d < sum.o.size(); ++d) {
+    sum.o[d] = std::fma(later.o[d], b, sum.o[d] * a);
+  }
+  sum.m = m;
+}
+
+void finish(const AttentionPartial& sum, std::span<float> context) {
+  for (std::size_t d = 0; d < context.size(); ++d) context[d] = sum.o[d] / sum.l;
+}
+
 void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
             std::size_t position, std::span<float> context) {
   const std::size_t n_keys = position + 1;
-  Partial sum = attend_chunk(q, cache, layer, kv_head, 0, std::min(kChunk, n_keys));
-  for (std::size_t begin = kChunk; begin < n_keys; begin += kChunk) {
-    merge(sum, attend_chunk(q, cache, layer, kv_head, begin, std::min(begin + kChunk, n_keys)));
-  }
-  for (std::size_t d = 0; d < context.size(); ++d) context[d] = sum.o[d] / sum.l;
+  const auto attend_from = [&](std::size_t begin) {
+    const std::size_t end = std::min(begin + kChunk, n_keys);
+    std::vector<float> keys;
+    std::vector<float> values;
+    for (std::size_t j = begin; j < end; ++j) {
+      for (std::size_t d = 0; d < q.size(); ++d) {
+        keys.push_back(cache.key(layer, kv_head, j, d));
+        values.push_back(cache.value(layer, kv_head, j, d));
+      }
+    }
+    return attend_chunk(q, keys, values);
+  };
+  AttentionPartial sum = attend_from(0);
+  for (std::size_t begin = kChunk; begin < n_keys; begin += kChunk) merge(sum, attend_from(begin));
+  finish(sum, context);
 }
 
 void silu_mul(std::span<const float> gate, std::span<const float> up, std::span<float> y) {

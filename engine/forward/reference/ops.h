@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "engine/forward/kv_cache.h"
 #include "quant/kernels/packed_matrix.h"
@@ -23,6 +24,25 @@ void matmul(const PackedMatrix& w, Compute compute, std::span<const float> x, st
 /// Rotates the leading pairs of every head of x, (heads, head_dim), in place.
 void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
           std::span<const float> sin);
+
+/// Softmax-weighted values of a run of keys, not yet divided: o = sum e_j V_j, l = sum e_j,
+/// e_j = exp(s_j - m).
+struct AttentionPartial {
+  float m;
+  float l;
+  std::vector<float> o;  ///< (head_dim)
+};
+
+/// One query head over the keys of one chunk; keys and values are (n, head_dim) as read back from
+/// the cache. @pre 1 <= n <= 256
+AttentionPartial attend_chunk(std::span<const float> q, std::span<const float> keys,
+                              std::span<const float> values);
+
+/// Adds the partial result of a later chunk to `sum`: both are rescaled to the larger maximum.
+void merge(AttentionPartial& sum, const AttentionPartial& later);
+
+/// context = o / l.
+void finish(const AttentionPartial& sum, std::span<float> context);
 
 /// Causal attention of one query head at `position` over keys 0 .. position of KV head `kv_head`.
 /// @param context  (head_dim), overwritten

@@ -1,0 +1,243 @@
+// Every entry of KernelTable by itself, and proof that a wrong one is named.
+
+#include "validate/self/kernel_check.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "quant/contract/arithmetic.h"
+#include "quant/formats/block_traits.h"
+#include "quant/formats/half.h"
+#include "tests/support/catch.h"
+#include "tests/support/effort.h"
+
+namespace llm {
+namespace {
+
+std::vector<WeightType> all_types() {
+  std::vector<WeightType> types;
+  for (const BlockTraits& traits : all_block_traits()) types.push_back(traits.type);
+  return types;
+}
+
+/// One KV head's worth of a shape; products do not depend on it.
+KernelSizes shape(std::size_t head_dim, std::size_t heads_per_kv, std::size_t rope_pairs,
+                  std::size_t context) {
+  const std::size_t d_model = head_dim * heads_per_kv;
+  return {.d_model = d_model,
+          .d_ff = 2 * d_model + 21,
+          .n_heads = heads_per_kv,
+          .n_kv_heads = 1,
+          .head_dim = head_dim,
+          .rope_pairs = rope_pairs,
+          .context = context};
+}
+
+/// The fastest table here: what broken ones are copied from.
+const KernelTable& right() {
+  static const KernelTable& table = *kernel_tables_here().back();
+  return table;
+}
+
+// ---- entries that are wrong in one way each
+
+void silu_zero_below_minus_30(float* gate, const float* up, std::size_t n) {
+  const std::vector<float> x(gate, gate + n);
+  right().silu_mul(gate, up, n);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (x[i] < -30.0F) gate[i] = 0;
+  }
+}
+
+void silu_one_too_many(float* gate, const float* up, std::size_t n) {
+  right().silu_mul(gate, up, n);
+  gate[n] = 0;
+}
+
+void rms_norm_without_tail(const float* x, const float* weight, std::size_t n, float eps,
+                           float* y) {
+  reference::LaneSum sum;
+  for (std::size_t i = 0; i < n / 16 * 16; ++i) sum.add_product(i, x[i], x[i]);
+  const float s = 1.0F / std::sqrt(sum.total() / static_cast<float>(n) + eps);
+  for (std::size_t i = 0; i < n; ++i) y[i] = (x[i] * s) * weight[i];
+}
+
+void rope_without_last_pair(float* x, std::size_t begin, std::size_t end, std::size_t head_dim,
+                            const float* cos, const float* sin, std::size_t pairs) {
+  right().rope(x, begin, end, head_dim, cos, sin, pairs - 1);
+}
+
+void rope_from_head_begin(float* x, std::size_t begin, std::size_t end, std::size_t head_dim,
+                          const float* cos, const float* sin, std::size_t pairs) {
+  right().rope(x, begin / head_dim * head_dim, end, head_dim, cos, sin, pairs);
+}
+
+/// Codes of n values with ties rounded away from zero instead of to even.
+void round_ties_away(const float* x, std::size_t n, std::int8_t* codes) {
+  float amax = 0;
+  for (std::size_t i = 0; i < n; ++i) amax = std::max(amax, std::fabs(x[i]));
+  if (!std::isfinite(amax) || !std::isfinite(127.0F / amax)) return;
+  for (std::size_t i = 0; i < n; ++i) {
+    codes[i] = static_cast<std::int8_t>(std::round(x[i] * (127.0F / amax)));
+  }
+}
+
+void quantize_q8k_ties_away(const float* x, std::size_t n, KernelQ8K* out, std::size_t n_tokens) {
+  right().quantize_q8k(x, n, out, n_tokens);
+  for (std::size_t b = 0; b < n / 256; ++b) {
+    round_ties_away(x + b * 256, 256, out[b * n_tokens].qs);
+  }
+}
+
+void quantize_q8x32_ties_away(const float* x, std::size_t n, KernelQ8x32* out,
+                              std::size_t n_tokens) {
+  right().quantize_q8x32(x, n, out, n_tokens);
+  for (std::size_t b = 0; b < n / 32; ++b) round_ties_away(x + b * 32, 32, out[b * n_tokens].qs);
+}
+
+void quantize_q8x32_one_token(const float* x, std::size_t n, KernelQ8x32* out, std::size_t) {
+  right().quantize_q8x32(x, n, out, 1);
+}
+
+void to_half_toward_zero(const float* x, std::size_t n, std::uint16_t* y) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float cut = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x[i]) & 0xFFFF'E000U);
+    y[i] = f32_to_f16(std::isfinite(x[i]) ? cut : x[i]);
+  }
+}
+
+void merge_forgets_l(float* sum, const float* later, std::size_t head_dim) {
+  const float l = sum[1];
+  right().merge(sum, later, head_dim);
+  sum[1] = l;
+}
+
+void finish_by_reciprocal_in_tail(const float* partial, std::size_t head_dim, float* context) {
+  right().finish(partial, head_dim, context);
+  for (std::size_t d = head_dim / 16 * 16; d < head_dim; ++d) {
+    context[d] = partial[2 + d] * (1.0F / partial[1]);
+  }
+}
+
+void attend_first_two_chunks(const AttendArgs& args) {
+  AttendArgs fewer = args;
+  fewer.chunk_end = std::min<std::size_t>(args.chunk_end, args.chunk_begin + 2);
+  right().attend(fewer);
+}
+
+void attend_one_position_late(const AttendArgs& args) {
+  AttendArgs late = args;
+  if (args.n_tokens == 1 && args.first_position % 256 > 0) --late.first_position;
+  right().attend(late);
+}
+
+void matmul_without_last_row(const MatmulArgs& args) {
+  MatmulArgs fewer = args;
+  if (args.n_rows % 16 != 0) --fewer.n_rows;
+  right().matmul(fewer);
+}
+
+void matmul_stores_instead_of_adding(const MatmulArgs& args) {
+  MatmulArgs stored = args;
+  if (args.n_tokens == 7) stored.add = false;
+  right().matmul(stored);
+}
+
+void matmul_from_first_panel(const MatmulArgs& args) {
+  MatmulArgs more = args;
+  if (!args.dequantize) more.panel_begin = 0;
+  right().matmul(more);
+}
+
+struct Fault {
+  std::string entry;  ///< as check_kernels() names it
+  std::string what;
+  KernelTable table;
+};
+
+template <auto kEntry, typename Function>
+Fault fault(std::string entry, std::string what, Function function) {
+  KernelTable table = right();
+  table.*kEntry = function;
+  return {std::move(entry), std::move(what), table};
+}
+
+std::vector<Fault> all_faults() {
+  using T = KernelTable;
+  return {
+      fault<&T::silu_mul>("silu_mul", "0 below -30", silu_zero_below_minus_30),
+      fault<&T::silu_mul>("silu_mul", "writes one element more", silu_one_too_many),
+      fault<&T::rms_norm>("rms_norm", "no squares of the tail", rms_norm_without_tail),
+      fault<&T::rope>("rope", "no last pair", rope_without_last_pair),
+      fault<&T::rope>("rope", "whole heads", rope_from_head_begin),
+      fault<&T::quantize_q8k>("quantize_q8k", "ties away from 0", quantize_q8k_ties_away),
+      fault<&T::quantize_q8x32>("quantize_q8x32", "ties away from 0", quantize_q8x32_ties_away),
+      fault<&T::quantize_q8x32>("quantize_q8x32", "no stride", quantize_q8x32_one_token),
+      fault<&T::to_half>("to_half", "toward 0", to_half_toward_zero),
+      fault<&T::merge>("merge", "l of the first", merge_forgets_l),
+      fault<&T::finish>("finish", "reciprocal in the tail", finish_by_reciprocal_in_tail),
+      fault<&T::attend>("attend", "two chunks", attend_first_two_chunks),
+      fault<&T::attend>("attend", "decode without the last key", attend_one_position_late),
+      fault<&T::matmul>("matmul, Q4_K", "no last row of a part of a panel",
+                        matmul_without_last_row),
+      fault<&T::matmul>("matmul, Q4_K", "7 tokens stored", matmul_stores_instead_of_adding),
+      fault<&T::matmul>("matmul, Q4_K", "all panels", matmul_from_first_panel),
+  };
+}
+
+}  // namespace
+
+TEST_CASE("every kernel entry equals the definition on every instruction set", "[kernels]") {
+  constexpr std::size_t kFar = test::effort<std::size_t>(1100, 300);
+  constexpr std::size_t kNear = test::effort<std::size_t>(600, 40);
+  for (const Isa isa : all_isas()) {
+    if (!isa_supported(isa))
+      WARN("skipped: " << isa_name(isa) << " needs " << isa_requirement(isa));
+  }
+  KernelSizes sizes =
+      GENERATE(shape(16, 1, 8, kNear), shape(18, 2, 9, kNear), shape(20, 5, 8, kNear),
+               shape(32, 2, 16, kFar), shape(48, 6, 24, kNear), shape(64, 8, 32, kFar),
+               shape(80, 4, 40, kNear), shape(96, 3, 48, kNear), shape(100, 1, 30, kNear),
+               shape(112, 7, 56, kNear), shape(128, 4, 64, kNear), shape(160, 2, 1, kNear),
+               shape(256, 1, 128, kNear));
+  if (sizes.head_dim == 32) sizes.types = all_types();
+  const auto results = check_kernels(kernel_tables_here(), sizes);
+  REQUIRE(results.ok());
+  CHECK(results->size() == 10 + sizes.types.size());
+  for (const CheckResult& result : *results) {
+    INFO(result.name << ": " << result.detail);
+    CHECK(result.passed);
+  }
+}
+
+TEST_CASE("a kernel entry that is wrong fails its own check and no other", "[kernels]") {
+  for (const Fault& wrong : all_faults()) {
+    KernelSizes sizes = shape(20, 2, 10, test::effort<std::size_t>(1100, 600));
+    sizes.types = {WeightType::kQ4_K};
+    const KernelTable* tables[] = {&wrong.table};
+    const auto results = check_kernels(tables, sizes);
+    REQUIRE(results.ok());
+    for (const CheckResult& result : *results) {
+      INFO(wrong.entry << " (" << wrong.what << "): " << result.name << ": " << result.detail);
+      CHECK(result.passed == (result.name != "kernel " + wrong.entry));
+      if (!result.passed) CHECK(result.detail.find(isa_name(wrong.table.isa)) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("the report says how much of a long context was attended", "[kernels]") {
+  const auto covered = [](std::size_t head_dim, std::size_t context) {
+    const auto results = check_kernels(kernel_tables_here(), shape(head_dim, 1, 8, context));
+    REQUIRE(results.ok());
+    CHECK((*results)[8].passed);
+    return results->back().detail;
+  };
+  CHECK_THAT(covered(16, 5000), Catch::Matchers::Contains("5000 of 5000 positions"));
+  if (test::kSanitized) return;
+  CHECK_THAT(covered(256, 1'000'000), Catch::Matchers::Contains("32768 of 1000000 positions"));
+}
+
+}  // namespace llm

@@ -1,0 +1,270 @@
+// The entry attend of KernelTable, on caches of random keys and values.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "engine/forward/reference/ops.h"
+#include "quant/formats/half.h"
+#include "validate/self/kernel_case.h"
+#include "validate/self/kernel_entries.h"
+
+namespace llm {
+namespace {
+
+using Floats = Guarded<float>;
+
+constexpr std::size_t kChunk = 256;
+constexpr std::size_t kLanes = 16;
+/// Tokens of the largest task of prefill, and one more.
+constexpr std::size_t kMostTokens = 33;
+
+std::size_t chunks_of(std::size_t n_keys) { return (n_keys + kChunk - 1) / kChunk; }
+
+/// Where queries, keys and values come from.
+struct Feed {
+  Values queries;
+  float query_factor;  ///< of all queries: how far apart the scores are
+  Values keys;
+  Values values;
+};
+constexpr Feed kPlain = {Values::kPlain, 4.0F, Values::kPlain, Values::kPlain};
+constexpr Feed kFeeds[] = {
+    {Values::kPlain, 200.0F, Values::kPlain, Values::kOutliers},  // most weights are 0
+    {Values::kOutliers, 1.0F, Values::kOutliers, Values::kWide},
+    {Values::kTiny, 1.0F, Values::kTiny, Values::kTiny},
+    {Values::kPlain, 1.0F, Values::kPlain, Values::kSpecial},
+    {Values::kSpecial, 1.0F, Values::kGates, Values::kPlain},
+};
+
+/// Keys and values of one KV head: in pages of the cache's type and layout
+/// (engine/forward/kv_pool.h), and as they are read back from there.
+class CachedHead {
+ public:
+  CachedHead(std::size_t n_keys, std::size_t head_dim, bool half, const Feed& feed)
+      : head_dim_(head_dim),
+        half_(half),
+        keys_(draw(feed.keys, n_keys * head_dim, 1)),
+        values_(draw(feed.values, n_keys * head_dim, 2)),
+        memory_(chunks_of(n_keys) * page_bytes(), 0, Guarded<std::byte>::kRead) {
+    // Neighbouring pages lie anywhere; here, the last one first.
+    for (std::size_t c = chunks_of(n_keys); c-- > 0;) {
+      pages_.push_back(memory_.data() + c * page_bytes());
+    }
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const std::size_t position = i / head_dim;
+      const std::size_t d = i % head_dim;
+      // Dims without NaN and infinities are left to compare.
+      if (feed.values == Values::kSpecial && d % 8 != 3) values_[i] = 1.0F;
+      // Chunks whose largest scores lie far apart make merging count.
+      keys_[i] *= kChunkFactors[position / kChunk % std::size(kChunkFactors)];
+      std::byte* page = pages_[position / kChunk];
+      const std::size_t at = position % kChunk;
+      const std::size_t key_at = (at / kLanes * head_dim + d) * kLanes + at % kLanes;
+      keys_[i] = store(keys_[i], page + keys_offset(), key_at);
+      values_[i] = store(values_[i], page + values_offset(), at * head_dim + d);
+    }
+  }
+
+  std::size_t head_dim() const { return head_dim_; }
+  bool half() const { return half_; }
+  std::size_t n_keys() const { return keys_.size() / head_dim_; }
+  /// Rows [begin, end), each (head_dim).
+  std::span<const float> keys(std::size_t begin, std::size_t end) const {
+    return std::span(keys_).subspan(begin * head_dim_, (end - begin) * head_dim_);
+  }
+  std::span<const float> values(std::size_t begin, std::size_t end) const {
+    return std::span(values_).subspan(begin * head_dim_, (end - begin) * head_dim_);
+  }
+  const std::byte* const* pages() const { return pages_.data(); }
+  std::size_t keys_offset() const { return kGap; }
+  std::size_t values_offset() const { return kGap + head_bytes() + kGap; }
+
+ private:
+  // Gaps and positions after the last are NaN in either type: scores of whole registers are
+  // computed, and those of absent keys must not be used.
+  static constexpr std::size_t kGap = 64;
+  static constexpr float kChunkFactors[] = {1.0F, 0.25F, 3.0F, 0.5F};
+
+  std::size_t head_bytes() const {
+    return kChunk * head_dim_ * (half_ ? sizeof(std::uint16_t) : sizeof(float));
+  }
+  std::size_t page_bytes() const { return 2 * (kGap + head_bytes()); }
+  float store(float x, std::byte* base, std::size_t index) const {
+    if (!half_) {
+      std::memcpy(base + index * sizeof(x), &x, sizeof(x));
+      return x;
+    }
+    const std::uint16_t rounded = f32_to_f16(x);
+    std::memcpy(base + index * sizeof(rounded), &rounded, sizeof(rounded));
+    return f16_to_f32(rounded);
+  }
+
+  std::size_t head_dim_;
+  bool half_;
+  std::vector<float> keys_;
+  std::vector<float> values_;
+  Guarded<std::byte> memory_;
+  std::vector<std::byte*> pages_;
+};
+
+/// Query heads and tokens of one call, and the chunks it covers.
+struct Call {
+  std::size_t n_heads;
+  std::size_t n_tokens;
+  std::size_t first_position;
+  std::size_t chunk_begin;
+  std::size_t chunk_end;
+};
+
+/// The one place that knows how a kernel is told where keys and values are.
+AttendArgs attend_args(const CachedHead& head, const Call& call, const float* q,
+                       std::size_t q_stride, float* partial, std::byte* workspace) {
+  return {.q = q,
+          .q_stride = q_stride,
+          .pages = head.pages(),
+          .keys_offset = head.keys_offset(),
+          .values_offset = head.values_offset(),
+          .half = head.half(),
+          .head_dim = head.head_dim(),
+          .n_heads = call.n_heads,
+          .n_tokens = call.n_tokens,
+          .first_position = call.first_position,
+          .chunk_begin = call.chunk_begin,
+          .chunk_end = call.chunk_end,
+          .partial = partial,
+          .workspace = workspace};
+}
+
+/// Overwrites the partial results, {m, l, o[head_dim]} a row, of tokens that see one of the chunks.
+void define_partials(const CachedHead& head, const Call& call, const float* q, std::size_t q_stride,
+                     std::span<float> partials) {
+  const std::size_t dim = head.head_dim();
+  for (std::size_t row = 0; row < call.n_tokens * call.n_heads; ++row) {
+    const std::size_t token = row / call.n_heads;
+    const std::size_t n_keys = call.first_position + token + 1;
+    if (call.chunk_begin * kChunk >= n_keys) continue;
+    const std::span query(q + token * q_stride + row % call.n_heads * dim, dim);
+    const auto chunk = [&](std::size_t begin) {
+      const std::size_t end = std::min(begin + kChunk, n_keys);
+      return reference::attend_chunk(query, head.keys(begin, end), head.values(begin, end));
+    };
+    reference::AttentionPartial sum = chunk(call.chunk_begin * kChunk);
+    for (std::size_t c = call.chunk_begin + 1; c < call.chunk_end && c * kChunk < n_keys; ++c) {
+      reference::merge(sum, chunk(c * kChunk));
+    }
+    const std::span out = partials.subspan(row * (2 + dim), 2 + dim);
+    out[0] = sum.m;
+    out[1] = sum.l;
+    std::ranges::copy(sum.o, out.begin() + 2);
+  }
+}
+
+/// Makes m equal where the contract leaves it open: m is only ever subtracted, so that the sign of
+/// a zero changes nothing; and where l is NaN, so is the result whatever m is.
+void settle_maxima(std::span<float> actual, std::span<const float> expected, std::size_t dim) {
+  for (std::size_t at = 0; at < actual.size(); at += 2 + dim) {
+    if (actual[at] == expected[at] || std::isnan(expected[at + 1])) actual[at] = expected[at];
+  }
+}
+
+void check_call(KernelTables tables, const CachedHead& head, const Call& call, const Feed& feed,
+                EntryVerdict& verdict) {
+  const std::size_t dim = head.head_dim();
+  const std::size_t gap = call.n_tokens % 5;
+  const std::size_t q_stride = call.n_heads * dim + gap;
+  const std::size_t shift = (call.first_position + call.n_tokens) % 16 * sizeof(float);
+  std::vector<float> drawn = draw(feed.queries, call.n_tokens * q_stride, 3);
+  for (float& x : drawn) x *= feed.query_factor;
+  const Floats q(drawn, shift, Floats::kRead);
+  const std::size_t n_partial = call.n_tokens * call.n_heads * (2 + dim);
+  const Floats untouched(n_partial, 0, Floats::kWritten);
+  std::vector<float> expected(untouched.span().begin(), untouched.span().end());
+  define_partials(head, call, q.data(), q_stride, expected);
+  for (const KernelTable* table : tables) {
+    Floats partial(n_partial, shift, Floats::kWritten);
+    Guarded<std::byte> workspace(attend_workspace_bytes(dim), 0, Guarded<std::byte>::kRead);
+    table->attend(attend_args(head, call, q.data(), q_stride, partial.data(), workspace.data()));
+    settle_maxima(partial.span(), expected, dim);
+    std::string difference = partial.difference(expected);
+    if (difference.empty() && !workspace.guards_intact()) difference = "writes past its workspace";
+    verdict.add(
+        table->isa,
+        fmt::format("head_dim {}, {} heads, {} cache, {} tokens from position {}, chunks {} .. "
+                    "{}, {} queries, {} keys, {} values",
+                    dim, call.n_heads, head.half() ? "f16" : "f32", call.n_tokens,
+                    call.first_position, call.chunk_begin, call.chunk_end, name_of(feed.queries),
+                    name_of(feed.keys), name_of(feed.values)),
+        difference);
+  }
+}
+
+/// The last token by itself: over all chunks, and over each.
+void check_decode(KernelTables tables, const CachedHead& head, std::size_t n_heads,
+                  const Feed& feed, EntryVerdict& verdict) {
+  const std::size_t position = head.n_keys() - 1;
+  const std::size_t chunks = chunks_of(head.n_keys());
+  check_call(tables, head, {n_heads, 1, position, 0, chunks}, feed, verdict);
+  if (chunks == 1) return;
+  for (std::size_t c = 0; c < chunks; ++c) {
+    check_call(tables, head, {n_heads, 1, position, c, c + 1}, feed, verdict);
+  }
+}
+
+/// The last n_tokens together: over all chunks, and without the first, of which early ones of them
+/// may see nothing else.
+void check_prefill(KernelTables tables, const CachedHead& head, std::size_t n_heads,
+                   std::size_t n_tokens, const Feed& feed, EntryVerdict& verdict) {
+  const std::size_t first = head.n_keys() - n_tokens;
+  const std::size_t chunks = chunks_of(head.n_keys());
+  check_call(tables, head, {n_heads, n_tokens, first, 0, chunks}, feed, verdict);
+  if (chunks > 1) {
+    check_call(tables, head, {n_heads, n_tokens, first, 1, chunks}, feed, verdict);
+  }
+}
+
+}  // namespace
+
+std::size_t longest_attended(const KernelSizes& sizes) {
+  return std::min(sizes.context, std::max(kMostCached / sizes.head_dim, kChunk));
+}
+
+CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
+  // Bounds the work of the plain loops: 33 tokens of 8 heads up to two chunks, fewer beyond.
+  constexpr std::size_t kMostRows = 264;
+  constexpr std::size_t kMostRowsFar = 64;
+  constexpr std::size_t kKeys[] = {1,   2,   15,  16,  17,  33,   255,  256, 257,
+                                   511, 512, 513, 768, 769, 1023, 1024, 1025};
+  constexpr std::size_t kTokens[] = {33, 2, 3, 4, 5, 31, 7, 8, 32, 9, 12, 13, 16, 17};
+  EntryVerdict verdict("attend");
+  const std::size_t heads = sizes.heads_per_kv();
+  std::size_t turn = 0;
+  std::size_t most_keys = 0;
+  for (const std::size_t n_keys : kKeys) {
+    if (n_keys > sizes.context) break;
+    most_keys = n_keys;
+    const std::size_t most_rows = n_keys <= kChunk + 1 ? kMostRows : kMostRowsFar;
+    for (const bool half : {true, false}) {
+      for (const Feed& feed : {kPlain, kFeeds[turn % std::size(kFeeds)]}) {
+        const CachedHead head(n_keys, sizes.head_dim, half, feed);
+        check_decode(tables, head, heads, feed, verdict);
+        const std::size_t n_tokens = std::min({kTokens[turn++ % std::size(kTokens)], n_keys,
+                                               std::max<std::size_t>(2, most_rows / heads)});
+        if (n_tokens > 1) check_prefill(tables, head, heads, n_tokens, feed, verdict);
+      }
+    }
+  }
+  const std::size_t longest = longest_attended(sizes);
+  if (longest > most_keys) {
+    const CachedHead head(longest, sizes.head_dim, true, kPlain);
+    check_call(tables, head, {heads, 1, longest - 1, 0, chunks_of(longest)}, kPlain, verdict);
+  }
+  return verdict.result(
+      fmt::format("head_dim {}, {} heads a KV head, f16 and f32, up to {} keys, "
+                  "{} tokens; {} keys once",
+                  sizes.head_dim, heads, most_keys, std::min(kMostTokens, most_keys), longest));
+}
+
+}  // namespace llm

@@ -1,0 +1,78 @@
+#include "validate/self/kernel_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "validate/self/kernel_entries.h"
+
+namespace llm {
+namespace {
+
+/// Every entry but matmul, which is checked by weight type.
+constexpr CheckResult (*kEntries[])(KernelTables, const KernelSizes&) = {
+    check_quantize_q8k, check_quantize_q8x32, check_rms_norm, check_rope,  check_silu_mul,
+    check_to_half,      check_merge,          check_finish,   check_attend};
+// Beside the instruction set, KernelTable holds nothing but entries: a new one needs its check.
+static_assert(sizeof(KernelTable) == (1 + std::size(kEntries) + 1) * sizeof(void (*)()));
+
+/// What ran, and what this CPU or these sizes left out.
+CheckResult coverage(KernelTables tables, const KernelSizes& sizes) {
+  std::vector<std::string_view> ran;
+  for (const KernelTable* table : tables) ran.push_back(isa_name(table->isa));
+  std::string detail = fmt::format("{}", fmt::join(ran, ", "));
+  for (const Isa isa : all_isas()) {
+    if (std::ranges::find(ran, isa_name(isa)) != ran.end()) continue;
+    detail += fmt::format("; skipped: {} (needs {})", isa_name(isa), isa_requirement(isa));
+  }
+  const std::size_t longest = longest_attended(sizes);
+  detail += fmt::format("; attention over {} of {} positions", longest, sizes.context);
+  return {"kernel entries by themselves", !ran.empty(), detail};
+}
+
+}  // namespace
+
+KernelSizes kernel_sizes(const ModelFile& model) {
+  const HyperParameters& config = model.config;
+  KernelSizes sizes{.d_model = config.d_model,
+                    .d_ff = config.d_ff,
+                    .n_heads = config.n_heads,
+                    .n_kv_heads = config.n_kv_heads,
+                    .head_dim = config.head_dim,
+                    .rope_pairs = config.rope_dims / 2,
+                    .context = config.context};
+  for (const GgufTensor& tensor : model.gguf.tensors()) {
+    const bool known = std::ranges::find(sizes.types, tensor.type) != sizes.types.end();
+    if (tensor.n_dims >= 2 && !known) sizes.types.push_back(tensor.type);
+  }
+  std::ranges::sort(sizes.types);
+  return sizes;
+}
+
+std::vector<const KernelTable*> kernel_tables_here() {
+  std::vector<const KernelTable*> tables;
+  for (const Isa isa : all_isas()) {
+    if (isa_supported(isa) && kernel_table(isa) != nullptr) tables.push_back(kernel_table(isa));
+  }
+  return tables;
+}
+
+Result<std::vector<CheckResult>> check_kernels(std::span<const KernelTable* const> tables,
+                                               const KernelSizes& sizes, const Progress& progress) {
+  std::vector<CheckResult> results;
+  const std::size_t total = std::size(kEntries) + sizes.types.size();
+  const auto add = [&](CheckResult result) {
+    results.push_back(std::move(result));
+    if (progress) progress("kernels", results.size(), total);
+  };
+  for (const auto check : kEntries) add(check(tables, sizes));
+  for (const WeightType type : sizes.types) {
+    LLM_TRY(CheckResult result, check_matmul(tables, sizes, type));
+    add(std::move(result));
+  }
+  results.push_back(coverage(tables, sizes));
+  return results;
+}
+
+}  // namespace llm

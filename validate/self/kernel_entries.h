@@ -1,0 +1,29 @@
+#ifndef LLM_VALIDATE_SELF_KERNEL_ENTRIES_H_
+#define LLM_VALIDATE_SELF_KERNEL_ENTRIES_H_
+
+#include "validate/self/kernel_check.h"
+
+namespace llm {
+
+// The parts of check_kernels(), an entry of KernelTable each.
+
+using KernelTables = std::span<const KernelTable* const>;
+
+CheckResult check_rms_norm(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_rope(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_silu_mul(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_quantize_q8k(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_quantize_q8x32(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_attend(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_merge(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_finish(KernelTables tables, const KernelSizes& sizes);
+/// Errors: kResource.
+Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type);
+
+/// Positions of attend's longest case.
+std::size_t longest_attended(const KernelSizes& sizes);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_SELF_KERNEL_ENTRIES_H_

@@ -1,0 +1,282 @@
+// The entry matmul of KernelTable, on packed matrices of random blocks.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <random>
+
+#include "quant/formats/block_visit.h"
+#include "quant/formats/half.h"
+#include "quant/formats/reference/matmul.h"
+#include "quant/kernels/packed_matrix.h"
+#include "validate/self/kernel_case.h"
+#include "validate/self/kernel_entries.h"
+
+namespace llm {
+namespace {
+
+using Bytes = Guarded<std::byte>;
+
+/// Tokens of the largest batch, past every multiple of a tile; smaller ones are its first tokens.
+constexpr std::size_t kMostTokens = 33;
+
+/// The bytes of codes and integer scales.
+enum class Codes {
+  kRandom,   ///< all of them drawn; f16 and f32 scales as of weights
+  kAllOnes,  ///< every bit set; extreme f16 scales
+  kMinimal,  ///< every byte 0x80, which is -128 as a signed code; extreme f16 scales
+};
+constexpr Codes kAllCodes[] = {Codes::kRandom, Codes::kAllOnes, Codes::kMinimal};
+
+/// The largest and smallest f16 of both signs, and 1.
+constexpr float kExtremeScales[] = {65504.0F, -65504.0F, 0x1p-24F, -0x1p-24F, 1.0F};
+
+/// Blocks of random weights, all finite.
+class BlockSource {
+ public:
+  BlockSource(Codes codes, std::uint32_t seed) : codes_(codes), random_(seed) {}
+
+  template <typename Block>
+  Block next() {
+    Block block;
+    for (std::byte& byte : std::as_writable_bytes(std::span(&block, 1))) byte = next_byte();
+    if constexpr (requires { block.value; }) block.value = 16 * scale();
+    if constexpr (requires { block.bits; }) {
+      block.bits = Block::kType == WeightType::kBF16 ? f32_to_bf16(scale()) : f32_to_f16(scale());
+    }
+    if constexpr (requires { block.d; }) set(block.d);
+    if constexpr (requires { block.m; }) set(block.m);
+    if constexpr (requires { block.dmin; }) set(block.dmin);
+    return block;
+  }
+
+ private:
+  std::byte next_byte() {
+    if (codes_ == Codes::kAllOnes) return std::byte{0xFF};
+    if (codes_ == Codes::kMinimal) return std::byte{0x80};
+    return static_cast<std::byte>(random_() & 0xFF);
+  }
+  float scale() {
+    const auto bits = static_cast<std::uint32_t>(random_());
+    if (codes_ != Codes::kRandom) return kExtremeScales[bits % std::size(kExtremeScales)];
+    return static_cast<float>(bits >> 8) * 0x1p-28F - 0x1p-5F;
+  }
+  void set(float& field) { field = scale(); }
+  void set(std::uint16_t& field) { field = f32_to_f16(scale()); }
+
+  Codes codes_;
+  std::mt19937 random_;
+};
+
+std::vector<std::byte> draw_matrix(WeightType type, std::size_t n_rows, std::size_t n_cols,
+                                   Codes codes) {
+  std::vector<std::byte> bytes(n_rows * row_bytes(type, n_cols));
+  visit_block_format(type, [&]<typename Block>() {
+    BlockSource source(codes, static_cast<std::uint32_t>(n_rows + n_cols));
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(Block)) {
+      const Block block = source.next<Block>();
+      std::memcpy(bytes.data() + at, &block, sizeof(Block));
+    }
+  });
+  return bytes;
+}
+
+/// A row of x for each token. Extreme codes get activations that make the largest integer sums.
+std::vector<float> draw_tokens(std::size_t n_cols, Codes codes) {
+  if (codes != Codes::kRandom) {
+    std::vector<float> x(kMostTokens * n_cols, 1.0F);
+    for (std::size_t i = n_cols; i < 2 * n_cols && i < x.size(); ++i) x[i] = -1.0F;
+    return x;
+  }
+  constexpr Values kValues[] = {Values::kPlain, Values::kOutliers, Values::kPlain, Values::kTies,
+                                Values::kTiny,  Values::kSpecial,  Values::kWide};
+  std::vector<float> x;
+  for (std::size_t t = 0; t < kMostTokens; ++t) {
+    const auto row = draw(kValues[t % std::size(kValues)], n_cols, static_cast<std::uint32_t>(t));
+    x.insert(x.end(), row.begin(), row.end());
+  }
+  return x;
+}
+
+/// x, (n_tokens, n_cols), quantized by the definition and in the kernels' order: block-major.
+template <typename Block>
+std::vector<std::byte> quantized(std::span<const float> x, std::size_t n_cols) {
+  using Kernel = decltype(kernel_block(Block{}));
+  const std::size_t n_tokens = x.size() / n_cols;
+  std::vector<std::byte> out(x.size() / Block::kWeights * sizeof(Kernel));
+  for (std::size_t i = 0; i < x.size() / Block::kWeights; ++i) {
+    Block block;
+    quantize_block(x.subspan(i * Block::kWeights).template first<Block::kWeights>(), block);
+    const Kernel kernel = kernel_block(block);
+    const std::size_t t = i * Block::kWeights / n_cols;
+    const std::size_t b = i - t * (n_cols / Block::kWeights);
+    std::memcpy(out.data() + (b * n_tokens + t) * sizeof(Kernel), &kernel, sizeof(Kernel));
+  }
+  return out;
+}
+
+std::vector<std::byte> kernel_activations(ActivationFormat format, std::span<const float> x,
+                                          std::size_t n_cols) {
+  switch (format) {
+    case ActivationFormat::kQ8_K:
+      return quantized<BlockQ8_K>(x, n_cols);
+    case ActivationFormat::kQ8_32:
+      return quantized<BlockQ8_32>(x, n_cols);
+    case ActivationFormat::kF32:
+      break;
+  }
+  const auto bytes = std::as_bytes(x);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// One matrix in one mode, with what the definition gives for kMostTokens tokens.
+struct Product {
+  const PackedMatrix& w;
+  Codes codes;
+  bool int8;
+  std::span<const float> x;         ///< (kMostTokens, n_cols)
+  std::span<const float> expected;  ///< (kMostTokens, n_rows)
+};
+
+/// What of a product a call computes, and where to.
+struct Part {
+  std::size_t n_tokens;
+  std::size_t panel_begin;
+  std::size_t panel_end;
+  std::size_t gap;  ///< y_stride - n_rows
+  bool add;
+};
+
+void check_part(KernelTables tables, const Product& p, const Part& part, const Bytes& x,
+                EntryVerdict& verdict) {
+  const std::size_t n_rows = p.w.n_rows();
+  const std::size_t stride = n_rows + part.gap;
+  const std::size_t shift = (part.n_tokens + part.gap) % 16 * sizeof(float);
+  const auto before = draw(Values::kPlain, part.n_tokens * stride, 5);
+  std::vector<float> expected = before;
+  const std::size_t row_end = std::min(part.panel_end * PackedMatrix::kPanelRows, n_rows);
+  for (std::size_t t = 0; t < part.n_tokens; ++t) {
+    for (std::size_t r = part.panel_begin * PackedMatrix::kPanelRows; r < row_end; ++r) {
+      float& y = expected[t * stride + r];
+      const float product = p.expected[t * n_rows + r];
+      y = part.add ? y + product : product;
+    }
+  }
+  for (const KernelTable* table : tables) {
+    Guarded<float> y(before, shift, Guarded<float>::kWritten);
+    Bytes workspace(matmul_workspace_bytes(part.n_tokens), 0, Bytes::kRead);
+    table->matmul({.type = p.w.type(),
+                   .dequantize = !p.int8,
+                   .panels = p.w.panel(0),
+                   .n_rows = n_rows,
+                   .n_cols = p.w.n_cols(),
+                   .panel_begin = part.panel_begin,
+                   .panel_end = part.panel_end,
+                   .x = x.data(),
+                   .n_tokens = part.n_tokens,
+                   .y = y.data(),
+                   .y_stride = stride,
+                   .add = part.add,
+                   .workspace = workspace.data()});
+    std::string difference = y.difference(expected);
+    if (difference.empty() && !workspace.guards_intact()) difference = "writes past its workspace";
+    verdict.add(table->isa,
+                fmt::format("{}, {} x {}, panels {} .. {}, {} tokens, y_stride {}, {}{}",
+                            p.int8 ? "int8" : "f32", n_rows, p.w.n_cols(), part.panel_begin,
+                            part.panel_end, part.n_tokens, stride, part.add ? "add" : "store",
+                            p.codes == Codes::kRandom ? "" : ", extreme weights"),
+                difference);
+  }
+}
+
+void check_product(KernelTables tables, const Product& p, std::span<const std::size_t> tokens,
+                   EntryVerdict& verdict) {
+  const std::size_t panels = p.w.n_panels();
+  const std::size_t last = panels - 1;
+  const std::size_t begins[] = {0, 0, std::min<std::size_t>(1, last), last};
+  const std::size_t ends[] = {panels, std::max<std::size_t>(1, last), panels, panels};
+  const ActivationFormat format = p.int8 ? activation_format(p.w.type()) : ActivationFormat::kF32;
+  for (const std::size_t n_tokens : tokens) {
+    const std::size_t n_cols = p.w.n_cols();
+    const Bytes x(kernel_activations(format, p.x.first(n_tokens * n_cols), n_cols), 0,
+                  Bytes::kRead);
+    for (std::size_t i = 0; i < std::size(begins); ++i) {
+      const std::size_t gap = (n_tokens + i) % 4;
+      check_part(tables, p, {n_tokens, begins[i], ends[i], gap, i % 2 == 1}, x, verdict);
+      if (i == 0) check_part(tables, p, {n_tokens, 0, panels, gap, true}, x, verdict);
+    }
+  }
+}
+
+struct Shape {
+  std::size_t n_rows;
+  std::size_t n_cols;
+};
+
+Status check_matrix(KernelTables tables, WeightType type, Shape shape, Codes codes,
+                    std::span<const std::size_t> tokens, EntryVerdict& verdict) {
+  const auto bytes = draw_matrix(type, shape.n_rows, shape.n_cols, codes);
+  LLM_TRY(const PackedMatrix w,
+          PackedMatrix::pack(type, shape.n_rows, shape.n_cols, bytes, "kernel check"));
+  const reference::MatrixBytes matrix{type, shape.n_rows, shape.n_cols, bytes};
+  const std::size_t n_tokens = std::ranges::max(tokens);
+  const auto x = draw_tokens(shape.n_cols, codes);
+  const auto used = std::span(x).first(n_tokens * shape.n_cols);
+  for (const bool int8 : {true, false}) {
+    // Float types have one product for both modes.
+    if (!int8 && activation_format(type) == ActivationFormat::kF32) continue;
+    std::vector<float> expected(n_tokens * shape.n_rows);
+    int8 ? reference::matmul(matrix, used, expected)
+         : reference::matmul_f32(matrix, used, expected);
+    check_product(tables, {w, codes, int8, used, expected}, tokens, verdict);
+  }
+  return Ok{};
+}
+
+/// Columns of few blocks: kernels unpack 256 columns at a time, which may be less than a block or
+/// up to eight.
+std::vector<std::size_t> few_columns(std::size_t block) {
+  if (block == 1) return {1, 7, 255, 256, 257, 513};
+  if (block == 32) return {32, 64, 7 * 32, 8 * 32, 9 * 32, 17 * 32};
+  return {block, 2 * block, 3 * block};
+}
+
+}  // namespace
+
+Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type) {
+  std::size_t all_tokens[kMostTokens];
+  std::iota(std::begin(all_tokens), std::end(all_tokens), std::size_t{1});
+  constexpr std::size_t kFewTokens[] = {1, 2, 7, 13};
+  // Three panels and part of a fourth: pairs of panels and single ones.
+  constexpr std::size_t kManyRows = 53;
+  const BlockTraits& traits = block_traits(type);
+  EntryVerdict verdict(fmt::format("matmul, {}", traits.name));
+  for (const std::size_t n_cols : few_columns(traits.block_weights)) {
+    for (const Codes codes : kAllCodes) {
+      const std::span<const std::size_t> tokens =
+          codes == Codes::kRandom ? std::span<const std::size_t>(all_tokens) : kFewTokens;
+      LLM_RETURN_IF_ERROR(check_matrix(tables, type, {kManyRows, n_cols}, codes, tokens, verdict));
+    }
+    for (const std::size_t n_rows : {1U, 16U, 17U}) {
+      LLM_RETURN_IF_ERROR(
+          check_matrix(tables, type, {n_rows, n_cols}, Codes::kRandom, kFewTokens, verdict));
+    }
+  }
+  std::vector<std::size_t> own;
+  for (const std::size_t n : {sizes.d_model, sizes.n_heads * sizes.head_dim, sizes.d_ff}) {
+    const bool whole = n % traits.block_weights == 0;
+    if (whole && std::ranges::find(own, n) == own.end()) own.push_back(n);
+  }
+  for (const std::size_t n_cols : own) {
+    for (const Codes codes : {Codes::kRandom, Codes::kAllOnes}) {
+      LLM_RETURN_IF_ERROR(
+          check_matrix(tables, type, {kManyRows, n_cols}, codes, kFewTokens, verdict));
+    }
+  }
+  return verdict.result(
+      fmt::format("int8 and f32, 1 .. {} tokens, {} columns", kMostTokens, fmt::join(own, ", ")));
+}
+
+}  // namespace llm
