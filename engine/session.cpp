@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/float_environment.h"
 #include "base/mutant.h"
 #include "engine/forward/forward.h"
 #include "engine/forward/kv_cache.h"
@@ -69,6 +70,7 @@ class SessionImpl final : public Session {
   Result<std::span<const float>> evaluate(std::span<const TokenId> tokens,
                                           LogitRows rows) override {
     LLM_RETURN_IF_ERROR(check(tokens));
+    const FloatEnvironment contract;
     const std::size_t old_position = position();
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     // Without the cache every earlier position is computed anew; the code below is the same.
