@@ -30,8 +30,6 @@ class AtomicFile {
   Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Bytes appended so far.
   std::uint64_t size() const { return size_; }
-  /// The path of the temporary file, for writers that need a name.
-  const std::string& temporary_path() const { return temporary_; }
 
   /// fsync, close, rename, fsync of the directory. Call at most once.
   Status commit();

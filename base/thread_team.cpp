@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cfenv>
 #include <cmath>
 #include <fstream>
 #include <optional>
@@ -15,6 +14,7 @@
 #endif
 
 #include "base/check.h"
+#include "base/float_environment.h"
 
 namespace llm {
 namespace {
@@ -72,16 +72,6 @@ void pause_cpu() {
 #endif
 }
 
-bool float_environment_is_contract() {
-  bool right = std::fegetround() == FE_TONEAREST;
-#if defined(__x86_64__)
-  constexpr unsigned kFlushToZero = 1U << 15;
-  constexpr unsigned kDenormalsAreZero = 1U << 6;
-  right = right && (_mm_getcsr() & (kFlushToZero | kDenormalsAreZero)) == 0;
-#endif
-  return right;
-}
-
 }  // namespace
 
 int available_cpus() {
@@ -125,7 +115,7 @@ void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   std::optional<TeamBarrier> barrier;
 #pragma omp parallel num_threads(n_threads)
   {
-    LLM_CHECK(float_environment_is_contract());
+    const FloatEnvironment contract;
     // OpenMP's own settings may give fewer threads than asked for.
 #pragma omp single
     barrier.emplace(omp_get_num_threads(), n_threads <= cpus);

@@ -16,8 +16,7 @@ int available_cpus();
 class TeamBarrier {
  public:
   /// @param own_cpus  every worker can have a CPU of its own: spin for about half a millisecond,
-  /// more than workers of
-  ///                  equal shares differ by; otherwise sleep almost at once
+  ///                  more than workers of equal shares differ by; otherwise sleep almost at once
   TeamBarrier(int count, bool own_cpus);
   /// Returns when all `count` workers have called it.
   void wait();
@@ -48,8 +47,7 @@ struct Worker {
 };
 
 /// Runs `body` once on each of `n_threads` OpenMP threads (fewer if OpenMP is told so) and waits
-/// for all. Checks in every worker that the floating-point environment is the contract's (round to
-/// nearest, denormals kept).
+/// for all. Every worker computes in the contract's FloatEnvironment and gets its own back.
 /// @pre n_threads >= 1
 void run_parallel(int n_threads, const std::function<void(Worker)>& body);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/float_environment.h"
 #include "engine/forward/nonfinite_finder.h"
 
 namespace llm {
@@ -76,6 +77,7 @@ Status Executor::check(const Segment& segment) const {
 }
 
 Status Executor::evaluate(std::span<Segment> segments) {
+  const FloatEnvironment contract;
   const std::size_t n_vocab = model_->config().n_vocab;
   std::vector<std::size_t> n_rows;
   std::size_t all_rows = 0;

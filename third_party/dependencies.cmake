@@ -9,10 +9,10 @@ find_package(xsimd 8.1 REQUIRED)
 set_target_properties(xsimd PROPERTIES INTERFACE_LINK_LIBRARIES "")
 find_package(spdlog 1.10 REQUIRED)
 find_package(fmt 9 REQUIRED)
+find_package(cxxopts 3.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
+find_package(ZLIB 1.2.9 REQUIRED)
 
 # Random123 is header-only and ships no CMake package.
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)

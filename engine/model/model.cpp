@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/float_environment.h"
 #include "base/thread_team.h"
 #include "engine/model/model_file.h"
 
@@ -21,6 +22,7 @@ Result<Isa> choose_isa(std::optional<Isa> wanted) {
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                                                              const LoadOptions& options) {
+  const FloatEnvironment contract;
   LLM_RETURN_IF_ERROR(choose_isa(options.isa));
   const int threads = options.threads > 0 ? options.threads : available_cpus();
   LLM_TRY(ModelFile file, open_model_file(path, {.strict = options.strict}));

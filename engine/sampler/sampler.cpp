@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/float_environment.h"
 #include "quant/contract/arithmetic.h"
 
 namespace llm {
@@ -148,6 +149,7 @@ Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logi
                                                      std::span<const TokenId> past,
                                                      std::uint64_t position) const {
   LLM_CHECK(!logits.empty());
+  const FloatEnvironment contract;
   LLM_RETURN_IF_ERROR(check_logits(logits, position));
   const std::vector<Scored> row = filtered(logits, past, options_);
   const std::vector<float> weights = weights_of(row);
@@ -159,6 +161,7 @@ Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logi
 
 Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const TokenId> past,
                                 std::uint64_t position) const {
+  const FloatEnvironment contract;
   LLM_TRY(const std::vector<Candidate> candidates, distribution(logits, past, position));
   const double draw = uniform_draw(options_.seed, sequence_, position);
   double mass = 0;
@@ -171,6 +174,7 @@ Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const T
 }
 
 Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, std::size_t n_top) {
+  const FloatEnvironment contract;
   std::vector<Scored> row(logits.size());
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = {static_cast<TokenId>(i), logits[i]};
   const float largest = std::ranges::min_element(row, before)->logit;

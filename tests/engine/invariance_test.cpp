@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/host_float_mode.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 #include "tools/llmsynth/synthetic_model.h"
@@ -192,6 +193,22 @@ TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invarianc
       REQUIRE(logits_hash(*session, ids, 0) == expected);
       if (isa != Isa::kScalar) REQUIRE(logits_hash(*session, ids, 1) == expected);
     }
+  }
+}
+
+TEST_CASE("the host's float mode: one hash, and the mode stays", "[invariance]") {
+  SessionOptions options{.context = 32};
+  const Ids ids = token_ids(9, 1536);
+  options.reference = true;
+  const std::string expected =
+      logits_hash(*session_of(load(embedded_model(), best_isa(), 2), options), ids, 0);
+  for (const bool reference : {true, false}) {
+    CAPTURE(reference);
+    options.reference = reference;
+    const test::HostFloatMode host;
+    const auto session = session_of(load(embedded_model(), best_isa(), 2), options);
+    CHECK(logits_hash(*session, ids, 0) == expected);
+    CHECK(test::HostFloatMode::stands());
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/host_float_mode.h"
 
 namespace llm {
 namespace {
@@ -54,6 +55,22 @@ TEST_CASE("an unfiltered distribution is the softmax of the logits", "[sampler]"
     const double logit = kLogits[static_cast<std::size_t>(candidate.id)];
     REQUIRE(close(candidate.probability, std::exp(logit - log_sum_exp(kLogits))));
   }
+}
+
+TEST_CASE("the host's float mode changes no probability", "[sampler]") {
+  std::vector<float> logits(1000);
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 37 % 101) / 7;
+  const auto expected = *Sampler(SamplerOptions{}).distribution(logits, {}, 0);
+  const Logprobs expected_logs = logprobs_of(logits, 3, 5);
+  const test::HostFloatMode host;
+  const auto row = *Sampler(SamplerOptions{}).distribution(logits, {}, 0);
+  REQUIRE(row.size() == expected.size());
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    REQUIRE(row[i].id == expected[i].id);
+    REQUIRE(row[i].probability == expected[i].probability);
+  }
+  REQUIRE(logprobs_of(logits, 3, 5).chosen.logprob == expected_logs.chosen.logprob);
+  REQUIRE(test::HostFloatMode::stands());
 }
 
 TEST_CASE("filters keep exactly the expected tokens", "[sampler]") {

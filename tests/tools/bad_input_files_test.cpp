@@ -232,7 +232,6 @@ TEST_CASE("bad input 11: file replaced by rename while it is read", "[bad_input]
   CHECK(result.out.find("tensor large") != std::string::npos);
 }
 
-#ifdef LLM_HAVE_LLMRUN
 TEST_CASE("the small model runs", "[bad_input]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama({.n_layers = 2});
@@ -271,7 +270,6 @@ TEST_CASE("bad input 49: context_length that no memory holds", "[bad_input]") {
   CHECK(result.err.find("-c") != std::string::npos);
   CHECK(run_tool("llmrun", {path, "-p", "the", "-n", "1", "-c", "64"}).exit_code == 0);
 }
-#endif
 
 }  // namespace
 }  // namespace llm::test

@@ -84,6 +84,9 @@ TEST_CASE("short flags may be joined, with a value behind the last", "[options]"
   REQUIRE(f.interactive);
   REQUIRE(f.verbose == 2);
   REQUIRE(f.n == 3);
+  REQUIRE(f.error_of({"m", "-ivpsome text"}).empty());
+  REQUIRE(f.text == "some text");
+  REQUIRE(f.verbose == 3);
 }
 
 TEST_CASE("a value is taken as it is", "[options]") {
@@ -93,6 +96,10 @@ TEST_CASE("a value is taken as it is", "[options]") {
   REQUIRE(f.error_of({"m", "-p", value}).empty());
   REQUIRE(f.text == value);
   REQUIRE(f.error_of({"m", "--prompt=" + value}).empty());
+  REQUIRE(f.text == value);
+  REQUIRE(f.error_of({"m", "-p=" + value}).empty());
+  REQUIRE(f.text == value);
+  REQUIRE(f.error_of({"m", "-prompt", value, "-i"}).empty());
   REQUIRE(f.text == value);
 }
 
@@ -138,6 +145,7 @@ TEST_CASE("errors name the option as typed, what was found and what is needed", 
       {{"m", "--temp", " 1"}, R"(--temp: found " 1", need 0..100)"},
       {{"m", "-n", "-5"}, R"(-n: found "-5", need an integer in -1..1000)"},
       {{"m", "-n", "5.0"}, R"(-n: found "5.0", need an integer in -1..1000)"},
+      {{"m", "-n-5"}, R"(-n: found "-5", need an integer in -1..1000)"},
       {{"m", "-n5x"}, R"(-n: found "5x", need an integer in -1..1000)"},
       {{"m", "-t", "99999999999999999999"},
        R"(-t: found "99999999999999999999", need an integer in 0..256)"},
@@ -145,12 +153,18 @@ TEST_CASE("errors name the option as typed, what was found and what is needed", 
       {{"m", "-n"}, "-n: found no value, need N"},
       {{"m", "--prompt"}, "--prompt: found no value, need TEXT"},
       {{"m", "--echo=yes"}, R"(--echo: found "=yes", need no value)"},
+      {{"m", "-echo="}, R"(-echo: found "=", need no value)"},
+      {{"m", "-v=1"}, "-v: unknown option; tool --help lists them"},
       {{"m", "--tmp", "1"}, "--tmp: unknown option; did you mean --temp?"},
       {{"m", "--ehco"}, "--ehco: unknown option; did you mean --echo?"},
       {{"m", "--inter"}, "--inter: unknown option; did you mean --interactive?"},
       {{"m", "--zzzzz"}, "--zzzzz: unknown option; tool --help lists them"},
       {{"m", "--t", "1"}, "--t: unknown option; tool --help lists them"},
       {{"m", "-x"}, "-x: unknown option; tool --help lists them"},
+      {{"m", "-vx", "--zzz"}, "-vx: unknown option; tool --help lists them"},
+      {{"m", "-v-"}, "-v-: unknown option; tool --help lists them"},
+      {{"m", "---temp", "1"}, "---temp: unknown option; did you mean --temp?"},
+      {{"m", "--temp.", "1"}, "--temp.: unknown option; did you mean --temp?"},
       {{}, "MODEL: found nothing, need a file; tool --help shows the usage"},
       {{"a", "b", "c"},
        R"("c": found 3 arguments without a dash, need at most 2; put a text with spaces in quotes)"},

@@ -42,6 +42,9 @@ struct LaterMerge {
   }
 };
 
+/// Follows the BPE encoder of SentencePiece (src/bpe_model.cc by T. Kudo, Apache-2.0): a priority
+/// queue of candidate merges over linked symbols, stale entries told by their size, and a table
+/// that takes unused pieces apart again. The algorithm is theirs; the code is written anew.
 class Merger {
  public:
   Merger(const PieceTable& table, const BpeOptions& options, std::string_view text)

@@ -27,8 +27,8 @@ struct BpeOptions {
 ///
 /// @pre text.size() < 2^31
 /// Cost: O(n log n) time for n characters, about 50 bytes of memory each.
-/// Source of the rules: T. Kudo, J. Richardson, "SentencePiece", EMNLP 2018, and the library's
-/// behaviour; pinned by the goldens in tests/golden/spm.
+/// Source of rules and algorithm: T. Kudo, J. Richardson, "SentencePiece", EMNLP 2018, and the
+/// library's src/bpe_model.cc (Apache-2.0); pinned by the goldens in tests/golden/spm.
 void append_bpe(const PieceTable& table, const BpeOptions& options, std::string_view text,
                 std::vector<TokenId>& ids);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cxxopts.hpp>
 #include <numeric>
 
 #include "tools/common/options.h"
@@ -33,6 +34,85 @@ std::string shortened(std::string_view typed) {
 }
 
 std::string quoted(std::string_view value) { return fmt::format("\"{}\"", shortened(value)); }
+
+/// The value of a flag that was given none: no argument can hold a NUL.
+constexpr std::string_view kNoValue("\0", 1);
+
+/// The table's names for cxxopts. Every value stays a text, because cxxopts reads numbers
+/// otherwise than the table's rules do and cuts its lists at commas.
+cxxopts::Options declare(const OptionTable& table) {
+  cxxopts::Options options(table.tool());
+  for (const Option& option : table.options()) {
+    auto value = cxxopts::value<std::string>();
+    if (option.is_flag()) value->implicit_value(std::string(kNoValue));
+    options.add_options()(fmt::format("{}", fmt::join(option.names, ",")), "", value);
+  }
+  return options;
+}
+
+/// A command line in words that cxxopts takes. It knows no long option behind one dash and no value
+/// behind a short one that is more than letters and digits (`-n=5`, `-n-5`, `-p"a b"`).
+struct Spelling {
+  std::vector<std::string> words;
+  std::vector<std::string> typed;  ///< each option in `words` as the user wrote it
+};
+
+enum class Next { kAnything, kValue, kNothing };  // kNothing: the option is unknown
+
+/// `--name`, `--name=V`, `-name`, `-name=V`. @param option  nullptr if the name is unknown
+Next spell_long(const Option* option, std::string_view argument, Spelling& out) {
+  const std::size_t equals = argument.find('=');
+  out.typed.emplace_back(argument.substr(0, equals));
+  out.words.push_back(argument.starts_with("--") ? std::string(argument)
+                                                 : fmt::format("-{}", argument));
+  if (option == nullptr) return Next::kNothing;
+  return option->is_flag() || equals != std::string_view::npos ? Next::kAnything : Next::kValue;
+}
+
+/// `-i`, `-n5`, `-n=5`, `-ivvn5`: a word for each letter and one for the value.
+Next spell_short(const OptionTable& table, std::string_view argument, Spelling& out) {
+  for (std::size_t i = 1; i < argument.size(); ++i) {
+    const Option* option = table.find(argument.substr(i, 1));
+    if (option == nullptr) {
+      out.typed.emplace_back(argument);
+      out.words.emplace_back(argument);
+      return Next::kNothing;
+    }
+    out.typed.push_back({'-', argument[i]});
+    out.words.push_back(out.typed.back());
+    if (option->is_flag()) continue;
+    std::string_view attached = argument.substr(i + 1);
+    if (attached.empty()) return Next::kValue;
+    if (attached.starts_with('=')) attached.remove_prefix(1);
+    out.words.emplace_back(attached);
+    break;
+  }
+  return Next::kAnything;
+}
+
+/// Ends behind the first unknown option, which cxxopts refuses.
+Spelling spell(const OptionTable& table, std::span<const char* const> args) {
+  Spelling out;
+  Next next = Next::kAnything;
+  std::size_t i = 0;
+  for (; i < args.size() && next != Next::kNothing; ++i) {
+    const std::string_view argument = args[i];
+    if (next == Next::kValue || argument.size() < 2 || argument[0] != '-') {
+      out.words.emplace_back(argument);
+      next = Next::kAnything;
+      continue;
+    }
+    if (argument == "--") break;
+    const std::size_t dashes = argument.starts_with("--") ? 2 : 1;
+    const std::string_view name = argument.substr(dashes, argument.find('=') - dashes);
+    const Option* option = name.size() == 1 ? nullptr : table.find(name);
+    // "-temp" is the long option; anything else behind one dash is a run of short ones.
+    next = dashes == 2 || option != nullptr ? spell_long(option, argument, out)
+                                            : spell_short(table, argument, out);
+  }
+  if (next != Next::kNothing) out.words.insert(out.words.end(), args.begin() + i, args.end());
+  return out;
+}
 
 }  // namespace
 
@@ -66,58 +146,6 @@ Status OptionTable::assign(const Option& option, const std::string& typed,
                  .message = fmt::format("found {}, need {}", quoted(value), option.rule)};
   }
   given_.push_back(&option);
-  return Ok{};
-}
-
-Status OptionTable::parse_option(std::span<const char* const> args, std::size_t& next) {
-  const std::string_view argument = args[next++];
-  const std::size_t dashes = argument.starts_with("--") ? 2 : 1;
-  const std::size_t equals = argument.find('=');
-  const std::string_view name = argument.substr(dashes, equals - dashes);
-  const Option* option = find(name);
-  // "-temp" is the long option; anything else behind one dash is a run of short ones.
-  if (dashes == 1 && (option == nullptr || name.size() == 1)) return parse_short(args, --next);
-  if (option == nullptr || name.size() == 1) return unknown(argument);
-
-  const std::string typed(argument.substr(0, equals));
-  if (option->is_flag()) {
-    if (equals == std::string_view::npos) return assign(*option, typed, "");
-    return Error{
-        .code = ErrorCode::kUsage,
-        .field = typed,
-        .message = fmt::format("found {}, need no value", quoted(argument.substr(equals)))};
-  }
-  if (equals != std::string_view::npos) {
-    return assign(*option, typed, std::string(argument.substr(equals + 1)));
-  }
-  if (next == args.size()) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = typed,
-                 .message = fmt::format("found no value, need {}", option->value)};
-  }
-  return assign(*option, typed, args[next++]);
-}
-
-Status OptionTable::parse_short(std::span<const char* const> args, std::size_t& next) {
-  const std::string_view argument = args[next++];
-  for (std::size_t i = 1; i < argument.size(); ++i) {
-    const Option* option = find(argument.substr(i, 1));
-    if (option == nullptr) return unknown(argument);
-    const std::string typed{'-', argument[i]};
-    if (option->is_flag()) {
-      LLM_RETURN_IF_ERROR(assign(*option, typed, ""));
-      continue;
-    }
-    std::string_view attached = argument.substr(i + 1);
-    if (attached.starts_with('=')) attached.remove_prefix(1);
-    if (i + 1 < argument.size()) return assign(*option, typed, std::string(attached));
-    if (next == args.size()) {
-      return Error{.code = ErrorCode::kUsage,
-                   .field = typed,
-                   .message = fmt::format("found no value, need {}", option->value)};
-    }
-    return assign(*option, typed, args[next++]);
-  }
   return Ok{};
 }
 
@@ -155,22 +183,38 @@ Status OptionTable::assign_positionals(const std::vector<std::string>& found) {
 
 Status OptionTable::parse(std::span<const char* const> args) {
   given_.clear();
-  std::vector<std::string> rest;
-  std::size_t next = 0;
-  while (next < args.size()) {
-    const std::string_view argument = args[next];
-    if (argument == "--") {
-      rest.insert(rest.end(), args.begin() + next + 1, args.end());
-      break;
+  const Spelling spelling = spell(*this, args);
+  std::vector<const char*> words = {tool_.c_str()};
+  for (const std::string& word : spelling.words) words.push_back(word.c_str());
+
+  cxxopts::Options options = declare(*this);
+  cxxopts::ParseResult parsed;
+  try {
+    parsed = options.parse(static_cast<int>(words.size()), words.data());
+  } catch (const cxxopts::exceptions::missing_argument&) {
+    const std::string& typed = spelling.typed.back();  // nothing follows it
+    const Option* option = find(std::string_view(typed).substr(typed.find_first_not_of('-')));
+    return Error{.code = ErrorCode::kUsage,
+                 .field = typed,
+                 .message = fmt::format("found no value, need {}", option->value)};
+  } catch (const cxxopts::exceptions::parsing&) {
+    return unknown(spelling.typed.back());  // spell() went no further
+  }
+
+  const std::vector<cxxopts::KeyValue>& found = parsed.arguments();
+  LLM_CHECK(found.size() == spelling.typed.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const Option& option = *find(found[i].key());
+    if (option.is_flag() && found[i].value() != kNoValue) {
+      return Error{
+          .code = ErrorCode::kUsage,
+          .field = spelling.typed[i],
+          .message = fmt::format("found {}, need no value", quoted("=" + found[i].value()))};
     }
-    if (argument.size() >= 2 && argument[0] == '-') {
-      LLM_RETURN_IF_ERROR(parse_option(args, next));
-    } else {
-      rest.emplace_back(args[next++]);
-    }
+    LLM_RETURN_IF_ERROR(assign(option, spelling.typed[i], found[i].value()));
   }
   LLM_RETURN_IF_ERROR(parse_environment());
-  return assign_positionals(rest);
+  return assign_positionals(parsed.unmatched());
 }
 
 }  // namespace llm

@@ -51,6 +51,8 @@ class OptionTable {
   const std::string& tool() const { return tool_; }
   const std::string& summary() const { return summary_; }
   const std::deque<Option>& options() const { return options_; }
+  /// The option of that name (without dashes), or nullptr.
+  const Option* find(std::string_view name) const;
 
   /// Options added from here on stand under this heading.
   void group(std::string heading);
@@ -130,10 +132,7 @@ class OptionTable {
                       std::string shown, std::function<bool(const std::string&)> set,
                       std::string help);
 
-  const Option* find(std::string_view name) const;
   Status assign(const Option& option, const std::string& typed, const std::string& value);
-  Status parse_option(std::span<const char* const> args, std::size_t& next);
-  Status parse_short(std::span<const char* const> args, std::size_t& next);
   Status parse_environment();
   Status assign_positionals(const std::vector<std::string>& found);
   Error unknown(std::string_view typed) const;

@@ -59,11 +59,11 @@ OptionTable make_check_table(CheckArguments& a) {
       .shown_default("the model's context; 32 with --ppl-sample");
   table
       .integer("ppl-sample", "N", &a.ppl_sample, 0, 1 << 20,
-               "score so many drawn windows instead of the whole text")
+               "score N windows chosen at random instead of the whole text")
       .shown_default("0: the whole text");
   table.flag("ppl-documents", &a.ppl_documents,
              "score each document by itself, its end included; two empty lines part documents");
-  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53, "of what is drawn");
+  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53, "seed of the random choice of windows");
   table.group("How");
   table.choice(
       "compute", "MODE", &a.compute,

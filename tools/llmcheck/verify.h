@@ -17,8 +17,8 @@ Result<VerifyReference> load_verify_reference(const CheckArguments& arguments);
 
 /// Holds the model against the reference and adds tables and verdicts to `report`.
 /// @param path    the model
-/// @param sha256  its hash; another than the reference's is kIntegrity, unless --verify-quantized
-///                says that it is meant so
+/// @param sha256  its hash; kIntegrity if it is not the reference's, unless --verify-quantized is
+///                given
 /// Errors also: those of run_verify, naming the file they come from.
 Status run_verify_check(const CheckArguments& arguments, const VerifyReference& reference,
                         const std::string& path, const std::string& sha256, ProgressBar& bar,

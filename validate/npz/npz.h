@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -36,10 +36,6 @@ class NpzReader {
   /// compression; kResource beyond the limits.
   static Result<NpzReader> open(const std::string& path, const NpzLimits& limits = {});
 
-  NpzReader(NpzReader&&) noexcept;
-  NpzReader& operator=(NpzReader&&) noexcept;
-  ~NpzReader();
-
   /// Keys in file order: member names without ".npy". Members of other names are no arrays.
   const std::vector<std::string>& keys() const { return keys_; }
   bool contains(std::string_view key) const;
@@ -50,12 +46,12 @@ class NpzReader {
   Result<NpyArray> read(std::string_view key) const;
 
  private:
-  struct Archive;
-  NpzReader();
+  NpzReader(MappedFile file, std::vector<ZipEntry> entries)
+      : file_(std::move(file)), entries_(std::move(entries)) {}
 
   Result<NpyArray> read_member(std::size_t index) const;
 
-  std::unique_ptr<Archive> archive_;
+  MappedFile file_;
   std::vector<ZipEntry> entries_;
   std::vector<std::string> keys_;
   std::unordered_map<std::string, std::size_t> index_;  ///< key -> entries_

@@ -2,8 +2,8 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "validate/npz/crc32.h"
 #include "validate/npz/npz.h"
+#include "validate/npz/zip_member.h"
 
 namespace llm {
 namespace {
@@ -67,10 +67,8 @@ Status NpzWriter::add(std::string_view key, NpyType type, std::span<const std::u
                       std::span<const std::byte> data) {
   const std::string header = encode_npy_header(type, shape);
   const auto header_bytes = std::as_bytes(std::span(header));
-  Crc32 crc;
-  crc.update(header_bytes);
-  crc.update(data);
-  Member member{std::string(key) + ".npy", crc.value(), header.size() + data.size(), size()};
+  const std::uint32_t crc = zip_crc32(zip_crc32(0, header_bytes), data);
+  Member member{std::string(key) + ".npy", crc, header.size() + data.size(), size()};
   LLM_CHECK(member.name.size() <= 0xFFFF);
 
   const bool wide = member.size >= zip64_from_;

