@@ -5,8 +5,9 @@
 
 The copy holds the files that git tracks, as they are now. Where edits.toml says so, the right text is replaced by the
 wrong one; the environment variable LLM_MUTANT chooses among the bugs when a program of the copy runs (planted.h).
-A file is written only if its content changes, so that a second build finds nothing to do. If an edit's text does not
-stand in its file exactly once, every such edit is named, nothing is written, and the exit code is 1.
+A file is written only if its content changes, so that a second build finds nothing to do; files that left the tree leave
+the copy. If an edit's text does not stand in its file exactly once, every such edit is named, nothing is written, and the
+exit code is 1.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 
 SWITCH = re.compile(r'PLANTED\("(\w+)"\)')
 INCLUDE = '#include "tests/mutants/planted.h"\n'
+FILES = "planted_files.txt"  # in the copy: the names of its files
 
 
 @dataclass
@@ -91,11 +93,17 @@ def planted_tree(root: Path) -> tuple[dict[str, bytes], list[str]]:
         source, found = plant(file, tree[file].decode(), of_file)
         tree[file] = source.encode()
         problems += found
+    tree[FILES] = "".join(f"{name}\n" for name in tree).encode()
     return tree, problems
 
 
 def write_changed(tree: dict[str, bytes], destination: Path) -> int:
-    """Writes the files whose content differs from what is there; returns how many."""
+    """Writes the files whose content differs from what is there and removes those of earlier copies; returns how many
+    were written."""
+    files = destination / FILES
+    earlier = files.read_text(encoding="utf-8").splitlines() if files.is_file() else []
+    for name in set(earlier) - tree.keys():
+        (destination / name).unlink(missing_ok=True)
     written = 0
     for name, content in tree.items():
         path = destination / name

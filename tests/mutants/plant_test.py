@@ -73,6 +73,14 @@ class PlantTest(unittest.TestCase):
         after = self.times()
         self.assertEqual([name for name in after if after[name] != before[name]], ["b.cpp"])
 
+    def test_files_that_left_the_tree_leave_the_copy(self):
+        self.plant()
+        (self.copy / "made by the build").write_text("stays", encoding="utf-8")
+        (self.root / "b.cpp").unlink()
+        self.assertEqual(self.plant().returncode, 0)
+        self.assertFalse((self.copy / "b.cpp").exists())
+        self.assertTrue((self.copy / "made by the build").exists())
+
     def test_edits_of_one_file_may_stand_in_any_order(self):
         self.edits(edit("a.cpp", "also_two() { return 2;", 'also_two() { return PLANTED("two") ? 3 : 2;'),
                    edit("a.cpp", "return 1;", 'return PLANTED("one") ? 2 : PLANTED("zero") ? 0 : 1;'),
