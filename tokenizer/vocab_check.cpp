@@ -1,5 +1,6 @@
 #include "tokenizer/vocab_check.h"
 
+#include <algorithm>
 #include <bitset>
 #include <cmath>
 #include <limits>
@@ -21,6 +22,11 @@ Status check_id(std::string_view field, std::optional<TokenId> id, std::size_t n
 }
 
 }  // namespace
+
+bool has_byte_tokens(const VocabSpec& spec) {
+  return std::ranges::any_of(
+      spec.tokens, [](const VocabSpec::Token& token) { return token.kind == TokenKind::kByte; });
+}
 
 std::optional<std::uint8_t> byte_of_spelling(std::string_view spelling) {
   if (spelling.size() != 6 || !spelling.starts_with("<0x") || !spelling.ends_with('>'))
@@ -54,20 +60,22 @@ std::optional<std::string> token_fault(const VocabSpec& spec) {
     }
     present.set(*byte);
   }
-  if (present.all()) return std::nullopt;
-  if (present.none()) {
-    if (spec.unknown) return std::nullopt;
-    return "found neither byte tokens nor an unknown token, need one";
-  }
+  if (present.all() || present.none()) return std::nullopt;
   std::size_t byte = 0;
   while (present.test(byte)) ++byte;
   return fmt::format("found {} byte tokens and no token id for <0x{:02X}>, need all 256",
                      present.count(), byte);
 }
 
+std::optional<std::string> unknown_fault(const VocabSpec& spec) {
+  if (spec.unknown || has_byte_tokens(spec)) return std::nullopt;
+  return "found neither byte tokens nor an unknown token, need one";
+}
+
 Status check_vocab(const VocabSpec& spec) {
   const std::size_t n_tokens = spec.tokens.size();
   LLM_RETURN_IF_ERROR(status_of("vocabulary", token_fault(spec)));
+  LLM_RETURN_IF_ERROR(status_of("vocabulary", unknown_fault(spec)));
   LLM_RETURN_IF_ERROR(status_of("scores", score_fault(spec)));
   LLM_RETURN_IF_ERROR(check_id("bos", spec.bos, n_tokens));
   LLM_RETURN_IF_ERROR(check_id("eos", spec.eos, n_tokens));

@@ -16,6 +16,8 @@
 
 namespace llm {
 
+bool has_byte_tokens(const VocabSpec& spec);
+
 /// The byte that the spelling of a byte token stands for: 0x0A of "<0x0A>". SentencePiece writes
 /// two upper-case digits; nothing for any other text.
 std::optional<std::uint8_t> byte_of_spelling(std::string_view spelling);
@@ -32,8 +34,10 @@ std::optional<std::string> token_id_fault(Id id, std::size_t n_tokens) {
 /// No score is NaN.
 std::optional<std::string> score_fault(const VocabSpec& spec);
 /// There are 1 to 2^31 - 1 tokens; those of kind kByte are spelled <0x00> to <0xFF> and name all
-/// 256 bytes or none; with none there is an unknown token.
+/// 256 bytes or none.
 std::optional<std::string> token_fault(const VocabSpec& spec);
+/// With no byte tokens there is an unknown token.
+std::optional<std::string> unknown_fault(const VocabSpec& spec);
 
 /// All of it, bos, eos, unknown and the ends of generation being ids of tokens.
 /// Errors: kMalformed.

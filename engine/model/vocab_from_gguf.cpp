@@ -74,9 +74,10 @@ Result<VocabSpec> VocabReader::run() {
   LLM_RETURN_IF_ERROR(read_pieces());
   LLM_RETURN_IF_ERROR(read_scores());
   LLM_RETURN_IF_ERROR(read_kinds());
-  LLM_RETURN_IF_ERROR(read_special());
   LLM_RETURN_IF_ERROR(check_tokens());
   warn_duplicates();
+  LLM_RETURN_IF_ERROR(read_special());
+  if (auto fault = unknown_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
   LLM_RETURN_IF_ERROR(read_end_of_generation());
   return std::move(vocab_);
 }
@@ -151,9 +152,7 @@ void VocabReader::derive_kinds() {
 Status VocabReader::check_tokens() {
   if (auto fault = token_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
   if (auto fault = score_fault(vocab_)) return malformed(kScoresKey, *std::move(fault));
-  const bool has_bytes =
-      std::ranges::any_of(vocab_.tokens, [](const auto& t) { return t.kind == TokenKind::kByte; });
-  if (!has_bytes) {
+  if (!has_byte_tokens(vocab_)) {
     warnings_.push_back(fmt::format(
         "{}: no byte tokens; characters outside the vocabulary become unknown", kTokensKey));
   }

@@ -262,6 +262,13 @@ constexpr BadInputRow kVocabRows[] = {
        kinds[13] = 1;
        m.set_array(kKinds, GgufType::kInt32, kinds);
      }},
+    {"58 neither byte tokens nor an unknown token",
+     3,
+     {kTokens, "found neither"},
+     [](TinyGguf& m) {
+       m.set_array(kKinds, GgufType::kInt32, std::vector<std::int32_t>(272, 1));
+       m.set_u32("tokenizer.ggml.unknown_token_id", UINT32_MAX);
+     }},
     {"59 unknown tokenizer model",
      6,
      {"tokenizer.ggml.model", "\"gpt2\"", "\"llama\""},
