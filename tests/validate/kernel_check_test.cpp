@@ -59,7 +59,7 @@ void silu_one_too_many(float* gate, const float* up, std::size_t n) {
 
 void rms_norm_without_tail(const float* x, const float* weight, std::size_t n, float eps,
                            float* y) {
-  reference::LaneSum sum;
+  contract::LaneSum sum;
   for (std::size_t i = 0; i < n / 16 * 16; ++i) sum.add_product(i, x[i], x[i]);
   const float s = 1.0F / std::sqrt(sum.total() / static_cast<float>(n) + eps);
   for (std::size_t i = 0; i < n; ++i) y[i] = (x[i] * s) * weight[i];
