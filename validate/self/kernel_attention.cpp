@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "engine/forward/reference/ops.h"
+#include "quant/contract/contract.h"
 #include "quant/formats/half.h"
 #include "validate/self/kernel_case.h"
 #include "validate/self/kernel_entries.h"
@@ -16,8 +17,8 @@ namespace {
 
 using Floats = Guarded<float>;
 
-constexpr std::size_t kChunk = 256;
-constexpr std::size_t kLanes = 16;
+constexpr std::size_t kChunk = contract::kAttentionChunk;
+constexpr std::size_t kLanes = contract::kPanelRows;
 /// Tokens of the largest task of prefill, and one more.
 constexpr std::size_t kMostTokens = 33;
 

@@ -210,7 +210,7 @@ CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes) {
     }
     check(x, "all f16");
   }
-  return verdict.result("every f16, every tie, n 1 .. 33");
+  return verdict.result("every f16, the middle to the next, n 1 .. 33");
 }
 
 CheckResult check_rope(KernelTables tables, const KernelSizes& sizes) {
