@@ -55,7 +55,7 @@ INTERNAL = {
 # The definitions are for those that prove or replay: everybody else uses the fast paths.
 SEEN_BY = {
     "quant/formats/reference": ["engine/forward/reference", "validate/self"],
-    "engine/forward/reference": ["engine", "validate/locate"],
+    "engine/forward/reference": ["engine", "validate/locate", "validate/self"],
 }
 UNCHECKED = {"build", "tests"}  # tests may include everything
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -197,16 +197,14 @@ TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invarianc
 }
 
 TEST_CASE("the host's float mode: one hash, and the mode stays", "[invariance]") {
-  SessionOptions options{.context = 32};
+  const ExecutorOptions options{.context = 32};
   const Ids ids = token_ids(9, 1536);
-  options.reference = true;
-  const std::string expected =
-      logits_hash(*session_of(load(embedded_model(), best_isa(), 2), options), ids, 0);
+  const auto model = load(embedded_model(), best_isa(), 2);
+  const std::string expected = logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
   for (const bool reference : {true, false}) {
     CAPTURE(reference);
-    options.reference = reference;
     const test::HostFloatMode host;
-    const auto session = session_of(load(embedded_model(), best_isa(), 2), options);
+    const auto session = session_of(model, options, {.reference = reference});
     CHECK(logits_hash(*session, ids, 0) == expected);
     CHECK(test::HostFloatMode::stands());
   }
