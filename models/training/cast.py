@@ -43,7 +43,7 @@ def _child(rng: random.Random, pronoun: str) -> Character:
 
 
 def _animal(rng: random.Random, pronoun: str, kinds: tuple[str, ...]) -> Character:
-    size = rng.choice(("little", "young", "small", "little brown", "little grey", "little white"))
+    size = rng.choice(("little", "young", "small"))
     return Character(rng.choice(lexicon.ANIMAL_NAMES), f"{size} {rng.choice(kinds)}", pronoun)
 
 

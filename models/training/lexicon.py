@@ -184,13 +184,14 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "gave {bhim} a hug, hugged {bhim}, held {bhim} tight, squeezed {bhis} hand, patted {bhim}"
         " on the back"
     ),
+    # Bound words that a story names again much later are short: they are copied more surely.
+    "tlook_word": _words(
+        "red, blue, green, yellow, orange, purple, pink, white, brown, golden, black, wooden, shiny"
+    ),
     "gift": _words(
-        "a [{colour}|pretty|long|silky] ribbon, a [{colour}|round|shiny] stone, a "
-        "[warm|{colour}|woolly] scarf, a jar of honey, a [little|tiny|{colour}] drum, a drawing "
-        "of a [{colour}|big|funny] {animal_word}, a basket of [plums|pears|apples|nuts|berries], "
-        "a [{colour}|paper|silver] star, a [{colour}|warm|soft] hat, a bunch of "
-        "[{colour}|wild|fresh] flowers, a [silver|tiny|golden] bell, a [wooden|{colour}|little] "
-        "boat"
+        "a red ribbon, a round stone, a warm scarf, a jar of honey, a little drum, a funny "
+        "drawing, a basket of plums, a basket of nuts, a paper star, a warm hat, a bunch of "
+        "flowers, a silver bell, a wooden boat, a golden cup"
     ),
     "animal_word": _words(
         "cat, dog, horse, bird, fish, bear, fox, rabbit, cow, duck, lion, whale, owl, snail"

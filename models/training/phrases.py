@@ -33,7 +33,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
     ),
     "detail_alone": (
         "{He} liked to {pastime}.",
-        "{He} loved to play in {place} and to {pastime}.",
+        "{He} loved to play {in_place} and to {pastime}.",
         "Every {daily}, {he} liked to {pastime}.",
         "{He} had a {look} {other} and {number} {coloured} [stones|marbles|feathers|shells].",
         '{His} {M} always said, "{saying}"',

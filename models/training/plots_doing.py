@@ -108,8 +108,8 @@ RACE = """
 = prize gift
 Every [year|spring|summer|autumn], there was a big race from {place} to {place2}. The winner got {prize}. {A} wanted to win {much}. {He} [trained|ran|practised] every {daily}. {B}, a {b_kind}, wanted to win too. "I am [faster|quicker|better] than you," {said} {B}. "[We will see|Maybe|Wait and see]," {said} {A}.
 
-{When}, the race began. "[One, two, three, go|Ready, steady, go]!" {cried} {C}. They ran [as fast as they could|like the wind|through {place}|over the bridge and past the mill]. {B} was [first|in front|far ahead], and {A} was close behind.
-Then {B} [fell over a root|slipped in the mud|hurt {bhis} foot|fell into a ditch]. "Ouch!" {bhe} {cried}. {A} {looked_at_goal}. {He} could win now! But {B} was {sad} and could not get up.
+{When}, the race began. "[One, two, three, go|Ready, steady, go]!" {cried} {C}. They ran [as fast as they could|like the wind|over the bridge and past the mill]. {B} was [first|in front|far ahead], and {A} was close behind.
+Then {B} [fell over a root|slipped in the mud|hurt {bhis} foot|fell into a ditch]. "Ouch!" {bhe} {cried}. {A} {looked_at_goal}. {He} could win {prize} now! But {B} was {sad} and could not get up.
 
 * {A} stopped. "[Take my hand|Lean on me|I will help you]," {he} {said}.
 * {A} thought for a moment. Then {he} turned around and went back to {B}.

@@ -19,7 +19,7 @@ WISH = """
 * "The storm took our roof, and we are cold," {said} {B}.
 * "I lost my {look} {other} in the river," {said} {B}.
 * "I have no food for the winter," {said} {B}.
-{A} thought [hard|for a long time|about {his} own wish|and thought]. [It was not easy.|{He} looked at the sky.|{His} heart was heavy.] Then {he} {said}, "I wish that [{B} will be happy again|{B} gets what {bhe} needs|everything will be well for {B}]."
+{A} thought [hard|for a long time] about {his} own wish to {wish}. [It was not easy.|{He} looked at the sky.|{His} heart was heavy.] Then {he} {said}, "I wish that [{B} will be happy again|{B} gets what {bhe} needs|everything will be well for {B}]."
 
 There was [a flash of {colour} light|a warm wind|a sound like a bell], and [the wish came true|all was well again|{B} began to laugh]. {thanks_hero}
 "[You gave away your wish|You are {good}|You have a good heart]," said the voice. "So you will get [one more|a gift] from me." And {later} [{his} own wish came true too: {he} could {wish}|{A} could really {wish}|there lay {gift} in the grass].
@@ -31,10 +31,10 @@ There was [a flash of {colour} light|a warm wind|a sound like a bell], and [the 
 SHARING = """
 {opening_alone}
 ? {detail_alone}
-= tlook look
+= tlook tlook_word
 {A} had a {tlook} {thing}. It was [new|very special|the best {thing} in the village]. {He} did not let anybody touch it. "It is mine!" {he} always said.
 
-{When}, {A} took {his} {thing} to {place}. {B}, a {trait} {b_kind}, was there too. "[What a nice {thing}|Your {thing} is so pretty]," {said} {B}. "[May I play with it|Can we play together|May I hold it for a moment]?"
+{When}, {A} took {his} {thing} to {place}. {B}, a {trait} {b_kind}, was there too. "[What a nice {tlook} {thing}|Your {tlook} {thing} is so pretty]," {said} {B}. "[May I play with it|Can we play together|May I hold it for a moment]?"
 "No!" {said} {A}. "[It is only for me|You will break it|Get your own {thing}]." {B} was {sad} and went away.
 {A} played alone. [But it was not much fun.|Soon {he} was bored.|{He} threw the {thing} up and caught it again.] {He} looked at {B}, who was [playing with the others|laughing with a {pet}|sitting {spot}|drawing in the sand].
 
@@ -53,7 +53,7 @@ SHARING = """
 HONESTY = """
 {opening}
 ? {opening_detail}
-= tlook look
+= tlook tlook_word
 = vessel vessel_word
 In the house there was a {tlook} {vessel} that {his} {M} loved {mmuch}. "[Please be careful with it|It was a gift from my mother|Do not play near it]," {mhe} always said.
 
@@ -105,7 +105,7 @@ It was nearly the birthday of {B}, {his} best friend. {A} wanted to give {bhim} 
 * "If you help me to [clean my shop|carry these boxes|feed the hens|sweep the floor], I will give you something," {said} {C}.
 = present gift
 = flaw flaw_word
-So {A} [worked hard|worked all day|sat down and began to work|got up early and worked]. [It was not easy.|{He} was {tired}, but {he} did not stop.|{His} fingers hurt.|It took {number} days.] In the end, {he} had {present}. {He} was {proud}.
+So {A} [worked hard|worked all day|sat down and began to work|got up early and worked]. [It was not easy.|{He} was {tired}, but {he} did not stop.|{His} fingers hurt.|It took {number} days.] In the end, {he} had {present}. {He} was {proud}. "[I have|Here is] {present} for {B}," {he} {said}.
 
 On the way to the party, [it rained hard|the wind blew|{he} fell into a puddle|a goat came along], and the present got {flaw}. {A} was {sad}. "[Now it is not pretty any more|Now I have nothing nice to give|I wanted it to be perfect]," {he} {said}.
 At the party, there were [many children|many guests|{number} guests] with big presents. {A} {slowly} put {his} present on the table.
@@ -150,7 +150,7 @@ EXTRA_CLASSES: dict[str, tuple[str, ...]] = {
     ),
     "flaw_word": ("wet", "dirty", "bent"),
     "M2": ("mother", "father", "grandmother", "little brother", "little sister"),
-    "M_call": ("Help", "Please come", "Who is there", "Come quickly"),
+    "M_call": ("Help", "Please come", "Come here", "Come quickly"),
     "When_night": (
         "One night",
         "One dark night",

@@ -6,17 +6,17 @@ The scripts are in the language of grammar.py: one line per beat, however long.
 LOST_OBJECT = """
 {opening}
 ? {opening_detail}
-= tlook look
+= tlook tlook_word
 {A} had a {tlook} {thing}. [It was a gift from {his} {M}.|{He} had made it [alone|with {his} {M}|last winter].|{He} had found it {in_place2}.|] {He} [loved it {much}|took it everywhere|never went out without it|played with it every day].
 
 {When}, {A} {walked} to {place} [to play|with {his} {thing}|to meet {B}|].
-* But when {he} [got there|sat down|wanted to go home], the {thing} was gone!
-* {He} put the {thing} down [for a moment|on the grass] to look at [a butterfly|a {colour} bird|the clouds|a snail]. When {he} turned around, the {thing} was gone!
+* But when {he} [got there|sat down|wanted to go home], the {tlook} {thing} was gone!
+* {He} put the {thing} down [for a moment|on the grass] to look at [a butterfly|a {colour} bird|the clouds|a snail]. When {he} turned around, the {tlook} {thing} was gone!
 * A strong wind came, and [{later}|all at once] the {thing} was gone.
 {A} {looked} {spot2_or_near}, but it was not there. [{He} felt {sad}.|{He} was {sad}.|{His} eyes filled with tears.]
 
 {meet_b} {ask_sad}
-"I lost my {thing}," {said} {A}. "[It is gone|I have looked everywhere|I cannot find it|It was my favourite {thing}]."
+"I lost my {tlook} {thing}," {said} {A}. "[It is gone|I have looked everywhere|I cannot find it|It was my favourite {thing}]."
 {offer}
 
 First, they {looked} {in_place2}. They {looked} {spot2}, but they [only found a {colour} {other}|only found an old shoe|only found {number} stones|only saw a sleeping cat|only found a {fruit}|found nothing at all].
@@ -73,7 +73,7 @@ But {A} [had no friends|was lonely|had nobody to play with|was new in the villag
 * The {b_kind} looked up and {smiled}. "My name is {B}. [Do you want to play|Come and sit with me|I am glad to meet you]!"
 * At first, the {b_kind} said nothing. Then {bhe} whispered, "I am {B}. [I am shy|I was afraid to talk to you]."
 "[I was afraid too|Let us play together|Then we can be friends]," {said} {A}.
-[{A} had a {fruit} in {his} bag, and they shared it.|{A} showed {bhim} {his} {look} {other}.|They played with a {thing} [all day|until the evening].|They ran through {place} and laughed.]
+[{A} had a {fruit} in {his} bag, and they shared it.|{A} showed {bhim} {his} {look} {other}.|They played with a {thing} [all day|until the evening].|They ran and laughed.]
 
 {Later}, [it began to rain|the wind blew hard|a big dog came]. [They hid {spot}.|They ran and hid {spot} together.] "[This is fun|I am not afraid when you are here|Now we have a secret place]," {said} {B}.
 ? {home_again}

@@ -13,6 +13,7 @@ from models.training.grammar import Grammar
 from models.training.stories import WORD_CLASSES
 
 SENTENCES_PER_TEXT = 12
+_BINDINGS = ("= prize gift", "= tlook tlook_word")
 _SENTENCES = (
     "{A} looked at {B}.",
     "{B} looked at {A}.",
@@ -35,6 +36,13 @@ _SENTENCES = (
     "{A} wanted a {treat}. {B} made the {treat}.",
     "The {treat} was for {A}.",
     "{A} smiled. {B} smiled.",
+    "{A} was a {a_kind}.",
+    "{B} was a {b_kind}.",
+    "The {a_kind} saw the {b_kind}.",
+    "{A} had a {tlook} {thing}.",
+    "The {tlook} {thing} was {in_place}.",
+    "{A} wanted {prize}.",
+    "{B} gave {A} {prize}.",
 )
 
 
@@ -43,4 +51,5 @@ def generate(seed: int, count: int) -> Iterator[str]:
     rng = random.Random(seed)
     for _ in range(count):
         grammar = Grammar(rng, WORD_CLASSES, cast.draw_bindings(rng))
-        yield " ".join(grammar.beat(line) for line in rng.choices(_SENTENCES, k=SENTENCES_PER_TEXT))
+        lines = rng.choices(_SENTENCES, k=SENTENCES_PER_TEXT)
+        yield grammar.script("\n".join((*_BINDINGS, *lines)))

@@ -131,7 +131,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--heldout", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=7000, help="of the last lesson, whole stories")
+    parser.add_argument("--steps", type=int, default=4000, help="of the last lesson, whole stories")
     parser.add_argument("--peak-rate", type=float, default=2e-3)
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
