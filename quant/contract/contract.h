@@ -21,7 +21,7 @@ inline constexpr int kMaxActivationCode = 127;
 
 // Sizes that folders share but that no bit depends on.
 
-/// Rows of a packed panel, keys of a packed KV panel: one a lane.
+/// Rows of a packed panel, keys of a packed KV panel: one per lane.
 inline constexpr std::size_t kPanelRows = kLanes;
 /// Most panels of a register tile: the step of shares of a batch, and its accumulators in the
 /// workspace.

@@ -119,7 +119,7 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K& 
   return scales.accumulate(acc, isum, x);
 }
 
-// ---- one scale a block
+// ---- one scale per block
 
 /// isum's start: the part of the codes' offset.
 template <class A, class T, class X>

@@ -62,7 +62,7 @@ LLM_INLINE F32x16<A> float_at(const std::byte* block) {
 
 // ---- codecs
 
-/// Integer scales and, for types with one, minima of a super-block, a sub-block a row, in int32
+/// Integer scales and, for types with one, minima of a super-block, one sub-block per row, in int32
 /// lanes.
 template <class A, int kSubs>
 struct SubScales {

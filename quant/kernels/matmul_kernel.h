@@ -108,7 +108,7 @@ template <class A, class T, int P, int N>
   }
 }
 
-/// One scale a block: `blocks` consecutive blocks. Blocks of a token are x_stride elements apart.
+/// One scale per block: `blocks` consecutive blocks. Blocks of a token are x_stride elements apart.
 template <class A, class T, int P, int N>
 [[gnu::noinline]] void tile(const Unpacked<A, T, P>& u, int blocks,
                             const typename ActivationOf<T>::Block* x, std::size_t x_stride,

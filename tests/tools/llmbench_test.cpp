@@ -118,7 +118,7 @@ TEST_CASE("generation without a cache is a test of its own", "[llmbench]") {
   REQUIRE(rows[1]["cache"] == false);
 }
 
-TEST_CASE("tables and comma-separated values have a line a test", "[llmbench]") {
+TEST_CASE("tables and comma-separated values have a line per test", "[llmbench]") {
   Llmbench llmbench;
   const Finished table = llmbench(std::string(kSmall) + "--no-peaks");
   REQUIRE(table.exit_code == 0);

@@ -49,7 +49,7 @@ TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     REQUIRE(dump.positions()[i] == static_cast<std::int32_t>(i));
   }
-  // One forward call for the prompt, then one a token.
+  // One forward call for the prompt, then one per token.
   REQUIRE(dump.step_ptr().size() == 1 + 1 + tokens.size() - n_prompt);
   REQUIRE(dump.step_ptr()[1] == static_cast<std::int64_t>(n_prompt));
   REQUIRE(dump.meta().producer == "llmrun");

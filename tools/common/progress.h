@@ -9,7 +9,7 @@
 namespace llm {
 
 /// One line on stderr for the long job at hand: bar, share, rate and time left. Draws only on a
-/// terminal, at most ten times a second, and wipes itself when the stage ends or on destruction.
+/// terminal, at most ten times per second, and wipes itself when the stage ends or on destruction.
 /// Pass `std::ref(bar)` where a Progress callback is wanted.
 class ProgressBar {
  public:

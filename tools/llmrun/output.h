@@ -26,7 +26,7 @@ struct RunStats {
   double decode_seconds = 0;
   double token_p50_seconds = 0;
   double token_p99_seconds = 0;
-  double weight_gb_per_s = 0;  ///< weight bytes times decoded tokens a second
+  double weight_gb_per_s = 0;  ///< weight bytes times decoded tokens per second
   double peak_rss_mib = 0;
 };
 

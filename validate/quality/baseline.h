@@ -35,7 +35,7 @@ Result<QualityBaseline> parse_baseline(std::string_view json);
 /// The figures of `result`, ready to be frozen; the caller fills in where they come from.
 QualityBaseline make_baseline(const QualityResult& result, const QualityConfig& config);
 
-/// The gates, each a check: perplexity within 5 %, repetition at most 10 % higher, distinct-2 and
+/// The gates, one check each: perplexity within 5 %, repetition at most 10 % higher, distinct-2 and
 /// -3 at most 10 % lower, consistency exactly 1, and the paired gate on nll (0.2 %), which fails
 /// only when it is sure and says so when it is not. The same model must give the same tokens.
 std::vector<CheckResult> check_against(const QualityResult& result, const std::string& model_sha256,

@@ -27,7 +27,7 @@ struct TextWindow {
 struct WindowOptions {
   std::size_t window = 0;  ///< W >= 1
   std::size_t sample = 0;  ///< 0: consecutive windows over the whole text, the last one shorter;
-                           ///< else so many windows with drawn starts, which may overlap
+                           ///< else this many windows at random starts, which may overlap
   bool documents = false;  ///< the text is documents parted by two or more empty lines: each is
                            ///< encoded by itself, ends in EOS, which counts, and has windows of
                            ///< its own. Not with `sample`.

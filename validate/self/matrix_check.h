@@ -37,7 +37,7 @@ struct MatrixCheckOptions {
 /// that take activations in f32 anyway are multiplied once.
 /// A difference is a failed check that names mode and instruction set, and the first tensor and
 /// row. Errors: kResource.
-/// Cost: per mode one product in plain loops and one on the scalar kernel, one a token on each
+/// Cost: per mode one product in plain loops and one on the scalar kernel, one per token on each
 /// fast one.
 Result<std::vector<CheckResult>> check_matrices(const Model& model, const ModelFile& file,
                                                 const MatrixCheckOptions& options);
