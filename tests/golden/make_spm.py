@@ -3,7 +3,7 @@
 
     python tests/golden/make_spm.py VOCAB.gguf NAME [--check] [--inp FILE --out FILE]
 
-The vocabulary of the GGUF is rebuilt as a SentencePiece model (tools/reference/spm_proto.py). Lines are
+The vocabulary of the GGUF is rebuilt as a SentencePiece model (tools/oracle/spm_proto.py). Lines are
 {"text": ..., "ids": [...]} without BOS, the format of `llmtok --check`; "decoded" is added where decoding the ids does
 not give the text back. With --inp and --out (llama.cpp's vocabulary test files) their ids are first compared with the
 library's, and a difference is an error.
