@@ -111,12 +111,12 @@ Every [year|spring|summer|autumn], there was a big race from {place} to {place2}
 {When}, the race began. "[One, two, three, go|Ready, steady, go]!" {cried} {C}. They ran [as fast as they could|like the wind|over the bridge and past the mill]. {B} was [first|in front|far ahead], and {A} was close behind.
 Then {B} [fell over a root|slipped in the mud|hurt {bhis} foot|fell into a ditch]. "Ouch!" {bhe} {cried}. {A} {looked_at_goal}. {He} could win {prize} now! But {B} was {sad} and could not get up.
 
-* {A} stopped. "[Take my hand|Lean on me|I will help you]," {he} {said}.
-* {A} thought for a moment. Then {he} turned around and went back to {B}.
+* But {A} stopped. "[Take my hand|Lean on me|I will help you]," {he} {said}.
+* But {A} thought for a moment. Then {he} turned around and went back to {B}.
 "[Go on, you can win|You will lose the race|Run, do not wait for me]," {said} {B}. "[A friend is more than a race|I do not want to win like this|We can go together]," {said} {A}.
 Slowly, they walked on, step by step. [A {pet} won the race.|The others were long there.|Everybody else was faster.] But when they came to {place2}, [all the people clapped|everybody cheered|they heard a loud cheer].
 
-{C} came to them. "[You did not win the race, but you won a friend|That was the best thing I saw today|You have a big heart]," {che} {said} and gave {A} {prize}.
+Then {C} came to them. "[You did not win the race, but you won a friend|That was the best thing I saw today|You have a big heart]," {che} {said} and gave {A} {prize}.
 {thanks_from_b}
 ? {home_again}
 ? The next year, they ran hand in hand, and {nobody_minded}.

@@ -43,7 +43,7 @@ SHARING = """
 * Then {A} thought of {his} {M}, who always said, "{saying}" 
 {A} felt [ashamed|sorry|warm inside]. "I am sorry, {B}," {he} {said}. "[I was not kind|I should have shared|Let us play with my {thing} together]."
 
-{B} {smiled}. They played with the {tlook} {thing} [all day|until the sun went down|in turns|for {number} hours]. [It was much more fun than before.|They made up a new game.|They laughed and laughed.] 
+Then {B} {smiled}. They played with the {tlook} {thing} [all day|until the sun went down|in turns|for {number} hours]. [It was much more fun than before.|They made up a new game.|They laughed and laughed.] 
 ? {B} also had something to share. It was {gift}.
 ? {home_again}
 "[I like it better when we share|A {thing} is only a {thing}, but a friend is a friend|Tomorrow you may take it home]," {said} {A}.

@@ -79,7 +79,7 @@ But {A} [had no friends|was lonely|had nobody to play with|was new in the villag
 ? {home_again}
 "[Will you come back tomorrow|Can we play again tomorrow|Shall we meet here tomorrow]?" {asked} {B}. "[Yes|Of course|Every day]!" {said} {A}.
 
-{A} ran home. "{wow}!" {he} {cried}. "I have a friend!" {His} {M} {smiled}. "[One hello can change a day|I knew you could do it|You were {good}]," {mhe} {said}.
+Then {A} ran home. "{wow}!" {he} {cried}. "I have a friend!" {His} {M} {smiled}. "[One hello can change a day|I knew you could do it|You were {good}]," {mhe} {said}.
 {ending}
 """
 

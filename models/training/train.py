@@ -100,9 +100,15 @@ def save(model: Llama, path: Path, figures: dict) -> None:
 
 
 def make_lessons(
-    tokenizer: spm.SentencePieceProcessor, stories: list[str], steps: int, seed: int
+    tokenizer: spm.SentencePieceProcessor, stories: list[str], steps: int, seed: int, continued: bool
 ) -> list[Lesson]:
-    """Practice lines, then beginnings of stories, then whole stories over the full context."""
+    """Practice lines, then beginnings of stories, then whole stories over the full context.
+
+    A continued training has the last lesson alone.
+    """
+    if continued:
+        tokens = data.encode_stories(tokenizer, stories)
+        return [Lesson("stories", tokens, length=512, batch=8, steps=steps)]
     texts = list(practice.generate(seed, PRACTICE_TEXTS))
     practice_tokens = data.encode_stories(tokenizer, texts)
     story_tokens = data.encode_stories(tokenizer, stories)
@@ -131,6 +137,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--heldout", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="continue with the weights of this checkpoint")
     parser.add_argument("--steps", type=int, default=4000, help="of the last lesson, whole stories")
     parser.add_argument("--peak-rate", type=float, default=2e-3)
     parser.add_argument("--weight-decay", type=float, default=0.1)
@@ -146,9 +153,13 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.use_deterministic_algorithms(True)
     tokenizer = spm.SentencePieceProcessor(model_file=str(args.tokenizer))
-    lessons = make_lessons(tokenizer, read_stories(args.stories), args.steps, args.seed)
+    lessons = make_lessons(
+        tokenizer, read_stories(args.stories), args.steps, args.seed, args.start is not None
+    )
     heldout = data.encode_stories(tokenizer, read_stories(args.heldout))[:EVALUATED_STORIES]
     model = Llama(ModelConfig(vocab_size=tokenizer.vocab_size()))
+    if args.start is not None:
+        model.load_state_dict(torch.load(args.start)["state"])
     optimizer = make_optimizer(model, args.weight_decay)
     forward = torch.compile(model, dynamic=False)  # once per lesson; 1.4 times as fast
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
