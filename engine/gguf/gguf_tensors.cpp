@@ -35,7 +35,7 @@ std::string_view other_tensor_type(std::uint32_t id) {
                                                                      "IQ2_XS",
                                                                      "IQ3_XXS",
                                                                      "IQ1_S",
-                                                                     "IQ4_NL",
+                                                                     "",
                                                                      "IQ3_S",
                                                                      "IQ2_S",
                                                                      "IQ4_XS",

@@ -208,6 +208,21 @@ struct BlockQ8_K {
   std::int16_t bsums[16];  ///< sum of qs[16s .. 16s + 15]; not used as weights
 };
 
+/// 32 weights that share one scale; a code is the index of one of 16 values. 18 bytes, 4.5 bits per
+/// weight. Codes lie as in Q4_0.
+///
+///   weight[j] = d * kIq4Values[q[j]]
+struct BlockIQ4_NL {
+  static constexpr WeightType kType = WeightType::kIQ4_NL;
+  static constexpr std::string_view kName = "IQ4_NL";
+  static constexpr std::size_t kWeights = 32;
+  std::uint16_t d;      ///< scale, f16
+  std::uint8_t qs[16];  ///< 4-bit codes
+};
+
+inline constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
+
 static_assert(sizeof(BlockF32) == 4 && alignof(BlockF32) == 4);
 static_assert(sizeof(BlockF16) == 2 && alignof(BlockF16) == 2);
 static_assert(sizeof(BlockBF16) == 2 && alignof(BlockBF16) == 2);
@@ -222,6 +237,7 @@ static_assert(sizeof(BlockQ4_K) == 144 && alignof(BlockQ4_K) == 2);
 static_assert(sizeof(BlockQ5_K) == 176 && alignof(BlockQ5_K) == 2);
 static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 2);
 static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 4);
+static_assert(sizeof(BlockIQ4_NL) == 18 && alignof(BlockIQ4_NL) == 2);
 
 template <typename... Blocks>
 struct BlockList {};
@@ -229,7 +245,7 @@ struct BlockList {};
 /// Every format, in ascending id.
 using AllBlocks =
     BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0, BlockQ2_K,
-              BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_K, BlockBF16>;
+              BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_K, BlockIQ4_NL, BlockBF16>;
 
 /// Formats whose sub-blocks have integer scales.
 template <typename Block>

@@ -10,8 +10,9 @@
 #include "quant/formats/half.h"
 
 /// The integer part of a block in the order of its weights, as quant/formats/block_formats.h states
-/// it: codes with the type's constant offset subtracted, and the integer scales of its sub-blocks.
-/// One reading of the bytes, shared by dequantization and dot products.
+/// it: codes with the type's constant offset subtracted (IQ4_NL: the values they stand for), and
+/// the integer scales of its sub-blocks. One reading of the bytes, shared by dequantization and dot
+/// products.
 
 namespace llm::contract {
 
@@ -66,6 +67,7 @@ inline int code(const BlockQ6_K& b, std::size_t j) {
   return ((j % 128 < 64 ? low & 15 : low >> 4) | bit_pair_of_256(b.qh, j) << 4) - 32;
 }
 inline int code(const BlockQ8_K& b, std::size_t j) { return b.qs[j]; }
+inline int code(const BlockIQ4_NL& b, std::size_t j) { return kIq4Values[nibble_of_32(b.qs, j)]; }
 
 /// All codes of a block in the order of its weights.
 template <typename Block>

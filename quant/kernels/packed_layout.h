@@ -145,6 +145,13 @@ struct PackedLayout<BlockQ8_K> {
                                          packed_halves(offsetof(B, bsums), 16)};
 };
 
+template <>
+struct PackedLayout<BlockIQ4_NL> {
+  using B = BlockIQ4_NL;
+  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 1),
+                                         packed_words(offsetof(B, qs), 4)};
+};
+
 /// Whether every byte of a block is in exactly one field.
 template <class Block>
 consteval bool covers_block() {

@@ -95,6 +95,26 @@ struct Codec<llm::BlockQ8_K> : SignedCodec<llm::BlockQ8_K> {
   }
 };
 
+template <>
+struct Codec<llm::BlockIQ4_NL> : SignedCodec<llm::BlockIQ4_NL> {
+  /// The value of each code, as products on A take it.
+  template <class A>
+  struct Values {
+    alignas(16) std::int8_t of[16];
+    constexpr Values() : of{} {
+      for (int i = 0; i < 16; ++i) {
+        of[i] = static_cast<std::int8_t>(llm::kIq4Values[i] + code_offset<A, Codec>());
+      }
+    }
+  };
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    static constexpr Values<A> kValues;
+    quads_4bit<A, Block>(block, out);
+    for (int w = 0; w < 8; ++w) out[w / 4][w % 4] = look_up(kValues.of, out[w / 4][w % 4]);
+  }
+};
+
 }  // namespace
 
 #endif  // LLM_QUANT_KERNELS_SIMPLE_CODECS_H_

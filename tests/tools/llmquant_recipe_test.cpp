@@ -54,6 +54,10 @@ TEST_CASE("mixes give the layers of llama-quantize more bits", "[tools][llmquant
   CHECK(layers_with("Q2_K", "ffn_down", WeightType::kQ3_K).size() == 22);
   CHECK(layers_with("Q2_K", "ffn_up", WeightType::kQ2_K).size() == 22);
   CHECK(layers_with("Q4_0", "ffn_down", WeightType::kQ4_0).size() == 22);
+  CHECK(layers_with("IQ4_NL", "attn_v", WeightType::kQ5_K).size() == 22);
+  CHECK(layers_with("IQ4_NL", "attn_v", WeightType::kIQ4_NL, {22, 1, false}).size() == 22);
+  CHECK(layers_with("IQ4_NL", "ffn_down", WeightType::kQ5_K) == std::set<std::uint64_t>{0, 1});
+  CHECK(layers_with("IQ4_NL", "ffn_up", WeightType::kIQ4_NL).size() == 22);
   // 80 layers are Llama 70B.
   CHECK(layers_with("Q4_K_S", "attn_v", WeightType::kQ5_K, {80, 8, false}).size() == 80);
 }
@@ -62,7 +66,7 @@ TEST_CASE("output and embedding follow whether they are tied", "[tools][llmquant
   const ModelShape separate{22, 8, false};
   const ModelShape tied{22, 8, true};
   const GgufTensor embedding = matrix("token_embd.weight");
-  for (const char* name : {"Q4_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_S", "Q6_K"}) {
+  for (const char* name : {"Q4_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_S", "Q6_K", "IQ4_NL"}) {
     const Recipe& recipe = *find_recipe(name);
     CAPTURE(name);
     CHECK(recipe_type(recipe, separate, matrix("output.weight")) == WeightType::kQ6_K);

@@ -15,15 +15,15 @@ namespace llm {
 namespace {
 
 constexpr std::array kRecipes = {
-    Recipe{"Q4_0", WeightType::kQ4_0, 2},    Recipe{"Q4_1", WeightType::kQ4_1, 3},
-    Recipe{"Q5_0", WeightType::kQ5_0, 8},    Recipe{"Q5_1", WeightType::kQ5_1, 9},
-    Recipe{"Q8_0", WeightType::kQ8_0, 7},    Recipe{"Q2_K", WeightType::kQ2_K, 10},
-    Recipe{"Q3_K_S", WeightType::kQ3_K, 11}, Recipe{"Q3_K_M", WeightType::kQ3_K, 12},
-    Recipe{"Q3_K_L", WeightType::kQ3_K, 13}, Recipe{"Q4_K_S", WeightType::kQ4_K, 14},
-    Recipe{"Q4_K_M", WeightType::kQ4_K, 15}, Recipe{"Q5_K_S", WeightType::kQ5_K, 16},
-    Recipe{"Q5_K_M", WeightType::kQ5_K, 17}, Recipe{"Q6_K", WeightType::kQ6_K, 18},
-    Recipe{"F16", WeightType::kF16, 1},      Recipe{"BF16", WeightType::kBF16, 32},
-    Recipe{"F32", WeightType::kF32, 0},
+    Recipe{"Q4_0", WeightType::kQ4_0, 2},      Recipe{"Q4_1", WeightType::kQ4_1, 3},
+    Recipe{"Q5_0", WeightType::kQ5_0, 8},      Recipe{"Q5_1", WeightType::kQ5_1, 9},
+    Recipe{"Q8_0", WeightType::kQ8_0, 7},      Recipe{"Q2_K", WeightType::kQ2_K, 10},
+    Recipe{"Q3_K_S", WeightType::kQ3_K, 11},   Recipe{"Q3_K_M", WeightType::kQ3_K, 12},
+    Recipe{"Q3_K_L", WeightType::kQ3_K, 13},   Recipe{"Q4_K_S", WeightType::kQ4_K, 14},
+    Recipe{"Q4_K_M", WeightType::kQ4_K, 15},   Recipe{"Q5_K_S", WeightType::kQ5_K, 16},
+    Recipe{"Q5_K_M", WeightType::kQ5_K, 17},   Recipe{"Q6_K", WeightType::kQ6_K, 18},
+    Recipe{"IQ4_NL", WeightType::kIQ4_NL, 25}, Recipe{"F16", WeightType::kF16, 1},
+    Recipe{"BF16", WeightType::kBF16, 32},     Recipe{"F32", WeightType::kF32, 0},
 };
 
 std::string upper(std::string_view text) {
@@ -60,6 +60,8 @@ WeightType attn_v_type(const Recipe& recipe, const ModelShape& shape, std::uint6
     type = WeightType::kQ5_K;
   } else if (recipe.name == "Q4_K_S" && layer < 4) {
     type = WeightType::kQ5_K;
+  } else if (recipe.name == "IQ4_NL" && shape.heads_per_kv_head >= 4) {
+    type = WeightType::kQ5_K;
   } else if ((recipe.name == "Q4_K_M" || recipe.name == "Q5_K_M") &&
              uses_more_bits(layer, shape.n_layers)) {
     type = WeightType::kQ6_K;
@@ -76,7 +78,9 @@ WeightType ffn_down_type(const Recipe& recipe, const ModelShape& shape, std::uin
     return layer < shape.n_layers / 16 ? WeightType::kQ5_K : WeightType::kQ4_K;
   }
   if (recipe.name == "Q3_K_L") return WeightType::kQ5_K;
-  if (recipe.name == "Q4_K_S" && layer < shape.n_layers / 8) return WeightType::kQ5_K;
+  if ((recipe.name == "Q4_K_S" || recipe.name == "IQ4_NL") && layer < shape.n_layers / 8) {
+    return WeightType::kQ5_K;
+  }
   if ((recipe.name == "Q4_K_M" || recipe.name == "Q5_K_M") &&
       uses_more_bits(layer, shape.n_layers)) {
     return WeightType::kQ6_K;

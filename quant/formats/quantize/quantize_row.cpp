@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/half.h"
+#include "quant/formats/quantize/iq4_nl.h"
 #include "quant/formats/quantize/k_quants.h"
 #include "quant/formats/quantize/legacy_blocks.h"
 

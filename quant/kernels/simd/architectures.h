@@ -66,6 +66,16 @@ struct ScalarOps {
   static LLM_INLINE I32 widen_u8(const std::uint8_t* p) { return *p; }
   static LLM_INLINE I32 widen_s8(const std::uint8_t* p) { return static_cast<std::int8_t>(*p); }
   static LLM_INLINE I32 widen_u16(const std::uint16_t* p) { return *p; }
+  // Byte i becomes table[byte i], for bytes below 16.
+  static LLM_INLINE I32 look_up(const std::int8_t* table, I32 v) {
+    std::uint32_t bytes = 0;
+    for (int i = 0; i < 4; ++i) {
+      const auto byte =
+          static_cast<std::uint8_t>(table[static_cast<std::uint32_t>(v) >> (8 * i) & 15U]);
+      bytes |= std::uint32_t{byte} << (8 * i);
+    }
+    return static_cast<I32>(bytes);
+  }
   // The sum of four products of bytes: u unsigned, s signed.
   static LLM_INLINE I32 dot4_us(I32 acc, I32 u, I32 s) {
     for (int i = 0; i < 4; ++i) {
@@ -156,6 +166,10 @@ struct Avx2Ops : XsimdOps<xsimd::fma3<xsimd::avx2>, 2> {
   static LLM_INLINE I32 widen_u16(const std::uint16_t* p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  static LLM_INLINE I32 look_up(const std::int8_t* table, I32 v) {
+    const __m128i entries = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), v);
+  }
   static LLM_INLINE I32 dot2(I32 acc, I32 a, I32 b) {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
   }
@@ -212,6 +226,10 @@ struct Avx512Ops : XsimdOps<xsimd::avx512f, 1> {
   }
   static LLM_INLINE I32 widen_u16(const std::uint16_t* p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static LLM_INLINE I32 look_up(const std::int8_t* table, I32 v) {
+    const __m128i entries = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), v);
   }
   static LLM_INLINE I32 dot2(I32 acc, I32 a, I32 b) {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));

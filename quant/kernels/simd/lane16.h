@@ -177,6 +177,14 @@ LLM_INLINE void to_half(std::uint16_t* p, const F32x16<A>& v) {
   LLM_EACH_REGISTER A::to_half(p + i * kRegisterLanes<A>, v.r[i]);
 }
 
+/// Each byte of v, which must be below 16, becomes table[byte]. The table is 16-byte aligned.
+template <class A>
+LLM_INLINE I32x16<A> look_up(const std::int8_t* table, const I32x16<A>& v) {
+  I32x16<A> bytes;
+  LLM_EACH_REGISTER bytes.r[i] = A::look_up(table, v.r[i]);
+  return bytes;
+}
+
 /// The low bytes of the lanes.
 template <class A>
 LLM_INLINE void to_bytes(std::int8_t* p, const I32x16<A>& v) {
