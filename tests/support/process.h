@@ -2,12 +2,14 @@
 #define LLM_TESTS_SUPPORT_PROCESS_H_
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,7 @@ class Process {
   /// @param words  the program (its path, or a name to look up) and its arguments
   /// @param input  path of what it reads
   explicit Process(std::vector<std::string> words, const std::string& input = "/dev/null") {
-    // timeout(1) ends one that hangs, with code 137. In the foreground it passes a signal on once.
+    // timeout(1) ends one that hangs, with code 137.
     const std::vector<std::string> guard = {"timeout", "--foreground", "--signal=KILL", "3600"};
     words.insert(words.begin(), guard.begin(), guard.end());
     std::vector<char*> argv;
@@ -49,8 +51,28 @@ class Process {
     REQUIRE(failed == 0);
   }
 
-  /// Of timeout(1), whose only child the program is; it passes signals on.
-  pid_t pid() const { return pid_; }
+  /// The program's own; 0 before it has begun and after it has ended.
+  pid_t pid() const {
+    const std::string guard = std::to_string(pid_);
+    std::ifstream children("/proc/" + guard + "/task/" + guard + "/children");
+    pid_t child = 0;
+    children >> child;
+    return child;
+  }
+  bool is_running() const {
+    std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
+    std::string id;
+    std::string name;
+    std::string state;
+    return stat >> id >> name >> state && state != "Z";
+  }
+
+  /// Sends it a signal; not through timeout(1), which loses one that comes right after its fork.
+  void send(int signal) const {
+    const pid_t program = pid();
+    REQUIRE(program > 0);
+    REQUIRE(::kill(program, signal) == 0);
+  }
 
   std::string output_so_far() const { return directory_.read("out"); }
 
@@ -64,7 +86,7 @@ class Process {
 
  private:
   ScratchDirectory directory_;
-  pid_t pid_ = -1;
+  pid_t pid_ = -1;  ///< of timeout(1), whose only child the program is
 };
 
 /// The path of a tool of this build.
@@ -76,6 +98,7 @@ inline Finished run_tool(const std::string& tool, std::vector<std::string> argum
   arguments.insert(arguments.begin(), tool_path(tool));
   return Process(std::move(arguments), input).wait();
 }
+
 /// Runs a command of bash to its end, for its redirections and jobs.
 inline Finished run_shell(const std::string& command) {
   const ScratchDirectory directory;  // of a file: arguments are limited to 128 KiB

@@ -46,23 +46,10 @@ void write_large_sparse(const std::string& path, std::uint64_t bytes) {
   set_size(path, header.size() + bytes);
 }
 
-/// Whether a child of `timeout` (the tool itself) has the file mapped.
-bool has_mapped(pid_t parent, const std::string& path) {
-  std::ifstream children("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
-                         "/children");
-  pid_t child = 0;
-  if (!(children >> child)) return false;
-  std::ifstream maps("/proc/" + std::to_string(child) + "/maps");
+bool has_mapped(const Process& process, const std::string& path) {
+  std::ifstream maps("/proc/" + std::to_string(process.pid()) + "/maps");
   const std::string text{std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>()};
   return text.find(path) != std::string::npos;
-}
-
-bool is_running(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string id;
-  std::string name;
-  std::string state;
-  return stat >> id >> name >> state && state != "Z";
 }
 
 /// Hashes a large file and calls `change` once the tool has mapped it. Whether it was still running
@@ -76,11 +63,11 @@ Finished hash_while(const std::function<void(const std::string&)>& change) {
     const struct timespec old[2] = {{1000, 0}, {1000, 0}};
     REQUIRE(::utimensat(AT_FDCWD, path.c_str(), old, 0) == 0);
     Process process({tool_path("llmgguf"), "hash", path});
-    while (is_running(process.pid()) && !has_mapped(process.pid(), path)) {
+    while (process.is_running() && !has_mapped(process, path)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     change(path);
-    const bool in_time = is_running(process.pid());
+    const bool in_time = process.is_running();
     const Finished result = process.wait();
     if (in_time || result.exit_code != 0) return result;
   }
@@ -248,7 +235,7 @@ TEST_CASE("bad input 9, 11: a loaded model outlives its file", "[bad_input]") {
   model.set_u32("llama.context_length", 4096);
   const std::string path = directory.write("model.gguf", model.bytes());
   Process process({tool_path("llmrun"), path, "-p", "the", "-n", "1000", "--ignore-eos"});
-  while (is_running(process.pid()) && process.output_so_far().empty()) {
+  while (process.is_running() && process.output_so_far().empty()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   set_size(path, 0);

@@ -277,7 +277,7 @@ TEST_CASE("an interrupted run leaves the old file", "[tools][llmquant]") {
   const std::size_t files = quant.n_files();
   Process process({tool_path("llmquant"), "-q", large, quant.out, "Q6_K", "1"});
   while (quant.n_files() == files) ::usleep(1000);  // until its temporary file is there
-  ::kill(process.pid(), SIGINT);
+  process.send(SIGINT);
   CHECK(process.wait().exit_code == 130);
   CHECK(read_file(quant.out) == "old");
   CHECK(quant.n_files() == files);
