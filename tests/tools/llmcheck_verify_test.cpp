@@ -127,7 +127,7 @@ TEST_CASE("another quantization needs to be meant", "[llmcheck][verify]") {
   const std::string arguments =
       fmt::format("'{}' --verify '{}' --verify-quick", kQ4, kF16Reference);
   CHECK(w.llmcheck(arguments) == 8);
-  CHECK_THAT(w.err, Contains("fable-3m-f16.json: model_sha256: found ee241dc3") &&
+  CHECK_THAT(w.err, Contains("fable-3m-f16.json: model_sha256: found 4c781e64") &&
                         Contains("--verify-quantized"));
   CHECK(w.llmcheck(arguments + " --verify-quantized") == 0);
   CHECK(w.verdict(kOutside) == "PASS");
@@ -226,7 +226,7 @@ TEST_CASE("bad references of --verify give exit code and words", "[llmcheck][ver
       Case{R"({"schema_version": null})", 3, "schema_version: found none"},
       Case{R"({"format": "llmcheck-limits/1"})", 3, "format: found"},
       Case{R"({"model_sha256": "abc"})", 3, "model_sha256: found \"abc\""},
-      Case{R"({"tokenizer_hash": "00"})", 8, "tokenizer_hash: found 00, need f0eb"},
+      Case{R"({"tokenizer_hash": "00"})", 8, "tokenizer_hash: found 00, need b17f"},
       Case{R"({"steps": 31})", 3, "prompts[0].tokens: found 32 entries"},
       Case{R"({"prompts": []})", 3, "prompts: found 0 entries"},
       Case{R"({"steps": 1, "top_k": 2, "prompts": [{"id": "x", "kind": "base", "ids": [1, 1536],
