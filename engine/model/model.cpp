@@ -21,7 +21,7 @@ Result<Isa> choose_isa(std::optional<Isa> wanted) {
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
-                                                             const LoadOptions& options) {
+                                                 const LoadOptions& options) {
   const FloatEnvironment contract;
   LLM_RETURN_IF_ERROR(choose_isa(options.isa));
   const int threads = options.threads > 0 ? options.threads : available_cpus();

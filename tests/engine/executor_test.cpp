@@ -12,7 +12,6 @@
 #include "engine/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
-#include "tests/support/nonfinite_models.h"
 #include "tests/support/scratch_directory.h"
 
 namespace llm {

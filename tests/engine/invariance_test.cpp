@@ -200,7 +200,8 @@ TEST_CASE("the host's float mode: one hash, and the mode stays", "[invariance]")
   const ExecutorOptions options{.context = 32};
   const Ids ids = token_ids(9, 1536);
   const auto model = load(embedded_model(), best_isa(), 2);
-  const std::string expected = logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
+  const std::string expected =
+      logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
   for (const bool reference : {true, false}) {
     CAPTURE(reference);
     const test::HostFloatMode host;

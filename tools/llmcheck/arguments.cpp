@@ -63,7 +63,8 @@ OptionTable make_check_table(CheckArguments& a) {
       .shown_default("0: the whole text");
   table.flag("ppl-documents", &a.ppl_documents,
              "score each document by itself, its end included; two empty lines part documents");
-  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53, "seed of the random choice of windows");
+  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53,
+                "seed of the random choice of windows");
   table.group("How");
   table.choice(
       "compute", "MODE", &a.compute,

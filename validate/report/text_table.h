@@ -7,8 +7,8 @@
 
 namespace llm {
 
-/// The comparison as a table of plain text, one line per tap, 100 columns, ending in a line with the
-/// verdict that names the first failing tap:
+/// The comparison as a table of plain text, one line per tap, 100 columns, ending in a line with
+/// the verdict that names the first failing tap:
 ///
 ///   layer  tap          cos_p5     cos_min    cos_median  max_abs    nmse       limit    verdict
 std::string layer_diff_table(const LayerDiff& diff);

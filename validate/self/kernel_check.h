@@ -34,9 +34,9 @@ KernelSizes kernel_sizes(const ModelFile& model);
 std::vector<const KernelTable*> kernel_tables_here();
 
 /// Calls every entry of each table by itself and compares, bit for bit, with the definition in
-/// plain loops (docs/numerics.md). One check per entry, for matmul one per weight type, named "kernel
-/// ENTRY"; one that fails names the instruction set, the sizes and the first difference. A last
-/// check says what was covered, and on this CPU or with these sizes was not.
+/// plain loops (docs/numerics.md). One check per entry, for matmul one per weight type, named
+/// "kernel ENTRY"; one that fails names the instruction set, the sizes and the first difference. A
+/// last check says what was covered, and on this CPU or with these sizes was not.
 ///
 /// Inputs are seeded: plain, with outliers, denormal, huge, with NaN and infinities, and values
 /// near every edge of exp and of rounding. Sizes are the given ones, their neighbours, and every
