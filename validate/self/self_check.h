@@ -32,7 +32,7 @@ struct SelfCheckOptions {
 /// Small models (up to 64 MiB of weights) are fed 272 tokens, past the first chunk of attention;
 /// larger ones 40, and the slow paths fewer (the report gives the number of logits compared).
 ///
-/// Errors: those of Model::load and Session. Cost: about ten seconds of one CPU for a small model,
+/// Errors: those of Model::load and Session. Cost: under a minute of one CPU for a small model,
 /// a minute and a half for 1.1 billion weights; the packed weights are in memory once.
 Result<std::vector<CheckResult>> self_check(const std::string& model_path,
                                             const SelfCheckOptions& options);
