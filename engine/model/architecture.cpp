@@ -19,8 +19,9 @@ constexpr std::array kArchitectures = {
 };
 
 constexpr bool roles_exist(const Architecture& architecture) {
-  return std::ranges::all_of(architecture.roles,
-                             [](const RoleNeed& row) { return find_role(row.role) != nullptr; });
+  return std::ranges::all_of(architecture.roles, [](const RoleNeed& row) {
+    return role_index(row.role) < kTensorRoles.size();
+  });
 }
 static_assert(std::ranges::all_of(kArchitectures, roles_exist));
 

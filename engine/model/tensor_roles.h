@@ -105,10 +105,17 @@ inline constexpr std::array kTensorRoles = [] {
   };
 }();
 
+/// Place of the role of that name in kTensorRoles; its size when there is none.
+constexpr std::size_t role_index(std::string_view name) {
+  std::size_t i = 0;
+  while (i < kTensorRoles.size() && kTensorRoles[i].name != name) ++i;
+  return i;
+}
+
 /// The role of that name, or nullptr.
 constexpr const TensorRole* find_role(std::string_view name) {
-  const auto* found = std::ranges::find(kTensorRoles, name, &TensorRole::name);
-  return found == kTensorRoles.end() ? nullptr : found;
+  const std::size_t i = role_index(name);
+  return i < kTensorRoles.size() ? &kTensorRoles[i] : nullptr;
 }
 
 /// Every role in every layer, in the order of the data flow.
