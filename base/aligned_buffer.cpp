@@ -1,6 +1,6 @@
 #include "base/aligned_buffer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #include "base/byte_reader.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 

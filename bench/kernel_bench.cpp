@@ -3,7 +3,7 @@
 
 #include "bench/kernel_bench.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <map>

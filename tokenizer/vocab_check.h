@@ -1,7 +1,7 @@
 #ifndef LLM_TOKENIZER_VOCAB_CHECK_H_
 #define LLM_TOKENIZER_VOCAB_CHECK_H_
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <concepts>
 #include <cstddef>

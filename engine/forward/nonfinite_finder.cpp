@@ -1,6 +1,6 @@
 #include "engine/forward/nonfinite_finder.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "engine/generate/generate.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

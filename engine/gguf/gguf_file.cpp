@@ -1,6 +1,6 @@
 #include "engine/gguf/gguf_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

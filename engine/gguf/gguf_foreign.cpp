@@ -1,6 +1,6 @@
 // Files that are not GGUF at all: what they probably are.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // Descriptions of tensors and the layout of the data section.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 #include "engine/gguf/gguf_value.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace llm {
 

@@ -1,6 +1,6 @@
 #include "engine/model/hyper_parameters.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "engine/model/model.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/float_environment.h"
 #include "base/thread_team.h"

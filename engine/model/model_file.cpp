@@ -1,6 +1,6 @@
 #include "engine/model/model_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "engine/model/model_tensors.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

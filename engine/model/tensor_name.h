@@ -1,7 +1,7 @@
 #ifndef LLM_ENGINE_MODEL_TENSOR_NAME_H_
 #define LLM_ENGINE_MODEL_TENSOR_NAME_H_
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "engine/model/vocab_from_gguf.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "engine/model/weights.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

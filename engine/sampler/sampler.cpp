@@ -1,7 +1,7 @@
 #include "engine/sampler/sampler.h"
 
 #include <Random123/philox.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

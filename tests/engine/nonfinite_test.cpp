@@ -2,7 +2,7 @@
 // where they arise, and denormal ones are numbers like any other. llmrun's side of it is in
 // tests/tools/llmrun_nonfinite_test.cpp.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

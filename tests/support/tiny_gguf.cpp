@@ -1,6 +1,6 @@
 #include "tests/support/tiny_gguf.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

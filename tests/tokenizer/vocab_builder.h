@@ -1,7 +1,7 @@
 #ifndef LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_
 #define LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <utility>

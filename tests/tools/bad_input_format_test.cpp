@@ -1,6 +1,6 @@
 // Rows 12-41 of docs/bad_input.md: what the GGUF format itself forbids.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/support/catch.h"
 #include "tests/tools/bad_input_support.h"

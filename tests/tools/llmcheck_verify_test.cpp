@@ -1,6 +1,6 @@
 // llmcheck --verify as a user runs it.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <filesystem>

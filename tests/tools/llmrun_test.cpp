@@ -1,6 +1,6 @@
 // llmrun as its users meet it: the real program, its streams and its exit codes.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

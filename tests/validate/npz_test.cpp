@@ -1,6 +1,6 @@
 #include "validate/npz/npz.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 #include <filesystem>

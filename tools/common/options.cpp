@@ -1,6 +1,6 @@
 #include "tools/common/options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

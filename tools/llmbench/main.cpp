@@ -1,6 +1,6 @@
 // llmbench: how fast a model loads, reads prompts and generates, against what the machine can do.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <functional>

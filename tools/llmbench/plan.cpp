@@ -1,6 +1,6 @@
 #include "tools/llmbench/plan.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

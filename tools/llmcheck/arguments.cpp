@@ -1,6 +1,6 @@
 #include "tools/llmcheck/arguments.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/cpu_features.h"
 #include "validate/report/report.h"

@@ -1,6 +1,6 @@
 // llmcheck: proves that a model computes what it should, layer by layer, on this CPU.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <climits>

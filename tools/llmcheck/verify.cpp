@@ -1,6 +1,6 @@
 #include "tools/llmcheck/verify.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <functional>
 #include <memory>

@@ -1,6 +1,6 @@
 // llmgguf: looks into GGUF files.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tools/common/options.h"
 #include "tools/common/signals.h"

@@ -1,6 +1,6 @@
 // llmquant: converts the weights of a GGUF to other types.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <cstddef>

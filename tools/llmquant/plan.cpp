@@ -1,6 +1,6 @@
 #include "tools/llmquant/plan.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <regex>
 #include <span>

@@ -1,6 +1,6 @@
 #include "tools/llmquant/report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

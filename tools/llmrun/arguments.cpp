@@ -1,6 +1,6 @@
 #include "tools/llmrun/arguments.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <random>
 

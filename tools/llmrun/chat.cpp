@@ -1,6 +1,6 @@
 #include "tools/llmrun/chat.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 

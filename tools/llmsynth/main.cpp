@@ -1,6 +1,6 @@
 // llmsynth: writes a GGUF of a known shape with seeded weights, for tests and measurements.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #include "tools/llmsynth/synthetic_model.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "tools/llmsynth/synthetic_vocab.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <random>
 #include <string>

@@ -1,6 +1,6 @@
 #include "tools/llmtok/check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "validate/diff/layer_diff.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "validate/dump/dump_meta.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include "validate/dump/find_model.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

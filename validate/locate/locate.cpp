@@ -1,6 +1,6 @@
 #include "validate/locate/locate.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "validate/locate/locate_finding.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "validate/dump/dump.h"
 

@@ -1,6 +1,6 @@
 #include "validate/npz/zip_member.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

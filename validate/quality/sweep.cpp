@@ -1,6 +1,6 @@
 #include "validate/quality/sweep.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <memory>

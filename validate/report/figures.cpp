@@ -1,6 +1,6 @@
 #include "validate/report/figures.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string_view>

@@ -1,6 +1,6 @@
 // The entry attend of KernelTable, on caches of random keys and values.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

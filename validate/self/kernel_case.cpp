@@ -1,6 +1,6 @@
 #include "validate/self/kernel_case.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 // Entries of KernelTable that turn partial results of attention into its context: merge, finish.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // Entries of KernelTable that work on one row: norm, RoPE, SiLU, f16 and the quantizers.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

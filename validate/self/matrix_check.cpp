@@ -1,6 +1,6 @@
 #include "validate/self/matrix_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,7 @@
 #ifndef LLM_VALIDATE_SELF_MATRIX_VERDICT_H_
 #define LLM_VALIDATE_SELF_MATRIX_VERDICT_H_
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "validate/self/sequence_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

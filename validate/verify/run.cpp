@@ -1,6 +1,6 @@
 #include "validate/verify/run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <span>

@@ -1,8 +1,0 @@
-// Catch2 v3 brings its own main() in Catch2::Catch2WithMain; v2 defines it here.
-#if __has_include(<catch2/catch_all.hpp>)
-#include <catch2/catch_session.hpp>
-int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
-#else
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
-#endif
