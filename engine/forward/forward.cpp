@@ -99,7 +99,7 @@ Forward::Pass Forward::plan(std::span<const PassSegment> segments, std::span<flo
   }
   LLM_CHECK(rows_.size() <= all_rows_.size());
   LLM_CHECK(logits.size() == logit_rows_.size() * config_.n_vocab);
-  return {segments, rows_, blocks_, logit_rows_, logits, probe};
+  return {rows_, blocks_, logit_rows_, logits, probe};
 }
 
 void Forward::embed(const Pass& pass, Worker worker) {

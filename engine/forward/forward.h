@@ -62,7 +62,6 @@ class Forward {
 
   /// What one run() works on; T = its rows.
   struct Pass {
-    std::span<const PassSegment> segments;
     std::span<const Row> rows;
     std::span<const Block> blocks;
     std::span<const std::size_t> logit_rows;  ///< rows whose logits are wanted

@@ -99,8 +99,10 @@ class Loader {
         return nonfinite(tensor, row, *block);
       }
     }
-    LLM_CHECK(false && "a non-finite block was seen and is gone");
-    return {};
+    return Error{.code = ErrorCode::kIntegrity,
+                 .field = tensor.name,
+                 .message = "found other bytes than a moment ago, need a file that nobody writes",
+                 .file = model_.file.path()};
   }
 
   const ModelFile& model_;

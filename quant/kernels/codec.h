@@ -4,8 +4,8 @@
 // How a packed block becomes 8-bit code words and scales in 16 lanes: what a codec is, and what all
 // share. Part of an ISA unit.
 //
-// A codec delivers a block's codes as *quads*: 4 words of 4 codes, 16 consecutive k, one row a
-// lane. quads(block, g) unpacks group g, kGroupQuads quads that share loads; quad_at(g, i) says
+// A codec delivers a block's codes as *quads*: 4 words of 4 codes, 16 consecutive k, one row
+// per lane. quads(block, g) unpacks group g, kGroupQuads quads that share loads; quad_at(g, i) says
 // which quad (k / 16) the i-th one is. Formats: quant/formats/block_formats.h; where a packed block
 // has what the file's block has at a byte offset: quant/kernels/packed_layout.h.
 

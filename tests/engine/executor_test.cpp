@@ -225,6 +225,36 @@ TEST_CASE("after an error every sequence is where it was", "[executor]") {
   REQUIRE(std::ranges::equal(*logits, *(*alone)->evaluate(ids, LogitRows::kAll)));
 }
 
+TEST_CASE("when pages run out, the youngest outside the call gives way", "[executor]") {
+  const auto executor = executor_of(embedded(1), {.context = 300, .kv_pages = 2});
+  const auto oldest = open(executor);
+  const auto middle = open(executor);
+  const auto youngest = open(executor);
+  const Ids ids = {1, 5, 7};
+  REQUIRE(oldest->evaluate(ids, LogitRows::kNone).ok());
+  REQUIRE(youngest->evaluate(ids, LogitRows::kNone).ok());
+  REQUIRE(executor->preemptions() == 0);
+  REQUIRE(middle->evaluate(ids, LogitRows::kNone).ok());
+  REQUIRE(executor->preemptions() == 1);
+  CHECK(oldest->stored() == 3);
+  CHECK(middle->stored() == 3);
+  CHECK(youngest->stored() == 0);
+  CHECK(youngest->position() == 3);
+}
+
+TEST_CASE("pages are shared only where it is asked for", "[executor]") {
+  const auto model = embedded();
+  const auto executor = executor_of(model, {.context = 300, .kv_pages = 4});
+  std::mt19937 random(5);
+  const Ids ids = random_ids(300, model->config().n_vocab, random);
+  const auto owner = open(executor, {.share_prefix = true});
+  REQUIRE(owner->evaluate(ids, LogitRows::kLast).ok());
+  const auto alone = open(executor);
+  REQUIRE(alone->evaluate(ids, LogitRows::kLast).ok());
+  CHECK(executor->pool().pages_shared() == 0);
+  CHECK(alone->cache().pages()[0] != owner->cache().pages()[0]);
+}
+
 TEST_CASE("an open sequence costs its history alone", "[executor]") {
   const auto executor = executor_of(embedded(1), {.kv_pages = 2});
   std::vector<std::unique_ptr<Sequence>> sequences;
