@@ -113,6 +113,7 @@ Status Executor::evaluate(std::span<Segment> segments) {
   }
   Status status = run(work);
   for (std::size_t i = 0; i < segments.size() && status.ok(); ++i) {
+    if (segments[i].sequence->probe_ != nullptr) continue;
     if (first_nonfinite(segments[i].logits) == segments[i].logits.size()) continue;
     status = find_nonfinite(work[i]);
   }

@@ -122,7 +122,7 @@ void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) 
   const int id = static_cast<int>(layer);
   const std::size_t n_rows = pass.rows.size();
 
-  const Inputs& inputs = inputs_of(worker, n_rows);
+  Inputs& inputs = inputs_of(worker, n_rows);
   ActivationMatrix input = norm_rows(worker, w.attn_norm.span(), w.attn_q, all_rows(pass));
   tap(pass, worker, id, "attn_norm", inputs.normed.data(), config_.d_model);
   product(worker, w.attn_q, input, q_.data(), Epilogue::kStore);
@@ -265,8 +265,8 @@ ActivationFormat Forward::format_for(const PackedMatrix& w) const {
   return compute_ == Compute::kInt8 ? activation_format(w.type()) : ActivationFormat::kF32;
 }
 
-void Forward::tap(const Pass& pass, Worker worker, int layer, std::string_view name,
-                  const float* values, std::size_t features, std::size_t first_row) const {
+void Forward::tap(const Pass& pass, Worker worker, int layer, std::string_view name, float* values,
+                  std::size_t features, std::size_t first_row) const {
   if (pass.probe == nullptr) return;
   if (worker.id == 0) {
     pass.probe->tap(layer, name, {values, (pass.rows.size() - first_row) * features}, features,

@@ -111,7 +111,7 @@ class Forward {
   void product(Worker worker, const PackedMatrix& w, const ActivationMatrix& input, float* y,
                Epilogue epilogue);
   ActivationFormat format_for(const PackedMatrix& w) const;
-  void tap(const Pass& pass, Worker worker, int layer, std::string_view name, const float* values,
+  void tap(const Pass& pass, Worker worker, int layer, std::string_view name, float* values,
            std::size_t features, std::size_t first_row = 0) const;
 
   // attention.cpp

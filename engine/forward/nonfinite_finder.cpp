@@ -17,7 +17,7 @@ void NonFiniteFinder::begin_step(std::span<const int>, std::size_t first_positio
   first_position_ = first_position;
 }
 
-void NonFiniteFinder::tap(int layer, std::string_view name, std::span<const float> values,
+void NonFiniteFinder::tap(int layer, std::string_view name, std::span<float> values,
                           std::size_t features, std::size_t first_token) {
   if (!where_.empty()) return;
   const std::size_t index = first_nonfinite(values);

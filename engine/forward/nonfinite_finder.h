@@ -18,7 +18,7 @@ std::size_t first_nonfinite(std::span<const float> values);
 class NonFiniteFinder final : public ProbeSink {
  public:
   void begin_step(std::span<const int> tokens, std::size_t first_position) override;
-  void tap(int layer, std::string_view name, std::span<const float> values, std::size_t features,
+  void tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
            std::size_t first_token) override;
 
   /// kNonFinite naming layer, tap and position.

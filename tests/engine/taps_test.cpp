@@ -32,7 +32,7 @@ std::ostream& operator<<(std::ostream& out, const Sent& sent) {
 class Listener final : public ProbeSink {
  public:
   void begin_step(std::span<const int>, std::size_t) override {}
-  void tap(int layer, std::string_view name, std::span<const float> values, std::size_t features,
+  void tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
            std::size_t first_token) override {
     sent.push_back({layer, std::string(name), features, values.size() / features, first_token});
   }

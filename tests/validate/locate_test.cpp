@@ -68,10 +68,10 @@ class Bench {
   }
 
   Location locate_against_clean(const Dump& run, const Dump& plain) const {
-    return require_ok(locate(replay_, {.run = run, .plain = plain, .reference = *clean_}));
+    return require_ok(locate(replay_, {.run = run, .reference = *clean_, .plain = &plain}));
   }
   Location locate_reference(const Dump& reference) const {
-    return require_ok(locate(replay_, {.run = *clean_, .plain = *clean_, .reference = reference}));
+    return require_ok(locate(replay_, {.run = *clean_, .reference = reference, .plain = clean_.get()}));
   }
 
   const Dump& clean() const { return *clean_; }
@@ -93,7 +93,7 @@ class Bench {
     recorder.begin_step(kTokens, 0);
     for_each([&](int l, std::string_view t) {
       const auto found = taps.find({l, std::string(t)});
-      const TapMatrix m = found == taps.end() ? require_ok(clean_->tap(l, t)) : found->second;
+      TapMatrix m = found == taps.end() ? require_ok(clean_->tap(l, t)) : found->second;
       recorder.tap(l, t, m.values, m.features, 0);
     });
     return require_ok(std::move(recorder).finish(clean_->meta()));

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "validate/quality/likelihood.h"
+#include "validate/diff/likelihood.h"
 
 namespace llm {
 namespace {

@@ -17,14 +17,18 @@ std::string_view environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-}  // namespace
-
-bool stderr_is_terminal() {
+bool is_terminal(int descriptor) {
   const std::string_view term = environment("TERM");
-  return isatty(STDERR_FILENO) == 1 && !term.empty() && term != "dumb";
+  return isatty(descriptor) == 1 && !term.empty() && term != "dumb";
 }
 
+}  // namespace
+
+bool stderr_is_terminal() { return is_terminal(STDERR_FILENO); }
+
 bool stderr_takes_color() { return stderr_is_terminal() && environment("NO_COLOR").empty(); }
+
+bool stdout_takes_color() { return is_terminal(STDOUT_FILENO) && environment("NO_COLOR").empty(); }
 
 void setup_log(const std::string& tool, int verbosity) {
   const auto mode = stderr_takes_color() ? spdlog::color_mode::always : spdlog::color_mode::never;

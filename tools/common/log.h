@@ -14,6 +14,8 @@ void setup_log(const std::string& tool, int verbosity);
 bool stderr_is_terminal();
 /// That, and NO_COLOR is unset or empty (no-color.org): messages may be coloured.
 bool stderr_takes_color();
+/// The same of stdout, for results.
+bool stdout_takes_color();
 
 }  // namespace llm
 

@@ -17,7 +17,8 @@ OptionTable make_check_table(CheckArguments& a) {
             "compare every activation of every layer with a reference dump")
       .file();
   table.flag("self", &a.self,
-             "compare every fast path with the definition on this file and CPU, bit for bit");
+             "compare every fast path with the definition on this file and CPU, bit for bit; done "
+             "when nothing else is asked for");
   table
       .text("verify", "REF.json", &a.verify,
             "compare greedy tokens and the most likely ones of every step with a frozen reference")
@@ -70,7 +71,9 @@ OptionTable make_check_table(CheckArguments& a) {
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
       "--layer-diff: activations in int8 with f16 KV, in f32 with f32 KV, or both runs");
-  table.text("tol", "FILE", &a.limits, "--layer-diff: limits as JSON instead of the built-in ones")
+  table
+      .text("tol", "FILE", &a.limits,
+            "--layer-diff: limits on the free run as JSON instead of the measured ones")
       .file();
   table.text("p,prompt", "TEXT", &a.prompt, "text for --dump and --self");
   table.text("isa", "ISA", &a.isa, "instruction set: scalar, avx2, avx512 or avx512vnni")
@@ -91,10 +94,6 @@ Status check_arguments(const CheckArguments& a) {
   };
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
   const bool finds_model = !a.layer_diff.empty() || !a.verify.empty();
-  if (!finds_model && a.dump.empty() && a.tokenizer.empty() && !a.self && !scores)
-    return usage("checks",
-                 "found none, need --layer-diff, --self, --verify, --tokenizer, --ppl, --kld, "
-                 "--quality or --dump");
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage("--verify", "found none, need a reference for --verify-quick, --verify-quantized");
   if (!a.baseline.empty() && a.quality.empty())

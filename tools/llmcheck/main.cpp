@@ -2,12 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <climits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tools/common/log.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
@@ -20,21 +19,21 @@
 #include "validate/diff/limits_file.h"
 #include "validate/dump/engine_dump.h"
 #include "validate/dump/find_model.h"
-#include "validate/locate/locate.h"
+#include "validate/gates/layer_check.h"
 #include "validate/report/report.h"
+#include "validate/report/text.h"
 #include "validate/self/self_check.h"
 
 namespace llm {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
-constexpr std::uint64_t kReplayAll = std::uint64_t{64} << 20;
 using ModelPointer = std::shared_ptr<const Model>;
 
 class Check {
  public:
   Check(const CheckArguments& arguments, const ToolContext& context)
-      : a_(arguments), bar_(!context.quiet(), "steps") {}
+      : a_(arguments), bar_(!context.quiet(), "steps"), verbose_(context.verbosity > 0) {}
 
   Result<int> run() {
     LLM_RETURN_IF_ERROR(check_arguments(a_));
@@ -49,19 +48,29 @@ class Check {
     LLM_RETURN_IF_ERROR(choose_model());
     if (reference_) LLM_RETURN_IF_ERROR(layer_diff());
     if (!a_.tokenizer.empty()) LLM_RETURN_IF_ERROR(check_tokenizer());
-    if (a_.self) LLM_RETURN_IF_ERROR(self());
+    if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_)
       LLM_RETURN_IF_ERROR(run_verify_check(a_, *verify_reference_, path_, sha256_, bar_, report_));
     LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, bar_, report_));
     if (!a_.dump.empty()) LLM_RETURN_IF_ERROR(dump());
     bar_.clear();
     if (report_.empty()) return 0;
+    conclude();
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(write_report(report_, path));
-    LLM_RETURN_IF_ERROR(write_stdout(text_report(report_)));
+    const TextStyle style{.verbose = verbose_, .color = stdout_takes_color()};
+    LLM_RETURN_IF_ERROR(write_stdout(text_report(report_, style)));
     return report_.passed() || !report_.has_verdict() ? 0 : kExitVerdictFailed;
   }
 
  private:
+  /// A model alone is checked against the definition.
+  bool checks_self() const {
+    const bool other = reference_ || verify_reference_ || !a_.tokenizer.empty() ||
+                       !a_.dump.empty() || !a_.ppl.empty() || !a_.kld.empty() ||
+                       !a_.quality.empty();
+    return a_.self || !other;
+  }
+
   Status choose_model() {
     path_ = a_.model;
     if (path_.empty() && reference_) {
@@ -78,7 +87,17 @@ class Check {
     return Ok{};
   }
 
-  Result<ModelPointer> load(Compute compute) { return load_for_check(a_, path_, compute, bar_); }
+  /// The model, read once, computed in that mode.
+  Result<ModelPointer> load(Compute compute) {
+    if (!model_) {
+      LLM_TRY(model_, load_for_check(a_, path_, compute, bar_));
+    }
+    LoadOptions options;
+    options.compute = compute;
+    options.isa = model_->isa();
+    options.threads = model_->threads();
+    return model_->variant(options);
+  }
 
   Status layer_diff() {
     for (std::size_t i = 0; i < reference_->positions().size(); ++i) {
@@ -93,76 +112,34 @@ class Check {
         "reference",
         fmt::format("{} ({} by {}, {} tokens)", a_.layer_diff, reference_->meta().oracle,
                     reference_->meta().producer, reference_->tokens().size()));
-    if (a_.compute != CheckCompute::kInt8)
-      LLM_RETURN_IF_ERROR(compare_mode(Compute::kF32, KvType::kF32, "f32"));
-    if (a_.compute != CheckCompute::kF32)
-      LLM_RETURN_IF_ERROR(compare_mode(Compute::kInt8, KvType::kF16, "int8"));
-    return Ok{};
-  }
-
-  Status compare_mode(Compute compute, KvType kv, const std::string& name) {
-    LLM_TRY(const ModelPointer model, load(compute));
-    const std::vector<TokenId> tokens(reference_->tokens().begin(), reference_->tokens().end());
-    ExecutorOptions options;
-    options.kv = kv;
-    options.context = tokens.size();
-    LLM_TRY(const Dump fast, record_activations(model, options, false, tokens, "llmcheck", sha256_,
-                                                reference_->step_ptr()));
-    const Replay replay(model, kv);
-    Limits limits =
-        default_limits(compute, kv, model->config().n_layers, replay.coarsest_activations());
+    Limits limits;
     if (!a_.limits.empty()) {
       LLM_TRY(const std::string text, read_text_file(a_.limits, kMaxTextBytes));
       auto parsed = parse_limits(text);
       if (!parsed.ok()) return in_file(std::move(parsed).error(), a_.limits);
       limits = std::move(parsed).value();
     }
-    const std::string kv_name = kv == KvType::kF32 ? "f32" : "f16";
-    LLM_RETURN_IF_ERROR(add_diff(fmt::format("compute {}, KV {}, {} against {}", name, kv_name,
-                                             isa_name(model->isa()), reference_->meta().oracle),
-                                 name, fast, *reference_, limits));
-    LLM_TRY(const Dump plain, record_activations(model, options, true, tokens, "llmcheck", sha256_,
-                                                 reference_->step_ptr()));
-    LLM_RETURN_IF_ERROR(
-        add_diff(fmt::format("compute {}, KV {}, {} against the definition in plain loops (R1)",
-                             name, kv_name, isa_name(model->isa())),
-                 name + "-definition", fast, plain, exact_limits()));
-    return add_location(replay, {.run = fast, .plain = plain, .reference = *reference_});
-  }
-
-  /// Preflight, and what is at fault when one of the last two comparisons failed.
-  Status add_location(const Replay& replay, LocateInput input) {
-    DiffSection& against_reference = report_.diffs[report_.diffs.size() - 2];
-    DiffSection& against_definition = report_.diffs.back();
-    if (!against_reference.diff.problems.empty()) return Ok{};
-    Location location;
-    const bool passed = against_reference.passed() && against_definition.passed();
-    if (!passed) {
-      // Replay costs more than the comparison: of large models, only as deep as need be.
-      if (replay.weight_bytes() > kReplayAll) {
-        const auto depth = [](const LayerDiff& diff) {
-          return diff.first_failing ? diff.rows[*diff.first_failing].layer + 1 : INT_MAX;
-        };
-        input.max_layers = static_cast<std::size_t>(
-            std::max(1, std::min(depth(against_reference.diff), depth(against_definition.diff))));
-      }
-      LLM_TRY(location, locate(replay, input));
+    bool ran = false;
+    for (const ComputeMode mode : modes_for(reference_->meta())) {
+      if (a_.compute == CheckCompute::kInt8 && mode.compute != Compute::kInt8) continue;
+      if (a_.compute == CheckCompute::kF32 && mode.compute != Compute::kF32) continue;
+      LLM_TRY(const ModelPointer model, load(mode.compute));
+      LayerCheckOptions options;
+      options.model_sha256 = sha256_;
+      options.limits = a_.limits.empty() ? nullptr : &limits;
+      options.progress = std::ref(bar_);
+      auto sections = check_layers(model, mode, *reference_, options);
+      bar_.clear();
+      if (!sections.ok()) return in_file(std::move(sections).error(), a_.layer_diff);
+      for (DiffSection& section : *sections) report_.diffs.push_back(std::move(section));
+      ran = true;
     }
-    location.preflight = check_hyper_parameters(reference_->meta(), replay.config());
-    LLM_TRY(const auto faults, check_quantizer(replay, *reference_));
-    location.preflight.insert(location.preflight.end(), faults.begin(), faults.end());
-    DiffSection& section = against_reference.passed() && !against_definition.passed()
-                               ? against_definition
-                               : against_reference;
-    section.location = std::move(location);
-    return Ok{};
-  }
-
-  Status add_diff(std::string title, std::string name, const Dump& actual, const Dump& reference,
-                  const Limits& limits) {
-    LLM_TRY(LayerDiff diff, diff_layers(actual, reference, limits));
-    report_.diffs.push_back({std::move(title), std::move(name), std::move(diff)});
-    return Ok{};
+    if (ran) return Ok{};
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "--compute",
+                 .message = fmt::format("the reference computed in {}, need that mode",
+                                        reference_->meta().compute),
+                 .file = a_.layer_diff};
   }
 
   Status check_tokenizer() {
@@ -202,10 +179,33 @@ class Check {
     return made.write(a_.dump);
   }
 
+  /// The verdict in a clause, and what to do next.
+  void conclude() {
+    if (!report_.has_verdict()) return;
+    const auto add = [&](std::string line) { report_.next.push_back(std::move(line)); };
+    if (!report_.passed()) {
+      report_.summary = "something is wrong: see below";
+      if (!report_.diffs.empty() && !verbose_)
+        add("-v shows every tap, --report FILE.html keeps all");
+      if (!checks_self())
+        add(fmt::format("llmcheck {} --self tells whether this CPU's fast paths are right", path_));
+      return;
+    }
+    report_.summary =
+        reference_ ? "the model computes what the reference says" : "no difference found";
+    if (reference_ && !a_.self)
+      add(fmt::format("llmcheck {} --self covers the other instruction sets, threads and batches",
+                      path_));
+    if (checks_self() && !reference_ && !verify_reference_)
+      add("--layer-diff REF.npz holds the file against another program (tools/oracle)");
+  }
+
   const CheckArguments& a_;
   ProgressBar bar_;
+  bool verbose_;
   std::unique_ptr<Dump> reference_;
   std::unique_ptr<VerifyReference> verify_reference_;
+  ModelPointer model_;
   std::string path_;
   std::string sha256_;
   Report report_;

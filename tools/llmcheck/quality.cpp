@@ -16,10 +16,10 @@
 #include "tools/common/option_pages.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/load.h"
+#include "validate/diff/likelihood.h"
 #include "validate/dump/dump.h"
 #include "validate/dump/engine_dump.h"
 #include "validate/quality/baseline.h"
-#include "validate/quality/likelihood.h"
 #include "validate/quality/sweep.h"
 #include "validate/quality/text_windows.h"
 

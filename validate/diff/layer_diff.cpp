@@ -12,7 +12,8 @@
 namespace llm {
 namespace {
 
-constexpr std::array kAllMetrics = {Metric::kNmse, Metric::kMaxAbs, Metric::kCosineLoss};
+constexpr std::array kAllMetrics = {Metric::kNmse, Metric::kRowNmse, Metric::kMaxAbs,
+                                    Metric::kCosineLoss};
 
 void check_inputs(const Dump& actual, const Dump& reference, LayerDiff& out) {
   const auto differ = [&](std::string_view what, std::span<const std::int32_t> a,
@@ -34,7 +35,7 @@ void check_inputs(const Dump& actual, const Dump& reference, LayerDiff& out) {
     out.remarks.emplace_back("the vocabularies differ (tokenizer_hash)");
   if (!a.model_sha256.empty() && !e.model_sha256.empty() && a.model_sha256 != e.model_sha256)
     out.remarks.emplace_back("the model files differ (model_sha256)");
-  if (actual.n_layers() > reference.n_layers()) {
+  if (actual.n_layers() != reference.n_layers()) {
     out.problems.push_back(fmt::format("{} layers here, {} in the reference", actual.n_layers(),
                                        reference.n_layers()));
   }
@@ -162,6 +163,8 @@ std::string_view verdict_name(TapVerdict verdict) {
       return "FAIL";
     case TapVerdict::kMissing:
       return "MISSING";
+    case TapVerdict::kShown:
+      return "shown";
     case TapVerdict::kAbsent:
       return "absent";
   }

@@ -17,20 +17,21 @@ enum class TapVerdict {
   kPass,
   kFail,     ///< a metric exceeds its limit, or values or shapes are unusable
   kMissing,  ///< expected and not there; fails the comparison like kFail
+  kShown,    ///< a figure to know, not judged
   kAbsent,   ///< the reference's metadata declares, with a reason, that it cannot give this tap
 };
 
-/// "PASS", "FAIL", "MISSING", "absent".
+/// "PASS", "FAIL", "MISSING", "shown", "absent".
 std::string_view verdict_name(TapVerdict verdict);
 
 /// One tap of one layer, over all tokens.
 struct LayerDiffRow {
   int layer = 0;  ///< ProbeSink::kGlobal outside the layers
   std::string tap;
-  TapError error;             ///< meaningful for kPass and kFail with an empty note
-  std::vector<Limit> limits;  ///< those that applied
+  TapError error = {};             ///< meaningful for kPass and kFail with an empty note
+  std::vector<Limit> limits = {};  ///< those that applied
   TapVerdict verdict = TapVerdict::kPass;
-  std::string note;  ///< why, where the figures do not say: shapes, NaN counts, reasons
+  std::string note = {};  ///< why, where the figures do not say: shapes, NaN counts, reasons
 };
 
 /// The outcome of comparing two dumps.

@@ -8,8 +8,11 @@
 namespace llm {
 namespace {
 
-constexpr std::array<std::pair<Metric, std::string_view>, 3> kNames = {
-    {{Metric::kNmse, "nmse"}, {Metric::kMaxAbs, "max_abs"}, {Metric::kCosineLoss, "cos_loss"}}};
+constexpr std::array<std::pair<Metric, std::string_view>, 4> kNames = {
+    {{Metric::kNmse, "nmse"},
+     {Metric::kRowNmse, "row_nmse"},
+     {Metric::kMaxAbs, "max_abs"},
+     {Metric::kCosineLoss, "cos_loss"}}};
 
 bool fits(std::string_view probe, std::string_view label) {
   return probe == "*" || probe == label || probe == label.substr(label.find('/') + 1);
@@ -31,6 +34,8 @@ double metric_value(Metric metric, const TapError& error) {
   switch (metric) {
     case Metric::kNmse:
       return error.nmse;
+    case Metric::kRowNmse:
+      return error.row_nmse;
     case Metric::kMaxAbs:
       return error.max_abs;
     case Metric::kCosineLoss:

@@ -15,11 +15,12 @@ namespace llm {
 /// the test, which NaN fails.
 enum class Metric {
   kNmse,
+  kRowNmse,  ///< of the worst token
   kMaxAbs,
   kCosineLoss,  ///< 1 - cos_min
 };
 
-/// "nmse", "max_abs", "cos_loss".
+/// "nmse", "row_nmse", "max_abs", "cos_loss".
 std::string_view metric_name(Metric metric);
 std::optional<Metric> metric_from_name(std::string_view name);
 double metric_value(Metric metric, const TapError& error);

@@ -12,7 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr std::string_view kFormat = "llmcheck-limits/1";
-constexpr int kCalibratedLayers = 4;
 
 Error malformed(std::string field, std::string message) {
   return Error{
@@ -32,7 +31,7 @@ Result<Limit> parse_rule(const Json& json, std::size_t index) {
   limit.probe = json["probe"].get<std::string>();
   limit.source = json["source"].get<std::string>();
   const auto metric = metric_from_name(json["metric"].get<std::string>());
-  if (!metric) return bad("metric", "need nmse, max_abs or cos_loss");
+  if (!metric) return bad("metric", "need nmse, row_nmse, max_abs or cos_loss");
   limit.metric = *metric;
   const auto bound = json.find("limit");
   if (bound == json.end() || !bound->is_number()) return bad("limit", "need a number");
@@ -57,25 +56,6 @@ Result<Limits> parse_limits(std::string_view text) {
     out.push_back(std::move(limit));
   }
   return Limits(std::move(out));
-}
-
-Limits default_limits(Compute compute, KvType kv, std::size_t n_layers,
-                      ActivationFormat activations) {
-  const bool rounded = compute == Compute::kInt8 && activations != ActivationFormat::kF32;
-  if (!rounded && kv == KvType::kF32)
-    return Limits({{"*", Metric::kNmse, 1e-9, "f32 rounding noise"}});
-  if (!rounded)
-    return Limits({{"*", Metric::kNmse, 1e-6, "f32 rounding noise, keys and values in f16"}});
-  // Each layer adds error of its own to the residual stream, so bounds grow with depth.
-  const double depth = std::max(1.0, static_cast<double>(n_layers) / kCalibratedLayers);
-  const bool by_256 = activations == ActivationFormat::kQ8_K;
-  const std::string source =
-      fmt::format("activations in int8, {} with one scale, calibrated on {} layers, for {}",
-                  activation_block_size(activations), kCalibratedLayers, n_layers);
-  return Limits({{"*", Metric::kNmse, (by_256 ? 2.5e-3 : 1.2e-3) * depth, source},
-                 {"embd", Metric::kNmse, 1e-9, "no activation is quantized yet"},
-                 {"ffn_act", Metric::kNmse, (by_256 ? 3e-3 : 1.5e-3) * depth, source},
-                 {"ffn_out", Metric::kNmse, (by_256 ? 3e-3 : 1.5e-3) * depth, source}});
 }
 
 Limits exact_limits() {

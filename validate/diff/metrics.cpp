@@ -93,8 +93,12 @@ TapError compare(std::span<const float> actual, std::span<const float> expected,
   out.worst_expected = expected[worst];
 
   std::vector<double> cosines;
-  for (std::size_t i = 0; i < expected.size(); i += features)
-    cosines.push_back(cosine(actual.subspan(i, features), expected.subspan(i, features)));
+  for (std::size_t i = 0; i < expected.size(); i += features) {
+    const auto a = actual.subspan(i, features);
+    const auto e = expected.subspan(i, features);
+    cosines.push_back(cosine(a, e));
+    out.row_nmse = std::max(out.row_nmse, nmse(a, e));
+  }
   std::ranges::sort(cosines);
   out.cos_min = cosines.front();
   out.cos_p5 = nearest_rank(cosines, 0.05);

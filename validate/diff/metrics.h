@@ -29,6 +29,7 @@ double nearest_rank(std::span<const double> sorted, double p);
 /// How one activation differs from its reference. Cosines are per row (token position).
 struct TapError {
   double nmse = 0;
+  double row_nmse = 0;  ///< of the row where it is largest: a token among thousands counts
   double max_abs = 0;
   double cos_min = 1;
   double cos_p5 = 1;

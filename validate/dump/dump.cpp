@@ -222,8 +222,8 @@ void Recorder::begin_step(std::span<const int> tokens, std::size_t first_positio
   dump_.step_ptr_.push_back(static_cast<std::int64_t>(dump_.tokens_.size()));
 }
 
-void Recorder::tap(int layer, std::string_view name, std::span<const float> values,
-                   std::size_t features, std::size_t first_token) {
+void Recorder::tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
+                   std::size_t first_token) {
   if (dump_.n_steps() == 0) return fail(layer, name, "sent before begin_step");
   if (find_tap(layer, name) == nullptr) return fail(layer, name, "no tap of kTaps");
   NpyArray& array = dump_.arrays_[key_of(dump_.n_steps() - 1, layer, name)];

@@ -84,7 +84,7 @@ class Dump {
 class Recorder : public ProbeSink {
  public:
   void begin_step(std::span<const int> tokens, std::size_t first_position) override;
-  void tap(int layer, std::string_view name, std::span<const float> values, std::size_t features,
+  void tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
            std::size_t first_token) override;
 
   /// The dump of all steps so far. `meta.n_layers` is filled in when 0.

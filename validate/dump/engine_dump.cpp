@@ -35,15 +35,15 @@ Result<std::string> file_sha256(const std::string& path) {
   return sha256_hex(file.bytes());
 }
 
-Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
-                                const ExecutorOptions& options, bool by_definition,
-                                std::span<const TokenId> tokens, const std::string& producer,
-                                const std::string& model_sha256,
-                                std::span<const std::int64_t> step_ptr) {
+namespace {
+
+Result<Dump> record(Recorder& recorder, const std::shared_ptr<const Model>& model,
+                    const ExecutorOptions& options, bool by_definition,
+                    std::span<const TokenId> tokens, const std::string& producer,
+                    const std::string& model_sha256, std::span<const std::int64_t> step_ptr) {
   const std::int64_t one_call[] = {0, static_cast<std::int64_t>(tokens.size())};
   if (step_ptr.empty()) step_ptr = one_call;
   LLM_TRY(const auto session, open_sequence(model, options, {.reference = by_definition}));
-  Recorder recorder;
   session->set_probe(&recorder);
   for (std::size_t s = 0; s + 1 < step_ptr.size(); ++s) {
     const auto begin = static_cast<std::size_t>(step_ptr[s]);
@@ -52,6 +52,23 @@ Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
   }
   session->set_probe(nullptr);
   return std::move(recorder).finish(engine_meta(*session, producer, model_sha256));
+}
+
+}  // namespace
+
+Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
+                                const ExecutorOptions& options, bool by_definition,
+                                std::span<const TokenId> tokens, const std::string& producer,
+                                const std::string& model_sha256,
+                                std::span<const std::int64_t> step_ptr) {
+  Recorder recorder;
+  return record(recorder, model, options, by_definition, tokens, producer, model_sha256, step_ptr);
+}
+
+Result<Dump> record_with(Recorder& recorder, const std::shared_ptr<const Model>& model,
+                         const ExecutorOptions& options, std::span<const TokenId> tokens,
+                         std::span<const std::int64_t> step_ptr) {
+  return record(recorder, model, options, false, tokens, "llmcheck", "", step_ptr);
 }
 
 }  // namespace llm

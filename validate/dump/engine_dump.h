@@ -30,6 +30,11 @@ Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
                                 const std::string& model_sha256,
                                 std::span<const std::int64_t> step_ptr = {});
 
+/// The same by the fast path, with a recorder of one's own, and metadata that names no file.
+Result<Dump> record_with(Recorder& recorder, const std::shared_ptr<const Model>& model,
+                         const ExecutorOptions& options, std::span<const TokenId> tokens,
+                         std::span<const std::int64_t> step_ptr = {});
+
 }  // namespace llm
 
 #endif  // LLM_VALIDATE_DUMP_ENGINE_DUMP_H_

@@ -2,8 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -14,49 +15,37 @@
 namespace llm {
 namespace {
 
-using MaybeTap = std::optional<TapMatrix>;
-constexpr int kGlobal = ProbeSink::kGlobal;
-
-bool same_shape(const TapMatrix& a, const TapMatrix& b) {
-  return a.rows == b.rows && a.features == b.features;
-}
-
-bool same_bits(const TapMatrix& a, const TapMatrix& b) {
-  for (std::size_t i = 0; i < a.values.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(a.values[i]) != std::bit_cast<std::uint32_t>(b.values[i]))
-      return false;
-  }
-  return true;
-}
-
-/// "only in steps of one token" and the like: which rows differ by more than `limit` allows.
-std::string wrong_tokens(const TapMatrix& actual, const TapMatrix& expected, double limit,
+/// "all from position 5 on" and the like: which rows are further out than their limits.
+std::string wrong_tokens(const OpOutput& output, TokenRows rows,
                          std::span<const std::int64_t> step_ptr) {
+  const std::size_t n = output.actual.rows;
+  const std::size_t features = output.actual.features;
+  const auto position = [&](std::size_t i) { return rows.empty() ? i : rows[i]; };
+  const auto is_decode = [&](std::size_t i) {
+    const auto end = std::ranges::upper_bound(step_ptr, static_cast<std::int64_t>(position(i)));
+    return end != step_ptr.begin() && end != step_ptr.end() && *end - *std::prev(end) == 1;
+  };
   std::size_t wrong = 0;
-  std::size_t first = expected.rows;
+  std::size_t first = n;
   std::size_t wrong_decode = 0;
   std::size_t decode = 0;
-  for (std::size_t s = 0; s + 1 < step_ptr.size(); ++s) {
-    const bool single = step_ptr[s + 1] - step_ptr[s] == 1;
-    for (auto t = static_cast<std::size_t>(step_ptr[s]);
-         t < static_cast<std::size_t>(step_ptr[s + 1]); ++t) {
-      const auto a = std::span(actual.values).subspan(t * actual.features, actual.features);
-      const auto e = std::span(expected.values).subspan(t * actual.features, actual.features);
-      decode += single ? 1 : 0;
-      if (nmse(a, e) <= limit) continue;
-      ++wrong;
-      first = std::min(first, t);
-      wrong_decode += single ? 1 : 0;
-    }
+  for (std::size_t i = 0; i < n; ++i) {
+    decode += is_decode(i) ? 1 : 0;
+    const double error = nmse(std::span(output.actual.values).subspan(i * features, features),
+                              std::span(output.expected.values).subspan(i * features, features));
+    if (error <= output.row_limits[i]) continue;
+    ++wrong;
+    first = std::min(first, i);
+    wrong_decode += is_decode(i) ? 1 : 0;
   }
-  if (wrong == expected.rows) return {};
+  if (wrong == n || wrong == 0) return {};
   if (wrong == decode && wrong_decode == decode && decode > 0)
     return "all that were fed one at a time (decode), none of a batch";
-  if (decode > 0 && wrong_decode == 0 && wrong == expected.rows - decode)
+  if (decode > 0 && wrong_decode == 0 && wrong == n - decode)
     return "all of a batch (prefill), none that were fed one at a time";
-  if (wrong == expected.rows - first)
-    return fmt::format("all from position {} on, right before it", first);
-  return fmt::format("{} of {}, the first at position {}", wrong, expected.rows, first);
+  if (wrong == n - first)
+    return fmt::format("all from position {} on, right before it", position(first));
+  return fmt::format("{} of {}, the first at position {}", wrong, n, position(first));
 }
 
 std::string place_of(const Finding& f, const std::string& isa) {
@@ -90,87 +79,61 @@ std::string suspects(const Tap& tap, const std::string& type) {
 
 class Locator {
  public:
-  Locator(const Replay& replay, const LocateInput& input)
-      : replay_(replay),
-        in_(input),
-        kv_(input.run.meta().kv == "f32" ? KvType::kF32 : KvType::kF16) {}
+  Locator(const Replay& replay, const LocateInput& input) : replay_(replay), in_(input) {}
 
   Result<Location> run() {
     out_.replayed = true;
-    const std::size_t n = replay_.config().n_layers;
-    const std::size_t last = in_.max_layers == 0 ? n : std::min(n, in_.max_layers);
-    for (const auto& [tap, layer] : taps_of_model(n)) {
-      if (last < n && layer == static_cast<int>(last)) {
-        out_.remarks.push_back(fmt::format("layers {} to {} were not replayed", last, n - 1));
-        break;
-      }
-      LLM_RETURN_IF_ERROR(check(layer, *tap));
-    }
+    auto ops = in_.ops;
+    if (ops.empty()) ops = taps_of_model(replay_.config().n_layers);
+    for (const auto& [tap, layer] : ops) LLM_RETURN_IF_ERROR(check(layer, *tap));
     return std::move(out_);
   }
 
  private:
-  Result<MaybeTap> read(const Dump& dump, int layer, std::string_view tap) const {
-    return engine_order_tap(dump, layer, tap, replay_.config());
-  }
-
   Status check(int layer, const Tap& tap) {
     Finding f;
     f.layer = layer;
     f.tap = tap.name;
     f.op = tap_origin(layer, tap.name);
     f.weight_type = replay_.weight_type(layer, tap.name);
-    f.limit = op_limit(tap.op, replay_.product_format(layer, tap.name), kv_);
-    LLM_RETURN_IF_ERROR(check_definition(f));
-    LLM_RETURN_IF_ERROR(check_run(f));
+    LLM_TRY(const auto on_reference, op_on_reference(replay_, in_.reference, layer, tap, in_.rows));
+    LLM_TRY(const auto of_run, op_of_run(replay_, in_.run, layer, tap, in_.rows));
+    f.definition = on_reference && fails(layer, tap, *on_reference);
+    f.run = of_run && fails(layer, tap, *of_run);
+    if (!on_reference) {
+      out_.remarks.push_back(
+          fmt::format("{} was not replayed on the reference's inputs", tap_label(layer, tap.name)));
+    }
     if (!f.definition && !f.run) return Ok{};
+    if (f.run && in_.plain != nullptr) {
+      LLM_TRY(const auto plain, op_of_run(replay_, *in_.plain, layer, tap, in_.rows));
+      f.wiring = plain && fails(layer, tap, *plain);
+    }
+    LLM_RETURN_IF_ERROR(f.definition ? describe(f, *on_reference, in_.reference)
+                                     : describe(f, *of_run, in_.run));
     f.cause = fmt::format("{}; {}", suspects(tap, f.weight_type),
                           place_of(f, in_.run.meta().producer_version));
     out_.findings.push_back(std::move(f));
     return Ok{};
   }
 
-  Status check_definition(Finding& f) {
-    LLM_TRY(const MaybeTap expected, read(in_.reference, f.layer, f.tap));
-    LLM_TRY(const MaybeTap actual, replay_.run(in_.reference, f.layer, f.tap));
-    if (!expected || !actual || !same_shape(*expected, *actual)) {
-      out_.remarks.push_back(
-          fmt::format("{} was not replayed on the reference's inputs", tap_label(f.layer, f.tap)));
-      return Ok{};
-    }
-    f.nmse = nmse(actual->values, expected->values);
-    f.definition = !(f.nmse <= f.limit);
-    if (!f.definition) return Ok{};
-    return describe(f, *actual, *expected, in_.reference);
+  static bool fails(int layer, const Tap& tap, const OpOutput& output) {
+    return judge(layer, tap, output).verdict == TapVerdict::kFail;
   }
 
-  Status check_run(Finding& f) {
-    LLM_TRY(const MaybeTap actual, read(in_.run, f.layer, f.tap));
-    LLM_TRY(const MaybeTap expected, replay_.run(in_.run, f.layer, f.tap));
-    if (!expected || !actual || !same_shape(*expected, *actual)) return Ok{};
-    f.run = !same_bits(*actual, *expected);
-    if (!f.run) return Ok{};
-    LLM_TRY(const MaybeTap plain, read(in_.plain, f.layer, f.tap));
-    LLM_TRY(const MaybeTap plain_expected, replay_.run(in_.plain, f.layer, f.tap));
-    f.wiring = plain && plain_expected && same_shape(*plain, *plain_expected) &&
-               !same_bits(*plain, *plain_expected);
-    if (f.definition) return Ok{};
-    f.nmse = nmse(actual->values, expected->values);
-    f.limit = 0;
-    return describe(f, *actual, *expected, in_.run);
-  }
-
-  Status describe(Finding& f, const TapMatrix& actual, const TapMatrix& expected,
-                  const Dump& inputs) const {
+  Status describe(Finding& f, const OpOutput& output, const Dump& inputs) const {
+    const LayerDiffRow row = judge(f.layer, *find_tap(f.layer, f.tap), output);
+    f.nmse = row.limits.front().metric == Metric::kRowNmse ? row.error.row_nmse : row.error.nmse;
+    f.limit = row.limits.front().bound;
     SignatureOptions options;
     options.tolerance = std::max(f.limit, 1e-12);
     if (find_tap(f.layer, f.tap)->op == TapOp::kRope) {
       options.head_dim = replay_.config().head_dim;
       options.rope_dim = replay_.config().rope_dims;
     }
-    f.signature = find_signature(actual, expected, options).text;
-    f.tokens = wrong_tokens(actual, expected, f.limit, in_.run.step_ptr());
-    LLM_TRY(const std::string twin, equals_other_tap(f, actual, inputs, options.tolerance));
+    f.signature = find_signature(output.actual, output.expected, options).text;
+    f.tokens = wrong_tokens(output, in_.rows, in_.run.step_ptr());
+    LLM_TRY(const std::string twin, equals_other_tap(f, output.actual, inputs, options.tolerance));
     if (!twin.empty()) f.signature = twin;
     return Ok{};
   }
@@ -180,12 +143,13 @@ class Locator {
   Result<std::string> equals_other_tap(const Finding& f, const TapMatrix& actual,
                                        const Dump& inputs, double tolerance) const {
     std::string none;
-    if (f.layer == kGlobal) return none;
+    if (f.layer == ProbeSink::kGlobal) return none;
     for (const Tap& tap : layer_taps()) {
       if (tap.name == f.tap) continue;
-      LLM_TRY(const MaybeTap other, read(inputs, f.layer, tap.name));
-      if (!other || !same_shape(*other, actual)) continue;
-      if (nmse(actual.values, other->values) <= tolerance)
+      LLM_TRY(auto found, engine_order_tap(inputs, f.layer, tap.name, replay_.config()));
+      if (!found || found->features != actual.features) continue;
+      const TapMatrix other = select_rows(*std::move(found), in_.rows);
+      if (nmse(actual.values, other.values) <= tolerance)
         return fmt::format("these are the values of {}", tap_label(f.layer, tap.name));
     }
     return none;
@@ -193,7 +157,6 @@ class Locator {
 
   const Replay& replay_;
   const LocateInput& in_;
-  KvType kv_;
   Location out_;
 };
 
@@ -224,7 +187,7 @@ Result<std::vector<std::string>> check_quantizer(const Replay& replay, const Dum
     const auto format = replay.product_format(layer, tap);
     const auto from = Replay::input_of(layer, tap, replay.config().n_layers);
     if (!format || !from || *format == ActivationFormat::kF32) return Ok{};
-    LLM_TRY(const MaybeTap x,
+    LLM_TRY(const std::optional<TapMatrix> x,
             engine_order_tap(reference, from->first, from->second, replay.config()));
     if (!x || x->features % activation_block_size(*format) != 0) return Ok{};
     const std::string fault = quantization_fault(*format, x->values);
@@ -238,14 +201,6 @@ Result<std::vector<std::string>> check_quantizer(const Replay& replay, const Dum
   for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers))
     LLM_RETURN_IF_ERROR(check(layer, tap->name));
   return out;
-}
-
-double op_limit(TapOp op, std::optional<ActivationFormat> format, KvType kv) {
-  if (format == ActivationFormat::kQ8_K) return 4e-3;
-  if (format == ActivationFormat::kQ8_32) return 5e-4;
-  if (op == TapOp::kAttention && kv == KvType::kF16) return 1e-6;
-  // References in f32 round angles of RoPE to f32, too.
-  return op == TapOp::kRope ? 1e-9 : 1e-10;
 }
 
 Result<Location> locate(const Replay& replay, const LocateInput& input) {

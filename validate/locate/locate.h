@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "validate/dump/dump.h"
 #include "validate/locate/locate_finding.h"
+#include "validate/locate/op_check.h"
 #include "validate/locate/replay.h"
 
 namespace llm {
@@ -24,26 +25,23 @@ std::vector<std::string> check_hyper_parameters(const DumpMeta& reference,
 /// product (quantization_fault()). One line for each op whose input it gets wrong.
 Result<std::vector<std::string>> check_quantizer(const Replay& replay, const Dump& reference);
 
-/// What locate() compares.
+/// What locate() looks into.
 struct LocateInput {
   const Dump& run;        ///< of the fast path
-  const Dump& plain;      ///< of the definition in plain loops, the same model and options
   const Dump& reference;  ///< from elsewhere
-  /// Layers to replay, in order from the first; all ops of those are. 0: all
-  std::size_t max_layers = 0;
+  /// Ops to look into, in the order of the data flow; empty: all.
+  std::vector<InLayer<Tap>> ops = {};
+  TokenRows rows = {};  ///< tokens to look at; empty: all
+  /// The definition's own run of the same tokens; nullptr: wiring is not told from the fast path.
+  const Dump* plain = nullptr;
 };
 
-/// Shadow replay: runs every op by the definition on the reference's inputs and on the run's own,
-/// so that an op is named only for an error of its own, never for one that came in through its
-/// inputs. Says of each whether the definition, the wiring or the fast path alone is at fault, how
-/// the output is wrong (locate_signature.h) and for which tokens.
-/// Errors: those of reading dumps; kResource.
-/// Cost: up to three evaluations of the dump's tokens in plain loops.
+/// Shadow replay: runs ops by the definition on the reference's inputs and on the run's own, so
+/// that an op is named only for an error of its own, never for one that came in through its inputs.
+/// Says of each whether the definition, the wiring or the fast path alone is at fault, how the
+/// output is wrong (locate_signature.h) and for which tokens. Errors: those of reading dumps;
+/// kResource. Cost: up to three evaluations of the ops in plain loops, and one in f64.
 Result<Location> locate(const Replay& replay, const LocateInput& input);
-
-/// NMSE that one op may cost on equal inputs: rounding noise, or the hard bounds of quantized
-/// activations (docs/tolerances.md).
-double op_limit(TapOp op, std::optional<ActivationFormat> format, KvType kv);
 
 }  // namespace llm
 

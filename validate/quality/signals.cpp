@@ -5,8 +5,8 @@
 #include <set>
 
 #include "engine/sampler/sampler.h"
+#include "validate/diff/likelihood.h"
 #include "validate/diff/metrics.h"
-#include "validate/quality/likelihood.h"
 
 namespace llm {
 namespace {

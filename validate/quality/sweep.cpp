@@ -7,7 +7,7 @@
 
 #include "base/sha256.h"
 #include "engine/generate/generate.h"
-#include "validate/quality/likelihood.h"
+#include "validate/diff/likelihood.h"
 #include "validate/quality/signals.h"
 #include "validate/quality/text_windows.h"
 

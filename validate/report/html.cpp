@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "validate/report/layer_table.h"
 #include "validate/report/markup.h"
 #include "validate/report/report.h"
 
@@ -20,7 +21,7 @@ constexpr std::string_view kHead = R"(<!DOCTYPE html>
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--bg);max-width:1080px;margin:2em auto;padding:0 1em}
 table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;border-bottom:1px solid var(--line);text-align:right}
 td:nth-child(2),th:nth-child(2),.l td,.l th{text-align:left}h1 b,td b{font-weight:600}
-.PASS{color:var(--ok)}.FAIL,.MISSING{color:var(--bad)}svg{width:100%;height:auto;margin:.5em 0}
+b.PASS{color:var(--ok)}.FAIL,.MISSING{color:var(--bad)}svg{width:100%;height:auto;margin:.5em 0}
 svg text{font:11px system-ui,sans-serif;fill:var(--ink)}summary{cursor:pointer}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px;padding-left:1em;border-left:3px solid var(--bad)}
 a{color:inherit}.k td{text-align:left}svg .x{fill:#fff;font-weight:600}
@@ -32,8 +33,13 @@ std::string verdict_tag(std::string_view verdict) {
 }
 std::string_view verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
 
+std::string section_tag(const DiffSection& section) {
+  return section.judged ? verdict_tag(verdict(section.passed())) : "shown";
+}
+
 bool has_figures(const LayerDiffRow& row) {
-  return row.verdict == TapVerdict::kPass || (row.verdict == TapVerdict::kFail && row.note.empty());
+  return row.verdict == TapVerdict::kPass || row.verdict == TapVerdict::kShown ||
+         (row.verdict == TapVerdict::kFail && row.note.empty());
 }
 
 // log10, from -16 (also for 0: equal) to 1 (also for infinity and NaN: unusable).
@@ -84,7 +90,7 @@ std::string curve(const LayerDiff& diff) {
 // Green at six decades under the limit and more, yellow at it, red above or unusable.
 std::string heat(const LayerDiffRow& row) {
   if (row.verdict == TapVerdict::kAbsent) return "#8884";
-  if (row.verdict != TapVerdict::kPass) return "#cf222e";
+  if (row.verdict != TapVerdict::kPass && row.verdict != TapVerdict::kShown) return "#cf222e";
   if (row.limits.empty() || row.limits[0].bound == 0) return "hsl(140 60% 42%)";
   const double margin =
       decades(row.limits[0].bound) - decades(metric_value(row.limits[0].metric, row.error));
@@ -123,14 +129,16 @@ std::string heat_map(const LayerDiff& diff) {
 std::string table(const LayerDiff& diff) {
   std::string out =
       "<details><summary>every tap</summary><table><tr><th>layer<th>tap<th>cos p5<th>cos "
-      "min<th>cos median<th>max abs<th>nmse<th>SNR dB<th>limit<th>verdict<th>note</tr>\n";
+      "min<th>cos median<th>max abs<th>nmse<th>worst token<th>SNR "
+      "dB<th>limit<th>verdict<th>note</tr>\n";
   for (const LayerDiffRow& row : diff.rows) {
     const TapError& e = row.error;
     out += fmt::format(
-        "<tr><td>{}<td>{}<td>{:.8f}<td>{:.8f}<td>{:.8f}<td>{:.3e}<td>{:.3e}<td>{:.1f}<td>{}<td>{}"
-        "<td>{}</tr>\n",
+        "<tr><td>{}<td>{}<td>{:.8f}<td>{:.8f}<td>{:.8f}<td>{:.3e}<td>{:.3e}<td>{:.3e}<td>{:.1f}<td>"
+        "{}<td>"
+        "{}<td>{}</tr>\n",
         row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap, e.cos_p5,
-        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.snr_db,
+        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
         row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
         verdict_tag(verdict_name(row.verdict)), escaped(row.note));
   }
@@ -139,7 +147,8 @@ std::string table(const LayerDiff& diff) {
 
 std::string diff_section(const DiffSection& section, std::size_t index) {
   std::string out = fmt::format("<h2 id=\"d{}\">{}: {}</h2>\n", index, escaped(section.title),
-                                verdict_tag(verdict(section.passed())));
+                                section_tag(section));
+  for (const auto& note : section.notes) out += fmt::format("<p>{}</p>\n", escaped(note));
   for (const auto& problem : section.diff.problems)
     out += fmt::format("<p>problem: {}</p>\n", escaped(problem));
   for (const auto& remark : section.diff.remarks)
@@ -168,16 +177,23 @@ std::string summary(const Report& report) {
   }
   for (std::size_t i = 0; i < report.diffs.size(); ++i) {
     const DiffSection& section = report.diffs[i];
-    const LayerDiff& diff = section.diff;
-    std::string words = fmt::format("{} taps", diff.rows.size());
-    if (!diff.problems.empty()) words = escaped(diff.problems.front());
-    if (diff.first_failing) {
-      const LayerDiffRow& row = diff.rows[*diff.first_failing];
-      words = fmt::format("first at {}: {}", tap_label(row.layer, row.tap),
-                          escaped(tap_origin(row.layer, row.tap)));
-    }
-    out += fmt::format("<tr><td>{}<td><a href=\"#d{}\">{}</a><td>{}</tr>\n",
-                       verdict_tag(verdict(section.passed())), i, escaped(section.title), words);
+    out += fmt::format("<tr><td>{}<td><a href=\"#d{}\">{}</a><td>{}</tr>\n", section_tag(section),
+                       i, escaped(section.title), escaped(section_answer(section).text));
+  }
+  return out + "</table>\n";
+}
+
+/// A line per layer: the tap of each question that is furthest out.
+std::string layers(const Report& report) {
+  const LayerTable table = layer_table(report.diffs);
+  std::string out = "<h2>Layers</h2>\n<table class=\"k\"><tr>";
+  for (const std::string& column : table.columns) out += fmt::format("<th>{}", escaped(column));
+  out += "</tr>\n";
+  for (const auto& line : table.lines) {
+    out += fmt::format("<tr><td>{}", line.layer);
+    for (const Answer& answer : line.answers)
+      out += fmt::format("<td class=\"{}\">{}", verdict_name(answer.verdict), escaped(answer.text));
+    out += "</tr>\n";
   }
   return out + "</table>\n";
 }
@@ -188,7 +204,9 @@ std::string html_report(const Report& report) {
   std::string out(kHead);
   out += fmt::format("<h1>llmcheck: {}</h1>\n",
                      report.has_verdict() ? verdict_tag(verdict(report.passed())) : "figures");
+  if (!report.summary.empty()) out += fmt::format("<p>{}</p>\n", escaped(report.summary));
   if (report.has_verdict()) out += summary(report);
+  if (!report.diffs.empty()) out += layers(report);
   out += "<h2>What was run</h2>\n<table class=\"l\">\n";
   for (const auto& [name, value] : report.facts)
     out += fmt::format("<tr><td>{}<td>{}</tr>\n", escaped(name), escaped(value));
@@ -203,6 +221,8 @@ std::string html_report(const Report& report) {
     }
     out += "</table>\n";
   }
+  for (const std::string& line : report.not_covered)
+    out += fmt::format("<p>Not covered: {}</p>\n", escaped(line));
   for (const FigureTable& table : report.figures) out += figures_html(table);
   for (std::size_t i = 0; i < report.diffs.size(); ++i) out += diff_section(report.diffs[i], i);
   return out + "</body></html>\n";

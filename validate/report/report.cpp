@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
-#include "validate/report/text_table.h"
+#include "validate/report/layer_table.h"
 
 namespace llm {
 namespace {
@@ -50,6 +50,7 @@ Json row_json(const LayerDiffRow& row) {
           {"tap", row.tap},
           {"verdict", verdict_name(row.verdict)},
           {"nmse", e.nmse},
+          {"row_nmse", e.row_nmse},
           {"max_abs", e.max_abs},
           {"cos_min", e.cos_min},
           {"cos_p5", e.cos_p5},
@@ -89,20 +90,6 @@ bool Report::passed() const {
          std::ranges::all_of(diffs, [](const DiffSection& s) { return s.passed(); });
 }
 
-std::string text_report(const Report& report) {
-  std::string out;
-  for (const auto& [name, value] : report.facts) out += fmt::format("{:<10} {}\n", name, value);
-  for (const DiffSection& section : report.diffs)
-    out += fmt::format("\n{}\n{}{}", section.title, layer_diff_table(section.diff),
-                       location_text(section.location));
-  for (const FigureTable& table : report.figures) out += fmt::format("\n{}", figures_text(table));
-  if (!report.checks.empty()) out += '\n';
-  for (const CheckResult& check : report.checks)
-    out += fmt::format("{}  {:<52}  {}\n", verdict(check.passed), check.name, check.detail);
-  if (!report.has_verdict()) return out;
-  return out + fmt::format("\n{}\n", verdict(report.passed()));
-}
-
 std::string json_report(const Report& report) {
   Json json = {{"schema_version", 1},
                {"verdict", report.has_verdict() ? Json(verdict(report.passed())) : Json()}};
@@ -123,7 +110,8 @@ std::string json_report(const Report& report) {
     json["layer_diffs"].push_back(
         {{"name", section.name},
          {"title", section.title},
-         {"verdict", verdict(section.passed())},
+         {"verdict", section.judged ? Json(verdict(section.passed())) : Json("shown")},
+         {"notes", section.notes},
          {"first_failing", failing ? Json(tap_label(failing->layer, failing->tap)) : Json()},
          {"look_at", failing ? Json(tap_origin(failing->layer, failing->tap)) : Json()},
          {"problems", section.diff.problems},
@@ -131,44 +119,82 @@ std::string json_report(const Report& report) {
          {"locate", location_json(section.location)},
          {"rows", rows}});
   }
+  json["not_covered"] = report.not_covered;
   json["figures"] = Json::array();
   for (const FigureTable& table : report.figures) json["figures"].push_back(figures_json(table));
   // nlohmann writes non-finite numbers as null.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+namespace {
+
+std::string markdown_questions(const Report& report) {
+  std::string out = "\n| verdict | question | answer |\n|---|---|---|\n";
+  for (const DiffSection& section : report.diffs) {
+    out += fmt::format("| {} | {} | {} |\n", section.judged ? verdict(section.passed()) : "shown",
+                       section.title, section_answer(section).text);
+  }
+  for (const DiffSection& section : report.diffs)
+    for (const std::string& note : section.notes)
+      out += fmt::format("\n{}: {}\n", section.name, note);
+  return out;
+}
+
+std::string markdown_layers(const Report& report) {
+  const LayerTable table = layer_table(report.diffs);
+  std::string out = "\n|";
+  for (const std::string& column : table.columns) out += fmt::format(" {} |", column);
+  out += "\n|";
+  for (std::size_t c = 0; c < table.columns.size(); ++c) out += "---|";
+  for (const auto& line : table.lines) {
+    out += fmt::format("\n| {} |", line.layer);
+    for (const Answer& answer : line.answers) out += fmt::format(" {} |", answer.text);
+  }
+  return out + "\n";
+}
+
+std::string markdown_section(const DiffSection& section) {
+  std::string out = fmt::format("\n## {}: {}\n\n", section.title,
+                                section.judged ? verdict(section.passed()) : "shown");
+  if (section.diff.first_failing) {
+    const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
+    out += fmt::format("- first failing tap: `{}`, look at: {}\n", tap_label(row.layer, row.tap),
+                       tap_origin(row.layer, row.tap));
+  }
+  for (const auto& problem : section.diff.problems) out += fmt::format("- problem: {}\n", problem);
+  for (const auto& remark : section.diff.remarks) out += fmt::format("- remark: {}\n", remark);
+  if (!section.location.empty())
+    out += fmt::format("\n```\n{}```\n", location_text(section.location));
+  out +=
+      "\n| layer | tap | cos p5 | cos min | cos median | max abs | nmse | worst token | limit | "
+      "verdict |\n|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const LayerDiffRow& row : section.diff.rows) {
+    const TapError& e = row.error;
+    out += fmt::format(
+        "| {} | {} | {:.8f} | {:.8f} | {:.8f} | {:.3e} | {:.3e} | {:.3e} | {} | {} {} |\n",
+        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap, e.cos_p5,
+        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse,
+        row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
+        verdict_name(row.verdict), row.note);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string markdown_report(const Report& report) {
   std::string out = fmt::format("# llmcheck: {}\n\n",
                                 report.has_verdict() ? verdict(report.passed()) : "figures");
+  if (!report.summary.empty()) out += report.summary + "\n\n";
   for (const auto& [name, value] : report.facts) out += fmt::format("- {}: `{}`\n", name, value);
+  if (!report.diffs.empty()) out += markdown_questions(report) + markdown_layers(report);
   if (!report.checks.empty()) out += "\n| verdict | check | detail |\n|---|---|---|\n";
   for (const CheckResult& check : report.checks)
     out += fmt::format("| {} | {} | {} |\n", verdict(check.passed), check.name, check.detail);
+  for (const std::string& line : report.not_covered)
+    out += fmt::format("\nNot covered: {}\n", line);
   for (const FigureTable& table : report.figures) out += figures_markdown(table);
-  for (const DiffSection& section : report.diffs) {
-    out += fmt::format("\n## {}: {}\n\n", section.title, verdict(section.passed()));
-    if (section.diff.first_failing) {
-      const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
-      out += fmt::format("- first failing tap: `{}`, look at: {}\n", tap_label(row.layer, row.tap),
-                         tap_origin(row.layer, row.tap));
-    }
-    for (const auto& problem : section.diff.problems)
-      out += fmt::format("- problem: {}\n", problem);
-    for (const auto& remark : section.diff.remarks) out += fmt::format("- remark: {}\n", remark);
-    if (!section.location.empty())
-      out += fmt::format("\n```\n{}```\n", location_text(section.location));
-    out +=
-        "\n| layer | tap | cos p5 | cos min | cos median | max abs | nmse | limit | verdict |\n"
-        "|---|---|---|---|---|---|---|---|---|\n";
-    for (const LayerDiffRow& row : section.diff.rows) {
-      const TapError& e = row.error;
-      out += fmt::format("| {} | {} | {:.8f} | {:.8f} | {:.8f} | {:.3e} | {:.3e} | {} | {} {} |\n",
-                         row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap,
-                         e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse,
-                         row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
-                         verdict_name(row.verdict), row.note);
-    }
-  }
+  for (const DiffSection& section : report.diffs) out += markdown_section(section);
   return out;
 }
 

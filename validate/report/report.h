@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "validate/diff/layer_diff.h"
-#include "validate/locate/locate_finding.h"
+#include "validate/gates/diff_section.h"
 #include "validate/report/figures.h"
 
 namespace llm {
@@ -19,22 +18,15 @@ struct CheckResult {
   std::string detail;  ///< figures; why, when it failed
 };
 
-/// One comparison of two dumps, with what was compared.
-struct DiffSection {
-  std::string title;  ///< "compute f32, KV f32, against R0"
-  std::string name;   ///< short, for machines: "f32"
-  LayerDiff diff;
-  Location location = {};  ///< where the error comes from, when something failed
-
-  bool passed() const { return diff.passed() && location.empty(); }
-};
-
 /// Everything a run of llmcheck found. Writers turn it into a format; none adds a judgement.
 struct Report {
   std::vector<std::pair<std::string, std::string>> facts;  ///< model, CPU, version, ... in order
   std::vector<CheckResult> checks;
   std::vector<DiffSection> diffs;
-  std::vector<FigureTable> figures = {};  ///< measurements, which pass or fail nothing
+  std::vector<FigureTable> figures = {};      ///< measurements, which pass or fail nothing
+  std::string summary = {};                   ///< the verdict in a clause
+  std::vector<std::string> not_covered = {};  ///< what the checks asked for left out, and why
+  std::vector<std::string> next = {};         ///< what the reader may do now
 
   /// Whether anything was judged.
   bool has_verdict() const { return !checks.empty() || !diffs.empty(); }
@@ -43,8 +35,6 @@ struct Report {
   bool passed() const;
 };
 
-/// What a terminal shows: verdicts and tables.
-std::string text_report(const Report& report);
 /// {"schema_version": 1, "verdict", "facts", "checks": [...], "layer_diffs": [...], "figures":
 /// [...]}. Infinite and NaN figures are null; so is the verdict when nothing was judged.
 std::string json_report(const Report& report);

@@ -13,6 +13,10 @@ namespace llm {
 ///   layer  tap          cos_p5     cos_min    cos_median  max_abs    nmse       limit    verdict
 std::string layer_diff_table(const LayerDiff& diff);
 
+/// The same of the taps that fail or are missing, at most the first `kMostFailing`.
+std::string failing_taps_table(const LayerDiff& diff);
+inline constexpr int kMostFailing = 12;
+
 }  // namespace llm
 
 #endif  // LLM_VALIDATE_REPORT_TEXT_TABLE_H_

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "validate/quality/likelihood.h"
+#include "validate/diff/likelihood.h"
 
 namespace llm {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "engine/model/model.h"
-#include "validate/quality/likelihood.h"
+#include "validate/diff/likelihood.h"
 #include "validate/self/cache_check.h"
 #include "validate/self/kernel_check.h"
 #include "validate/self/matrix_check.h"

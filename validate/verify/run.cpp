@@ -8,32 +8,21 @@
 #include <vector>
 
 #include "base/check.h"
-#include "validate/diff/limits_file.h"
 #include "validate/dump/dump.h"
+#include "validate/dump/engine_dump.h"
 #include "validate/dump/vocab_hash.h"
+#include "validate/gates/drift.h"
 #include "validate/locate/replay.h"
 #include "validate/verify/topk_gate.h"
 
 namespace llm {
 namespace {
 
-// docs/verify.md: ten times the largest seen (1.0e-12 at width 2048, 1.5e-13 at 256).
-constexpr double kF32Limit = 1e-11;
-constexpr double kCalibratedLayers = 4;
-
-/// The bound on the NMSE of the engine's f32 logits against the reference's.
-double f32_limit(std::size_t n_layers) {
-  return kF32Limit * std::max(1.0, static_cast<double>(n_layers) / kCalibratedLayers);
-}
-
-/// The bound on what int8 activations and f16 keys and values may cost: --layer-diff's.
-double noise_limit(const std::shared_ptr<const Model>& model) {
-  const Limits limits = default_limits(Compute::kInt8, KvType::kF16, model->config().n_layers,
-                                       Replay(model, KvType::kF16).coarsest_activations());
-  const Limit* limit = limits.find(tap_label(ProbeSink::kGlobal, "logits"), Metric::kNmse);
-  LLM_CHECK(limit != nullptr);
-  return limit->bound;
-}
+// docs/verify.md: limits are multiples of what noise of the expected size does to this model.
+constexpr double kF32Units = 100;
+constexpr double kNoiseUnits = 10;
+constexpr std::size_t kNoisePrompts = 3;
+constexpr int kNoiseRuns = 2;
 
 Result<std::unique_ptr<Sequence>> open(const std::shared_ptr<const Model>& model,
                                        const VerifyReference& reference) {
@@ -57,16 +46,22 @@ Result<std::vector<TopStep>> walk(Session& session, const VerifyPrompt& prompt, 
   return steps;
 }
 
+/// The prompt and the reference's tokens but the last.
+std::vector<TokenId> forced_tokens(const VerifyPrompt& prompt) {
+  std::vector<TokenId> tokens = prompt.ids;
+  for (const TopStep& step : std::span(prompt.steps).first(prompt.steps.size() - 1))
+    tokens.push_back(step.choice());
+  return tokens;
+}
+
 /// Logits behind the prompt and behind each of the reference's tokens but the last.
 Result<std::span<const float>> forced_rows(Session& session, const VerifyPrompt& prompt) {
   session.truncate(0);
-  const std::span<const TokenId> ids = prompt.ids;
-  if (ids.size() > 1)
-    LLM_RETURN_IF_ERROR(session.evaluate(ids.first(ids.size() - 1), LogitRows::kNone));
-  std::vector<TokenId> tokens = {ids.back()};
-  for (const TopStep& step : std::span(prompt.steps).first(prompt.steps.size() - 1))
-    tokens.push_back(step.choice());
-  return session.evaluate(tokens, LogitRows::kAll);
+  const std::vector<TokenId> tokens = forced_tokens(prompt);
+  const std::size_t before = prompt.ids.size() - 1;
+  if (before > 0)
+    LLM_RETURN_IF_ERROR(session.evaluate(std::span(tokens).first(before), LogitRows::kNone));
+  return session.evaluate(std::span(tokens).subspan(before), LogitRows::kAll);
 }
 
 Status check_vocabulary(const VerifyReference& reference, const Model& model) {
@@ -113,8 +108,6 @@ class VerifyRun {
     LLM_RETURN_IF_ERROR(check_vocabulary(reference_, *model));
     check_texts(reference_, model->tokenizer(), outcome_);
     n_vocab_ = model->config().n_vocab;
-    outcome_.noise_limit = noise_limit(model);
-    outcome_.f32_limit = f32_limit(model->config().n_layers);
     LLM_TRY(const auto session, open(model, reference_));
     for (const VerifyPrompt& prompt : reference_.prompts) {
       LLM_TRY(const auto walked, walk(*session, prompt, reference_.top_k));
@@ -141,8 +134,36 @@ class VerifyRun {
       outcome_.noise.add(rows_[p], rows);
       rows_[p] = {};
       add_top(prompt, rows, outcome_.f32_error);
+      if (p < kNoisePrompts) LLM_RETURN_IF_ERROR(expect_noise(model, prompt));
       note(p + 1);
     }
+    return Ok{};
+  }
+
+  /// Raises the limits to what this prompt's logits may be off: by f32 arithmetic, and by int8
+  /// activations and f16 keys and values.
+  Status expect_noise(const std::shared_ptr<const Model>& f32, const VerifyPrompt& prompt) {
+    LoadOptions load;
+    load.compute = Compute::kInt8;
+    load.isa = f32->isa();
+    load.threads = f32->threads();
+    LLM_TRY(const auto int8, f32->variant(load));
+    const std::vector<TokenId> tokens = forced_tokens(prompt);
+    ExecutorOptions options;
+    options.kv = KvType::kF32;
+    options.context = tokens.size();
+    LLM_TRY(const Dump clean, record_activations(f32, options, false, tokens, "llmcheck", ""));
+    const auto drift_at_logits = [&](OpNoise noise) -> Result<double> {
+      LLM_TRY(const OpNoise drift,
+              measure_drift({f32, tokens, {}, clean, std::move(noise)}, kNoiseRuns));
+      return drift.at({ProbeSink::kGlobal, "logits"});
+    };
+    const Replay replay(int8, KvType::kF16);
+    LLM_TRY(OpNoise rounding, rounding_noise(replay, clean));
+    LLM_TRY(const double noise, drift_at_logits(std::move(rounding)));
+    LLM_TRY(const double arithmetic, drift_at_logits(arithmetic_noise(replay)));
+    outcome_.noise_limit = std::max(outcome_.noise_limit, kNoiseUnits * noise);
+    outcome_.f32_limit = std::max(outcome_.f32_limit, kF32Units * arithmetic);
     return Ok{};
   }
 

@@ -24,7 +24,7 @@ struct Forward::Activations {
   std::vector<float> up;       ///< d_ff
   std::vector<float> out;      ///< D
 
-  void tap(int layer, std::string_view name, std::span<const float> values) const {
+  void tap(int layer, std::string_view name, std::span<float> values) const {
     if (probe != nullptr) probe->tap(layer, name, values, values.size() / n_tokens, 0);
   }
 };

@@ -1,5 +1,5 @@
-#ifndef LLM_VALIDATE_QUALITY_LIKELIHOOD_H_
-#define LLM_VALIDATE_QUALITY_LIKELIHOOD_H_
+#ifndef LLM_VALIDATE_DIFF_LIKELIHOOD_H_
+#define LLM_VALIDATE_DIFF_LIKELIHOOD_H_
 
 #include <cstddef>
 #include <span>
@@ -67,4 +67,4 @@ double kl_divergence(std::span<const float> model, std::span<const float> refere
 
 }  // namespace llm
 
-#endif  // LLM_VALIDATE_QUALITY_LIKELIHOOD_H_
+#endif  // LLM_VALIDATE_DIFF_LIKELIHOOD_H_

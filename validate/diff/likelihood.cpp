@@ -1,4 +1,4 @@
-#include "validate/quality/likelihood.h"
+#include "validate/diff/likelihood.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,407 @@
+#include "validate/gates/layer_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "base/thread_team.h"
+#include "validate/diff/likelihood.h"
+#include "validate/diff/limits_file.h"
+#include "validate/dump/engine_dump.h"
+#include "validate/gates/drift.h"
+#include "validate/locate/locate.h"
+#include "validate/locate/op_check.h"
+
+namespace llm {
+namespace {
+
+/// Drifts of several runs are random; the largest of four is seldom ten times less than another.
+constexpr int kDriftRuns = 4;
+constexpr double kDriftUnits = 100;
+/// A price beyond so many times the expected one is worth a word.
+constexpr double kUnusualPrice = 10;
+/// Multiplications of the definition's own run, which tells faults of the wiring apart.
+constexpr std::uint64_t kPlainRunBudget = std::uint64_t{1} << 34;
+
+using TapInLayer = InLayer<Tap>;
+
+/// Answers about one tap.
+struct TapAnswers {
+  LayerDiffRow bits;
+  LayerDiffRow ops;
+  double op_error = 0;  ///< NMSE of the definition's op on the reference's inputs, against it
+  std::optional<Error> error;
+};
+
+std::string kv_name(KvType kv) { return kv == KvType::kF32 ? "f32" : "f16"; }
+
+/// Tokens for the definition: all that the budget allows, the first and last, both sides of chunk
+/// ends, the first that was fed alone, and others at random.
+std::vector<std::size_t> choose_rows(const Dump& reference, std::size_t n_rows) {
+  const std::size_t n = reference.tokens().size();
+  if (n_rows >= n) return {};
+  std::set<std::size_t> rows = {0, n - 1};
+  const auto add = [&](std::size_t row) {
+    if (row < n && rows.size() < n_rows) rows.insert(row);
+  };
+  const auto steps = reference.step_ptr();
+  for (std::size_t s = 0; s + 1 < steps.size() && rows.size() < n_rows; ++s) {
+    if (steps[s + 1] - steps[s] != 1) continue;
+    add(static_cast<std::size_t>(steps[s]));
+    break;
+  }
+  for (const std::size_t row : {256, 255, 512, 511, 768, 1024, 2048}) add(row);
+  std::mt19937_64 random(n);
+  while (rows.size() < n_rows) rows.insert(random() % n);
+  return {rows.begin(), rows.end()};
+}
+
+class LayerCheck {
+ public:
+  LayerCheck(const std::shared_ptr<const Model>& model, ComputeMode mode, const Dump& reference,
+             const LayerCheckOptions& options)
+      : model_(model),
+        mode_(mode),
+        reference_(reference),
+        options_(options),
+        replay_(model, mode.kv),
+        name_(mode_name(mode)),
+        taps_(taps_of_model(model->config().n_layers)),
+        tokens_(reference.tokens().begin(), reference.tokens().end()) {}
+
+  Result<std::vector<DiffSection>> run() {
+    LLM_RETURN_IF_ERROR(check_tokens());
+    ExecutorOptions executor;
+    executor.kv = mode_.kv;
+    executor.context = tokens_.size();
+    LLM_TRY(const Dump fast, record_activations(model_, executor, false, tokens_, "llmcheck",
+                                                options_.model_sha256, reference_.step_ptr()));
+    LLM_TRY(LayerDiff free, diff_layers(fast, reference_, no_limits()));
+    if (!free.problems.empty()) {
+      sections_.push_back({.title = name_ + ": the run can be compared with the reference",
+                           .name = name_ + "-run",
+                           .diff = std::move(free)});
+      return std::move(sections_);
+    }
+    choose_rows_by_budget();
+    LLM_RETURN_IF_ERROR(ask_about_taps(fast));
+    add_op_sections(free.remarks);
+    free.remarks.clear();
+    LLM_RETURN_IF_ERROR(mode_.compute == Compute::kF32 || options_.limits != nullptr
+                            ? add_run(fast, std::move(free))
+                            : add_price(fast, std::move(free)));
+    LLM_RETURN_IF_ERROR(add_location(fast));
+    return std::move(sections_);
+  }
+
+ private:
+  /// Nothing is judged by these.
+  static Limits no_limits() { return Limits({{"*", Metric::kNmse, 0, ""}}); }
+
+  Status check_tokens() const {
+    const auto n_vocab = static_cast<TokenId>(model_->config().n_vocab);
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (tokens_[i] >= 0 && tokens_[i] < n_vocab) continue;
+      return Error{
+          .code = ErrorCode::kMalformed,
+          .field = "tokens",
+          .message = fmt::format("found {} at index {}, need 0..{}", tokens_[i], i, n_vocab - 1)};
+    }
+    return Ok{};
+  }
+
+  void choose_rows_by_budget() {
+    std::uint64_t weights = 1;
+    for (const auto& [tap, layer] : taps_) {
+      const PackedMatrix* w =
+          tap->op == TapOp::kProduct ? replay_.matrix(layer, tap->name) : nullptr;
+      if (w != nullptr) weights += std::uint64_t{w->n_rows()} * w->n_cols();
+    }
+    weights_ = weights;
+    const std::size_t n_rows =
+        std::max<std::uint64_t>(LayerCheckOptions::kFewestRows, options_.budget / weights);
+    rows_ = choose_rows(reference_, n_rows);
+    if (!rows_.empty()) {
+      bounded_ =
+          fmt::format("the definition computed {} of {} tokens", rows_.size(), tokens_.size());
+    }
+  }
+
+  Status ask_about_taps(const Dump& fast) {
+    answers_.resize(taps_.size());
+    std::atomic<std::size_t> next = 0;
+    run_parallel(model_->threads(), [&](Worker worker) {
+      for (std::size_t i = next++; i < taps_.size(); i = next++) {
+        // The last ones are the largest; start with those.
+        const std::size_t at = taps_.size() - 1 - i;
+        const Status status = ask(fast, taps_[at], answers_[at]);
+        if (!status.ok()) answers_[at].error = status.error();
+        if (worker.id == 0 && options_.progress)
+          options_.progress(name_ + " ops", i + 1, taps_.size());
+      }
+    });
+    for (const TapAnswers& answer : answers_)
+      if (answer.error) return *answer.error;
+    return Ok{};
+  }
+
+  Status ask(const Dump& fast, const TapInLayer& at, TapAnswers& out) const {
+    const auto& [tap, layer] = at;
+    out.bits = {.layer = layer, .tap = std::string(tap->name)};
+    out.ops = out.bits;
+    const auto absent = reference_.meta().taps_absent.find(std::string(tap->name));
+    if (!fast.has(layer, tap->name)) {
+      out.bits.verdict = TapVerdict::kMissing;
+      out.bits.note = "not in this run";
+    } else {
+      LLM_TRY(const auto output, op_of_run(replay_, fast, layer, *tap, rows_));
+      if (output) {
+        out.bits = judge(layer, *tap, *output);
+      } else {
+        out.bits.verdict = TapVerdict::kMissing;
+        out.bits.note = "its input is not in this run";
+      }
+    }
+    LLM_TRY(const auto output, op_on_reference(replay_, reference_, layer, *tap, rows_));
+    if (!output) {
+      const bool declared =
+          reference_.has(layer, tap->name) || absent != reference_.meta().taps_absent.end();
+      out.ops.verdict = declared ? TapVerdict::kAbsent : TapVerdict::kMissing;
+      out.ops.note = !declared ? "missing in the reference, which does not say why"
+                     : reference_.has(layer, tap->name) ? "its input is not in the reference"
+                                                        : absent->second;
+      return Ok{};
+    }
+    out.ops = judge(layer, *tap, *output);
+    LLM_TRY(const auto expected, engine_order_tap(reference_, layer, tap->name, replay_.config()));
+    if (expected) out.op_error = nmse(output->actual.values, select_rows(*expected, rows_).values);
+    return Ok{};
+  }
+
+  void add_op_sections(std::vector<std::string> remarks) {
+    const std::string mode = fmt::format("{} activations, {} cache", name_, kv_name(mode_.kv));
+    DiffSection bits{.title = fmt::format("{}: every op of the run equals the definition", mode),
+                     .name = name_ + "-bits",
+                     .diff = {}};
+    const bool alike = rounds_alike(reference_.meta(), mode_.compute, mode_.kv);
+    DiffSection ops{
+        .title = fmt::format(
+            "{}: every op, on the reference's inputs, gives {}", mode,
+            alike ? "the reference's output" : "what f64 gives on inputs rounded by the contract"),
+        .name = name_ + "-ops",
+        .diff = {}};
+    ops.diff.remarks = std::move(remarks);
+    for (TapAnswers& answer : answers_) {
+      add_row(bits.diff, answer.bits);
+      add_row(ops.diff, answer.ops);
+    }
+    if (!bounded_.empty()) bits.notes = ops.notes = {bounded_};
+    sections_.push_back(std::move(bits));
+    sections_.push_back(std::move(ops));
+  }
+
+  static void add_row(LayerDiff& diff, const LayerDiffRow& row) {
+    const bool fails = row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
+    if (fails && !diff.first_failing) diff.first_failing = diff.rows.size();
+    diff.rows.push_back(row);
+  }
+
+  OpNoise own_noise() const {
+    OpNoise out;
+    for (std::size_t i = 0; i < taps_.size(); ++i) {
+      // An op that fails is reported; its error must not widen the limits of the run.
+      if (answers_[i].ops.verdict != TapVerdict::kPass) continue;
+      out[{taps_[i].layer, std::string(taps_[i].row->name)}] = answers_[i].op_error;
+    }
+    return out;
+  }
+
+  Result<OpNoise> drift(const Dump& fast, OpNoise noise, int runs) const {
+    if (options_.progress) options_.progress(name_ + " drift", 0, 1);
+    LoadOptions load;
+    load.compute = Compute::kF32;
+    load.isa = model_->isa();
+    load.threads = model_->threads();
+    LLM_TRY(const auto f32, model_->variant(load));
+    return measure_drift({f32, tokens_, reference_.step_ptr(), fast, std::move(noise)}, runs);
+  }
+
+  Status add_run(const Dump& fast, LayerDiff free) {
+    Limits limits;
+    if (options_.limits != nullptr) {
+      limits = *options_.limits;
+    } else {
+      LLM_TRY(const OpNoise drifts, drift(fast, own_noise(), kDriftRuns));
+      std::vector<Limit> rules;
+      for (const auto& [key, value] : drifts) {
+        rules.push_back({tap_label(key.first, key.second), Metric::kNmse, kDriftUnits * value,
+                         "100 x the drift of this model's own rounding, measured"});
+      }
+      limits = Limits(std::move(rules));
+    }
+    LLM_TRY(free, diff_layers(fast, reference_, limits));
+    free.remarks.clear();
+    sections_.push_back(
+        {.title = fmt::format(
+             "{}: errors that add up stay within {}", name_,
+             options_.limits != nullptr ? "the limits given" : "100 x the drift of rounding"),
+         .name = name_ + "-run",
+         .diff = std::move(free)});
+    return Ok{};
+  }
+
+  Status add_price(const Dump& fast, LayerDiff free) {
+    DiffSection price{.title = fmt::format("{}: what rounded activations and cache cost", name_),
+                      .name = name_ + "-price",
+                      .diff = std::move(free),
+                      .judged = false};
+    LLM_TRY(const OpNoise noise, rounding_noise(replay_, reference_));
+    LLM_TRY(const Dump exact, exact_run());
+    LLM_TRY(const OpNoise expected, drift(exact, noise, 2));
+    price.diff.first_failing.reset();
+    for (LayerDiffRow& row : price.diff.rows) {
+      const auto found = expected.find({row.layer, row.tap});
+      row.limits.clear();
+      if (found != expected.end())
+        row.limits = {{"*", Metric::kNmse, found->second, "expected of noise of that size"}};
+      if (row.verdict != TapVerdict::kFail) continue;
+      if (row.error.nonfinite_actual + row.error.nonfinite_expected == 0) {
+        row.verdict = TapVerdict::kShown;
+        row.note.clear();
+      }
+    }
+    price.notes = price_notes(fast, price.diff, noise);
+    sections_.push_back(std::move(price));
+    return Ok{};
+  }
+
+  Result<Dump> exact_run() const {
+    LoadOptions load;
+    load.compute = Compute::kF32;
+    load.isa = model_->isa();
+    load.threads = model_->threads();
+    LLM_TRY(const auto f32, model_->variant(load));
+    ExecutorOptions executor;
+    executor.kv = KvType::kF32;
+    executor.context = tokens_.size();
+    return record_activations(f32, executor, false, tokens_, "llmcheck", options_.model_sha256,
+                              reference_.step_ptr());
+  }
+
+  /// Figures of the logits, of the noise of single ops, and what is unusual about them.
+  std::vector<std::string> price_notes(const Dump& fast, const LayerDiff& diff,
+                                       const OpNoise& predicted) const {
+    std::vector<std::string> notes;
+    const auto actual = fast.tap(ProbeSink::kGlobal, "logits");
+    const auto expected = reference_.has(ProbeSink::kGlobal, "logits")
+                              ? std::optional(reference_.tap(ProbeSink::kGlobal, "logits"))
+                              : std::nullopt;
+    const LayerDiffRow& last = diff.rows.back();
+    const double usual = last.limits.empty() ? 0 : last.limits.front().bound;
+    if (actual.ok() && expected && expected->ok() && last.verdict == TapVerdict::kShown) {
+      DivergenceCollector collector;
+      const std::size_t n = actual->features;
+      for (std::size_t t = 0; t < actual->rows; ++t)
+        collector.add(std::span(actual->values).subspan(t * n, n),
+                      std::span((*expected)->values).subspan(t * n, n), -1);
+      const Divergence d = collector.finish();
+      notes.push_back(
+          fmt::format("logits: NMSE {:.1e}, expected {:.1e}; KL {:.1e}, top token equal "
+                      "in {:.1f} % of {} positions",
+                      last.error.nmse, usual, d.kl_mean, 100 * d.top1_agreement, d.positions));
+    }
+    if (usual > 0 && !(last.error.nmse <= kUnusualPrice * usual))
+      notes.push_back(fmt::format("unusual: {:.0f} x the expected cost", last.error.nmse / usual));
+    double least = 0;
+    double most = 0;
+    for (std::size_t i = 0; i < taps_.size(); ++i) {
+      const auto found = predicted.find({taps_[i].layer, std::string(taps_[i].row->name)});
+      if (taps_[i].row->op != TapOp::kProduct || found == predicted.end()) continue;
+      if (!replay_.product_format(taps_[i].layer, taps_[i].row->name) || found->second == 0)
+        continue;
+      if (replay_.product_format(taps_[i].layer, taps_[i].row->name) == ActivationFormat::kF32)
+        continue;
+      const double z = std::sqrt(answers_[i].op_error / found->second);
+      least = least == 0 ? z : std::min(least, z);
+      most = std::max(most, z);
+    }
+    if (most > 0) {
+      notes.push_back(fmt::format("products: error / predicted noise (rms z) from {:.2f} to {:.2f}",
+                                  least, most));
+    }
+    return notes;
+  }
+
+  /// Preflight, and what is at fault when something failed.
+  Status add_location(const Dump& fast) {
+    Location location;
+    const auto failing = std::ranges::find_if_not(sections_, &DiffSection::passed);
+    if (failing != sections_.end()) {
+      LocateInput input{.run = fast, .reference = reference_, .rows = rows_};
+      bool bits_differ = false;
+      for (std::size_t i = 0; i < taps_.size(); ++i) {
+        const bool bits = answers_[i].bits.verdict == TapVerdict::kFail;
+        bits_differ = bits_differ || bits;
+        if (bits || answers_[i].ops.verdict == TapVerdict::kFail) input.ops.push_back(taps_[i]);
+      }
+      std::optional<Dump> plain;
+      if (bits_differ && weights_ * tokens_.size() <= kPlainRunBudget) {
+        ExecutorOptions executor;
+        executor.kv = mode_.kv;
+        executor.context = tokens_.size();
+        LLM_TRY(plain, record_activations(model_, executor, true, tokens_, "llmcheck",
+                                          options_.model_sha256, reference_.step_ptr()));
+        input.plain = &*plain;
+      }
+      location.replayed = true;
+      if (!input.ops.empty()) {
+        LLM_TRY(location, locate(replay_, input));
+      }
+    }
+    location.preflight = check_hyper_parameters(reference_.meta(), replay_.config());
+    LLM_TRY(const auto faults, check_quantizer(replay_, reference_));
+    location.preflight.insert(location.preflight.end(), faults.begin(), faults.end());
+    // An error of an op is told there; what is wrong before any op, with the ops as well.
+    DiffSection& section = failing != sections_.end() ? *failing : sections_[1];
+    section.location = std::move(location);
+    return Ok{};
+  }
+
+  std::shared_ptr<const Model> model_;
+  ComputeMode mode_;
+  const Dump& reference_;
+  const LayerCheckOptions& options_;
+  Replay replay_;
+  std::string name_;
+  std::vector<TapInLayer> taps_;
+  std::vector<TokenId> tokens_;
+  std::uint64_t weights_ = 0;
+  std::vector<std::size_t> rows_;
+  std::string bounded_;
+  std::vector<TapAnswers> answers_;
+  std::vector<DiffSection> sections_;
+};
+
+}  // namespace
+
+std::string mode_name(ComputeMode mode) { return mode.compute == Compute::kF32 ? "f32" : "int8"; }
+
+std::vector<ComputeMode> modes_for(const DumpMeta& reference) {
+  const KvType kv = reference.kv == "f16" ? KvType::kF16 : KvType::kF32;
+  if (reference.compute == "int8") return {{Compute::kInt8, kv}};
+  if (kv == KvType::kF16) return {{Compute::kF32, kv}};
+  return {{Compute::kF32, KvType::kF32}, {Compute::kInt8, KvType::kF16}};
+}
+
+Result<std::vector<DiffSection>> check_layers(const std::shared_ptr<const Model>& model,
+                                              ComputeMode mode, const Dump& reference,
+                                              const LayerCheckOptions& options) {
+  return LayerCheck(model, mode, reference, options).run();
+}
+
+}  // namespace llm
