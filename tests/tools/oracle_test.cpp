@@ -1,65 +1,39 @@
-// The engine and its definition against an independent forward pass: numpy, weights dequantized by
-// the `gguf` package (tools/oracle/from_gguf.py), in f64 or rounded where docs/numerics.md rounds.
-// Nothing is shared between the two but the file.
+// The engine against an independent forward pass: numpy, f64, weights dequantized by the `gguf`
+// package (tools/oracle/from_gguf.py). Nothing is shared between the two but the file.
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
-#include <memory>
-#include <optional>
-#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
-#include "quant/formats/block_formats.h"
 #include "tests/support/catch.h"
-#include "tests/support/effort.h"
-#include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/oracle_process.h"
 #include "validate/diff/layer_diff.h"
-#include "validate/diff/metrics.h"
 #include "validate/dump/dump.h"
 #include "validate/dump/engine_dump.h"
-#include "validate/locate/replay.h"
 #include "validate/report/text_table.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::environment;
+using llm::test::oracle_available;
+using llm::test::oracle_dump;
+using llm::test::python;
+using llm::test::require_ok;
+using llm::test::run;
 
 constexpr std::size_t kTokens = 32;
 constexpr std::string_view kText =
     "Once upon a time, there was a little girl named Lily. She found a red ball in the garden and "
     "asked her friend Tom to play with it until the sun went down.";
-
-std::string environment(const char* name, const std::string& otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
-}
-
-std::string python() { return environment("LLM_PYTHON", "python3"); }
-
-/// The exit code of a shell's command; what it says of a failure goes to the log.
-int run(const std::string& command) {
-  const auto finished = llm::test::run_shell(command);
-  if (finished.exit_code != 0) std::cerr << finished.err;
-  return finished.exit_code;
-}
-
-/// Whether the oracle can run here; says why not.
-bool oracle_available() {
-  if (run(fmt::format("'{}' -c 'import numpy, gguf' 2>/dev/null", python())) == 0) return true;
-  std::cerr << "SKIPPED: the f64 oracle needs numpy and gguf; '" << python()
-            << "' lacks them (set LLM_PYTHON)\n";
-  return false;
-}
 
 /// stories260K and every F16 model that the repository carries.
 std::vector<std::string> models() {
@@ -74,95 +48,6 @@ std::vector<std::string> models() {
     if (entry.path().filename().string().ends_with("-f16.gguf")) out.push_back(entry.path());
   }
   return out;
-}
-
-/// @param options  which tokens, and what is rounded
-llm::Dump oracle_dump(const std::string& model, const std::string& options,
-                      const std::string& output) {
-  const auto command = fmt::format("'{}' '{}/tools/oracle/from_gguf.py' '{}' {} -o '{}'", python(),
-                                   LLM_SOURCE_DIR, model, options, output);
-  REQUIRE(run(command) == 0);
-  auto dump = llm::Dump::load(output);
-  if (!dump.ok()) FAIL(dump.error().to_string());
-  return std::move(dump).value();
-}
-
-template <typename T>
-T require_ok(llm::Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
-}
-
-/// For each kind of op the tap where the definition, on the emulation's own inputs, is farthest
-/// from what the emulation has for that op. Rounding at the same places leaves the noise of f32
-/// sums; one code or cached value rounded otherwise stands far above it.
-class ContractCheck {
- public:
-  ContractCheck(const std::string& path, llm::Compute compute, llm::KvType kv) {
-    llm::LoadOptions load;
-    load.compute = compute;
-    model_ = require_ok(llm::Model::load(path, load));
-    replay_.emplace(model_, kv);
-  }
-
-  /// @param ops  what is checked, all when empty
-  void run(const llm::Dump& reference, std::vector<llm::TapOp> ops = {}) {
-    std::map<llm::TapOp, std::pair<double, std::string>> worst;
-    for (const auto& [tap, layer] : llm::taps_of_model(model_->config().n_layers)) {
-      if (!ops.empty() && std::ranges::find(ops, tap->op) == ops.end()) continue;
-      const auto expected =
-          require_ok(llm::engine_order_tap(reference, layer, tap->name, model_->config()));
-      const auto actual = require_ok(replay_->run(reference, layer, tap->name));
-      const std::string label = llm::tap_label(layer, tap->name);
-      CAPTURE(label, replay_->weight_type(layer, tap->name));
-      REQUIRE((expected.has_value() && actual.has_value()));
-      const double error = llm::nmse(actual->values, expected->values);
-      CHECK(error <= (tap->op == llm::TapOp::kRope ? 1e-9 : 1e-10));
-      worst[tap->op] = std::max(worst[tap->op], {error, label});
-    }
-    std::cout << "R2, worst tap of each op:";
-    for (const auto& [op, value] : worst)
-      if (value.first > 0) std::cout << fmt::format("  {} {:.1e}", value.second, value.first);
-    std::cout << "\n";
-  }
-
- private:
-  std::shared_ptr<const llm::Model> model_;
-  std::optional<llm::Replay> replay_;
-};
-
-void check_contract(const std::string& path, std::string_view compute, std::string_view kv) {
-  CAPTURE(path, compute, kv);
-  std::cout << fmt::format("{}, {}, cache {}\n  ", fs::path(path).filename().string(), compute, kv);
-  const llm::test::ScratchDirectory scratch;
-  const auto reference = oracle_dump(
-      path, fmt::format("--ids-random 9 --compute {} --kv {}", compute, kv), scratch / "r2.npz");
-  CHECK(reference.meta().oracle == "R2");
-  CHECK(reference.meta().compute == compute);
-  CHECK(reference.meta().kv == kv);
-  ContractCheck(path, compute == "int8" ? llm::Compute::kInt8 : llm::Compute::kF32,
-                kv == "f16" ? llm::KvType::kF16 : llm::KvType::kF32)
-      .run(reference);
-}
-
-/// A model with a matrix of Q8_K, which no tool writes, beside F32, F16, Q8_0, Q4_0 and Q4_K.
-std::vector<std::byte> mixed_model() {
-  auto file = llm::test::TinyGguf::llama({.n_layers = 2});
-  auto& tensor = file.tensor("blk.1.ffn_down.weight");
-  std::mt19937 random(5);
-  std::vector<llm::BlockQ8_K> blocks(tensor.dims[0] / 256 * tensor.dims[1]);
-  for (auto& block : blocks) {
-    block = {};
-    block.d = 1e-3F;
-    for (std::size_t i = 0; i < 256; ++i) {
-      block.qs[i] = static_cast<std::int8_t>(random());
-      block.bsums[i / 16] = static_cast<std::int16_t>(block.bsums[i / 16] + block.qs[i]);
-    }
-  }
-  tensor.type = static_cast<std::uint32_t>(llm::WeightType::kQ8_K);
-  tensor.data.assign(reinterpret_cast<const char*>(blocks.data()),
-                     blocks.size() * sizeof(blocks[0]));
-  return file.bytes();
 }
 
 }  // namespace
@@ -204,46 +89,6 @@ TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
       CHECK(row.verdict == llm::TapVerdict::kPass);
     }
   }
-}
-
-TEST_CASE("every op of the definition agrees with the emulated contract", "[oracle]") {
-  if (!oracle_available()) return;
-  const std::string f16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
-  const llm::test::ScratchDirectory scratch;
-  SECTION("mixed types") {
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "f16");
-    check_contract(scratch.write("mixed.gguf", mixed_model()), "int8", "f16");
-  }
-  SECTION("each type by itself") {
-    for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K_S",
-                             "Q4_K_S", "Q5_K_S", "Q6_K", "BF16", "F32"}) {
-      const std::string path = scratch / fmt::format("{}.gguf", type);
-      REQUIRE(llm::test::run_tool("llmquant", {f16, path, type, "--pure", "-q"}).exit_code == 0);
-      check_contract(path, "int8", "f16");
-      fs::remove(path);
-    }
-  }
-  SECTION("each type of the cache, and no codes") {
-    check_contract(f16, "int8", "f16");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "f32");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "f16");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "f32");
-  }
-  SECTION("attention over more than two chunks of keys") {
-    const auto reference =
-        oracle_dump(f16, fmt::format("--ids-random {} --compute int8", llm::test::effort(600, 270)),
-                    scratch / "r2.npz");
-    ContractCheck(f16, llm::Compute::kInt8, llm::KvType::kF16)
-        .run(reference, {llm::TapOp::kRope, llm::TapOp::kAttention});
-  }
-}
-
-TEST_CASE("the oracle passes its own checks", "[oracle]") {
-  if (!oracle_available()) return;
-  const auto finished = llm::test::run_shell(
-      fmt::format("'{}' '{}/tools/oracle/selftest.py'", python(), LLM_SOURCE_DIR));
-  INFO(finished.out << finished.err);
-  CHECK(finished.exit_code == 0);
 }
 
 TEST_CASE("numpy.load reads what is written, zip64 too", "[oracle]") {

@@ -49,34 +49,45 @@ def plain_quantize(block: list[float]) -> tuple[list[int], float]:
     return codes, f32(Fraction(amax) / 127)
 
 
-def check_contract_quantizer(_bench: Bench) -> None:
+def edge_blocks(n: int) -> np.ndarray:
+    """Blocks of n activations, f32 [blocks, n]: of every size, with ties and almost ties, zeros, denormals, on both sides
+    of where 127 / amax overflows, the largest number, and at the end ten blocks with NaN or Inf."""
     rng = np.random.default_rng(20)
     inf, nan = np.float32(np.inf), np.float32(np.nan)
     edge = np.float32(127) / np.finfo(np.float32).max  # 127 / amax overflows just below
-    blocks = [rng.normal(size=32) * 10.0 ** rng.uniform(-30, 30) for _ in range(300)]
-    blocks += [np.arange(32) - 15.5, np.append(np.arange(31) + 0.5, -127), np.append(np.arange(31) - 30.5, 127)]  # ties
-    blocks += [np.append(rng.normal(size=31), [scale]) for scale in (1e3, 1e30, -1e30, np.finfo(np.float32).max)]
-    blocks += [np.zeros(32), -np.zeros(32), np.full(32, 1e-45), np.append(np.zeros(31), -1e-45), np.full(32, 1e-38)]
+    halves = np.arange(n - 1) % 63 + 0.5
+
+    def ended(values: np.ndarray, amax: float) -> np.ndarray:
+        return np.append(values, amax)
+
+    blocks = [rng.normal(size=n) * 10.0 ** rng.uniform(-40, 37) for _ in range(300)]
+    blocks += [ended(halves, -127), ended(-halves, 127), ended(halves / 64, 127 / 64)]
     for amax in rng.uniform(1, 1000, 50).astype(np.float32):  # so close to ties that the roundings of f32 decide
-        blocks.append(np.append((np.arange(31) + 0.5) * amax / 127, amax))
+        blocks += [ended(halves * amax / 127, amax), ended(halves * -amax / 127, amax)]
+    blocks += [ended(rng.normal(size=n - 1), amax) for amax in (1e3, 1e30, -1e30, np.finfo(np.float32).max)]
+    blocks += [np.zeros(n), -np.zeros(n), np.full(n, 1e-45), ended(np.zeros(n - 1), -1e-45), np.full(n, 1e-38)]
     for amax in (np.nextafter(edge, np.float32(0)), edge, np.nextafter(edge, inf), np.float32(4e-37)):
-        blocks.append(np.append(rng.uniform(-1, 1, 31) * amax, -amax))
-    blocks += [np.append(rng.normal(size=31), [bad]) for bad in (nan, -nan, inf, -inf)]
-    blocks.append(np.append(rng.normal(size=30), [inf, nan]))
-    x = np.array(blocks, dtype=np.float32)
-    codes, scale = quantize(x, 32)
-    assert codes.dtype == np.int8 and scale.dtype == np.float32
-    for i, block in enumerate(x.tolist()):
-        want, want_scale = plain_quantize(block)
-        assert codes[i, 0].tolist() == want, f"block {i}: codes {codes[i, 0].tolist()}, expected {want}"
-        same = math.isnan(want_scale) if np.isnan(scale[i, 0]) else float(scale[i, 0]) == want_scale
-        assert same, f"block {i}: scale {scale[i, 0]!r}, expected {want_scale!r}"
-    assert (codes[301, 0, :-1] % 2 == 0).all() and (codes[302, 0, :-1] % 2 == 0).all(), "a tie went to an odd code"
-    assert np.isnan(dequantize(codes[-5:], scale[-5:])).all(), "a block with NaN or Inf became finite"
-    wide = x[:296].reshape(2, -1)[:, :18 * 256]  # several blocks a row
-    codes, scale = quantize(wide, 256)
-    for i, block in enumerate(wide.reshape(-1, 256).tolist()):
-        assert (codes[i // 18, i % 18].tolist(), float(scale[i // 18, i % 18])) == plain_quantize(block), f"256: {i}"
+        blocks += [ended(rng.uniform(-1, 1, n - 1) * amax, -amax)]
+    for bad in (nan, -nan, inf, -inf):
+        blocks += [ended(rng.normal(size=n - 1), bad), ended(np.zeros(n - 1), bad)]
+    blocks += [np.append(rng.normal(size=n - 2), pair) for pair in ([inf, nan], [nan, -inf])]
+    return np.array(blocks, dtype=np.float32)
+
+
+def check_contract_quantizer(_bench: Bench) -> None:
+    for n in (32, 256):
+        x = edge_blocks(n)
+        codes, scale = quantize(x.reshape(3, -1), n)  # several blocks a row
+        assert codes.dtype == np.int8 and scale.dtype == np.float32 and codes.shape == (3, len(x) // 3, n)
+        codes, scale = codes.reshape(-1, n), scale.reshape(-1)
+        for i, block in enumerate(x.tolist()):
+            want, want_scale = plain_quantize(block)
+            assert codes[i].tolist() == want, f"block {i} of {n}: codes {codes[i].tolist()}, expected {want}"
+            same = math.isnan(want_scale) if np.isnan(scale[i]) else float(scale[i]) == want_scale
+            assert same, f"block {i} of {n}: scale {scale[i]!r}, expected {want_scale!r}"
+        assert (codes[300:303, :-1] % 2 == 0).all(), "a tie went to an odd code"
+        assert np.isnan(dequantize(codes[-10:, None], scale[-10:, None])).all(), "a block with NaN or Inf became finite"
+        assert np.isfinite(scale[:-10]).all()
 
 
 def check_contract_f16(_bench: Bench) -> None:
