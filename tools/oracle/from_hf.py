@@ -22,7 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
 
 from dump import ActivationDump
-from from_gguf import add_id_options, chosen_ids, split_steps
+from from_gguf import parse_ids, split_steps
 from gguf_model import GgufModel, UnsupportedModel
 
 VERSION = "1"
@@ -159,16 +159,16 @@ def metadata(config: LlamaConfig, source: dict) -> dict:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="checkpoint directory, or Llama GGUF")
-    add_id_options(parser)
+    parser.add_argument("--ids", required=True, help="token ids 1,2,3 or a file of ids (BOS is not added)")
     parser.add_argument("-o", "--output", required=True, help="NPZ to write")
     parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
     parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
     args = parser.parse_args(argv)
     try:
+        ids = parse_ids(args.ids)
+        steps = split_steps(len(ids), args.steps)
         load = from_checkpoint if Path(args.model).is_dir() else from_gguf
         model, source = load(args.model)
-        ids = chosen_ids(args, model.config.vocab_size)
-        steps = split_steps(len(ids), args.steps)
         dump = run(model, ids, steps, args.probs)
         absent = {} if args.probs else {"probs": "not requested (--probs)"}
         dump.write(args.output, metadata(model.config, source), n_layers=model.config.num_hidden_layers,
