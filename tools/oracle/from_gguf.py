@@ -90,7 +90,8 @@ def split_steps(n_tokens: int, sizes: str | None) -> list[int]:
 
 
 def run(model: GgufModel, ids: list[int], steps: list[int], decode: int, *,
-        arithmetic: Arithmetic = Arithmetic(), probs: bool = False, dtype: type = np.float32) -> tuple[ActivationDump, list[int]]:
+        arithmetic: Arithmetic = Arithmetic(), probs: bool = False,
+        dtype: type = np.float32) -> tuple[ActivationDump, list[int]]:
     """Feeds `ids` in calls of `steps` tokens, then `decode` greedy single-token calls.
 
     Returns the dump and the arg-max token after the last row of each call (ties: the lower id).
