@@ -7,13 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
 #include "tests/support/catch.h"
-#include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/tools/oracle_process.h"
 #include "validate/diff/layer_diff.h"
 #include "validate/dump/dump.h"
 #include "validate/dump/engine_dump.h"
@@ -22,33 +23,17 @@
 namespace {
 
 namespace fs = std::filesystem;
+using llm::test::environment;
+using llm::test::oracle_available;
+using llm::test::oracle_dump;
+using llm::test::python;
+using llm::test::require_ok;
+using llm::test::run;
 
 constexpr std::size_t kTokens = 32;
 constexpr std::string_view kText =
     "Once upon a time, there was a little girl named Lily. She found a red ball in the garden and "
     "asked her friend Tom to play with it until the sun went down.";
-
-std::string environment(const char* name, const std::string& otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
-}
-
-std::string python() { return environment("LLM_PYTHON", "python3"); }
-
-/// The exit code of a shell's command; what it says of a failure goes to the log.
-int run(const std::string& command) {
-  const auto finished = llm::test::run_shell(command);
-  if (finished.exit_code != 0) std::cerr << finished.err;
-  return finished.exit_code;
-}
-
-/// Whether the oracle can run here; says why not.
-bool oracle_available() {
-  if (run(fmt::format("'{}' -c 'import numpy, gguf' 2>/dev/null", python())) == 0) return true;
-  std::cerr << "SKIPPED: the f64 oracle needs numpy and gguf; '" << python()
-            << "' lacks them (set LLM_PYTHON)\n";
-  return false;
-}
 
 /// stories260K and every F16 model that the repository carries.
 std::vector<std::string> models() {
@@ -63,22 +48,6 @@ std::vector<std::string> models() {
     if (entry.path().filename().string().ends_with("-f16.gguf")) out.push_back(entry.path());
   }
   return out;
-}
-
-llm::Dump oracle_dump(const std::string& model, const std::vector<llm::TokenId>& ids,
-                      const std::string& output) {
-  const auto command = fmt::format("'{}' '{}/tools/oracle/from_gguf.py' '{}' --ids {} -o '{}'",
-                                   python(), LLM_SOURCE_DIR, model, fmt::join(ids, ","), output);
-  REQUIRE(run(command) == 0);
-  auto dump = llm::Dump::load(output);
-  if (!dump.ok()) FAIL(dump.error().to_string());
-  return std::move(dump).value();
-}
-
-template <typename T>
-T require_ok(llm::Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
 }
 
 }  // namespace
@@ -100,7 +69,8 @@ TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
     session.batch = 7;  // steps of the two sides differ; the comparison must not mind
     const auto actual = require_ok(llm::record_activations(
         model, session, false, ids, "oracle_test", require_ok(llm::file_sha256(path))));
-    const auto reference = oracle_dump(path, ids, scratch / "reference.npz");
+    const auto reference =
+        oracle_dump(path, fmt::format("--ids {}", fmt::join(ids, ",")), scratch / "reference.npz");
 
     // What the engine writes is what it holds: compare the file, not the memory.
     REQUIRE(actual.write(scratch / "actual.npz").ok());

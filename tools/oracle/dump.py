@@ -19,8 +19,8 @@ q_rope, k_rope, attn_ctx (before Wo), attn_out (after Wo), ffn_inp (residual aft
 ffn_act (silu(gate) * up), ffn_out (after Wdown), l_out (the layer's output). Global taps (`GLOBAL_TAPS`): embd,
 result_norm, logits (one row per token, not only the last).
 
-``__meta__`` keys: format, producer, producer_version, model_sha256, model_name, tokenizer_hash, oracle (R0, R1, engine,
-hf, llamacpp), compute, kv, eps, rope_theta, qk_layout (interleaved | half), taps_absent ({tap: reason}), and
+``__meta__`` keys: format, producer, producer_version, model_sha256, model_name, tokenizer_hash, oracle (R0, R1, R2,
+engine, hf, llamacpp), compute, kv, eps, rope_theta, qk_layout (interleaved | half), taps_absent ({tap: reason}), and
 optionally hparams and greedy (arg-max token after each step's last row).
 """
 

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""R0 oracle: runs a Llama GGUF in numpy f64 and dumps every activation as `llmcheck-act/1` (see dump.py).
+"""Runs a Llama GGUF in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
 
     python tools/oracle/from_gguf.py MODEL.gguf --ids 1,403,407 -o ref.npz
     python tools/oracle/from_gguf.py MODEL.gguf --ids ids.txt --decode 8 -o ref.npz
+    python tools/oracle/from_gguf.py MODEL.gguf --ids-random 600 --compute int8 --kv f16 -o ref.npz
+
+By default everything is f64, the mathematics of the model (R0). `--compute int8` and `--compute f32` round where the
+numeric contract rounds, docs/numerics.md (R2; contract.py says how).
 
 Weights are dequantized by the `gguf` package; nothing here is shared with the engine. Needs numpy and gguf.
 """
@@ -10,17 +14,19 @@ Weights are dequantized by the `gguf` package; nothing here is shared with the e
 import argparse
 import dataclasses
 import json
+import random
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from contract import BLOCK, Contract, Arithmetic
 from dump import ActivationDump
 from gguf_model import GgufModel, UnsupportedModel
 from llama_f64 import LlamaF64
 
-VERSION = "1"
+VERSION = "2"
 
 
 def parse_ids(text: str) -> list[int]:
@@ -33,6 +39,46 @@ def parse_ids(text: str) -> list[int]:
     return ids
 
 
+def random_ids(count: int, seed: int, vocab_size: int) -> list[int]:
+    """`count` token ids, each equally likely; the same for the same arguments in every version of Python."""
+    if count < 1:
+        raise ValueError(f"--ids-random {count}: at least one token is needed")
+    generator = random.Random(seed)
+    return [int(generator.random() * vocab_size) for _ in range(count)]
+
+
+def add_id_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say which tokens are fed."""
+    ids = parser.add_mutually_exclusive_group(required=True)
+    ids.add_argument("--ids", help="token ids 1,2,3 or a file of ids (BOS is not added)")
+    ids.add_argument("--ids-random", type=int, metavar="N", help="N random tokens of the vocabulary")
+    parser.add_argument("--seed", type=int, default=1, help="of --ids-random (default: 1)")
+
+
+def chosen_ids(args: argparse.Namespace, vocab_size: int) -> list[int]:
+    """The token ids that the options of `add_id_options` name."""
+    return parse_ids(args.ids) if args.ids is not None else random_ids(args.ids_random, args.seed, vocab_size)
+
+
+def cache_type(text: str) -> str:
+    """The argument of --kv."""
+    if text not in ("f16", "f32"):
+        raise argparse.ArgumentTypeError(f"docs/numerics.md defines no cache of type {text!r}, only f16 and f32")
+    return text
+
+
+def choose_arithmetic(model: GgufModel, compute: str, kv: str | None) -> Arithmetic:
+    """What --compute and --kv ask for; kv defaults to f16, as in the contract."""
+    if compute == "f64":
+        if kv is not None:
+            raise ValueError("--kv needs --compute int8 or f32: with f64 nothing is rounded, the cache neither")
+        return Arithmetic()
+    for name in model.tensor_names():
+        if model.type_name(name) not in BLOCK:
+            raise UnsupportedModel(f"{name} is {model.type_name(name)}, for which docs/numerics.md has no product")
+    return Contract(compute, kv or "f16")
+
+
 def split_steps(n_tokens: int, sizes: str | None) -> list[int]:
     """Sizes of the forward calls that feed the prompt: all at once, or `--steps 5,1,2`, which must sum to n_tokens."""
     if sizes is None:
@@ -43,13 +89,14 @@ def split_steps(n_tokens: int, sizes: str | None) -> list[int]:
     return steps
 
 
-def run(model: GgufModel, ids: list[int], steps: list[int], decode: int, *, probs: bool = False,
+def run(model: GgufModel, ids: list[int], steps: list[int], decode: int, *,
+        arithmetic: Arithmetic = Arithmetic(), probs: bool = False,
         dtype: type = np.float32) -> tuple[ActivationDump, list[int]]:
     """Feeds `ids` in calls of `steps` tokens, then `decode` greedy single-token calls.
 
     Returns the dump and the arg-max token after the last row of each call (ties: the lower id).
     """
-    llama = LlamaF64(model)
+    llama = LlamaF64(model, arithmetic)
     dump = ActivationDump(dtype)
     greedy: list[int] = []
 
@@ -71,13 +118,13 @@ def run(model: GgufModel, ids: list[int], steps: list[int], decode: int, *, prob
     return dump, greedy
 
 
-def metadata(model: GgufModel, greedy: list[int]) -> dict:
+def metadata(model: GgufModel, greedy: list[int], arithmetic: Arithmetic = Arithmetic()) -> dict:
     """The dump's `__meta__` for this producer."""
     hp = model.hparams
     return {
         "producer": "from_gguf.py", "producer_version": VERSION,
         "model_sha256": model.sha256(), "model_name": model.name, "tokenizer_hash": model.tokenizer_hash(),
-        "oracle": "R0", "compute": "f64", "kv": "f64",
+        "oracle": arithmetic.name, "compute": arithmetic.compute, "kv": arithmetic.kv,
         "eps": hp.eps, "rope_theta": hp.rope_theta, "qk_layout": "interleaved",
         "hparams": dataclasses.asdict(hp), "greedy": greedy,
     }
@@ -86,10 +133,14 @@ def metadata(model: GgufModel, greedy: list[int]) -> dict:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="Llama GGUF")
-    parser.add_argument("--ids", required=True, help="token ids 1,2,3 or a file of ids (BOS is not added)")
+    add_id_options(parser)
     parser.add_argument("-o", "--output", required=True, help="NPZ to write")
     parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="greedy single-token steps after the ids")
+    parser.add_argument("--compute", choices=("f64", "f32", "int8"), default="f64",
+                        help="f64 rounds nothing (default); int8 and f32 round where docs/numerics.md does")
+    parser.add_argument("--kv", type=cache_type, metavar="{f16,f32}",
+                        help="type of the KV cache with --compute int8 or f32 (default: f16)")
     parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="type of the stored taps")
     parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
     parser.add_argument("--print-greedy", action="store_true", help="print the arg-max token after each step as JSON")
@@ -97,16 +148,18 @@ def main(argv: list[str] | None = None) -> int:
     if args.decode < 0:
         parser.error("--decode must not be negative")
     try:
-        ids = parse_ids(args.ids)
-        steps = split_steps(len(ids), args.steps)
         model = GgufModel(args.model)
+        ids = chosen_ids(args, model.vocab_size)
+        steps = split_steps(len(ids), args.steps)
+        arithmetic = choose_arithmetic(model, args.compute, args.kv)
         if len(ids) + args.decode > model.hparams.context_length:
             print(f"from_gguf.py: note: {len(ids) + args.decode} tokens exceed the context length "
                   f"{model.hparams.context_length}", file=sys.stderr)
-        dump, greedy = run(model, ids, steps, args.decode, probs=args.probs,
+        dump, greedy = run(model, ids, steps, args.decode, arithmetic=arithmetic, probs=args.probs,
                            dtype=np.float64 if args.dtype == "f64" else np.float32)
         absent = {} if args.probs else {"probs": "not requested (--probs)"}
-        dump.write(args.output, metadata(model, greedy), n_layers=model.hparams.n_layers, taps_absent=absent)
+        dump.write(args.output, metadata(model, greedy, arithmetic), n_layers=model.hparams.n_layers,
+                   taps_absent=absent)
     except (UnsupportedModel, ValueError, OSError) as error:
         print(f"from_gguf.py: error: {args.model}: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Loads a Llama GGUF for the f64 oracle: hyper-parameters, weights (dequantized by the `gguf` package), hashes.
+"""Loads a Llama GGUF for the numpy oracles: hyper-parameters, weights (dequantized by the `gguf` package), hashes.
 
 Anything the oracle does not model (biases, experts, other RoPE scalings, leftover tensors) is refused, so that an
 agreement with the oracle can never rest on both sides ignoring the same part of a file.
@@ -37,6 +37,18 @@ class HParams:
 
 _REFUSED_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "attention.clamp_kqv",
                  "attention.sliding_window", "rope.scaling.attn_factor", "rope.scale_linear")
+
+
+def dequantize(data: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
+    """Rows of a tensor, as the reader gives them, in f64."""
+    if kind == gguf.GGMLQuantizationType.Q8_K:  # the package has no code for it: f32 d, i8 q[256], i16 sums[16]
+        blocks = data.reshape(*data.shape[:-1], -1, 292)
+        scales = np.ascontiguousarray(blocks[..., :4]).view("<f4")
+        return (scales.astype(np.float64) * blocks[..., 4:260].view(np.int8)).reshape(*data.shape[:-1], -1)
+    try:
+        return gguf.quants.dequantize(data, kind).astype(np.float64)
+    except NotImplementedError as error:
+        raise UnsupportedModel(f"weights of type {kind.name}: {error}") from error
 
 
 class GgufModel:
@@ -86,12 +98,23 @@ class GgufModel:
     def has(self, name: str) -> bool:
         return name in self._tensors
 
+    def tensor_names(self) -> list[str]:
+        return list(self._tensors)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._tensors["token_embd.weight"].data.shape[0]
+
+    def type_name(self, name: str) -> str:
+        """The tensor's type: "F16", "Q4_K", ..."""
+        return self._tensors[name].tensor_type.name
+
     def weight(self, name: str) -> np.ndarray:
         """The dequantized tensor in f64, shape as numpy sees it: [outputs, inputs] for a matrix."""
         if name in self._cache:
             return self._cache[name]
         tensor = self._tensors[name]
-        value = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+        value = dequantize(tensor.data, tensor.tensor_type)
         if sum(v.nbytes for v in self._cache.values()) + value.nbytes <= self._cache_bytes:
             self._cache[name] = value
         return value
@@ -101,7 +124,7 @@ class GgufModel:
         tensor = self._tensors["token_embd.weight"]
         if ids.min() < 0 or ids.max() >= tensor.data.shape[0]:
             raise ValueError(f"token id outside [0, {tensor.data.shape[0]})")
-        return gguf.quants.dequantize(tensor.data[ids], tensor.tensor_type).astype(np.float64)
+        return dequantize(tensor.data[ids], tensor.tensor_type)
 
     def _value(self, key: str, default=None):
         field = self._reader.get_field(key)

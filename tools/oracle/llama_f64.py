@@ -1,4 +1,5 @@
-"""The Llama forward pass in f64, written from the equations; shares no code with the engine.
+"""The Llama forward pass in f64, written from the equations; shares no code with the engine. What it rounds on the way,
+if anything, an arithmetic of contract.py says.
 
 Shapes: T tokens of the call, D = d_model, H query heads, G KV heads, Dh = head_dim, P = cached positions
 including those of the call.
@@ -8,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from contract import Arithmetic
 from gguf_model import GgufModel
 
 LayerTap = Callable[[int, str, np.ndarray], None]
@@ -55,15 +57,19 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
     KV head h // (H / G). Returns (context [T, H, Dv], probabilities [H, T, P]).
     """
-    group = q.shape[1] // k.shape[1]
-    keys = np.repeat(k, group, axis=1).transpose(1, 2, 0)  # [H, Dh, P]
-    values = np.repeat(v, group, axis=1).transpose(1, 0, 2)  # [H, P, Dv]
-    scores = q.transpose(1, 0, 2) @ keys / np.sqrt(q.shape[2])  # [H, T, P]
-    future = np.arange(k.shape[0])[None, :] > np.asarray(positions)[:, None]
-    scores = np.where(future[None], -np.inf, scores)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    probs = weights / weights.sum(axis=-1, keepdims=True)
-    return (probs @ values).transpose(1, 0, 2), probs
+    tokens, heads, width = q.shape
+    keys, values = k.transpose(1, 2, 0), v.transpose(1, 0, 2)  # [G, Dh, P], [G, P, Dv]
+    grouped = q.reshape(tokens, k.shape[1], -1, width)  # [T, G, H / G, Dh]
+    context = np.empty((tokens, heads, v.shape[2]))
+    probs = np.zeros((heads, tokens, k.shape[0]))
+    for t, position in enumerate(positions):
+        seen = position + 1  # keys after it take no part, finite or not
+        scores = grouped[t] @ keys[..., :seen] / np.sqrt(width)  # [G, H / G, seen]
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        context[t] = (weights @ values[:, :seen]).reshape(heads, -1)
+        probs[:, t, :seen] = weights.reshape(heads, -1)
+    return context, probs
 
 
 def _ignore(*_args) -> None:
@@ -71,10 +77,11 @@ def _ignore(*_args) -> None:
 
 
 class LlamaF64:
-    """A model with its KV cache (f64). Prefill and decode are the same call with more or fewer tokens."""
+    """A model with its KV cache. Prefill and decode are the same call with more or fewer tokens."""
 
-    def __init__(self, model: GgufModel):
+    def __init__(self, model: GgufModel, arithmetic: Arithmetic = Arithmetic()):
         self.model = model
+        self.arithmetic = arithmetic
         self.hparams = model.hparams
         self.reset()
 
@@ -98,51 +105,55 @@ class LlamaF64:
         hp = self.hparams
         angles = rope_angles(positions, hp.rope_dim, hp.rope_theta, hp.rope_scale, freqs)
 
-        x = self.model.embedding_rows(ids)  # [T, D]
-        global_tap("embd", x)
+        def tap(name: str, value: np.ndarray) -> np.ndarray:
+            value = self.arithmetic.passed_on(value)
+            global_tap(name, value)
+            return value
+
+        x = tap("embd", self.model.embedding_rows(ids))  # [T, D]
         for layer in range(hp.n_layers):
-            x = self._block(layer, x, positions, angles, lambda tap, value: layer_tap(layer, tap, value))
-        normed = rms_norm(x, self.model.weight("output_norm.weight"), hp.eps)
-        global_tap("result_norm", normed)
+            x = self._block(layer, x, positions, angles, layer_tap)
+        normed = tap("result_norm", rms_norm(x, self.model.weight("output_norm.weight"), hp.eps))
         head = "output.weight" if self.model.has("output.weight") else "token_embd.weight"  # tied embeddings
-        logits = normed @ self.model.weight(head).T
-        global_tap("logits", logits)
-        return logits
+        return tap("logits", self._product(normed, head))
 
-    def _block(self, layer: int, x: np.ndarray, positions: np.ndarray, angles: np.ndarray, tap) -> np.ndarray:
-        def w(name: str) -> np.ndarray:
-            return self.model.weight(f"blk.{layer}.{name}.weight")
+    def _product(self, x: np.ndarray, weight: str) -> np.ndarray:
+        return self.arithmetic.operand(x, self.model.type_name(weight)) @ self.model.weight(weight).T
 
+    def _block(self, layer: int, x: np.ndarray, positions: np.ndarray, angles: np.ndarray,
+               layer_tap: LayerTap) -> np.ndarray:
         hp, t = self.hparams, len(positions)
-        normed = rms_norm(x, w("attn_norm"), hp.eps)
-        tap("attn_norm", normed)
-        q, k, v = normed @ w("attn_q").T, normed @ w("attn_k").T, normed @ w("attn_v").T
-        tap("q", q)
-        tap("k", k)
-        tap("v", v)
-        q_heads = rope(q.reshape(t, hp.n_heads, hp.head_dim), angles)
-        k_heads = rope(k.reshape(t, hp.n_kv_heads, hp.head_dim), angles)
-        tap("q_rope", q_heads.reshape(t, -1))
-        tap("k_rope", k_heads.reshape(t, -1))
-        self._keys[layer] = np.concatenate([self._keys[layer], k_heads])
-        self._values[layer] = np.concatenate([self._values[layer], v.reshape(t, hp.n_kv_heads, hp.value_dim)])
-        context, probs = attention(q_heads, self._keys[layer], self._values[layer], positions)
-        tap("probs", probs)
-        tap("attn_ctx", context.reshape(t, -1))
-        attn_out = context.reshape(t, -1) @ w("attn_output").T
-        tap("attn_out", attn_out)
-        ffn_inp = x + attn_out
-        tap("ffn_inp", ffn_inp)
 
-        normed = rms_norm(ffn_inp, w("ffn_norm"), hp.eps)
-        tap("ffn_norm", normed)
-        gate, up = normed @ w("ffn_gate").T, normed @ w("ffn_up").T
-        tap("gate", gate)
-        tap("up", up)
-        act = silu(gate) * up
-        tap("ffn_act", act)
-        ffn_out = act @ w("ffn_down").T
-        tap("ffn_out", ffn_out)
-        l_out = ffn_inp + ffn_out
-        tap("l_out", l_out)
-        return l_out
+        def tap(name: str, value: np.ndarray) -> np.ndarray:
+            value = self.arithmetic.passed_on(value)
+            layer_tap(layer, name, value)
+            return value
+
+        def norm(name: str, value: np.ndarray) -> np.ndarray:
+            return rms_norm(value, self.model.weight(f"blk.{layer}.{name}.weight"), hp.eps)
+
+        def product(name: str, value: np.ndarray) -> np.ndarray:
+            return self._product(value, f"blk.{layer}.{name}.weight")
+
+        def turned(value: np.ndarray) -> np.ndarray:
+            return rope(value.reshape(t, -1, hp.head_dim), angles).reshape(t, -1)
+
+        def extend(cache: list[np.ndarray], value: np.ndarray) -> np.ndarray:
+            stored = self.arithmetic.cached(value).reshape(t, hp.n_kv_heads, -1)
+            cache[layer] = np.concatenate([cache[layer], stored])
+            return cache[layer]
+
+        normed = tap("attn_norm", norm("attn_norm", x))
+        q, k, v = (tap(name, product(f"attn_{name}", normed)) for name in "qkv")
+        q = tap("q_rope", turned(q))
+        k = tap("k_rope", turned(k))
+        context, probs = attention(q.reshape(t, hp.n_heads, hp.head_dim), extend(self._keys, k),
+                                   extend(self._values, v), positions)
+        tap("probs", probs)
+        attn_out = tap("attn_out", product("attn_output", tap("attn_ctx", context.reshape(t, -1))))
+        x = tap("ffn_inp", x + attn_out)
+
+        normed = tap("ffn_norm", norm("ffn_norm", x))
+        gate, up = tap("gate", product("ffn_gate", normed)), tap("up", product("ffn_up", normed))
+        ffn_out = tap("ffn_out", product("ffn_down", tap("ffn_act", silu(gate) * up)))
+        return tap("l_out", x + ffn_out)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the f64 oracle itself, on small random models written to a temporary folder. Exit code 1 if a check fails.
+"""Checks the oracles themselves, on small random models written to a temporary folder. Exit code 1 if a check fails.
 
     python tools/oracle/selftest.py
     python tools/oracle/selftest.py --model stories260K.gguf --greedy stories260K_greedy.json
@@ -11,95 +11,18 @@ import argparse
 import json
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import gguf
 import numpy as np
 
+import selftest_contract
 from dump import LAYER_TAPS, ActivationDump
 from from_gguf import metadata, run
 from gguf_model import GgufModel, UnsupportedModel
-from llama_f64 import LlamaF64, attention, rope, rope_angles
-
-TOLERANCE = 1e-12
-VOCAB = 61
-IDS = [1, 17, 4, 60, 4, 33, 9, 25]
-
-
-def relative_error(a: np.ndarray, b: np.ndarray) -> float:
-    """Largest difference over the largest magnitude; inf for other shapes or non-finite values."""
-    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return np.inf
-    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-300))
-
-
-def require_close(a: np.ndarray, b: np.ndarray, what: str) -> None:
-    error = relative_error(a, b)
-    assert error <= TOLERANCE, f"{what}: relative error {error:.3g}"
-
-
-def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=16,
-                   tied=False) -> dict[str, np.ndarray]:
-    """F32 tensors of a random Llama, by GGUF name, shapes as numpy sees them."""
-    rng = np.random.default_rng(seed)
-
-    def matrix(rows: int, cols: int) -> np.ndarray:
-        return (rng.normal(size=(rows, cols)) / np.sqrt(cols)).astype(np.float32)
-
-    def norm() -> np.ndarray:
-        return rng.uniform(0.5, 1.5, d).astype(np.float32)
-
-    weights = {"token_embd.weight": matrix(VOCAB, d), "output_norm.weight": norm()}
-    if not tied:
-        weights["output.weight"] = matrix(VOCAB, d)
-    for i in range(layers):
-        block = {"attn_norm": norm(), "attn_q": 3 * matrix(heads * head_dim, d), "attn_k": matrix(kv * head_dim, d),
-                 "attn_v": matrix(kv * head_dim, d), "attn_output": matrix(d, heads * head_dim), "ffn_norm": norm(),
-                 "ffn_gate": matrix(ff, d), "ffn_up": matrix(ff, d), "ffn_down": matrix(d, ff)}
-        weights |= {f"blk.{i}.{name}.weight": value for name, value in block.items()}
-    return weights
-
-
-class Bench:
-    """Writes models into one temporary folder and opens them."""
-
-    def __init__(self, folder: str):
-        self._folder = Path(folder)
-        self._count = 0
-
-    def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, linear=None,
-              eps=1e-5, quantize: gguf.GGMLQuantizationType | None = None) -> GgufModel:
-        self._count += 1
-        path = self._folder / f"{self._count}.gguf"
-        writer = gguf.GGUFWriter(path, "llama")
-        writer.add_block_count(sum(name.endswith("attn_q.weight") for name in weights))
-        writer.add_context_length(64)
-        writer.add_embedding_length(weights["token_embd.weight"].shape[1])
-        writer.add_feed_forward_length(weights["blk.0.ffn_up.weight"].shape[0])
-        writer.add_head_count(heads)
-        writer.add_head_count_kv(kv)
-        writer.add_key_length(head_dim)
-        writer.add_value_length(head_dim)
-        writer.add_rope_dimension_count(rope_dim or head_dim)
-        writer.add_rope_freq_base(500.0)
-        writer.add_layer_norm_rms_eps(eps)
-        if linear:
-            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-            writer.add_rope_scaling_factor(linear)
-        for name, value in weights.items():
-            if quantize and value.ndim == 2:
-                writer.add_tensor(name, gguf.quants.quantize(value, quantize), raw_dtype=quantize)
-            else:
-                writer.add_tensor(name, value)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return GgufModel(path)
-
-
-def logits(model: GgufModel, ids=IDS) -> np.ndarray:
-    return LlamaF64(model).forward(ids)
+from llama_f64 import attention, rope, rope_angles
+from selftest_models import IDS, VOCAB, Bench, logits, random_weights, relative_error, require_close
 
 
 def check_rope_rotates(_bench: Bench) -> None:
@@ -293,9 +216,10 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.model) != bool(args.greedy):
         parser.error("--model and --greedy belong together")
-    checks = [value for name, value in sorted(globals().items())
+    checks = [value for name, value in sorted({**globals(), **vars(selftest_contract)}.items())
               if name.startswith("check_") and name != "check_greedy"]
     failed = 0
+    warnings.simplefilter("error")  # of numpy: an operation that was not expected to overflow
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(check.__name__, lambda check=check: check(Bench(tempfile.mkdtemp(dir=folder)))) for check in checks]
         if args.model:
@@ -304,7 +228,7 @@ def main() -> int:
             try:
                 job()
                 print(f"ok    {name}")
-            except AssertionError as error:
+            except (AssertionError, RuntimeWarning) as error:
                 failed += 1
                 print(f"FAIL  {name}: {error}")
     print(f"{len(jobs) - failed}/{len(jobs)} checks passed")
