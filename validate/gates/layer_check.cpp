@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "base/thread_team.h"
-#include "validate/diff/likelihood.h"
 #include "validate/diff/limits_file.h"
 #include "validate/dump/engine_dump.h"
 #include "validate/gates/drift.h"
+#include "validate/gates/price.h"
 #include "validate/locate/locate.h"
 #include "validate/locate/op_check.h"
 
@@ -23,8 +23,6 @@ namespace {
 /// Drifts of several runs are random; the largest of four is seldom ten times less than another.
 constexpr int kDriftRuns = 4;
 constexpr double kDriftUnits = 100;
-/// A price beyond so many times the expected one is worth a word.
-constexpr double kUnusualPrice = 10;
 /// Multiplications of the definition's own run, which tells faults of the wiring apart.
 constexpr std::uint64_t kPlainRunBudget = std::uint64_t{1} << 34;
 
@@ -185,16 +183,15 @@ class LayerCheck {
 
   void add_op_sections(std::vector<std::string> remarks) {
     const std::string mode = fmt::format("{} activations, {} cache", name_, kv_name(mode_.kv));
-    DiffSection bits{.title = fmt::format("{}: every op of the run equals the definition", mode),
+    DiffSection bits{.title = fmt::format("{}: each op of the run equals the definition's", mode),
                      .name = name_ + "-bits",
                      .diff = {}};
     const bool alike = rounds_alike(reference_.meta(), mode_.compute, mode_.kv);
-    DiffSection ops{
-        .title = fmt::format(
-            "{}: every op, on the reference's inputs, gives {}", mode,
-            alike ? "the reference's output" : "what f64 gives on inputs rounded by the contract"),
-        .name = name_ + "-ops",
-        .diff = {}};
+    DiffSection ops{.title = fmt::format("{}: each op gives {}", mode,
+                                         alike ? "the reference's output on its inputs"
+                                               : "f64's output on inputs rounded by the contract"),
+                    .name = name_ + "-ops",
+                    .diff = {}};
     ops.diff.remarks = std::move(remarks);
     for (TapAnswers& answer : answers_) {
       add_row(bits.diff, answer.bits);
@@ -211,12 +208,13 @@ class LayerCheck {
     diff.rows.push_back(row);
   }
 
-  OpNoise own_noise() const {
+  /// Errors of the definition's ops on the reference's inputs; not of ops that fail: they are
+  /// reported, and must not widen the limits of the run.
+  OpNoise op_errors() const {
     OpNoise out;
     for (std::size_t i = 0; i < taps_.size(); ++i) {
-      // An op that fails is reported; its error must not widen the limits of the run.
-      if (answers_[i].ops.verdict != TapVerdict::kPass) continue;
-      out[{taps_[i].layer, std::string(taps_[i].row->name)}] = answers_[i].op_error;
+      if (answers_[i].ops.verdict == TapVerdict::kPass)
+        out[{taps_[i].layer, std::string(taps_[i].row->name)}] = answers_[i].op_error;
     }
     return out;
   }
@@ -236,7 +234,7 @@ class LayerCheck {
     if (options_.limits != nullptr) {
       limits = *options_.limits;
     } else {
-      LLM_TRY(const OpNoise drifts, drift(fast, own_noise(), kDriftRuns));
+      LLM_TRY(const OpNoise drifts, drift(fast, op_errors(), kDriftRuns));
       std::vector<Limit> rules;
       for (const auto& [key, value] : drifts) {
         rules.push_back({tap_label(key.first, key.second), Metric::kNmse, kDriftUnits * value,
@@ -248,15 +246,18 @@ class LayerCheck {
     free.remarks.clear();
     sections_.push_back(
         {.title = fmt::format(
-             "{}: errors that add up stay within {}", name_,
-             options_.limits != nullptr ? "the limits given" : "100 x the drift of rounding"),
+             "{}: errors add up to no more than {}", name_,
+             options_.limits != nullptr ? "the limits given" : "100 x what rounding does"),
          .name = name_ + "-run",
          .diff = std::move(free)});
     return Ok{};
   }
 
   Status add_price(const Dump& fast, LayerDiff free) {
-    DiffSection price{.title = fmt::format("{}: what rounded activations and cache cost", name_),
+    const bool alike = rounds_alike(reference_.meta(), mode_.compute, mode_.kv);
+    DiffSection price{.title = fmt::format("{}: {}", name_,
+                                           alike ? "how far codes that flip near ties carry"
+                                                 : "what rounded activations and cache cost"),
                       .name = name_ + "-price",
                       .diff = std::move(free),
                       .judged = false};
@@ -275,7 +276,9 @@ class LayerCheck {
         row.note.clear();
       }
     }
-    price.notes = price_notes(fast, price.diff, noise);
+    LLM_TRY(price.notes, logits_notes(fast, reference_, price.diff.rows.back()));
+    const std::string z = alike ? "" : noise_note(replay_, op_errors(), noise);
+    if (!z.empty()) price.notes.push_back(z);
     sections_.push_back(std::move(price));
     return Ok{};
   }
@@ -291,50 +294,6 @@ class LayerCheck {
     executor.context = tokens_.size();
     return record_activations(f32, executor, false, tokens_, "llmcheck", options_.model_sha256,
                               reference_.step_ptr());
-  }
-
-  /// Figures of the logits, of the noise of single ops, and what is unusual about them.
-  std::vector<std::string> price_notes(const Dump& fast, const LayerDiff& diff,
-                                       const OpNoise& predicted) const {
-    std::vector<std::string> notes;
-    const auto actual = fast.tap(ProbeSink::kGlobal, "logits");
-    const auto expected = reference_.has(ProbeSink::kGlobal, "logits")
-                              ? std::optional(reference_.tap(ProbeSink::kGlobal, "logits"))
-                              : std::nullopt;
-    const LayerDiffRow& last = diff.rows.back();
-    const double usual = last.limits.empty() ? 0 : last.limits.front().bound;
-    if (actual.ok() && expected && expected->ok() && last.verdict == TapVerdict::kShown) {
-      DivergenceCollector collector;
-      const std::size_t n = actual->features;
-      for (std::size_t t = 0; t < actual->rows; ++t)
-        collector.add(std::span(actual->values).subspan(t * n, n),
-                      std::span((*expected)->values).subspan(t * n, n), -1);
-      const Divergence d = collector.finish();
-      notes.push_back(
-          fmt::format("logits: NMSE {:.1e}, expected {:.1e}; KL {:.1e}, top token equal "
-                      "in {:.1f} % of {} positions",
-                      last.error.nmse, usual, d.kl_mean, 100 * d.top1_agreement, d.positions));
-    }
-    if (usual > 0 && !(last.error.nmse <= kUnusualPrice * usual))
-      notes.push_back(fmt::format("unusual: {:.0f} x the expected cost", last.error.nmse / usual));
-    double least = 0;
-    double most = 0;
-    for (std::size_t i = 0; i < taps_.size(); ++i) {
-      const auto found = predicted.find({taps_[i].layer, std::string(taps_[i].row->name)});
-      if (taps_[i].row->op != TapOp::kProduct || found == predicted.end()) continue;
-      if (!replay_.product_format(taps_[i].layer, taps_[i].row->name) || found->second == 0)
-        continue;
-      if (replay_.product_format(taps_[i].layer, taps_[i].row->name) == ActivationFormat::kF32)
-        continue;
-      const double z = std::sqrt(answers_[i].op_error / found->second);
-      least = least == 0 ? z : std::min(least, z);
-      most = std::max(most, z);
-    }
-    if (most > 0) {
-      notes.push_back(fmt::format("products: error / predicted noise (rms z) from {:.2f} to {:.2f}",
-                                  least, most));
-    }
-    return notes;
   }
 
   /// Preflight, and what is at fault when something failed.
