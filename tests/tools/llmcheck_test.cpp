@@ -56,9 +56,13 @@ TEST_CASE("a reference alone finds its model, and the frozen transformers run pa
   const int code = w.llmcheck("--layer-diff tests/validate/npz/embedded_hf.npz");
   CAPTURE(w.out, w.err);
   REQUIRE(code == 0);
-  CHECK_THAT(w.out, Contains("models/fable-3m-f16.gguf") && Contains("compute f32, KV f32") &&
-                        Contains("compute int8, KV f16") && Contains("against hf") &&
-                        Contains("PASS: 63 taps"));
+  CHECK_THAT(w.out, Contains("models/fable-3m-f16.gguf") && Contains("PASS  f32-bits") &&
+                        Contains("PASS  f32-run") && Contains("PASS  int8-ops") &&
+                        Contains("int8-price") && Contains("hf by from_hf.py") &&
+                        Contains("63 taps") && Contains("next: "));
+  CHECK(w.out.starts_with("PASS"));
+  CHECK(w.llmcheck("--layer-diff tests/validate/npz/embedded_hf.npz --compute f32 -v") == 0);
+  CHECK_THAT(w.out, Contains("PASS: 63 taps") && !Contains("int8-"));
 }
 
 TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck]") {
@@ -79,10 +83,12 @@ TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck
   const auto json = nlohmann::json::parse(read_file(w / "r.json"));
   CHECK(json["schema_version"] == 1);
   CHECK(json["verdict"] == "FAIL");
-  CHECK(json["layer_diffs"][0]["first_failing"] == tap);
-  CHECK(json["layer_diffs"][0]["rows"].size() == 63);
   // The engine itself is sound: it computes the damaged file as the definition does.
-  CHECK(json["layer_diffs"][1]["verdict"] == "PASS");
+  CHECK(json["layer_diffs"][0]["name"] == "f32-bits");
+  CHECK(json["layer_diffs"][0]["verdict"] == "PASS");
+  CHECK(json["layer_diffs"][1]["name"] == "f32-ops");
+  CHECK(json["layer_diffs"][1]["first_failing"] == tap);
+  CHECK(json["layer_diffs"][1]["rows"].size() == 63);
   CHECK_THAT(read_file(w / "r.md"), Contains("# llmcheck: FAIL") && Contains(tensor));
   CHECK_THAT(read_file(w / "r.junit.xml"), Contains("<failure") && Contains(tap));
   const std::string html = read_file(w / "r.html");
@@ -120,6 +126,7 @@ TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
                  "limit": 1e-30, "source": "none"}]})");
   CHECK(w.llmcheck(kModel + " --compute int8 --tol '" + w / "tight.json" + "' --layer-diff '" +
                    w / "own.npz" + "'") == 1);
+  CHECK_THAT(w.out, Contains("FAIL  int8-run") && Contains("the limits given"));
   w.write("bad.json", R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*",
                                  "metric": "nmse", "limit": -1, "source": ""}]})");
   CHECK(w.llmcheck(kModel + " --tol '" + w / "bad.json" + "' --layer-diff '" + w / "own.npz" +
@@ -171,7 +178,6 @@ TEST_CASE("usage is refused before any work", "[llmcheck]") {
   Workplace w;
   CHECK(w.llmcheck("") == 2);
   CHECK(w.llmcheck("--self") == 2);
-  CHECK(w.llmcheck(kModel) == 2);
   CHECK(w.llmcheck(kModel + " --self --report r.pdf") == 2);
   CHECK_THAT(w.err, Contains("--report") && Contains(".junit.xml"));
   CHECK(w.llmcheck(kModel + " --self --isa sse9") == 2);

@@ -103,7 +103,7 @@ TEST_CASE("a tap that the table does not have is not recorded", "[dump][bad_inpu
       GENERATE(table<int, std::string>({{0, "novel"}, {0, "logits"}, {ProbeSink::kGlobal, "q"}}));
   Recorder recorder;
   const std::vector<int> tokens = {1};
-  const std::vector<float> values(4);
+  std::vector<float> values(4);
   recorder.begin_step(tokens, 0);
   recorder.tap(layer, name, values, 4, 0);
   const auto dump = std::move(recorder).finish(test::fake_meta());
@@ -123,7 +123,7 @@ TEST_CASE("the split into steps does not show in a tap", "[dump]") {
 TEST_CASE("a recorder refuses a pass that is not whole", "[dump]") {
   Recorder recorder;
   const std::vector<int> tokens = {5, 6, 7};
-  const std::vector<float> rows(3 * 4);
+  std::vector<float> rows(3 * 4);
   std::string words;
   SECTION("rows missing at the start") {
     recorder.begin_step(tokens, 0);

@@ -71,7 +71,8 @@ class Bench {
     return require_ok(locate(replay_, {.run = run, .reference = *clean_, .plain = &plain}));
   }
   Location locate_reference(const Dump& reference) const {
-    return require_ok(locate(replay_, {.run = *clean_, .reference = reference, .plain = clean_.get()}));
+    return require_ok(
+        locate(replay_, {.run = *clean_, .reference = reference, .plain = clean_.get()}));
   }
 
   const Dump& clean() const { return *clean_; }

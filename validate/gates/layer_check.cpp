@@ -80,6 +80,10 @@ class LayerCheck {
     LLM_TRY(const Dump fast, record_activations(model_, executor, false, tokens_, "llmcheck",
                                                 options_.model_sha256, reference_.step_ptr()));
     LLM_TRY(LayerDiff free, diff_layers(fast, reference_, no_limits()));
+    if (free.problems.empty() && reference_.n_layers() != model_->config().n_layers) {
+      free.problems.push_back(fmt::format("{} layers here, {} in the reference",
+                                          model_->config().n_layers, reference_.n_layers()));
+    }
     if (!free.problems.empty()) {
       sections_.push_back({.title = name_ + ": the run can be compared with the reference",
                            .name = name_ + "-run",
