@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "engine/generate/generate.h"
-#include "validate/quality/likelihood.h"
+#include "validate/self/naive_sampler.h"
 
 namespace llm {
 namespace {
@@ -22,6 +22,7 @@ using Tokens = std::vector<TokenId>;
 constexpr std::size_t kBatch = 7;         ///< so that what is kept takes several passes
 constexpr std::size_t kSecondTokens = 4;  ///< generated behind the second prompt
 constexpr std::size_t kShownTokens = 12;
+constexpr SamplerOptions kSampling = {.top_p = 0.95F, .repeat_penalty = 1.1F, .seed = 1};
 
 /// Logits that a token was drawn from, with the tokens that the session held.
 struct Drawn {
@@ -107,7 +108,7 @@ class ShiftCase {
   Status turn(Generator& generator, RecordingSession& recording, const Tokens& prompt,
               std::size_t n_tokens) {
     GenerateOptions options;
-    options.sampler.temperature = 0;
+    options.sampler = kSampling;
     options.max_tokens = n_tokens;
     options.ignore_eos = true;
     options.context_shift = true;
@@ -135,6 +136,7 @@ class ShiftCase {
     while (kept_.size() + n_new > executor_.context) {
       const auto n = static_cast<std::ptrdiff_t>(kept_.size()) - first;
       kept_.erase(kept_.begin() + first, kept_.begin() + first + (n + 1) / 2);
+      n_forgotten_ += static_cast<std::size_t>((n + 1) / 2);
       fresh_.reset();
       ++n_shifts_;
     }
@@ -167,8 +169,13 @@ class ShiftCase {
     std::vector<float> allowed(expected.begin(), expected.end());
     for (const TokenId end : model_->tokenizer().spec().end_of_generation)
       allowed[static_cast<std::size_t>(end)] = -std::numeric_limits<float>::infinity();
-    if (top_token(allowed) != static_cast<std::size_t>(id))
-      fail(fmt::format("token {} is drawn, the largest logit is {}'s", id, top_token(allowed)));
+    const std::size_t position = n_forgotten_ + kept_.size();
+    const TokenId by_rule = naive_draw(naive_distribution(kSampling, allowed, kept_),
+                                       naive_uniform(kSampling.seed, 0, position));
+    if (id != by_rule) {
+      fail(fmt::format("token {} is drawn at position {}, the rule draws {}", id, position,
+                       by_rule));
+    }
     return Ok{};
   }
 
@@ -185,6 +192,7 @@ class ShiftCase {
   std::unique_ptr<Session> fresh_;  ///< was fed the kept tokens and nothing else
   std::size_t n_tokens_ = 0;
   std::size_t n_shifts_ = 0;
+  std::size_t n_forgotten_ = 0;
   std::string failure_;
 };
 

@@ -23,11 +23,12 @@ struct ShiftCheckOptions {
   OpenSession open;         ///< what is checked; empty: sequences of the model
 };
 
-/// Generates greedily past a full context (GenerateOptions::context_shift), twice behind a first
+/// Generates past a full context (GenerateOptions::context_shift), twice behind a first
 /// prompt, then behind a second one that does not fit. Before every draw the session must hold the
 /// tokens that the rule keeps (BOS, and the newer half of what follows it), and the logits must
-/// have the bits of a new session that was fed these tokens alone; the token must be their largest.
-/// A failed check names the token after which it differs, and whether tokens or logits do.
+/// have the bits of a new session that was fed these tokens alone; the token must be the one that
+/// docs/sampling.md draws from them at its position, what was forgotten counted. A failed check
+/// names the token after which it differs: what is held, logits or the draw.
 ///
 /// Errors: those of Session. Cost: per context, the tokens of about three contexts, twice.
 Result<std::vector<CheckResult>> check_context_shift(const std::shared_ptr<const Model>& model,
