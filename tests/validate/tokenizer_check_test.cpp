@@ -35,6 +35,9 @@ VocabBuilder all_equal(VocabBuilder::Bytes bytes = VocabBuilder::Bytes::kYes) {
   vocab.add("cda", -1, TokenKind::kUnused);
   vocab.add("<mark>", 0, TokenKind::kUserDefined);
   vocab.add("x y", 0, TokenKind::kUserDefined);
+  vocab.add("dd", 0, TokenKind::kUserDefined);  // merges with nothing, whatever pieces there are
+  vocab.add("ddd", -1);
+  vocab.add("add", -1);
   return vocab;
 }
 

@@ -18,11 +18,14 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr std::size_t kSmallRow = 200;    ///< logits; longer ones get fewer options
-constexpr std::size_t kBoundaries = 12;   ///< of a filter in a long row
+constexpr std::size_t kBoundaries = 3;    ///< of a filter in a long row
 constexpr std::size_t kMixes = 400;       ///< drawn options of a short row
 constexpr std::size_t kMixesOfLong = 12;  ///< of a long one
-constexpr double kLogprobError = 1e-4;    ///< nats; f32 exp and sum over 100,000 logits
 constexpr std::size_t kShownTokens = 6;
+
+/// How far an f32 sum over 16 lanes of n weights may be off, relative to it: a rounding for each
+/// addition to a lane, and a few for exp, lanes and quotient.
+double sum_error(std::size_t n) { return (static_cast<double>(n) / 16 + 16) * 0x1p-24; }
 
 /// Natural log of each token's softmax, in f64, by distances to the largest.
 std::vector<double> log_softmax(std::span<const float> logits) {
@@ -135,7 +138,8 @@ class SamplerCheck {
   }
 
   void temperature(const SamplerRow& row) {
-    for (const float t : {1e-3F, 0.1F, 0.5F, 0.8F, 1.0F, 1.5F, 2.0F, 10.0F}) {
+    for (const float t : {0.1F, 0.8F, 2.0F, 1e-3F, 0.5F, 1.0F, 1.5F, 10.0F}) {
+      if (!is_short(row) && t < 0.1F) break;
       compare(row, {.temperature = t});
       compare(row, {.temperature = t, .order = SamplerOrder::kLlamaCpp});
     }
@@ -168,7 +172,8 @@ class SamplerCheck {
   }
 
   void penalty(const SamplerRow& row) {
-    for (const float penalty : {0.5F, 0.8F, 1.1F, 1.5F, 2.0F}) {
+    for (const float penalty : {0.8F, 1.1F, 0.5F, 1.5F, 2.0F}) {
+      if (!is_short(row) && penalty == 0.5F) break;
       for (const std::int64_t last_n : {0, 1, 5, 64, 90, 1000, -1}) {
         if (!is_short(row) && last_n != 5 && last_n != -1) continue;
         compare(row, {.repeat_penalty = penalty, .repeat_last_n = last_n});
@@ -207,8 +212,11 @@ class SamplerCheck {
     for (const Candidate& candidate : *actual) {
       const double expected = std::exp(exact[static_cast<std::size_t>(candidate.id)]);
       const auto found = static_cast<double>(candidate.probability);
-      // The sum's rounding grows with its length; a probability below f32's range is 0.
-      const bool close = std::abs(found - expected) <= 1e-5 * expected + 1e-37;
+      // The distance to the largest logit is rounded before exp.
+      const double distance = exact[static_cast<std::size_t>((*actual)[0].id)] -
+                              exact[static_cast<std::size_t>(candidate.id)];
+      const double limit = sum_error(row.logits.size()) + std::min(distance, 104.0) * 0x1p-24;
+      const bool close = std::abs(found - expected) <= limit * expected + 0x1p-126;
       tally_.add(close, [&] {
         return fmt::format("{}, token {}: {}, in f64 {}", row.name, candidate.id, found, expected);
       });
@@ -221,7 +229,7 @@ class SamplerCheck {
     for (std::size_t i = 0; i < (is_short(row) ? std::size_t{20} : std::size_t{1}); ++i) {
       SamplerOptions options = drawn_options(random);
       const auto candidates = naive_distribution(options, row.logits, row.past);
-      for (std::size_t k = 0; k < (is_short(row) ? std::size_t{60} : std::size_t{40}); ++k) {
+      for (std::size_t k = 0; k < (is_short(row) ? std::size_t{60} : std::size_t{8}); ++k) {
         options.seed = k < 6 ? kWords[k] : random();
         const std::uint64_t sequence = k % 7 == 6 ? kWords[k % 6] : k % 3;
         const std::uint64_t position = k % 11 == 10 ? kWords[k % 6] : k;
@@ -264,9 +272,8 @@ class SamplerCheck {
     const auto close = [&](const TokenLogprob& found, TokenId id) {
       const double expected = exact[static_cast<std::size_t>(id)];
       const auto value = static_cast<double>(found.logprob);
-      const double error = std::abs(value - expected);
-      return found.id == id &&
-             (value == expected || error <= kLogprobError + 1e-6 * std::abs(expected));
+      const double limit = sum_error(row.logits.size()) + std::abs(expected) * 0x1p-23;
+      return found.id == id && (value == expected || std::abs(value - expected) <= limit);
     };
     const auto order = naive_distribution({}, row.logits, row.past);
     const TokenId chosen = order.back().id;
@@ -302,7 +309,7 @@ std::vector<CheckResult> check_sampler_rows(std::span<const SamplerRow> more,
 }
 
 Result<std::vector<CheckResult>> check_sampler(const std::shared_ptr<const Model>& model) {
-  constexpr std::size_t kRows = 3;
+  constexpr std::size_t kRows = 2;
   const auto& spec = model->tokenizer().spec();
   const std::size_t n_vocab = model->config().n_vocab;
   std::mt19937 random(1);

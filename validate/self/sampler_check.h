@@ -45,7 +45,7 @@ std::vector<SamplerRow> generated_sampler_rows();
 /// with both neighbouring floats, so that a filter one token off shows on every run. Then draws
 /// over seeds, sequences and positions; what must be refused; log probabilities against f64.
 /// A failed check names row and options.
-/// Cost: a second, and about 150 sorts of each row of `more`.
+/// Cost: a second, and about 80 sorts of each long row of `more`.
 std::vector<CheckResult> check_sampler_rows(
     std::span<const SamplerRow> more, const SamplerFunctions& functions = sampler_functions());
 
