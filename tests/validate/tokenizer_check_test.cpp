@@ -10,6 +10,7 @@
 
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
+#include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "validate/self/naive_tokenizer.h"
 
@@ -51,10 +52,16 @@ TEST_CASE("small vocabularies follow the rules", "[self][tokenizer]") {
       VocabBuilder vocab = all_equal(bytes);
       vocab.spec.add_space_prefix = prefix;
       const auto results = check(vocab.build());
-      CHECK(failed(results).empty());
+      CHECK(failed(results) == std::vector<std::string>());
       CHECK(of_ids(results).detail.find("matters in 0") == std::string::npos);
     }
   }
+}
+
+TEST_CASE("pieces that are no UTF-8 follow the rules", "[self][tokenizer]") {
+  VocabBuilder vocab = all_equal();
+  for (const char* text : {"\xE2", "\x9F", "\xFF", "a\xFF", "\xFF\xC3"}) vocab.add(text, -1);
+  CHECK(failed(check(vocab.build())) == std::vector<std::string>());
 }
 
 TEST_CASE("a vocabulary without equal scores says so", "[self][tokenizer]") {
@@ -62,7 +69,7 @@ TEST_CASE("a vocabulary without equal scores says so", "[self][tokenizer]") {
   for (const char* text : {"\u2581", "a", "b", "ab", "bc"})
     vocab.add(text, -static_cast<float>(vocab.spec.tokens.size()));
   const auto results = check(vocab.build());
-  CHECK(failed(results).empty());
+  CHECK(failed(results) == std::vector<std::string>());
   CHECK(of_ids(results).detail.find("no equal scores in this vocabulary") != std::string::npos);
 }
 
@@ -82,10 +89,26 @@ TEST_CASE("vocabularies of files follow the rules", "[self][tokenizer]") {
     const auto tokenizer = Tokenizer::create(std::move(spec).value());
     REQUIRE(tokenizer.ok());
     const auto results = check(*tokenizer);
-    CHECK(failed(results).empty());
+    CHECK(failed(results) == std::vector<std::string>());
     CHECK(of_ids(results).detail.find("; 0 have byte tokens") == std::string::npos);
   }
   if (data == nullptr) WARN("skipped: LLM_TEST_DATA is not set");
+}
+
+TEST_CASE("the rules in plain loops are those of SentencePiece", "[self][tokenizer]") {
+  for (const OddVocab& vocab : odd_vocabs()) {
+    const NaiveTokenizer naive(vocab.spec);
+    for (const auto& [text, ids, decoded] : vocab.cases) {
+      CAPTURE(text);
+      CHECK(naive.encode(text, {.add_bos = false}) == ids);
+      CHECK(naive.decode_bytes(ids, {}) == decoded);
+    }
+    const auto tokenizer = Tokenizer::create(vocab.spec);
+    REQUIRE(tokenizer.ok());
+    const auto results = check_tokenizer(vocab.spec, tokenizer_functions(*tokenizer),
+                                         {.n_texts = 80, .n_equal_scores = 40});
+    CHECK(failed(results) == std::vector<std::string>());
+  }
 }
 
 TEST_CASE("a wrong tokenizer is noticed and named", "[self][tokenizer]") {
