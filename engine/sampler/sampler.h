@@ -30,6 +30,10 @@ struct SamplerOptions {
   SamplerOrder order = SamplerOrder::kHf;
 };
 
+/// What llmrun draws with unless told otherwise (docs/sampling.md).
+inline constexpr SamplerOptions kUsualSampling = {
+    .temperature = 0.8F, .top_k = 40, .top_p = 0.95F, .min_p = 0.05F};
+
 /// A token that may be drawn, with its probability among those that may.
 struct Candidate {
   TokenId id;

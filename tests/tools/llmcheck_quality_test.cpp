@@ -127,7 +127,7 @@ TEST_CASE("the frozen baselines hold, and a worse text is told from them", "[llm
     CHECK((check["verdict"] == "PASS") == expected);
     ++n_gates;
   }
-  CHECK(n_gates == 12 + 5 * 7);
+  CHECK(n_gates == 16 + 7 * 7);
 }
 
 TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][quality]") {

@@ -102,7 +102,7 @@ TEST_CASE("the embedded models hold their own frozen references", "[llmcheck][ve
   CHECK(w.report["checks"].size() == 5);
   const auto& table = w.report["figures"][0];
   CHECK(table["name"] == "verify");
-  REQUIRE(table["rows"].size() == (quick ? 2 : 16));
+  REQUIRE(table["rows"].size() == (quick ? 2 : 19));
   for (const auto& row : table["rows"]) CHECK(row["verdict"] == "PASS");
   // The engine in f32 gives the oracle's logits to rounding noise; quantized activations cost more.
   const auto& errors = w.report["figures"][1]["rows"];

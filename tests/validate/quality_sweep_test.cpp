@@ -51,12 +51,14 @@ TEST_CASE("all ways to sample give the same text, and so do the greedy ones", "[
   for (const Implementation& implementation : quality_implementations())
     results.push_back(measure(implementation.name, config));
   const auto checks = check_equality(results);
-  CHECK(checks.size() == 5 + 3 + 4);
+  CHECK(checks.size() == 7 + 3 + 6);
   for (const CheckResult& check : checks) {
     CAPTURE(check.name, check.detail);
     CHECK(check.passed);
   }
   CHECK(results[0].tokens != results[3].tokens);
+  CHECK(results[0].tokens != results[5].tokens);
+  CHECK(results[5].tokens != results[6].tokens);
 
   // One token, or the last bit of one likelihood, is seen and told.
   auto changed = results;

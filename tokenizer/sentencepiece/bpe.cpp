@@ -84,9 +84,11 @@ void Merger::split() {
   while (begin < text_.size()) {
     const std::string_view rest = text_.substr(begin);
     const auto match = table_.user_defined().longest_prefix(rest, options_.literal);
+    const Utf8Head head = utf8_head(rest);
+    const std::size_t size = head.kind == Utf8Head::Kind::kCharacter ? head.size : 1;
     Symbol symbol;
     symbol.begin = static_cast<std::uint32_t>(begin);
-    symbol.size = static_cast<std::uint32_t>(match ? match->size : utf8_head(rest).size);
+    symbol.size = static_cast<std::uint32_t>(match ? match->size : size);
     symbol.frozen = match.has_value();
     symbol.previous = static_cast<Index>(symbols_.size()) - 1;
     begin += symbol.size;

@@ -36,7 +36,7 @@ OptionTable make_check_table(CheckArguments& a) {
       .file();
   table
       .text("quality", "FILE", &a.quality,
-            "generate in five ways from the documents of a text: tokens that must be equal are, "
+            "generate in seven ways from the documents of a text: tokens that must be equal are, "
             "and the text is no worse than the baseline's")
       .file();
   table.text("baseline", "DIR", &a.baseline, "frozen figures for --quality").file();

@@ -34,7 +34,7 @@ struct RunArguments {
   bool ignore_eos = false;
   bool context_shift = false;
 
-  SamplerOptions sampler = {.temperature = 0.8F, .top_k = 40, .top_p = 0.95F, .min_p = 0.05F};
+  SamplerOptions sampler = kUsualSampling;
   std::int64_t seed = -1;
 
   std::size_t context = 0;

@@ -15,14 +15,32 @@ namespace llm {
 namespace {
 
 constexpr Implementation kImplementations[] = {
-    {"no-cache-sampling", false, false, false}, {"cached-sampling", false, true, false},
-    {"feed-one-sampling", false, true, true},   {"greedy-no-cache", true, false, false},
-    {"greedy-cached", true, true, false},
+    {"no-cache-sampling", Choice::kTemperature, false, false},
+    {"cached-sampling", Choice::kTemperature, true, false},
+    {"feed-one-sampling", Choice::kTemperature, true, true},
+    {"greedy-no-cache", Choice::kGreedy, false, false},
+    {"greedy-cached", Choice::kGreedy, true, false},
+    {"usual-sampling", Choice::kUsual, true, false},
+    {"shifted-sampling", Choice::kShifted, true, false},
 };
+constexpr float kRepeatPenalty = 1.1F;
 
-bool is_greedy(const std::string& name) {
+Choice choice_of(const std::string& name) {
   const auto* found = std::ranges::find(kImplementations, name, &Implementation::name);
-  return found != std::end(kImplementations) && found->greedy;
+  return found == std::end(kImplementations) ? Choice::kTemperature : found->choice;
+}
+
+GenerateOptions generation_of(Choice choice, const QualityConfig& config) {
+  GenerateOptions options;
+  if (choice == Choice::kTemperature) options.sampler.temperature = config.temperature;
+  if (choice == Choice::kGreedy) options.sampler.temperature = 0;
+  if (choice == Choice::kUsual || choice == Choice::kShifted) options.sampler = kUsualSampling;
+  if (choice == Choice::kShifted) options.sampler.repeat_penalty = kRepeatPenalty;
+  options.context_shift = choice == Choice::kShifted;
+  options.sampler.seed = config.seed;
+  options.max_tokens = config.new_tokens;
+  options.ignore_eos = true;
+  return options;
 }
 
 Result<std::vector<std::vector<TokenId>>> make_prompts(const Tokenizer& tokenizer,
@@ -60,33 +78,33 @@ Result<QualityResult> measure_quality(const std::shared_ptr<const Model>& model,
   options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
   options.context = std::max(config.window_tokens, 1 + config.prompt_tokens + config.new_tokens);
   if (implementation.feed_one) options.batch = 1;
-  LLM_TRY(const auto session,
-          open_sequence(model, options, {.use_cache = implementation.use_cache}));
+  LLM_TRY(const auto executor, Executor::create(model, options));
 
   QualityResult result;
   result.name = std::string(implementation.name);
   const std::size_t step = implementation.use_cache && !implementation.feed_one ? 64 : 1;
+  LLM_TRY(auto reader, Executor::open(executor, {.use_cache = implementation.use_cache}));
   LLM_RETURN_IF_ERROR(visit_rows(
-      *session, windows,
+      *reader, windows,
       [&](std::span<const float> logits, TokenId target) {
         result.nll.push_back(negative_log_likelihood(logits, target));
       },
       progress, step));
   result.perplexity = perplexity(result.nll);
+  reader.reset();
 
-  GenerateOptions generation;
-  generation.sampler.temperature = implementation.greedy ? 0.0F : config.temperature;
-  generation.sampler.seed = config.seed;
-  generation.max_tokens = config.new_tokens;
-  generation.ignore_eos = true;
+  GenerateOptions generation = generation_of(implementation.choice, config);
+  SequenceOptions sequence{.use_cache = implementation.use_cache};
+  if (generation.context_shift) sequence.context = 1 + config.prompt_tokens + config.new_tokens / 2;
+  LLM_TRY(const auto writer, Executor::open(executor, sequence));
   result.consistency = 1;
   const auto n_prompts = static_cast<double>(prompts.size());
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     generation.sequence = p;
     std::vector<std::vector<TokenId>> runs;
     for (std::size_t r = 0; r < config.runs; ++r) {
-      session->truncate(0);
-      LLM_TRY(GenerateResult generated, generate(*session, prompts[p], generation));
+      writer->truncate(0);
+      LLM_TRY(GenerateResult generated, generate(*writer, prompts[p], generation));
       runs.push_back(std::move(generated.ids));
     }
     result.consistency = std::min(result.consistency, consistency(runs));
@@ -105,7 +123,7 @@ std::vector<CheckResult> check_equality(std::span<const QualityResult> results) 
     checks.push_back({result.name + ": every run equals the first", result.consistency == 1,
                       fmt::format("consistency {}", result.consistency)});
     const auto first = std::ranges::find_if(results, [&](const QualityResult& other) {
-      return is_greedy(other.name) == is_greedy(result.name);
+      return choice_of(other.name) == choice_of(result.name);
     });
     if (&*first != &result) {
       const auto [a, b] = std::ranges::mismatch(result.tokens, first->tokens);

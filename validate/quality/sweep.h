@@ -13,16 +13,24 @@
 
 namespace llm {
 
-/// One way to generate. By the numeric contract those that sample give equal tokens, and so do the
-/// greedy ones.
+/// How tokens are chosen.
+enum class Choice {
+  kTemperature,  ///< drawn at QualityConfig::temperature
+  kGreedy,
+  kUsual,    ///< as llmrun does by default: top-k, top-p, min-p
+  kShifted,  ///< the same with kRepeatPenalty, in a context that gets full half-way
+};
+
+/// One way to generate. By the numeric contract those of equal choice give equal tokens.
 struct Implementation {
   std::string_view name;
-  bool greedy;
+  Choice choice;
   bool use_cache;
   bool feed_one;  ///< the prompt goes in one token a call
 };
 
-/// No-cache sampling, cached sampling, cached feed-one, greedy no-cache, greedy cached.
+/// No-cache sampling, cached sampling, cached feed-one, greedy no-cache, greedy cached, llmrun's
+/// defaults, context shift.
 std::span<const Implementation> quality_implementations();
 
 struct QualityConfig {
@@ -54,8 +62,8 @@ Result<QualityResult> measure_quality(const std::shared_ptr<const Model>& model,
                                       const Implementation& implementation, std::string_view text,
                                       const QualityConfig& config, const Progress& progress = {});
 
-/// That results which must be equal are: tokens and nll, bit for bit, of all that sample, and of
-/// all that are greedy; nll of all. And that each is consistent.
+/// That results which must be equal are: tokens, of all with the same choice; nll of all, bit for
+/// bit. And that each is consistent.
 std::vector<CheckResult> check_equality(std::span<const QualityResult> results);
 
 /// SHA-256, hex, over all generated tokens as little-endian i32, prompt after prompt.

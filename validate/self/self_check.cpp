@@ -14,7 +14,10 @@
 #include "validate/self/cache_check.h"
 #include "validate/self/kernel_check.h"
 #include "validate/self/matrix_check.h"
+#include "validate/self/sampler_check.h"
 #include "validate/self/sequence_check.h"
+#include "validate/self/shift_check.h"
+#include "validate/self/tokenizer_check.h"
 
 namespace llm {
 namespace {
@@ -148,6 +151,7 @@ class SelfCheck {
     load.progress = options_.progress;
     LLM_TRY(base_, Model::load(path_, load));
     small_ = base_->weight_bytes() <= kSmallModel;
+    LLM_RETURN_IF_ERROR(definitions());
     LLM_RETURN_IF_ERROR(kernels());
     LLM_RETURN_IF_ERROR(matrices());
     LLM_RETURN_IF_ERROR(run_mode(Compute::kInt8, KvType::kF16, small_ ? kSmallInt8 : kLargeInt8));
@@ -156,6 +160,20 @@ class SelfCheck {
   }
 
  private:
+  /// Around the forward pass: the tokenizer, the sampler, the context shift.
+  Status definitions() {
+    const Tokenizer& tokenizer = base_->tokenizer();
+    for (auto& result : check_tokenizer(tokenizer.spec(), tokenizer_functions(tokenizer)))
+      results_.push_back(std::move(result));
+    LLM_TRY(auto sampler, check_sampler(base_));
+    for (CheckResult& result : sampler) results_.push_back(std::move(result));
+    ShiftCheckOptions options;
+    if (!small_) options = {.contexts = {16}, .without_bos = false, .open = {}};
+    LLM_TRY(auto shift, check_context_shift(base_, KvType::kF16, options));
+    for (CheckResult& result : shift) results_.push_back(std::move(result));
+    return Ok{};
+  }
+
   Status kernels() {
     LLM_TRY(const ModelFile file, open_model_file(path_));
     LLM_TRY(auto found, check_kernels(kernel_tables_here(), kernel_sizes(file), options_.progress));

@@ -18,7 +18,9 @@ struct SelfCheckOptions {
 
 /// Proves that the fast paths are right on this file and this CPU; needs no reference.
 ///
-/// First every kernel entry by itself, at the model's sizes (kernel_check.h); then every matrix by
+/// First what surrounds the model, against its definition in plain loops: the vocabulary's
+/// tokenizer (tokenizer_check.h), the sampler (sampler_check.h), the context shift (shift_check.h).
+/// Then every kernel entry by itself, at the model's sizes (kernel_check.h); then every matrix by
 /// itself (matrix_check.h): packing against the file's bytes, the scalar kernel against the
 /// definition, every instruction set against scalar, batches against tokens. Then the text,
 /// evaluated in every way the numeric contract calls equal, logits of all positions compared bit

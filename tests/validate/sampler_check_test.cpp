@@ -1,0 +1,105 @@
+// The sampler's check passes, and notices a sampler that is wrong in one way.
+
+#include "validate/self/sampler_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "validate/self/naive_sampler.h"
+
+namespace llm {
+namespace {
+
+const CheckResult& named(const std::vector<CheckResult>& results, const std::string& words) {
+  const auto found = std::ranges::find_if(results, [&](const CheckResult& result) {
+    return result.name.find(words) != std::string::npos;
+  });
+  REQUIRE(found != results.end());
+  return *found;
+}
+
+TEST_CASE("the sampler follows its definition", "[self][sampler]") {
+  for (const CheckResult& result : check_sampler_rows({})) {
+    CAPTURE(result.name, result.detail);
+    CHECK(result.passed);
+  }
+}
+
+// Known answers of Random123's kat_vectors for philox4x32 10: counter and key all 0, all 1.
+TEST_CASE("the naive Philox gives the published answers", "[self][sampler]") {
+  const std::uint64_t ones = 0xFFFFFFFFFFFFFFFF;
+  const auto uniform = [](std::uint64_t word0, std::uint64_t word1) {
+    return static_cast<double>((word1 << 32 | word0) >> 11) * 0x1p-53;
+  };
+  CHECK(naive_uniform(0, 0, 0) == uniform(0x6627e8d5, 0xe169c58d));
+  CHECK(naive_uniform(ones, ones, ones) == uniform(0x408f276d, 0x41c83b0e));
+}
+
+TEST_CASE("a wrong sampler is noticed and named", "[self][sampler]") {
+  const SamplerFunctions right = sampler_functions();
+  const auto fails = [&](const std::string& words, auto change) {
+    SamplerFunctions functions = right;
+    change(functions);
+    const auto results = check_sampler_rows({}, functions);
+    CAPTURE(words, named(results, words).detail);
+    CHECK_FALSE(named(results, words).passed);
+  };
+  // A filter that changes its candidates when `applies`, however they come about.
+  const auto changed = [&](auto applies, auto change) {
+    return [=, &right](SamplerFunctions& f) {
+      f.distribution = [=, &right](const Sampler& sampler, std::span<const float> logits,
+                                   std::span<const TokenId> past) {
+        auto candidates = right.distribution(sampler, logits, past);
+        if (candidates.ok() && applies(sampler.options())) change(*candidates);
+        return candidates;
+      };
+    };
+  };
+  const auto drop_last = [](std::vector<Candidate>& candidates) {
+    if (candidates.size() > 1) candidates.pop_back();
+  };
+  fails("top-p", changed([](const SamplerOptions& o) { return o.top_p < 1; }, drop_last));
+  fails("top-k", changed([](const SamplerOptions& o) { return o.top_k == 7; }, drop_last));
+  fails("min-p", changed([](const SamplerOptions& o) { return o.min_p > 0; }, drop_last));
+  fails("greedy", changed([](const SamplerOptions& o) { return o.temperature == 0; },
+                          [](std::vector<Candidate>& candidates) { ++candidates[0].id; }));
+
+  const auto with_options = [&](auto change) {
+    return [=, &right](SamplerFunctions& f) {
+      f.distribution = [=, &right](const Sampler& sampler, std::span<const float> logits,
+                                   std::span<const TokenId> past) {
+        SamplerOptions options = sampler.options();
+        change(options);
+        return right.distribution(Sampler(options), logits, past);
+      };
+    };
+  };
+  fails("temperature", with_options([](SamplerOptions& o) { o.temperature *= 1.0001F; }));
+  fails("both orders", with_options([](SamplerOptions& o) { o.order = SamplerOrder::kHf; }));
+  fails("repeat penalty", with_options([](SamplerOptions& o) {
+          if (o.repeat_last_n > 0) --o.repeat_last_n;
+        }));
+  fails("probabilities", with_options([](SamplerOptions& o) { o.temperature += 1e-4F; }));
+
+  fails("draws", [&](SamplerFunctions& f) {
+    f.sample = [&](const Sampler& sampler, std::span<const float> logits,
+                   std::span<const TokenId> past, std::uint64_t position) {
+      return right.sample(Sampler(sampler.options()), logits, past, position);  // sequence lost
+    };
+  });
+  fails("refused", [&](SamplerFunctions& f) {
+    f.sample = [](const Sampler&, std::span<const float>, std::span<const TokenId>,
+                  std::uint64_t) -> Result<TokenId> { return TokenId{0}; };
+  });
+  fails("log probabilities", [&](SamplerFunctions& f) {
+    f.logprobs = [&](std::span<const float> logits, TokenId chosen, std::size_t n_top) {
+      Logprobs made = right.logprobs(logits, chosen, n_top);
+      if (made.top.size() > 1) std::swap(made.top[0], made.top[1]);
+      return made;
+    };
+  });
+}
+
+}  // namespace
+}  // namespace llm

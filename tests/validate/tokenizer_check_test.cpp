@@ -1,0 +1,197 @@
+// The tokenizer's check passes on every vocabulary at hand, and notices a tokenizer that is wrong
+// in one way.
+
+#include "validate/self/tokenizer_check.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "engine/model/model_file.h"
+#include "tests/support/catch.h"
+#include "tests/tokenizer/odd_vocabs.h"
+#include "tests/tokenizer/vocab_builder.h"
+#include "validate/self/naive_tokenizer.h"
+
+namespace llm {
+namespace {
+
+std::vector<std::string> failed(const std::vector<CheckResult>& results) {
+  std::vector<std::string> names;
+  for (const CheckResult& result : results) {
+    if (!result.passed) names.push_back(result.name + ": " + result.detail);
+  }
+  return names;
+}
+
+const CheckResult& of_ids(const std::vector<CheckResult>& results) { return results.front(); }
+
+/// Pieces of one score over the letters a to d and the space, an unused one and a user-defined one.
+VocabBuilder all_equal(VocabBuilder::Bytes bytes = VocabBuilder::Bytes::kYes) {
+  VocabBuilder vocab(bytes);
+  for (const char* text : {"\u2581", "a", "b", "c", "d", "\u00E9", "ab", "bc", "cd", "abc", "bcd",
+                           "\u2581a", "\u2581\u2581", "aa", "aab", "da", "\u00E9a"})
+    vocab.add(text, -1);
+  vocab.add("cda", -1, TokenKind::kUnused);
+  vocab.add("<mark>", 0, TokenKind::kUserDefined);
+  vocab.add("x y", 0, TokenKind::kUserDefined);
+  vocab.add("dd", 0, TokenKind::kUserDefined);  // merges with nothing, whatever pieces there are
+  vocab.add("ddd", -1);
+  vocab.add("add", -1);
+  return vocab;
+}
+
+std::vector<CheckResult> check(const Tokenizer& tokenizer) {
+  return check_tokenizer(tokenizer.spec(), tokenizer_functions(tokenizer));
+}
+
+TEST_CASE("small vocabularies follow the rules", "[self][tokenizer]") {
+  for (const auto bytes : {VocabBuilder::Bytes::kYes, VocabBuilder::Bytes::kNo}) {
+    for (const bool prefix : {true, false}) {
+      VocabBuilder vocab = all_equal(bytes);
+      vocab.spec.add_space_prefix = prefix;
+      const auto results = check(vocab.build());
+      CHECK(failed(results) == std::vector<std::string>());
+      CHECK(of_ids(results).detail.find("matters in 0") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("pieces that are no UTF-8 follow the rules", "[self][tokenizer]") {
+  VocabBuilder vocab = all_equal();
+  for (const char* text : {"\xE2", "\x9F", "\xFF", "a\xFF", "\xFF\xC3"}) vocab.add(text, -1);
+  CHECK(failed(check(vocab.build())) == std::vector<std::string>());
+}
+
+TEST_CASE("a vocabulary without equal scores says so", "[self][tokenizer]") {
+  VocabBuilder vocab;
+  for (const char* text : {"\u2581", "a", "b", "ab", "bc"})
+    vocab.add(text, -static_cast<float>(vocab.spec.tokens.size()));
+  const auto results = check(vocab.build());
+  CHECK(failed(results) == std::vector<std::string>());
+  CHECK(of_ids(results).detail.find("no equal scores in this vocabulary") != std::string::npos);
+}
+
+TEST_CASE("vocabularies of files follow the rules", "[self][tokenizer]") {
+  const char* data = std::getenv("LLM_TEST_DATA");
+  std::vector<std::string> paths = {LLM_SOURCE_DIR "/models/fable-3m-f16.gguf"};
+  if (data != nullptr) {
+    for (const char* name : {"llama-spm-vocab.gguf", "stories260K.gguf"})
+      paths.push_back(std::string(data) + "/" + name);
+  }
+  for (const std::string& path : paths) {
+    if (!std::filesystem::exists(path)) continue;
+    CAPTURE(path);
+    std::vector<std::string> warnings;
+    auto spec = open_vocab_file(path, warnings);
+    REQUIRE(spec.ok());
+    const auto tokenizer = Tokenizer::create(std::move(spec).value());
+    REQUIRE(tokenizer.ok());
+    const auto results = check(*tokenizer);
+    CHECK(failed(results) == std::vector<std::string>());
+    CHECK(of_ids(results).detail.find("; 0 have byte tokens") == std::string::npos);
+  }
+  if (data == nullptr) WARN("skipped: LLM_TEST_DATA is not set");
+}
+
+TEST_CASE("the rules in plain loops are those of SentencePiece", "[self][tokenizer]") {
+  for (const OddVocab& vocab : odd_vocabs()) {
+    const NaiveTokenizer naive(vocab.spec);
+    for (const auto& [text, ids, decoded] : vocab.cases) {
+      CAPTURE(text);
+      CHECK(naive.encode(text, {.add_bos = false}) == ids);
+      CHECK(naive.decode_bytes(ids, {}) == decoded);
+    }
+    const auto tokenizer = Tokenizer::create(vocab.spec);
+    REQUIRE(tokenizer.ok());
+    const auto results = check_tokenizer(vocab.spec, tokenizer_functions(*tokenizer),
+                                         {.n_texts = 80, .n_equal_scores = 40});
+    CHECK(failed(results) == std::vector<std::string>());
+  }
+}
+
+TEST_CASE("a wrong tokenizer is noticed and named", "[self][tokenizer]") {
+  const Tokenizer tokenizer = all_equal().build();
+  const NaiveTokenizer naive(tokenizer.spec());
+  const auto fails = [&](std::size_t which, const std::string& words, auto change) {
+    TokenizerFunctions functions = tokenizer_functions(tokenizer);
+    change(functions);
+    const auto results = check_tokenizer(tokenizer.spec(), functions);
+    CAPTURE(results[which].name, results[which].detail);
+    CHECK_FALSE(results[which].passed);
+    CHECK(results[which].detail.find(words) != std::string::npos);
+  };
+  // Of equal scores the rightmost first.
+  fails(0, "the rules give [", [&](TokenizerFunctions& f) {
+    f.encode = [&](std::string_view text, const EncodeOptions& options) {
+      return naive.encode(text, options, EqualScores::kRightmost);
+    };
+  });
+  // Bytes of a character in the wrong order.
+  fails(0, "", [&](TokenizerFunctions& f) {
+    f.encode = [&](std::string_view text, const EncodeOptions& options) {
+      Ids ids = tokenizer.encode(text, options);
+      const auto is_byte = [&](TokenId id) { return tokenizer.kind(id) == TokenKind::kByte; };
+      for (auto begin = ids.begin(); begin != ids.end();) {
+        begin = std::find_if(begin, ids.end(), is_byte);
+        const auto end = std::find_if_not(begin, ids.end(), is_byte);
+        std::reverse(begin, end);
+        begin = end;
+      }
+      return ids;
+    };
+  });
+  // User-defined tokens written by a chat's user.
+  fails(0, "user-defined tokens taken literally", [&](TokenizerFunctions& f) {
+    f.encode = [&](std::string_view text, const EncodeOptions& options) {
+      EncodeOptions without = options;
+      without.literal = {};
+      return tokenizer.encode(text, without);
+    };
+  });
+  // Special tokens ignored.
+  fails(0, "special tokens parsed", [&](TokenizerFunctions& f) {
+    f.encode = [&](std::string_view text, const EncodeOptions& options) {
+      EncodeOptions without = options;
+      without.parse_special = false;
+      return tokenizer.encode(text, without);
+    };
+  });
+  // A space more at the start.
+  fails(1, "the rules give", [&](TokenizerFunctions& f) {
+    f.decode = [&](std::span<const TokenId> ids, const DecodeOptions& options) {
+      DecodeOptions kept = options;
+      kept.continues_text = true;
+      return tokenizer.decode(ids, kept);
+    };
+  });
+  // Text that comes a token too late.
+  fails(2, "the first ", [&](TokenizerFunctions& f) {
+    f.stream = [stream = f.stream](std::span<const TokenId> ids) {
+      auto steps = stream(ids);
+      if (steps.size() > 2) steps[1] = std::exchange(steps[0], "") + steps[1];
+      return steps;
+    };
+  });
+  // A text that comes back without its end.
+  fails(3, "its ids give", [&](TokenizerFunctions& f) {
+    f.decode = [&](std::span<const TokenId> ids, const DecodeOptions& options) {
+      std::string text = tokenizer.decode(ids, options);
+      if (text.ends_with(' ')) text.pop_back();
+      return text;
+    };
+  });
+}
+
+TEST_CASE("the rules' UTF-8 is that of the standard", "[self][tokenizer]") {
+  CHECK(naive_valid_utf8("a\xC3\xA9\xF0\x9F\x98\x80") == "a\u00E9\U0001F600");
+  for (const std::string bad : {"\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x96", "\x80"})
+    CHECK_FALSE(naive_is_character(bad));
+  CHECK(naive_without_half_character("a\xE2\x96") == "a");
+  CHECK(naive_without_half_character("a\xF4\x90") == "a\xF4\x90");
+  CHECK(naive_without_half_character("a\u00E9") == "a\u00E9");
+}
+
+}  // namespace
+}  // namespace llm

@@ -1,0 +1,141 @@
+#include "validate/self/naive_sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <set>
+
+#include "base/float_environment.h"
+#include "quant/contract/arithmetic.h"
+
+namespace llm {
+namespace {
+
+struct Entry {
+  TokenId id;
+  float logit;
+};
+using Entries = std::vector<Entry>;
+
+/// 16 lanes, element i in lane i mod 16, added as (l, l+8), (l, l+4), (l, l+2), (l, l+1).
+float sum_of(const std::vector<float>& values) {
+  float lane[16] = {};
+  for (std::size_t i = 0; i < values.size(); ++i) lane[i % 16] += values[i];
+  float eight[8];
+  for (int l = 0; l < 8; ++l) eight[l] = lane[l] + lane[l + 8];
+  float four[4];
+  for (int l = 0; l < 4; ++l) four[l] = eight[l] + eight[l + 4];
+  return ((four[0] + four[2]) + (four[1] + four[3]));
+}
+
+/// exp of each logit's distance to the first one, the largest.
+std::vector<float> weights(const Entries& sorted) {
+  std::vector<float> values;
+  for (const Entry& entry : sorted) {
+    values.push_back(contract::exp(entry.logit - sorted[0].logit));
+  }
+  return values;
+}
+
+void divide_distances(Entries& entries, float temperature) {
+  if (temperature == 1) return;
+  float largest = entries[0].logit;
+  for (const Entry& entry : entries) largest = std::max(largest, entry.logit);
+  for (Entry& entry : entries) entry.logit = (entry.logit - largest) / temperature;
+}
+
+std::size_t kept_by_top_p(const Entries& sorted, float p) {
+  const std::vector<float> w = weights(sorted);
+  const float reached = p * sum_of(w);
+  float mass_before = 0;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    if (i > 0 && mass_before >= reached) return i;
+    mass_before += w[i];
+  }
+  return w.size();
+}
+
+std::size_t kept_by_min_p(const Entries& sorted, float p) {
+  const std::vector<float> w = weights(sorted);
+  for (std::size_t i = 1; i < w.size(); ++i) {
+    if (w[i] < p) return i;
+  }
+  return w.size();
+}
+
+}  // namespace
+
+std::vector<Candidate> naive_distribution(const SamplerOptions& options,
+                                          std::span<const float> logits,
+                                          std::span<const TokenId> past) {
+  const FloatEnvironment contract;
+  Entries row;
+  for (const float logit : logits) row.push_back({static_cast<TokenId>(row.size()), logit});
+  // 1. Repeat penalty.
+  std::set<TokenId> recent;
+  for (std::size_t i = 0; i < past.size(); ++i) {
+    const auto age = static_cast<std::int64_t>(past.size() - i);
+    if (options.repeat_last_n < 0 || age <= options.repeat_last_n) recent.insert(past[i]);
+  }
+  for (const TokenId id : recent) {
+    if (options.repeat_penalty == 1) break;
+    float& logit = row[static_cast<std::size_t>(id)].logit;
+    if (logit > 0) {
+      logit /= options.repeat_penalty;
+    } else {
+      logit *= options.repeat_penalty;
+    }
+  }
+  const bool greedy = options.temperature == 0;
+  // 2., 3. Temperature, here or behind the filters.
+  if (!greedy && options.order == SamplerOrder::kHf) divide_distances(row, options.temperature);
+  // Descending; a stable sort leaves the lower id first among equals.
+  std::ranges::stable_sort(row, [](const Entry& a, const Entry& b) { return a.logit > b.logit; });
+  if (greedy) row.resize(1);
+  // 4. Top-k.
+  if (options.top_k > 0 && options.top_k < row.size()) row.resize(options.top_k);
+  // 5. Top-p.
+  if (options.top_p < 1) row.resize(kept_by_top_p(row, options.top_p));
+  // 6. Min-p.
+  if (options.min_p > 0) row.resize(kept_by_min_p(row, options.min_p));
+  if (!greedy && options.order == SamplerOrder::kLlamaCpp)
+    divide_distances(row, options.temperature);
+  // 7. Softmax.
+  const std::vector<float> w = weights(row);
+  const float total = sum_of(w);
+  std::vector<Candidate> candidates;
+  for (std::size_t i = 0; i < row.size(); ++i) candidates.push_back({row[i].id, w[i] / total});
+  return candidates;
+}
+
+double naive_uniform(std::uint64_t seed, std::uint64_t sequence, std::uint64_t position) {
+  std::uint32_t x0 = static_cast<std::uint32_t>(position);
+  std::uint32_t x1 = static_cast<std::uint32_t>(position >> 32);
+  std::uint32_t x2 = static_cast<std::uint32_t>(sequence);
+  std::uint32_t x3 = static_cast<std::uint32_t>(sequence >> 32);
+  std::uint32_t key0 = static_cast<std::uint32_t>(seed);
+  std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * x0;
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * x2;
+    x0 = static_cast<std::uint32_t>(product1 >> 32) ^ x1 ^ key0;
+    x1 = static_cast<std::uint32_t>(product1);
+    x2 = static_cast<std::uint32_t>(product0 >> 32) ^ x3 ^ key1;
+    x3 = static_cast<std::uint32_t>(product0);
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  const std::uint64_t bits = (std::uint64_t{x1} << 32 | x0) >> 11;
+  return static_cast<double>(bits) / 9007199254740992.0;  // 2^53
+}
+
+TokenId naive_draw(std::span<const Candidate> candidates, double uniform) {
+  double cumulated = 0;
+  for (const Candidate& candidate : candidates) {
+    cumulated += static_cast<double>(candidate.probability);
+    if (cumulated > uniform) return candidate.id;
+  }
+  return candidates[0].id;
+}
+
+}  // namespace llm

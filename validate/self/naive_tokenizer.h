@@ -1,0 +1,71 @@
+#ifndef LLM_VALIDATE_SELF_NAIVE_TOKENIZER_H_
+#define LLM_VALIDATE_SELF_NAIVE_TOKENIZER_H_
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+
+/// Which of neighbouring pairs with equal scores merges first. The rule is leftmost; the other one
+/// tells whether a text can show the difference.
+enum class EqualScores { kLeftmost, kRightmost };
+
+/// The rules of docs/tokenizer.md in plain loops, written from that page and sharing nothing with
+/// tokenizer/ but the vocabulary and the options. Quadratic: for short texts.
+class NaiveTokenizer {
+ public:
+  /// @pre check_vocab(spec); spec outlives this
+  explicit NaiveTokenizer(const VocabSpec& spec);
+
+  std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options,
+                              EqualScores equal = EqualScores::kLeftmost) const;
+  /// The bytes that the ids stand for, whether or not they form characters.
+  std::string decode_bytes(std::span<const TokenId> ids, const DecodeOptions& options) const;
+
+  /// The token that text of this spelling may become, control, unknown and byte tokens aside.
+  std::optional<TokenId> piece(std::string_view spelling) const;
+
+ private:
+  /// Tokens that are looked for in a text, by the first byte of their spelling.
+  using Spellings = std::array<std::vector<std::pair<std::string, TokenId>>, 256>;
+  using Literal = std::span<const std::string_view>;
+  struct Symbol;
+  struct Merging;
+
+  static const std::pair<std::string, TokenId>* longest_at(const Spellings& spellings,
+                                                           std::string_view text, Literal literal);
+  std::optional<TokenId> visible_piece(std::string_view spelling, Literal literal) const;
+  void append_sentencepiece(std::string_view text, const EncodeOptions& options, EqualScores equal,
+                            std::vector<TokenId>& ids) const;
+  std::vector<Symbol> split(std::string_view text, Literal literal) const;
+  void join_with_next(Merging& merging, std::size_t i) const;
+  void give_out(const Merging& merging, const std::string& spelling, bool& in_unknown_run,
+                std::vector<TokenId>& ids) const;
+
+  const VocabSpec& spec_;
+  std::unordered_map<std::string, TokenId> pieces_;
+  Spellings user_defined_;
+  Spellings special_;
+  std::array<std::optional<TokenId>, 256> byte_tokens_;
+};
+
+/// Whether `text` is one whole character of UTF-8, by the value that its bits make up.
+bool naive_is_character(std::string_view text);
+
+/// `bytes` with U+FFFD for each byte that belongs to no character.
+std::string naive_valid_utf8(std::string_view bytes);
+
+/// `bytes` without the beginning of a character at its end.
+std::string_view naive_without_half_character(std::string_view bytes);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_SELF_NAIVE_TOKENIZER_H_

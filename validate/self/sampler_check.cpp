@@ -1,0 +1,334 @@
+#include "validate/self/sampler_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "quant/contract/arithmetic.h"
+#include "validate/self/naive_sampler.h"
+
+namespace llm {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr std::size_t kSmallRow = 200;    ///< logits; longer ones get fewer options
+constexpr std::size_t kBoundaries = 3;    ///< of a filter in a long row
+constexpr std::size_t kMixes = 400;       ///< drawn options of a short row
+constexpr std::size_t kMixesOfLong = 12;  ///< of a long one
+constexpr std::size_t kShownTokens = 6;
+
+/// How far an f32 sum over 16 lanes of n weights may be off, relative to it: a rounding for each
+/// addition to a lane, and a few for exp, lanes and quotient.
+double sum_error(std::size_t n) { return (static_cast<double>(n) / 16 + 16) * 0x1p-24; }
+
+/// Natural log of each token's softmax, in f64, by distances to the largest.
+std::vector<double> log_softmax(std::span<const float> logits) {
+  const auto largest = static_cast<double>(std::ranges::max(logits));
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  std::vector<double> values;
+  for (const float logit : logits)
+    values.push_back(static_cast<double>(logit) - largest - std::log(sum));
+  return values;
+}
+
+std::string text_of(const SamplerOptions& o) {
+  const SamplerOptions usual;
+  std::string text = o.temperature == 0 ? "greedy" : fmt::format("temperature {}", o.temperature);
+  if (o.top_k != usual.top_k) text += fmt::format(", top-k {}", o.top_k);
+  if (o.top_p != usual.top_p) text += fmt::format(", top-p {}", o.top_p);
+  if (o.min_p != usual.min_p) text += fmt::format(", min-p {}", o.min_p);
+  if (o.repeat_penalty != usual.repeat_penalty)
+    text += fmt::format(", repeat penalty {} over {}", o.repeat_penalty, o.repeat_last_n);
+  if (o.order == SamplerOrder::kLlamaCpp) text += ", temperature last";
+  return text;
+}
+
+std::string text_of(std::span<const Candidate> candidates) {
+  std::string text = fmt::format("{} tokens:", candidates.size());
+  for (const Candidate& c : candidates.first(std::min(kShownTokens, candidates.size())))
+    text += fmt::format(" {} ({:.9g})", c.id, c.probability);
+  return candidates.size() > kShownTokens ? text + " ..." : text;
+}
+
+/// Cases of one check, with the first that failed.
+struct Tally {
+  std::size_t n = 0;
+  std::size_t n_failed = 0;
+  std::string first;
+
+  void add(bool passed, auto describe) {
+    ++n;
+    if (passed) return;
+    if (n_failed++ == 0) first = describe();
+  }
+  CheckResult result(std::string name) const {
+    if (n_failed == 0) return {std::move(name), n > 0, fmt::format("{} cases", n)};
+    return {std::move(name), false, fmt::format("{} of {} cases differ; {}", n_failed, n, first)};
+  }
+};
+
+/// A limit with the floats beside it that are in [0, 1].
+std::vector<float> around(std::vector<float> limits) {
+  std::vector<float> values = {0, 0.05F, 0.5F, 0.9F, 0.95F, 1};
+  for (const float limit : limits) {
+    for (const float value : {std::nextafter(limit, -1.0F), limit, std::nextafter(limit, 2.0F)}) {
+      if (value >= 0 && value <= 1) values.push_back(value);
+    }
+  }
+  return values;
+}
+
+class SamplerCheck {
+ public:
+  explicit SamplerCheck(const SamplerFunctions& functions) : functions_(functions) {}
+
+  std::vector<CheckResult> run(std::span<const SamplerRow> more) {
+    const std::vector<SamplerRow> generated = generated_sampler_rows();
+    std::vector<const SamplerRow*> rows;
+    for (const SamplerRow& row : generated) rows.push_back(&row);
+    for (const SamplerRow& row : more) rows.push_back(&row);
+    std::vector<CheckResult> results;
+    const auto each = [&](const char* name, void (SamplerCheck::*check)(const SamplerRow&)) {
+      tally_ = {};
+      for (const SamplerRow* row : rows) (this->*check)(*row);
+      results.push_back(tally_.result(std::string("sampler: ") + name));
+    };
+    each("greedy takes the largest, the lower id among equals", &SamplerCheck::greedy);
+    each("temperature", &SamplerCheck::temperature);
+    each("top-k keeps what it must", &SamplerCheck::top_k);
+    each("top-p keeps what it must", &SamplerCheck::top_p);
+    each("min-p keeps what it must", &SamplerCheck::min_p);
+    each("repeat penalty", &SamplerCheck::penalty);
+    each("all steps together, in both orders", &SamplerCheck::together);
+    each("probabilities against f64", &SamplerCheck::probabilities);
+    each("draws over seeds, sequences and positions", &SamplerCheck::draws);
+    each("what must be refused", &SamplerCheck::refusals);
+    each("log probabilities against f64", &SamplerCheck::log_probabilities);
+    return results;
+  }
+
+ private:
+  static bool is_short(const SamplerRow& row) { return row.logits.size() <= kSmallRow; }
+
+  void compare(const SamplerRow& row, const SamplerOptions& options) {
+    const auto expected = naive_distribution(options, row.logits, row.past);
+    const auto actual = functions_.distribution(Sampler(options), row.logits, row.past);
+    const bool same =
+        actual.ok() && std::ranges::equal(*actual, expected, [](const auto& a, const auto& e) {
+          return a.id == e.id && std::bit_cast<std::uint32_t>(a.probability) ==
+                                     std::bit_cast<std::uint32_t>(e.probability);
+        });
+    tally_.add(same, [&] {
+      return fmt::format("{}, {}: {}, the rule gives {}", row.name, text_of(options),
+                         actual.ok() ? text_of(*actual) : actual.error().to_string(),
+                         text_of(expected));
+    });
+  }
+
+  void greedy(const SamplerRow& row) {
+    compare(row, {.temperature = 0});
+    compare(row, {.temperature = 0, .top_k = 5, .top_p = 0.5F, .min_p = 0.5F});
+  }
+
+  void temperature(const SamplerRow& row) {
+    for (const float t : {0.1F, 0.8F, 2.0F, 1e-3F, 0.5F, 1.0F, 1.5F, 10.0F}) {
+      if (!is_short(row) && t < 0.1F) break;
+      compare(row, {.temperature = t});
+      compare(row, {.temperature = t, .order = SamplerOrder::kLlamaCpp});
+    }
+  }
+
+  void top_k(const SamplerRow& row) {
+    const std::size_t n = row.logits.size();
+    for (std::size_t k = 0; is_short(row) && k <= n + 2; ++k) compare(row, {.top_k = k});
+    for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{40}, n - 1, n})
+      compare(row, {.top_k = k});
+  }
+
+  void top_p(const SamplerRow& row) {
+    const auto all = naive_distribution({}, row.logits, row.past);
+    const std::size_t n = std::min(all.size(), is_short(row) ? kSmallRow : kBoundaries);
+    std::vector<float> limits;
+    float mass = 0;
+    for (std::size_t i = 0; i < n; ++i) limits.push_back(mass += all[i].probability);
+    for (const float p : around(limits)) compare(row, {.top_p = p});
+  }
+
+  void min_p(const SamplerRow& row) {
+    const auto all = naive_distribution({}, row.logits, row.past);
+    const std::size_t n = std::min(all.size(), is_short(row) ? kSmallRow : kBoundaries);
+    const float largest = row.logits[static_cast<std::size_t>(all[0].id)];
+    std::vector<float> limits;
+    for (std::size_t i = 0; i < n; ++i)
+      limits.push_back(contract::exp(row.logits[static_cast<std::size_t>(all[i].id)] - largest));
+    for (const float p : around(limits)) compare(row, {.min_p = p});
+  }
+
+  void penalty(const SamplerRow& row) {
+    for (const float penalty : {0.8F, 1.1F, 0.5F, 1.5F, 2.0F}) {
+      if (!is_short(row) && penalty == 0.5F) break;
+      for (const std::int64_t last_n : {0, 1, 5, 64, 90, 1000, -1}) {
+        if (!is_short(row) && last_n != 5 && last_n != -1) continue;
+        compare(row, {.repeat_penalty = penalty, .repeat_last_n = last_n});
+        compare(row, {.temperature = 0, .repeat_penalty = penalty, .repeat_last_n = last_n});
+      }
+    }
+  }
+
+  /// The i-th of ever the same drawn options.
+  static SamplerOptions drawn_options(std::mt19937& random) {
+    const auto of = [&random](std::initializer_list<float> values) {
+      return values.begin()[random() % values.size()];
+    };
+    SamplerOptions options;
+    options.temperature = of({0.3F, 0.8F, 1, 2});
+    options.top_k = static_cast<std::size_t>(of({0, 1, 3, 10, 40}));
+    options.top_p = of({0.1F, 0.5F, 0.8F, 0.95F, 1});
+    options.min_p = of({0, 0.05F, 0.2F});
+    options.repeat_penalty = of({1, 1, 1.1F, 0.9F});
+    options.repeat_last_n = static_cast<std::int64_t>(of({-1, 3, 64}));
+    options.order = random() % 2 == 0 ? SamplerOrder::kHf : SamplerOrder::kLlamaCpp;
+    return options;
+  }
+
+  void together(const SamplerRow& row) {
+    std::mt19937 random(2);
+    for (std::size_t i = 0; i < (is_short(row) ? kMixes : kMixesOfLong); ++i)
+      compare(row, drawn_options(random));
+  }
+
+  /// Without the contract's exp and sum.
+  void probabilities(const SamplerRow& row) {
+    const auto actual = functions_.distribution(Sampler({}), row.logits, row.past);
+    if (!actual.ok()) return tally_.add(false, [&] { return actual.error().to_string(); });
+    const std::vector<double> exact = log_softmax(row.logits);
+    for (const Candidate& candidate : *actual) {
+      const double expected = std::exp(exact[static_cast<std::size_t>(candidate.id)]);
+      const auto found = static_cast<double>(candidate.probability);
+      // The distance to the largest logit is rounded before exp.
+      const double distance = exact[static_cast<std::size_t>((*actual)[0].id)] -
+                              exact[static_cast<std::size_t>(candidate.id)];
+      const double limit = sum_error(row.logits.size()) + std::min(distance, 104.0) * 0x1p-24;
+      const bool close = std::abs(found - expected) <= limit * expected + 0x1p-126;
+      tally_.add(close, [&] {
+        return fmt::format("{}, token {}: {}, in f64 {}", row.name, candidate.id, found, expected);
+      });
+    }
+  }
+
+  void draws(const SamplerRow& row) {
+    constexpr std::uint64_t kWords[] = {0, 1, 7, 0xFFFFFFFF, 0x100000000, 0xFFFFFFFFFFFFFFFF};
+    std::mt19937 random(3);
+    for (std::size_t i = 0; i < (is_short(row) ? std::size_t{20} : std::size_t{1}); ++i) {
+      SamplerOptions options = drawn_options(random);
+      const auto candidates = naive_distribution(options, row.logits, row.past);
+      for (std::size_t k = 0; k < (is_short(row) ? std::size_t{60} : std::size_t{8}); ++k) {
+        options.seed = k < 6 ? kWords[k] : random();
+        const std::uint64_t sequence = k % 7 == 6 ? kWords[k % 6] : k % 3;
+        const std::uint64_t position = k % 11 == 10 ? kWords[k % 6] : k;
+        const double uniform = naive_uniform(options.seed, sequence, position);
+        const TokenId expected = naive_draw(candidates, uniform);
+        const auto actual =
+            functions_.sample(Sampler(options, sequence), row.logits, row.past, position);
+        tally_.add(actual.ok() && *actual == expected, [&] {
+          return fmt::format("{}, {}, seed {}, sequence {}, position {}: {}, the rule gives {}",
+                             row.name, text_of(options), options.seed, sequence, position,
+                             actual.ok() ? std::to_string(*actual) : actual.error().to_string(),
+                             expected);
+        });
+      }
+    }
+  }
+
+  void refusals(const SamplerRow& row) {
+    const auto refused = [&](std::vector<float> logits, const char* what) {
+      for (const float t : {0.0F, 0.8F}) {
+        const auto actual = functions_.sample(Sampler({.temperature = t}), logits, row.past, 12345);
+        const bool right = !actual.ok() && actual.error().code == ErrorCode::kNonFinite &&
+                           actual.error().message.find("12345") != std::string::npos;
+        tally_.add(right, [&] { return fmt::format("{} with {}: drawn from", row.name, what); });
+      }
+    };
+    if (!is_short(row)) return;
+    for (std::size_t i = 0; i < row.logits.size(); ++i) {
+      std::vector<float> logits = row.logits;
+      logits[i] = std::numeric_limits<float>::quiet_NaN();
+      refused(logits, "NaN");
+      logits[i] = kInf;
+      refused(logits, "+Inf");
+    }
+    refused(std::vector<float>(row.logits.size(), -kInf), "-Inf alone");
+  }
+
+  void log_probabilities(const SamplerRow& row) {
+    const std::vector<double> exact = log_softmax(row.logits);
+    const auto close = [&](const TokenLogprob& found, TokenId id) {
+      const double expected = exact[static_cast<std::size_t>(id)];
+      const auto value = static_cast<double>(found.logprob);
+      const double limit = sum_error(row.logits.size()) + std::abs(expected) * 0x1p-23;
+      return found.id == id && (value == expected || std::abs(value - expected) <= limit);
+    };
+    const auto order = naive_distribution({}, row.logits, row.past);
+    const TokenId chosen = order.back().id;
+    for (const std::size_t n_top : {std::size_t{0}, std::size_t{1}, std::size_t{5}, order.size()}) {
+      const Logprobs actual = functions_.logprobs(row.logits, chosen, n_top);
+      bool same =
+          close(actual.chosen, chosen) && actual.top.size() == std::min(n_top, order.size());
+      for (std::size_t i = 0; same && i < actual.top.size(); ++i)
+        same = close(actual.top[i], order[i].id);
+      tally_.add(same, [&] { return fmt::format("{}, the {} most likely", row.name, n_top); });
+    }
+  }
+
+  const SamplerFunctions& functions_;
+  Tally tally_;
+};
+
+}  // namespace
+
+SamplerFunctions sampler_functions() {
+  return {.distribution =
+              [](const Sampler& sampler, std::span<const float> logits,
+                 std::span<const TokenId> past) { return sampler.distribution(logits, past, 0); },
+          .sample = [](const Sampler& sampler, std::span<const float> logits,
+                       std::span<const TokenId> past,
+                       std::uint64_t position) { return sampler.sample(logits, past, position); },
+          .logprobs = logprobs_of};
+}
+
+std::vector<CheckResult> check_sampler_rows(std::span<const SamplerRow> more,
+                                            const SamplerFunctions& functions) {
+  return SamplerCheck(functions).run(more);
+}
+
+Result<std::vector<CheckResult>> check_sampler(const std::shared_ptr<const Model>& model) {
+  constexpr std::size_t kRows = 2;
+  const auto& spec = model->tokenizer().spec();
+  const std::size_t n_vocab = model->config().n_vocab;
+  std::mt19937 random(1);
+  std::vector<TokenId> tokens;
+  if (spec.bos) tokens.push_back(*spec.bos);
+  while (tokens.size() < std::min(kRows, model->config().context))
+    tokens.push_back(static_cast<TokenId>(random() % n_vocab));
+  ExecutorOptions options;
+  options.context = tokens.size();
+  LLM_TRY(const auto session, open_sequence(model, options));
+  LLM_TRY(const auto logits, session->evaluate(tokens, LogitRows::kAll));
+  std::vector<SamplerRow> rows;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const auto row = logits.subspan(t * n_vocab, n_vocab);
+    rows.push_back({fmt::format("the model's logits at position {}", t),
+                    {row.begin(), row.end()},
+                    {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(t) + 1}});
+  }
+  return check_sampler_rows(rows);
+}
+
+}  // namespace llm
