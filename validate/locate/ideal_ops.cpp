@@ -12,6 +12,8 @@ namespace {
 
 /// Half the distance of neighbouring f32 numbers around 1: what one rounding costs at most.
 constexpr double kUnit = 0x1p-24;
+/// Weights that share a scale and a minimum, at most (quant/formats/block_formats.h).
+constexpr std::size_t kSharedScale = 32;
 /// Standard deviations of rounding noise that count as noise.
 constexpr double kDeviations = 6;
 
@@ -121,16 +123,22 @@ IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapM
 
 }  // namespace
 
-std::vector<double> product_noise(const PackedMatrix& w, const TapMatrix& x, const TapMatrix& y) {
+std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format,
+                                  const TapMatrix& x, const TapMatrix& y) {
   const std::size_t n = w.n_cols();
-  std::vector<double> column_energy(n);  // sum over outputs of w^2
+  const std::size_t shared = format == ActivationFormat::kF32 ? 1 : kSharedScale;
+  std::vector<double> column_energy(n);  // sum over outputs of squared terms of x = 1
   std::vector<std::byte> bytes(row_bytes(w.type(), n));
   std::vector<float> weights(n);
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
     w.extract_row(r, bytes);
     contract::dequantize_row(w.type(), bytes, weights);
-    for (std::size_t k = 0; k < n; ++k)
-      column_energy[k] += static_cast<double>(weights[k]) * static_cast<double>(weights[k]);
+    for (std::size_t begin = 0; begin < n; begin += shared) {
+      double most = 0;
+      for (const float v : std::span(weights).subspan(begin, shared))
+        most = std::max(most, std::abs(static_cast<double>(v)));
+      for (std::size_t k = begin; k < begin + shared; ++k) column_energy[k] += most * most;
+    }
   }
   std::vector<double> out;
   for (std::size_t t = 0; t < x.rows; ++t) {

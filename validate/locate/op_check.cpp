@@ -50,8 +50,8 @@ Status set_limits(const Replay& replay, const Dump& inputs, int layer, const Tap
   const auto from = Replay::input_of(layer, tap.name, replay.config().n_layers);
   LLM_TRY(auto x, engine_order_tap(inputs, from->first, from->second, replay.config()));
   if (x) {
-    allow(product_noise(*replay.matrix(layer, tap.name), select_rows(*std::move(x), rows),
-                        output.expected),
+    allow(product_noise(*replay.matrix(layer, tap.name), *replay.product_format(layer, tap.name),
+                        select_rows(*std::move(x), rows), output.expected),
           "f32 arithmetic of terms that cancel", output);
   }
   return Ok{};
