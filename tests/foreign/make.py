@@ -10,6 +10,7 @@ there already and was made by the same sources stays. Needs the packages of requ
 """
 
 import argparse
+import dataclasses
 import hashlib
 import json
 import multiprocessing
@@ -32,7 +33,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 import from_hf  # noqa: E402
 from shapes import Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from to_gguf import convert  # noqa: E402
-from variations import vary  # noqa: E402
+from variations import BOS, vary  # noqa: E402
 
 SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py", "tests/foreign/to_gguf.py",
            "tests/foreign/requirements.txt", "tools/oracle/from_hf.py", "tools/oracle/dump.py",
@@ -62,10 +63,10 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path) -> None:
 
 
 def token_ids(case: Case) -> list[int]:
-    """Over the whole vocabulary: at random, a phrase of 7 again and again, or both with runs of one token."""
+    """BOS, then over the whole vocabulary: at random, a phrase of 7 again and again, or both with runs of one token."""
     rng = random.Random(seed_of(case.name))
     phrase = [rng.randrange(case.shape.vocab) for _ in range(7)]
-    ids: list[int] = []
+    ids = [BOS]
     while len(ids) < case.n_tokens:
         if case.kind == "repeated" or (case.kind == "mixed" and rng.random() < 0.1):
             ids += phrase
@@ -114,7 +115,8 @@ def make_checkpoint_files(corpus: Path, tools: Path, of_checkpoint: list[Case]) 
 
 
 def describe(case: Case) -> dict:
-    return {"name": case.name, "shape": case.shape.name, "variation": case.variation, "type": case.type,
+    shape = dataclasses.asdict(case.shape) | {"rows_of_256": case.shape.rows_of_256, "weights": case.shape.weights}
+    return {"name": case.name, "shape": shape, "variation": case.variation, "type": case.type,
             "tokens": case.n_tokens, "kind": case.kind, "single": case.single, "quick": case.quick,
             "model": f"{case.name}.gguf", "reference": f"{case.name}.npz"}
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Runs `llmcheck --layer-diff` over the corpus of foreign models (make.py); standard library only.
 
-    tests/foreign/run.py CORPUS_DIR --bin build/release/bin [--quick] [--jobs N] [--only REGEX]
-    tests/foreign/run.py CORPUS_DIR --mutants build/mutants/bin [--quick] [--jobs N] [--only REGEX]
+    tests/foreign/run.py CORPUS_DIR --bin build/release/bin [--quick] [--jobs N] [--only REGEX] [--reports DIR]
+    tests/foreign/run.py CORPUS_DIR --bin build/release/bin --mutants build/mutants/bin [...]
 
 Clean cases: a line for each, with the tap nearest to its limit (the figure, and its limit), and exit code 1 if any
-FAILs. With --mutants: one planted bug of each class at a time on a few models (planted.py), which must be found, and
-named exactly.
+FAILs. With --mutants: one planted bug at a time on a few of the models (planted.py), which must be found, and named
+exactly.
 """
 
 import argparse
@@ -14,12 +14,16 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from planted import ForeignBench, run_planted
+
 TIMEOUT = 1800
+MODELS_OF_BUG = {True: 1, False: 3}  # with --quick, and without
 VERDICTS = {0: "PASS", 1: "FAIL"}
 
 
@@ -64,16 +68,12 @@ def nearest_of(report: dict) -> Nearest | None:
     return max(found, key=lambda nearest: nearest.share, default=None)
 
 
-def llmcheck(binary: Path, corpus: Path, case: dict, report: Path, env: dict | None = None) -> subprocess.CompletedProcess:
+def run_case(binary: Path, corpus: Path, case: dict, reports: Path) -> Outcome:
+    report = reports / f"{case['name']}.json"
     report.unlink(missing_ok=True)
-    return subprocess.run(
+    run = subprocess.run(
         [str(binary), str(corpus / case["model"]), "--layer-diff", str(corpus / case["reference"]), "-q", "-t", "1",
-         "--report", str(report)], capture_output=True, text=True, timeout=TIMEOUT, env=env)
-
-
-def run_case(binary: Path, corpus: Path, case: dict) -> Outcome:
-    report = corpus / "reports" / f"{case['name']}.json"
-    run = llmcheck(binary, corpus, case, report)
+         "--report", str(report)], capture_output=True, text=True, timeout=TIMEOUT)
     verdict = VERDICTS.get(run.returncode, f"exit code {run.returncode}")
     if not report.exists():
         return Outcome(case, verdict, None, (), run.stderr.strip())
@@ -85,7 +85,7 @@ def run_case(binary: Path, corpus: Path, case: dict) -> Outcome:
 def line_of(outcome: Outcome) -> str:
     case = outcome.case
     tokens = f"{case['tokens'] - case['single']}+{case['single']}" if case["single"] else str(case["tokens"])
-    return (f"{case['shape']:<15} {case['variation']:<16} {case['type']:<7} {tokens:>6}  {outcome.verdict:<4}  "
+    return (f"{case['shape']['name']:<15} {case['variation']:<16} {case['type']:<7} {tokens:>6}  {outcome.verdict:<4}  "
             f"{outcome.nearest or outcome.words}" + (f"  [{', '.join(outcome.sections)}]" if outcome.sections else ""))
 
 
@@ -104,11 +104,10 @@ def print_totals(outcomes: list[Outcome]) -> None:
         print("runs that FAIL: " + ", ".join(f"{name} {count}" for name, count in sorted(sections.items())))
 
 
-def clean(binary: Path, corpus: Path, chosen: list[dict], jobs: int) -> bool:
-    (corpus / "reports").mkdir(exist_ok=True)
+def clean(binary: Path, corpus: Path, chosen: list[dict], jobs: int, reports: Path) -> bool:
     outcomes = []
     with ThreadPoolExecutor(jobs) as pool:
-        for outcome in pool.map(lambda case: run_case(binary, corpus, case), chosen):
+        for outcome in pool.map(lambda case: run_case(binary, corpus, case, reports), chosen):
             outcomes.append(outcome)
             print(line_of(outcome), flush=True)
     print()
@@ -121,23 +120,25 @@ def clean(binary: Path, corpus: Path, chosen: list[dict], jobs: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--bin", type=Path, help="directory of llmcheck")
-    parser.add_argument("--mutants", type=Path, metavar="BIN", help="directory of llmcheck with planted bugs")
-    parser.add_argument("--quick", action="store_true", help="one case of each shape, or one bug of each class")
+    parser.add_argument("--bin", type=Path, required=True, help="directory of llmcheck")
+    parser.add_argument("--mutants", type=Path, metavar="BIN", help="directory of the llmcheck with planted bugs")
+    parser.add_argument("--quick", action="store_true", help="one case of each shape; one model for each bug")
     parser.add_argument("--only", type=re.compile, metavar="REGEX", help="cases, or bugs, whose name has a match")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="keep the JSON reports there")
     args = parser.parse_args()
-    if (args.bin is None) == (args.mutants is None):
-        parser.error("give either --bin or --mutants")
     cases = json.loads((args.corpus / "corpus.json").read_text(encoding="utf-8"))["cases"]
     started = time.monotonic()
-    if args.mutants:
-        from planted import planted
-        good = planted(args.mutants / "llmcheck", args.corpus, cases, args.jobs, args.quick, args.only)
-    else:
-        chosen = [case for case in cases if (case["quick"] or not args.quick)
-                  and (args.only is None or args.only.search(case["name"]))]
-        good = clean(args.bin / "llmcheck", args.corpus, chosen, args.jobs) and bool(chosen)
+    with tempfile.TemporaryDirectory() as scratch:
+        if args.mutants:
+            bench = ForeignBench(args.mutants.resolve(), args.bin.resolve(), Path(scratch), args.corpus.resolve())
+            good = run_planted(bench, cases, args.only, args.jobs, MODELS_OF_BUG[args.quick])
+        else:
+            reports = args.reports or Path(scratch)
+            reports.mkdir(parents=True, exist_ok=True)
+            chosen = [case for case in cases if (case["quick"] or not args.quick)
+                      and (args.only is None or args.only.search(case["name"]))]
+            good = clean(args.bin / "llmcheck", args.corpus, chosen, args.jobs, reports) and bool(chosen)
     print(f"{'PASS' if good else 'FAIL'} ({time.monotonic() - started:.0f} s)")
     return 0 if good else 1
 

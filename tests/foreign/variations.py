@@ -11,6 +11,7 @@ import torch
 
 State = dict[str, torch.Tensor]
 CHANNELS = 3
+BOS = 1  # the token that every sequence begins with
 
 
 def _matching(state: State, pattern: str) -> list[torch.Tensor]:
@@ -25,37 +26,49 @@ def plain(state: State, rng: torch.Generator) -> None:
     """HF's initialisation as it is."""
 
 
-def peaked(state: State, rng: torch.Generator) -> None:
-    """Matrices that keep the size of what they map, norms that differ, logits with a standard deviation near 4."""
-    for value in _matching(state, r"layers.*(proj)"):
+def trained(state: State, rng: torch.Generator) -> None:
+    """Matrices that keep the size of what they map, and norms whose weights differ."""
+    for value in _matching(state, r"layers.*proj"):
         value.mul_(value.shape[1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
+
+
+def peaked(state: State, rng: torch.Generator) -> None:
+    """Logits with a standard deviation near 4."""
+    trained(state, rng)
     for value in _matching(state, "embed_tokens|lm_head"):
         value.mul_(4.0 * value.shape[1] ** -0.5 / value.std())
 
 
 def sharp(state: State, rng: torch.Generator) -> None:
-    """Scores of attention 16 times as far apart, over matrices that keep sizes: rows of few keys."""
-    for value in _matching(state, r"layers.*(proj)"):
-        value.mul_(value.shape[1] ** -0.5 / value.std())
+    """Scores of attention 16 times as far apart: a row sees few keys."""
+    trained(state, rng)
     for value in _matching(state, "[qk]_proj"):
         value.mul_(4.0)
 
 
+def gates(state: State, rng: torch.Generator) -> None:
+    """Gates of a standard deviation near 40: silu and exp meet arguments beyond +-80."""
+    trained(state, rng)
+    for value in _matching(state, "gate_proj"):
+        value.mul_(40.0)
+
+
 def outlier(state: State, rng: torch.Generator, factor: float) -> None:
-    """A few channels, one token's row and a few rows and columns of some down projections times `factor`."""
+    """Times `factor`: two channels of all embeddings, one of BOS alone, a few rows and columns of down projections, a
+    few weights of norms."""
     embedding = state["model.embed_tokens.weight"]
     channels = _some(embedding.shape[1], rng)
     embedding[:, channels[:2]] *= factor
-    embedding[_some(embedding.shape[0], rng)[0], channels[2]] *= factor
+    embedding[BOS, channels[2]] *= factor
     for layer, value in enumerate(_matching(state, "down_proj")):
         if layer % 2 == 0:
             value[channels[:1]] *= factor
         elif layer % 4 == 1:
             value[:, _some(value.shape[1], rng)[:1]] *= factor
-    for layer, value in enumerate(_matching(state, "layernorm|model.norm")):
-        if layer % 3 == 2:
+    for norm, value in enumerate(_matching(state, "norm")):
+        if norm % 3 == 2:
             value[_some(value.shape[0], rng)[:1]] *= factor
 
 
@@ -65,12 +78,6 @@ def tiny(state: State, rng: torch.Generator) -> None:
     embedding.mul_(1e-4 / embedding.std())
     for value in _matching(state, "norm"):
         value.mul_(1e-3)
-
-
-def gates(state: State, rng: torch.Generator) -> None:
-    """Gates of a standard deviation near 40: silu and exp meet arguments beyond +-80."""
-    for value in _matching(state, "gate_proj"):
-        value.mul_(40.0 * value.shape[1] ** -0.5 / value.std())
 
 
 def vary(state: State, variation: str, rng: torch.Generator) -> None:
