@@ -31,6 +31,7 @@ import transformers  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 import from_hf  # noqa: E402
+from properties import check_properties  # noqa: E402
 from shapes import Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from to_gguf import convert  # noqa: E402
 from variations import BOS, vary  # noqa: E402
@@ -83,6 +84,8 @@ def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path)
     else:
         model, source = from_hf.from_gguf(str(model_file), LlamaConfig.from_pretrained(checkpoint))
     dump = from_hf.run(model, token_ids(case), case.steps)
+    if case.type == "F16":
+        check_properties(dump, case)
     dump.write(output, from_hf.metadata(model.config, source), n_layers=model.config.num_hidden_layers,
                taps_absent={"probs": "not requested"})
 
