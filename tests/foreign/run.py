@@ -54,10 +54,12 @@ class Outcome:
 
 
 def nearest_of(report: dict) -> Nearest | None:
-    """Over all sections and taps. Metrics are smaller when better; a limit of 0 (equal bits) counts only if broken."""
+    """Over all taps that are judged. Metrics are smaller when better; a limit of 0 (equal bits) counts only if broken."""
     found = []
     for section in report["layer_diffs"]:
         for row in section["rows"]:
+            if row["verdict"] == "shown":
+                continue
             place = "G" if row["layer"] is None else f"L{row['layer']:03}"
             for limit in row["limits"]:
                 figure, bound = row.get(limit["metric"]), limit["limit"]
@@ -78,7 +80,7 @@ def run_case(binary: Path, corpus: Path, case: dict, reports: Path) -> Outcome:
     if not report.exists():
         return Outcome(case, verdict, None, (), run.stderr.strip())
     content = json.loads(report.read_text(encoding="utf-8"))
-    failing = tuple(s["name"] for s in content["layer_diffs"] if s["verdict"] != "PASS")
+    failing = tuple(s["name"] for s in content["layer_diffs"] if s["verdict"] == "FAIL")
     return Outcome(case, verdict, nearest_of(content), failing, run.stderr.strip())
 
 
