@@ -39,14 +39,13 @@ from variations import BOS, vary  # noqa: E402
 SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py", "tests/foreign/to_gguf.py",
            "tests/foreign/requirements.txt", "tools/oracle/from_hf.py", "tools/oracle/dump.py",
            "tools/oracle/gguf_model.py")
-CONTEXT = 1024
 
 
 def config_of(shape: Shape) -> LlamaConfig:
     return LlamaConfig(
         vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=shape.d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
-        head_dim=shape.head_dim, rms_norm_eps=shape.eps, max_position_embeddings=CONTEXT,
+        head_dim=shape.head_dim, rms_norm_eps=shape.eps, max_position_embeddings=shape.context,
         rope_parameters={**shape.rope, "rope_theta": shape.theta}, tie_word_embeddings=shape.tied)
 
 

@@ -31,6 +31,11 @@ class Shape:
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
 
     @property
+    def context(self) -> int:
+        """Positions it was made for; those that RoPE scaling stretches the original ones to, where it says."""
+        return max(1024, int(self.rope.get("original_max_position_embeddings", 0) * self.rope.get("factor", 1)))
+
+    @property
     def weights(self) -> int:
         """In the matrices of the layers."""
         attention = 2 * self.d_model * self.head_dim * (self.n_heads + self.n_kv_heads)
