@@ -36,9 +36,9 @@ from shapes import Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from to_gguf import convert  # noqa: E402
 from variations import BOS, vary  # noqa: E402
 
-SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py", "tests/foreign/to_gguf.py",
-           "tests/foreign/requirements.txt", "tools/oracle/from_hf.py", "tools/oracle/dump.py",
-           "tools/oracle/gguf_model.py")
+SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py",
+           "tests/foreign/to_gguf.py", "tests/foreign/requirements.txt", "tools/oracle/from_hf.py",
+           "tools/oracle/dump.py", "tools/oracle/gguf_model.py")
 
 
 def config_of(shape: Shape) -> LlamaConfig:

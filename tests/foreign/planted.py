@@ -104,7 +104,8 @@ def choose_cases(mutant: dict, cases: list[dict], count: int) -> list[dict]:
     """Up to `count` cases that the bug changes, of different shapes and variations where there are."""
     blocks_of_256 = "_K" in types_of(mutant)  # other rows get other types than the file's name says
     fitting = [case for case in cases
-               if re.fullmatch(types_of(mutant), case["type"]) and (case["shape"]["rows_of_256"] or not blocks_of_256)
+               if re.fullmatch(types_of(mutant), case["type"])
+               and (case["shape"]["rows_of_256"] or not blocks_of_256)
                and case["tokens"] * case["shape"]["weights"] <= MOST_WORK
                and NEEDS.get(mutant["id"], lambda case: True)(case)]
     random.Random(zlib.crc32(mutant["id"].encode())).shuffle(fitting)

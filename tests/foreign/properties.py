@@ -39,7 +39,8 @@ def check_properties(dump: ActivationDump, case: Case) -> None:
         elif name == "gates":
             what, figure, least = "largest gate", float(np.abs(_taps(dump, case, "gate")).max()), 80.0
         elif name == "tiny":
-            what, figure, least = "smallness of the norms' output", 1.0 / float(np.abs(_taps(dump, case, "ffn_norm")).max()), 1e3
+            largest = float(np.abs(_taps(dump, case, "ffn_norm")).max())
+            what, figure, least = "inverse of the norms' largest output", 1.0 / largest, 1e3
         else:
             continue
         if not figure >= least:

@@ -54,7 +54,7 @@ class Outcome:
 
 
 def nearest_of(report: dict) -> Nearest | None:
-    """Over all taps that are judged. Metrics are smaller when better; a limit of 0 (equal bits) counts only if broken."""
+    """Over all taps that are judged. Metrics are smaller when better; a limit of 0 (equal bits) counts if broken."""
     found = []
     for section in report["layer_diffs"]:
         for row in section["rows"]:
