@@ -3,10 +3,13 @@
 
     python tools/oracle/from_hf.py CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
+    python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
 A checkpoint directory is run as it is. A GGUF is dequantized by the `gguf` package into a LlamaForCausalLM, with q and k
-put back into HF's order of rows, so that the same weights run through code that nobody here wrote. Needs torch and
-transformers; numpy and gguf for GGUFs.
+put back into HF's order of rows, so that the same weights run through code that nobody here wrote. With --config, the
+hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
+which a GGUF has only the resulting divisors, is computed by transformers. Needs torch and transformers; numpy and gguf
+for GGUFs.
 
 Queries and keys come in HF's layout (`qk_layout` half): the two halves of a head rotate against each other.
 """
@@ -36,19 +39,26 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
     return split.reshape(rows.shape)
 
 
-def from_gguf(path: str) -> tuple[LlamaForCausalLM, dict]:
-    """The GGUF's dequantized weights as a LlamaForCausalLM, and its part of the metadata."""
-    source = GgufModel(path)
+def config_of(source: GgufModel) -> LlamaConfig:
+    """The GGUF's hyper-parameters."""
     hp = source.hparams
     if hp.rope_dim != hp.head_dim or hp.value_dim != hp.head_dim or source.has("rope_freqs.weight"):
         raise UnsupportedModel("partial RoPE, its own value width or rope_freqs.weight have no counterpart here")
-    config = LlamaConfig(
+    return LlamaConfig(
         vocab_size=source.weight("token_embd.weight").shape[0], hidden_size=hp.d_model, intermediate_size=hp.d_ff,
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
         head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
         rope_parameters={"rope_type": "linear", "factor": hp.rope_scale, "rope_theta": hp.rope_theta}
         if hp.rope_scale != 1.0 else {"rope_type": "default", "rope_theta": hp.rope_theta},
-        tie_word_embeddings=not source.has("output.weight"), attn_implementation="eager")
+        tie_word_embeddings=not source.has("output.weight"))
+
+
+def from_gguf(path: str, config: LlamaConfig | None = None) -> tuple[LlamaForCausalLM, dict]:
+    """The GGUF's dequantized weights as a LlamaForCausalLM of `config` (default: the GGUF's own hyper-parameters), and
+    its part of the metadata."""
+    source = GgufModel(path)
+    config = config or config_of(source)
+    config._attn_implementation = "eager"
     state = {"model.embed_tokens.weight": source.weight("token_embd.weight"),
              "model.norm.weight": source.weight("output_norm.weight")}
     state["lm_head.weight"] = source.weight(
@@ -56,12 +66,12 @@ def from_gguf(path: str) -> tuple[LlamaForCausalLM, dict]:
     names = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
              "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
              "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
-    heads = {"attn_q": hp.n_heads, "attn_k": hp.n_kv_heads}
-    for layer in range(hp.n_layers):
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    for layer in range(config.num_hidden_layers):
         for name, hf_name in names.items():
             weight = source.weight(f"blk.{layer}.{name}.weight")
             if name in heads:
-                weight = to_half(weight, heads[name], hp.rope_dim)
+                weight = to_half(weight, heads[name], config.head_dim)
             state[f"model.layers.{layer}.{hf_name}.weight"] = weight
     model = LlamaForCausalLM(config)
     model.load_state_dict({name: torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32))
@@ -162,13 +172,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--ids", required=True, help="token ids 1,2,3 or a file of ids (BOS is not added)")
     parser.add_argument("-o", "--output", required=True, help="NPZ to write")
     parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
+    parser.add_argument("--config", help="checkpoint directory whose config.json replaces a GGUF's hyper-parameters")
     parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
     args = parser.parse_args(argv)
     try:
         ids = parse_ids(args.ids)
         steps = split_steps(len(ids), args.steps)
-        load = from_checkpoint if Path(args.model).is_dir() else from_gguf
-        model, source = load(args.model)
+        if Path(args.model).is_dir():
+            model, source = from_checkpoint(args.model)
+        else:
+            config = LlamaConfig.from_pretrained(args.config, local_files_only=True) if args.config else None
+            model, source = from_gguf(args.model, config)
         dump = run(model, ids, steps, args.probs)
         absent = {} if args.probs else {"probs": "not requested (--probs)"}
         dump.write(args.output, metadata(model.config, source), n_layers=model.config.num_hidden_layers,

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Makes the corpus of foreign models: checkpoints, GGUFs, references, and corpus.json, which run.py reads.
+
+    python tests/foreign/make.py CORPUS_DIR --bin build/release/bin [--quick] [--jobs N]
+
+A checkpoint is a LlamaForCausalLM with seeded random weights, varied (variations.py) and rounded to what F16 holds,
+saved as safetensors. to_gguf.py makes its GGUF, llmquant the quantized ones, tools/oracle/from_hf.py the references:
+transformers runs the checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is
+there already and was made by the same sources stays. Needs the packages of requirements.txt.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one job, one thread; sums keep their order on every machine
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tools" / "oracle"), str(Path(__file__).resolve().parent)]
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+import from_hf  # noqa: E402
+from properties import check_properties  # noqa: E402
+from shapes import Case, Shape, cases, check_plan, seed_of  # noqa: E402
+from to_gguf import convert  # noqa: E402
+from variations import BOS, vary  # noqa: E402
+
+SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py",
+           "tests/foreign/to_gguf.py", "tests/foreign/requirements.txt", "tools/oracle/from_hf.py",
+           "tools/oracle/dump.py", "tools/oracle/gguf_model.py")
+
+
+def config_of(shape: Shape) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=shape.d_ff,
+        num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
+        head_dim=shape.head_dim, rms_norm_eps=shape.eps, max_position_embeddings=shape.context,
+        rope_parameters={**shape.rope, "rope_theta": shape.theta}, tie_word_embeddings=shape.tied)
+
+
+@torch.no_grad()
+def make_checkpoint(shape: Shape, variation: str, directory: Path) -> None:
+    """Seeded weights of HF's own initialisation, varied, then rounded to F16 and kept in f32."""
+    seed = seed_of(f"{shape.name}-{variation}")
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(config_of(shape))
+    state = dict(model.named_parameters())  # tied weights once
+    vary(state, variation, torch.Generator().manual_seed(seed))
+    for value in state.values():
+        value.copy_(value.half().float())
+    model.save_pretrained(directory)
+
+
+def token_ids(case: Case) -> list[int]:
+    """BOS, then over the whole vocabulary: at random, a phrase of 7 again and again, or both with runs of one token."""
+    rng = random.Random(seed_of(case.name))
+    phrase = [rng.randrange(case.shape.vocab) for _ in range(7)]
+    ids = [BOS]
+    while len(ids) < case.n_tokens:
+        if case.kind == "repeated" or (case.kind == "mixed" and rng.random() < 0.1):
+            ids += phrase
+        elif case.kind == "mixed" and rng.random() < 0.1:
+            ids += [rng.randrange(case.shape.vocab)] * rng.randint(2, 20)
+        else:
+            ids.append(rng.randrange(case.shape.vocab))
+    return ids[:case.n_tokens]
+
+
+def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path) -> None:
+    if case.type == "F16":
+        model, source = from_hf.from_checkpoint(str(checkpoint))
+    else:
+        model, source = from_hf.from_gguf(str(model_file), LlamaConfig.from_pretrained(checkpoint))
+    dump = from_hf.run(model, token_ids(case), case.steps)
+    if case.type == "F16":
+        check_properties(dump, case)
+    dump.write(output, from_hf.metadata(model.config, source), n_layers=model.config.num_hidden_layers,
+               taps_absent={"probs": "not requested"})
+
+
+def whole(path: Path, make) -> None:
+    """Makes `path` under another name first, so that an interrupted run leaves no half of it."""
+    if path.exists():
+        return
+    part = path.with_name("part-" + path.name)
+    make(part)
+    part.rename(path)
+
+
+def make_checkpoint_files(corpus: Path, tools: Path, of_checkpoint: list[Case]) -> str:
+    """Everything of one checkpoint: weights, GGUFs, references. Returns its name."""
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    first = of_checkpoint[0]
+    checkpoint, f16 = corpus / first.checkpoint, corpus / f"{first.checkpoint}-f16.gguf"
+    whole(checkpoint, lambda part: make_checkpoint(first.shape, first.variation, part))
+    whole(f16, lambda part: convert(checkpoint, part))
+    for case in of_checkpoint:
+        model_file = corpus / f"{case.name}.gguf"
+        whole(model_file, lambda part, case=case: subprocess.run(
+            [tools / "llmquant", f16, part, case.type, "1", "-q"], check=True, stdout=subprocess.DEVNULL))
+        whole(corpus / f"{case.name}.npz", lambda part, case=case, model_file=model_file: make_reference(
+            case, checkpoint, model_file, part))
+    return first.checkpoint
+
+
+def describe(case: Case) -> dict:
+    shape = dataclasses.asdict(case.shape) | {"rows_of_256": case.shape.rows_of_256, "weights": case.shape.weights}
+    return {"name": case.name, "shape": shape, "variation": case.variation, "type": case.type,
+            "tokens": case.n_tokens, "kind": case.kind, "single": case.single, "quick": case.quick,
+            "model": f"{case.name}.gguf", "reference": f"{case.name}.npz"}
+
+
+def sources_digest() -> str:
+    digest = hashlib.sha256()
+    for source in SOURCES:
+        digest.update((ROOT / source).read_bytes())
+    return digest.hexdigest()
+
+
+def start_anew_if_stale(corpus: Path) -> None:
+    stamp = corpus / "sources.sha256"
+    if corpus.exists() and (not stamp.exists() or stamp.read_text() != sources_digest()):
+        if any(corpus.iterdir()) and not (corpus / "sources.sha256").exists():
+            sys.exit(f"make.py: error: {corpus} is no corpus; give a new directory")
+        shutil.rmtree(corpus)
+    corpus.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(sources_digest())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--bin", type=Path, required=True, help="directory of llmquant")
+    parser.add_argument("--quick", action="store_true", help="the 12 cases of run.py --quick alone")
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    plan = cases()
+    check_plan(plan)
+    wanted = [case for case in plan if case.quick or not args.quick]
+    start_anew_if_stale(args.corpus)
+    by_checkpoint: dict[str, list[Case]] = {}
+    for case in wanted:
+        by_checkpoint.setdefault(case.checkpoint, []).append(case)
+    spawn = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    with ProcessPoolExecutor(args.jobs, mp_context=spawn) as pool:
+        jobs = [pool.submit(make_checkpoint_files, args.corpus, args.bin, group) for group in by_checkpoint.values()]
+        for done, job in enumerate(jobs, 1):
+            print(f"\r{done}/{len(jobs)} {job.result():<40}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    listed = [describe(case) for case in plan if (args.corpus / f"{case.name}.npz").exists()]
+    (args.corpus / "corpus.json").write_text(json.dumps({"cases": listed}, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The corpus as a plan: shapes of models, variations of their weights, and the cases made of them.
+
+The plan is a pure function of this file: seeds follow from the names, nothing depends on time or the machine.
+"""
+
+import itertools
+import zlib
+from dataclasses import dataclass, field
+
+K_TYPES = ("Q4_K_M", "Q6_K", "Q2_K", "Q5_K_M", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q3_K_S", "Q3_K_L")
+TYPES_OF_32 = ("Q8_0", "Q4_0", "IQ4_NL", "Q5_1", "Q4_1", "Q5_0", "BF16")
+MIXED_OF_32 = ("Q4_K_M", "Q6_K")  # llmquant falls back to types of 32 weights where rows are no multiples of 256
+LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A LlamaConfig in short; `rope` holds what scales the positions, rope_theta apart."""
+
+    name: str
+    d_model: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    d_ff: int
+    vocab: int
+    tied: bool = False
+    eps: float = 1e-5
+    theta: float = 10000.0
+    rope: dict = field(default_factory=lambda: {"rope_type": "default"})
+
+    @property
+    def context(self) -> int:
+        """Positions it was made for; those that RoPE scaling stretches the original ones to, where it says."""
+        return max(1024, int(self.rope.get("original_max_position_embeddings", 0) * self.rope.get("factor", 1)))
+
+    @property
+    def weights(self) -> int:
+        """In the matrices of the layers."""
+        attention = 2 * self.d_model * self.head_dim * (self.n_heads + self.n_kv_heads)
+        return self.n_layers * (attention + 3 * self.d_model * self.d_ff)
+
+    @property
+    def rows_of_256(self) -> bool:
+        """Whether every matrix has rows of whole K-quant blocks."""
+        return all(n % 256 == 0 for n in (self.d_model, self.d_ff, self.n_heads * self.head_dim))
+
+
+SHAPES = (
+    Shape("gqa48", 192, 4, 4, 2, 48, 512, 515),
+    Shape("mha64", 256, 2, 4, 4, 64, 768, 1000, eps=1e-6, theta=500000.0),
+    Shape("tied64-llama3", 256, 8, 8, 2, 64, 256, 515, tied=True, theta=500000.0,
+          rope=LLAMA3 | {"factor": 8.0, "original_max_position_embeddings": 256}),
+    Shape("mqa128-linear", 256, 4, 4, 1, 128, 512, 600, rope={"rope_type": "linear", "factor": 4.0}),
+    Shape("mha80", 320, 4, 4, 4, 80, 480, 777, eps=1e-6),
+    Shape("tied96-llama3", 192, 4, 6, 3, 96, 800, 1000, tied=True, theta=500000.0,
+          rope=LLAMA3 | {"factor": 32.0, "original_max_position_embeddings": 8192}),
+    Shape("deep64", 256, 24, 4, 1, 64, 256, 515, tied=True),
+    Shape("deep48-linear", 96, 24, 3, 1, 48, 160, 333, eps=1e-6, rope={"rope_type": "linear", "factor": 2.5}),
+    Shape("tied128", 512, 2, 2, 2, 128, 512, 1000, tied=True, eps=1e-6, theta=1000000.0),
+    Shape("gqa48-wide", 256, 2, 16, 4, 48, 512, 333, theta=100000.0),
+    Shape("mqa80-llama3", 256, 2, 16, 1, 80, 768, 645, eps=1e-4, theta=500000.0,
+          rope=LLAMA3 | {"factor": 4.0, "original_max_position_embeddings": 512}),
+    Shape("gqa64-8-layers", 160, 8, 4, 2, 64, 416, 1000, eps=1e-6),
+)
+VARIATIONS = ("plain", "peaked", "sharp", "outlier30", "outlier100", "outlier1000", "tiny", "gates", "sharp-outlier100")
+TOKENS = (16, 40, 150, 300, 600)
+MOST_WORK = 1.35e9  # tokens times weights: about half a minute of llmcheck
+TOKEN_KINDS = ("random", "repeated", "mixed")
+CHECKPOINTS_OF_SHAPE = 3
+QUANTIZED_OF_CHECKPOINT = 2
+
+
+def seed_of(name: str) -> int:
+    return zlib.crc32(name.encode())
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of llmcheck: a model file and a reference."""
+
+    shape: Shape
+    variation: str
+    type: str
+    n_tokens: int
+    kind: str  # of TOKEN_KINDS
+    single: int  # the last tokens that are fed one at a time
+    quick: bool
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.shape.name}-{self.variation}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.checkpoint}-{self.type.lower()}"
+
+    @property
+    def steps(self) -> list[int]:
+        return [self.n_tokens - self.single, *([1] * self.single)]
+
+
+def cases() -> list[Case]:
+    """All cases; those of the quick corpus, one a shape with every variation among them, come first.
+
+    Checkpoints go round the shapes, each with the next variation; each is run in F16 and two quantized types that
+    come in turn, so that every type and variation meets several shapes. Lengths, kinds of tokens and single steps
+    come in turn, too.
+    """
+    types = {True: itertools.cycle(K_TYPES + TYPES_OF_32), False: itertools.cycle(TYPES_OF_32 + MIXED_OF_32)}
+    turn = itertools.count()
+    plan = []
+    for round_, (index, shape) in itertools.product(range(CHECKPOINTS_OF_SHAPE), enumerate(SHAPES)):
+        variation = VARIATIONS[(index + 3 * round_ + index // len(VARIATIONS)) % len(VARIATIONS)]
+        of_shape = types[shape.rows_of_256]
+        chosen = ["F16"] + [next(of_shape) for _ in range(QUANTIZED_OF_CHECKPOINT)]
+        for place, type_ in enumerate(chosen):
+            n = next(turn)
+            lengths = [t for t in TOKENS if t * shape.weights <= MOST_WORK]
+            plan.append(Case(shape, variation, type_, n_tokens=lengths[n % len(lengths)],
+                             kind=TOKEN_KINDS[(n // 2) % len(TOKEN_KINDS)], single=(0, 3, 0, 9)[n % 4],
+                             quick=round_ == 0 and place == index % len(chosen)))
+    return sorted(plan, key=lambda case: not case.quick)
+
+
+def check_plan(plan: list[Case]) -> None:
+    """Raises AssertionError unless the plan covers what docs/testing.md promises."""
+    for of, values in (("variation", VARIATIONS), ("type", ("F16",) + K_TYPES + TYPES_OF_32), ("n_tokens", TOKENS)):
+        for value in values:
+            shapes = {case.shape.name for case in plan if getattr(case, of) == value}
+            assert len(shapes) >= 2, f"{of} {value} is met by {len(shapes)} shape"
+    assert len({case.name for case in plan}) == len(plan), "two cases share a name"
+    assert {case.shape.name for case in plan if case.quick} == {shape.name for shape in SHAPES}

@@ -1,0 +1,88 @@
+"""What makes random weights hard: each function changes a LlamaForCausalLM's state in place.
+
+Trained Llamas have peaked logits, sharp attention, a few channels a thousand times above the rest (massive
+activations: Sun et al. 2024, arXiv 2402.17762), and some have norms and embeddings near zero. HF's initialisation has
+none of it. A variation may be several, joined by `-`.
+"""
+
+import re
+
+import torch
+
+State = dict[str, torch.Tensor]
+CHANNELS = 3
+BOS = 1  # the token that every sequence begins with
+
+
+def _matching(state: State, pattern: str) -> list[torch.Tensor]:
+    return [value for name, value in state.items() if re.search(pattern, name)]
+
+
+def _some(size: int, rng: torch.Generator) -> torch.Tensor:
+    return torch.randperm(size, generator=rng)[:CHANNELS]
+
+
+def plain(state: State, rng: torch.Generator) -> None:
+    """HF's initialisation as it is."""
+
+
+def trained(state: State, rng: torch.Generator) -> None:
+    """Matrices that keep the size of what they map, and norms whose weights differ."""
+    for value in _matching(state, r"layers.*proj"):
+        value.mul_(value.shape[1] ** -0.5 / value.std())
+    for value in _matching(state, "norm"):
+        value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
+
+
+def peaked(state: State, rng: torch.Generator) -> None:
+    """Logits with a standard deviation near 4."""
+    trained(state, rng)
+    for value in _matching(state, "embed_tokens|lm_head"):
+        value.mul_(4.0 * value.shape[1] ** -0.5 / value.std())
+
+
+def sharp(state: State, rng: torch.Generator) -> None:
+    """Scores of attention 16 times as far apart: a row sees few keys."""
+    trained(state, rng)
+    for value in _matching(state, "[qk]_proj"):
+        value.mul_(4.0)
+
+
+def gates(state: State, rng: torch.Generator) -> None:
+    """Gates of a standard deviation near 40: silu and exp meet arguments beyond +-80."""
+    trained(state, rng)
+    for value in _matching(state, "gate_proj"):
+        value.mul_(40.0)
+
+
+def outlier(state: State, rng: torch.Generator, factor: float) -> None:
+    """Times `factor`: two channels of all embeddings, one of BOS alone, a few rows and columns of down projections, a
+    few weights of norms."""
+    embedding = state["model.embed_tokens.weight"]
+    channels = _some(embedding.shape[1], rng)
+    embedding[:, channels[:2]] *= factor
+    embedding[BOS, channels[2]] *= factor
+    for layer, value in enumerate(_matching(state, "down_proj")):
+        if layer % 2 == 0:
+            value[channels[:1]] *= factor
+        elif layer % 4 == 1:
+            value[:, _some(value.shape[1], rng)[:1]] *= factor
+    for norm, value in enumerate(_matching(state, "norm")):
+        if norm % 3 == 2:
+            value[_some(value.shape[0], rng)[:1]] *= factor
+
+
+def tiny(state: State, rng: torch.Generator) -> None:
+    """Embeddings of 1e-4, so that eps decides the first norms, and norm weights of 1e-3."""
+    embedding = state["model.embed_tokens.weight"]
+    embedding.mul_(1e-4 / embedding.std())
+    for value in _matching(state, "norm"):
+        value.mul_(1e-3)
+
+
+def vary(state: State, variation: str, rng: torch.Generator) -> None:
+    for name in variation.split("-"):
+        if match := re.fullmatch(r"outlier(\d+)", name):
+            outlier(state, rng, float(match[1]))
+        else:
+            {"plain": plain, "peaked": peaked, "sharp": sharp, "tiny": tiny, "gates": gates}[name](state, rng)
