@@ -99,6 +99,7 @@ std::string text_report(const Report& report) {
   if (!report.checks.empty()) out += '\n';
   for (const CheckResult& check : report.checks)
     out += fmt::format("{}  {:<52}  {}\n", verdict(check.passed), check.name, check.detail);
+  for (const std::string& line : report.not_covered) out += fmt::format("not covered: {}\n", line);
   if (!report.has_verdict()) return out;
   return out + fmt::format("\n{}\n", verdict(report.passed()));
 }
@@ -114,6 +115,7 @@ std::string json_report(const Report& report) {
     json["checks"].push_back(
         {{"name", check.name}, {"verdict", verdict(check.passed)}, {"detail", check.detail}});
   }
+  json["not_covered"] = report.not_covered;
   json["layer_diffs"] = Json::array();
   for (const DiffSection& section : report.diffs) {
     Json rows = Json::array();

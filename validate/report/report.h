@@ -35,6 +35,7 @@ struct Report {
   std::vector<CheckResult> checks;
   std::vector<DiffSection> diffs;
   std::vector<FigureTable> figures = {};  ///< measurements, which pass or fail nothing
+  std::vector<std::string> not_covered = {};  ///< what no check looked at, and why
 
   /// Whether anything was judged.
   bool has_verdict() const { return !checks.empty() || !diffs.empty(); }
