@@ -81,9 +81,10 @@ Result<std::string> first_wrong_op(const ModelPointer& model, KvType kv,
   LLM_TRY(const Dump fast, record(*at.fast, in_window));
   LLM_TRY(const LayerDiff diff, diff_layers(fast, plain, exact_limits()));
   if (!diff.first_failing)
-    return std::string(
-        "no activation differs while they are recorded, so look at what recording leaves out: "
-        "products that add to the residual, waits between threads");
+    return fmt::format(
+        "no activation from position {} on differs while they are recorded, so look at {}what "
+        "recording leaves out: products that add to the residual, waits between threads",
+        window.begin, window.begin == 0 ? "" : "keys and values of earlier positions, and at ");
   const LayerDiffRow& row = diff.rows[*diff.first_failing];
   LLM_TRY(const std::size_t first, first_wrong_row(fast, plain, row));
   return fmt::format("the first activation to differ is {}, from position {} on: look at {}",

@@ -52,13 +52,12 @@ class ModeCheck {
     } else {
       LLM_RETURN_IF_ERROR(locate(judged, window));
       tokens_ = tokens_.first(window.end);
-      wrong_prefill_ = std::move(judged.table);
       out_.anchored = false;
     }
-    judged.result.detail += fmt::format(" ({} of {} tokens by the definition)", window.end,
-                                        judged.result.passed ? tokens_.size() : window.end);
+    judged.result.detail += fmt::format(" ({} tokens by the definition)", window.end);
     anchor_result_ = out_.results.size();
-    out_.results.push_back(std::move(judged.result));
+    out_.results.push_back(judged.result);
+    fault_ = PrefillFault(std::move(judged));
     return true;
   }
 
@@ -84,10 +83,7 @@ class ModeCheck {
   Status run_briefly() { return check(model_, decode(tokens_.size())); }
 
   PartOutcome finish() {
-    if (n_same_fault_ > 0) {
-      out_.results[anchor_result_].detail +=
-          fmt::format("; {} more paths give prefill's bits", n_same_fault_);
-    }
+    if (fault_.is_there()) out_.results[anchor_result_].detail += fault_.count();
     return std::move(out_);
   }
 
@@ -143,13 +139,7 @@ class ModeCheck {
     LLM_TRY(Judged judged, judge(plan_.title(model->isa(), path.name), expected_,
                                  [&] { return evaluate(model, path, tokens_); }));
     plan_.report(++done_, n_paths_);
-    const bool same_fault = !judged.result.passed && !wrong_prefill_.values.empty() &&
-                            !judged.table.values.empty() &&
-                            compare_tables(judged.table, wrong_prefill_).different == 0;
-    if (same_fault) {
-      ++n_same_fault_;
-      return Ok{};
-    }
+    if (fault_.explains(judged)) return Ok{};
     out_.results.push_back(std::move(judged.result));
     const bool whole = judged.table.positions.size() == tokens_.size();
     if (path.name == kDecode && model == model_ && whole && !prefill_.values.empty())
@@ -170,10 +160,9 @@ class ModeCheck {
   std::span<const TokenId> tokens_;
   ModelPointer model_;
   LogitTable expected_;
-  LogitTable prefill_;        ///< when it is right
-  LogitTable wrong_prefill_;  ///< when it is not, but finite
+  LogitTable prefill_;  ///< when it is right
+  PrefillFault fault_;
   std::size_t anchor_result_ = 0;
-  std::size_t n_same_fault_ = 0;
   std::size_t done_ = 0;
   std::size_t n_paths_ = 1;
   PartOutcome out_;

@@ -12,6 +12,8 @@ namespace {
 
 /// Runs of a path that differed, after the first, to see whether its bits change.
 constexpr int kRepeats = 2;
+constexpr const char* kChanging =
+    "; run again, the same path gives other bits: a race, or memory read before it is written";
 
 /// The text with another token at each place from `begin` on.
 std::vector<TokenId> other_tokens(std::span<const TokenId> tokens, std::size_t begin,
@@ -112,12 +114,31 @@ std::optional<CheckResult> nonfinite_check(const std::string& name, const Error&
   return CheckResult{name, false, fmt::format("at {}: {}", error.field, error.message)};
 }
 
+bool PrefillFault::explains(const Judged& other) {
+  if (!is_there_ || other.result.passed) return false;
+  const bool nonfinite = other.table.positions.empty();
+  if (nonfinite != table_.positions.empty()) return false;
+  if (!nonfinite && compare_tables(other.table, table_).different > 0) return false;
+  ++n_explained_;
+  return true;
+}
+
+std::string PrefillFault::count() const {
+  if (n_explained_ == 0) return {};
+  return fmt::format("; {} more path{} the same fault", n_explained_,
+                     n_explained_ == 1 ? " has" : "s have");
+}
+
 Result<Judged> judge(std::string name, const LogitTable& expected,
                      const std::function<Result<LogitTable>()>& run) {
   auto first = run();
   if (!first.ok()) {
     auto failed = nonfinite_check(name, first.error());
     if (!failed) return std::move(first).error();
+    const auto again = run();
+    if (again.ok() || again.error().field != first.error().field ||
+        again.error().message != first.error().message)
+      failed->detail += kChanging;
     return Judged{*std::move(failed), {}};
   }
   const TableDifference difference = compare_tables(*first, expected);
@@ -129,8 +150,7 @@ Result<Judged> judge(std::string name, const LogitTable& expected,
   for (int i = 0; i < kRepeats; ++i) {
     const auto again = run();
     if (again.ok() && same_bits(*again, out.table)) continue;
-    out.result.detail +=
-        "; run again, the same path gives other bits: a race, or memory read before it is written";
+    out.result.detail += kChanging;
     break;
   }
   return out;

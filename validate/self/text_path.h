@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -82,6 +83,25 @@ struct Judged {
 /// Errors: those of `run` but kNonFinite.
 Result<Judged> judge(std::string name, const LogitTable& expected,
                      const std::function<Result<LogitTable>()>& run);
+
+/// What is wrong with prefill, so that paths with the same fault are not blamed by themselves.
+class PrefillFault {
+ public:
+  PrefillFault() = default;
+  explicit PrefillFault(Judged prefill)
+      : is_there_(!prefill.result.passed), table_(std::move(prefill.table)) {}
+
+  bool is_there() const { return is_there_; }
+  /// Whether `other` gave prefill's wrong bits, or like it none that are finite. Counts those.
+  bool explains(const Judged& other);
+  /// "; 12 more paths have the same fault", or nothing.
+  std::string count() const;
+
+ private:
+  bool is_there_ = false;
+  LogitTable table_;  ///< empty when prefill's logits were not finite
+  std::size_t n_explained_ = 0;
+};
 
 /// A failed check in place of kNonFinite: "NaN or Inf at blk.1.ffn_act, ..."; nothing for others.
 std::optional<CheckResult> nonfinite_check(const std::string& name, const Error& error);
