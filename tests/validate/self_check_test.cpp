@@ -151,16 +151,17 @@ TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]"
   REQUIRE(always_wrong.ok());
   CHECK(runs == 3);
   CHECK_FALSE(always_wrong->result.passed);
-  CHECK_THAT(always_wrong->result.detail,
-             Contains("1 of 4 logits differ, first at position 6, token 1: 5 and 4") &&
-                 !Contains("race"));
+  CHECK_THAT(
+      always_wrong->result.detail,
+      Contains("1 of 4 logits differ, first at position 6, token 1: 5 and 4") && !Contains("race"));
   runs = 10;
   const auto changing = judge("changing", table_of(4), [&]() -> Result<LogitTable> {
     return table_of(static_cast<float>(++runs));
   });
   REQUIRE(changing.ok());
   CHECK_THAT(changing->result.detail, Contains("a race"));
-  const auto right = judge("right", table_of(4), []() -> Result<LogitTable> { return table_of(4); });
+  const auto right =
+      judge("right", table_of(4), []() -> Result<LogitTable> { return table_of(4); });
   REQUIRE(right.ok());
   CHECK(right->result.passed);
 }

@@ -34,7 +34,7 @@ struct Report {
   std::vector<std::pair<std::string, std::string>> facts;  ///< model, CPU, version, ... in order
   std::vector<CheckResult> checks;
   std::vector<DiffSection> diffs;
-  std::vector<FigureTable> figures = {};  ///< measurements, which pass or fail nothing
+  std::vector<FigureTable> figures = {};      ///< measurements, which pass or fail nothing
   std::vector<std::string> not_covered = {};  ///< what no check looked at, and why
 
   /// Whether anything was judged.

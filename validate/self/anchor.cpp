@@ -23,10 +23,10 @@ struct DefinitionAt {
 
 Result<DefinitionAt> definition_at(const ModelPointer& model, KvType kv,
                                    std::span<const TokenId> tokens, const Window& window) {
-  LLM_TRY(const auto executor,
-          Executor::create(model, {.context = window.end,
-                                   .kv = kv,
-                                   .kv_pages = 2 * KvPool::pages_for(window.end)}));
+  LLM_TRY(
+      const auto executor,
+      Executor::create(
+          model, {.context = window.end, .kv = kv, .kv_pages = 2 * KvPool::pages_for(window.end)}));
   DefinitionAt out;
   LLM_TRY(out.fast, Executor::open(executor, {.share_prefix = true}));
   LLM_TRY(out.plain, Executor::open(executor, {.share_prefix = true, .reference = true}));
@@ -60,8 +60,7 @@ Result<std::size_t> first_wrong_row(const Dump& fast, const Dump& plain, const L
 }  // namespace
 
 Result<LogitTable> by_definition(const ModelPointer& model, KvType kv,
-                                 std::span<const TokenId> tokens,
-                                 std::span<const Window> windows) {
+                                 std::span<const TokenId> tokens, std::span<const Window> windows) {
   LogitTable table{.n_vocab = model->config().n_vocab};
   for (const Window& window : windows) {
     LLM_TRY(const DefinitionAt at, definition_at(model, kv, tokens, window));

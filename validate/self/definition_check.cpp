@@ -41,8 +41,16 @@ class Bounded {
     const double share = error / bound;
     if (share <= worst_) return;  // NaN goes on
     worst_ = std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
-    words_ = fmt::format("at {:.9g}: {:.9g}, need {:.9g} within {:.3g}", argument, actual, exact,
-                         bound);
+    words_ =
+        fmt::format("at {:.9g}: {:.9g}, need {:.9g} within {:.3g}", argument, actual, exact, bound);
+  }
+  /// Equality, also of infinities and of the sign of a zero.
+  void add_exact(double actual, double exact, double argument) {
+    ++calls_;
+    if (actual == exact && std::signbit(actual) == std::signbit(exact)) return;
+    if (worst_ <= 1)
+      words_ = fmt::format("at {:.9g}: {:.9g}, need {:.9g}", argument, actual, exact);
+    worst_ = std::numeric_limits<double>::infinity();
   }
   CheckResult result(std::string_view covered) const {
     const std::string name = fmt::format("definition of {} against f64", name_);
@@ -145,8 +153,7 @@ CheckResult check_angles(const HyperParameters& config, const Rope& rope,
       // theta^(-2i / dims) by exp and log, where the engine takes pow.
       const double exponent = 2 * static_cast<double>(i) / static_cast<double>(config.rope_dims);
       const double frequency = std::exp(-exponent * std::log(f64(config.rope_theta))) /
-                               f64(config.rope_scale) /
-                               (divisors.empty() ? 1.0 : f64(divisors[i]));
+                               f64(config.rope_scale) / (divisors.empty() ? 1.0 : f64(divisors[i]));
       const double angle = static_cast<double>(position) * frequency;
       const double bound = 0x1p-25 + angle * 0x1p-46;
       verdict.add(f64(cos[i]), std::cos(angle), bound, angle);
@@ -251,20 +258,20 @@ CheckResult check_half() {
   const auto check = [&](float x) {
     const double magnitude = std::abs(f64(x));
     // The spacing of f16 around x; f64 holds every multiple, and rounds halves to even.
-    const double spacing = std::ldexp(1.0, std::max(x == 0 ? -14 : std::ilogb(magnitude), -14) - 10);
+    const double spacing =
+        std::ldexp(1.0, std::max(x == 0 ? -14 : std::ilogb(magnitude), -14) - 10);
     double exact = std::copysign(std::nearbyint(magnitude / spacing) * spacing, f64(x));
     if (magnitude >= 65520) exact = std::copysign(HUGE_VAL, f64(x));
     const double actual = f64(f16_to_f32(f32_to_f16(x)));
-    verdict.add(actual == exact && std::signbit(actual) == std::signbit(exact) ? 0 : 1, 0, 0.5,
-                f64(x));
+    verdict.add_exact(actual, exact, f64(x));
   };
   over_all_floats(check);
   // Every f16 from its fields, and the ties between it and the next.
   for (std::uint32_t half = 0; half < 0x7C00; ++half) {
     const auto exponent = static_cast<int>(half >> 10);
     const double fraction = half & 0x3FF;
-    const double exact = exponent == 0 ? std::ldexp(fraction, -24)
-                                       : std::ldexp(1024 + fraction, exponent - 25);
+    const double exact =
+        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
     const float read = f16_to_f32(static_cast<std::uint16_t>(half));
     verdict.add(f64(read), exact, 0x1p-60, half);
     check(read);

@@ -23,16 +23,15 @@ constexpr std::size_t kPastTenBlocks = 320;
 class LongCheck {
  public:
   explicit LongCheck(const ModePlan& plan) : plan_(plan), config_(plan.base->config()) {
-    const double layer =
-        products_per_token(config_, 1) - products_per_token(config_, 0);
+    const double layer = products_per_token(config_, 1) - products_per_token(config_, 0);
     const auto layers_for = [&](std::size_t n) {
       return static_cast<std::size_t>(kLongWork / (layer * static_cast<double>(n)));
     };
     // What two layers cannot afford in f32 ends after three chunks.
     const bool far = plan.compute == Compute::kInt8 || layers_for(kFarthest) >= 2;
     const std::size_t last = far ? kFarthest : kThreeChunks;
-    n_layers_ = std::clamp<std::size_t>(layers_for(last), std::min<std::size_t>(2, config_.n_layers),
-                                        config_.n_layers);
+    n_layers_ = std::clamp<std::size_t>(
+        layers_for(last), std::min<std::size_t>(2, config_.n_layers), config_.n_layers);
     std::vector<std::size_t> begins = {0, 256, 512, kThreeChunks};
     if (far) begins.push_back(kFarthest);
     const double affordable = kDefinitionWork / products_per_token(config_, n_layers_) /

@@ -6,8 +6,8 @@
 
 namespace llm {
 
-/// Long texts of drawn tokens, on as many of the first layers as a second or two of the fast kernels
-/// allow (small models: all; two at least), whatever context the model was trained for:
+/// Long texts of drawn tokens, on as many of the first layers as a second or two of the fast
+/// kernels allow (small models: all; two at least), whatever context the model was trained for:
 ///
 /// - positions past three chunks of 256 keys, and past 2,048: windows of tokens at 0, 256, 512, 768
 ///   and 2,048 by the definition; prefill, batches of 337, decode and every instruction set against

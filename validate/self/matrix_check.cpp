@@ -138,7 +138,8 @@ class MatrixCheck {
     std::vector<Mismatch> found(1 + fast_.size());
     for (std::size_t i = 0; i < batches.size(); ++i) {
       const KernelTable& table = i == 0 ? scalar : *fast_[i - 1];
-      LLM_TRY(batches[i], product(table, w, format, x, i == 0 ? wanted_rows : kAllRows, options_.threads));
+      LLM_TRY(batches[i],
+              product(table, w, format, x, i == 0 ? wanted_rows : kAllRows, options_.threads));
       found[i] = differences(batches[i], expected, w, {i == 0 ? wanted_rows : kAllRows, true});
       if (i == 0) continue;
       Mismatch one;

@@ -30,8 +30,8 @@ class ModeCheck {
     LLM_TRY(model_, plan_.model(plan_.threads));
     const double affordable =
         kDefinitionWork / products_per_token(model_->config(), model_->config().n_layers);
-    const Window window{
-        0, std::min(tokens_.size(), std::max<std::size_t>(2, static_cast<std::size_t>(affordable)))};
+    const Window window{0, std::min(tokens_.size(), std::max<std::size_t>(
+                                                        2, static_cast<std::size_t>(affordable)))};
     const std::string name = plan_.title(model_->isa(), "the definition in plain loops (R1)");
     auto definition = by_definition(model_, plan_.kv, tokens_, {&window, 1});
     if (!definition.ok()) {
@@ -92,7 +92,8 @@ class ModeCheck {
   Status locate(Judged& judged, Window window) {
     const TableDifference difference = compare_tables(judged.table, expected_);
     if (difference.different == 0) return Ok{};  // not finite, and located
-    window.end = std::max<std::size_t>(difference.position + 1, std::min<std::size_t>(window.end, 2));
+    window.end =
+        std::max<std::size_t>(difference.position + 1, std::min<std::size_t>(window.end, 2));
     auto op = first_wrong_op(model_, plan_.kv, tokens_, window);
     if (!op.ok() && op.error().code != ErrorCode::kNonFinite) return std::move(op).error();
     if (op.ok()) judged.result.detail += "; " + *op;

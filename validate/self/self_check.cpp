@@ -42,8 +42,8 @@ class SelfCheck {
     add(check_definition(base_->config(), base_->rope(), base_->weights().rope_divisors.span()));
     LLM_RETURN_IF_ERROR(kernels());
     LLM_RETURN_IF_ERROR(matrices());
-    LLM_RETURN_IF_ERROR(run_mode(plan(Compute::kInt8, KvType::kF16, "int8"),
-                                 small_ ? kSmall : kLargeInt8));
+    LLM_RETURN_IF_ERROR(
+        run_mode(plan(Compute::kInt8, KvType::kF16, "int8"), small_ ? kSmall : kLargeInt8));
     LLM_RETURN_IF_ERROR(
         run_mode(plan(Compute::kF32, KvType::kF32, "f32"), small_ ? kSmall : kLargeF32));
     LLM_RETURN_IF_ERROR(other_cache(plan(Compute::kInt8, KvType::kF32, "int8, f32 cache")));
@@ -156,8 +156,8 @@ class SelfCheck {
       options.n_prompt_tokens = 16;
       options.n_tokens = 12;
     }
-    return add(plan.title(model->isa(), "with and without a cache, "), one(check_cached_generation(
-                                                                           model, plan.kv, options)));
+    return add(plan.title(model->isa(), "with and without a cache, "),
+               one(check_cached_generation(model, plan.kv, options)));
   }
   static Result<std::vector<CheckResult>> one(Result<CheckResult> result) {
     if (!result.ok()) return std::move(result).error();
@@ -174,8 +174,8 @@ class SelfCheck {
   void list_what_is_missing() {
     for (const Isa isa : all_isas()) {
       if (isa_supported(isa)) continue;
-      out_.not_covered.push_back(fmt::format("instruction set {}: this CPU lacks {}",
-                                             isa_name(isa), isa_requirement(isa)));
+      out_.not_covered.push_back(fmt::format("instruction set {}: this CPU lacks {}", isa_name(isa),
+                                             isa_requirement(isa)));
     }
     std::vector<std::string_view> types;
     for (const BlockTraits& traits : all_block_traits()) {
@@ -190,9 +190,9 @@ class SelfCheck {
       out_.not_covered.push_back(
           fmt::format("attention over more than {} of {} positions", longest, sizes_.context));
     if (!small_)
-      out_.not_covered.push_back(fmt::format(
-          "all layers together on more than {} tokens, by int8, and {}, by f32",
-          kLargeInt8.usual, kLargeF32.usual));
+      out_.not_covered.push_back(
+          fmt::format("all layers together on more than {} tokens, by int8, and {}, by f32",
+                      kLargeInt8.usual, kLargeF32.usual));
   }
 
   const std::string& path_;

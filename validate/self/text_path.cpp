@@ -16,8 +16,8 @@ constexpr const char* kChanging =
     "; run again, the same path gives other bits: a race, or memory read before it is written";
 
 /// The text with another token at each place from `begin` on.
-std::vector<TokenId> other_tokens(std::span<const TokenId> tokens, std::size_t begin,
-                                  std::size_t n, std::size_t n_vocab) {
+std::vector<TokenId> other_tokens(std::span<const TokenId> tokens, std::size_t begin, std::size_t n,
+                                  std::size_t n_vocab) {
   std::vector<TokenId> out;
   for (std::size_t i = begin; i < begin + n; ++i) {
     const auto id = static_cast<std::size_t>(tokens[i % tokens.size()]);
@@ -75,8 +75,7 @@ Result<LogitTable> evaluate(const ModelPointer& model, const Path& path,
           feed_in_calls(*sequence, others, feed.per_call, LogitRows::kNone, nullptr));
       sequence->truncate(feed.begin);
     }
-    LLM_RETURN_IF_ERROR(feed_in_calls(*sequence,
-                                      tokens.subspan(feed.begin, feed.end - feed.begin),
+    LLM_RETURN_IF_ERROR(feed_in_calls(*sequence, tokens.subspan(feed.begin, feed.end - feed.begin),
                                       feed.per_call, feed.rows, &table));
   }
   return table;

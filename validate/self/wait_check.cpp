@@ -34,8 +34,8 @@ class WaitCheck {
     const auto mixed = std::ranges::find_if(layers, is_mixed);
     has_mixed_ = mixed != layers.end();
     const auto wanted = has_mixed_ ? static_cast<std::size_t>(mixed - layers.begin()) + 1 : 0;
-    n_layers_ = std::clamp<std::size_t>(wanted, std::min<std::size_t>(2, layers.size()),
-                                        layers.size());
+    n_layers_ =
+        std::clamp<std::size_t>(wanted, std::min<std::size_t>(2, layers.size()), layers.size());
     std::mt19937_64 random(2);
     for (std::size_t i = 0; i < kTokens; ++i)
       tokens_.push_back(static_cast<TokenId>(random() % plan.base->config().n_vocab));
@@ -57,7 +57,8 @@ class WaitCheck {
     }
     if (plan_.compute == Compute::kInt8 && !has_mixed_)
       out_.not_covered.push_back(
-          plan_.name + ": a change of activation format within a layer (no layer has types for it)");
+          plan_.name +
+          ": a change of activation format within a layer (no layer has types for it)");
     return std::move(out_);
   }
 
@@ -66,11 +67,13 @@ class WaitCheck {
   Path path() const {
     return {.name = "",
             .executor = {.kv = plan_.kv},
-            .feeds = {{.end = 5}, {.begin = 5, .end = 38}, {.begin = 38, .end = kTokens, .per_call = 1}}};
+            .feeds = {
+                {.end = 5}, {.begin = 5, .end = 38}, {.begin = 38, .end = kTokens, .per_call = 1}}};
   }
 
   std::string title(int threads, const std::string& what) const {
-    return plan_.title(alone_->isa(), fmt::format("{} threads that wait at random{}", threads, what));
+    return plan_.title(alone_->isa(),
+                       fmt::format("{} threads that wait at random{}", threads, what));
   }
 
   Status check_logits(int threads) {
