@@ -14,59 +14,14 @@
 #include "quant/contract/arithmetic.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
+#include "validate/self/definition_bound.h"
 #include "validate/self/kernel_case.h"
 
 namespace llm {
 namespace {
 
-/// Relative error of one rounding to f32.
-constexpr double kU = 0x1p-24;
-/// Absolute error of one rounding to a denormal, and a margin for what is multiplied with it.
-constexpr double kDenormal = 0x1p-148;
-constexpr double kLargest = std::numeric_limits<float>::max();
-/// Relative error of contract::exp: 1.1 units in the last place, each at most 2 u.
-constexpr double kExpError = 2.2 * kU;
 /// Every so many bit patterns of an f32 are tried; a prime, so that all digits vary.
 constexpr std::uint32_t kStride = 6151;
-
-/// One function of the definition over all its calls: the largest share of its bound.
-class Bounded {
- public:
-  explicit Bounded(std::string name) : name_(std::move(name)) {}
-
-  void add(double actual, double exact, double bound, double argument) {
-    ++calls_;
-    const double error = std::abs(actual - exact);
-    if (error == 0) return;
-    const double share = error / bound;
-    if (share <= worst_) return;  // NaN goes on
-    worst_ = std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
-    words_ =
-        fmt::format("at {:.9g}: {:.9g}, need {:.9g} within {:.3g}", argument, actual, exact, bound);
-  }
-  /// Equality, also of infinities and of the sign of a zero.
-  void add_exact(double actual, double exact, double argument) {
-    ++calls_;
-    if (actual == exact && std::signbit(actual) == std::signbit(exact)) return;
-    if (worst_ <= 1)
-      words_ = fmt::format("at {:.9g}: {:.9g}, need {:.9g}", argument, actual, exact);
-    worst_ = std::numeric_limits<double>::infinity();
-  }
-  CheckResult result(std::string_view covered) const {
-    const std::string name = fmt::format("definition of {} against f64", name_);
-    if (worst_ > 1) return {name, false, words_};
-    return {name, calls_ > 0,
-            fmt::format("{} values, {}; at most {:.2f} of the bound", calls_, covered, worst_)};
-  }
-
- private:
-  std::string name_;
-  std::size_t calls_ = 0;
-  double worst_ = 0;
-  std::string words_;
-};
-
-double f64(float x) { return static_cast<double>(x); }
 
 /// Calls use(x) for finite f32 of all magnitudes and both signs.
 template <typename Use>
