@@ -4,10 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -66,6 +68,16 @@ std::optional<double> cgroup_quota() {
   return tightest;
 }
 
+std::optional<std::uint64_t> random_waits;  // changes between regions only
+
+/// SplitMix64 (Steele, Lea, Flood 2014): neighbouring inputs give independent outputs.
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBU;
+  return x ^ x >> 31;
+}
+
 void pause_cpu() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -81,11 +93,33 @@ int available_cpus() {
   return std::clamp(static_cast<int>(std::ceil(*quota)), 1, cpus);
 }
 
-TeamBarrier::TeamBarrier(int count, bool own_cpus)
-    : count_(count), spins_(own_cpus ? 50'000 : 100) {}
+RandomWaits::RandomWaits(std::uint64_t seed) {
+  LLM_CHECK(!random_waits);
+  random_waits = seed;
+}
+
+RandomWaits::~RandomWaits() { random_waits.reset(); }
+
+TeamBarrier::TeamBarrier(int count, bool own_cpus, std::optional<std::uint64_t> waits)
+    : count_(count),
+      spins_(own_cpus ? 50'000 : 100),
+      dozes_(waits.has_value()),
+      draws_(waits.value_or(0)) {}
 
 void TeamBarrier::wait() {
   if (count_ == 1) return;
+  doze();
+  meet();
+  doze();
+}
+
+void TeamBarrier::sleep_at_random() {
+  const std::uint64_t draw = mixed(draws_.fetch_add(1, std::memory_order_relaxed));
+  if (draw % 2 == 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(draw / 2 % 201));
+}
+
+void TeamBarrier::meet() {
   const int generation = generation_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
     arrived_.store(0, std::memory_order_relaxed);
@@ -113,12 +147,15 @@ void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   LLM_CHECK(n_threads >= 1);
   static const int cpus = available_cpus();
   std::optional<TeamBarrier> barrier;
+  // Regions of one seed draw different waits.
+  if (random_waits) random_waits = mixed(*random_waits);
 #pragma omp parallel num_threads(n_threads)
   {
     const FloatEnvironment contract;
     // OpenMP's own settings may give fewer threads than asked for.
 #pragma omp single
-    barrier.emplace(omp_get_num_threads(), n_threads <= cpus);
+    barrier.emplace(omp_get_num_threads(), n_threads <= cpus, random_waits);
+    barrier->doze();
     body({omp_get_thread_num(), omp_get_num_threads(), &*barrier});
   }
 }

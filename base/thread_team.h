@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 
 namespace llm {
 
@@ -11,19 +13,42 @@ namespace llm {
 /// up. At least 1. Cost: reads a few small files; ask once.
 int available_cpus();
 
+/// For tests of code that waits: while one of these lives, every worker of every region sleeps
+/// before it begins and before and after each barrier, 0 to 200 microseconds, half the time not at
+/// all, drawn from the seed. What reads before others have written, because a barrier is missing,
+/// then does so most of the time. Not nested; no region may run while it is made or destroyed.
+class RandomWaits {
+ public:
+  explicit RandomWaits(std::uint64_t seed);
+  ~RandomWaits();
+  RandomWaits(const RandomWaits&) = delete;
+  RandomWaits& operator=(const RandomWaits&) = delete;
+};
+
 /// Lets the workers of one region wait for each other: spins, which answers within a fraction of a
 /// microsecond, then sleeps, which leaves the CPU to others.
 class TeamBarrier {
  public:
   /// @param own_cpus  every worker can have a CPU of its own: spin for about half a millisecond,
   ///                  more than workers of equal shares differ by; otherwise sleep almost at once
-  TeamBarrier(int count, bool own_cpus);
+  /// @param waits     seed of random waits (RandomWaits), if any
+  TeamBarrier(int count, bool own_cpus, std::optional<std::uint64_t> waits = {});
   /// Returns when all `count` workers have called it.
   void wait();
+  /// Sleeps while there are RandomWaits; each worker does so before it begins.
+  void doze() {
+    if (dozes_) [[unlikely]]
+      sleep_at_random();
+  }
 
  private:
+  void meet();
+  void sleep_at_random();
+
   const int count_;
   const int spins_;
+  const bool dozes_;
+  std::atomic<std::uint64_t> draws_;  ///< of random waits so far, by all workers, after the seed
   std::atomic<int> arrived_ = 0;
   std::atomic<int> generation_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/check.h"
 #include "base/float_environment.h"
 #include "base/thread_team.h"
 #include "engine/model/model_file.h"
@@ -43,6 +44,13 @@ Result<std::shared_ptr<const Model>> Model::variant(const LoadOptions& options) 
   std::shared_ptr<Model> model(new Model(*this));
   LLM_RETURN_IF_ERROR(model->set_options(options));
   return std::shared_ptr<const Model>(std::move(model));
+}
+
+std::shared_ptr<const Model> Model::first_layers(std::size_t n_layers) const {
+  LLM_CHECK(n_layers >= 1 && n_layers <= config_.n_layers);
+  std::shared_ptr<Model> model(new Model(*this));
+  model->config_.n_layers = n_layers;
+  return model;
 }
 
 Status Model::set_options(const LoadOptions& options) {

@@ -46,6 +46,11 @@ class Model final {
   /// the same packed weights, which both share. Errors: kUnsupported. Cost: none worth naming.
   Result<std::shared_ptr<const Model>> variant(const LoadOptions& options) const;
 
+  /// The first `n_layers` of this model, then its output: another model on the same packed weights,
+  /// for checks that need few layers. weight_bytes() stays the whole model's.
+  /// @pre 1 <= n_layers <= config().n_layers. Cost: none worth naming.
+  std::shared_ptr<const Model> first_layers(std::size_t n_layers) const;
+
   const HyperParameters& config() const { return config_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& name() const { return name_; }                    ///< general.name

@@ -66,6 +66,28 @@ TEST_CASE("nobody passes the barrier before all have come", "[base][thread_team]
   CHECK(early == 0);
 }
 
+TEST_CASE("random waits show a missing barrier and change nothing else", "[base][thread_team]") {
+  constexpr int kThreads = 3;
+  // Every worker writes its slot, then looks whether all are written.
+  const auto incomplete_rounds = [](bool has_barrier) {
+    int incomplete = 0;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      const RandomWaits waits(seed);
+      std::vector<std::atomic<int>> slots(kThreads);
+      std::atomic<int> missing = 0;
+      run_parallel(kThreads, [&](Worker worker) {
+        slots[static_cast<std::size_t>(worker.id)] = 1;
+        if (has_barrier) worker.barrier();
+        for (const auto& slot : slots) missing += 1 - slot;
+      });
+      incomplete += missing > 0 ? 1 : 0;
+    }
+    return incomplete;
+  };
+  CHECK(incomplete_rounds(true) == 0);
+  CHECK(incomplete_rounds(false) > 10);
+}
+
 TEST_CASE("available CPUs are at least one and at most the machine's", "[base][thread_team]") {
   CHECK(available_cpus() >= 1);
   CHECK(available_cpus() <= static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));

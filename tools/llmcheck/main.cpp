@@ -159,10 +159,11 @@ class Check {
     options.text = a_.prompt;
     options.threads = a_.threads;
     options.progress = std::ref(bar_);
-    auto results = self_check(path_, options);
+    auto outcome = self_check(path_, options);
     bar_.clear();
-    if (!results.ok()) return in_file(std::move(results).error(), path_);
-    for (auto& result : *results) report_.checks.push_back(std::move(result));
+    if (!outcome.ok()) return in_file(std::move(outcome).error(), path_);
+    for (auto& result : outcome->results) report_.checks.push_back(std::move(result));
+    report_.not_covered = std::move(outcome->not_covered);
     return Ok{};
   }
 

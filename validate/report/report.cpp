@@ -101,6 +101,7 @@ std::string json_report(const Report& report) {
     json["checks"].push_back(
         {{"name", check.name}, {"verdict", verdict(check.passed)}, {"detail", check.detail}});
   }
+  json["not_covered"] = report.not_covered;
   json["layer_diffs"] = Json::array();
   for (const DiffSection& section : report.diffs) {
     Json rows = Json::array();

@@ -61,6 +61,9 @@ Result<std::vector<CheckResult>> check_kernels(std::span<const KernelTable* cons
 /// Most elements of keys that the longest case of attend holds, 128 MiB with all copies.
 inline constexpr std::size_t kMostCached = std::size_t{1} << 23;
 
+/// Positions of attend's longest case.
+std::size_t longest_attended(const KernelSizes& sizes);
+
 }  // namespace llm
 
 #endif  // LLM_VALIDATE_SELF_KERNEL_CHECK_H_

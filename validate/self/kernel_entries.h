@@ -21,9 +21,6 @@ CheckResult check_finish(KernelTables tables, const KernelSizes& sizes);
 /// Errors: kResource.
 Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type);
 
-/// Positions of attend's longest case.
-std::size_t longest_attended(const KernelSizes& sizes);
-
 }  // namespace llm
 
 #endif  // LLM_VALIDATE_SELF_KERNEL_ENTRIES_H_

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <random>
 
-#include "quant/formats/block_visit.h"
-#include "quant/formats/half.h"
 #include "quant/formats/reference/matmul.h"
 #include "quant/kernels/packed_matrix.h"
+#include "validate/self/kernel_blocks.h"
 #include "validate/self/kernel_case.h"
 #include "validate/self/kernel_entries.h"
 
@@ -22,66 +20,7 @@ using Bytes = Guarded<std::byte>;
 /// Tokens of the largest batch, past every multiple of a tile; smaller ones are its first tokens.
 constexpr std::size_t kMostTokens = 33;
 
-/// The bytes of codes and integer scales.
-enum class Codes {
-  kRandom,   ///< all of them drawn; f16 and f32 scales as of weights
-  kAllOnes,  ///< every bit set; extreme f16 scales
-  kMinimal,  ///< every byte 0x80, which is -128 as a signed code; extreme f16 scales
-};
 constexpr Codes kAllCodes[] = {Codes::kRandom, Codes::kAllOnes, Codes::kMinimal};
-
-/// The largest and smallest f16 of both signs, and 1.
-constexpr float kExtremeScales[] = {65504.0F, -65504.0F, 0x1p-24F, -0x1p-24F, 1.0F};
-
-/// Blocks of random weights, all finite.
-class BlockSource {
- public:
-  BlockSource(Codes codes, std::uint32_t seed) : codes_(codes), random_(seed) {}
-
-  template <typename Block>
-  Block next() {
-    Block block;
-    for (std::byte& byte : std::as_writable_bytes(std::span(&block, 1))) byte = next_byte();
-    if constexpr (requires { block.value; }) block.value = 16 * scale();
-    if constexpr (requires { block.bits; }) {
-      block.bits = Block::kType == WeightType::kBF16 ? f32_to_bf16(scale()) : f32_to_f16(scale());
-    }
-    if constexpr (requires { block.d; }) set(block.d);
-    if constexpr (requires { block.m; }) set(block.m);
-    if constexpr (requires { block.dmin; }) set(block.dmin);
-    return block;
-  }
-
- private:
-  std::byte next_byte() {
-    if (codes_ == Codes::kAllOnes) return std::byte{0xFF};
-    if (codes_ == Codes::kMinimal) return std::byte{0x80};
-    return static_cast<std::byte>(random_() & 0xFF);
-  }
-  float scale() {
-    const auto bits = static_cast<std::uint32_t>(random_());
-    if (codes_ != Codes::kRandom) return kExtremeScales[bits % std::size(kExtremeScales)];
-    return static_cast<float>(bits >> 8) * 0x1p-28F - 0x1p-5F;
-  }
-  void set(float& field) { field = scale(); }
-  void set(std::uint16_t& field) { field = f32_to_f16(scale()); }
-
-  Codes codes_;
-  std::mt19937 random_;
-};
-
-std::vector<std::byte> draw_matrix(WeightType type, std::size_t n_rows, std::size_t n_cols,
-                                   Codes codes) {
-  std::vector<std::byte> bytes(n_rows * row_bytes(type, n_cols));
-  visit_block_format(type, [&]<typename Block>() {
-    BlockSource source(codes, static_cast<std::uint32_t>(n_rows + n_cols));
-    for (std::size_t at = 0; at < bytes.size(); at += sizeof(Block)) {
-      const Block block = source.next<Block>();
-      std::memcpy(bytes.data() + at, &block, sizeof(Block));
-    }
-  });
-  return bytes;
-}
 
 /// A row of x for each token. Extreme codes get activations that make the largest integer sums.
 std::vector<float> draw_tokens(std::size_t n_cols, Codes codes) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/thread_team.h"
@@ -17,6 +18,7 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kAllRows = SIZE_MAX;
+constexpr int kTeams[] = {2, 3, 7};
 
 /// A matrix as the engine holds it and as the file has it.
 struct Pair {
@@ -61,6 +63,10 @@ class MatrixCheck {
   }
 
  private:
+  const KernelTable& best() const {
+    return fast_.empty() ? *kernel_table(Isa::kScalar) : *fast_.back();
+  }
+
   void report(std::size_t done, std::size_t total) const {
     if (options_.progress) options_.progress("matrices", done, total);
   }
@@ -107,6 +113,7 @@ class MatrixCheck {
       name(table->isa, "matrices against scalar");
       name(table->isa, batch);
     }
+    name(best().isa, "matrices shared by teams of 2, 3 and 7");
   }
 
   Status check(const Pair& pair, bool int8, std::size_t seed) {
@@ -131,7 +138,8 @@ class MatrixCheck {
     std::vector<Mismatch> found(1 + fast_.size());
     for (std::size_t i = 0; i < batches.size(); ++i) {
       const KernelTable& table = i == 0 ? scalar : *fast_[i - 1];
-      LLM_TRY(batches[i], product(table, w, format, x, i == 0 ? wanted_rows : kAllRows));
+      LLM_TRY(batches[i],
+              product(table, w, format, x, i == 0 ? wanted_rows : kAllRows, options_.threads));
       found[i] = differences(batches[i], expected, w, {i == 0 ? wanted_rows : kAllRows, true});
       if (i == 0) continue;
       Mismatch one;
@@ -144,6 +152,13 @@ class MatrixCheck {
       expected = batches[i];
       complete = true;
     }
+    LLM_TRY(const auto alone, product(best(), w, format, x, kAllRows, 1));
+    Mismatch shared;
+    for (const int team : kTeams) {
+      LLM_TRY(const auto y, product(best(), w, format, x, kAllRows, team));
+      shared.look_all(differences(y, alone, w, {}));
+    }
+    add(verdicts_.size() - 1, pair, shared);
     for (std::size_t i = 0; i < batches.size(); ++i) {
       if (complete)
         found[i] = differences(batches[i], expected, w, {i == 0 ? wanted_rows : kAllRows, false});
@@ -157,7 +172,7 @@ class MatrixCheck {
   Status each_single(const KernelTable& table, const PackedMatrix& w, ActivationFormat format,
                      std::span<const float> x, const Use& use) {
     for (std::size_t t = 0; t < options_.n_tokens; t += options_.single_step) {
-      LLM_TRY(const auto y, product(table, w, format, token(x, w, t), kAllRows));
+      LLM_TRY(const auto y, product(table, w, format, token(x, w, t), kAllRows, options_.threads));
       use(t, y);
     }
     return Ok{};
@@ -181,15 +196,16 @@ class MatrixCheck {
     return r / kGroup % stride == stride - 1 || r / kGroup == groups - 1;
   }
 
-  /// W x for the tokens in x; of a batch only the chosen rows, the others stay 0.
+  /// W x for the tokens in x; of a batch only the chosen rows. What nobody computes stays NaN.
+  /// @param team  workers that share the rows, dealt out to the threads
   Result<std::vector<float>> product(const KernelTable& table, const PackedMatrix& w,
                                      ActivationFormat format, std::span<const float> x,
-                                     std::size_t rows) {
+                                     std::size_t rows, int team) {
     const std::size_t n = x.size() / w.n_cols();
     ActivationMatrix activations(memory_.span(), format, n, w.n_cols());
     for (std::size_t t = 0; t < n; ++t)
       activations.store(table, t, x.subspan(t * w.n_cols(), w.n_cols()));
-    std::vector<float> y(n * w.n_rows());
+    std::vector<float> y(n * w.n_rows(), std::numeric_limits<float>::quiet_NaN());
     std::vector<Workspace> workspaces(static_cast<std::size_t>(options_.threads));
     for (Workspace& workspace : workspaces) {
       LLM_TRY(workspace, Workspace::allocate(matmul_workspace_bytes(n), "self check"));
@@ -197,7 +213,10 @@ class MatrixCheck {
     run_parallel(options_.threads, [&](Worker worker) {
       Workspace& workspace = workspaces[static_cast<std::size_t>(worker.id)];
       if (rows >= w.n_rows()) {
-        matmul(table, worker, w, activations, y.data(), w.n_rows(), Epilogue::kStore, workspace);
+        for (int id = worker.id; id < team; id += worker.count) {
+          matmul(table, Worker{id, team}, w, activations, y.data(), w.n_rows(), Epilogue::kStore,
+                 workspace);
+        }
         return;
       }
       // A worker of as many as there are groups computes one of them.

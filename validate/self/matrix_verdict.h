@@ -64,6 +64,12 @@ struct Mismatch {
     actual = a;
     expected = e;
   }
+  /// Adds what another comparison found.
+  void look_all(const Mismatch& other) {
+    const std::size_t all = count + other.count;
+    if (count == 0) *this = other;
+    count = all;
+  }
 };
 
 }  // namespace llm

@@ -16,28 +16,38 @@ struct SelfCheckOptions {
   Progress progress;
 };
 
+/// What the self check judged, and what it did not look at on this file and CPU.
+struct SelfCheckOutcome {
+  std::vector<CheckResult> results;
+  std::vector<std::string> not_covered;
+};
+
 /// Proves that the fast paths are right on this file and this CPU; needs no reference.
 ///
-/// First what surrounds the model, against its definition in plain loops: the vocabulary's
-/// tokenizer (tokenizer_check.h), the sampler (sampler_check.h), the context shift (shift_check.h).
-/// Then every kernel entry by itself, at the model's sizes (kernel_check.h); then every matrix by
-/// itself (matrix_check.h): packing against the file's bytes, the scalar kernel against the
-/// definition, every instruction set against scalar, batches against tokens. Then the text,
-/// evaluated in every way the numeric contract calls equal, logits of all positions compared bit
-/// for bit: the definition in plain loops, every instruction set of this CPU, 1, 2, 3 and 7
-/// threads, batches of 1, 2, 7 and 32, one token at a time, without a cache, after truncation;
-/// perplexity from prefill's logits and from decode's; greedy text with the cache and with
-/// everything recomputed (cache_check.h); many sequences at once (sequence_check.h). int8 with f16
-/// keys and values, then f32 with f32. A difference is a failed check that names the path and the
-/// first difference, never an Error.
+/// From the ground up, so that the first failure is the cause: the definition's own functions
+/// against f64 (definition_check.h); the vocabulary's tokenizer against its rules in plain loops
+/// (tokenizer_check.h); every kernel entry by itself at the model's sizes
+/// (kernel_check.h); shares of teams on more rows than small models have (share_check.h); every
+/// matrix: packing against the file's bytes, kernels against the definition, batches against
+/// tokens, teams (matrix_check.h). Then the paths, bit for bit, int8 with f16 keys and values, then
+/// f32 with f32: a text in every way the contract calls equal (mode_check.h), long texts
+/// (long_check.h), teams that sleep at random around their barriers (wait_check.h), many sequences
+/// at once (sequence_check.h), greedy text with the cache and with everything recomputed
+/// (cache_check.h); few tokens with the other type of cache each; last, what makes text of logits:
+/// the sampler (sampler_check.h) and the context shift (shift_check.h) against their definitions.
 ///
-/// Small models (up to 64 MiB of weights) are fed 272 tokens, past the first chunk of attention;
-/// larger ones 40, and the slow paths fewer (the report gives the number of logits compared).
+/// A difference is a failed check that names the path and the first difference, never an Error; so
+/// are NaN and infinite logits. Where prefill itself is wrong, one check says so and names the
+/// first wrong op; right paths still pass. A path that differs is run again: other bits than before
+/// are called a race.
 ///
-/// Errors: those of Model::load and Session. Cost: under a minute of one CPU for a small model,
-/// a minute and a half for 1.1 billion weights; the packed weights are in memory once.
-Result<std::vector<CheckResult>> self_check(const std::string& model_path,
-                                            const SelfCheckOptions& options);
+/// Small models (up to 64 MiB of weights) are fed 337 tokens in every way; larger ones 40, and the
+/// slow paths fewer. Long texts take as many layers as are affordable; `not_covered` says which are
+/// left out.
+///
+/// Errors: those of Model::load and Session. Cost: under half a minute of one CPU for a small
+/// model, three minutes of two for 1.1 billion weights; the packed weights are in memory once.
+Result<SelfCheckOutcome> self_check(const std::string& model_path, const SelfCheckOptions& options);
 
 }  // namespace llm
 

@@ -1,0 +1,268 @@
+// The parts of llmcheck --self on a tiny model, and proof that what is wrong is named.
+
+#include "validate/self/self_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "quant/formats/block_traits.h"
+#include "tests/support/catch.h"
+#include "tests/support/effort.h"
+#include "tests/support/nonfinite_models.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+#include "validate/self/anchor.h"
+#include "validate/self/definition_check.h"
+#include "validate/self/kernel_check.h"
+#include "validate/self/long_check.h"
+#include "validate/self/mode_check.h"
+#include "validate/self/share_check.h"
+#include "validate/self/wait_check.h"
+
+namespace llm {
+namespace {
+
+using Catch::Matchers::Contains;
+
+std::string write_model(const test::ScratchDirectory& directory, const test::TinyGguf& model) {
+  return directory.write("model.gguf", model.bytes());
+}
+
+ModelPointer load(const test::TinyGguf& gguf) {
+  const test::ScratchDirectory directory;
+  auto model = Model::load(write_model(directory, gguf));
+  INFO((model.ok() ? "" : model.error().to_string()));
+  REQUIRE(model.ok());
+  return *model;
+}
+
+ModePlan plan_for(const ModelPointer& model, Compute compute) {
+  const bool int8 = compute == Compute::kInt8;
+  return {.base = model,
+          .compute = compute,
+          .kv = int8 ? KvType::kF16 : KvType::kF32,
+          .name = int8 ? "int8" : "f32",
+          .threads = 2,
+          .progress = {}};
+}
+
+void check_all_pass(const Result<PartOutcome>& outcome) {
+  INFO((outcome.ok() ? "" : outcome.error().to_string()));
+  REQUIRE(outcome.ok());
+  CHECK(outcome->anchored);
+  CHECK_FALSE(outcome->results.empty());
+  for (const CheckResult& result : outcome->results) {
+    INFO(result.name << ": " << result.detail);
+    CHECK(result.passed);
+  }
+}
+
+std::vector<TokenId> some_tokens(std::size_t n) {
+  std::vector<TokenId> tokens;
+  for (std::size_t i = 0; i < n; ++i) tokens.push_back(static_cast<TokenId>(3 + i * 7 % 260));
+  return tokens;
+}
+
+LogitTable table_of(float value) {
+  LogitTable table{.n_vocab = 2};
+  table.append(5, std::vector<float>{1.0F, 2.0F, 3.0F, value});
+  return table;
+}
+
+const KernelTable& fastest() { return *kernel_tables_here().back(); }
+
+/// Leaves out the last panel of the second of two shares, on large matrices only.
+void matmul_short_of_a_panel(const MatmulArgs& args) {
+  MatmulArgs fewer = args;
+  const std::size_t panels = (args.n_rows + 15) / 16;
+  if (panels > 1500 && args.panel_begin > 0 && args.panel_end == panels) --fewer.panel_end;
+  fastest().matmul(fewer);
+}
+
+/// Forgets the last row of a panel that is not whole, on large matrices only.
+void matmul_short_of_a_row(const MatmulArgs& args) {
+  MatmulArgs fewer = args;
+  if (args.n_rows > 24'000 && args.n_rows % 16 != 0) --fewer.n_rows;
+  fastest().matmul(fewer);
+}
+
+}  // namespace
+
+TEST_CASE("the definition's functions are within their bounds of f64", "[self]") {
+  for (const float theta : {10000.0F, 500000.0F}) {
+    const HyperParameters config{.d_model = 288,
+                                 .head_dim = 48,
+                                 .context = 8192,
+                                 .rope_dims = 40,
+                                 .rope_theta = theta,
+                                 .norm_eps = 1e-6F};
+    for (const CheckResult& result : check_definition(config, Rope(config, {}), {})) {
+      INFO(result.name << ": " << result.detail);
+      CHECK(result.passed);
+    }
+  }
+}
+
+TEST_CASE("angles of another theta than the model's are noticed", "[self]") {
+  HyperParameters config{.d_model = 32, .head_dim = 8, .context = 64, .rope_dims = 8};
+  const Rope rope(config, {});
+  config.rope_theta = 10001.0F;
+  for (const CheckResult& result : check_definition(config, rope, {}))
+    CHECK(result.passed == (result.name.find("angles") == std::string::npos));
+}
+
+TEST_CASE("every weight type's matrix of many rows is shared completely", "[self]") {
+  std::vector<WeightType> types;
+  for (const BlockTraits& traits : all_block_traits()) types.push_back(traits.type);
+  if (test::kSanitized) types = {WeightType::kQ4_0};
+  const auto results = check_shares(fastest(), types);
+  REQUIRE(results.ok());
+  CHECK(results->size() == types.size());
+  for (const CheckResult& result : *results) {
+    INFO(result.name << ": " << result.detail);
+    CHECK(result.passed);
+  }
+}
+
+TEST_CASE("a share that ends early and a last row left out are named", "[self]") {
+  const WeightType types[] = {WeightType::kQ4_K};
+  KernelTable wrong = fastest();
+  wrong.matmul = matmul_short_of_a_panel;
+  auto results = check_shares(wrong, types);
+  REQUIRE(results.ok());
+  CHECK_FALSE((*results)[0].passed);
+  CHECK_THAT((*results)[0].detail, Contains("team of 2") && Contains("panel 1502 of 1503"));
+  wrong.matmul = matmul_short_of_a_row;
+  results = check_shares(wrong, types);
+  REQUIRE(results.ok());
+  CHECK_FALSE((*results)[0].passed);
+  CHECK_THAT((*results)[0].detail, Contains("first row 24038"));
+}
+
+TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]") {
+  int runs = 0;
+  const auto always_wrong = judge("steady", table_of(4), [&]() -> Result<LogitTable> {
+    ++runs;
+    return table_of(5);
+  });
+  REQUIRE(always_wrong.ok());
+  CHECK(runs == 3);
+  CHECK_FALSE(always_wrong->result.passed);
+  CHECK_THAT(
+      always_wrong->result.detail,
+      Contains("1 of 4 logits differ, first at position 6, token 1: 5 and 4") && !Contains("race"));
+  runs = 10;
+  const auto changing = judge("changing", table_of(4), [&]() -> Result<LogitTable> {
+    return table_of(static_cast<float>(++runs));
+  });
+  REQUIRE(changing.ok());
+  CHECK_THAT(changing->result.detail, Contains("a race"));
+  const auto right =
+      judge("right", table_of(4), []() -> Result<LogitTable> { return table_of(4); });
+  REQUIRE(right.ok());
+  CHECK(right->result.passed);
+}
+
+TEST_CASE("a path without a row to compare fails", "[self]") {
+  LogitTable elsewhere{.n_vocab = 2};
+  elsewhere.append(90, std::vector<float>{1.0F, 2.0F});
+  const auto judged = judge("none", table_of(4), [&]() -> Result<LogitTable> { return elsewhere; });
+  REQUIRE(judged.ok());
+  CHECK_FALSE(judged->result.passed);
+}
+
+TEST_CASE("logits that are not finite are a failed check that says where", "[self]") {
+  const auto judged = judge("broken", table_of(4), []() -> Result<LogitTable> {
+    return Error{.code = ErrorCode::kNonFinite,
+                 .field = "blk.1.ffn_act",
+                 .message = "found NaN or Inf at token position 3, need finite numbers"};
+  });
+  REQUIRE(judged.ok());
+  CHECK_FALSE(judged->result.passed);
+  CHECK_THAT(judged->result.detail, Contains("blk.1.ffn_act") && Contains("position 3"));
+  const auto other = judge("error", table_of(4), []() -> Result<LogitTable> {
+    return Error{.code = ErrorCode::kResource, .field = "memory", .message = "none left"};
+  });
+  CHECK_FALSE(other.ok());
+}
+
+TEST_CASE("teams that wait at random agree on a model of mixed types", "[self]") {
+  const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
+  check_all_pass(check_waits(plan_for(load(test::TinyGguf::llama({.n_layers = 2})), compute)));
+}
+
+TEST_CASE("paths and long texts of a model of mixed types agree", "[self]") {
+  const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
+  const ModelPointer model = load(test::TinyGguf::llama({.n_layers = 2}));
+  const ModePlan plan = plan_for(model, compute);
+  const Lengths lengths = {test::effort<std::size_t>(300, 40), 20, 20, 20};
+  check_all_pass(check_paths(plan, lengths, some_tokens(lengths.usual)));
+  if (!test::kSanitized) check_all_pass(check_long_texts(plan));
+}
+
+TEST_CASE("first_layers computes the first layers alone", "[self]") {
+  const auto two = load(test::TinyGguf::llama({.n_layers = 2}));
+  const auto cut = two->first_layers(1);
+  CHECK(cut->config().n_layers == 1);
+  const auto tokens = some_tokens(5);
+  const Window window{0, 5};
+  const auto expected = by_definition(cut, KvType::kF16, tokens, {&window, 1});
+  const auto whole = by_definition(two, KvType::kF16, tokens, {&window, 1});
+  const Path path{.name = "", .executor = {}, .sequence = {}, .feeds = {{.end = 5}}};
+  const auto fast = evaluate(cut, path, tokens);
+  REQUIRE((expected.ok() && whole.ok() && fast.ok()));
+  CHECK(same_bits(*expected, *fast));
+  CHECK_FALSE(same_bits(*expected, *whole));
+}
+
+TEST_CASE("a window by the definition equals the definition from the start", "[self]") {
+  const ModelPointer model = load(test::TinyGguf::llama({.n_layers = 2}));
+  const auto tokens = some_tokens(260);
+  const Window all{0, 260};
+  const Window late{256, 260};
+  const auto expected = by_definition(model, KvType::kF32, tokens, {&all, 1});
+  const auto actual = by_definition(model, KvType::kF32, tokens, {&late, 1});
+  REQUIRE((expected.ok() && actual.ok()));
+  CHECK(actual->positions == std::vector<std::size_t>{256, 257, 258, 259});
+  const TableDifference difference = compare_tables(*actual, *expected);
+  CHECK(difference.compared == 4 * model->config().n_vocab);
+  CHECK(difference.different == 0);
+}
+
+TEST_CASE("weights that overflow fail the check of the definition, without an error", "[self]") {
+  test::TinyGguf gguf = test::TinyGguf::llama({.n_layers = 2});
+  test::make_huge(gguf, "blk.1.ffn_down.weight");
+  const auto outcome =
+      check_paths(plan_for(load(gguf), Compute::kF32), {20, 5, 5, 5}, some_tokens(20));
+  REQUIRE(outcome.ok());
+  CHECK_FALSE(outcome->anchored);
+  REQUIRE(outcome->results.size() == 1);
+  CHECK_FALSE(outcome->results[0].passed);
+  CHECK_THAT(outcome->results[0].detail, Contains("blk.1.ffn_out") && Contains("weights"));
+}
+
+TEST_CASE("the self check lists what it did not cover", "[self]") {
+  if (test::kSanitized) return;
+  const test::ScratchDirectory directory;
+  SelfCheckOptions options;
+  options.text = "abc abc";
+  options.threads = 2;
+  const auto outcome =
+      self_check(write_model(directory, test::TinyGguf::llama({.n_layers = 2})), options);
+  INFO((outcome.ok() ? "" : outcome.error().to_string()));
+  REQUIRE(outcome.ok());
+  for (const CheckResult& result : outcome->results) {
+    INFO(result.name << ": " << result.detail);
+    CHECK(result.passed);
+  }
+  const auto types = std::ranges::find_if(outcome->not_covered, [](const std::string& line) {
+    return line.starts_with("weight types that this file lacks");
+  });
+  REQUIRE(types != outcome->not_covered.end());
+  CHECK_THAT(*types, Contains("Q6_K") && !Contains("Q4_K") && !Contains("Q4_0"));
+}
+
+}  // namespace llm

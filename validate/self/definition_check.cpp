@@ -1,0 +1,280 @@
+#include "validate/self/definition_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/forward/reference/ops.h"
+#include "quant/contract/arithmetic.h"
+#include "quant/formats/activations.h"
+#include "quant/formats/half.h"
+#include "validate/self/definition_bound.h"
+#include "validate/self/kernel_case.h"
+
+namespace llm {
+namespace {
+
+/// Every so many bit patterns of an f32 are tried; a prime, so that all digits vary.
+constexpr std::uint32_t kStride = 6151;
+
+/// Calls use(x) for finite f32 of all magnitudes and both signs.
+template <typename Use>
+void over_all_floats(const Use& use) {
+  for (std::uint64_t bits = 0; bits < 0x7F80'0000; bits += kStride) {
+    use(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+    use(-std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  }
+  // Where exponentials are neither 0, 1 nor infinite, more closely.
+  for (int i = -110 * 4096; i <= 110 * 4096; ++i) use(static_cast<float>(i) / 4096);
+}
+
+CheckResult check_exp() {
+  Bounded verdict("exp");
+  over_all_floats([&](float x) {
+    const double exact = std::exp(f64(x));
+    const float actual = contract::exp(x);
+    if (exact > kLargest) {
+      verdict.add(std::isinf(actual) || f64(actual) == kLargest ? 0 : 1, 0, 0.5, f64(x));
+      return;
+    }
+    // A denormal result is rounded once more.
+    const double ulp = std::ldexp(1.0, std::max(std::ilogb(exact), -126) - 23);
+    verdict.add(f64(actual), exact, exact < 0x1p-126 ? 1.6 * ulp : 1.1 * ulp, f64(x));
+  });
+  return verdict.result("all magnitudes");
+}
+
+CheckResult check_silu() {
+  // exp, 1 + exp, the quotient and the product with `up`.
+  constexpr double kBound = kExpError + 3.1 * kU;
+  Bounded verdict("SiLU");
+  over_all_floats([&](float x) {
+    for (const float up : {1.0F, -1.7F}) {
+      float y = 0;
+      reference::silu_mul({&x, 1}, {&up, 1}, {&y, 1});
+      const double exact = f64(x) / (1 + std::exp(-f64(x))) * f64(up);
+      if (std::abs(exact) > kLargest) continue;
+      // Where exp(-x) is infinite in f32, the result is a zero; the value lies below 3e-37.
+      const bool overflows = std::exp(-f64(x)) > kLargest;
+      verdict.add(f64(y), exact, (overflows ? 1 : kBound) * std::abs(exact) + kDenormal, f64(x));
+    }
+  });
+  return verdict.result("all magnitudes");
+}
+
+CheckResult check_norm(const HyperParameters& config) {
+  Bounded verdict("RMSNorm");
+  const double eps = f64(config.norm_eps);
+  for (const std::size_t n : odd_sizes(config.d_model)) {
+    for (const Values values :
+         {Values::kPlain, Values::kOutliers, Values::kWide, Values::kTiny, Values::kTies}) {
+      if (eps < 1e-20 && (values == Values::kTiny || values == Values::kWide)) continue;
+      const auto x = draw(values, n, static_cast<std::uint32_t>(n));
+      const auto weight = draw(Values::kOutliers, n, static_cast<std::uint32_t>(n) + 1);
+      std::vector<float> y(n);
+      reference::rms_norm(x, weight, config.norm_eps, y);
+      double sum = 0;
+      for (const float value : x) sum += f64(value) * f64(value);
+      if (sum > kLargest / 2) continue;
+      const double s = 1 / std::sqrt(sum / static_cast<double>(n) + eps);
+      // A lane's sum, four pairwise ones, the mean and eps, halved by the root; root, quotient and
+      // two products.
+      const double sums = std::ceil(static_cast<double>(n) / 16) + 4 + 2;
+      for (std::size_t i = 0; i < n; ++i) {
+        const double exact = f64(x[i]) * s * f64(weight[i]);
+        const double small = kDenormal * (1 + std::abs(f64(weight[i])));
+        verdict.add(f64(y[i]), exact, (sums / 2 + 4.1) * kU * std::abs(exact) + small, f64(x[i]));
+      }
+    }
+  }
+  return verdict.result(fmt::format("n 1 .. 33, {}, eps {}", config.d_model, config.norm_eps));
+}
+
+CheckResult check_angles(const HyperParameters& config, const Rope& rope,
+                         std::span<const float> divisors) {
+  Bounded verdict("RoPE's angles");
+  std::vector<float> cos(rope.pairs());
+  std::vector<float> sin(rope.pairs());
+  for (const std::size_t position : {std::size_t{0}, std::size_t{1}, std::size_t{255},
+                                     std::size_t{256}, std::size_t{2048}, config.context - 1}) {
+    rope.angles(position, cos, sin);
+    for (std::size_t i = 0; i < rope.pairs(); ++i) {
+      // theta^(-2i / dims) by exp and log, where the engine takes pow.
+      const double exponent = 2 * static_cast<double>(i) / static_cast<double>(config.rope_dims);
+      const double frequency = std::exp(-exponent * std::log(f64(config.rope_theta))) /
+                               f64(config.rope_scale) / (divisors.empty() ? 1.0 : f64(divisors[i]));
+      const double angle = static_cast<double>(position) * frequency;
+      const double bound = 0x1p-25 + angle * 0x1p-46;
+      verdict.add(f64(cos[i]), std::cos(angle), bound, angle);
+      verdict.add(f64(sin[i]), std::sin(angle), bound, angle);
+    }
+  }
+  return verdict.result(fmt::format("{} pairs, theta {}, up to position {}", rope.pairs(),
+                                    config.rope_theta, config.context - 1));
+}
+
+CheckResult check_rotation(const HyperParameters& config, const Rope& rope) {
+  Bounded verdict("RoPE");
+  std::vector<float> cos(rope.pairs());
+  std::vector<float> sin(rope.pairs());
+  for (const Values values : kAllValues) {
+    if (values == Values::kHuge || values == Values::kSpecial) continue;
+    rope.angles(3, cos, sin);
+    const auto before = draw(values, 2 * config.head_dim, 3);
+    std::vector<float> x = before;
+    reference::rope(x, config.head_dim, cos, sin);
+    for (std::size_t i = 0; i + 1 < x.size(); i += 2) {
+      const std::size_t pair = i % config.head_dim / 2;
+      const double x0 = f64(before[i]);
+      const double x1 = f64(before[i + 1]);
+      const double c = pair < rope.pairs() ? f64(cos[pair]) : 1;
+      const double s = pair < rope.pairs() ? f64(sin[pair]) : 0;
+      // A product rounded by itself, and an fma.
+      const auto bound = [&](double product, double exact) {
+        return 1.01 * kU * (std::abs(product) + std::abs(exact)) + kDenormal;
+      };
+      verdict.add(f64(x[i]), x0 * c - x1 * s, bound(x1 * s, x0 * c - x1 * s), x0);
+      verdict.add(f64(x[i + 1]), x0 * s + x1 * c, bound(x1 * c, x0 * s + x1 * c), x1);
+    }
+  }
+  return verdict.result(fmt::format("{} of {} dims rotate", config.rope_dims, config.head_dim));
+}
+
+/// Softmax over n keys in chunks of 256, then the weighted values.
+void check_attention_case(const HyperParameters& config, std::size_t n, float query_factor,
+                          Bounded& verdict) {
+  const std::size_t dim = config.head_dim;
+  auto q = draw(Values::kPlain, dim, 1);
+  for (float& x : q) x *= query_factor;
+  const auto keys = draw(Values::kPlain, n * dim, 2);
+  const auto values = draw(Values::kOutliers, n * dim, 3);
+  const auto chunk = [&](std::size_t begin) {
+    const std::size_t end = std::min(begin + contract::kAttentionChunk, n);
+    return reference::attend_chunk(q, std::span(keys).subspan(begin * dim, (end - begin) * dim),
+                                   std::span(values).subspan(begin * dim, (end - begin) * dim));
+  };
+  reference::AttentionPartial sum = chunk(0);
+  for (std::size_t begin = contract::kAttentionChunk; begin < n; begin += contract::kAttentionChunk)
+    reference::merge(sum, chunk(begin));
+  std::vector<float> context(dim);
+  reference::finish(sum, context);
+
+  std::vector<double> scores(n);
+  double most = -std::numeric_limits<double>::infinity();
+  double least = std::numeric_limits<double>::infinity();
+  double score_error = 0;
+  const double scale = 1 / std::sqrt(static_cast<double>(dim));
+  for (std::size_t j = 0; j < n; ++j) {
+    double magnitude = 0;
+    for (std::size_t d = 0; d < dim; ++d) {
+      const double product = f64(q[d]) * f64(keys[j * dim + d]);
+      scores[j] += scale * product;
+      magnitude += scale * std::abs(product);
+    }
+    most = std::max(most, scores[j]);
+    least = std::min(least, scores[j]);
+    score_error = std::max(score_error, (static_cast<double>(dim) + 2) * kU * magnitude);
+  }
+  double total = 0;
+  for (double& s : scores) total += s = std::exp(s - most);
+  // Each e_j: its score's error, a difference and an exp, and the same again in a merge. Twice,
+  // above and below the quotient; then the sums.
+  const double weight_error = 2 * score_error + 2 * (kExpError + kU * (most - least));
+  const auto keys_summed = static_cast<double>(n);
+  const double relative = 2 * weight_error + (keys_summed + keys_summed / 16 + 10) * kU;
+  for (std::size_t d = 0; d < dim; ++d) {
+    double exact = 0;
+    double magnitude = 0;
+    for (std::size_t j = 0; j < n; ++j) {
+      exact += scores[j] / total * f64(values[j * dim + d]);
+      magnitude += scores[j] / total * std::abs(f64(values[j * dim + d]));
+    }
+    verdict.add(f64(context[d]), exact, relative * magnitude + keys_summed * 1e3 * kDenormal,
+                static_cast<double>(d));
+  }
+}
+
+CheckResult check_attention(const HyperParameters& config) {
+  Bounded verdict("attention");
+  for (const std::size_t n : {1U, 2U, 17U, 255U, 256U, 257U, 600U}) {
+    for (const float factor : {0.1F, 4.0F, 60.0F}) check_attention_case(config, n, factor, verdict);
+  }
+  return verdict.result(fmt::format("head_dim {}, 1 .. 600 keys", config.head_dim));
+}
+
+CheckResult check_half() {
+  Bounded verdict("rounding to f16");
+  const auto check = [&](float x) {
+    const double magnitude = std::abs(f64(x));
+    // The spacing of f16 around x; f64 holds every multiple, and rounds halves to even.
+    const double spacing =
+        std::ldexp(1.0, std::max(x == 0 ? -14 : std::ilogb(magnitude), -14) - 10);
+    double exact = std::copysign(std::nearbyint(magnitude / spacing) * spacing, f64(x));
+    if (magnitude >= 65520) exact = std::copysign(HUGE_VAL, f64(x));
+    const double actual = f64(f16_to_f32(f32_to_f16(x)));
+    verdict.add_exact(actual, exact, f64(x));
+  };
+  over_all_floats(check);
+  // Every f16 from its fields, and the ties between it and the next.
+  for (std::uint32_t half = 0; half < 0x7C00; ++half) {
+    const auto exponent = static_cast<int>(half >> 10);
+    const double fraction = half & 0x3FF;
+    const double exact =
+        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+    const float read = f16_to_f32(static_cast<std::uint16_t>(half));
+    verdict.add(f64(read), exact, 0x1p-60, half);
+    check(read);
+    check(std::bit_cast<float>(std::bit_cast<std::uint32_t>(read) + 0x1000));
+  }
+  return verdict.result("all magnitudes, every f16, every tie; exact");
+}
+
+template <typename Block>
+void check_codes(Values values, std::uint32_t seed, Bounded& verdict) {
+  constexpr std::size_t kSize = Block::kWeights;
+  const auto x = draw(values, kSize, seed);
+  double amax = 0;
+  for (const float value : x) amax = std::max(amax, std::abs(f64(value)));
+  if (127 / amax > kLargest) return;  // all codes are 0 then
+  Block block;
+  quantize_block(std::span(x).template first<kSize>(), block);
+  verdict.add(f64(block.d), amax / 127, kU * amax / 127 + kDenormal, amax);
+  // Two roundings before the one to an integer.
+  constexpr double kBound = 0.5 + 127 * 2.1 * kU;
+  for (std::size_t i = 0; i < kSize; ++i)
+    verdict.add(block.qs[i], f64(x[i]) * (127 / amax), kBound, f64(x[i]));
+}
+
+CheckResult check_activations() {
+  Bounded verdict("quantized activations");
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    for (const Values values : kAllValues) {
+      if (values == Values::kSpecial) continue;
+      check_codes<BlockQ8_32>(values, seed, verdict);
+      check_codes<BlockQ8_K>(values, seed, verdict);
+    }
+  }
+  return verdict.result("blocks of 32 and 256, scale and codes");
+}
+
+}  // namespace
+
+std::vector<CheckResult> check_definition(const HyperParameters& config, const Rope& rope,
+                                          std::span<const float> rope_divisors) {
+  return {check_exp(),
+          check_silu(),
+          check_norm(config),
+          check_angles(config, rope, rope_divisors),
+          check_rotation(config, rope),
+          check_attention(config),
+          check_half(),
+          check_activations()};
+}
+
+}  // namespace llm

@@ -1,0 +1,29 @@
+#ifndef LLM_VALIDATE_SELF_DEFINITION_CHECK_H_
+#define LLM_VALIDATE_SELF_DEFINITION_CHECK_H_
+
+#include <vector>
+
+#include "base/result.h"
+#include "engine/model/hyper_parameters.h"
+#include "engine/model/rope.h"
+#include "validate/report/report.h"
+
+namespace llm {
+
+/// Checks the definition itself: its elementary functions against the same mathematics written once
+/// more in f64 with the C library, over the whole range of their arguments. What kernels and
+/// definition share, and so compute wrong alike, shows here and in no comparison of bits.
+///
+/// exp, SiLU, RMSNorm, RoPE and its angles at the model's own parameters, attention of one chunk
+/// and of several merged, rounding to f16, quantization of activations. Each has a bound derived
+/// from the roundings that docs/numerics.md prescribes, in units u = 2^-24, the relative error of
+/// one rounding; the detail gives the largest share of its bound that was seen.
+///
+/// @param rope  the model's angles
+/// Cost: a second.
+std::vector<CheckResult> check_definition(const HyperParameters& config, const Rope& rope,
+                                          std::span<const float> rope_divisors);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_SELF_DEFINITION_CHECK_H_

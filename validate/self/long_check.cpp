@@ -1,0 +1,228 @@
+#include "validate/self/long_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "validate/self/anchor.h"
+
+namespace llm {
+namespace {
+
+/// Products of one long prefill.
+constexpr double kLongWork = 3e10;
+constexpr std::size_t kFarthest = 2048;
+constexpr std::size_t kThreeChunks = 768;
+/// Fed in one call: past ten blocks of 32 rows, with a rest that is odd in every tile.
+constexpr std::size_t kOneCall = 337;
+constexpr std::size_t kPastTenBlocks = 320;
+
+class LongCheck {
+ public:
+  explicit LongCheck(const ModePlan& plan) : plan_(plan), config_(plan.base->config()) {
+    const double layer = products_per_token(config_, 1) - products_per_token(config_, 0);
+    const auto layers_for = [&](std::size_t n) {
+      return static_cast<std::size_t>(kLongWork / (layer * static_cast<double>(n)));
+    };
+    // What two layers cannot afford in f32 ends after three chunks.
+    const bool far = plan.compute == Compute::kInt8 || layers_for(kFarthest) >= 2;
+    const std::size_t last = far ? kFarthest : kThreeChunks;
+    n_layers_ = std::clamp<std::size_t>(
+        layers_for(last), std::min<std::size_t>(2, config_.n_layers), config_.n_layers);
+    std::vector<std::size_t> begins = {0, 256, 512, kThreeChunks};
+    if (far) begins.push_back(kFarthest);
+    const double affordable = kDefinitionWork / products_per_token(config_, n_layers_) /
+                              static_cast<double>(begins.size());
+    const std::size_t size = std::clamp<std::size_t>(static_cast<std::size_t>(affordable), 2, 17);
+    for (const std::size_t begin : begins) windows_.push_back({begin, begin + size});
+    std::mt19937_64 random(1);
+    for (std::size_t i = 0; i < windows_.back().end; ++i)
+      tokens_.push_back(static_cast<TokenId>(random() % config_.n_vocab));
+  }
+
+  Result<PartOutcome> run() {
+    LLM_TRY(model_, plan_.model(plan_.threads, {}, n_layers_));
+    const auto others = other_isas(model_->isa());
+    n_paths_ = 6 + others.size();
+    LLM_RETURN_IF_ERROR(one_call());
+    LLM_TRY(const bool any, anchor());
+    if (any) {
+      Path batches = prefill();
+      batches.name = fmt::format("batches of {}", kOneCall);
+      batches.executor.batch = kOneCall;
+      LLM_RETURN_IF_ERROR(check(model_, batches));
+      if (out_.anchored) {
+        LLM_RETURN_IF_ERROR(check(model_, decode()));
+        LLM_RETURN_IF_ERROR(check(model_, truncations()));
+      } else {
+        out_.not_covered.push_back(
+            fmt::format("{}: decode and truncation behind prefill: prefill is wrong", plan_.name));
+      }
+      for (const Isa isa : others) {
+        if (isa == Isa::kScalar) continue;
+        LLM_TRY(const ModelPointer other, plan_.model(plan_.threads, isa, n_layers_));
+        LLM_RETURN_IF_ERROR(check(other, prefill()));
+      }
+    }
+    if (fault_.is_there()) out_.results[anchor_result_].detail += fault_.count();
+    limits();
+    return std::move(out_);
+  }
+
+ private:
+  std::string layers() const {
+    return n_layers_ == config_.n_layers ? "all layers"
+                                         : fmt::format("layers 0 .. {}", n_layers_ - 1);
+  }
+
+  std::string title(const ModelPointer& model, const std::string& what) const {
+    return plan_.title(model->isa(),
+                       fmt::format("{} positions, {}: {}", tokens_.size(), layers(), what));
+  }
+
+  Result<bool> anchor() {
+    const std::string name = title(model_, "prefill against the definition (R1)");
+    auto definition = by_definition(model_, plan_.kv, tokens_, windows_);
+    if (!definition.ok()) {
+      auto failed = nonfinite_check(name, definition.error());
+      if (!failed) return std::move(definition).error();
+      out_.results.push_back(*std::move(failed));
+      out_.anchored = false;
+      return false;
+    }
+    expected_ = std::move(definition).value();
+    LLM_TRY(Judged judged,
+            judge(name, expected_, [&] { return evaluate(model_, prefill(), tokens_); }));
+    plan_.report(++done_, n_paths_);
+    out_.anchored = judged.result.passed;
+    if (judged.result.passed) {
+      expected_.complete_with(judged.table);
+    } else {
+      LLM_RETURN_IF_ERROR(locate(judged));
+    }
+    anchor_result_ = out_.results.size();
+    out_.results.push_back(judged.result);
+    fault_ = PrefillFault(std::move(judged));
+    return true;
+  }
+
+  /// The rows of one long call by themselves, since what it stores is all that follows sees of it.
+  Status one_call() {
+    Path small{.name = fmt::format("one call of {} tokens as in batches of 32", kOneCall),
+               .executor = {.kv = plan_.kv, .batch = 32},
+               .feeds = {{.end = kOneCall}}};
+    const std::string name = title(model_, small.name);
+    auto expected = evaluate(model_, small, tokens_);
+    plan_.report(++done_, n_paths_);
+    if (!expected.ok()) {
+      auto failed = nonfinite_check(name, expected.error());
+      if (!failed) return std::move(expected).error();
+      out_.results.push_back(*std::move(failed));
+      return Ok{};
+    }
+    Path whole = small;
+    whole.executor.batch = kOneCall;
+    LLM_TRY(Judged judged,
+            judge(name, *expected, [&] { return evaluate(model_, whole, tokens_); }));
+    out_.results.push_back(std::move(judged.result));
+    return Ok{};
+  }
+
+  Status locate(Judged& judged) {
+    const TableDifference difference = compare_tables(judged.table, expected_);
+    if (difference.different == 0) return Ok{};  // not finite, and located
+    for (const Window& window : windows_) {
+      if (difference.position < window.begin || difference.position >= window.end) continue;
+      auto op = first_wrong_op(model_, plan_.kv, tokens_, window);
+      if (!op.ok() && op.error().code != ErrorCode::kNonFinite) return std::move(op).error();
+      if (op.ok()) judged.result.detail += "; " + *op;
+    }
+    return Ok{};
+  }
+
+  /// 337 tokens in one call, then up to each window, and the window, in one call.
+  Path prefill() const {
+    Path path{.name = "prefill", .executor = {.kv = plan_.kv}, .feeds = {{.end = kOneCall}}};
+    std::size_t at = kOneCall;
+    for (const Window& window : windows_) {
+      if (window.begin < at) continue;
+      path.feeds.push_back({.begin = at, .end = window.begin, .rows = LogitRows::kNone});
+      path.feeds.push_back({.begin = window.begin, .end = window.end});
+      at = window.end;
+    }
+    return path;
+  }
+
+  /// The windows, and the last of 337 tokens, one by one.
+  Path decode() const {
+    std::vector<Window> singles = windows_;
+    singles.insert(singles.begin() + 2, {kPastTenBlocks, kOneCall});
+    Path path{.name = "decode behind prefill", .executor = {.kv = plan_.kv}, .feeds = {}};
+    std::size_t at = 0;
+    for (const auto& [begin, end] : singles) {
+      if (begin > at) path.feeds.push_back({.begin = at, .end = begin, .rows = LogitRows::kNone});
+      path.feeds.push_back({.begin = begin, .end = end, .per_call = 1});
+      at = end;
+    }
+    return path;
+  }
+
+  Path truncations() const {
+    Path path{.name = "cut back to each length mod 16 and around 256, one token fed, then three",
+              .executor = {.kv = plan_.kv},
+              .feeds = {}};
+    std::size_t at = 0;
+    for (const auto& [begin, end] : {std::pair{16U, 32U}, std::pair{240U, 258U}}) {
+      path.feeds.push_back({.begin = at, .end = begin, .rows = LogitRows::kNone});
+      for (std::size_t cut = begin; cut < end; ++cut) {
+        path.feeds.push_back(
+            {.begin = cut, .end = cut + 1, .per_call = 1, .forgotten = 1 + cut % 3 * 3});
+        path.feeds.push_back({.begin = cut + 1, .end = cut + 4});
+      }
+      at = end + 3;
+    }
+    return path;
+  }
+
+  Status check(const ModelPointer& model, const Path& path) {
+    LLM_TRY(Judged judged, judge(title(model, path.name), expected_,
+                                 [&] { return evaluate(model, path, tokens_); }));
+    plan_.report(++done_, n_paths_);
+    if (fault_.explains(judged)) return Ok{};
+    out_.results.push_back(std::move(judged.result));
+    return Ok{};
+  }
+
+  void limits() {
+    if (config_.context > tokens_.size())
+      out_.not_covered.push_back(
+          fmt::format("{}: texts beyond {} positions (the context has {}; kernel attend by itself "
+                      "goes farther)",
+                      plan_.name, tokens_.size(), config_.context));
+    if (n_layers_ < config_.n_layers)
+      out_.not_covered.push_back(fmt::format("{}: layers {} .. {} on long texts", plan_.name,
+                                             n_layers_, config_.n_layers - 1));
+  }
+
+  const ModePlan& plan_;
+  const HyperParameters& config_;
+  std::size_t n_layers_ = 0;
+  std::vector<Window> windows_;
+  std::vector<TokenId> tokens_;
+  ModelPointer model_;
+  LogitTable expected_;
+  PrefillFault fault_;
+  std::size_t anchor_result_ = 0;
+  std::size_t done_ = 0;
+  std::size_t n_paths_ = 1;
+  PartOutcome out_;
+};
+
+}  // namespace
+
+Result<PartOutcome> check_long_texts(const ModePlan& plan) { return LongCheck(plan).run(); }
+
+}  // namespace llm

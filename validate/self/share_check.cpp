@@ -1,0 +1,79 @@
+#include "validate/self/share_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "quant/formats/reference/matmul.h"
+#include "quant/kernels/matmul.h"
+#include "validate/self/kernel_blocks.h"
+#include "validate/self/kernel_case.h"
+#include "validate/self/matrix_verdict.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kRows = 24'039;
+constexpr int kTeams[] = {1, 2, 3, 7};
+constexpr std::size_t kTokens[] = {1, 3};
+
+/// y = W x, computed by a team of `count`, NaN where nobody wrote.
+Result<std::vector<float>> team_product(const KernelTable& table, const PackedMatrix& w,
+                                        std::span<const float> x, int count) {
+  const std::size_t n = x.size() / w.n_cols();
+  const ActivationFormat format = activation_format(w.type());
+  LLM_TRY(auto memory, AlignedBuffer<std::byte>::allocate(
+                           ActivationMatrix::bytes(format, n, w.n_cols()), "self check"));
+  LLM_TRY(Workspace workspace, Workspace::allocate(matmul_workspace_bytes(n), "self check"));
+  ActivationMatrix activations(memory.span(), format, n, w.n_cols());
+  for (std::size_t t = 0; t < n; ++t)
+    activations.store(table, t, x.subspan(t * w.n_cols(), w.n_cols()));
+  std::vector<float> y(n * w.n_rows(), std::numeric_limits<float>::quiet_NaN());
+  for (int id = 0; id < count; ++id) {
+    matmul(table, Worker{id, count}, w, activations, y.data(), w.n_rows(), Epilogue::kStore,
+           workspace);
+  }
+  return y;
+}
+
+Result<CheckResult> check_type(const KernelTable& table, WeightType type) {
+  const BlockTraits& traits = block_traits(type);
+  const std::size_t n_cols = std::max<std::size_t>(traits.block_weights, 32);
+  const std::string name = fmt::format("shares of {} rows, {}", kRows, traits.name);
+  const auto bytes = draw_matrix(type, kRows, n_cols, Codes::kRandom);
+  LLM_TRY(const PackedMatrix w, PackedMatrix::pack(type, kRows, n_cols, bytes, "self check"));
+  for (const std::size_t n_tokens : kTokens) {
+    const auto x = draw(Values::kPlain, n_tokens * n_cols, 1);
+    std::vector<float> expected(n_tokens * kRows);
+    reference::matmul({type, kRows, n_cols, bytes}, x, expected);
+    for (const int count : kTeams) {
+      LLM_TRY(const auto y, team_product(table, w, x, count));
+      Mismatch wrong;
+      for (std::size_t i = 0; i < y.size(); ++i) wrong.look(i % kRows, y[i], expected[i]);
+      if (wrong.count == 0) continue;
+      return CheckResult{name, false,
+                         fmt::format("{}: team of {}, {} tokens: {} products differ, first row {} "
+                                     "(panel {} of {}): {} and {}",
+                                     isa_name(table.isa), count, n_tokens, wrong.count, wrong.row,
+                                     wrong.row / PackedMatrix::kPanelRows, w.n_panels(),
+                                     wrong.actual, wrong.expected)};
+    }
+  }
+  return CheckResult{name, true, "teams of 1, 2, 3 and 7; 1 and 3 tokens"};
+}
+
+}  // namespace
+
+Result<std::vector<CheckResult>> check_shares(const KernelTable& table,
+                                              std::span<const WeightType> types) {
+  std::vector<CheckResult> results;
+  for (const WeightType type : types) {
+    LLM_TRY(CheckResult result, check_type(table, type));
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace llm

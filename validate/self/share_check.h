@@ -1,0 +1,25 @@
+#ifndef LLM_VALIDATE_SELF_SHARE_CHECK_H_
+#define LLM_VALIDATE_SELF_SHARE_CHECK_H_
+
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "quant/kernels/kernel_table.h"
+#include "validate/report/report.h"
+
+namespace llm {
+
+/// Checks how matmul() deals a matrix out to the workers of a team, which for large matrices no
+/// small model shows: for each type, a matrix of random blocks with 24,039 rows (1,503 panels, the
+/// last of 7 rows), shared by teams of 1, 2, 3 and 7, for one token and for several. Every row must
+/// be computed, and be what the definition gives. Workers run one after the other, so that what a
+/// team does not do shows on any machine.
+/// @param table  of the instruction set that is used
+/// Errors: kResource.
+Result<std::vector<CheckResult>> check_shares(const KernelTable& table,
+                                              std::span<const WeightType> types);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_SELF_SHARE_CHECK_H_
