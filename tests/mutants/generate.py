@@ -47,6 +47,11 @@ class Mutant:
     long: bool = False  # needs a long reference
 
 
+def pure(kind: str) -> str:
+    """The file all of whose matrices have this type."""
+    return kind if kind == "F16" else f"{kind}-pure"
+
+
 def names_matmul(kind: str, isa: str = "") -> str:
     paths = rf"{PATH}, {isa}: .*" if isa else rf"{PATH}, \w+: matrices .*"
     return rf"kernel matmul, {kind}|{paths}|.*\b(L\d+/{MATRIX_OPS}|G/logits)\b.*"
@@ -72,7 +77,8 @@ def products() -> list[Mutant]:
 
     def add(kind: str, file: str, isa: str = "", **conditions: object) -> None:
         where = {"side": "kernel", **({"isa": isa} if isa else {})}
-        out.append(Mutant(item("matmul", **where, **conditions), kind, file, names_matmul(conditions.get("type", r"\w+"), isa)))
+        out.append(Mutant(item("matmul", **where, **conditions), kind, file if file == "WIDE" else pure(file),
+                          names_matmul(conditions.get("type", r"\w+"), isa)))
 
     small = ("last_code", "ulp", "sub_block_sign", "block_scale", "row_before", "sub_block")
     tiles = ({"token": "%8=7"}, {"tokens": "%8=5", "tokens_after": 0}, {"tokens": "%2=1", "tokens_after": 0}, {"token": "%16=15"})
@@ -91,7 +97,7 @@ def products() -> list[Mutant]:
         add("c", kind, type=kind, effect="block_scale", **rows[(i + 2) % len(rows)])
         if kind not in FLOATS:
             add("h", kind, type=kind, path="dequantized", effect=("ulp", "last_code", "sub_block_sign")[i % 3], row="%16=7")
-        out.append(Mutant(item("matmul", type=kind, effect=("sub_block", "block_scale", "sub_block_sign")[i % 3]), "j", kind,
+        out.append(Mutant(item("matmul", type=kind, effect=("sub_block", "block_scale", "sub_block_sign")[i % 3]), "j", pure(kind),
                           names_matmul(kind)))
     for kind in ("Q4_0", "Q4_K", "Q6_K", "F16"):
         add("a", kind, type=kind, effect="last_code", token=">319")
@@ -118,14 +124,14 @@ def rows_of_values() -> list[Mutant]:
         if effect != "ulp":
             add("j", "EXTREME", silu, "silu_mul", x=limit, effect=effect)
     for isa in ISAS:
-        add("d", "Q4_K", names_op("silu_mul", "ffn_act", isa), "silu_mul", **kernel, isa=isa, after=0, effect="ulp")
-        add("d", "Q5_K", names_op("rms_norm", "attn_norm|ffn_norm|result_norm", isa), "rms_norm", **kernel, isa=isa, effect="ulp")
+        add("d", "Q4_K-pure", names_op("silu_mul", "ffn_act", isa), "silu_mul", **kernel, isa=isa, after=0, effect="ulp")
+        add("d", "Q5_K-pure", names_op("rms_norm", "attn_norm|ffn_norm|result_norm", isa), "rms_norm", **kernel, isa=isa, effect="ulp")
         add("d", "F16", names_op("rope", "q_rope|k_rope", isa), "rope", **kernel, isa=isa, pairs_after=0, effect="ulp")
         add("d", "F16", names_op("to_half", "attn_ctx", isa), "to_half", **kernel, isa=isa, x="<0.0001", effect="truncate")
         add("d", "F16", names_op("attend", "attn_ctx", isa), "attend", **kernel, isa=isa, position="%16=15", effect="sum_ulp")
         add("d", "F16", names_op("merge", "attn_ctx", isa), "merge", **kernel, isa=isa, rising=1, effect="max")
         add("d", "F16", names_op("finish", "attn_ctx", isa), "finish", **kernel, isa=isa, effect="reciprocal")
-        add("d", "Q6_K", names_op("quantize_q8k", MATRIX_OPS, isa), "quantize", **kernel, isa=isa, format="Q8_K", blocks_after=0,
+        add("d", "Q6_K-pure", names_op("quantize_q8k", MATRIX_OPS, isa), "quantize", **kernel, isa=isa, format="Q8_K", blocks_after=0,
             effect="last_code")
         add("d", "Q5_1", names_op("quantize_q8x32", MATRIX_OPS, isa), "quantize", **kernel, isa=isa, format="Q8_32", blocks_after=0,
             effect="scale_ulp")
@@ -135,7 +141,7 @@ def rows_of_values() -> list[Mutant]:
         if effect == "zero":
             add("j", "EXTREME", exp, "exp", x=limit, effect=effect)
     for effect in ("amax128", "truncate", "clip126", "scale_f16", "zero", "sum"):
-        for form, file, entry in (("Q8_K", "Q4_K", "quantize_q8k"), ("Q8_32", "Q4_1", "quantize_q8x32")):
+        for form, file, entry in (("Q8_K", "Q4_K-pure", "quantize_q8k"), ("Q8_32", "Q4_1", "quantize_q8x32")):
             limit = {"amax": "<0.01"} if effect == "zero" else {"blocks_after": 0} if effect in ("sum", "scale_f16") else {}
             names = names_op(entry, f"{MATRIX_OPS}|logits")
             add("g" if limit.get("amax") else "c", file, names, "quantize", **kernel, format=form, effect=effect, **limit)
@@ -194,10 +200,10 @@ def attention() -> list[Mutant]:
     add("c", "finish", names_op("finish", "attn_ctx"), **kernel, dim="%16=3", effect="last")
 
     angle = r".*\bL\d+/(q_rope|k_rope|attn_ctx)\b.*"
-    for limit, effect in ((">255", "late"), (">511", "late"), ("%256=255", "late"), (">16", "f32"), (">2047", "wrapped")):
+    for limit, effect in ((">255", "late"), (">511", "late"), ("%256=255", "late"), (">255", "f32"), (">2047", "wrapped")):
         add("a" if ">" in limit else "c", "angle", angle, position=limit, effect=effect)
     add("j", "angle", angle, pairs_after=0, effect="late")
-    add("j", "angle", angle, pair=0, position=">7", effect="f32")
+    add("j", "angle", angle, pair=0, position="%16=15", effect="late")
 
     paths = rf"{PATH}, .*: .*|.*\bL\d+/(k_rope|attn_ctx)\b.*"
     for conditions in ({"again": 1, "rows": 1}, {"again": 1, "row": 0}, {"again": 1, "position": "%16=15"}, {"position": "%256=0"},
