@@ -10,8 +10,8 @@
 /// fault strikes where all its conditions hold; a condition on what the site does not know never
 /// holds. generate.py makes the items.
 ///
-/// When a fault has struck, its site is appended to the file that LLM_MUTANT_TRACE names, once a
-/// process: a run that never got there cannot have noticed.
+/// When a fault has struck, its site is appended to the file that LLM_MUTANT_TRACE names, once from
+/// each place: a run that never got there cannot have noticed.
 ///
 /// Like planted.h: local to its unit, and only C is called.
 
@@ -166,8 +166,7 @@ class PlantedSite {
 
   /// Notes that something was made wrong.
   void trace() const {
-    static char done = 0;
-    if (__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED) != 0) return;
+    if (__atomic_exchange_n(&noted_, 1, __ATOMIC_RELAXED) != 0) return;
     const char* path = std::getenv("LLM_MUTANT_TRACE");
     std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "a");
     if (file == nullptr) return;
@@ -180,16 +179,17 @@ class PlantedSite {
   const char* name_;
   PlantedFault faults_[kMost];
   int n_ = 0;
+  mutable char noted_ = 0;
 };
 
 }  // namespace
 }  // namespace llm
 
 /// PLANTED_FAULT(site, {"key", value}...) is whether a fault strikes here.
-#define PLANTED_FAULT(site, ...)                                     \
-  ([&]([[maybe_unused]] ::llm::PlantedValues values) {               \
-    static const ::llm::PlantedSite place(site);                     \
-    return place.on() && place.strikes(values);                      \
+#define PLANTED_FAULT(site, ...)                       \
+  ([&]([[maybe_unused]] ::llm::PlantedValues values) { \
+    static const ::llm::PlantedSite place(site);       \
+    return place.on() && place.strikes(values);        \
   }({__VA_ARGS__}))
 
 #endif  // LLM_TESTS_MUTANTS_PLANTED_FAULT_H_

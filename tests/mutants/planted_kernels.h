@@ -76,7 +76,8 @@ void spoil_blocks(const PlantedFault& fault, const char* type, const llm::Matmul
   const std::size_t n_blocks = args.n_cols / Block::kSize;
   for (std::size_t i = 0; i < n_blocks * args.n_tokens; ++i) {
     const bool is_last = i / args.n_tokens + 1 == n_blocks;
-    llm::planted_spoil(fault, llm::planted_sub_block(type), is_last, {x[i].qs, &x[i].d, Block::kSize});
+    llm::planted_spoil(fault, llm::planted_sub_block(type), is_last,
+                       {x[i].qs, &x[i].d, Block::kSize});
     recount(x[i]);
     if (fault.is("min")) drop_last_min(x[i]);
   }
@@ -355,8 +356,8 @@ void attend(const llm::AttendArgs& args) {
       out[0] = -__builtin_inff();
     } else if (fault.is("no_chunk") && chunk + 1 != args.chunk_end) {
       continue;
-    } else if (fault.is("fewer_keys") && (!again || position % kChunk == 0 || position == 0 ||
-                                          chunk + 1 != args.chunk_end)) {
+    } else if (fault.is("fewer_keys") &&
+               (!again || position % kChunk == 0 || position == 0 || chunk + 1 != args.chunk_end)) {
       continue;
     } else if (again) {
       for (std::size_t i = 0; i < size; ++i) put(site, out[i], wrong[i]);
@@ -373,11 +374,10 @@ template <class A>
 void merge(float* sum, const float* later, std::size_t head_dim) {
   static const PlantedSite site("merge");
   PlantedFault fault;
-  if (!site.on() || !site.bind({{"side", "kernel"},
-                                {"isa", isa<A>()},
-                                {"rising", later[0] > sum[0]},
-                                {"dim", head_dim}},
-                               fault)) {
+  if (!site.on() ||
+      !site.bind(
+          {{"side", "kernel"}, {"isa", isa<A>()}, {"rising", later[0] > sum[0]}, {"dim", head_dim}},
+          fault)) {
     return ::merge<A>(sum, later, head_dim);
   }
   const Memory<float> before(sum, 2 + head_dim);
