@@ -15,6 +15,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -37,11 +38,15 @@ UNIT_TESTS = ("kernels_test", "kernel_check_test", "quant_test", "executor_test"
               "generate_test", "tokenizer_tests")
 
 
+class NotRun(Exception):
+    """No earlier run has kept this result."""
+
+
 class Scorer:
     """Runs checks on mutants and keeps what they said."""
 
-    def __init__(self, bench: Bench, threads: str):
-        self.bench, self.threads = bench, threads
+    def __init__(self, bench: Bench, threads: str, kept_only: bool):
+        self.bench, self.threads, self.kept_only = bench, threads, kept_only
         self.file = bench.work / "generated.json"
         llmcheck = hashlib.sha256((bench.planted / "llmcheck").read_bytes()).hexdigest()
         kept = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
@@ -87,6 +92,8 @@ class Scorer:
         with self.lock:
             if key in self.results["runs"]:
                 return self.results["runs"][key]
+        if self.kept_only:
+            raise NotRun
         result = self.run_tests(mutant) if check == "unit tests" else self.run_check(mutant, check)
         with self.lock:
             self.results["runs"][key] = result
@@ -141,7 +148,10 @@ class Scorer:
         for check in checks:
             if check == "tokenizer" and not mutant.id.startswith("tokenizer"):
                 continue
-            verdicts[check] = self.verdict(mutant, check)
+            try:
+                verdicts[check] = self.verdict(mutant, check)
+            except NotRun:
+                continue
             if verdicts[check]["found"] and not all_checks:
                 break
         return verdicts
@@ -238,27 +248,34 @@ def main() -> int:
     parser.add_argument("--score", action="store_true", help="every check judges every mutant, unit tests too")
     parser.add_argument("--checks", default=",".join(CHECKS), help=f"which of {', '.join(CHECKS)}, unit tests")
     parser.add_argument("--seed", default=commit(), help="of the sample (default: the commit)")
+    parser.add_argument("--kept", action="store_true", help="run nothing: the table of what earlier runs have kept")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
     options = parser.parse_args()
     checks = tuple(options.checks.split(","))
     if options.score and "unit tests" not in checks and (options.mutants_bin / UNIT_TESTS[0]).exists():
         checks += ("unit tests",)
     bench = Bench(options.mutants_bin.resolve(), options.clean_bin.resolve(), options.work_dir.resolve())
-    scorer = Scorer(bench, "1" if options.jobs > 1 else "2")
+    scorer = Scorer(bench, "1" if options.jobs > 1 else "2", options.kept)
     mutants = choose(options)
     started = time.monotonic()
-    scorer.prepare(mutants, checks)
+    if not options.kept:
+        scorer.prepare(mutants, checks)
     done = []
 
     def judge(mutant: Mutant) -> dict[str, dict]:
         verdicts = scorer.judge(mutant, checks, options.score)
         done.append(mutant)
+        if options.kept:
+            return verdicts
         print(f"[{len(done)}/{len(mutants)}, {time.monotonic() - started:.0f} s] {mutant.id}: "
               + (", ".join(c for c, v in verdicts.items() if v["found"]) or "SURVIVED"), file=sys.stderr, flush=True)
         return verdicts
 
+    # In no order, so that a run that is stopped has seen some of each class.
+    order = random.Random(1).sample(mutants, len(mutants))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        judged = dict(zip(mutants, pool.map(judge, mutants)))
+        verdicts = dict(zip(order, pool.map(judge, order)))
+    judged = {m: verdicts[m] for m in mutants if verdicts[m]}
     print_matrix(judged, checks)
     print_misses(judged)
     good = passes(judged)
