@@ -62,8 +62,8 @@ class Bench:
         if len(self.ids) != TOKENS:
             raise RuntimeError(f"the text gives {len(self.ids)} tokens, need {TOKENS}")
         with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(self._quantize, sorted({kind for kind, _ in wanted})))
-            list(pool.map(lambda w: self._refer(*w), sorted(w for w in wanted if w[1])))
+            list(pool.map(self.quantize, sorted({kind for kind, _ in wanted})))
+            list(pool.map(lambda w: self.refer(*w), sorted(w for w in wanted if w[1])))
         lines = (ROOT / "models/heldout.txt").read_text(encoding="utf-8").split("\n")
         texts = [line for line in lines if line][:40] + ["  two  spaces", "naïve café ☃", "a\nb"]
         with open(self.work / "tokens.jsonl", "w", encoding="utf-8") as out:
@@ -71,7 +71,7 @@ class Bench:
                 ids = json.loads(self.clean_tool("llmtok", MODEL, "--json", "-p", text))["ids"]
                 out.write(json.dumps({"text": text, "ids": ids}) + "\n")
 
-    def _quantize(self, kind: str) -> None:
+    def quantize(self, kind: str) -> None:
         if kind in VARIANTS:
             change, arguments = VARIANTS[kind]
             source = self.work / f"{change}.gguf"
@@ -90,7 +90,7 @@ class Bench:
         subprocess.run([os.environ.get("LLM_PYTHON", sys.executable), ROOT / script, *map(str, args)], check=True,
                        timeout=TIMEOUT, stdout=subprocess.DEVNULL)
 
-    def _refer(self, kind: str, steps: str) -> None:
+    def refer(self, kind: str, steps: str) -> None:
         ids = self.long_ids() if sum(map(int, steps.split(","))) > TOKENS else self.ids
         self.python("tools/oracle/from_gguf.py", self.model(kind), "--ids", ",".join(ids), "--steps", steps, "-o",
                     self.reference(kind, steps))

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,39 +53,41 @@ class Scorer:
         kept = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
         self.results = kept if kept.get("llmcheck") == llmcheck else {"llmcheck": llmcheck, "runs": {}}
         self.lock = threading.Lock()
+        self.making: dict[Path, threading.Lock] = {}  # of files
 
     def save(self) -> None:
         partial = self.file.with_suffix(".part")
         partial.write_text(json.dumps(self.results, indent=1), encoding="utf-8")
         partial.replace(self.file)
 
+    def ensure(self, path: Path, make: Callable[[], object]) -> Path:
+        """A file that exists, made by programs without bugs when it is first needed."""
+        with self.lock:
+            making = self.making.setdefault(path, threading.Lock())
+        with making:
+            if not path.exists():
+                make()
+        return path
+
+    def model(self, kind: str) -> Path:
+        return self.ensure(self.bench.model(kind), lambda: self.bench.quantize(kind))
+
     def arguments(self, mutant: Mutant, check: str) -> list[object]:
-        steps = LONG_STEPS if mutant.long else STEPS
-        return {"self": ["--self", "-p", TEXT],
-                "layer-diff": ["--layer-diff", self.bench.reference(mutant.file, steps)],
-                "verify": ["--verify", self.verify_reference(mutant.file)],
-                "tokenizer": ["--tokenizer", self.bench.work / "tokens.jsonl"],
-                "quality": ["--quality", ROOT / "models/heldout.txt", "--baseline", self.baseline(mutant.file)]}[check]
-
-    def verify_reference(self, kind: str) -> Path:
-        return self.bench.work / f"{kind}-verify.json"
-
-    def baseline(self, kind: str) -> Path:
-        return self.bench.work / f"{kind}-baseline"
-
-    def prepare(self, mutants: list[Mutant], checks: tuple[str, ...]) -> None:
-        """Models, and references by programs without bugs; what exists already stays."""
-        steps = {(m.file, LONG_STEPS if m.long else STEPS) for m in mutants} if "layer-diff" in checks else set()
-        wanted = {(kind, s) for kind, s in steps if not self.bench.reference(kind, s).exists()}
-        wanted |= {(m.file, "") for m in mutants if not self.bench.model(m.file).exists()}
-        self.bench.prepare(wanted)
-        for kind in sorted({m.file for m in mutants}):
-            if "verify" in checks and not self.verify_reference(kind).exists():
-                self.bench.python("tools/oracle/verify_reference.py", self.bench.model(kind), "-q", "--steps", VERIFY_STEPS,
-                                  "-o", self.verify_reference(kind))
-            if "quality" in checks and not self.baseline(kind).exists():
-                self.bench.clean_tool("llmcheck", self.bench.model(kind), "-q", "--quality", ROOT / "models/heldout.txt",
-                                      "--baseline", self.baseline(kind), "--update-baseline", "before mutants")
+        kind, steps, work = mutant.file, LONG_STEPS if mutant.long else STEPS, self.bench.work
+        model = self.model(kind)
+        if check == "self":
+            return ["--self", "-p", TEXT]
+        if check == "tokenizer":
+            return ["--tokenizer", work / "tokens.jsonl"]
+        if check == "layer-diff":
+            return ["--layer-diff", self.ensure(self.bench.reference(kind, steps), lambda: self.bench.refer(kind, steps))]
+        if check == "verify":
+            reference = work / f"{kind}-verify.json"
+            return ["--verify", self.ensure(reference, lambda: self.bench.python(
+                "tools/oracle/verify_reference.py", model, "-q", "--steps", VERIFY_STEPS, "-o", reference))]
+        baseline, heldout = work / f"{kind}-baseline", ROOT / "models/heldout.txt"
+        return ["--quality", heldout, "--baseline", self.ensure(baseline, lambda: self.bench.clean_tool(
+            "llmcheck", model, "-q", "--quality", heldout, "--baseline", baseline, "--update-baseline", "before mutants"))]
 
     def run(self, mutant: Mutant, check: str) -> dict:
         """One check of one mutant, or what an earlier run kept of it."""
@@ -101,14 +104,15 @@ class Scorer:
         return result
 
     def run_check(self, mutant: Mutant, check: str) -> dict:
+        arguments = [self.model(mutant.file), "-q", *self.arguments(mutant, check)]
         label = hashlib.sha256(f"{check}{mutant}".encode()).hexdigest()[:16]
         report, trace = self.bench.work / f"{label}.json", self.bench.work / f"{label}.trace"
         report.unlink(missing_ok=True)
         trace.unlink(missing_ok=True)
         started = time.monotonic()
         try:
-            run = subprocess.run([str(self.bench.planted / "llmcheck"), str(self.bench.model(mutant.file)), "-q",
-                                  *map(str, self.arguments(mutant, check)), "--report", str(report), "-t", self.threads],
+            run = subprocess.run([str(self.bench.planted / "llmcheck"), *map(str, arguments), "--report", str(report),
+                                  "-t", self.threads],
                                  env=self.environment(mutant, trace), capture_output=True, text=True, timeout=TIMEOUT)
             code, words = run.returncode, run.stderr
         except subprocess.TimeoutExpired:
@@ -259,7 +263,7 @@ def main() -> int:
     mutants = choose(options)
     started = time.monotonic()
     if not options.kept:
-        scorer.prepare(mutants, checks)
+        bench.prepare(set())
     done = []
 
     def judge(mutant: Mutant) -> dict[str, dict]:
