@@ -280,7 +280,7 @@ def tensors() -> list[Mutant]:
 def text() -> list[Mutant]:
     """Faults on the way from text to ids, from logits to a token, and of a full context."""
     effects = {
-        "tokenizer": ("rightmost", "bytes_reversed", "utf8_of_4", "utf8_of_2", "left_not_offered", "right_not_offered", "stale_merged",
+        "tokenizer": ("rightmost", "bytes_reversed", "left_not_offered", "right_not_offered", "stale_merged",
                       "longest_lost", "spaces_joined", "prefix_lost", "prefix_shared", "eos_added"),
         "sampler": ("ties_to_higher", "penalty_not_oldest", "penalty_not_newest", "penalty_repeats", "penalty_sign", "top_k_short",
                     "top_p_short", "top_p_long", "min_p_of_sum", "min_p_short", "temperature_late", "seed_16", "one_sequence",
