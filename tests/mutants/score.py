@@ -30,6 +30,7 @@ from generate import CLASSES, Mutant, generate, sample
 
 FOUND_NEEDED = 0.97
 NAMED_NEEDED = 0.90
+HELDOUT = ROOT / "models/heldout.txt"
 LONG_STEPS = f"{LONG_TOKENS - 1},1"
 UNSUPPORTED = 6
 MORE_NAMES = 12  # kept of a failing check
@@ -85,9 +86,15 @@ class Scorer:
             reference = work / f"{kind}-verify.json"
             return ["--verify", self.ensure(reference, lambda: self.bench.python(
                 "tools/oracle/verify_reference.py", model, "-q", "--steps", VERIFY_STEPS, "-o", reference))]
-        baseline, heldout = work / f"{kind}-baseline", ROOT / "models/heldout.txt"
-        return ["--quality", heldout, "--baseline", self.ensure(baseline, lambda: self.bench.clean_tool(
-            "llmcheck", model, "-q", "--quality", heldout, "--baseline", baseline, "--update-baseline", "before mutants"))]
+        baseline = work / f"{kind}-baseline"
+        return ["--quality", HELDOUT, "--baseline", self.ensure(baseline, lambda: self.freeze(model, baseline))]
+
+    def freeze(self, model: Path, baseline: Path) -> None:
+        partial = baseline.with_suffix(".part")
+        partial.mkdir(exist_ok=True)
+        self.bench.clean_tool("llmcheck", model, "-q", "-t", 1, "--quality", HELDOUT, "--baseline", partial,
+                              "--update-baseline", "before mutants")
+        partial.rename(baseline)
 
     def run(self, mutant: Mutant, check: str) -> dict:
         """One check of one mutant, or what an earlier run kept of it."""
