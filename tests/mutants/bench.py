@@ -14,6 +14,12 @@ MODEL = ROOT / "models" / "fable-3m-f16.gguf"
 TOKENS = 21  # no multiple of 16, so that tails are real; the last three are fed one at a time
 STEPS = "18,1,1,1"
 TEXT = "Once upon a time, there was a little fox named Pip. He lost his red ball near the old mill and asked"
+LONG_TOKENS = 530  # past the second chunk of 256 keys
+VERIFY_STEPS = 16
+# Models that reach what a quantization of MODEL does not: the change of make_models.py, then llmquant's arguments.
+VARIANTS = {"LONG": ("long", ("Q8_0",)), "WIDE": ("wide", ("Q4_0", "--pure")), "EXTREME": ("extreme", ("Q8_0",))}
+MIX = {"attn_q": "Q4_0", "attn_k": "Q6_K", "attn_v": "Q8_0", "attn_output": "Q5_K", "ffn_gate": "Q5_1", "ffn_up": "Q3_K",
+       "ffn_down": "IQ4_NL"}
 LOAD_ERRORS = (3, 5, 7)  # malformed, resource, non-finite: the file was refused
 PARALLEL = 2
 TIMEOUT = 900
@@ -56,8 +62,8 @@ class Bench:
         if len(self.ids) != TOKENS:
             raise RuntimeError(f"the text gives {len(self.ids)} tokens, need {TOKENS}")
         with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(self._quantize, sorted({kind for kind, _ in wanted})))
-            list(pool.map(lambda w: self._refer(*w), sorted(w for w in wanted if w[1])))
+            list(pool.map(self.quantize, sorted({kind for kind, _ in wanted})))
+            list(pool.map(lambda w: self.refer(*w), sorted(w for w in wanted if w[1])))
         lines = (ROOT / "models/heldout.txt").read_text(encoding="utf-8").split("\n")
         texts = [line for line in lines if line][:40] + ["  two  spaces", "naïve café ☃", "a\nb"]
         with open(self.work / "tokens.jsonl", "w", encoding="utf-8") as out:
@@ -65,14 +71,33 @@ class Bench:
                 ids = json.loads(self.clean_tool("llmtok", MODEL, "--json", "-p", text))["ids"]
                 out.write(json.dumps({"text": text, "ids": ids}) + "\n")
 
-    def _quantize(self, kind: str) -> None:
-        if kind != "F16":
+    def quantize(self, kind: str) -> None:
+        if kind in VARIANTS:
+            change, arguments = VARIANTS[kind]
+            source = self.work / f"{change}.gguf"
+            self.python("tests/mutants/make_models.py", MODEL, source, change)
+            self.clean_tool("llmquant", source, self.model(kind), *arguments, "-q")
+        elif kind == "MIX":
+            types = [word for name, type in MIX.items() for word in ("--tensor-type", f"{name}={type}")]
+            self.clean_tool("llmquant", MODEL, self.model(kind), "Q4_K_M", *types, "-q")
+        elif kind.endswith("-pure"):
+            self.clean_tool("llmquant", MODEL, self.model(kind), kind.removesuffix("-pure"), "--pure", "-q")
+        elif kind != "F16":
             self.clean_tool("llmquant", MODEL, self.model(kind), kind, "-q")
 
-    def _refer(self, kind: str, steps: str) -> None:
-        python = os.environ.get("LLM_PYTHON", sys.executable)
-        subprocess.run([python, ROOT / "tools/oracle/from_gguf.py", self.model(kind), "--ids", ",".join(self.ids),
-                        "--steps", steps, "-o", self.reference(kind, steps)], check=True, timeout=TIMEOUT)
+    @staticmethod
+    def python(script: str, *args: object) -> None:
+        subprocess.run([os.environ.get("LLM_PYTHON", sys.executable), ROOT / script, *map(str, args)], check=True,
+                       timeout=TIMEOUT, stdout=subprocess.DEVNULL)
+
+    def refer(self, kind: str, steps: str) -> None:
+        ids = self.long_ids() if sum(map(int, steps.split(","))) > TOKENS else self.ids
+        self.python("tools/oracle/from_gguf.py", self.model(kind), "--ids", ",".join(ids), "--steps", steps, "-o",
+                    self.reference(kind, steps))
+
+    def long_ids(self) -> list[str]:
+        text = (ROOT / "models/heldout.txt").read_text(encoding="utf-8")
+        return self.clean_tool("llmtok", MODEL, "--ids", "-p", text[:4 * LONG_TOKENS]).split()[:LONG_TOKENS]
 
     def check(self, kind: str, check: str, *, mutant: str = "", args: tuple = (), steps: str = STEPS,
               env: dict | None = None, build: Path | None = None) -> Outcome:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes a copy of the source tree with every bug of mutants.json planted in it.
+"""Writes a copy of the source tree with every bug of mutants.json and every fault point of generate.py planted in it.
 
     tests/mutants/plant.py SOURCE_ROOT DESTINATION
 
-The copy holds the files that git tracks, as they are now. Where edits.toml says so, the right text is replaced by the
-wrong one; the environment variable LLM_MUTANT chooses among the bugs when a program of the copy runs (planted.h).
+The copy holds the files that git tracks, as they are now. Where edits.toml and faults.toml say so, the right text is
+replaced by the wrong one; the environment variable LLM_MUTANT chooses among the bugs when a program of the copy runs
+(planted.h, planted_fault.h).
 A file is written only if its content changes, so that a second build finds nothing to do; files that left the tree leave
 the copy. If an edit's text does not stand in its file exactly once, every such edit is named, nothing is written, and the
 exit code is 1.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SWITCH = re.compile(r'PLANTED\("(\w+)"\)')
+SITE = re.compile(r'(?:PLANTED_FAULT\(|PlantedSite \w+\()"(\w+)"')
 INCLUDE = '#include "tests/mutants/planted.h"\n'
 FILES = "planted_files.txt"  # in the copy: the names of its files
 
@@ -34,8 +36,16 @@ class Edit:
     def ids(self) -> list[str]:
         return list(dict.fromkeys(SWITCH.findall(self.wrong)))
 
+    def name(self) -> str:
+        """What to call it: its ids, or the sites of its fault points."""
+        return ", ".join(self.ids() or dict.fromkeys(SITE.findall(self.wrong))) or "no id"
+
+    def is_switched(self) -> bool:
+        """Whether something decides at run time that it is wrong; the includes and names of such things count."""
+        return bool(re.search("planted", self.wrong, re.IGNORECASE))
+
     def problem(self, file: str, what: str) -> str:
-        return f"{', '.join(self.ids()) or 'no id'}: {file}: {what}:\n" + quoted(self.text)
+        return f"{self.name()}: {file}: {what}:\n" + quoted(self.text)
 
 
 def quoted(text: str) -> str:
@@ -47,7 +57,7 @@ def plant(file: str, source: str, edits: list[Edit]) -> tuple[str, list[str]]:
     problems = []
     places = []
     for edit in edits:
-        if not edit.text or not edit.ids():
+        if not edit.text or not edit.is_switched():
             problems.append(edit.problem(file, 'an edit needs a text, and PLANTED("id") in its wrong version'))
             continue
         found = [match.start() for match in re.finditer(f"(?={re.escape(edit.text)})", source)]
@@ -60,7 +70,7 @@ def plant(file: str, source: str, edits: list[Edit]) -> tuple[str, list[str]]:
     places.sort(key=lambda place: place[0])
     for (begin, edit), (next_begin, other) in zip(places, places[1:]):
         if begin + len(edit.text) > next_begin:
-            problems.append(edit.problem(file, f"overlaps the edit of {', '.join(other.ids())}"))
+            problems.append(edit.problem(file, f"overlaps the edit of {other.name()}"))
     for begin, edit in reversed(places):
         source = source[:begin] + edit.wrong + source[begin + len(edit.text):]
     return INCLUDE + source, problems
@@ -73,6 +83,22 @@ def compare_ids(edits: dict[str, list[Edit]], listed: set[str]) -> list[str]:
             + [f"{id}: planted by edits.toml, not listed in mutants.json\n" for id in sorted(planted - listed)])
 
 
+def read_edits(data: Path) -> dict[str, list[Edit]]:
+    """The edits of each file, of both lists."""
+    edits: dict[str, list[Edit]] = {}
+    for name in ("edits.toml", "faults.toml"):
+        for file, of_file in tomllib.loads((data / name).read_text(encoding="utf-8")).items():
+            edits.setdefault(file, []).extend(Edit(**edit) for edit in of_file)
+    return edits
+
+
+def planted_sites(data: Path) -> set[str]:
+    """The sites where faults of generate.py can strike."""
+    texts = [edit.wrong for of_file in read_edits(data).values() for edit in of_file]
+    texts += [path.read_text(encoding="utf-8") for path in data.glob("planted_*.h")]
+    return {site for text in texts for site in SITE.findall(text)}
+
+
 def tracked_files(root: Path) -> list[str]:
     names = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
     return [name for name in names.split("\0") if name and (root / name).is_file()]
@@ -81,8 +107,7 @@ def tracked_files(root: Path) -> list[str]:
 def planted_tree(root: Path) -> tuple[dict[str, bytes], list[str]]:
     """Content of every file of the copy, and what is wrong with the edits."""
     data = root / "tests/mutants"
-    edits = {file: [Edit(**edit) for edit in of_file]
-             for file, of_file in tomllib.loads((data / "edits.toml").read_text(encoding="utf-8")).items()}
+    edits = read_edits(data)
     listed = json.loads((data / "mutants.json").read_text(encoding="utf-8"))["mutants"]
     problems = compare_ids(edits, {mutant["id"] for mutant in listed})
     tree = {name: (root / name).read_bytes() for name in tracked_files(root)}
@@ -125,7 +150,7 @@ def main() -> int:
     tree, problems = planted_tree(options.source_root)
     if problems:
         sys.exit("".join(f"plant.py: error: {problem}" for problem in problems)
-                 + f"plant.py: {len(problems)} edits to bring up to date in tests/mutants/edits.toml; nothing was written")
+                 + f"plant.py: {len(problems)} edits to bring up to date in tests/mutants/*.toml; nothing was written")
     written = write_changed(tree, options.destination)
     print(f"{options.destination}: {written} of {len(tree)} files written")
     return 0

@@ -39,6 +39,7 @@ class PlantTest(unittest.TestCase):
 
     def edits(self, *edits: str, ids: list[str]) -> None:
         self.write("tests/mutants/edits.toml", "".join(edits))
+        self.write("tests/mutants/faults.toml", "")
         self.write("tests/mutants/mutants.json", json.dumps({"mutants": [{"id": id} for id in ids]}))
 
     def plant(self, destination: Path | None = None) -> subprocess.CompletedProcess:

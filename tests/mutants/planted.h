@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/mutants/planted_codes.h"
+
 namespace llm {
 namespace {
 

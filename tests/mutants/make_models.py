@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes variants of a model that reach what the model itself does not.
+
+    tests/mutants/make_models.py MODEL.gguf OUT.gguf {long,wide,extreme}
+
+long: a context of 4,096 positions. wide: one layer and 25,001 tokens, so a matrix of 1,563 panels whose last is not full.
+extreme: F32; gates beyond +-80, a channel 1,000 times the others, and rows of tiny norm. MODEL has F16 matrices and an
+output of its own. Needs numpy and gguf (LLM_PYTHON).
+"""
+
+import argparse
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+CONTEXT = 4096
+WIDE_VOCAB = 25001
+OUTLIER = 1000.0
+
+
+def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, replaced: dict[str, object]) -> None:
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        kind = field.types[0]
+        value = replaced.get(name, field.contents())
+        sub = field.types[1] if kind == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(name, value, kind, sub)
+
+
+def change_long(fields: dict, _: dict) -> None:
+    fields["llama.context_length"] = CONTEXT
+
+
+def change_wide(fields: dict, tensors: dict) -> None:
+    n = len(fields["tokenizer.ggml.tokens"])
+    more = WIDE_VOCAB - n
+    fields["llama.block_count"] = 1
+    fields["llama.vocab_size"] = WIDE_VOCAB
+    fields["tokenizer.ggml.tokens"] += [f"\u2581never{i}" for i in range(more)]
+    fields["tokenizer.ggml.scores"] += [-1e6 - i for i in range(more)]
+    fields["tokenizer.ggml.token_type"] += [1] * more
+    draw = np.random.default_rng(1)
+    for name in list(tensors):
+        if name.startswith("blk.") and not name.startswith("blk.0."):
+            del tensors[name]
+    for name in ("token_embd.weight", "output.weight"):
+        rows = draw.normal(0, tensors[name].std(), (more, tensors[name].shape[1]))
+        tensors[name] = np.concatenate([tensors[name], rows.astype(np.float32)])
+
+
+def change_extreme(_: dict, tensors: dict) -> None:
+    for layer, scale in ((1, 24.0), (2, 12.0)):
+        tensors[f"blk.{layer}.ffn_gate.weight"] *= scale
+        tensors[f"blk.{layer}.ffn_up.weight"] /= scale
+    channel = 7
+    tensors["blk.2.attn_norm.weight"][channel] *= OUTLIER
+    for matrix in ("attn_q", "attn_k", "attn_v"):
+        tensors[f"blk.2.{matrix}.weight"][:, channel] /= OUTLIER
+    # Tokens that the text uses little have tiny embeddings: their first norm is all eps.
+    tensors["token_embd.weight"][::3] *= 1e-3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("change", choices=("long", "wide", "extreme"))
+    options = parser.parse_args()
+    reader = gguf.GGUFReader(options.model)
+    fields = {name: field.contents() for name, field in reader.fields.items()
+              if name.startswith(("llama.", "tokenizer.", "general."))}
+    tensors = {t.name: np.asarray(t.data, dtype=np.float32).reshape([int(d) for d in reversed(t.shape)]).copy()
+               for t in reader.tensors}
+    {"long": change_long, "wide": change_wide, "extreme": change_extreme}[options.change](fields, tensors)
+    writer = gguf.GGUFWriter(options.out, "llama")
+    copy_fields(reader, writer, fields)
+    for name, tensor in tensors.items():
+        is_matrix = tensor.ndim > 1 and options.change != "extreme"
+        writer.add_tensor(name, tensor.astype(np.float16) if is_matrix else tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    main()
