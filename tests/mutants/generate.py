@@ -53,7 +53,7 @@ def pure(kind: str) -> str:
 
 
 def names_matmul(kind: str, isa: str = "") -> str:
-    paths = rf"{PATH}, {isa}: .*" if isa else rf"{PATH}, \w+: matrices .*"
+    paths = rf"{PATH}, {isa}: .*" if isa else rf"{PATH}, \w+: (matrices .*|\d+ threads?)"
     return rf"kernel matmul, {kind}|{paths}|.*\b(L\d+/{MATRIX_OPS}|G/logits)\b.*"
 
 

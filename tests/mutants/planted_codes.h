@@ -56,6 +56,7 @@ struct PlantedBlock {
 /// The same in f32; `block` columns are a block.
 [[maybe_unused]] inline void planted_spoil(const PlantedFault& fault, std::size_t block, float* x,
                                            std::size_t n) {
+  if (block > n) block = n;
   if (fault.is("last_code")) x[n - 1] = 0;
   if (fault.is("last_block")) std::memset(x + n - block, 0, block * sizeof(float));
   for (std::size_t i = n - (n < 16 ? n : 16); i < n; ++i) {

@@ -140,7 +140,7 @@ class Scorer:
             program = self.bench.planted / name
             if failed or not program.exists():
                 continue
-            run = subprocess.run([str(program), "-v", "quiet"], env=self.environment(mutant, trace), capture_output=True,
+            run = subprocess.run([str(program)], env=self.environment(mutant, trace), capture_output=True,
                                  text=True, timeout=TIMEOUT, cwd=self.bench.planted)
             if run.returncode != 0:
                 failed.append(name)
