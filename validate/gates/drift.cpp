@@ -131,6 +131,7 @@ Result<OpNoise> measure_drift(const DriftInput& input, int n_runs) {
     LLM_TRY(const Dump moved,
             record_with(disturber, input.model, options, input.tokens, input.step_ptr));
     for (const auto& [tap, layer] : taps_of_model(input.model->config().n_layers)) {
+      if (!moved.has(layer, tap->name) || !input.clean.has(layer, tap->name)) continue;
       LLM_TRY(const TapMatrix a, moved.tap(layer, tap->name));
       LLM_TRY(const TapMatrix e, input.clean.tap(layer, tap->name));
       double& most = out[{layer, std::string(tap->name)}];

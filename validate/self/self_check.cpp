@@ -190,14 +190,6 @@ class SelfCheck {
       out_.not_covered.push_back(fmt::format("instruction set {}: this CPU lacks {}", isa_name(isa),
                                              isa_requirement(isa)));
     }
-    std::vector<std::string_view> types;
-    for (const BlockTraits& traits : all_block_traits()) {
-      if (std::ranges::find(sizes_.types, traits.type) == sizes_.types.end())
-        types.push_back(traits.name);
-    }
-    if (!types.empty())
-      out_.not_covered.push_back(
-          fmt::format("weight types that this file lacks: {}", fmt::join(types, ", ")));
     const std::size_t longest = longest_attended(sizes_);
     if (longest < sizes_.context)
       out_.not_covered.push_back(
