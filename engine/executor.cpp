@@ -113,7 +113,7 @@ Status Executor::evaluate(std::span<Segment> segments) {
   }
   Status status = run(work);
   for (std::size_t i = 0; i < segments.size() && status.ok(); ++i) {
-    if (segments[i].sequence->probe_ != nullptr) continue;
+    if (segments[i].sequence->options_.nonfinite) continue;
     if (first_nonfinite(segments[i].logits) == segments[i].logits.size()) continue;
     status = find_nonfinite(work[i]);
   }

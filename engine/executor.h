@@ -28,6 +28,7 @@ struct SequenceOptions {
   bool use_cache = true;      ///< false: every evaluation computes all positions anew
   bool share_prefix = false;  ///< take over, and publish, pages of equal leading tokens
   bool reference = false;     ///< computed by the definition in plain loops; slow
+  bool nonfinite = false;     ///< NaN and Inf among logits are given back, not an error
 };
 
 class Sequence;

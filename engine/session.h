@@ -43,8 +43,7 @@ class Session {
   virtual void truncate(std::size_t n_positions) = 0;
 
   /// Sends activations of later evaluations to `sink` (nullptr: none). The sink must outlive its
-  /// use. While there is one, logits that are NaN or Inf are no error: it sees where they come
-  /// from.
+  /// use.
   virtual void set_probe(ProbeSink* sink) = 0;
 };
 

@@ -35,7 +35,7 @@ LONG_STEPS = f"{LONG_TOKENS - 1},1"
 UNSUPPORTED = 6
 MORE_NAMES = 12  # kept of a failing check
 # In the order in which they are asked: first the check that needs no reference.
-CHECKS = ("self", "layer-diff", "verify", "tokenizer", "quality")
+CHECKS = ("layer-diff", "verify", "tokenizer", "self", "quality")
 UNIT_TESTS = ("kernels_test", "kernel_check_test", "quant_test", "executor_test", "engine_test", "sampler_test",
               "generate_test", "tokenizer_tests")
 

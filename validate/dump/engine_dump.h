@@ -20,7 +20,7 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
 /// SHA-256, hex, of a whole file. Errors: kIo.
 Result<std::string> file_sha256(const std::string& path);
 
-/// Runs `tokens` from position 0 in a session of its own and records every tap.
+/// Runs `tokens` from position 0 in a session of its own and records every tap, NaN and Inf too.
 /// @param step_ptr  tokens of call s are [step_ptr[s], step_ptr[s + 1]), as in a dump, so that
 ///                  prefill and decode are both seen; empty: all in one call
 /// Errors: those of Executor::create and evaluate.
