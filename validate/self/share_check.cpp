@@ -64,6 +64,34 @@ Result<CheckResult> check_type(const KernelTable& table, WeightType type) {
   return CheckResult{name, true, "teams of 1, 2, 3 and 7; 1 and 3 tokens"};
 }
 
+/// What the shares of a team of `count` of n items, in groups, have wrong; empty: nothing.
+std::string share_fault(int count, std::size_t n, std::size_t group) {
+  std::size_t next = 0;
+  for (int id = 0; id < count; ++id) {
+    const auto [begin, end] = Worker{id, count}.share(n, group);
+    if (begin > end || (begin != next && begin != end))
+      return fmt::format("worker {} of {} takes {} .. {} of {}, need from {} on", id, count, begin,
+                         end, n, next);
+    if (begin != end) next = end;
+  }
+  if (next == n) return {};
+  return fmt::format("{} workers take {} of {} items in groups of {}", count, next, n, group);
+}
+
+CheckResult check_every_team() {
+  constexpr int kMostWorkers = 64;
+  constexpr std::size_t kMostItems = 200;
+  for (int count = 1; count <= kMostWorkers; ++count) {
+    for (std::size_t n = 0; n <= kMostItems; ++n) {
+      for (const std::size_t group : {1, 4, 16}) {
+        const std::string fault = share_fault(count, n, group);
+        if (!fault.empty()) return {"shares of teams", false, fault};
+      }
+    }
+  }
+  return {"shares of teams", true, "1 to 64 workers, 0 to 200 items, groups of 1, 4 and 16"};
+}
+
 }  // namespace
 
 Result<std::vector<CheckResult>> check_shares(const KernelTable& table,
@@ -73,6 +101,7 @@ Result<std::vector<CheckResult>> check_shares(const KernelTable& table,
     LLM_TRY(CheckResult result, check_type(table, type));
     results.push_back(std::move(result));
   }
+  results.push_back(check_every_team());
   return results;
 }
 

@@ -14,7 +14,8 @@ namespace llm {
 /// small model shows: for each type, a matrix of random blocks with 24,039 rows (1,503 panels, the
 /// last of 7 rows), shared by teams of 1, 2, 3 and 7, for one token and for several. Every row must
 /// be computed, and be what the definition gives. Workers run one after the other, so that what a
-/// team does not do shows on any machine.
+/// team does not do shows on any machine. Then Worker::share() by itself: teams of 1 to 64 deal out
+/// every item once, for all numbers of items up to 200.
 /// @param table  of the instruction set that is used
 /// Errors: kResource.
 Result<std::vector<CheckResult>> check_shares(const KernelTable& table,
