@@ -43,7 +43,8 @@ Result<Dump> record(Recorder& recorder, const std::shared_ptr<const Model>& mode
                     const std::string& model_sha256, std::span<const std::int64_t> step_ptr) {
   const std::int64_t one_call[] = {0, static_cast<std::int64_t>(tokens.size())};
   if (step_ptr.empty()) step_ptr = one_call;
-  LLM_TRY(const auto session, open_sequence(model, options, {.reference = by_definition, .nonfinite = true}));
+  LLM_TRY(const auto session,
+          open_sequence(model, options, {.reference = by_definition, .nonfinite = true}));
   session->set_probe(&recorder);
   for (std::size_t s = 0; s + 1 < step_ptr.size(); ++s) {
     const auto begin = static_cast<std::size_t>(step_ptr[s]);
