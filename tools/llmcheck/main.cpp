@@ -192,8 +192,9 @@ class Check {
         add(fmt::format("llmcheck {} --self tells whether this CPU's fast paths are right", path_));
       return;
     }
-    report_.summary =
-        reference_ ? "the model computes what the reference says" : "no difference found";
+    report_.summary = reference_      ? "the model computes what the reference says"
+                      : checks_self() ? "what was run equals the definition"
+                                      : "every check passed";
     if (reference_ && !a_.self)
       add(fmt::format("llmcheck {} --self covers the other instruction sets, threads and batches",
                       path_));

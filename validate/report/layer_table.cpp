@@ -29,12 +29,14 @@ std::string times(double decades) {
   return fmt::format("{:.{}f} x", factor, factor < 1 ? 2 : factor < 10 ? 1 : 0);
 }
 
-/// Whether `a` says more about a layer than `b`: failing first, then the one further out.
+/// Whether `a` says more about a layer than `b`, which comes before it: failing first, then the one
+/// further out.
 bool is_worse(const LayerDiffRow& a, const LayerDiffRow& b) {
   const auto rank = [](const LayerDiffRow& row) {
     return fails(row) ? 0 : row.verdict == TapVerdict::kAbsent ? 2 : 1;
   };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
+  if (fails(a)) return false;  // errors travel: the first says where to look
   return decades_inside(a) < decades_inside(b);
 }
 
