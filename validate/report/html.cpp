@@ -74,7 +74,7 @@ std::string curve(const LayerDiff& diff) {
     if (!row.limits.empty() && row.limits[0].metric == Metric::kNmse)
       limit_points += fmt::format("{:.1f},{:.1f} ", x, y_of(row.limits[0].bound));
     if (!has_figures(row)) continue;
-    nmse_points += fmt::format("{:.1f},{:.1f} ", x, y_of(row.error.nmse));
+    nmse_points += fmt::format("{:.1f},{:.1f} ", x, y_of(row_value(row)));
     cos_points += fmt::format("{:.1f},{:.1f} ", x, y_of(1 - row.error.cos_min));
   }
   out += fmt::format(
@@ -83,8 +83,9 @@ std::string curve(const LayerDiff& diff) {
       "<polyline fill=\"none\" stroke=\"var(--ink)\" stroke-dasharray=\"1 4\" points=\"{}\"/>\n",
       nmse_points, cos_points, limit_points);
   return out +
-         "<text x=\"60\" y=\"12\">solid: NMSE, dashed: 1 - least cosine, dotted: limit on "
-         "NMSE; taps in the order of the data flow, layers below</text></svg>\n";
+         "<text x=\"60\" y=\"12\">solid: NMSE (of single ops: the worst token), dashed: 1 - "
+         "least cosine, dotted: limit; taps in the order of the data flow, layers "
+         "below</text></svg>\n";
 }
 
 // Green at six decades under the limit and more, yellow at it, red above or unusable.
