@@ -77,7 +77,7 @@ class Scorer:
         kind, steps, work = mutant.file, LONG_STEPS if mutant.long else STEPS, self.bench.work
         model = self.model(kind)
         if check == "self":
-            return ["--self", "-p", TEXT]
+            return ["--self", "--fail-fast", "-p", TEXT]
         if check == "tokenizer":
             return ["--tokenizer", work / "tokens.jsonl"]
         if check == "layer-diff":

@@ -6,8 +6,10 @@
 
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
+#include "tests/support/nonfinite_models.h"
 #include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
 
 using Catch::Matchers::Contains;
 
@@ -153,6 +155,20 @@ TEST_CASE("every path of this CPU equals the definition on the embedded model", 
     CAPTURE(check.dump());
     CHECK(check["verdict"] == "PASS");
   }
+}
+
+TEST_CASE("a model whose logits overflow fails by name; --fail-fast stops there", "[llmcheck]") {
+  Workplace w;
+  llm::test::TinyGguf model = llm::test::TinyGguf::llama();
+  llm::test::make_huge(model, "blk.0.ffn_down.weight");
+  const auto bytes = model.bytes();
+  w.write("huge.gguf", std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  const std::string self = "'" + w / "huge.gguf" + "' -t 1 --self -p abc";
+  REQUIRE(w.llmcheck(self) == 1);
+  CHECK_THAT(w.out, Contains("FAIL  int8") && Contains("FAIL  f32"));
+  REQUIRE(w.llmcheck(self + " --fail-fast") == 1);
+  CHECK_THAT(w.out, Contains("FAIL  int8") && !Contains("FAIL  f32") &&
+                        Contains("what comes after the first part that fails"));
 }
 
 TEST_CASE("bad references give exit code and words", "[llmcheck][bad_input]") {

@@ -42,6 +42,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.text("baseline", "DIR", &a.baseline, "frozen figures for --quality").file();
   table.text("update-baseline", "REASON", &a.update_baseline,
              "write the figures of --quality to --baseline instead of checking them");
+  table.group("How, for --self");
+  table.flag("fail-fast", &a.fail_fast, "leave out what comes after the first part that fails");
   table.group("How, for --verify");
   table.flag("verify-quick", &a.verify_quick, "two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,

@@ -20,6 +20,7 @@ struct CheckArguments {
   std::string layer_diff;  ///< reference NPZ
   std::string dump;        ///< NPZ to write
   bool self = false;
+  bool fail_fast = false;
   std::string verify;             ///< reference JSON
   bool verify_quick = false;      ///< two of its prompts
   bool verify_quantized = false;  ///< it may be another quantization's

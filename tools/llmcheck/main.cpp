@@ -159,6 +159,7 @@ class Check {
     options.text = a_.prompt;
     options.threads = a_.threads;
     options.progress = std::ref(bar_);
+    options.fail_fast = a_.fail_fast;
     auto outcome = self_check(path_, options);
     bar_.clear();
     if (!outcome.ok()) return in_file(std::move(outcome).error(), path_);

@@ -11,8 +11,9 @@
 namespace llm {
 
 struct SelfCheckOptions {
-  std::string text;  ///< encoded, and repeated to the number of tokens below
-  int threads = 0;   ///< of the run that all others are compared with; 0: available_cpus()
+  std::string text;        ///< encoded, and repeated to the number of tokens below
+  int threads = 0;         ///< of the run that all others are compared with; 0: available_cpus()
+  bool fail_fast = false;  ///< leave out what comes after the first part that fails
   Progress progress;
 };
 
