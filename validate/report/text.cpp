@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "validate/report/layer_table.h"
 #include "validate/report/text_table.h"
@@ -40,6 +41,7 @@ std::string bar(const Answer& answer, const TextStyle& style) {
 
 std::string questions(const Report& report, const TextStyle& style) {
   std::string out;
+  std::set<std::string> told;  // what several sections note is printed once
   for (const DiffSection& section : report.diffs) {
     const Answer answer = section_answer(section);
     const bool shown = !section.judged;
@@ -48,10 +50,11 @@ std::string questions(const Report& report, const TextStyle& style) {
                        tag(shown ? "     " : verdict(section.passed()), style), section.name,
                        section.title.substr(section.title.find(": ") + 2), words,
                        shown ? "" : bar(answer, style));
-    for (std::size_t i = shown ? 1 : 0; i < section.notes.size(); ++i)
-      out += fmt::format("{:18}{}\n", "", section.notes[i]);
-    for (const auto& remark : section.diff.remarks)
-      out += fmt::format("{:18}remark: {}\n", "", remark);
+    std::vector<std::string> lines(
+        section.notes.begin() + (shown && !section.notes.empty() ? 1 : 0), section.notes.end());
+    for (const auto& remark : section.diff.remarks) lines.push_back("remark: " + remark);
+    for (const std::string& line : lines)
+      if (told.insert(line).second) out += fmt::format("{:18}{}\n", "", line);
   }
   return out;
 }
