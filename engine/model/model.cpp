@@ -46,6 +46,14 @@ Result<std::shared_ptr<const Model>> Model::variant(const LoadOptions& options) 
   return std::shared_ptr<const Model>(std::move(model));
 }
 
+Result<std::shared_ptr<const Model>> Model::with_compute(Compute compute) const {
+  LoadOptions options;
+  options.compute = compute;
+  options.isa = isa_;
+  options.threads = threads_;
+  return variant(options);
+}
+
 std::shared_ptr<const Model> Model::first_layers(std::size_t n_layers) const {
   LLM_CHECK(n_layers >= 1 && n_layers <= config_.n_layers);
   std::shared_ptr<Model> model(new Model(*this));

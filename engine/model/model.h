@@ -45,6 +45,8 @@ class Model final {
   /// This model computed otherwise: with the instruction set, threads and compute of `options`, on
   /// the same packed weights, which both share. Errors: kUnsupported. Cost: none worth naming.
   Result<std::shared_ptr<const Model>> variant(const LoadOptions& options) const;
+  /// The same, with another compute and everything else as here.
+  Result<std::shared_ptr<const Model>> with_compute(Compute compute) const;
 
   /// The first `n_layers` of this model, then its output: another model on the same packed weights,
   /// for checks that need few layers. weight_bytes() stays the whole model's.

@@ -129,6 +129,11 @@ TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
   CHECK(w.llmcheck(kModel + " --compute int8 --tol '" + w / "tight.json" + "' --layer-diff '" +
                    w / "own.npz" + "'") == 1);
   CHECK_THAT(w.out, Contains("FAIL  int8-run") && Contains("the limits given"));
+  REQUIRE(w.llmcheck(kModel + " --compute int8 --dump '" + w / "int8.npz" + "'") == 0);
+  CHECK(w.llmcheck(kModel + " --layer-diff '" + w / "int8.npz" + "'") == 0);
+  CHECK_THAT(w.out, Contains("PASS  int8-ops") && !Contains("f32-"));
+  CHECK(w.llmcheck(kModel + " --compute f32 --layer-diff '" + w / "int8.npz" + "'") == 2);
+  CHECK_THAT(w.err, Contains("the reference computed in int8"));
   w.write("bad.json", R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*",
                                  "metric": "nmse", "limit": -1, "source": ""}]})");
   CHECK(w.llmcheck(kModel + " --tol '" + w / "bad.json" + "' --layer-diff '" + w / "own.npz" +

@@ -16,6 +16,7 @@
 #include "validate/dump/engine_dump.h"
 #include "validate/gates/drift.h"
 #include "validate/gates/layer_check.h"
+#include "validate/gates/price.h"
 #include "validate/locate/ideal_ops.h"
 #include "validate/locate/op_check.h"
 #include "validate/report/layer_table.h"
@@ -136,6 +137,76 @@ TEST_CASE("NaN in a reference or a run fails where it is", "[gates]") {
   REQUIRE(ops.diff.first_failing);
   CHECK(ops.diff.rows[*ops.diff.first_failing].tap == "v");
   CHECK_THAT(ops.diff.rows[*ops.diff.first_failing].note, Contains("NaN"));
+}
+
+TEST_CASE("NaN that the definition gives as well is no pass", "[gates]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const TapMatrix m{1, 2, {1, nan}};
+  CHECK(same_bits(m, m));
+  const OpOutput output{.actual = m, .expected = m, .row_limits = {0}, .why = "equal bits"};
+  const LayerDiffRow row = judge(0, *find_tap(0, "gate"), output);
+  CHECK(row.verdict == TapVerdict::kFail);
+  CHECK_THAT(row.note, Contains("1 NaN or Inf here, 1 expected"));
+}
+
+/// The transformers run with nothing but its logits, which `change` may spoil.
+template <typename Change>
+Dump logits_alone(const Change& change) {
+  const Dump dump = transformers_run();
+  DumpMeta meta = dump.meta();
+  Recorder recorder;
+  const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
+  recorder.begin_step(tokens, 0);
+  TapMatrix logits = require_ok(dump.tap(ProbeSink::kGlobal, "logits"));
+  change(logits);
+  recorder.tap(ProbeSink::kGlobal, "logits", logits.values, logits.features, 0);
+  for (const Tap& tap : kTaps)
+    if (tap.name != "logits") meta.taps_absent[std::string(tap.name)] = "not kept";
+  return require_ok(std::move(recorder).finish(meta));
+}
+
+TEST_CASE("a reference of logits alone is judged by the free run", "[gates]") {
+  const auto model = model_in(Compute::kF32);
+  const Dump clean = logits_alone([](TapMatrix&) {});
+  CHECK(verdicts(require_ok(check_layers(model, kF32, clean, {}))) ==
+        "f32-bits PASS; f32-ops shown; f32-run PASS; ");
+  const Dump bad = logits_alone([](TapMatrix& m) {
+    for (float& x : m.values) x *= 1.0001F;
+  });
+  const auto sections = require_ok(check_layers(model, kF32, bad, {}));
+  CHECK(!named(sections, "f32-run").passed());
+  CHECK(named(sections, "f32-run").diff.rows.back().verdict == TapVerdict::kFail);
+}
+
+TEST_CASE("a run of this engine in int8 is held against int8", "[gates]") {
+  const auto model = model_in(Compute::kInt8, "fable-3m-q4_k_m.gguf");
+  const std::vector<TokenId> tokens = {1, 403, 407, 261, 899, 1200, 37};
+  ExecutorOptions executor;
+  executor.context = tokens.size();
+  const Dump own = require_ok(record_activations(model, executor, false, tokens, "test", ""));
+  const auto modes = modes_for(own.meta());
+  REQUIRE(modes.size() == 1);
+  CHECK(modes[0].compute == Compute::kInt8);
+  CHECK(modes[0].kv == KvType::kF16);
+  const auto sections = require_ok(check_layers(model, modes[0], own, {}));
+  CHECK(verdicts(sections) == "int8-bits PASS; int8-ops PASS; int8-price shown; ");
+  CHECK_THAT(named(sections, "int8-ops").title, Contains("the reference's output on its inputs"));
+  // Against the reference itself: a fault that engine and definition share shows.
+  const Dump bad = changed(own, 1, "gate", [](TapMatrix& m) { m.values[3] *= 1.001F; });
+  CHECK(!named(require_ok(check_layers(model, modes[0], bad, {})), "int8-ops").passed());
+}
+
+TEST_CASE("a price far above the expected one is called unusual", "[gates]") {
+  const Dump dump = transformers_run();
+  LayerDiffRow row{.layer = ProbeSink::kGlobal, .tap = "logits", .verdict = TapVerdict::kShown};
+  row.error.nmse = 9e-6;
+  row.limits = {{"*", Metric::kNmse, 1e-6, "expected"}};
+  CHECK(require_ok(logits_notes(dump, dump, row)).size() == 1);
+  row.error.nmse = 2e-5;
+  const auto notes = require_ok(logits_notes(dump, dump, row));
+  REQUIRE(notes.size() == 2);
+  CHECK_THAT(notes[0], Contains("KL 0.0e+00") && Contains("100.0 % of 5"));
+  CHECK_THAT(notes[1], Contains("unusual: 20 x"));
 }
 
 TEST_CASE("a reference of another shape is refused by tap and both shapes", "[gates]") {

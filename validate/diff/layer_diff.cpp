@@ -60,10 +60,29 @@ std::string to_interleaved(const Dump& dump, std::size_t head_dim, std::size_t r
   return {};
 }
 
+bool fails(const LayerDiffRow& row) {
+  return row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
+}
+
+void judge_row(LayerDiffRow& row, const Limits& limits) {
+  const std::string label = tap_label(row.layer, row.tap);
+  row.verdict = TapVerdict::kPass;
+  for (const Metric metric : kAllMetrics) {
+    const Limit* limit = limits.find(label, metric);
+    if (limit == nullptr) continue;
+    row.limits.push_back(*limit);
+    // Not `value > bound`: NaN must fail.
+    const bool within = metric_value(metric, row.error) <= limit->bound;
+    if (!within) row.verdict = TapVerdict::kFail;
+  }
+  if (!row.limits.empty()) return;
+  row.verdict = TapVerdict::kFail;
+  row.note = "no limit is stated for this tap";
+}
+
 class Differ {
  public:
-  Differ(const Dump& actual, const Dump& reference, const Limits& limits)
-      : actual_(actual), reference_(reference), limits_(limits) {}
+  Differ(const Dump& actual, const Dump& reference) : actual_(actual), reference_(reference) {}
 
   Result<LayerDiff> run() {
     check_inputs(actual_, reference_, out_);
@@ -79,8 +98,7 @@ class Differ {
     row.layer = layer;
     row.tap = tap.name;
     LLM_RETURN_IF_ERROR(judge(tap.layout, row));
-    const bool failing = row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
-    if (failing && !out_.first_failing) out_.first_failing = out_.rows.size();
+    if (fails(row) && !out_.first_failing) out_.first_failing = out_.rows.size();
     out_.rows.push_back(std::move(row));
     return Ok{};
   }
@@ -112,7 +130,12 @@ class Differ {
       return Ok{};
     }
     row.error = compare(actual.values, expected.values, expected.features);
-    apply_limits(row);
+    row.verdict = TapVerdict::kShown;
+    if (row.error.nonfinite_actual + row.error.nonfinite_expected > 0) {
+      row.verdict = TapVerdict::kFail;
+      row.note = fmt::format("{} NaN or Inf here, {} in the reference", row.error.nonfinite_actual,
+                             row.error.nonfinite_expected);
+    }
     return Ok{};
   }
 
@@ -126,30 +149,8 @@ class Differ {
     return note.empty() ? to_interleaved(reference_, head_dim, rope_dim, expected) : note;
   }
 
-  void apply_limits(LayerDiffRow& row) const {
-    const std::string label = tap_label(row.layer, row.tap);
-    for (const Metric metric : kAllMetrics) {
-      const Limit* limit = limits_.find(label, metric);
-      if (limit == nullptr) continue;
-      row.limits.push_back(*limit);
-      // Not `value > bound`: NaN must fail.
-      const bool within = metric_value(metric, row.error) <= limit->bound;
-      if (!within) row.verdict = TapVerdict::kFail;
-    }
-    if (row.limits.empty()) {
-      row.verdict = TapVerdict::kFail;
-      row.note = "no limit is stated for this tap";
-    }
-    if (row.error.nonfinite_actual + row.error.nonfinite_expected > 0) {
-      row.verdict = TapVerdict::kFail;
-      row.note = fmt::format("{} NaN or Inf here, {} in the reference", row.error.nonfinite_actual,
-                             row.error.nonfinite_expected);
-    }
-  }
-
   const Dump& actual_;
   const Dump& reference_;
-  const Limits& limits_;
   LayerDiff out_;
 };
 
@@ -181,8 +182,22 @@ std::string tap_origin(int layer, std::string_view tap) {
   return fmt::format("{} {}", words, tensor_name(found->weight, layer));
 }
 
+Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference) {
+  return Differ(actual, reference).run();
+}
+
+void apply_limits(LayerDiff& diff, const Limits& limits) {
+  diff.first_failing.reset();
+  for (std::size_t i = 0; i < diff.rows.size(); ++i) {
+    if (diff.rows[i].verdict == TapVerdict::kShown) judge_row(diff.rows[i], limits);
+    if (fails(diff.rows[i]) && !diff.first_failing) diff.first_failing = i;
+  }
+}
+
 Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference, const Limits& limits) {
-  return Differ(actual, reference, limits).run();
+  LLM_TRY(LayerDiff diff, diff_layers(actual, reference));
+  apply_limits(diff, limits);
+  return diff;
 }
 
 void half_to_interleaved(TapMatrix& matrix, std::size_t head_dim, std::size_t rope_dim) {

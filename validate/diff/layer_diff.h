@@ -58,8 +58,15 @@ std::string tap_origin(int layer, std::string_view tap);
 /// reference lacks without declaring it in taps_absent. Taps of the layout kRopeHeads are brought
 /// to one order of features when the dumps' qk_layout differ.
 ///
+/// Figures only: rows are kShown, but for what no figure describes (shapes, NaN, missing taps).
 /// Errors: those of reading a dump (a damaged file); a difference is never an Error.
 /// Cost: holds one tap of both dumps at a time.
+Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference);
+
+/// Judges the rows that are kShown. A tap without any rule fails.
+void apply_limits(LayerDiff& diff, const Limits& limits);
+
+/// Both.
 Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference, const Limits& limits);
 
 /// Reorders every head of a [rows, n_heads * head_dim] matrix from HF's halves to GGUF's pairs:

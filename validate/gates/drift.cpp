@@ -20,13 +20,16 @@ constexpr double kOneRounding = 0x1p-48 / 6;
 /// The same for f16, whose numbers have 11 digits.
 constexpr double kHalfRounding = 0x1p-22 / 6;
 
-/// Ops whose noise is added to the output of `tap`, besides its own.
-std::vector<std::string_view> carried_by(std::string_view tap) {
-  if (tap == "q" || tap == "v") return {"attn_norm"};
-  if (tap == "k") return {"attn_norm", "k_rope"};
-  if (tap == "gate" || tap == "up") return {"ffn_norm"};
-  if (tap == "logits") return {"result_norm"};
-  return {};
+/// Ops whose taps are read too early to be disturbed there (ProbeSink::tap), and whose noise is
+/// therefore added to the output of `tap`: the norm it reads, and of k, which is stored before the
+/// tap k_rope, the rotation.
+std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_view tap,
+                                                         std::size_t n_layers) {
+  std::vector<std::pair<int, std::string_view>> out;
+  const auto from = Replay::input_of(layer, tap, n_layers);
+  if (from && find_tap(from->first, from->second)->op == TapOp::kNorm) out.push_back(*from);
+  if (tap == "k") out.emplace_back(layer, "k_rope");
+  return out;
 }
 
 double energy_of(std::span<const float> values) {
@@ -38,13 +41,13 @@ double energy_of(std::span<const float> values) {
 /// Disturbs every tap, then records it.
 class Disturber final : public Recorder {
  public:
-  Disturber(const OpNoise& noise, std::uint64_t seed) : noise_(noise), random_(seed) {}
+  Disturber(const OpNoise& noise, std::size_t n_layers, std::uint64_t seed)
+      : noise_(noise), n_layers_(n_layers), random_(seed) {}
 
   void tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
            std::size_t first_token) override {
     double own = noise_of(layer, name);
-    for (const std::string_view other : carried_by(name))
-      own += noise_of(other == "result_norm" ? kGlobal : layer, other);
+    for (const auto& [at, other] : carried_by(layer, name, n_layers_)) own += noise_of(at, other);
     std::normal_distribution<double> normal;
     for (std::size_t begin = 0; begin < values.size(); begin += features) {
       const auto row = values.subspan(begin, features);
@@ -62,6 +65,7 @@ class Disturber final : public Recorder {
   }
 
   const OpNoise& noise_;
+  std::size_t n_layers_;
   std::mt19937_64 random_;
 };
 
@@ -127,7 +131,8 @@ Result<OpNoise> measure_drift(const DriftInput& input, int n_runs) {
   options.kv = KvType::kF32;
   options.context = input.tokens.size();
   for (int run = 0; run < n_runs; ++run) {
-    Disturber disturber(input.noise, static_cast<std::uint64_t>(run));
+    Disturber disturber(input.noise, input.model->config().n_layers,
+                        static_cast<std::uint64_t>(run));
     LLM_TRY(const Dump moved,
             record_with(disturber, input.model, options, input.tokens, input.step_ptr));
     for (const auto& [tap, layer] : taps_of_model(input.model->config().n_layers)) {

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/float_environment.h"
 #include "base/thread_team.h"
 #include "validate/diff/limits_file.h"
 #include "validate/dump/engine_dump.h"
@@ -22,6 +23,7 @@ namespace {
 
 /// Drifts of several runs are random; the largest of four is seldom ten times less than another.
 constexpr int kDriftRuns = 4;
+constexpr int kPriceRuns = 2;
 constexpr double kDriftUnits = 100;
 /// Multiplications of the definition's own run, which tells faults of the wiring apart.
 constexpr std::uint64_t kPlainRunBudget = std::uint64_t{1} << 34;
@@ -73,13 +75,10 @@ class LayerCheck {
         tokens_(reference.tokens().begin(), reference.tokens().end()) {}
 
   Result<std::vector<DiffSection>> run() {
+    const FloatEnvironment contract;
     LLM_RETURN_IF_ERROR(check_tokens());
-    ExecutorOptions executor;
-    executor.kv = mode_.kv;
-    executor.context = tokens_.size();
-    LLM_TRY(const Dump fast, record_activations(model_, executor, false, tokens_, "llmcheck",
-                                                options_.model_sha256, reference_.step_ptr()));
-    LLM_TRY(LayerDiff free, diff_layers(fast, reference_, no_limits()));
+    LLM_TRY(const Dump fast, record(model_, mode_.kv, false));
+    LLM_TRY(LayerDiff free, diff_layers(fast, reference_));
     if (free.problems.empty() && reference_.n_layers() != model_->config().n_layers) {
       free.problems.push_back(fmt::format("{} layers here, {} in the reference",
                                           model_->config().n_layers, reference_.n_layers()));
@@ -92,8 +91,7 @@ class LayerCheck {
     }
     choose_rows_by_budget();
     LLM_RETURN_IF_ERROR(ask_about_taps(fast));
-    add_op_sections(free.remarks);
-    free.remarks.clear();
+    add_op_sections(std::exchange(free.remarks, {}));
     LLM_RETURN_IF_ERROR(mode_.compute == Compute::kF32 || options_.limits != nullptr
                             ? add_run(fast, std::move(free))
                             : add_price(fast, std::move(free)));
@@ -102,8 +100,14 @@ class LayerCheck {
   }
 
  private:
-  /// Nothing is judged by these.
-  static Limits no_limits() { return Limits({{"*", Metric::kNmse, 0, ""}}); }
+  Result<Dump> record(const std::shared_ptr<const Model>& model, KvType kv,
+                      bool by_definition) const {
+    ExecutorOptions executor;
+    executor.kv = kv;
+    executor.context = tokens_.size();
+    return record_activations(model, executor, by_definition, tokens_, "llmcheck",
+                              options_.model_sha256, reference_.step_ptr());
+  }
 
   Status check_tokens() const {
     const auto n_vocab = static_cast<TokenId>(model_->config().n_vocab);
@@ -202,6 +206,11 @@ class LayerCheck {
       add_row(ops.diff, answer.ops);
     }
     if (!bounded_.empty()) bits.notes = ops.notes = {bounded_};
+    // An answer about nothing is no PASS.
+    ops.judged = !std::ranges::all_of(
+        ops.diff.rows, [](const LayerDiffRow& row) { return row.verdict == TapVerdict::kAbsent; });
+    if (!ops.judged)
+      ops.notes = {"nothing to judge: the reference lacks every op's input or output"};
     sections_.push_back(std::move(bits));
     sections_.push_back(std::move(ops));
   }
@@ -212,10 +221,11 @@ class LayerCheck {
     diff.rows.push_back(row);
   }
 
-  /// Errors of the definition's ops on the reference's inputs; not of ops that fail: they are
-  /// reported, and must not widen the limits of the run.
+  /// Errors of the definition's ops on the reference's inputs. Of ops that cannot be replayed, and
+  /// of those that fail (they are reported, and must not widen the limits of the run), what f32
+  /// arithmetic is expected to cost.
   OpNoise op_errors() const {
-    OpNoise out;
+    OpNoise out = arithmetic_noise(replay_);
     for (std::size_t i = 0; i < taps_.size(); ++i) {
       if (answers_[i].ops.verdict == TapVerdict::kPass)
         out[{taps_[i].layer, std::string(taps_[i].row->name)}] = answers_[i].op_error;
@@ -223,14 +233,10 @@ class LayerCheck {
     return out;
   }
 
-  Result<OpNoise> drift(const Dump& fast, OpNoise noise, int runs) const {
+  Result<OpNoise> drift(const std::shared_ptr<const Model>& f32, const Dump& clean, OpNoise noise,
+                        int runs) const {
     if (options_.progress) options_.progress(name_ + " drift", 0, 1);
-    LoadOptions load;
-    load.compute = Compute::kF32;
-    load.isa = model_->isa();
-    load.threads = model_->threads();
-    LLM_TRY(const auto f32, model_->variant(load));
-    return measure_drift({f32, tokens_, reference_.step_ptr(), fast, std::move(noise)}, runs);
+    return measure_drift({f32, tokens_, reference_.step_ptr(), clean, std::move(noise)}, runs);
   }
 
   Status add_run(const Dump& fast, LayerDiff free) {
@@ -238,7 +244,7 @@ class LayerCheck {
     if (options_.limits != nullptr) {
       limits = *options_.limits;
     } else {
-      LLM_TRY(const OpNoise drifts, drift(fast, op_errors(), kDriftRuns));
+      LLM_TRY(const OpNoise drifts, drift(model_, fast, op_errors(), kDriftRuns));
       std::vector<Limit> rules;
       for (const auto& [key, value] : drifts) {
         rules.push_back({tap_label(key.first, key.second), Metric::kNmse, kDriftUnits * value,
@@ -246,8 +252,7 @@ class LayerCheck {
       }
       limits = Limits(std::move(rules));
     }
-    LLM_TRY(free, diff_layers(fast, reference_, limits));
-    free.remarks.clear();
+    apply_limits(free, limits);
     sections_.push_back(
         {.title = fmt::format(
              "{}: errors add up to no more than {}", name_,
@@ -266,38 +271,19 @@ class LayerCheck {
                       .diff = std::move(free),
                       .judged = false};
     LLM_TRY(const OpNoise noise, rounding_noise(replay_, reference_));
-    LLM_TRY(const Dump exact, exact_run());
-    LLM_TRY(const OpNoise expected, drift(exact, noise, 2));
-    price.diff.first_failing.reset();
+    LLM_TRY(const auto f32, model_->with_compute(Compute::kF32));
+    LLM_TRY(const Dump exact, record(f32, KvType::kF32, false));
+    LLM_TRY(const OpNoise expected, drift(f32, exact, noise, kPriceRuns));
     for (LayerDiffRow& row : price.diff.rows) {
       const auto found = expected.find({row.layer, row.tap});
-      row.limits.clear();
       if (found != expected.end())
         row.limits = {{"*", Metric::kNmse, found->second, "expected of noise of that size"}};
-      if (row.verdict != TapVerdict::kFail) continue;
-      if (row.error.nonfinite_actual + row.error.nonfinite_expected == 0) {
-        row.verdict = TapVerdict::kShown;
-        row.note.clear();
-      }
     }
     LLM_TRY(price.notes, logits_notes(fast, reference_, price.diff.rows.back()));
     const std::string z = alike ? "" : noise_note(replay_, op_errors(), noise);
     if (!z.empty()) price.notes.push_back(z);
     sections_.push_back(std::move(price));
     return Ok{};
-  }
-
-  Result<Dump> exact_run() const {
-    LoadOptions load;
-    load.compute = Compute::kF32;
-    load.isa = model_->isa();
-    load.threads = model_->threads();
-    LLM_TRY(const auto f32, model_->variant(load));
-    ExecutorOptions executor;
-    executor.kv = KvType::kF32;
-    executor.context = tokens_.size();
-    return record_activations(f32, executor, false, tokens_, "llmcheck", options_.model_sha256,
-                              reference_.step_ptr());
   }
 
   /// Preflight, and what is at fault when something failed.
@@ -314,11 +300,7 @@ class LayerCheck {
       }
       std::optional<Dump> plain;
       if (bits_differ && weights_ * tokens_.size() <= kPlainRunBudget) {
-        ExecutorOptions executor;
-        executor.kv = mode_.kv;
-        executor.context = tokens_.size();
-        LLM_TRY(plain, record_activations(model_, executor, true, tokens_, "llmcheck",
-                                          options_.model_sha256, reference_.step_ptr()));
+        LLM_TRY(plain, record(model_, mode_.kv, true));
         input.plain = &*plain;
       }
       location.replayed = true;
@@ -331,6 +313,7 @@ class LayerCheck {
     location.preflight.insert(location.preflight.end(), faults.begin(), faults.end());
     // An error of an op is told there; what is wrong before any op, with the ops as well.
     DiffSection& section = failing != sections_.end() ? *failing : sections_[1];
+    section.judged = section.judged || !location.preflight.empty();
     section.location = std::move(location);
     return Ok{};
   }

@@ -43,7 +43,7 @@ Result<std::optional<OpOutput>> op_of_run(const Replay& replay, const Dump& run,
 bool same_bits(const TapMatrix& a, const TapMatrix& b);
 
 /// The output judged by its limits, as a row of a table: figures of all rows, value and limit of
-/// the row that is furthest out.
+/// the row that is furthest out. NaN and Inf fail, also where both sides have them.
 LayerDiffRow judge(int layer, const Tap& tap, const OpOutput& output);
 
 }  // namespace llm

@@ -143,11 +143,7 @@ class VerifyRun {
   /// Raises the limits to what this prompt's logits may be off: by f32 arithmetic, and by int8
   /// activations and f16 keys and values.
   Status expect_noise(const std::shared_ptr<const Model>& f32, const VerifyPrompt& prompt) {
-    LoadOptions load;
-    load.compute = Compute::kInt8;
-    load.isa = f32->isa();
-    load.threads = f32->threads();
-    LLM_TRY(const auto int8, f32->variant(load));
+    LLM_TRY(const auto int8, f32->with_compute(Compute::kInt8));
     const std::vector<TokenId> tokens = forced_tokens(prompt);
     ExecutorOptions options;
     options.kv = KvType::kF32;
