@@ -87,6 +87,24 @@ std::string damaged(std::size_t layer, std::size_t first, std::size_t last, char
 
 }  // namespace
 
+TEST_CASE("limits of --verify are measured on the model, and near its errors", "[llmcheck]") {
+  Workplace w;
+  REQUIRE(w.llmcheck("models/fable-3m-q4_k_m.gguf --verify validate/verify/fable-3m-q4_k_m.json "
+                     "--verify-quick") == 0);
+  const auto& figures = w.report["figures"];
+  const auto table = std::ranges::find_if(
+      figures, [](const Json& figure) { return figure["name"] == "verify-errors"; });
+  REQUIRE(table != figures.end());
+  const auto& rows = (*table)["rows"];
+  for (const std::size_t i : {0U, 1U}) {
+    CAPTURE(rows[i].dump());
+    const double error = rows[i]["NMSE"];
+    const double limit = rows[i]["limit"];
+    CHECK(error < limit);
+    CHECK(limit < 1000 * error);
+  }
+}
+
 TEST_CASE("the embedded models hold their own frozen references", "[llmcheck][verify]") {
   Workplace w;
   const auto [model, file] =

@@ -27,11 +27,15 @@ constexpr Mix kMixes[] = {{"pages for all", true, false},
                           {"prefixes shared", true, true},
                           {"prefixes shared, preempted", false, true}};
 
-/// One text; `expected` are the logits of its tokens after the common ones, computed alone.
+/// One text; `expected` are the logits of its tokens from `begin` on, computed alone. Its tokens
+/// before are the common ones. Every second text goes its own way inside the common page: it is fed
+/// all of that, goes back and writes into a page that others share.
 struct Text {
+  std::size_t begin = 0;
   std::vector<TokenId> ids;
   std::vector<float> expected;
 };
+constexpr std::size_t kTakenBack = 5;
 
 class SequenceCheck {
  public:
@@ -62,18 +66,18 @@ class SequenceCheck {
 
   Status draw_texts() {
     const std::size_t n_vocab = model_->config().n_vocab;
-    std::vector<TokenId> common(n_common_);
+    common_.resize(n_common_);
     const auto token = [&] { return static_cast<TokenId>(random_() % n_vocab); };
-    std::generate(common.begin(), common.end(), token);
+    std::generate(common_.begin(), common_.end(), token);
     LLM_TRY(const auto alone, open_sequence(model_, {.context = context_, .kv = kv_}));
     for (std::size_t i = 0; i < options_.n_sequences; ++i) {
-      Text text{common, {}};
+      Text text{i % 2 == 1 && n_common_ > 0 ? n_common_ - kTakenBack : n_common_, common_, {}};
       text.ids.resize(n_common_ + draw(context_ - n_common_));
-      std::generate(text.ids.begin() + static_cast<std::ptrdiff_t>(n_common_), text.ids.end(),
+      std::generate(text.ids.begin() + static_cast<std::ptrdiff_t>(text.begin), text.ids.end(),
                     token);
-      if (i == 0 && n_common_ > 0) LLM_RETURN_IF_ERROR(alone->evaluate(common, LogitRows::kNone));
-      alone->truncate(n_common_);
-      const auto own = std::span(text.ids).subspan(n_common_);
+      alone->truncate(0);
+      LLM_RETURN_IF_ERROR(alone->evaluate(std::span(text.ids).first(text.begin), LogitRows::kNone));
+      const auto own = std::span(text.ids).subspan(text.begin);
       LLM_TRY(const auto logits, alone->evaluate(own, LogitRows::kAll));
       text.expected.assign(logits.begin(), logits.end());
       texts_.push_back(std::move(text));
@@ -118,17 +122,23 @@ class SequenceCheck {
         const std::size_t at = sequences[i]->position();
         const std::size_t left = texts_[i].ids.size() - at;
         // The common tokens at once, without logits; then one or several.
-        const bool is_common = at < n_common_;
-        const std::size_t wanted = is_common      ? n_common_
-                                   : draw(2) == 1 ? std::size_t{1}
-                                                  : draw(kMostPrefill);
+        if (at < texts_[i].begin) {
+          segments.push_back({sequences[i].get(), common_, LogitRows::kNone});
+          continue;
+        }
+        const std::size_t wanted = draw(2) == 1 ? std::size_t{1} : draw(kMostPrefill);
         segments.push_back({sequences[i].get(),
                             std::span(texts_[i].ids).subspan(at, std::min(wanted, left)),
-                            is_common ? LogitRows::kNone : LogitRows::kAll});
+                            LogitRows::kAll});
       }
       LLM_RETURN_IF_ERROR(executor.evaluate(segments));
-      for (std::size_t s = 0; s < n && difference.empty(); ++s)
-        difference = compare(open[s], segments[s]);
+      for (std::size_t s = 0; s < n; ++s) {
+        if (segments[s].rows == LogitRows::kNone) {
+          sequences[open[s]]->truncate(texts_[open[s]].begin);
+        } else if (difference.empty()) {
+          difference = compare(open[s], segments[s]);
+        }
+      }
       std::erase_if(
           open, [&](std::size_t i) { return sequences[i]->position() == texts_[i].ids.size(); });
     }
@@ -139,9 +149,8 @@ class SequenceCheck {
   std::string compare(std::size_t index, const Segment& segment) const {
     const std::size_t n_vocab = model_->config().n_vocab;
     const std::size_t n_rows = segment.logits.size() / n_vocab;
-    if (n_rows == 0) return {};
     const std::size_t first = segment.sequence->position() - n_rows;
-    const float* expected = texts_[index].expected.data() + (first - n_common_) * n_vocab;
+    const float* expected = texts_[index].expected.data() + (first - texts_[index].begin) * n_vocab;
     if (std::memcmp(segment.logits.data(), expected, segment.logits.size_bytes()) == 0) return {};
     std::size_t i = 0;
     while (std::memcmp(&segment.logits[i], &expected[i], sizeof(float)) == 0) ++i;
@@ -154,7 +163,8 @@ class SequenceCheck {
   KvType kv_;
   const SequenceCheckOptions& options_;
   std::mt19937_64 random_;
-  std::size_t n_common_ = 0;  ///< leading tokens that all texts share: a page, or none
+  std::size_t n_common_ = 0;  ///< leading tokens that all are fed: a page, or none
+  std::vector<TokenId> common_;
   std::size_t context_ = 0;
   std::vector<Text> texts_;
 };
