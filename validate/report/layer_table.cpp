@@ -71,6 +71,17 @@ Answer answer_of(std::span<const LayerDiffRow* const> rows, bool with_label) {
   return out;
 }
 
+/// What the factors of a section's answers say; empty where there are none.
+std::string_view factor_words(const DiffSection& section) {
+  const auto& rows = section.diff.rows;
+  const auto has = [&](TapVerdict verdict) {
+    return std::ranges::find(rows, verdict, &LayerDiffRow::verdict) != rows.end();
+  };
+  if (has(TapVerdict::kShown)) return ", of expected";
+  const bool equality = !rows.empty() && asks_for_equality(rows.front());
+  return !equality && has(TapVerdict::kPass) ? ", inside" : "";
+}
+
 }  // namespace
 
 double row_value(const LayerDiffRow& row) {
@@ -81,10 +92,7 @@ LayerTable layer_table(std::span<const DiffSection> sections) {
   LayerTable table{.columns = {"layer"}, .lines = {}};
   int n_layers = 0;
   for (const DiffSection& section : sections) {
-    const bool is_equality = !section.diff.rows.empty() && asks_for_equality(section.diff.rows[0]);
-    table.columns.push_back(section.name + (!section.judged ? ", of expected"
-                                            : is_equality   ? ""
-                                                            : ", inside"));
+    table.columns.push_back(section.name + std::string(factor_words(section)));
     for (const LayerDiffRow& row : section.diff.rows) n_layers = std::max(n_layers, row.layer + 1);
   }
   for (int layer = ProbeSink::kGlobal; layer < n_layers; ++layer) {
