@@ -146,7 +146,7 @@ std::string man_page(const OptionTable& table) {
   }
   page +=
       ".SH EXIT STATUS\n0 ok, 1 a verdict failed, 2 usage, 3 malformed file, 4 I/O, 5 resources, "
-      "6 valid but unsupported, 7 NaN or Inf, 8 integrity, 130 and 143 interrupted.\n";
+      "6 valid but unsupported, 7 NaN or Inf, 8 integrity, 129, 130 and 143 interrupted.\n";
   return page;
 }
 

@@ -62,8 +62,7 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
 
 int main(int argc, char** argv) {
   llm::Arguments arguments;
-  llm::OptionTable table = llm::make_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::run(arguments, context);
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_table(arguments); },
+      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
 }
