@@ -127,6 +127,22 @@ TEST_CASE("a verdict is printed even when its report cannot be written", "[tools
   CHECK(std::filesystem::exists(tools.path("out/d.npz")));
 }
 
+TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
+  const Tools tools;
+  for (const std::string option : {"-hf a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa",
+                                   "-fa on", "-sm row", "-ctk q8_0", "-no-cnv", "-st"}) {
+    CAPTURE(option);
+    const Finished result = run_shell("\"$BIN\"/llmrun $MODEL -p a -n 1 " + option);
+    CHECK(result.exit_code == 2);
+    const std::string name = option.substr(0, option.find(' '));
+    CHECK_THAT(result.err, Contains("llmrun: error: " + name + ": unknown here; "));
+    CHECK(result.out.empty());
+  }
+  for (const std::string tool : {"llmcheck", "llmbench", "llmquant", "llmgguf", "llmtok"}) {
+    CHECK_THAT(run_shell("\"$BIN\"/" + tool + " -ngl 99").err, Contains("no GPU code"));
+  }
+}
+
 TEST_CASE("--color overrides the terminal's say", "[tools][streams]") {
   const Tools tools;
   const auto err = [](const std::string& words) { return run_shell("\"$BIN\"/" + words).err; };

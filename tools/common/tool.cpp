@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 
+#include "tools/common/foreign_options.h"
 #include "tools/common/log.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/signals.h"
@@ -25,7 +26,7 @@ struct StandardOptions {
   bool version = false;
   bool man = false;
   bool markdown = false;
-  std::string completion;
+  std::optional<Shell> completion;
   Color color = Color::kAuto;
 };
 
@@ -39,7 +40,8 @@ void add_standard_options(OptionTable& table, StandardOptions& standard) {
   table.flag("h,help", &standard.help, "print this page");
   table.flag("version", &standard.version, "print the version");
   table.flag("man", &standard.man, "print the manual page in roff");
-  table.choice("completion", "SHELL", &standard.completion, {{"bash", "bash"}},
+  table.choice("completion", "SHELL", &standard.completion,
+               {{"bash", Shell::kBash}, {"zsh", Shell::kZsh}, {"fish", Shell::kFish}},
                "print the shell's completion script");
   table.flag("help-markdown", &standard.markdown, "print this page in Markdown");
 }
@@ -49,7 +51,7 @@ std::optional<std::string> wanted_page(const OptionTable& table, const StandardO
   if (standard.version) return version_line(table);
   if (standard.man) return man_page(table);
   if (standard.markdown) return markdown_page(table);
-  if (!standard.completion.empty()) return bash_completion(table);
+  if (standard.completion) return completion(table, *standard.completion);
   return std::nullopt;
 }
 
@@ -67,6 +69,7 @@ Result<int> serve(OptionTable& table, std::span<const char* const> args,
                   const std::function<Result<int>(const ToolContext&)>& body) {
   StandardOptions standard;
   add_standard_options(table, standard);
+  add_foreign_options(table);
   const Status parsed = table.parse(args);
   // A page asked for is printed even where a required argument is missing.
   if (const auto page = wanted_page(table, standard)) {

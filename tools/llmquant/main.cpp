@@ -42,12 +42,21 @@ std::string recipe_names() {
   return names;
 }
 
+std::vector<std::string> recipe_words() {
+  std::vector<std::string> words;
+  for (const Recipe& recipe : all_recipes()) words.emplace_back(recipe.name);
+  return words;
+}
+
 OptionTable make_table(Arguments& arguments) {
   OptionTable table("llmquant", "Quantize the weights of a GGUF model");
-  table.positional("IN", &arguments.in, true, "the model, best in F32, F16 or BF16");
-  table.positional("OUT", &arguments.out, true,
-                   "where the result goes; it appears complete or not at all");
-  table.positional("TYPE", &arguments.type, true, "one of " + recipe_names());
+  table.positional("IN", &arguments.in, true, "the model, best in F32, F16 or BF16").file();
+  table
+      .positional("OUT", &arguments.out, true,
+                  "where the result goes; it appears complete or not at all")
+      .file();
+  table.positional("TYPE", &arguments.type, true, "one of " + recipe_names())
+      .one_of(recipe_words());
   table.positional("THREADS", &arguments.threads, false,
                    "number of threads; default: the CPUs this process may use");
   table.flag("pure", &arguments.plan.pure, "give every matrix the same type, no mix");
@@ -58,6 +67,10 @@ OptionTable make_table(Arguments& arguments) {
   table.flag("in-place", &arguments.in_place,
              "let OUT be IN: the result is written beside it and takes its place when complete");
   table.flag("dry-run", &arguments.dry_run, "print types and sizes, write nothing");
+  table.example("llmquant model-f16.gguf model-q4_k_m.gguf Q4_K_M", "quantize with the usual mix");
+  table.example("llmquant model-f16.gguf /dev/null Q6_K --dry-run", "see types and size first");
+  table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type 'output=Q8_0'",
+                "keep one matrix in a better type");
   return table;
 }
 

@@ -47,7 +47,8 @@ struct Arguments {
 
 llm::OptionTable make_table(Arguments& arguments) {
   llm::OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
-  table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough");
+  table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough")
+      .file();
   table.text("m,model", "FILE", &arguments.model_option, "the same as MODEL").file();
   table.group("Input (one of)");
   table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode; with --decode: ids");
@@ -67,6 +68,8 @@ llm::OptionTable make_table(Arguments& arguments) {
   table.flag("ids", &arguments.ids, "print the ids only, on one line");
   table.flag("decode", &arguments.decode, "turn ids into text instead");
   table.flag("json", &arguments.json, "print one JSON object");
+  table.example("llmtok model.gguf -p \"Hello world\"", "show the tokens of a text");
+  table.example("llmtok model.gguf -p \"1 15043\" --decode", "turn ids into text");
   return table;
 }
 
