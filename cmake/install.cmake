@@ -21,6 +21,7 @@ install(CODE "
     page(\${tool}.fish \${program} --completion fish)
     page(\${tool}.1.gz gzip -9nc \"${LLM_PAGES}/\${tool}.1\")
   endforeach()
+  page(changelog.gz gzip -9nc \"${PROJECT_SOURCE_DIR}/CHANGELOG.md\")
 ")
 foreach(tool ${LLM_TOOLS})
   install(FILES ${LLM_PAGES}/${tool}.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
@@ -30,17 +31,18 @@ foreach(tool ${LLM_TOOLS})
 endforeach()
 
 install(FILES models/fable-3m-q4_k_m.gguf models/README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/llmrun/models)
-install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md ${LLM_PAGES}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING PATTERN "*.md")
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME llmrun)
 set(CPACK_PACKAGE_VENDOR "The llmrun authors")
-set(CPACK_PACKAGE_CONTACT "The llmrun authors <llmrun@localhost>")
+set(CPACK_PACKAGE_CONTACT "The llmrun authors <llmrun@users.noreply.github.com>")
 set(CPACK_PACKAGE_DESCRIPTION "Runs quantized Llama models on the CPU with bits that do not depend on threads,
-batch split, KV cache or instruction set, and proves it on the user's own file: llmrun, llmcheck, llmquant,
-llmbench, llmtok, llmgguf, llmsynth, and a small model.")
+batch split, KV cache or instruction set, and proves it on the user's own
+file: llmrun, llmcheck, llmquant, llmbench, llmtok, llmgguf, llmsynth, and a
+small model.")
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

@@ -26,7 +26,7 @@ class Tools {
     directory_.write("model.gguf", model.bytes());
     directory_.write("reference.jsonl", std::string("{\"text\": \"the\", \"ids\": [0]}\n"));
     std::filesystem::create_directory(path("out"));
-    setenv("BIN", LLM_BIN_DIR, 1);
+    setenv("BIN", tools_folder().c_str(), 1);
     setenv("MODEL", path("model.gguf").c_str(), 1);
     setenv("DIR", path("out").c_str(), 1);
   }
