@@ -151,6 +151,25 @@ TEST_CASE("a reference whose model is nowhere says which hash was looked for", "
   CHECK_THAT(w.err, Contains("model_sha256") && Contains("no .gguf with SHA-256"));
 }
 
+TEST_CASE("a model replaced after its hash was taken is not judged under it", "[llmcheck]") {
+  Workplace w;
+  w.write("m.gguf", read_file(kModel));
+  w.write("other.gguf", read_file(kModel) + "x");  // the same weights, another hash
+  w.write("limits.json",
+          R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*", "metric": "nmse",
+                 "limit": 1, "source": "none"}]})");
+  REQUIRE(w.llmcheck("'" + w / "m.gguf" + "' -p Hi --compute f32 --dump '" + w / "own.npz'") == 0);
+  // The limits are read between hash and model: opening the FIFO waits for that moment.
+  const Finished run = run_shell(
+      "cd '" + w / "' && mkfifo wait || exit 99; '" LLM_BIN_DIR
+                   "/llmcheck' m.gguf --layer-diff own.npz --compute f32 --tol wait & "
+                   "exec 3> wait; mv other.gguf m.gguf; cat limits.json >&3; exec 3>&-; wait $!");
+  CAPTURE(run.err);
+  CHECK(run.exit_code == 8);
+  CHECK(run.out.empty());
+  CHECK_THAT(run.err, Contains("m.gguf: SHA-256: found ") && Contains("replaced"));
+}
+
 TEST_CASE("every path of this CPU equals the definition on the embedded model", "[llmcheck]") {
   Workplace w;
   CHECK(w.llmcheck(kModel + " --self --report '" + w / "r.json" + "'") == 0);

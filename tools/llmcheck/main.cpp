@@ -52,7 +52,7 @@ class Check {
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_)
       LLM_RETURN_IF_ERROR(run_verify_check(a_, *verify_reference_, path_, sha256_, bar_, report_));
-    LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, bar_, report_));
+    LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, sha256_, bar_, report_));
     if (!a_.dump.empty()) LLM_RETURN_IF_ERROR(dump());
     bar_.clear();
     if (report_.empty()) return 0;
@@ -91,7 +91,7 @@ class Check {
   /// The model, read once, computed in that mode.
   Result<ModelPointer> load(Compute compute) {
     if (!model_) {
-      LLM_TRY(model_, load_for_check(a_, path_, compute, bar_));
+      LLM_TRY(model_, load_for_check(a_, path_, sha256_, compute, bar_));
     }
     return model_->with_compute(compute);
   }
@@ -155,6 +155,7 @@ class Check {
     SelfCheckOptions options;
     options.text = a_.prompt;
     options.threads = a_.threads;
+    options.model_sha256 = sha256_;
     options.progress = std::ref(bar_);
     options.fail_fast = a_.fail_fast;
     auto outcome = self_check(path_, options);
