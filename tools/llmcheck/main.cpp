@@ -131,6 +131,13 @@ class Check {
       for (DiffSection& section : *sections) report_.diffs.push_back(std::move(section));
       ran = true;
     }
+    if (ran && !judges_reference(report_.diffs)) {
+      return Error{.code = ErrorCode::kMalformed,
+                   .field = "taps",
+                   .message = "found no op with its input and output, need one to judge int8 by",
+                   .file = a_.layer_diff,
+                   .hint = "in f32 the logits alone can be judged"};
+    }
     if (ran) return Ok{};
     return Error{.code = ErrorCode::kUsage,
                  .field = "--compute",
@@ -191,11 +198,7 @@ class Check {
         add(fmt::format("llmcheck {} --self tells whether this CPU's fast paths are right", path_));
       return;
     }
-    const bool judged_reference = std::ranges::any_of(
-        report_.diffs, [](const DiffSection& s) { return s.judged && !s.name.ends_with("-bits"); });
-    report_.summary = judged_reference ? "the model computes what the reference says"
-                      : reference_
-                          ? "equal to the definition; the reference has nothing to judge by"
+    report_.summary = reference_      ? "the model computes what the reference says"
                       : checks_self() ? "what was run equals the definition"
                                       : "every check passed";
     if (reference_ && !a_.self)

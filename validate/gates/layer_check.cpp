@@ -325,6 +325,11 @@ class LayerCheck {
 
 }  // namespace
 
+bool judges_reference(std::span<const DiffSection> sections) {
+  return std::ranges::any_of(
+      sections, [](const DiffSection& s) { return s.judged && !s.name.ends_with("-bits"); });
+}
+
 std::string mode_name(ComputeMode mode) { return mode.compute == Compute::kF32 ? "f32" : "int8"; }
 
 std::vector<ComputeMode> modes_for(const DumpMeta& reference) {
