@@ -42,6 +42,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   const FloatEnvironment contract;
   LLM_RETURN_IF_ERROR(choose_isa(options.isa));
   const int threads = options.threads > 0 ? options.threads : available_cpus();
+  LLM_RETURN_IF_ERROR(start_threads(threads));
   LLM_TRY(ModelFile file, open_model_file(path, {.strict = options.strict}));
   LLM_TRY(std::string sha256, hash_of(file.file, options));
   auto tokenizer = Tokenizer::create(file.vocab);
@@ -84,6 +85,7 @@ std::shared_ptr<const Model> Model::first_layers(std::size_t n_layers) const {
 Status Model::set_options(const LoadOptions& options) {
   LLM_TRY(isa_, choose_isa(options.isa));
   threads_ = options.threads > 0 ? options.threads : available_cpus();
+  LLM_RETURN_IF_ERROR(start_threads(threads_));
   compute_ = options.compute;
   return Ok{};
 }

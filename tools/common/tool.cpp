@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 
+#include "base/thread_team.h"
 #include "tools/common/log.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/signals.h"
@@ -144,6 +145,8 @@ int run_tool(OptionTable& table, int argc, char** argv,
                                        .field = "memory",
                                        .message = "found an allocation refused, need more of it",
                                        .hint = "close other programs or use a smaller model"});
+  } catch (const ThreadsRefused& refused) {
+    return report_error(table.tool(), refused.error());
   } catch (const std::exception& exception) {
     return report_error(table.tool(), {.code = ErrorCode::kResource,
                                        .field = "runtime",
