@@ -13,6 +13,7 @@
 #include <latch>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -211,7 +212,7 @@ Status start_threads(int n_threads) {
 void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   LLM_CHECK(n_threads >= 1);
   if (const Status started = start_threads(n_threads); !started.ok())
-    throw ThreadsRefused(started.error());
+    throw std::runtime_error(started.error().to_string());
   static const int cpus = available_cpus();
   std::optional<TeamBarrier> barrier;
   std::exception_ptr thrown;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 
 #include "base/result.h"
 
@@ -86,20 +85,10 @@ struct Worker {
 /// thread.
 Status start_threads(int n_threads);
 
-/// What run_parallel() throws where start_threads() gives an error.
-class ThreadsRefused : public std::runtime_error {
- public:
-  explicit ThreadsRefused(Error error)
-      : std::runtime_error(error.to_string()), error_(std::move(error)) {}
-  const Error& error() const { return error_; }
-
- private:
-  Error error_;
-};
-
 /// Runs `body` once on each of `n_threads` OpenMP threads (fewer if OpenMP is told so) and waits
 /// for all. Every worker computes in the contract's FloatEnvironment and gets its own back.
-/// Throws what a worker throws, the first one's: the others leave at their next barrier, or end.
+/// Throws what a worker throws, the first one's: the others leave at their next barrier, or end;
+/// std::runtime_error with the words of start_threads() when that gives an error.
 /// @pre n_threads >= 1
 void run_parallel(int n_threads, const std::function<void(Worker)>& body);
 

@@ -28,7 +28,7 @@ class Workplace : public ScratchDirectory {
  public:
   /// Runs llmcheck on one thread; returns the exit code.
   int llmcheck(const std::string& arguments) {
-    const Finished run = run_shell("'" LLM_BIN_DIR "/llmcheck' -t 1 " + arguments);
+    const Finished run = run_shell("'" + tool_path("llmcheck") + "' -t 1 " + arguments);
     out = run.out;
     err = run.err;
     return run.exit_code;

@@ -31,7 +31,7 @@ class Workplace : public ScratchDirectory {
   /// Runs llmcheck in the source directory; returns the exit code.
   int llmcheck(const std::string& arguments) {
     const Finished run =
-        run_shell("cd '" LLM_SOURCE_DIR "' && '" LLM_BIN_DIR "/llmcheck' " + arguments);
+        run_shell("cd '" LLM_SOURCE_DIR "' && '" + tool_path("llmcheck") + "' " + arguments);
     out = run.out;
     err = run.err;
     return run.exit_code;

@@ -150,7 +150,7 @@ TEST_CASE("every tap of another shape or type is refused, naming key and both sh
           "[damaged]") {
   Bench bench;
   REQUIRE(bench.verdict([](const auto&, auto&) { return true; }) == "PASS");
-  for (const auto& [tap, layer] : taps_of_model(2)) {
+  for (const auto& [tap, layer] : taps_of_model(test::effort(2, 1))) {
     const std::uint64_t width = tap->width.of(bench.config());
     const std::string label = tap_label(layer, tap->name);
     CAPTURE(label);

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "tools/common/log.h"
 
@@ -54,12 +53,11 @@ void ProgressBar::operator()(std::string_view stage, std::size_t done, std::size
   last_drawn_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - started_).count();
-  fmt::print(stderr, "\r{}\x1b[K", line(stage, done, total, seconds, unit_));
-  std::fflush(stderr);
+  write_message(fmt::format("\r{}\x1b[K", line(stage, done, total, seconds, unit_)));
 }
 
 void ProgressBar::clear() {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (drawn_) write_message("\r\x1b[K");
   drawn_ = false;
 }
 

@@ -9,6 +9,7 @@
 
 #include "tools/common/log.h"
 #include "tools/common/option_pages.h"
+#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
@@ -38,6 +39,7 @@ class Check {
 
   Result<int> run() {
     LLM_RETURN_IF_ERROR(check_arguments(a_));
+    LLM_RETURN_IF_ERROR(check_outputs());
     if (!a_.layer_diff.empty()) {
       LLM_TRY(Dump reference, Dump::load(a_.layer_diff));
       reference_ = std::make_unique<Dump>(std::move(reference));
@@ -53,13 +55,18 @@ class Check {
     if (verify_reference_)
       LLM_RETURN_IF_ERROR(run_verify_check(a_, *verify_reference_, path_, sha256_, bar_, report_));
     LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, sha256_, bar_, report_));
-    if (!a_.dump.empty()) LLM_RETURN_IF_ERROR(dump());
+    FirstError error;
+    if (!a_.dump.empty()) error.add(dump());
     bar_.clear();
-    if (report_.empty()) return 0;
+    if (report_.empty()) {
+      LLM_RETURN_IF_ERROR(error.status());
+      return 0;
+    }
     conclude();
-    for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(write_report(report_, path));
     const TextStyle style{.verbose = verbose_, .color = stdout_takes_color()};
-    LLM_RETURN_IF_ERROR(write_stdout(text_report(report_, style)));
+    error.add(write_stdout(text_report(report_, style)));
+    for (const auto& path : a_.reports) error.add(write_report(report_, path));
+    LLM_RETURN_IF_ERROR(error.status());
     return report_.passed() || !report_.has_verdict() ? 0 : kExitVerdictFailed;
   }
 
@@ -70,6 +77,18 @@ class Check {
                        !a_.dump.empty() || !a_.ppl.empty() || !a_.kld.empty() ||
                        !a_.quality.empty();
     return a_.self || !other;
+  }
+
+  /// What is written after minutes of work can be written.
+  Status check_outputs() const {
+    std::vector<std::string> read = {a_.model, a_.layer_diff, a_.verify,  a_.tokenizer, a_.ppl,
+                                     a_.kld,   a_.quality,    a_.against, a_.limits};
+    read.insert(read.end(), a_.also.begin(), a_.also.end());
+    for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
+    if (!a_.update_baseline.empty()) {
+      LLM_RETURN_IF_ERROR(check_output("--baseline", a_.baseline + "/figures.json", read));
+    }
+    return a_.dump.empty() ? Status(Ok{}) : check_output("--dump", a_.dump, read);
   }
 
   Status choose_model() {
@@ -224,8 +243,7 @@ class Check {
 
 int main(int argc, char** argv) {
   llm::CheckArguments arguments;
-  llm::OptionTable table = llm::make_check_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::Check(arguments, context).run();
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_check_table(arguments); },
+      [&](const llm::ToolContext& context) { return llm::Check(arguments, context).run(); });
 }
