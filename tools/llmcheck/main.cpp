@@ -54,7 +54,7 @@ class Check {
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_)
       LLM_RETURN_IF_ERROR(run_verify_check(a_, *verify_reference_, path_, sha256_, bar_, report_));
-    LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, bar_, report_));
+    LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, sha256_, bar_, report_));
     FirstError error;
     if (!a_.dump.empty()) error.add(dump());
     bar_.clear();
@@ -110,7 +110,7 @@ class Check {
   /// The model, read once, computed in that mode.
   Result<ModelPointer> load(Compute compute) {
     if (!model_) {
-      LLM_TRY(model_, load_for_check(a_, path_, compute, bar_));
+      LLM_TRY(model_, load_for_check(a_, path_, sha256_, compute, bar_));
     }
     return model_->with_compute(compute);
   }
@@ -150,6 +150,13 @@ class Check {
       for (DiffSection& section : *sections) report_.diffs.push_back(std::move(section));
       ran = true;
     }
+    if (ran && !judges_reference(report_.diffs)) {
+      return Error{.code = ErrorCode::kMalformed,
+                   .field = "taps",
+                   .message = "found no op with its input and output, need one to judge int8 by",
+                   .file = a_.layer_diff,
+                   .hint = "in f32 the logits alone can be judged"};
+    }
     if (ran) return Ok{};
     return Error{.code = ErrorCode::kUsage,
                  .field = "--compute",
@@ -174,6 +181,7 @@ class Check {
     SelfCheckOptions options;
     options.text = a_.prompt;
     options.threads = a_.threads;
+    options.model_sha256 = sha256_;
     options.progress = std::ref(bar_);
     options.fail_fast = a_.fail_fast;
     auto outcome = self_check(path_, options);
@@ -209,11 +217,7 @@ class Check {
         add(fmt::format("llmcheck {} --self tells whether this CPU's fast paths are right", path_));
       return;
     }
-    const bool judged_reference = std::ranges::any_of(
-        report_.diffs, [](const DiffSection& s) { return s.judged && !s.name.ends_with("-bits"); });
-    report_.summary = judged_reference ? "the model computes what the reference says"
-                      : reference_
-                          ? "equal to the definition; the reference has nothing to judge by"
+    report_.summary = reference_      ? "the model computes what the reference says"
                       : checks_self() ? "what was run equals the definition"
                                       : "every check passed";
     if (reference_ && !a_.self)

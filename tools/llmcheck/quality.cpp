@@ -42,9 +42,9 @@ struct Scores {
 
 class QualityRun {
  public:
-  QualityRun(const CheckArguments& arguments, const std::string& path, ProgressBar& bar,
-             Report& report)
-      : a_(arguments), path_(path), bar_(bar), report_(report) {}
+  QualityRun(const CheckArguments& arguments, const std::string& path, const std::string& sha256,
+             ProgressBar& bar, Report& report)
+      : a_(arguments), path_(path), sha256_(sha256), bar_(bar), report_(report) {}
 
   Status run() {
     if (!a_.ppl.empty()) LLM_RETURN_IF_ERROR(perplexity());
@@ -56,7 +56,7 @@ class QualityRun {
 
  private:
   Result<ModelPointer> load(const std::string& path) {
-    return load_for_check(a_, path,
+    return load_for_check(a_, path, path == path_ ? sha256_ : std::string(),
                           a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8, bar_);
   }
 
@@ -235,19 +235,16 @@ class QualityRun {
     report_.figures.push_back(quality_table(results));
     for (auto& check : check_equality(results)) report_.checks.push_back(std::move(check));
     if (a_.baseline.empty()) return Ok{};
-    LLM_TRY(const std::string sha256, file_sha256(path_));
-    for (const QualityResult& result : results)
-      LLM_RETURN_IF_ERROR(against_baseline(result, sha256, text));
+    for (const QualityResult& result : results) LLM_RETURN_IF_ERROR(against_baseline(result, text));
     return Ok{};
   }
 
-  Status against_baseline(const QualityResult& result, const std::string& sha256,
-                          const std::string& text) {
+  Status against_baseline(const QualityResult& result, const std::string& text) {
     const std::string file = fmt::format("{}/{}.json", a_.baseline, result.name);
     const std::string text_sha256 = sha256_hex(std::as_bytes(std::span(text)));
     if (!a_.update_baseline.empty()) {
       QualityBaseline made = make_baseline(result, {});
-      made.model_sha256 = sha256;
+      made.model_sha256 = sha256_;
       made.text_sha256 = text_sha256;
       made.engine_version = version();
       made.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
@@ -264,7 +261,7 @@ class QualityRun {
                    .message = "was made by another implementation or from another text",
                    .file = file};
     }
-    for (auto& check : check_against(result, sha256, *baseline))
+    for (auto& check : check_against(result, sha256_, *baseline))
       report_.checks.push_back(std::move(check));
     return Ok{};
   }
@@ -305,6 +302,7 @@ class QualityRun {
 
   const CheckArguments& a_;
   const std::string& path_;
+  const std::string& sha256_;
   ProgressBar& bar_;
   Report& report_;
   std::size_t window_ = 0;
@@ -313,8 +311,8 @@ class QualityRun {
 }  // namespace
 
 Status run_quality_checks(const CheckArguments& arguments, const std::string& path,
-                          ProgressBar& bar, Report& report) {
-  return QualityRun(arguments, path, bar, report).run();
+                          const std::string& sha256, ProgressBar& bar, Report& report) {
+  return QualityRun(arguments, path, sha256, bar, report).run();
 }
 
 }  // namespace llm

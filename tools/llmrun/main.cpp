@@ -36,6 +36,7 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   options.isa = arguments.isa;
   options.threads = arguments.threads;
   options.strict = arguments.strict;
+  options.hash_file = !arguments.receipt.empty() || !arguments.dump_layers.empty();
   options.progress = std::ref(progress);
   Loaded loaded;
   LLM_TRY(loaded.model, Model::load(arguments.model, options));
@@ -103,8 +104,8 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
 
 Status write_dump(const RunArguments& arguments, Sequence& session, Recorder recorder) {
   session.set_probe(nullptr);
-  LLM_TRY(const std::string sha256, file_sha256(arguments.model));
-  LLM_TRY(const Dump dump, std::move(recorder).finish(engine_meta(session, "llmrun", sha256)));
+  LLM_TRY(const Dump dump, std::move(recorder).finish(
+                               engine_meta(session, "llmrun", session.model().file_sha256())));
   return dump.write(arguments.dump_layers);
 }
 
