@@ -1,5 +1,6 @@
 #include "tools/common/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+
+#include "base/shown_text.h"
 
 namespace llm {
 namespace {
@@ -21,6 +24,20 @@ bool is_terminal(int descriptor) {
   const std::string_view term = environment("TERM");
   return isatty(descriptor) == 1 && !term.empty() && term != "dumb";
 }
+
+/// The message as one clean line, whatever names from files it holds.
+class ShownMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    constexpr std::size_t kLongBytes = 1000;
+    const std::string text = shown({message.payload.data(), message.payload.size()}, kLongBytes);
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<ShownMessage>();
+  }
+};
 
 }  // namespace
 
@@ -38,7 +55,9 @@ void setup_log(const std::string& tool, int verbosity) {
   const int level = std::clamp(kWarn - verbosity, static_cast<int>(spdlog::level::trace),
                                static_cast<int>(spdlog::level::err));
   logger->set_level(static_cast<spdlog::level::level_enum>(level));
-  logger->set_pattern("%n: %^%l%$: %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<ShownMessage>('*').set_pattern("%n: %^%l%$: %*");
+  logger->set_formatter(std::move(formatter));
   spdlog::set_default_logger(std::move(logger));
 }
 

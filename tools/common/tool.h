@@ -44,6 +44,10 @@ int report_error(std::string_view tool, const Error& error);
 /// Errors: kIo with the system's words; with an empty message (quiet) when nobody reads stdout.
 Status write_stdout(std::string_view text);
 
+/// Writes text that a model made to stdout. It is the result, so its bytes stay as they are, except
+/// on a terminal, which no model may steer: there its control characters become escapes.
+Status write_generated(std::string_view text);
+
 /// The whole of stdin, or of the file at `path`, at most `limit` bytes.
 /// Errors: kIo; kResource with both numbers for a larger one.
 Result<std::string> read_stdin(std::size_t limit);

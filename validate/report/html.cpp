@@ -9,6 +9,7 @@
 #include "validate/report/layer_table.h"
 #include "validate/report/markup.h"
 #include "validate/report/report.h"
+#include "validate/report/shown_report.h"
 
 namespace llm {
 namespace {
@@ -115,7 +116,7 @@ std::string heat_map(const LayerDiff& diff) {
     out += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"64\" height=\"14\" fill=\"{}\"><title>{}: nmse "
         "{:.3e}</title></rect>\n",
-        50 + 66 * column, 21 + 16 * row.layer, heat(row), tap_label(row.layer, row.tap),
+        50 + 66 * column, 21 + 16 * row.layer, heat(row), escaped(tap_label(row.layer, row.tap)),
         row.error.nmse);
     if (row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing)
       out += fmt::format("<text class=\"x\" x=\"{}\" y=\"{}\">x</text>\n", 79 + 66 * column,
@@ -138,8 +139,8 @@ std::string table(const LayerDiff& diff) {
         "<tr><td>{}<td>{}<td>{:.8f}<td>{:.8f}<td>{:.8f}<td>{:.3e}<td>{:.3e}<td>{:.3e}<td>{:.1f}<td>"
         "{}<td>"
         "{}<td>{}</tr>\n",
-        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap, e.cos_p5,
-        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
+        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), escaped(row.tap),
+        e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
         row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
         verdict_tag(verdict_name(row.verdict)), escaped(row.note));
   }
@@ -157,8 +158,8 @@ std::string diff_section(const DiffSection& section, std::size_t index) {
   if (section.diff.first_failing) {
     const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
     out += fmt::format("<p>The first failing tap is <b>{}</b>: look at {}. {}</p>\n",
-                       tap_label(row.layer, row.tap), escaped(tap_origin(row.layer, row.tap)),
-                       escaped(row.note));
+                       escaped(tap_label(row.layer, row.tap)),
+                       escaped(tap_origin(row.layer, row.tap)), escaped(row.note));
   }
   if (!section.location.empty())
     out += fmt::format("<pre>{}</pre>\n", escaped(location_text(section.location)));
@@ -201,7 +202,8 @@ std::string layers(const Report& report) {
 
 }  // namespace
 
-std::string html_report(const Report& report) {
+std::string html_report(const Report& raw) {
+  const Report report = shown_report(raw);
   std::string out(kHead);
   out += fmt::format("<h1>llmcheck: {}</h1>\n",
                      report.has_verdict() ? verdict_tag(verdict(report.passed())) : "figures");

@@ -4,6 +4,7 @@
 
 #include "validate/report/markup.h"
 #include "validate/report/report.h"
+#include "validate/report/shown_report.h"
 
 namespace llm {
 namespace {
@@ -52,33 +53,8 @@ std::string diff_suite(const DiffSection& section) {
 
 }  // namespace
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? '?' : c;
-    }
-  }
-  return out;
-}
-
-std::string junit_report(const Report& report) {
+std::string junit_report(const Report& raw) {
+  const Report report = shown_report(raw);
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"llmcheck\">\n";
   if (!report.checks.empty()) {
     std::string cases;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "validate/report/layer_table.h"
+#include "validate/report/shown_report.h"
 #include "validate/report/text_table.h"
 
 namespace llm {
@@ -134,7 +135,8 @@ std::string check_lines(const Report& report, const TextStyle& style) {
 
 }  // namespace
 
-std::string text_report(const Report& report, const TextStyle& style) {
+std::string text_report(const Report& raw, const TextStyle& style) {
+  const Report report = shown_report(raw);
   std::string out;
   if (report.has_verdict()) {
     const std::string_view word = verdict(report.passed());
