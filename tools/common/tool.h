@@ -27,6 +27,8 @@ struct ToolContext {
 
 /// Exit code of a verdict that failed (a check found a difference). Errors have their ErrorCode's.
 inline constexpr int kExitVerdictFailed = 1;
+/// Exit code of a check that all of its input did not decide.
+inline constexpr int kExitUndecided = 9;
 
 /// Adds --help, --version, --man, --completion, --help-markdown, -v and -q to `table`, parses,
 /// serves the pages, sets up log and signals, runs `body` and reports its error.

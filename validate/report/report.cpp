@@ -87,21 +87,39 @@ Json location_json(const Location& location) {
 
 }  // namespace
 
-bool Report::passed() const {
-  return has_verdict() && std::ranges::all_of(checks, &CheckResult::passed) &&
-         std::ranges::all_of(diffs, [](const DiffSection& s) { return s.passed(); });
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "PASS";
+    case Verdict::kFail:
+      return "FAIL";
+    case Verdict::kUndecided:
+      break;
+  }
+  return "UNDECIDED";
+}
+
+Verdict Report::verdict() const {
+  const auto any = [&](Verdict verdict) {
+    return std::ranges::find(checks, verdict, &CheckResult::verdict) != checks.end();
+  };
+  const bool diffs_pass =
+      std::ranges::all_of(diffs, [](const DiffSection& s) { return s.passed(); });
+  if (any(Verdict::kFail) || !diffs_pass) return Verdict::kFail;
+  return any(Verdict::kUndecided) ? Verdict::kUndecided : Verdict::kPass;
 }
 
 std::string json_report(const Report& report) {
   Json json = {{"schema_version", 1},
-               {"verdict", report.has_verdict() ? Json(verdict(report.passed())) : Json()}};
+               {"verdict", report.has_verdict() ? Json(verdict_name(report.verdict())) : Json()}};
   Json facts = Json::object();
   for (const auto& [name, value] : report.facts) facts[name] = value;
   json["facts"] = facts;
   json["checks"] = Json::array();
   for (const CheckResult& check : report.checks) {
-    json["checks"].push_back(
-        {{"name", check.name}, {"verdict", verdict(check.passed)}, {"detail", check.detail}});
+    json["checks"].push_back({{"name", check.name},
+                              {"verdict", verdict_name(check.verdict())},
+                              {"detail", check.detail}});
   }
   json["not_covered"] = report.not_covered;
   json["layer_diffs"] = Json::array();
@@ -193,15 +211,15 @@ std::string markdown_section(const DiffSection& section) {
 std::string markdown_report(const Report& raw) {
   const Report report = shown_report(raw);
   std::string out = fmt::format("# llmcheck: {}\n\n",
-                                report.has_verdict() ? verdict(report.passed()) : "figures");
+                                report.has_verdict() ? verdict_name(report.verdict()) : "figures");
   if (!report.summary.empty()) out += markdown_text(report.summary) + "\n\n";
   for (const auto& [name, value] : report.facts)
     out += fmt::format("- {}: {}\n", markdown_text(name), markdown_text(value));
   if (!report.diffs.empty()) out += markdown_questions(report) + markdown_layers(report);
   if (!report.checks.empty()) out += "\n| verdict | check | detail |\n|---|---|---|\n";
   for (const CheckResult& check : report.checks)
-    out += fmt::format("| {} | {} | {} |\n", verdict(check.passed), markdown_text(check.name),
-                       markdown_text(check.detail));
+    out += fmt::format("| {} | {} | {} |\n", verdict_name(check.verdict()),
+                       markdown_text(check.name), markdown_text(check.detail));
   for (const std::string& line : report.not_covered)
     out += fmt::format("\nNot covered: {}\n", markdown_text(line));
   for (const FigureTable& table : report.figures) out += figures_markdown(table);
