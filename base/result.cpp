@@ -5,16 +5,20 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/shown_text.h"
+
 namespace llm {
 
 std::string Error::to_string() const {
+  // All of it may come from a file. Paths and messages have room for more than a line.
+  constexpr std::size_t kLongBytes = 1000;
   std::string text;
-  if (!file.empty()) text += file + ": ";
-  if (!field.empty()) text += field;
+  if (!file.empty()) text += shown(file, kLongBytes) + ": ";
+  if (!field.empty()) text += shown(field);
   if (offset) text += fmt::format("{}(byte {})", field.empty() ? "" : " ", *offset);
   if (!field.empty() || offset) text += ": ";
-  text += message;
-  if (!hint.empty()) text += "; " + hint;
+  text += shown(message, kLongBytes);
+  if (!hint.empty()) text += "; " + shown(hint, kLongBytes);
   return text;
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace llm {
 namespace {

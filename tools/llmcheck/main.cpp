@@ -67,10 +67,15 @@ class Check {
     error.add(write_stdout(text_report(report_, style)));
     for (const auto& path : a_.reports) error.add(write_report(report_, path));
     LLM_RETURN_IF_ERROR(error.status());
-    return report_.passed() || !report_.has_verdict() ? 0 : kExitVerdictFailed;
+    return exit_code();
   }
 
  private:
+  int exit_code() const {
+    if (!report_.has_verdict() || report_.passed()) return 0;
+    return report_.verdict() == Verdict::kFail ? kExitVerdictFailed : kExitUndecided;
+  }
+
   /// A model alone is checked against the definition.
   bool checks_self() const {
     const bool other = reference_ || verify_reference_ || !a_.tokenizer.empty() ||
@@ -209,6 +214,11 @@ class Check {
   void conclude() {
     if (!report_.has_verdict()) return;
     const auto add = [&](std::string line) { report_.next.push_back(std::move(line)); };
+    if (report_.verdict() == Verdict::kUndecided) {
+      report_.summary = "nothing failed, but something could not be decided: see below";
+      add("more documents in the text of --quality decide more");
+      return;
+    }
     if (!report_.passed()) {
       report_.summary = "something is wrong: see below";
       if (!report_.diffs.empty() && !verbose_)

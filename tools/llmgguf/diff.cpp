@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/shown_text.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
@@ -77,12 +78,13 @@ void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Differenc
 std::string diff_text(const std::vector<Difference>& differences) {
   std::string out;
   for (const Difference& d : differences) {
+    const std::string name = shown(d.name);
     if (d.first == d.second) {
-      out += fmt::format("! {} {}: {}\n", d.kind, d.name, d.first);
+      out += fmt::format("! {} {}: {}\n", d.kind, name, d.first);
       continue;
     }
-    if (!d.first.empty()) out += fmt::format("- {} {}: {}\n", d.kind, d.name, d.first);
-    if (!d.second.empty()) out += fmt::format("+ {} {}: {}\n", d.kind, d.name, d.second);
+    if (!d.first.empty()) out += fmt::format("- {} {}: {}\n", d.kind, name, d.first);
+    if (!d.second.empty()) out += fmt::format("+ {} {}: {}\n", d.kind, name, d.second);
   }
   return out;
 }

@@ -75,7 +75,7 @@ Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, 
   options.continues_text = false;
   add_reply_ends(format, model.tokenizer(), options);
   const bool is_terminal = isatty(STDIN_FILENO) == 1;
-  const GenerateSink sink = [](const GenerateEvent& event) { return write_stdout(event.text); };
+  const GenerateSink sink = [](const GenerateEvent& event) { return write_generated(event.text); };
 
   Generator generator(session);
   std::size_t n_messages = 0;

@@ -121,9 +121,9 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   }
   if (dumps) session.set_probe(&recorder);
   const bool streams = !arguments.json && !arguments.jsonl;
-  if (streams && arguments.echo) LLM_RETURN_IF_ERROR(write_stdout(arguments.prompt));
+  if (streams && arguments.echo) LLM_RETURN_IF_ERROR(write_generated(arguments.prompt));
   const GenerateSink sink = [&](const GenerateEvent& event) -> Status {
-    if (streams) return write_stdout(event.text);
+    if (streams) return write_generated(event.text);
     return arguments.jsonl ? write_stdout(event_json(event)) : Status(Ok{});
   };
 

@@ -8,16 +8,6 @@
 #include "validate/report/markup.h"
 
 namespace llm {
-namespace {
-
-/// A cell of a Markdown table: a bar would end it.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
-  return out;
-}
-
-}  // namespace
 
 Figure Figure::number(double value, int digits) {
   return {fmt::format("{:.{}g}", value, digits), value};
@@ -46,14 +36,14 @@ std::string figures_text(const FigureTable& table) {
 }
 
 std::string figures_markdown(const FigureTable& table) {
-  std::string out = fmt::format("\n## {}\n\n|", table.title);
-  for (const auto& column : table.columns) out += fmt::format(" {} |", column);
+  std::string out = fmt::format("\n## {}\n\n|", markdown_text(table.title));
+  for (const auto& column : table.columns) out += fmt::format(" {} |", markdown_text(column));
   out += "\n|";
   for (std::size_t c = 0; c < table.columns.size(); ++c) out += c == 0 ? "---|" : "---:|";
   out += "\n";
   for (const auto& row : table.rows) {
     out += "|";
-    for (const Figure& figure : row) out += fmt::format(" {} |", cell(figure.text));
+    for (const Figure& figure : row) out += fmt::format(" {} |", markdown_text(figure.text));
     out += "\n";
   }
   return out;

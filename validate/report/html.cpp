@@ -9,6 +9,7 @@
 #include "validate/report/layer_table.h"
 #include "validate/report/markup.h"
 #include "validate/report/report.h"
+#include "validate/report/shown_report.h"
 
 namespace llm {
 namespace {
@@ -16,12 +17,12 @@ namespace {
 constexpr std::string_view kHead = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>llmcheck</title><style>
-:root{color-scheme:light dark;--ok:#1a7f37;--bad:#cf222e;--line:#8886;--ink:#1f2328;--blue:#0969da;--bg:#fff}
-@media(prefers-color-scheme:dark){:root{--ok:#3fb950;--bad:#f85149;--ink:#e6edf3;--blue:#58a6ff;--bg:#0d1117}}
+:root{color-scheme:light dark;--ok:#1a7f37;--bad:#cf222e;--open:#9a6700;--line:#8886;--ink:#1f2328;--blue:#0969da;--bg:#fff}
+@media(prefers-color-scheme:dark){:root{--ok:#3fb950;--bad:#f85149;--open:#d29922;--ink:#e6edf3;--blue:#58a6ff;--bg:#0d1117}}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--bg);max-width:1080px;margin:2em auto;padding:0 1em}
 table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;border-bottom:1px solid var(--line);text-align:right}
 td:nth-child(2),th:nth-child(2),.l td,.l th{text-align:left}h1 b,td b{font-weight:600}
-b.PASS{color:var(--ok)}.FAIL,.MISSING{color:var(--bad)}svg{width:100%;height:auto;margin:.5em 0}
+b.PASS{color:var(--ok)}b.UNDECIDED{color:var(--open)}.FAIL,.MISSING{color:var(--bad)}svg{width:100%;height:auto;margin:.5em 0}
 svg text{font:11px system-ui,sans-serif;fill:var(--ink)}summary{cursor:pointer}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px;padding-left:1em;border-left:3px solid var(--bad)}
 a{color:inherit}.k td{text-align:left}svg .x{fill:#fff;font-weight:600}
@@ -115,7 +116,7 @@ std::string heat_map(const LayerDiff& diff) {
     out += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"64\" height=\"14\" fill=\"{}\"><title>{}: nmse "
         "{:.3e}</title></rect>\n",
-        50 + 66 * column, 21 + 16 * row.layer, heat(row), tap_label(row.layer, row.tap),
+        50 + 66 * column, 21 + 16 * row.layer, heat(row), escaped(tap_label(row.layer, row.tap)),
         row.error.nmse);
     if (row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing)
       out += fmt::format("<text class=\"x\" x=\"{}\" y=\"{}\">x</text>\n", 79 + 66 * column,
@@ -138,8 +139,8 @@ std::string table(const LayerDiff& diff) {
         "<tr><td>{}<td>{}<td>{:.8f}<td>{:.8f}<td>{:.8f}<td>{:.3e}<td>{:.3e}<td>{:.3e}<td>{:.1f}<td>"
         "{}<td>"
         "{}<td>{}</tr>\n",
-        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap, e.cos_p5,
-        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
+        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), escaped(row.tap),
+        e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
         row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
         verdict_tag(verdict_name(row.verdict)), escaped(row.note));
   }
@@ -157,8 +158,8 @@ std::string diff_section(const DiffSection& section, std::size_t index) {
   if (section.diff.first_failing) {
     const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
     out += fmt::format("<p>The first failing tap is <b>{}</b>: look at {}. {}</p>\n",
-                       tap_label(row.layer, row.tap), escaped(tap_origin(row.layer, row.tap)),
-                       escaped(row.note));
+                       escaped(tap_label(row.layer, row.tap)),
+                       escaped(tap_origin(row.layer, row.tap)), escaped(row.note));
   }
   if (!section.location.empty())
     out += fmt::format("<pre>{}</pre>\n", escaped(location_text(section.location)));
@@ -172,9 +173,10 @@ std::string summary(const Report& report) {
     const auto passed = std::ranges::count(report.checks, true, &CheckResult::passed);
     const auto failed = std::ranges::find(report.checks, false, &CheckResult::passed);
     const bool all = failed == report.checks.end();
+    const Verdict worst = Report{.facts = {}, .checks = report.checks, .diffs = {}}.verdict();
     out += fmt::format("<tr><td>{}<td><a href=\"#checks\">checks</a><td>{} of {}{}</tr>\n",
-                       verdict_tag(verdict(all)), passed, report.checks.size(),
-                       all ? "" : "; the first to fail: " + escaped(failed->name));
+                       verdict_tag(verdict_name(worst)), passed, report.checks.size(),
+                       all ? "" : "; the first that does not pass: " + escaped(failed->name));
   }
   for (std::size_t i = 0; i < report.diffs.size(); ++i) {
     const DiffSection& section = report.diffs[i];
@@ -201,10 +203,12 @@ std::string layers(const Report& report) {
 
 }  // namespace
 
-std::string html_report(const Report& report) {
+std::string html_report(const Report& raw) {
+  const Report report = shown_report(raw);
   std::string out(kHead);
-  out += fmt::format("<h1>llmcheck: {}</h1>\n",
-                     report.has_verdict() ? verdict_tag(verdict(report.passed())) : "figures");
+  out +=
+      fmt::format("<h1>llmcheck: {}</h1>\n",
+                  report.has_verdict() ? verdict_tag(verdict_name(report.verdict())) : "figures");
   if (!report.summary.empty()) out += fmt::format("<p>{}</p>\n", escaped(report.summary));
   if (report.has_verdict()) out += summary(report);
   if (!report.diffs.empty()) out += layers(report);
@@ -217,8 +221,9 @@ std::string html_report(const Report& report) {
         "<h2 id=\"checks\">Checks</h2>\n<table "
         "class=\"l\"><tr><th>verdict<th>check<th>detail</tr>\n";
     for (const CheckResult& check : report.checks) {
-      out += fmt::format("<tr><td>{}<td>{}<td>{}</tr>\n", verdict_tag(verdict(check.passed)),
-                         escaped(check.name), escaped(check.detail));
+      out +=
+          fmt::format("<tr><td>{}<td>{}<td>{}</tr>\n", verdict_tag(verdict_name(check.verdict())),
+                      escaped(check.name), escaped(check.detail));
     }
     out += "</table>\n";
   }
