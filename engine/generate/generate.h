@@ -35,7 +35,12 @@ struct GenerateOptions {
   std::vector<std::string> stop;          ///< the text ends before the first of them
   std::vector<TokenId> stop_tokens;       ///< end the text besides the vocabulary's own
   bool ignore_eos = false;                ///< tokens that end a text are never drawn
-  bool context_shift = false;           ///< when full, forget the older half and recompute the rest
+  /// When the context is full, forget the older half and recompute the rest; of a prompt that is
+  /// longer than the context, forget the front.
+  bool context_shift = false;
+  /// Asked first when the generated text fills the context: the text to go on with instead, which
+  /// fits, or an empty one for "there is none". May be empty.
+  std::function<std::vector<TokenId>()> shorten;
   bool continues_text = true;           ///< a leading space of the text is kept
   std::optional<std::size_t> logprobs;  ///< collect them, with that many alternatives
 
@@ -60,6 +65,7 @@ struct GenerateResult {
   std::vector<TokenId> ids;  ///< the generated tokens, without the one that ended the text
   std::string text;          ///< all event texts joined
   StopReason stop_reason = StopReason::kLength;
+  std::size_t cropped = 0;         ///< tokens at the prompt's front that did not fit
   std::vector<Logprobs> logprobs;  ///< one an id, if wanted
 
   std::size_t prefill_tokens = 0;
@@ -71,8 +77,21 @@ struct GenerateResult {
 /// Generates texts on one session, each after the last (a chat), reusing its cache.
 class Generator {
  public:
-  /// @pre session.position() == 0; nobody else moves the session meanwhile
-  explicit Generator(Session& session) : session_(session) {}
+  /// @param held  the tokens that `session` has evaluated (a loaded cache)
+  /// @pre held.size() == session.position(); nobody else moves the session meanwhile
+  explicit Generator(Session& session, std::span<const TokenId> held = {})
+      : session_(session), tokens_(held.begin(), held.end()) {}
+
+  /// The text so far becomes `tokens`. What it shares with the text before stays evaluated, but for
+  /// its last token, so that run({}) goes on behind it. Draws keep counting: none that is made
+  /// later repeats an earlier one's number.
+  void set_text(std::span<const TokenId> tokens);
+
+  std::span<const TokenId> text() const { return tokens_; }
+  /// Tokens that were in the text and are not any more: the number of the next draw is theirs plus
+  /// the text's.
+  std::uint64_t forgotten() const { return forgotten_; }
+  void set_forgotten(std::uint64_t n_tokens) { forgotten_ = n_tokens; }
 
   /// Appends `prompt` to everything before and generates what follows.
   /// Errors: kUsage for a prompt without tokens, or one that does not fit into the context (both
@@ -84,6 +103,8 @@ class Generator {
  private:
   class Text;
 
+  std::size_t n_kept() const;
+  std::size_t crop(std::vector<TokenId>& prompt) const;
   Status make_room(std::size_t n_new, bool context_shift);
   Result<std::span<const float>> evaluate_pending(const GenerateOptions& options);
   Result<TokenId> draw(std::span<const float> logits, const GenerateOptions& options) const;
