@@ -34,9 +34,11 @@ class Conversation {
   };
 
   /// @param session  nobody else moves it meanwhile
-  /// @param held  as in Generator
-  Conversation(Session& session, ChatFormat format, std::span<const TokenId> held = {})
-      : session_(session), format_(format), generator_(session, held) {}
+  Conversation(Session& session, ChatFormat format)
+      : session_(session), format_(format), generator_(session) {}
+
+  /// As Generator::hold().
+  void hold(std::span<const TokenId> held) { generator_.hold(held); }
 
   ChatFormat format() const { return format_; }
   const std::string& system() const { return system_; }

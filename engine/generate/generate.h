@@ -77,10 +77,12 @@ struct GenerateResult {
 /// Generates texts on one session, each after the last (a chat), reusing its cache.
 class Generator {
  public:
-  /// @param held  the tokens that `session` has evaluated (a loaded cache)
-  /// @pre held.size() == session.position(); nobody else moves the session meanwhile
-  explicit Generator(Session& session, std::span<const TokenId> held = {})
-      : session_(session), tokens_(held.begin(), held.end()) {}
+  /// @pre session.position() == 0 or hold() follows; nobody else moves the session meanwhile
+  explicit Generator(Session& session) : session_(session) {}
+
+  /// Takes the tokens that the session has evaluated already (a loaded cache) for the text so far.
+  /// @pre held.size() == session.position()
+  void hold(std::span<const TokenId> held) { tokens_.assign(held.begin(), held.end()); }
 
   /// The text so far becomes `tokens`. What it shares with the text before stays evaluated, but for
   /// its last token, so that run({}) goes on behind it. Draws keep counting: none that is made

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/atomic_file.h"
-#include "base/mapped_file.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/stats.h"
 
@@ -40,6 +39,12 @@ Json logprobs_json(const Logprobs& logprobs) {
   Json json = token_json(logprobs.chosen);
   json["top"] = Json::array();
   for (const TokenLogprob& token : logprobs.top) json["top"].push_back(token_json(token));
+  return json;
+}
+
+Json all_logprobs_json(const GenerateResult& result) {
+  Json json = Json::array();
+  for (const Logprobs& logprobs : result.logprobs) json.push_back(logprobs_json(logprobs));
   return json;
 }
 
@@ -134,22 +139,35 @@ std::string result_json(const RunArguments& arguments, const Sequence& session,
                {"text", result.text},
                {"ids", result.ids},
                {"stop_reason", stop_reason_name(result.stop_reason)}};
-  if (arguments.want_logprobs) {
-    json["logprobs"] = Json::array();
-    for (const Logprobs& logprobs : result.logprobs) {
-      json["logprobs"].push_back(logprobs_json(logprobs));
-    }
-  }
+  if (arguments.want_logprobs) json["logprobs"] = all_logprobs_json(result);
   json["stats"] = stats_json(arguments, session, stats);
   return dump(json, arguments.jsonl ? -1 : 2);
 }
 
+std::string reply_json(const RunArguments& arguments, const Sequence& session,
+                       const GenerateResult& result, std::size_t dropped_turns,
+                       std::size_t cropped_tokens, const RunStats& stats) {
+  Json json = {{"schema_version", kRunSchemaVersion},
+               {"text", result.text},
+               {"ids", result.ids},
+               {"stop_reason", stop_reason_name(result.stop_reason)},
+               {"dropped_turns", dropped_turns},
+               {"cropped_tokens", cropped_tokens}};
+  if (arguments.want_logprobs) json["logprobs"] = all_logprobs_json(result);
+  json["stats"] = stats_json(arguments, session, stats);
+  return dump(json, -1);
+}
+
+std::string error_json(const Error& error) {
+  return dump({{"schema_version", kRunSchemaVersion},
+               {"error", error.to_string()},
+               {"exit_code", static_cast<int>(error.code)}},
+              -1);
+}
+
 Status write_receipt(const RunArguments& arguments, const Sequence& session,
-                     std::span<const TokenId> prompt_ids, const GenerateResult& result,
-                     const std::string& logits_sha256) {
-  LLM_TRY(const MappedFile file, MappedFile::open(arguments.model));
-  const std::string model_sha256 = sha256_hex(file.bytes());
-  file.drop_pages(file.bytes());
+                     const std::string& model_sha256, std::span<const TokenId> prompt_ids,
+                     const GenerateResult& result, const std::string& logits_sha256) {
   const Json json = {{"schema_version", kRunSchemaVersion},
                      {"engine_version", version()},
                      {"model", {{"name", session.model().name()}, {"sha256", model_sha256}}},

@@ -1,0 +1,32 @@
+#ifndef LLM_TOOLS_LLMRUN_LOADED_H_
+#define LLM_TOOLS_LLMRUN_LOADED_H_
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "tools/common/progress.h"
+#include "tools/llmrun/arguments.h"
+
+namespace llm {
+
+/// The model of a command line and a sequence on it.
+struct Loaded {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Sequence> session;
+  double seconds = 0;
+  std::string path;
+
+  /// SHA-256 of the model file. Errors: kIo. Cost: reads the file.
+  Result<std::string> model_sha256() const;
+  /// What caches of this run depend on. Errors and cost: as model_sha256().
+  Result<CacheIdentity> identity() const;
+};
+
+/// Loads with a progress bar; warns of what the file and the context give reason for.
+Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMRUN_LOADED_H_
