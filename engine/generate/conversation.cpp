@@ -144,16 +144,15 @@ void Conversation::take_reply_ids() {
 /// The text with which a reply that fills the context goes on; empty when there is none.
 Result<std::vector<TokenId>> Conversation::shorten(bool context_shift) {
   take_reply_ids();
-  std::vector<TokenId>& reply = turns_.back().reply_ids;
   LLM_TRY(bool fits, last_turn_fits());
   if (!fits && !context_shift) return std::vector<TokenId>();
-  while (!fits && !reply.empty()) {
+  for (auto& reply = turns_.back().reply_ids; !fits && !reply.empty();) {
     erase_front(reply, (reply.size() + 1) / 2);
     LLM_TRY(fits, last_turn_fits());
   }
   LLM_RETURN_IF_ERROR(drop_oldest());
   LLM_TRY(auto ids, text());
-  n_before_ = ids.size() - reply.size();
+  n_before_ = ids.size() - turns_.back().reply_ids.size();
   return ids;
 }
 
