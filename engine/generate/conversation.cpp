@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -31,11 +32,21 @@ void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptio
   }
 }
 
-void Conversation::restore(std::string system, std::vector<Turn> turns,
-                           std::uint64_t draws_before_text) {
+void Conversation::clear() {
+  turns_.clear();
+  generator_.set_text({});
+}
+
+Status Conversation::restore(std::string system, std::vector<Turn> turns, std::uint64_t next_draw,
+                             std::span<const TokenId> held) {
   system_ = std::move(system);
   turns_ = std::move(turns);
-  generator_.set_forgotten(draws_before_text);
+  LLM_TRY(const auto ids, text());
+  const auto shared = std::ranges::mismatch(held, ids).in1 - held.begin();
+  session_.truncate(static_cast<std::size_t>(shared));
+  generator_.hold(ids);
+  generator_.set_next_draw(next_draw);
+  return Ok{};
 }
 
 /// A turn's tokens; the first one carries the system message.
@@ -181,6 +192,8 @@ Result<GenerateResult> Conversation::reply(GenerateOptions options, const Genera
     const std::size_t seen = turn.reply_ids.size();
     LLM_TRY(turn.reply_ids, encode_reply(session_.tokenizer(), format_, result.text));
     if (turn.reply_ids.size() > seen) erase_front(turn.reply_ids, turn.reply_ids.size() - seen);
+    LLM_TRY(const auto shown, text());
+    generator_.set_text(shown);
   }
   return result;
 }

@@ -44,15 +44,18 @@ class Conversation {
   const std::string& system() const { return system_; }
   const std::vector<Turn>& turns() const { return turns_; }
   std::size_t forgotten_turns() const { return forgotten_turns_; }
-  /// As Generator::forgotten().
-  std::uint64_t draws_before_text() const { return generator_.forgotten(); }
+  /// As Generator::next_draw().
+  std::uint64_t next_draw() const { return generator_.next_draw(); }
 
   /// Replaces the system message for all turns; empty: none. Takes effect with the next reply.
   void set_system(std::string text) { system_ = std::move(text); }
   /// Forgets every turn; the system message stays.
-  void clear() { turns_.clear(); }
-  /// Goes on with an earlier conversation.
-  void restore(std::string system, std::vector<Turn> turns, std::uint64_t draws_before_text);
+  void clear();
+  /// Goes on with an earlier conversation, which has the same draws ahead as it would have had.
+  /// @param held  the tokens that the session has evaluated; what is not the text's is forgotten
+  /// Errors: as encode_chat.
+  Status restore(std::string system, std::vector<Turn> turns, std::uint64_t next_draw,
+                 std::span<const TokenId> held);
 
   /// Opens a turn with the user's message. A message that does not fit into the context by itself
   /// loses its front if `crop` says so.

@@ -181,7 +181,7 @@ bool Generator::ends_text(TokenId id, const GenerateOptions& options) const {
 Result<TokenId> Generator::draw(std::span<const float> logits,
                                 const GenerateOptions& options) const {
   const Sampler sampler(options.sampler, options.sequence);
-  const std::uint64_t position = forgotten_ + tokens_.size();
+  const std::uint64_t position = next_draw();
   if (!options.ignore_eos) return sampler.sample(logits, tokens_, position);
   std::vector<float> masked(logits.begin(), logits.end());
   for (std::size_t i = 0; i < masked.size(); ++i) {

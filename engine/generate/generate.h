@@ -1,6 +1,7 @@
 #ifndef LLM_ENGINE_GENERATE_GENERATE_H_
 #define LLM_ENGINE_GENERATE_GENERATE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -80,9 +81,9 @@ class Generator {
   /// @pre session.position() == 0 or hold() follows; nobody else moves the session meanwhile
   explicit Generator(Session& session) : session_(session) {}
 
-  /// Takes the tokens that the session has evaluated already (a loaded cache) for the text so far.
-  /// @pre held.size() == session.position()
-  void hold(std::span<const TokenId> held) { tokens_.assign(held.begin(), held.end()); }
+  /// Takes `tokens` for the text so far, of which the session has evaluated the first ones already
+  /// (a loaded cache). @pre session.position() <= tokens.size()
+  void hold(std::span<const TokenId> tokens) { tokens_.assign(tokens.begin(), tokens.end()); }
 
   /// The text so far becomes `tokens`. What it shares with the text before stays evaluated, but for
   /// its last token, so that run({}) goes on behind it. Draws keep counting: none that is made
@@ -90,10 +91,12 @@ class Generator {
   void set_text(std::span<const TokenId> tokens);
 
   std::span<const TokenId> text() const { return tokens_; }
-  /// Tokens that were in the text and are not any more: the number of the next draw is theirs plus
-  /// the text's.
-  std::uint64_t forgotten() const { return forgotten_; }
-  void set_forgotten(std::uint64_t n_tokens) { forgotten_ = n_tokens; }
+  /// The number of the next draw (Sampler): all tokens that the text has and ever had. To be set
+  /// for a text that goes on with another's.
+  std::uint64_t next_draw() const { return forgotten_ + tokens_.size(); }
+  void set_next_draw(std::uint64_t number) {
+    forgotten_ = number - std::min<std::uint64_t>(number, tokens_.size());
+  }
 
   /// Appends `prompt` to everything before and generates what follows.
   /// Errors: kUsage for a prompt without tokens, or one that does not fit into the context (both

@@ -165,7 +165,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
   say(conversation, "two");
   FakeSession talker(byte_tokenizer(), says_on_and_on, 200);
   Conversation longer(talker, ChatFormat::kZephyr);
-  longer.restore("Be", conversation.turns(), 7);
+  REQUIRE(longer.restore("Be", conversation.turns(), 7, {}).ok());
   const auto result = say(longer, "go");
   REQUIRE(longer.forgotten_turns() == 2);
   REQUIRE(result.stop_reason == StopReason::kContextFull);
@@ -177,7 +177,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
   REQUIRE(say(fresh, "go").text == result.text);
   REQUIRE(text_of(fresh) == text_of(longer));
   // Draws go on counting over what is gone.
-  REQUIRE(longer.draws_before_text() > 7 + 60);
+  REQUIRE(longer.next_draw() > text_of(longer).size() + 60);
   // The next message finds room again.
   GenerateOptions few = greedy();
   few.max_tokens = 3;
@@ -275,7 +275,7 @@ TEST_CASE("a replaced text keeps what it shares with the text before", "[generat
   REQUIRE(session.calls == std::vector<std::size_t>{4, 3});
   generator.set_text(Ids{1, 50, 60});
   REQUIRE(session.text == Ids{1, 50});  // the last token's logits are needed
-  REQUIRE(generator.forgotten() == 3);  // 61, 62 and what was drawn
+  REQUIRE(generator.next_draw() == 6);  // 61, 62 and what was drawn count
 }
 
 TEST_CASE("a prompt longer than the context loses its front, but for BOS, if it may",

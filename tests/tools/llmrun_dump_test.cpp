@@ -111,8 +111,7 @@ TEST_CASE("--dump-layers refuses what computes a position twice", "[llmrun]") {
       {"--context-shift", "--dump-layers: found with --context-shift or --no-cache"},
       {"--no-cache", "--dump-layers: found with --context-shift or --no-cache"},
       {"-i --chat-template zephyr",
-       "-i: found with --json, --jsonl, --logits-hash, --receipt or "
-       "--dump-layers, need one text"},
+       "-i: found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text"},
   }));
   Llmrun llmrun;
   const Finished run =

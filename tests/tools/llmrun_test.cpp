@@ -74,7 +74,6 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
     const char* words;
   };
   const auto [arguments, words] = GENERATE(values<Case>({
-      {"", "MODEL: found nothing, need a GGUF file"},
       {"\"$TINY\" -n -5", "-n: found \"-5\", need an integer in -1..2147483647"},
       {"\"$TINY\" --temp nan", "--temp: found \"nan\", need 0..100"},
       {"\"$TINY\" --top-p 1.5", "--top-p: found \"1.5\", need 0..1"},
@@ -87,9 +86,17 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
       {"\"$TINY\" --tmp 1", "--tmp: unknown option; did you mean --temp?"},
       {"\"$TINY\" -p a -f b", "prompt: found more than one, need one of PROMPT, -p and -f"},
       {"\"$TINY\" a -p b", "prompt: found more than one"},
-      {"\"$TINY\" a b", "found 3 arguments without a dash"},
-      {"-m \"$TINY\" a b", "b: found a third argument"},
-      {"\"$TINY\" -i --json", "-i: found with --json"},
+      {"\"$TINY\" a b", "prompt: found more than one"},
+      {"-m \"$TINY\" a b", "prompt: found more than one"},
+      {"\"$TINY\" a b c", "found 4 arguments without a dash"},
+      {"\"$TINY\" -i --jsonl", "-i: found with --jsonl"},
+      {"\"$TINY\" -i -", "-: found with -i, need standard input for the chat"},
+      {"\"$TINY\" -i --cache-load a", "-i: found with --cache-load or --cache-save"},
+      {"\"$TINY\" --session a", "--session: found without -i"},
+      {"\"$TINY\" -i --session a --no-cache", "--session: found with --no-cache"},
+      {"\"$TINY\" --cache-save a --no-cache", "--cache-save: found with --context-shift or"},
+      {"\"$TINY\" --cache-load a --context-shift", "--cache-load: found with --context-shift or"},
+      {"\"$TINY\" --cache-load a --receipt b", "--cache-load: found with --receipt or"},
       {"\"$TINY\" --json --jsonl", "--json: found with --jsonl"},
       {"\"$TINY\" --logprobs 2", "--logprobs: found without --json"},
       {"\"$TINY\" --context-shift --logits-hash", "--context-shift: found with a logits hash"},
@@ -325,7 +332,7 @@ TEST_CASE("chat reads messages and prints replies", "[llmrun]") {
 
 TEST_CASE("pages are served without a model", "[llmrun]") {
   Llmrun llmrun;
-  REQUIRE(contains(llmrun("--help").out, "Usage: llmrun [MODEL] [PROMPT] [options]"));
+  REQUIRE(contains(llmrun("--help").out, "Usage: llmrun [MODEL] [PROMPT] [-] [options]"));
   REQUIRE(contains(llmrun("--version").out, "llmrun "));
   REQUIRE(contains(llmrun("--man").out, ".TH LLMRUN 1"));
   REQUIRE(contains(llmrun("--help-markdown").out, "| `-n, --n-predict, --predict N` |"));

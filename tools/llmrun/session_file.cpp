@@ -41,7 +41,7 @@ std::string note_of(const Conversation& conversation) {
                      {"chat_template", chat_format_name(conversation.format())},
                      {"system", text_json(conversation.system())},
                      {"turns", std::move(turns)},
-                     {"draws_before_text", conversation.draws_before_text()}};
+                     {"next_draw", conversation.next_draw()}};
   return note.dump();
 }
 
@@ -49,7 +49,7 @@ struct Note {
   std::string format;
   std::string system;
   std::vector<Conversation::Turn> turns;
-  std::uint64_t draws_before_text = 0;
+  std::uint64_t next_draw = 0;
 };
 
 Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
@@ -68,7 +68,7 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
     }
     note.format = json.at("chat_template").get<std::string>();
     note.system = text_of(json.at("system"));
-    note.draws_before_text = json.at("draws_before_text").get<std::uint64_t>();
+    note.next_draw = json.at("next_draw").get<std::uint64_t>();
     for (const Json& turn : json.at("turns")) {
       note.turns.push_back({.message = text_of(turn.at("message")),
                             .reply = text_of(turn.at("reply")),
@@ -112,8 +112,9 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path, Chat
   sequence.truncate(0);
   if (cache.stored() <= sequence.context()) LLM_RETURN_IF_ERROR(cache.restore(sequence));
   auto conversation = std::make_unique<Conversation>(sequence, format);
-  conversation->hold(sequence.tokens());
-  conversation->restore(std::move(note.system), std::move(note.turns), note.draws_before_text);
+  const std::vector<TokenId> held(sequence.tokens().begin(), sequence.tokens().end());
+  LLM_RETURN_IF_ERROR(
+      conversation->restore(std::move(note.system), std::move(note.turns), note.next_draw, held));
   return conversation;
 }
 
