@@ -183,6 +183,8 @@ bool Chat::is_ended() const {
 
 Result<int> Chat::run() {
   const GracefulInterrupt graceful;
+  if (is_terminal_ && !context_.quiet() && !arguments_.json)
+    fmt::print(stderr, "/help lists the commands, Ctrl-D leaves\n");
   if (!arguments_.prompt.empty()) LLM_RETURN_IF_ERROR(answer(arguments_.prompt));
   const std::string history =
       arguments_.no_history || arguments_.json ? "" : default_history_path();

@@ -108,11 +108,9 @@ std::string command_help() {
                         command.help);
   }
   return page +
-         "A line that ends with \\ goes on; text between lines of \"\"\" is one message; // begins "
-         "a "
-         "message that starts with /.\nCtrl-C stops an answer; at the prompt it drops the line, "
-         "and "
-         "twice leaves.\n";
+         "A line that ends with \\ goes on; text between lines of \"\"\" is one message;\n"
+         "// begins a message that starts with /. Ctrl-C stops an answer; at the prompt\n"
+         "it drops the line, and twice leaves.\n";
 }
 
 }  // namespace llm

@@ -160,7 +160,8 @@ class EditingReader final : public LineReader {
   }
 
   void remember(const std::string& line) {
-    if (line.find_first_not_of(" \t") == std::string::npos) return;
+    if (line.find_first_not_of(" \t") == std::string::npos || line == last_) return;
+    last_ = line;
     HistEvent event;
     history(history_.get(), &event, H_ENTER, line.c_str());
     if (!history_path_.empty() && !append_history(history_path_, line)) history_path_.clear();
@@ -170,6 +171,7 @@ class EditingReader final : public LineReader {
   std::unique_ptr<History, EndHistory> history_;
   std::unique_ptr<EditLine, EndEditor> editor_;
   std::string prompt_;
+  std::string last_;
   bool cancelled_ = false;
   bool was_empty_ = true;
 };
