@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -240,15 +241,63 @@ TEST_CASE("a full context ends with a warning and exit code 0", "[llmrun]") {
 }
 
 TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
+  const char* arguments = GENERATE(
+      "-n 8 --temp 0 --ignore-eos -p ab",
+      "-n 12 -s 7 --temp 1.3 --top-k 9 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.2 "
+      "--repeat-last-n 5 --sampler-order llamacpp -p $'a\\ntiny </s> hen\\n' --parse-special -r "
+      "'zz'",
+      "-n 9 -s 3 --kv f32 --compute f32 -c 300 --chat-template chatml --system 'Be \"kind\"' -p hi",
+      "-n 30 -s 5 -r a -r n -p 'the hat'");
   Llmrun llmrun;
-  const Finished run =
-      llmrun(std::string(kGreedy) + "-p ab --logits-hash --receipt \"$DIR/receipt.json\"");
+  const Finished run = llmrun(std::string("\"$TINY\" -q --logits-hash --receipt \"$DIR/first\" ") +
+                              arguments + " -t 1 -b 3");
+  CAPTURE(arguments, run.err);
   REQUIRE(run.exit_code == 0);
-  const Json receipt = Json::parse(test::read_file(llmrun.path("receipt.json")));
+  const std::string first = test::read_file(llmrun.path("first"));
+  const Json receipt = Json::parse(first);
   REQUIRE("logits-sha256: " + receipt["logits_sha256"].get<std::string>() == hash_line(run));
   REQUIRE(receipt["text"] == run.out);
   const Finished sum = llmrun.shell("sha256sum < \"$TINY\"");
   REQUIRE(sum.out.starts_with(receipt["model"]["sha256"].get<std::string>()));
+
+  // From the receipt alone.
+  const Json& options = receipt["options"];
+  llmrun.write("prompt", receipt["prompt"].get<std::string>() + '\n');
+  std::string again = "\"$TINY\" -q --receipt \"$DIR/second\" -f \"$DIR/prompt\"";
+  for (const auto& [key, option] :
+       std::map<std::string, std::string>{{"n", "-n"},
+                                          {"seed", "-s"},
+                                          {"temperature", "--temp"},
+                                          {"top_k", "--top-k"},
+                                          {"top_p", "--top-p"},
+                                          {"min_p", "--min-p"},
+                                          {"repeat_penalty", "--repeat-penalty"},
+                                          {"repeat_last_n", "--repeat-last-n"},
+                                          {"context", "-c"}}) {
+    again += ' ' + option + ' ' + options[key].dump();
+  }
+  for (const auto& [key, option] :
+       std::map<std::string, std::string>{{"sampler_order", "--sampler-order"},
+                                          {"kv", "--kv"},
+                                          {"compute", "--compute"},
+                                          {"chat_template", "--chat-template"},
+                                          {"system", "--system"}}) {
+    const auto value = options[key].get<std::string>();
+    if (!value.empty()) again += fmt::format(" {} '{}'", option, value);
+  }
+  for (const Json& stop : options["stop"])
+    again += fmt::format(" -r '{}'", stop.get<std::string>());
+  if (options["ignore_eos"]) again += " --ignore-eos";
+  if (options["parse_special"]) again += " --parse-special";
+  const Finished rerun = llmrun(again);
+  CAPTURE(again, rerun.err);
+  REQUIRE(rerun.exit_code == 0);
+  REQUIRE(rerun.out == run.out);
+  REQUIRE(test::read_file(llmrun.path("second")) == first);
+}
+
+TEST_CASE("a receipt that cannot be written is an error that names the file", "[llmrun]") {
+  Llmrun llmrun;
   const Finished refused = llmrun(std::string(kGreedy) + "--receipt \"$DIR/absent/receipt.json\"");
   REQUIRE(refused.exit_code == 4);
   REQUIRE(contains(refused.err, "absent/receipt.json: "));

@@ -66,13 +66,17 @@ Json stats_json(const RunArguments& arguments, const Sequence& session, const Ru
           {"isa", isa_name(model.isa())},
           {"threads", model.threads()},
           {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
+          {"cache", session.options().use_cache},
           {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
           {"context", session.context()}};
 }
 
 Json options_json(const RunArguments& arguments, const Sequence& session) {
   const SamplerOptions& sampler = arguments.sampler;
-  return {{"n", arguments.max_tokens},
+  return {{"parse_special", arguments.parse_special},
+          {"system", arguments.system},
+          {"chat_template", arguments.chat_format ? chat_format_name(*arguments.chat_format) : ""},
+          {"n", arguments.max_tokens},
           {"stop", arguments.stop},
           {"ignore_eos", arguments.ignore_eos},
           {"seed", sampler.seed},
@@ -172,6 +176,7 @@ Status write_receipt(const RunArguments& arguments, const Sequence& session,
                      {"engine_version", version()},
                      {"model", {{"name", session.model().name()}, {"sha256", model_sha256}}},
                      {"options", options_json(arguments, session)},
+                     {"prompt", arguments.prompt},
                      {"prompt_ids", prompt_ids},
                      {"ids", result.ids},
                      {"text", result.text},
