@@ -1,40 +1,35 @@
 #include "base/sha256.h"
 
-#include <openssl/evp.h>
+// The functions below EVP need no memory and no initialization: where an allocation fails while
+// EVP loads its providers, OpenSSL 3.0 reads through a null pointer.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
 
-#include "base/check.h"
 #include "base/mapped_file.h"
 
 namespace llm {
 
 struct Sha256::Context {
-  EVP_MD_CTX* md = EVP_MD_CTX_new();
-  Context() { LLM_CHECK(md != nullptr); }
-  ~Context() { EVP_MD_CTX_free(md); }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
+  SHA256_CTX state;
 };
 
-Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  LLM_CHECK(EVP_DigestInit_ex(context_->md, EVP_sha256(), nullptr) == 1);
-}
+Sha256::Sha256() : context_(std::make_unique<Context>()) { SHA256_Init(&context_->state); }
 
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::update(std::span<const std::byte> bytes) {
-  LLM_CHECK(EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()) == 1);
+  SHA256_Update(&context_->state, bytes.data(), bytes.size());
 }
 
 std::string Sha256::hex() const {
-  const Context copy;
-  std::array<unsigned char, 32> digest{};
-  LLM_CHECK(EVP_MD_CTX_copy_ex(copy.md, context_->md) == 1);
-  LLM_CHECK(EVP_DigestFinal_ex(copy.md, digest.data(), nullptr) == 1);
+  SHA256_CTX copy = context_->state;
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256_Final(digest.data(), &copy);
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (const unsigned char byte : digest) {

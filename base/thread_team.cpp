@@ -206,7 +206,7 @@ Status start_threads(int n_threads) {
                .field = "threads",
                .message = fmt::format("found {} that can be started ({}), need {}", others + 1,
                                       words, n_threads),
-               .hint = "use fewer (-t), or raise the limits of processes and memory"};
+               .hint = "use fewer threads, or raise the limits of processes and memory"};
 }
 
 void run_parallel(int n_threads, const std::function<void(Worker)>& body) {

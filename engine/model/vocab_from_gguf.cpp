@@ -21,6 +21,10 @@ constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
 constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
 
 constexpr std::size_t kMaxTokenBytes = 64U << 10;
+/// Of a control or user-defined token, and of all together: text is compared with them byte by
+/// byte.
+constexpr std::size_t kMaxSpecialToken = 1024;
+constexpr std::size_t kMaxSpecialBytes = 4U << 20;
 constexpr std::size_t kMaxTemplateBytes = 1U << 20;
 // "No such token" in the ids of special tokens.
 constexpr std::uint64_t kNoToken = 0xFFFFFFFF;
@@ -151,6 +155,22 @@ void VocabReader::derive_kinds() {
 }
 
 Status VocabReader::check_tokens() {
+  std::size_t special_bytes = 0;
+  for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
+    const auto& [text, score, kind] = vocab_.tokens[id];
+    if (kind != TokenKind::kControl && kind != TokenKind::kUserDefined) continue;
+    special_bytes += text.size();
+    if (text.size() <= kMaxSpecialToken) continue;
+    return malformed(kTokensKey, fmt::format("found token id {}, control or user-defined, of {} "
+                                             "bytes, need at most {}",
+                                             id, text.size(), kMaxSpecialToken));
+  }
+  if (special_bytes > kMaxSpecialBytes) {
+    return malformed(
+        kTokensKey,
+        fmt::format("found {} bytes of control and user-defined tokens, need at most {}",
+                    special_bytes, kMaxSpecialBytes));
+  }
   if (auto fault = token_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
   if (auto fault = score_fault(vocab_)) return malformed(kScoresKey, *std::move(fault));
   if (!has_byte_tokens(vocab_)) {

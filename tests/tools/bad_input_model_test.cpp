@@ -242,6 +242,37 @@ constexpr BadInputRow kVocabRows[] = {
      3,
      {kTokens, "token id 262", "1048576 bytes"},
      [](TinyGguf& m) { set_piece(m, 262, std::string(1U << 20, 'x')); }},
+    {"56 control token of 1025 bytes",
+     3,
+     {kTokens, "token id 262, control or user-defined, of 1025 bytes", "1024"},
+     [](TinyGguf& m) {
+       auto kinds = TinyGguf::kinds();
+       kinds[262] = 3;
+       m.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+       set_piece(m, 262, std::string(1025, 'x'));
+     }},
+    {"56 5 MB of user-defined tokens",
+     3,
+     {kTokens, "bytes of control and user-defined tokens", "4194304"},
+     [](TinyGguf& m) {
+       auto pieces = TinyGguf::pieces();
+       auto scores = TinyGguf::scores();
+       auto kinds = TinyGguf::kinds();
+       for (int i = 0; i < 5000; ++i) {
+         pieces.push_back(std::string(1000, 'x') + std::to_string(i));
+         scores.push_back(0);
+         kinds.push_back(4);
+       }
+       m.set_u32("llama.vocab_size", static_cast<std::uint32_t>(pieces.size()));
+       for (const char* name : {"token_embd.weight", "output.weight"}) {
+         auto& tensor = m.tensor(name);
+         tensor.data.resize(tensor.data.size() / tensor.dims[1] * pieces.size());
+         tensor.dims[1] = pieces.size();
+       }
+       m.set_strings(kTokens, pieces);
+       m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, scores);
+       m.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+     }},
     {"57 duplicate tokens",
      0,
      {kTokens, "duplicate tokens", "265 repeats 260", "first"},

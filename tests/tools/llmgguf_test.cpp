@@ -132,4 +132,24 @@ TEST_CASE("llmgguf usage", "[llmgguf]") {
 }
 
 }  // namespace
+TEST_CASE("pages of many keys and tensors take time in proportion", "[tools][llmgguf]") {
+  TinyGguf model;
+  model.set_string("general.architecture", "llama");
+  for (int i = 0; i < 150'000; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    model.entries.push_back({name, 7, std::string(1, '\1')});
+    model.tensors.push_back({name, {1}, 0, std::string(4, '\0')});
+  }
+  const ScratchDirectory directory;
+  const std::string path = directory.write("many.gguf", model.bytes());
+  for (const char* verb : {"show", "hash"}) {
+    // Seconds of CPU; less than one is used, and 10 where every name is compared with all.
+    const Finished run = run_shell(std::string("ulimit -t 4; '" LLM_BIN_DIR "/llmgguf' ") + verb +
+                                   " --json -q '" + path + "'");
+    CAPTURE(verb, run.err);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.out, Catch::Matchers::Contains("\"n149999\""));
+  }
+}
+
 }  // namespace llm::test

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/seeded_hash.h"
 #include "base/utf8.h"
 
 namespace llm {
@@ -76,7 +77,8 @@ class Merger {
   std::vector<Symbol> symbols_;
   std::priority_queue<Pair, std::vector<Pair>, LaterMerge> queue_;
   /// How an unused piece was put together, so that it can be taken apart again.
-  std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>> halves_;
+  std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>, SeededHash>
+      halves_;
 };
 
 void Merger::split() {

@@ -1,6 +1,7 @@
 #include "tokenizer/sentencepiece/piece_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "tokenizer/vocab_check.h"
@@ -27,18 +28,23 @@ PieceTable::PieceTable(const VocabSpec& spec) {
   scores_.reserve(spec.tokens.size());
   kinds_.reserve(spec.tokens.size());
   pieces_.reserve(spec.tokens.size());
+  Tokens user_defined;
+  Tokens special;
   for (std::size_t i = 0; i < spec.tokens.size(); ++i)
-    add_token(spec.tokens[i], static_cast<TokenId>(i));
+    add_token(spec.tokens[i], static_cast<TokenId>(i), user_defined, special);
+  user_defined_ = PrefixMatcher(std::move(user_defined));
+  special_ = PrefixMatcher(std::move(special));
 }
 
-void PieceTable::add_token(const VocabSpec::Token& token, TokenId id) {
+void PieceTable::add_token(const VocabSpec::Token& token, TokenId id, Tokens& user_defined,
+                           Tokens& special) {
   scores_.push_back(token.score);
   kinds_.push_back(token.kind);
   if (token.kind == TokenKind::kByte) return add_byte_token(token.text, id);
   if (token.text.empty()) return;  // can never be matched; decodes to nothing
   if (token.kind == TokenKind::kControl || token.kind == TokenKind::kUnknown) {
     reserved_.emplace(token.text, id);
-    special_.add(token.text, id);
+    special.push_back({token.text, id});
     return;
   }
   std::string_view text = token.text;
@@ -49,7 +55,7 @@ void PieceTable::add_token(const VocabSpec::Token& token, TokenId id) {
       append_escaped(text, *escaped_.back());
       text = *escaped_.back();
     }
-    user_defined_.add(text, id);
+    user_defined.push_back({text, id});
   }
   pieces_.emplace(text, id);
   longest_piece_ = std::max(longest_piece_, text.size());

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/seeded_hash.h"
 #include "tokenizer/sentencepiece/prefix_matcher.h"
 #include "tokenizer/vocab_spec.h"
 
@@ -47,11 +48,12 @@ class PieceTable {
   const PrefixMatcher& special() const { return special_; }
 
  private:
-  void add_token(const VocabSpec::Token& token, TokenId id);
+  using Tokens = std::vector<PrefixMatcher::Token>;
+  void add_token(const VocabSpec::Token& token, TokenId id, Tokens& user_defined, Tokens& special);
   void add_byte_token(std::string_view text, TokenId id);
 
-  std::unordered_map<std::string_view, TokenId> pieces_;
-  std::unordered_map<std::string_view, TokenId> reserved_;
+  std::unordered_map<std::string_view, TokenId, SeededHash> pieces_;
+  std::unordered_map<std::string_view, TokenId, SeededHash> reserved_;
   std::vector<std::unique_ptr<std::string>> escaped_;  ///< spellings that differ from the spec's
   std::size_t longest_piece_ = 0;                      ///< bytes
   std::vector<float> scores_;

@@ -6,11 +6,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <optional>
 
+#include "base/atomic_file.h"
 #include "base/shown_text.h"
 #include "tools/common/foreign_options.h"
 #include "tools/common/log.h"
@@ -107,6 +109,25 @@ Result<std::string> read_all(int descriptor, const std::string& name, std::size_
   }
 }
 
+constexpr const char* kNoMemory =
+    "memory: found an allocation refused, need more of it; close other programs or use a smaller "
+    "model";
+std::string_view tool_name;  // of this process
+
+/// What std::bad_alloc calls that nobody can catch: destructors that allocate (nlohmann's) may not
+/// throw. Everything else is a bug, which keeps its core.
+[[noreturn]] void end_without_memory() noexcept {
+  try {
+    if (const auto active = std::current_exception()) std::rethrow_exception(active);
+  } catch (const std::bad_alloc&) {
+    write_error(tool_name, kNoMemory);
+    remove_temporary_files();
+    _exit(static_cast<int>(ErrorCode::kResource));
+  } catch (...) {
+  }
+  std::abort();
+}
+
 }  // namespace
 
 int report_error(std::string_view tool, const Error& error) noexcept {
@@ -157,6 +178,8 @@ int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_tab
     write_error(tool, message);  // nothing here may allocate
     return static_cast<int>(code);
   };
+  tool_name = tool;
+  std::set_terminate(end_without_memory);
   occupy_standard_descriptors();
   install_signal_handlers(argc > 0 ? tool.data() : "");
   try {
@@ -165,9 +188,7 @@ int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_tab
         serve(table, {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}, body);
     return result.ok() ? *result : report_error(tool, result.error());
   } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kResource,
-                "memory: found an allocation refused, need more of it; close other programs or use "
-                "a smaller model");
+    return fail(ErrorCode::kResource, kNoMemory);
   } catch (const std::exception& exception) {
     return fail(ErrorCode::kResource, exception.what());
   } catch (...) {

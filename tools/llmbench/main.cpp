@@ -114,8 +114,8 @@ Result<int> run(BenchArguments& arguments, const ToolContext& context) {
 }  // namespace llm
 
 int main(int argc, char** argv) {
-  llm::BenchArguments arguments;
+  std::optional<llm::BenchArguments> arguments;  // its lists need memory, which may be refused
   return llm::run_tool(
-      argc, argv, [&] { return llm::make_bench_table(arguments); },
-      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
+      argc, argv, [&] { return llm::make_bench_table(arguments.emplace()); },
+      [&](const llm::ToolContext& context) { return llm::run(*arguments, context); });
 }

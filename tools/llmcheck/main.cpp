@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -252,8 +253,8 @@ class Check {
 }  // namespace llm
 
 int main(int argc, char** argv) {
-  llm::CheckArguments arguments;
+  std::optional<llm::CheckArguments> arguments;  // its texts need memory, which may be refused
   return llm::run_tool(
-      argc, argv, [&] { return llm::make_check_table(arguments); },
-      [&](const llm::ToolContext& context) { return llm::Check(arguments, context).run(); });
+      argc, argv, [&] { return llm::make_check_table(arguments.emplace()); },
+      [&](const llm::ToolContext& context) { return llm::Check(*arguments, context).run(); });
 }

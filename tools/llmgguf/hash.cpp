@@ -35,7 +35,10 @@ Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context
                                    {"file", arguments.file},
                                    {"sha256", whole},
                                    {"tensors", nlohmann::ordered_json::object()}};
-    for (const auto& [name, hex] : tensors) json["tensors"][name] = hex;
+    // As a vector, since names are known to differ.
+    auto& members = json["tensors"].get_ref<nlohmann::ordered_json::object_t&>();
+    for (const auto& [name, hex] : tensors)
+      members.nlohmann::ordered_json::object_t::Container::emplace_back(name, hex);
     out = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   } else {
     out = fmt::format("{}  {}\n", whole, shown(arguments.file));

@@ -132,12 +132,13 @@ std::string show_text(const GgufFile& gguf, const std::string& file, std::size_t
 }
 
 std::string show_json(const GgufFile& gguf, const std::string& file, std::size_t limit) {
-  Json metadata = Json::object();
+  Json::object_t metadata;  // in the file's order; as a vector, since keys are known to differ
+  Json::object_t::Container& members = metadata;
   for (const GgufEntry& entry : gguf.entries()) {
     Json value = {{"type", entry.value.type_name()}};
     if (entry.value.type == GgufType::kArray) value["count"] = entry.value.count;
     value["value"] = value_json(entry.value, limit);
-    metadata[std::string(entry.key)] = std::move(value);
+    members.emplace_back(std::string(entry.key), std::move(value));
   }
   Json tensors = Json::array();
   for (const GgufTensor& tensor : gguf.tensors()) {

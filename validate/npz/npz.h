@@ -3,10 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -54,7 +55,7 @@ class NpzReader {
   MappedFile file_;
   std::vector<ZipEntry> entries_;
   std::vector<std::string> keys_;
-  std::unordered_map<std::string, std::size_t> index_;  ///< key -> entries_
+  std::map<std::string, std::size_t, std::less<>> index_;  ///< key -> entries_
 };
 
 /// Writes an NPZ that numpy.load reads: members stored uncompressed, one after the other, straight

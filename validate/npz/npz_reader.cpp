@@ -45,13 +45,11 @@ Result<NpzReader> NpzReader::open(const std::string& path, const NpzLimits& limi
   return reader;
 }
 
-bool NpzReader::contains(std::string_view key) const {
-  return index_.find(std::string(key)) != index_.end();
-}
+bool NpzReader::contains(std::string_view key) const { return index_.find(key) != index_.end(); }
 
 Result<NpyArray> NpzReader::read(std::string_view key) const {
   const std::string& path = file_.path();
-  const auto found = index_.find(std::string(key));
+  const auto found = index_.find(key);
   if (found == index_.end()) {
     return Error{.code = ErrorCode::kMalformed,
                  .field = std::string(key),

@@ -7,9 +7,11 @@
 namespace llm {
 namespace {
 
-const std::string kHeading = fmt::format(
-    "{:>5}  {:<11}  {:>10}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>7}  {}\n", "layer", "tap",
-    "cos_p5", "cos_min", "cos_median", "max_abs", "nmse", "worst row", "limit", "verdict");
+std::string heading() {
+  return fmt::format("{:>5}  {:<11}  {:>10}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>7}  {}\n",
+                     "layer", "tap", "cos_p5", "cos_min", "cos_median", "max_abs", "nmse",
+                     "worst row", "limit", "verdict");
+}
 
 std::string layer_name(int layer) {
   return layer == ProbeSink::kGlobal ? "-" : std::to_string(layer);
@@ -64,7 +66,7 @@ std::string layer_diff_table(const LayerDiff& diff) {
   std::string out;
   for (const auto& problem : diff.problems) out += fmt::format("problem: {}\n", problem);
   for (const auto& remark : diff.remarks) out += fmt::format("remark: {}\n", remark);
-  if (!diff.rows.empty()) out += kHeading;
+  if (!diff.rows.empty()) out += heading();
   for (const auto& row : diff.rows) out += row_line(row);
   return out + summary(diff);
 }
@@ -77,7 +79,7 @@ std::string failing_taps_table(const LayerDiff& diff) {
   const std::size_t shown = std::min<std::size_t>(kMostFailing, failing.rows.size());
   std::string out;
   for (const auto& problem : diff.problems) out += fmt::format("problem: {}\n", problem);
-  if (shown > 0) out += kHeading;
+  if (shown > 0) out += heading();
   for (std::size_t i = 0; i < shown; ++i) out += row_line(failing.rows[i]);
   if (failing.rows.size() > shown)
     out += fmt::format("{:>5}  and {} more (-v)\n", "", failing.rows.size() - shown);

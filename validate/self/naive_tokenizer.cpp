@@ -86,7 +86,7 @@ struct NaiveTokenizer::Symbol {
 struct NaiveTokenizer::Merging {
   std::vector<Symbol> symbols;
   /// Unused pieces, with the neighbours that made them up when they were last seen.
-  std::unordered_map<std::string, std::pair<std::string, std::string>> parts;
+  std::map<std::string, std::pair<std::string, std::string>> parts;
   Literal literal;
 };
 

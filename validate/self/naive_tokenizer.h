@@ -2,11 +2,11 @@
 #define LLM_VALIDATE_SELF_NAIVE_TOKENIZER_H_
 
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -51,7 +51,7 @@ class NaiveTokenizer {
                 std::vector<TokenId>& ids) const;
 
   const VocabSpec& spec_;
-  std::unordered_map<std::string, TokenId> pieces_;
+  std::map<std::string, TokenId> pieces_;
   Spellings user_defined_;
   Spellings special_;
   std::array<std::optional<TokenId>, 256> byte_tokens_;

@@ -1,0 +1,136 @@
+// Row 84: memory runs out at any moment, in every tool. Each says so and exits with 5, or was able
+// to do without; none crashes or hangs. The k-th request for memory is refused by
+// tests/support/failing_allocation.cpp, for the first ones each and then for some of the rest.
+//
+//   LLM_ALLOCATION_SWEEP=1 build/release/bin/allocation_test     every k (half an hour)
+
+#include <cstdlib>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "tests/support/process.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm::test {
+namespace {
+
+constexpr std::size_t kFirst = 60;    // each of these is tried
+constexpr std::size_t kSampled = 12;  // and so many of the others
+
+/// A directory with a small model, a text, and a reference of the model's own.
+class Bench {
+ public:
+  Bench() {
+    directory_.write("m.gguf", TinyGguf::llama().bytes());
+    directory_.write("text", std::string(300, 'a'));
+    REQUIRE(shell("llmcheck m.gguf -p ab --compute f32 --dump own.npz -q").exit_code == 0);
+  }
+
+  /// A command of bash in the directory; the tools are in its PATH.
+  Finished shell(const std::string& command) const {
+    return run_shell("cd '" + directory_.path() + "' && PATH='" LLM_BIN_DIR "':$PATH && " +
+                     command);
+  }
+
+  /// How often `command` asks for memory.
+  std::size_t requests(const std::string& command) const {
+    const Finished run =
+        shell("env LLM_COUNT_ALLOCATIONS=count LD_PRELOAD=" LLM_FAILING_ALLOCATION " " + command);
+    CAPTURE(command, run.err);
+    REQUIRE(run.exit_code == 0);
+    return std::stoul(directory_.read("count"));
+  }
+
+  /// Runs `command` for each request in `refused`, and looks at its exit code and words.
+  /// @param suffix  "+": all further requests are refused too
+  void refuse(const std::string& command, const std::set<std::size_t>& refused,
+              const std::string& suffix) const {
+    std::string numbers;
+    for (const std::size_t k : refused) numbers += " " + std::to_string(k) + suffix;
+    const Finished runs = shell("for k in" + numbers +
+                                "; do timeout --signal=KILL 60 env LLM_FAIL_ALLOCATION=$k "
+                                "LD_PRELOAD=" LLM_FAILING_ALLOCATION " " +
+                                command + " > out 2> err; echo $k $? $(head -c 200 err); done");
+    CAPTURE(command);
+    std::istringstream lines(runs.out);
+    std::size_t n_lines = 0;
+    for (std::string line; std::getline(lines, line); ++n_lines) {
+      std::string k;
+      int code = 0;
+      std::istringstream(line) >> k >> code;
+      CAPTURE(line);
+      // libgomp asks before main() begins, and ends the process itself.
+      const bool before_main = line.find("libgomp: Out of memory") != std::string::npos;
+      const bool said = code == 5 && line.find(": error: ") != std::string::npos;
+      CHECK((code == 0 || said || before_main));
+    }
+    CHECK(n_lines == refused.size());
+  }
+
+ private:
+  ScratchDirectory directory_;
+};
+
+}  // namespace
+
+TEST_CASE("memory that runs out at any request is exit code 5, in every tool",
+          "[bad_input][allocation]") {
+  const Bench bench;
+  const std::string command = GENERATE(values<std::string>(
+      {"llmrun m.gguf -p a -n 4 -t 2 -q", "llmrun m.gguf -p a -n 2 -t 1 -q --receipt r --json",
+       "llmrun m.gguf -p a -n 2 -t 2 -q --dump-layers d.npz",
+       "llmcheck m.gguf --layer-diff own.npz --compute f32 --threads 2 -q",
+       "llmcheck m.gguf --ppl text --threads 1 -q --report r.html",
+       "llmquant m.gguf out.gguf Q8_0 2 --allow-requantize", "llmgguf verify m.gguf",
+       "llmgguf show m.gguf --json", "llmgguf hash m.gguf", "llmgguf diff m.gguf m.gguf",
+       "llmtok m.gguf -p 'the <s> a' --parse-special --json",
+       "llmbench m.gguf --no-peaks -p 4 -n 2 -r 1 -t 2", "llmsynth s.gguf --shape mqa"}));
+  const std::size_t n = bench.requests(command);
+  REQUIRE(n > kFirst);
+  std::set<std::size_t> refused;
+  const bool all = std::getenv("LLM_ALLOCATION_SWEEP") != nullptr;
+  for (std::size_t k = 1; k <= (all ? n : kFirst); ++k) refused.insert(k);
+  std::mt19937_64 random(n);
+  std::set<std::size_t> some;
+  while (!all && some.size() < kSampled) some.insert(kFirst + 1 + random() % (n - kFirst));
+  refused.insert(some.begin(), some.end());
+  bench.refuse(command, refused, "");
+  some.insert({3, 10, n - 1});
+  bench.refuse(command, some, "+");
+}
+
+TEST_CASE("a limit on memory is exit code 5, whatever it cuts", "[bad_input][allocation]") {
+  const Bench bench;
+  const std::string command = GENERATE(values<std::string>(
+      {"llmrun m.gguf -p a -n 4 -t 2", "llmcheck m.gguf --layer-diff own.npz --threads 2",
+       "llmquant m.gguf out.gguf Q8_0 2 --allow-requantize"}));
+  for (int mib = 20; mib < 250; mib += 23) {
+    const Finished run = bench.shell("ulimit -v " + std::to_string(mib * 1024) + "; " + command);
+    CAPTURE(command, mib, run.err, run.exit_code);
+    // Below that, the loader finds no room for the libraries.
+    if (run.exit_code == 127 && run.err.find("shared") != std::string::npos) continue;
+    const bool before_main = run.err.find("libgomp: Out of memory") != std::string::npos;
+    CHECK((run.exit_code == 0 || run.exit_code == 5 || before_main));
+  }
+}
+
+TEST_CASE("threads that the system refuses are named", "[bad_input][allocation]") {
+  const Bench bench;
+  for (const std::string command :
+       {"llmrun m.gguf -n 1 -t 200", "llmcheck m.gguf --ppl text --threads 200",
+        "llmquant m.gguf out.gguf Q8_0 200 --allow-requantize",
+        "llmsynth s.gguf --shape mqa -t 200", "llmbench m.gguf --no-peaks -p 2 -n 2 -r 1 -t 200"}) {
+    // The stacks of 200 threads do not fit.
+    const Finished run = bench.shell("ulimit -s 8192; ulimit -v 1000000; " + command);
+    CAPTURE(command, run.err);
+    CHECK(run.exit_code == 5);
+    CHECK_THAT(run.err, Catch::Matchers::Contains("threads: found ") &&
+                            Catch::Matchers::Contains("need 200") &&
+                            Catch::Matchers::Contains("use fewer threads"));
+  }
+}
+
+}  // namespace llm::test
