@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tools/common/log.h"
-#include "tools/common/option_pages.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/arguments.h"
+#include "tools/llmcheck/facts.h"
 #include "tools/llmcheck/load.h"
 #include "tools/llmcheck/quality.h"
 #include "tools/llmcheck/verify.h"
@@ -33,8 +34,12 @@ using ModelPointer = std::shared_ptr<const Model>;
 
 class Check {
  public:
-  Check(const CheckArguments& arguments, const ToolContext& context)
-      : a_(arguments), bar_(!context.quiet(), "steps"), verbose_(context.verbosity > 0) {}
+  Check(const CheckArguments& arguments, std::span<const char* const> command,
+        const ToolContext& context)
+      : a_(arguments),
+        command_(command),
+        bar_(!context.quiet(), "steps"),
+        verbose_(context.verbosity > 0) {}
 
   Result<int> run() {
     LLM_RETURN_IF_ERROR(check_arguments(a_));
@@ -86,10 +91,7 @@ class Check {
     }
     guard_mapped_file(path_);
     LLM_TRY(sha256_, file_sha256(path_));
-    report_.facts = {{"llmcheck", version()},
-                     {"model", path_},
-                     {"sha256", sha256_},
-                     {"CPU", std::string(cpu_name())}};
+    report_.facts = run_facts(a_, command_, path_, sha256_);
     return Ok{};
   }
 
@@ -215,6 +217,7 @@ class Check {
   }
 
   const CheckArguments& a_;
+  std::span<const char* const> command_;
   ProgressBar bar_;
   bool verbose_;
   std::unique_ptr<Dump> reference_;
@@ -232,6 +235,6 @@ int main(int argc, char** argv) {
   llm::CheckArguments arguments;
   llm::OptionTable table = llm::make_check_table(arguments);
   return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::Check(arguments, context).run();
+    return llm::Check(arguments, {argv, static_cast<std::size_t>(argc)}, context).run();
   });
 }
