@@ -10,13 +10,18 @@
 
 namespace llm {
 
-/// Writes a file so that its path only ever shows the old content or the complete new one: bytes go
-/// to a temporary file in the same directory, commit() syncs it and renames it over the path.
-/// Destroyed without commit(), it removes the temporary file. Move-only. Errors are kIo with the
-/// system's words (no space left on device, ...), naming the path.
+/// Writes a file so that its path only ever shows the old content or the complete new one. Bytes go
+/// to a file of the same directory that has no name yet (O_TMPFILE), or, where the file system
+/// knows no such files, a temporary one; commit() syncs it and renames it over the path. Destroyed
+/// without commit(), nothing is left. Move-only. Errors are kIo with the system's words (no space
+/// left on device, ...), naming the path.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::string& path);
+  enum class Unnamed : bool { kNever, kIfPossible };
+  /// @param unnamed  kNever: as where the file system knows no files without a name
+  static Result<AtomicFile> create(const std::string& path, Unnamed unnamed = Unnamed::kIfPossible);
+  /// Whether create() would succeed, without a trace: nothing is written, no pipe is opened.
+  static Status probe(const std::string& path);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
@@ -31,21 +36,27 @@ class AtomicFile {
   /// Bytes appended so far.
   std::uint64_t size() const { return size_; }
 
-  /// fsync, close, rename, fsync of the directory. Call at most once.
+  /// fsync, rename, fsync of the directory. Call at most once.
   Status commit();
 
  private:
   AtomicFile() = default;
 
-  std::string path_;    ///< as the user named it
-  std::string target_;  ///< what is replaced: path_ behind its symbolic links
-  std::string temporary_;
+  std::string path_;       ///< as the user named it
+  std::string target_;     ///< what is replaced: path_ behind its symbolic links
+  std::string temporary_;  ///< its name as long as it has one
+  int listed_ = -1;        ///< its place in the list of remove_temporary_files()
   std::uint64_t size_ = 0;
   int descriptor_ = -1;
+  bool in_place_ = false;  ///< a device or pipe, which is written to and not replaced
 };
 
 /// Writes `bytes` to `path` in one step.
 Status write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+
+/// Removes the temporary files of every AtomicFile, for a signal handler that ends the process.
+/// Async-signal-safe.
+void remove_temporary_files() noexcept;
 
 }  // namespace llm
 

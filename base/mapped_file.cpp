@@ -73,6 +73,14 @@ bool MappedFile::changed_since_open() const {
   return static_cast<std::size_t>(info.st_size) != size_ || modified_ns(info) != modified_ns_;
 }
 
+Status MappedFile::check_unchanged() const {
+  if (!changed_since_open()) return Ok{};
+  return Error{.code = ErrorCode::kIntegrity,
+               .field = {},
+               .message = "model changed while it was read, need a file at rest",
+               .file = path_};
+}
+
 void MappedFile::unmap() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
   if (descriptor_ >= 0) ::close(descriptor_);

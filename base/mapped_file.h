@@ -37,6 +37,8 @@ class MappedFile {
 
   /// Whether size or modification time of the opened inode differ from those at open().
   bool changed_since_open() const;
+  /// Errors: kIntegrity when changed_since_open().
+  Status check_unchanged() const;
 
  private:
   MappedFile() = default;

@@ -2,9 +2,11 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
+#include "base/mapped_file.h"
 
 namespace llm {
 
@@ -45,6 +47,19 @@ std::string Sha256::hex() const {
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Sha256 hash;
   hash.update(bytes);
+  return hash.hex();
+}
+
+std::string sha256_hex(const MappedFile& file, std::span<const std::byte> range,
+                       const std::function<void(std::size_t)>& progress) {
+  constexpr std::size_t kPiece = std::size_t{8} << 20;
+  Sha256 hash;
+  for (std::size_t begin = 0; begin < range.size(); begin += kPiece) {
+    const auto piece = range.subspan(begin, std::min(kPiece, range.size() - begin));
+    hash.update(piece);
+    file.drop_pages(piece);
+    if (progress) progress(begin + piece.size());
+  }
   return hash.hex();
 }
 

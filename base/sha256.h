@@ -2,11 +2,14 @@
 #define LLM_BASE_SHA256_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 namespace llm {
+
+class MappedFile;
 
 /// Incremental SHA-256 (OpenSSL libcrypto).
 class Sha256 {
@@ -27,6 +30,12 @@ class Sha256 {
 
 /// SHA-256 of `bytes` as 64 lower-case hex digits.
 std::string sha256_hex(std::span<const std::byte> bytes);
+
+/// The same of `range`, a part of file.bytes(), in pieces whose pages are given back, so that
+/// resident memory stays small.
+/// @param progress  called with the bytes done so far; may be empty
+std::string sha256_hex(const MappedFile& file, std::span<const std::byte> range,
+                       const std::function<void(std::size_t)>& progress = {});
 
 }  // namespace llm
 

@@ -1,15 +1,23 @@
 #include "base/thread_team.h"
 
+#include <fmt/core.h>
 #include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
+#include <filesystem>
 #include <fstream>
+#include <latch>
+#include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -78,6 +86,33 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
+/// Threads of this process that the system still counts: a joined one may linger for a moment.
+std::size_t counted_threads() {
+  std::error_code ignored;
+  const std::filesystem::directory_iterator tasks("/proc/self/task", ignored);
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+/// Starts `n` threads that are all there at once, and ends them.
+/// @return how many could be started, with the system's words when that is not all
+std::pair<std::size_t, std::string> try_threads(std::size_t n) {
+  const std::size_t before = counted_threads();
+  std::vector<std::thread> threads;
+  threads.reserve(n);
+  std::latch all(1);
+  std::string words;
+  try {
+    while (threads.size() < n) threads.emplace_back([&all] { all.wait(); });
+  } catch (const std::exception& error) {  // std::system_error, or no memory for its state
+    words = error.what();
+  }
+  all.count_down();
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 100 && counted_threads() > before; ++i)
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  return {threads.size(), words};
+}
+
 void pause_cpu() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -119,8 +154,20 @@ void TeamBarrier::sleep_at_random() {
   std::this_thread::sleep_for(std::chrono::microseconds(draw / 2 % 201));
 }
 
+void TeamBarrier::abandon() {
+  abandoned_.store(true, std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_acq_rel);
+  generation_.notify_all();
+}
+
+void TeamBarrier::check_complete() const {
+  if (abandoned_.load(std::memory_order_relaxed)) [[unlikely]]
+    throw Abandoned{};
+}
+
 void TeamBarrier::meet() {
   const int generation = generation_.load(std::memory_order_acquire);
+  check_complete();
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
     arrived_.store(0, std::memory_order_relaxed);
     generation_.fetch_add(1, std::memory_order_acq_rel);
@@ -128,10 +175,11 @@ void TeamBarrier::meet() {
     return;
   }
   for (int i = 0; i < spins_; ++i) {
-    if (generation_.load(std::memory_order_acquire) != generation) return;
+    if (generation_.load(std::memory_order_acquire) != generation) return check_complete();
     pause_cpu();
   }
   generation_.wait(generation, std::memory_order_acquire);
+  check_complete();
 }
 
 Worker::Range Worker::share(std::size_t n, std::size_t group) const {
@@ -143,10 +191,32 @@ Worker::Range Worker::share(std::size_t n, std::size_t group) const {
   return {std::min(begin, n), std::min(end, n)};
 }
 
+Status start_threads(int n_threads) {
+  LLM_CHECK(n_threads >= 1);
+  static std::mutex mutex;
+  static int known = 1;
+  const std::lock_guard lock(mutex);
+  if (n_threads <= known) return Ok{};
+  const auto [others, words] = try_threads(static_cast<std::size_t>(n_threads) - 1);
+  if (words.empty()) {
+    known = n_threads;
+    return Ok{};
+  }
+  return Error{.code = ErrorCode::kResource,
+               .field = "threads",
+               .message = fmt::format("found {} that can be started ({}), need {}", others + 1,
+                                      words, n_threads),
+               .hint = "use fewer (-t), or raise the limits of processes and memory"};
+}
+
 void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   LLM_CHECK(n_threads >= 1);
+  if (const Status started = start_threads(n_threads); !started.ok())
+    throw std::runtime_error(started.error().to_string());
   static const int cpus = available_cpus();
   std::optional<TeamBarrier> barrier;
+  std::exception_ptr thrown;
+  std::atomic<bool> failed = false;
   // Regions of one seed draw different waits.
   if (random_waits) random_waits = mixed(*random_waits);
 #pragma omp parallel num_threads(n_threads)
@@ -156,8 +226,17 @@ void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
 #pragma omp single
     barrier.emplace(omp_get_num_threads(), n_threads <= cpus, random_waits);
     barrier->doze();
-    body({omp_get_thread_num(), omp_get_num_threads(), &*barrier});
+    // Nothing may leave the region: OpenMP ends the process then.
+    try {
+      body({omp_get_thread_num(), omp_get_num_threads(), &*barrier});
+    } catch (const TeamBarrier::Abandoned&) {
+      // Whoever abandoned the team has said why.
+    } catch (...) {
+      if (!failed.exchange(true)) thrown = std::current_exception();
+      barrier->abandon();
+    }
   }
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 }  // namespace llm

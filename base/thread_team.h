@@ -7,6 +7,8 @@
 #include <functional>
 #include <optional>
 
+#include "base/result.h"
+
 namespace llm {
 
 /// CPUs this process may use: the affinity mask, cut by the cgroup's CPU quota (v2 and v1), rounded
@@ -34,7 +36,11 @@ class TeamBarrier {
   /// @param waits     seed of random waits (RandomWaits), if any
   TeamBarrier(int count, bool own_cpus, std::optional<std::uint64_t> waits = {});
   /// Returns when all `count` workers have called it.
+  /// Throws Abandoned, now or while it waits, once somebody has called abandon().
   void wait();
+  /// Tells those who wait, and will, that not everybody comes: a worker leaves with an exception.
+  void abandon();
+  struct Abandoned {};
   /// Sleeps while there are RandomWaits; each worker does so before it begins.
   void doze() {
     if (dozes_) [[unlikely]]
@@ -43,6 +49,7 @@ class TeamBarrier {
 
  private:
   void meet();
+  void check_complete() const;
   void sleep_at_random();
 
   const int count_;
@@ -51,6 +58,7 @@ class TeamBarrier {
   std::atomic<std::uint64_t> draws_;  ///< of random waits so far, by all workers, after the seed
   std::atomic<int> arrived_ = 0;
   std::atomic<int> generation_ = 0;
+  std::atomic<bool> abandoned_ = false;  ///< set before generation_ moves on
 };
 
 /// One worker's share of a parallel region.
@@ -71,8 +79,16 @@ struct Worker {
   Range share(std::size_t n, std::size_t group = 1) const;
 };
 
+/// Whether the system lets this process run `n_threads`. Finds out by starting so many, which
+/// OpenMP would end the process for, unless it is known from before. Errors: kResource naming how
+/// many could be started, with the system's words. Cost: once for each larger number, about 20 us a
+/// thread.
+Status start_threads(int n_threads);
+
 /// Runs `body` once on each of `n_threads` OpenMP threads (fewer if OpenMP is told so) and waits
 /// for all. Every worker computes in the contract's FloatEnvironment and gets its own back.
+/// Throws what a worker throws, the first one's: the others leave at their next barrier, or end;
+/// std::runtime_error with the words of start_threads() when that gives an error.
 /// @pre n_threads >= 1
 void run_parallel(int n_threads, const std::function<void(Worker)>& body);
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ class GgufParser {
   Status index_tensors();
   Status check_layout();
   Status check_placement(const GgufTensor& tensor) const;
+  /// Where the data of the last tensor ends; nothing when an offset is absurd.
+  std::optional<std::uint64_t> whole_file_bytes() const;
   Status check_overlaps() const;
   Status check_nothing_follows();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/checked_size.h"
 #include "engine/gguf/gguf_parser.h"
@@ -237,10 +238,25 @@ Status GgufParser::check_placement(const GgufTensor& tensor) const {
   if (end && *end <= bytes_.size()) return Ok{};
   const std::string missing =
       end ? fmt::format("{} bytes missing", *end - bytes_.size()) : "the sum overflows";
-  return error(
-      fmt::format("found offset {} and size {} in a data section that begins at {} "
-                  "(file size {}), need the end inside the file: {}",
-                  tensor.offset, tensor.n_bytes, file_.data_offset_, bytes_.size(), missing));
+  Error outside =
+      error(fmt::format("found offset {} and size {} in a data section that begins at {} "
+                        "(file size {}), need the end inside the file: {}",
+                        tensor.offset, tensor.n_bytes, file_.data_offset_, bytes_.size(), missing));
+  if (const auto whole = whole_file_bytes()) {
+    outside.hint = fmt::format("incomplete download? the whole file has {} bytes, {} are missing",
+                               *whole, *whole - bytes_.size());
+  }
+  return outside;
+}
+
+std::optional<std::uint64_t> GgufParser::whole_file_bytes() const {
+  std::uint64_t whole = 0;
+  for (const GgufTensor& tensor : file_.tensors_) {
+    const auto end = (CheckedSize(file_.data_offset_) + tensor.offset + tensor.n_bytes).value();
+    if (!end) return std::nullopt;
+    whole = std::max(whole, *end);
+  }
+  return whole;
 }
 
 Status GgufParser::check_overlaps() const {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/float_environment.h"
+#include "base/sha256.h"
 #include "base/thread_team.h"
 #include "engine/model/model_file.h"
 
@@ -19,6 +20,21 @@ Result<Isa> choose_isa(std::optional<Isa> wanted) {
                                       isa_requirement(*wanted), cpu_name())};
 }
 
+/// The hash of the mapped bytes, if it is wanted.
+Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) {
+  if (!options.hash_file && options.expected_sha256.empty()) return std::string();
+  const std::size_t total = file.bytes().size();
+  std::string hash = sha256_hex(file, file.bytes(), [&](std::size_t done) {
+    if (options.progress) options.progress("hash", done, total);
+  });
+  if (options.expected_sha256.empty() || options.expected_sha256 == hash) return hash;
+  return Error{.code = ErrorCode::kIntegrity,
+               .field = "SHA-256",
+               .message = fmt::format("found {}, need {}", hash, options.expected_sha256),
+               .file = file.path(),
+               .hint = "the file was replaced, or is not the one that was meant"};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
@@ -26,7 +42,9 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   const FloatEnvironment contract;
   LLM_RETURN_IF_ERROR(choose_isa(options.isa));
   const int threads = options.threads > 0 ? options.threads : available_cpus();
+  LLM_RETURN_IF_ERROR(start_threads(threads));
   LLM_TRY(ModelFile file, open_model_file(path, {.strict = options.strict}));
+  LLM_TRY(std::string sha256, hash_of(file.file, options));
   auto tokenizer = Tokenizer::create(file.vocab);
   if (!tokenizer.ok()) return in_file(std::move(tokenizer).error(), path);
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -34,8 +52,11 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   };
   auto weights = load_weights(file, threads, progress);
   if (!weights.ok()) return in_file(std::move(weights).error(), path);
+  // What was hashed is what was packed.
+  if (!sha256.empty()) LLM_RETURN_IF_ERROR(file.file.check_unchanged());
   std::shared_ptr<Model> model(
       new Model(std::move(file), std::move(weights).value(), std::move(tokenizer).value()));
+  model->file_sha256_ = std::move(sha256);
   LLM_RETURN_IF_ERROR(model->set_options(options));
   return std::shared_ptr<const Model>(std::move(model));
 }
@@ -64,6 +85,7 @@ std::shared_ptr<const Model> Model::first_layers(std::size_t n_layers) const {
 Status Model::set_options(const LoadOptions& options) {
   LLM_TRY(isa_, choose_isa(options.isa));
   threads_ = options.threads > 0 ? options.threads : available_cpus();
+  LLM_RETURN_IF_ERROR(start_threads(threads_));
   compute_ = options.compute;
   return Ok{};
 }

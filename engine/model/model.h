@@ -26,10 +26,12 @@ using Progress = std::function<void(std::string_view stage, std::size_t done, st
 
 struct LoadOptions {
   Compute compute = Compute::kInt8;
-  std::optional<Isa> isa;  ///< nothing: the best this CPU supports
-  int threads = 0;         ///< 0: available_cpus()
-  bool strict = false;     ///< warnings about the file are errors
-  Progress progress;       ///< may be empty
+  std::optional<Isa> isa = {};       ///< nothing: the best this CPU supports
+  int threads = 0;                   ///< 0: available_cpus()
+  bool strict = false;               ///< warnings about the file are errors
+  bool hash_file = false;            ///< compute Model::file_sha256(); costs a pass over the file
+  std::string expected_sha256 = {};  ///< what file_sha256() must be; empty: anything
+  Progress progress = {};            ///< may be empty
 };
 
 /// A loaded Llama: weights in memory of its own, and how products with them are computed.
@@ -37,7 +39,8 @@ struct LoadOptions {
 class Model final {
  public:
   /// Opens, checks and packs the model at `path`. Errors name file, tensor or key, value and rule
-  /// (docs/bad_input.md); an --isa this CPU lacks is kUnsupported; memory is kResource.
+  /// (docs/bad_input.md); an --isa this CPU lacks is kUnsupported; memory is kResource; bytes of
+  /// another hash than expected, or that change while they are hashed and read, are kIntegrity.
   /// Cost: reads the file once.
   static Result<std::shared_ptr<const Model>> load(const std::string& path,
                                                    const LoadOptions& options = {});
@@ -59,6 +62,9 @@ class Model final {
   const std::string& chat_template() const { return chat_template_; }  ///< Jinja, may be empty
   const std::vector<std::string>& warnings() const { return warnings_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
+  /// SHA-256, 64 hex digits, of the bytes that this model was made of, whatever stands under its
+  /// path since; empty unless LoadOptions asked for it.
+  const std::string& file_sha256() const { return file_sha256_; }
   /// Bytes of weights read to decode one token.
   std::uint64_t weight_bytes() const { return weights_->bytes_per_token(); }
   Isa isa() const { return isa_; }
@@ -77,6 +83,7 @@ class Model final {
   std::string chat_template_;
   std::vector<std::string> warnings_;
   std::uint64_t file_bytes_ = 0;
+  std::string file_sha256_;
   std::shared_ptr<const ModelWeights> weights_;
   Rope rope_;
   Isa isa_ = Isa::kScalar;

@@ -21,6 +21,15 @@ Status check_split(const GgufFile& gguf) {
   return error;
 }
 
+/// A vocabulary alone is a valid GGUF, which people have for tests of tokenizers.
+Status check_has_weights(const GgufFile& gguf) {
+  if (!gguf.tensors().empty() || gguf.find("tokenizer.ggml.tokens") == nullptr) return Ok{};
+  return Error{.code = ErrorCode::kUnsupported,
+               .field = "tensors",
+               .message = "found a vocabulary only, need a model with weights",
+               .hint = "llmtok reads such files"};
+}
+
 Status check_trailing(const GgufFile& gguf, bool strict, std::vector<std::string>& warnings) {
   const std::uint64_t trailing = gguf.trailing_bytes();
   if (trailing == 0) return Ok{};
@@ -49,6 +58,7 @@ Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
   LLM_TRY(GgufFile gguf, GgufFile::parse(bytes));
   std::vector<std::string> warnings;
   LLM_RETURN_IF_ERROR(check_split(gguf));
+  LLM_RETURN_IF_ERROR(check_has_weights(gguf));
   LLM_RETURN_IF_ERROR(check_trailing(gguf, options.strict, warnings));
   LLM_TRY(HyperParameters config, read_hyper_parameters(gguf));
   LLM_TRY(VocabSpec vocab, vocab_from_gguf(gguf, warnings));

@@ -14,10 +14,13 @@
 
 namespace llm {
 
+using Unnamed = AtomicFile::Unnamed;
+
 TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
+  const auto unnamed = GENERATE(Unnamed::kNever, Unnamed::kIfPossible);
   const test::ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
-  auto file = AtomicFile::create(path);
+  auto file = AtomicFile::create(path, unnamed);
   REQUIRE(file.ok());
   REQUIRE(file->write(bytes_of("new ")).ok());
   REQUIRE(file->write(bytes_of("text")).ok());
@@ -31,16 +34,47 @@ TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
 TEST_CASE("without commit the old file stays and nothing is left", "[base][atomic_file]") {
   const test::ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
+  const auto unnamed = GENERATE(Unnamed::kNever, Unnamed::kIfPossible);
+  // The folder's file system has files without a name, as all of Linux's usual ones.
+  const std::size_t meanwhile = unnamed == Unnamed::kNever ? 2 : 1;
   {
-    auto file = AtomicFile::create(path);
+    auto file = AtomicFile::create(path, unnamed);
     REQUIRE(file.ok());
     REQUIRE(file->write(bytes_of("half a fi")).ok());
-    CHECK(folder.count() == 2);
+    CHECK(folder.count() == meanwhile);
     const AtomicFile moved = std::move(*file);  // only the last owner cleans up
-    CHECK(folder.count() == 2);
+    CHECK(folder.count() == meanwhile);
   }
   CHECK(folder.read(path) == "old");
   CHECK(folder.count() == 1);
+}
+
+TEST_CASE("temporary files are removed for a process that ends at once", "[base][atomic_file]") {
+  const test::ScratchDirectory folder;
+  auto first = AtomicFile::create(folder.path("a"), Unnamed::kNever);
+  auto second = AtomicFile::create(folder.path("b"), Unnamed::kNever);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  CHECK(folder.count() == 2);
+  REQUIRE(second->commit().ok());
+  remove_temporary_files();
+  CHECK(folder.count() == 1);
+  CHECK(folder.read(folder.path("b")).empty());
+}
+
+TEST_CASE("a probe leaves no trace", "[base][atomic_file]") {
+  const test::ScratchDirectory folder;
+  const std::string path = folder.write("a", "old");
+  CHECK(AtomicFile::probe(path).ok());
+  CHECK(AtomicFile::probe(folder.path("new")).ok());
+  CHECK(folder.count() == 1);
+  CHECK(folder.read(path) == "old");
+  REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  CHECK(AtomicFile::probe(folder.path("pipe")).ok());  // and does not wait for a reader
+  const Status missing = AtomicFile::probe(folder.path("no/a"));
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().file == folder.path("no/a"));
+  CHECK_FALSE(AtomicFile::probe(folder.path()).ok());
 }
 
 TEST_CASE("earlier bytes can be overwritten", "[base][atomic_file]") {

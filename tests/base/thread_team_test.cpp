@@ -4,6 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -64,6 +67,44 @@ TEST_CASE("nobody passes the barrier before all have come", "[base][thread_team]
   });
   CHECK(arrived == 100 * kThreads);
   CHECK(early == 0);
+}
+
+TEST_CASE("what a worker throws reaches the caller, and nobody waits for it",
+          "[base][thread_team]") {
+  for (const int n_threads : {1, 2, 3, 7}) {
+    for (int thrower = 0; thrower < n_threads; ++thrower) {
+      for (const int round : {0, 1, 2, 5}) {
+        CAPTURE(n_threads, thrower, round);
+        std::atomic<int> finished = 0;
+        std::string caught;
+        try {
+          run_parallel(n_threads, [&](Worker worker) {
+            for (int i = 0; i < 5; ++i) {
+              if (worker.id == thrower && i == round) throw std::runtime_error("out of it");
+              worker.barrier();
+            }
+            if (worker.id == thrower && round == 5) throw std::bad_alloc();
+            ++finished;
+          });
+        } catch (const std::runtime_error& error) {
+          caught = error.what();
+        } catch (const std::bad_alloc&) {
+          caught = "memory";
+        }
+        CHECK(caught == (round == 5 ? "memory" : "out of it"));
+        // Behind the last barrier some may still be leaving it when they hear.
+        CHECK(finished <= (round == 5 ? n_threads - 1 : 0));
+      }
+    }
+  }
+  // All at once; the next region is whole again.
+  CHECK_THROWS_AS(run_parallel(4, [](Worker) { throw std::bad_alloc(); }), std::bad_alloc);
+  std::atomic<int> runs = 0;
+  run_parallel(4, [&](Worker worker) {
+    worker.barrier();
+    ++runs;
+  });
+  CHECK(runs == 4);
 }
 
 TEST_CASE("random waits show a missing barrier and change nothing else", "[base][thread_team]") {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -89,8 +90,12 @@ class Process {
   pid_t pid_ = -1;  ///< of timeout(1), whose only child the program is
 };
 
-/// The path of a tool of this build.
-inline std::string tool_path(const std::string& tool) { return LLM_BIN_DIR "/" + tool; }
+/// Where the tools are: this build's, or what LLM_TOOLS names (tests/mutants/disconnect.py).
+inline std::string tools_folder() {
+  const char* folder = std::getenv("LLM_TOOLS");
+  return folder != nullptr ? folder : LLM_BIN_DIR;
+}
+inline std::string tool_path(const std::string& tool) { return tools_folder() + "/" + tool; }
 
 /// Runs a tool of this build to its end.
 inline Finished run_tool(const std::string& tool, std::vector<std::string> arguments,

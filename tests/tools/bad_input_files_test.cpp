@@ -100,6 +100,23 @@ TEST_CASE("bad input 2: truncated", "[bad_input]") {
   }
 }
 
+TEST_CASE("bad input 2: an incomplete download", "[bad_input]") {
+  const auto bytes = TinyGguf::llama().bytes();
+  const ScratchDirectory directory;
+  const std::size_t missing = GENERATE_COPY(1, bytes.size() / 4);
+  check_file(directory.write("cut.gguf", std::span(bytes).first(bytes.size() - missing)), 3,
+             {"incomplete download? the whole file has " + std::to_string(bytes.size()) +
+              " bytes, " + std::to_string(missing) + " are missing"});
+}
+
+TEST_CASE("bad input 42: a vocabulary without weights", "[bad_input]") {
+  const ScratchDirectory directory;
+  TinyGguf model = TinyGguf::llama();
+  model.tensors.clear();
+  check_file(directory.write("vocab.gguf", model.bytes()), 6,
+             {"tensors: found a vocabulary only, need a model with weights", "llmtok"});
+}
+
 TEST_CASE("bad input 3-5: no regular file that can be read", "[bad_input]") {
   const ScratchDirectory directory;
   SECTION("3 directory") { check_file(directory.path(""), 4, {"is a directory"}); }

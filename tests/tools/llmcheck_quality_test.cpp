@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 using llm::test::Finished;
 using llm::test::read_file;
 using llm::test::run_shell;
+using llm::test::tool_path;
 using llm::test::ScratchDirectory;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
@@ -31,7 +32,7 @@ class Workplace : public ScratchDirectory {
  public:
   /// Runs llmcheck on one thread; returns the exit code.
   int llmcheck(const std::string& arguments) {
-    const Finished run = run_shell("'" LLM_BIN_DIR "/llmcheck' -t 1 " + arguments);
+    const Finished run = run_shell("'" + tool_path("llmcheck") + "' -t 1 " + arguments);
     out = run.out;
     err = run.err;
     return run.exit_code;

@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/forward/taps.h"
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
+#include "validate/npz/npz.h"
 
 using Catch::Matchers::Contains;
 
@@ -19,6 +21,7 @@ namespace fs = std::filesystem;
 using llm::test::Finished;
 using llm::test::read_file;
 using llm::test::run_shell;
+using llm::test::tool_path;
 using llm::test::ScratchDirectory;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
@@ -29,7 +32,7 @@ class Workplace : public ScratchDirectory {
   /// Runs llmcheck in the source directory; returns the exit code.
   int llmcheck(const std::string& arguments) {
     const Finished run =
-        run_shell("cd '" LLM_SOURCE_DIR "' && '" LLM_BIN_DIR "/llmcheck' " + arguments);
+        run_shell("cd '" LLM_SOURCE_DIR "' && '" + tool_path("llmcheck") + "' " + arguments);
     out = run.out;
     err = run.err;
     return run.exit_code;
@@ -149,6 +152,58 @@ TEST_CASE("a reference whose model is nowhere says which hash was looked for", "
   fs::remove(w / "gone.gguf");
   CHECK(w.llmcheck("--layer-diff '" + w / "own.npz" + "'") == 4);
   CHECK_THAT(w.err, Contains("model_sha256") && Contains("no .gguf with SHA-256"));
+}
+
+TEST_CASE("a reference that says nothing about the mode asked for is no PASS", "[llmcheck]") {
+  Workplace w;
+  REQUIRE(w.llmcheck(kModel + " -p Hi --compute f32 --dump '" + w / "own.npz" + "'") == 0);
+  auto dump = llm::NpzReader::open(w / "own.npz");
+  REQUIRE(dump.ok());
+  auto writer = llm::NpzWriter::create(w / "logits.npz");
+  REQUIRE(writer.ok());
+  for (const std::string& key : dump->keys()) {
+    if (key.starts_with("s0") && !key.ends_with("logits")) continue;
+    auto array = dump->read(key);
+    REQUIRE(array.ok());
+    if (key == "__meta__") {
+      std::string text(reinterpret_cast<const char*>(array->data.data()), array->data.size());
+      std::string absent = "\"taps_absent\":{\"embd\":\"x\",\"result_norm\":\"x\",";
+      for (const llm::Tap& tap : llm::layer_taps())
+        absent += "\"" + std::string(tap.name) + "\":\"x\",";
+      const std::string old = "\"taps_absent\":{";
+      text.replace(text.find(old), old.size(), absent);
+      const auto bytes = std::as_bytes(std::span(text));
+      array->data.assign(bytes.begin(), bytes.end());
+      array->shape = {text.size()};
+    }
+    REQUIRE(writer->add(key, *array).ok());
+  }
+  REQUIRE(writer->finish().ok());
+  const std::string reference = " --layer-diff '" + w / "logits.npz" + "'";
+  CHECK(w.llmcheck(kModel + reference) == 0);
+  CHECK_THAT(w.out, Contains("PASS  f32-run") && Contains("(1 of 63 taps compared)"));
+  CHECK(w.llmcheck(kModel + reference + " --compute int8") == 3);
+  CHECK(w.out.empty());
+  CHECK_THAT(w.err, Contains("logits.npz: taps: found no op with its input and output"));
+}
+
+TEST_CASE("a model replaced after its hash was taken is not judged under it", "[llmcheck]") {
+  Workplace w;
+  w.write("m.gguf", read_file(kModel));
+  w.write("other.gguf", read_file(kModel) + "x");  // the same weights, another hash
+  w.write("limits.json",
+          R"({"format": "llmcheck-limits/1", "limits": [{"probe": "*", "metric": "nmse",
+                 "limit": 1, "source": "none"}]})");
+  REQUIRE(w.llmcheck("'" + w / "m.gguf" + "' -p Hi --compute f32 --dump '" + w / "own.npz'") == 0);
+  // The limits are read between hash and model: opening the FIFO waits for that moment.
+  const Finished run = run_shell(
+      "cd '" + w / "' && mkfifo wait || exit 99; '" LLM_BIN_DIR
+                   "/llmcheck' m.gguf --layer-diff own.npz --compute f32 --tol wait & "
+                   "exec 3> wait; mv other.gguf m.gguf; cat limits.json >&3; exec 3>&-; wait $!");
+  CAPTURE(run.err);
+  CHECK(run.exit_code == 8);
+  CHECK(run.out.empty());
+  CHECK_THAT(run.err, Contains("m.gguf: SHA-256: found ") && Contains("replaced"));
 }
 
 TEST_CASE("every path of this CPU equals the definition on the embedded model", "[llmcheck]") {

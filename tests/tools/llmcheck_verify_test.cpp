@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 using llm::test::Finished;
 using llm::test::read_file;
 using llm::test::run_shell;
+using llm::test::tool_path;
 using llm::test::ScratchDirectory;
 
 const std::string kF16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
@@ -46,8 +47,8 @@ class Workplace : public ScratchDirectory {
   int llmcheck(const std::string& arguments) {
     const std::string json = *this / "report.json";
     fs::remove(json);
-    const int code = shell(fmt::format("cd '{}' && '{}/llmcheck' {} --report '{}'", LLM_SOURCE_DIR,
-                                       LLM_BIN_DIR, arguments, json));
+    const int code = shell(fmt::format("cd '{}' && '{}' {} --report '{}'", LLM_SOURCE_DIR,
+                                       tool_path("llmcheck"), arguments, json));
     report = fs::exists(json) ? Json::parse(read_file(json)) : Json();
     return code;
   }

@@ -269,18 +269,70 @@ std::string write_sparse_model(const Fixture& quant, std::uint64_t n_rows) {
   return path;
 }
 
-TEST_CASE("an interrupted run leaves the old file", "[tools][llmquant]") {
+/// Whether the process has a file open that has no name yet in that folder, or a temporary one.
+bool writes_in(const Process& process, const std::string& folder) {
+  std::error_code gone;
+  const auto descriptors = "/proc/" + std::to_string(process.pid()) + "/fd";
+  for (const auto& entry : std::filesystem::directory_iterator(descriptors, gone)) {
+    const std::string name = std::filesystem::read_symlink(entry, gone).string();
+    if (name.starts_with(folder) &&
+        (name.ends_with("(deleted)") || name.find(".tmp.") != name.npos))
+      return true;
+  }
+  return false;
+}
+
+TEST_CASE("an interrupted run leaves the old file and no other", "[tools][llmquant]") {
   const Fixture quant;
   quant.folder.write("out.gguf", std::string("old"));
-  // 2^31 weights are seconds of work, so the signal comes in the middle of it.
+  // 2^31 weights are seconds of work, so the signals come in the middle of it.
   const std::string large = write_sparse_model(quant, 32768);
   const std::size_t files = quant.n_files();
-  Process process({tool_path("llmquant"), "-q", large, quant.out, "Q6_K", "1"});
-  while (quant.n_files() == files) ::usleep(1000);  // until its temporary file is there
-  process.send(SIGINT);
-  CHECK(process.wait().exit_code == 130);
+  struct Case {
+    int signal;
+    int times;
+    int exit_code;
+  };
+  const auto [signal, times, exit_code] = GENERATE(
+      Case{SIGINT, 1, 130}, Case{SIGINT, 2, 130}, Case{SIGTERM, 1, 143}, Case{SIGHUP, 1, 129},
+      Case{SIGQUIT, 1, 128 + SIGQUIT}, Case{SIGUSR1, 1, 128 + SIGUSR1},
+      Case{SIGABRT, 1, 128 + SIGABRT}, Case{SIGKILL, 1, 128 + SIGKILL});
+  CAPTURE(signal, times);
+  Process process({tool_path("llmquant"), large, quant.out, "Q6_K", "1"});
+  while (!writes_in(process, quant.folder.path())) ::usleep(1000);
+  for (int i = 0; i < times; ++i) process.send(signal);
+  const Finished result = process.wait();
+  CHECK(result.exit_code == exit_code);
+  if (times == 1 && (signal == SIGINT || signal == SIGHUP || signal == SIGTERM)) {
+    CHECK_THAT(result.err, Contains("interrupted: " + quant.out + " was not written"));
+  }
   CHECK(read_file(quant.out) == "old");
   CHECK(quant.n_files() == files);
+}
+
+TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
+  const Fixture quant;
+  const auto refuse = [&](const std::string& out) {
+    const auto before = read_file(quant.in);
+    const Finished result = run_tool("llmquant", {quant.in, out, "Q8_0"});
+    CAPTURE(out);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Contains(out + ": OUT: found the file IN") && Contains("--in-place"));
+    CHECK(read_file(quant.in) == before);
+  };
+  refuse(quant.in);
+  refuse(quant.folder.path("./in.gguf"));
+  std::filesystem::create_symlink("in.gguf", quant.folder.path("soft"));
+  std::filesystem::create_hard_link(quant.in, quant.folder.path("hard"));
+  refuse(quant.folder.path("soft"));
+  refuse(quant.folder.path("hard"));
+  std::filesystem::remove(quant.folder.path("hard"));
+  std::filesystem::remove(quant.folder.path("soft"));
+
+  REQUIRE(quant.run({"Q8_0"}).exit_code == 0);
+  CHECK(run_tool("llmquant", {quant.in, quant.in, "Q8_0", "--in-place"}).exit_code == 0);
+  CHECK(read_file(quant.in) == read_file(quant.out));
+  CHECK(quant.n_files() == 2);
 }
 
 TEST_CASE("memory does not grow with the model", "[tools][llmquant]") {

@@ -79,6 +79,27 @@ TEST_CASE("the dumped model is named by its hash", "[llmrun]") {
   REQUIRE(load_dump(llmrun, "a").meta().model_sha256 == hash.hex());
 }
 
+TEST_CASE("receipt and dump name the model that ran, not what has its path later", "[llmrun]") {
+  Llmrun llmrun;
+  llmrun.write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
+  // Lines of 8 KiB fill the pipe, so llmrun waits for the reader long before its last token.
+  const Finished run = llmrun.shell(
+      "set -o pipefail; sha256sum < \"$TINY\" > \"$DIR/sum\"; "
+      "\"$LLMRUN\" \"$TINY\" -p a -n 50 --temp 0 --ignore-eos -q --jsonl --logprobs 272 "
+      "--receipt \"$DIR/receipt.json\" --dump-layers \"$DIR/dump.npz\" | "
+      "{ read -r line && mv \"$DIR/other.gguf\" \"$TINY\" && cat > /dev/null; }");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  const std::string ran = test::read_file(llmrun.path("sum")).substr(0, 64);
+  const std::string now = test::read_file(llmrun.path("tiny.gguf"));
+  REQUIRE(ran != sha256_hex(std::as_bytes(std::span(now))));
+  const auto receipt = nlohmann::json::parse(test::read_file(llmrun.path("receipt.json")));
+  REQUIRE(receipt["model"]["sha256"] == ran);
+  const auto dump = Dump::load(llmrun.path("dump.npz"));
+  REQUIRE(dump.ok());
+  REQUIRE(dump->meta().model_sha256 == ran);
+}
+
 TEST_CASE("a dump of other batches, threads and ISA has the same activations", "[llmrun]") {
   Llmrun llmrun;
   REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").exit_code == 0);

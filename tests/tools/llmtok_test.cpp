@@ -147,6 +147,10 @@ TEST_CASE("llmtok --check refuses a bad reference by line", "[tools][llmtok]") {
     CHECK_THAT(result.err, Contains("llmtok: error: " + path + ": line 2: found"));
   }
   CHECK(tok.run({"--check", tok.folder().write("empty", std::string("\n"))}).exit_code == 3);
+  const Finished nothing = tok.run(
+      {"--check", tok.folder().write("texts", std::string("{\"text\":\"\",\"ids\":[]}\n"))});
+  CHECK(nothing.exit_code == 3);
+  CHECK_THAT(nothing.err, Contains("found no ids in any line"));
   CHECK(tok.run({"--check", tok.folder().path("missing")}).exit_code == 4);
 }
 

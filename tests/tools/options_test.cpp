@@ -78,6 +78,18 @@ TEST_CASE("values follow a name in every usual way", "[options]") {
   REQUIRE(!f.table.given("kv"));
 }
 
+TEST_CASE("options of other programs get a sentence, however they are written", "[options]") {
+  Fixture f;
+  f.table.foreign("pi,no-echo,j", "there is none; leave it out");
+  f.table.foreign("echo", "never shown");
+  const std::string typed = GENERATE("-pi", "--pi", "-pi=3", "--no-echo", "-no-echo", "-j");
+  const std::string name = typed.substr(0, typed.find('='));
+  REQUIRE(f.error_of({"m", typed, "99"}) == name + ": unknown here; there is none; leave it out");
+  REQUIRE(f.error_of({"m", "--echo", "-p", "-pi"}).empty());
+  REQUIRE(f.text == "-pi");
+  REQUIRE(f.table.foreign_advice("echo") == nullptr);
+}
+
 TEST_CASE("short flags may be joined, with a value behind the last", "[options]") {
   Fixture f;
   REQUIRE(f.error_of({"m", "-ivvn", "3"}).empty());
@@ -187,12 +199,28 @@ TEST_CASE("a variable stands in for an absent option and is checked like it", "[
   unsetenv("TOOL_TEST_KV");
 }
 
+/// roff writes a dash as \-.
+std::string without_roff(std::string text) {
+  for (std::size_t at = 0; (at = text.find("\\-", at)) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
+/// fish names options without their dashes: " -s n -l n-predict".
+std::string with_dashes(std::string text) {
+  for (const auto& [from, to] : {std::pair{" -s ", " -"}, std::pair{" -l ", " --"}}) {
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
+      text.replace(at, 4, to);
+    }
+  }
+  return text;
+}
+
 TEST_CASE("every page shows every option", "[options]") {
   Fixture f;
-  const auto page = GENERATE(help_page, man_page, bash_completion, markdown_page);
-  std::string text = page(f.table);
-  // roff writes a dash as \-.
-  for (std::size_t at = 0; (at = text.find("\\-", at)) != std::string::npos;) text.erase(at, 1);
+  const std::string text =
+      GENERATE_COPY(help_page(f.table), without_roff(man_page(f.table)), markdown_page(f.table),
+                    completion(f.table, Shell::kBash), completion(f.table, Shell::kZsh),
+                    with_dashes(completion(f.table, Shell::kFish)));
   for (const Option& option : f.table.options()) {
     for (const std::string& name : option.names) {
       CAPTURE(text, name);

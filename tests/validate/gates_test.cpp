@@ -240,7 +240,7 @@ TEST_CASE("tokens beyond the vocabulary are refused", "[gates]") {
   const Dump bad = require_ok(std::move(recorder).finish(dump.meta()));
   const auto sections = check_layers(model_in(Compute::kF32), kF32, bad, {});
   REQUIRE(!sections.ok());
-  CHECK_THAT(sections.error().to_string(), Contains("1048576 at index 2"));
+  CHECK_THAT(sections.error().to_string(), Contains("tokens: found 1048576 at index 2"));
 }
 
 TEMPLATE_TEST_CASE("rounding written a second time equals the definition's", "[gates]", BlockQ8_K,
@@ -355,7 +355,14 @@ TEST_CASE("a clean report of 22 layers fits on a screen, verdict first", "[gates
   CHECK(std::ranges::count(text, '\n') <= 40);
   CHECK(text.starts_with("PASS  the model computes"));
   CHECK_THAT(text, Contains("next: llmcheck m.gguf --self") && Contains("1000 x"));
+  CHECK_THAT(text, !Contains("compared"));
   CHECK(std::ranges::count(text_report(report, {.verbose = true}), '\n') > 1400);
+  // What was left out is said in the line of the verdict.
+  std::vector<LayerDiffRow>& rows = report.diffs[2].diff.rows;
+  for (LayerDiffRow& row : std::span(rows).first(rows.size() - 1))
+    row.verdict = TapVerdict::kAbsent;
+  CHECK_THAT(text_report(report),
+             Contains("G/logits 1.0e-13, 1000 x inside (1 of 333 taps compared)"));
   report.diffs[1].diff.rows[40].verdict = TapVerdict::kFail;
   report.diffs[1].diff.first_failing = 40;
   const std::string failed = text_report(report);

@@ -165,6 +165,12 @@ TEST_CASE("q and k of the two layouts are compared in one order", "[layer_diff]"
   const auto d = diff(record({}, unknown), record(to_half, half));
   CHECK(first_failing(d) == "L000/q");
   CHECK_THAT(layer_diff_table(d), Contains("qk_layout half needs"));
+  // An odd head has no halves, whether the file says so or leaves it to be concluded.
+  half.head_dim = 1;
+  half.rope_dim = 0;
+  unknown.rope_dim = 0;
+  CHECK_THAT(layer_diff_table(diff(record({}, unknown), record(to_half, half))),
+             Contains("qk_layout half needs"));
 }
 
 TEST_CASE("partial RoPE reorders only the leading features", "[layer_diff]") {

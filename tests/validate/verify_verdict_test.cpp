@@ -105,6 +105,17 @@ TEST_CASE("another quantization may leave the top in 1 % of the steps", "[verify
   CHECK(failed(o).empty());
 }
 
+TEST_CASE("of few steps none may leave the top: one step proves nothing", "[verify]") {
+  const auto verdict = [](std::size_t n_steps) {
+    std::vector<llm::PromptOutcome> prompts(n_steps - 1, prompt("a", 10));
+    prompts.push_back(prompt("x", 99));
+    return failed(outcome(VerifyGate::kQuantized, prompts)).empty();
+  };
+  CHECK_FALSE(verdict(1));
+  CHECK_FALSE(verdict(19));
+  CHECK(verdict(20));
+}
+
 TEST_CASE("the table shows both choices with ranks, gap and verdict", "[verify]") {
   const auto spelling = [](llm::TokenId id) { return "t" + std::to_string(id); };
   const auto cells = [&](VerifyGate gate, llm::TokenId choice) {

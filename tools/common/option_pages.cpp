@@ -104,6 +104,16 @@ std::string cell(std::string_view text) {
   return result;
 }
 
+/// The other tools' pages.
+std::string see_also(std::string_view tool) {
+  std::string line;
+  for (const std::string_view other :
+       {"llmbench", "llmcheck", "llmgguf", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
+    if (other != tool) line += fmt::format("{}.BR {} (1)", line.empty() ? "" : " ,\n", other);
+  }
+  return line + "\n";
+}
+
 }  // namespace
 
 std::string version() { return LLM_VERSION; }
@@ -123,6 +133,10 @@ std::string help_page(const OptionTable& table) {
       if (option.group == group) page += help_row(signature(option), description(option));
     }
   }
+  if (!table.examples().empty()) page += "\nExamples:\n";
+  for (const auto& [command, meaning] : table.examples()) {
+    page += fmt::format("  {}\n      {}\n", command, meaning);
+  }
   return page;
 }
 
@@ -130,9 +144,10 @@ std::string man_page(const OptionTable& table) {
   std::string name = table.tool();
   std::ranges::transform(name, name.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? char(c - 'a' + 'A') : c; });
-  std::string page =
-      fmt::format(".TH {} 1 \"\" \"{} {}\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}\n", name,
-                  table.tool(), version(), table.tool(), roff(table.summary()), roff(usage(table)));
+  std::string page = fmt::format(
+      ".TH {} 1 \"{}\" \"{} {}\" \"User commands\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}\n", name,
+      LLM_RELEASE_DATE, table.tool(), version(), table.tool(), roff(table.summary()),
+      roff(usage(table)));
   page += ".SH ARGUMENTS\n";
   for (const auto& positional : table.positionals()) {
     page += fmt::format(".TP\n{}\n{}\n", roff(positional.name), roff(positional.help));
@@ -144,46 +159,16 @@ std::string man_page(const OptionTable& table) {
       page += fmt::format(".TP\n.B {}\n{}\n", roff(signature(option)), roff(description(option)));
     }
   }
+  if (!table.examples().empty()) page += ".SH EXAMPLES\n";
+  for (const auto& [command, meaning] : table.examples()) {
+    page += fmt::format(".TP\n.B {}\n{}\n", roff(command), roff(meaning));
+  }
   page +=
       ".SH EXIT STATUS\n0 ok, 1 a verdict failed, 2 usage, 3 malformed file, 4 I/O, 5 resources, "
-      "6 valid but unsupported, 7 NaN or Inf, 8 integrity, 130 and 143 interrupted.\n";
+      "6 valid but unsupported, 7 NaN or Inf, 8 integrity, 129, 130 and 143 interrupted.\n"
+      ".SH SEE ALSO\n" +
+      see_also(table.tool());
   return page;
-}
-
-std::string bash_completion(const OptionTable& table) {
-  std::string names;
-  std::string cases;
-  std::string files;
-  for (const Option& option : table.options()) {
-    std::string pattern;
-    for (const std::string& name : option.names) {
-      names.append(names.empty() ? "" : " ").append(OptionTable::dashed(name));
-      pattern.append(pattern.empty() ? "" : "|").append(OptionTable::dashed(name));
-    }
-    if (!option.choices.empty()) {
-      cases += fmt::format("    {}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")); return ;;\n",
-                           pattern, fmt::join(option.choices, " "));
-    } else if (option.takes_file) {
-      files.append(files.empty() ? "" : "|").append(pattern);
-    } else if (!option.is_flag()) {
-      cases += fmt::format("    {}) return ;;\n", pattern);
-    }
-  }
-  if (!files.empty()) {
-    cases += fmt::format("    {}) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", files);
-  }
-  return fmt::format(
-      "_{0}() {{\n"
-      "  local word=\"${{COMP_WORDS[COMP_CWORD]}}\" before=\"${{COMP_WORDS[COMP_CWORD-1]}}\"\n"
-      "  COMPREPLY=()\n"
-      "  case \"$before\" in\n{1}  esac\n"
-      "  case \"$word\" in\n"
-      "    -*) COMPREPLY=($(compgen -W \"{2}\" -- \"$word\")) ;;\n"
-      "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
-      "  esac\n"
-      "}}\n"
-      "complete -o filenames -F _{0} {0}\n",
-      table.tool(), cases, names);
 }
 
 std::string markdown_page(const OptionTable& table) {
@@ -205,6 +190,11 @@ std::string markdown_page(const OptionTable& table) {
       page += fmt::format("| `{}` | {} | {} | {} |\n", signature(option), cell(option.help),
                           cell(option.rule), fallback);
     }
+  }
+  if (!table.examples().empty())
+    page += "\n### Examples\n\n| command | what it does |\n|---|---|\n";
+  for (const auto& [command, meaning] : table.examples()) {
+    page += fmt::format("| `{}` | {} |\n", command, cell(meaning));
   }
   return page;
 }

@@ -12,12 +12,13 @@ std::string version_line(const OptionTable& table);
 /// The engine's version alone, for JSON and receipts.
 std::string version();
 
-/// --help: usage, options by group, wrapped at 100 columns.
+/// --help: usage, options by group, examples, wrapped at 100 columns.
 std::string help_page(const OptionTable& table);
 /// --man: roff for man(1).
 std::string man_page(const OptionTable& table);
-/// --completion bash: a script to source.
-std::string bash_completion(const OptionTable& table);
+/// --completion: a script that offers options, their words, positional words and file names.
+enum class Shell { kBash, kZsh, kFish };
+std::string completion(const OptionTable& table, Shell shell);
 /// --help-markdown: a section of docs/cli.md, one table a group.
 std::string markdown_page(const OptionTable& table);
 

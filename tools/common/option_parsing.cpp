@@ -107,8 +107,8 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
     const std::string_view name = argument.substr(dashes, argument.find('=') - dashes);
     const Option* option = name.size() == 1 ? nullptr : table.find(name);
     // "-temp" is the long option; anything else behind one dash is a run of short ones.
-    next = dashes == 2 || option != nullptr ? spell_long(option, argument, out)
-                                            : spell_short(table, argument, out);
+    const bool is_long = dashes == 2 || option != nullptr || table.foreign_advice(name) != nullptr;
+    next = is_long ? spell_long(option, argument, out) : spell_short(table, argument, out);
   }
   if (next != Next::kNothing) out.words.insert(out.words.end(), args.begin() + i, args.end());
   return out;
@@ -119,6 +119,14 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
 Error OptionTable::unknown(std::string_view typed) const {
   std::string_view name = typed.substr(0, typed.find('='));
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  Error error{.code = ErrorCode::kUsage,
+              .field = shortened(typed.substr(0, typed.find('='))),
+              .message = "unknown option"};
+  if (const std::string* advice = foreign_advice(name)) {
+    error.message = "unknown here";
+    error.hint = *advice;
+    return error;
+  }
   std::string nearest;
   std::size_t least = name.size() <= 3 ? 2 : 3;  // a hint further away than this is noise
   for (const Option& option : options_) {
@@ -131,11 +139,9 @@ Error OptionTable::unknown(std::string_view typed) const {
       nearest = known;
     }
   }
-  return Error{.code = ErrorCode::kUsage,
-               .field = shortened(typed.substr(0, typed.find('='))),
-               .message = "unknown option",
-               .hint = nearest.empty() ? fmt::format("{} --help lists them", tool_)
-                                       : fmt::format("did you mean {}?", dashed(nearest))};
+  error.hint = nearest.empty() ? fmt::format("{} --help lists them", tool_)
+                               : fmt::format("did you mean {}?", dashed(nearest));
+  return error;
 }
 
 Status OptionTable::assign(const Option& option, const std::string& typed,

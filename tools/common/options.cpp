@@ -53,6 +53,16 @@ Option& Option::shown_default(std::string shown) {
 OptionTable::OptionTable(std::string tool, std::string summary)
     : tool_(std::move(tool)), summary_(std::move(summary)) {}
 
+void OptionTable::foreign(std::string_view names, std::string advice) {
+  for (std::string& name : split_names(names)) foreign_.emplace_back(std::move(name), advice);
+}
+
+const std::string* OptionTable::foreign_advice(std::string_view name) const {
+  if (find(name) != nullptr) return nullptr;
+  const auto known = std::ranges::find(foreign_, name, &std::pair<std::string, std::string>::first);
+  return known == foreign_.end() ? nullptr : &known->second;
+}
+
 void OptionTable::group(std::string heading) { group_ = std::move(heading); }
 
 Option& OptionTable::add(std::string_view names, std::string value, std::string help) {
@@ -73,6 +83,7 @@ Option& OptionTable::flag(std::string_view names, bool* target, std::string help
 
 Option& OptionTable::count(std::string_view names, int* target, std::string help) {
   Option& option = add(names, "", std::move(help));
+  option.repeats = true;
   option.set = [target](const std::string&) { return ++*target > 0; };
   return option;
 }
@@ -91,6 +102,7 @@ Option& OptionTable::text(std::string_view names, std::string value, std::string
 Option& OptionTable::texts(std::string_view names, std::string value,
                            std::vector<std::string>* target, std::string help) {
   Option& option = add(names, std::move(value), std::move(help));
+  option.repeats = true;
   option.set = [target](const std::string& text) {
     target->push_back(text);
     return true;
@@ -141,9 +153,24 @@ Option& OptionTable::choice_with(std::string_view names, std::string value,
   return option;
 }
 
-void OptionTable::positional(std::string name, std::string* target, bool required,
-                             std::string help) {
-  positionals_.push_back({std::move(name), target, required, std::move(help)});
+OptionTable::Positional& OptionTable::Positional::file() {
+  takes_file = true;
+  return *this;
+}
+
+OptionTable::Positional& OptionTable::Positional::one_of(std::vector<std::string> words) {
+  choices = std::move(words);
+  return *this;
+}
+
+OptionTable::Positional& OptionTable::positional(std::string name, std::string* target,
+                                                 bool required, std::string help) {
+  return positionals_.emplace_back(
+      Positional{std::move(name), target, required, std::move(help), {}, false});
+}
+
+void OptionTable::example(std::string command, std::string meaning) {
+  examples_.push_back({std::move(command), std::move(meaning)});
 }
 
 std::string OptionTable::dashed(std::string_view name) {

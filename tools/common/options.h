@@ -26,6 +26,7 @@ struct Option {
   std::vector<std::string> choices;  ///< allowed words, for completion; empty: any
   std::string env;                   ///< environment variable read when the option is absent
   bool takes_file = false;           ///< completion offers file names
+  bool repeats = false;              ///< each occurrence counts
   std::function<bool(const std::string&)> set;  ///< false: the value breaks `rule`
 
   bool is_flag() const { return value.empty(); }
@@ -100,21 +101,39 @@ class OptionTable {
                        std::move(set), std::move(help));
   }
 
-  /// Next positional argument. Required ones come first.
-  void positional(std::string name, std::string* target, bool required, std::string help);
+  /// Names of options that other programs have and this one has not, with what a user who typed one
+  /// should know ("leave it out: ..."). A name that the table has itself stays as it is.
+  void foreign(std::string_view names, std::string advice);
+  /// The advice for a foreign name (without dashes), or nullptr.
+  const std::string* foreign_advice(std::string_view name) const;
 
   struct Positional {
     std::string name;
     std::string* target;
     bool required;
     std::string help;
+    std::vector<std::string> choices;  ///< the usual words, for completion; empty: any
+    bool takes_file = false;           ///< completion offers file names
+
+    Positional& file();
+    Positional& one_of(std::vector<std::string> words);
   };
-  const std::vector<Positional>& positionals() const { return positionals_; }
+  /// Next positional argument. Required ones come first.
+  Positional& positional(std::string name, std::string* target, bool required, std::string help);
+  const std::deque<Positional>& positionals() const { return positionals_; }
+
+  /// A command line worth showing under EXAMPLES.
+  struct Example {
+    std::string command;
+    std::string meaning;  ///< as a command, without a full stop
+  };
+  void example(std::string command, std::string meaning);
+  const std::vector<Example>& examples() const { return examples_; }
 
   /// Sets the targets. Reads the environment only for options that name a variable.
   /// @param args  without the program's name
   /// Errors: kUsage naming the option as it was typed, what was found and what is needed; an
-  /// unknown one gets the nearest known name as a hint.
+  /// unknown one gets as a hint its foreign() advice or the nearest known name.
   Status parse(std::span<const char* const> args);
 
   /// Whether the option of that name was on the last parsed command line (or in its variable).
@@ -140,8 +159,10 @@ class OptionTable {
   std::string tool_;
   std::string summary_;
   std::string group_ = "Options";
-  std::deque<Option> options_;  // a deque: references returned stay valid
-  std::vector<Positional> positionals_;
+  std::deque<Option> options_;          // a deque: references returned stay valid
+  std::deque<Positional> positionals_;  // a deque, as above
+  std::vector<Example> examples_;
+  std::vector<std::pair<std::string, std::string>> foreign_;  ///< name, advice
   std::vector<const Option*> given_;
 };
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/shown_text.h"
 #include "tools/common/log.h"
@@ -91,12 +90,12 @@ void ProgressBar::operator()(std::string_view stage, std::size_t done, std::size
   last_drawn_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - started_).count();
-  fmt::print(stderr, "\r{}\x1b[K", line(stage, done, total, seconds, unit_, terminal_columns()));
-  std::fflush(stderr);
+  write_message(
+      fmt::format("\r{}\x1b[K", line(stage, done, total, seconds, unit_, terminal_columns())));
 }
 
 void ProgressBar::clear() {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (drawn_) write_message("\r\x1b[K");
   drawn_ = false;
 }
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/atomic_file.h"
 #include "base/shown_text.h"
 
 namespace llm {
@@ -21,9 +22,22 @@ void write_stderr(const char* text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
+/// Ends the process at once, without a trace on the disk.
+[[noreturn]] void leave(int code) {
+  remove_temporary_files();
+  _exit(code);
+}
+
 void on_interrupt(int signal) {
-  if (graceful_scopes == 0 || pending_signal != 0) _exit(128 + signal);
+  if (graceful_scopes == 0 || pending_signal != 0) leave(128 + signal);
   pending_signal = signal;
+}
+
+/// The process ends as the signal's default says, only without temporary files left.
+void on_fatal(int signal) {
+  remove_temporary_files();
+  std::signal(signal, SIG_DFL);
+  raise(signal);
 }
 
 void on_bus_error(int signal, siginfo_t* info, void*) {
@@ -37,11 +51,14 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
   write_stderr(
       ": found fewer bytes than when it was opened, need an unchanged file; "
       "replace files by renaming, not in place\n");
-  _exit(4);
+  leave(4);
 }
 
+/// Unless the signal is ignored (a shell's background job, nohup) or has another's handler (a
+/// sanitizer's): that wish is kept.
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action = {};
+  if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   sigaction(signal, &action, nullptr);  // no SA_RESTART: a read from the terminal must return
@@ -52,12 +69,12 @@ void handle(int signal, void (*handler)(int)) {
 void install_signal_handlers(const char* tool) {
   tool_name = tool;
   std::signal(SIGPIPE, SIG_IGN);
-  // A shell's background job starts with SIGINT ignored; that wish is kept.
-  struct sigaction before = {};
-  if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
-    handle(SIGINT, on_interrupt);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is a failed write
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, on_interrupt);
+  for (const int signal : {SIGQUIT, SIGABRT, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGALRM,
+                           SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGXCPU, SIGPOLL, SIGPWR}) {
+    handle(signal, on_fatal);
   }
-  handle(SIGTERM, on_interrupt);
   struct sigaction bus = {};
   bus.sa_sigaction = on_bus_error;
   bus.sa_flags = SA_SIGINFO;

@@ -7,14 +7,15 @@ namespace llm {
 
 /// Installs the process's signal handling; run_tool calls it.
 ///
-/// SIGPIPE is ignored, so writing to a closed pipe is an error like any other. SIGINT and SIGTERM
-/// end the process at once with 130 and 143, except while a GracefulInterrupt lives. SIGBUS from a
-/// mapped file that became shorter ends it with 4 and names the file of guard_mapped_file().
+/// SIGPIPE and SIGXFSZ are ignored, so writing to a closed pipe or beyond a size limit is an error
+/// like any other. SIGINT, SIGTERM and SIGHUP end the process at once with 130, 143 and 129, except
+/// while a GracefulInterrupt lives. SIGBUS from a mapped file that became shorter ends it with 4
+/// and names the file of guard_mapped_file(). After any signal but SIGKILL no temporary file stays.
 /// @param tool  must outlive the process's end (argv[0] or a literal)
 void install_signal_handlers(const char* tool);
 
-/// While one lives, the first SIGINT or SIGTERM only sets a flag; a second one still ends the
-/// process at once. Make one where partial output is worth finishing.
+/// While one lives, the first SIGINT, SIGTERM or SIGHUP only sets a flag; a second one still ends
+/// the process at once. Make one where partial output is worth finishing.
 class GracefulInterrupt {
  public:
   GracefulInterrupt();
@@ -24,7 +25,7 @@ class GracefulInterrupt {
 
   /// Whether a signal came. A plain load: ask as often as you like.
   static bool requested();
-  /// 130 or 143 for the signal that came, 0 for none.
+  /// 130, 143 or 129 for the signal that came, 0 for none.
   static int exit_code();
   /// Forgets the signal: a chat goes on after an interrupted reply.
   static void clear();

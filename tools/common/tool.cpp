@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/shown_text.h"
+#include "tools/common/foreign_options.h"
 #include "tools/common/log.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/signals.h"
@@ -26,17 +27,22 @@ struct StandardOptions {
   bool version = false;
   bool man = false;
   bool markdown = false;
-  std::string completion;
+  std::optional<Shell> completion;
+  Color color = Color::kAuto;
 };
 
 void add_standard_options(OptionTable& table, StandardOptions& standard) {
   table.group("Messages and help");
   table.count("v,verbose", &standard.verbose, "say more on stderr; -vv says still more");
   table.flag("q,quiet", &standard.quiet, "errors only: no warnings, statistics or progress");
+  table.choice("color", "WHEN", &standard.color,
+               {{"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}},
+               "colour in messages and reports; auto: on a terminal, unless NO_COLOR is set");
   table.flag("h,help", &standard.help, "print this page");
   table.flag("version", &standard.version, "print the version");
   table.flag("man", &standard.man, "print the manual page in roff");
-  table.choice("completion", "SHELL", &standard.completion, {{"bash", "bash"}},
+  table.choice("completion", "SHELL", &standard.completion,
+               {{"bash", Shell::kBash}, {"zsh", Shell::kZsh}, {"fish", Shell::kFish}},
                "print the shell's completion script");
   table.flag("help-markdown", &standard.markdown, "print this page in Markdown");
 }
@@ -46,7 +52,7 @@ std::optional<std::string> wanted_page(const OptionTable& table, const StandardO
   if (standard.version) return version_line(table);
   if (standard.man) return man_page(table);
   if (standard.markdown) return markdown_page(table);
-  if (!standard.completion.empty()) return bash_completion(table);
+  if (standard.completion) return completion(table, *standard.completion);
   return std::nullopt;
 }
 
@@ -64,6 +70,7 @@ Result<int> serve(OptionTable& table, std::span<const char* const> args,
                   const std::function<Result<int>(const ToolContext&)>& body) {
   StandardOptions standard;
   add_standard_options(table, standard);
+  add_foreign_options(table);
   const Status parsed = table.parse(args);
   // A page asked for is printed even where a required argument is missing.
   if (const auto page = wanted_page(table, standard)) {
@@ -71,8 +78,8 @@ Result<int> serve(OptionTable& table, std::span<const char* const> args,
     return 0;
   }
   if (!parsed.ok()) return parsed.error();
-  const ToolContext context{.verbosity = standard.quiet ? -1 : standard.verbose};
-  setup_log(table.tool(), context.verbosity);
+  const ToolContext context{.options = table, .verbosity = standard.quiet ? -1 : standard.verbose};
+  setup_log(table.tool(), context.verbosity, standard.color);
   return body(context);
 }
 
@@ -102,9 +109,15 @@ Result<std::string> read_all(int descriptor, const std::string& name, std::size_
 
 }  // namespace
 
-int report_error(std::string_view tool, const Error& error) {
-  if (!error.message.empty()) fmt::print(stderr, "{}: error: {}\n", tool, error.to_string());
-  return static_cast<int>(error.code);
+int report_error(std::string_view tool, const Error& error) noexcept {
+  const int code = static_cast<int>(error.code);
+  if (error.message.empty()) return code;
+  try {
+    write_error(tool, error.to_string());
+  } catch (...) {
+    write_error(tool, error.message);
+  }
+  return code;
 }
 
 Status write_stdout(std::string_view text) {
@@ -136,24 +149,29 @@ Result<std::string> read_text_file(const std::string& path, std::size_t limit) {
   return text;
 }
 
-int run_tool(OptionTable& table, int argc, char** argv,
-             const std::function<Result<int>(const ToolContext&)>& body) {
+int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_table,
+             const std::function<Result<int>(const ToolContext&)>& body) noexcept {
+  const std::string_view path = argc > 0 ? argv[0] : "";
+  const std::string_view tool = path.substr(path.rfind('/') + 1);
+  const auto fail = [tool](ErrorCode code, const char* message) {
+    write_error(tool, message);  // nothing here may allocate
+    return static_cast<int>(code);
+  };
   occupy_standard_descriptors();
-  install_signal_handlers(table.tool().c_str());
+  install_signal_handlers(argc > 0 ? tool.data() : "");
   try {
+    OptionTable table = make_table();
     const Result<int> result =
         serve(table, {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}, body);
-    return result.ok() ? *result : report_error(table.tool(), result.error());
+    return result.ok() ? *result : report_error(tool, result.error());
   } catch (const std::bad_alloc&) {
-    return report_error(table.tool(), {.code = ErrorCode::kResource,
-                                       .field = "memory",
-                                       .message = "found an allocation refused, need more of it",
-                                       .hint = "close other programs or use a smaller model"});
+    return fail(ErrorCode::kResource,
+                "memory: found an allocation refused, need more of it; close other programs or use "
+                "a smaller model");
   } catch (const std::exception& exception) {
-    return report_error(table.tool(), {.code = ErrorCode::kResource,
-                                       .field = "runtime",
-                                       .message = exception.what(),
-                                       .hint = "please report this as a bug"});
+    return fail(ErrorCode::kResource, exception.what());
+  } catch (...) {
+    return fail(ErrorCode::kResource, "found an unknown exception; please report this as a bug");
   }
 }
 

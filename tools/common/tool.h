@@ -2,7 +2,9 @@
 #define LLM_TOOLS_COMMON_TOOL_H_
 
 #include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 #include "tools/common/options.h"
@@ -13,14 +15,13 @@ namespace llm {
 ///
 ///   int main(int argc, char** argv) {
 ///     Arguments arguments;
-///     OptionTable table = make_table(arguments);
-///     return run_tool(table, argc, argv, [&](const ToolContext& context) {
-///       return run(arguments, context);  // Result<int>: the exit code, or the error to report
-///     });
+///     return run_tool(argc, argv, [&] { return make_table(arguments); },
+///                     [&](const ToolContext& context) { return run(arguments, context); });
 ///   }
 
 struct ToolContext {
-  int verbosity = 0;  ///< -1 for -q, else the number of -v
+  const OptionTable& options;  ///< as parsed
+  int verbosity = 0;           ///< -1 for -q, else the number of -v
 
   bool quiet() const { return verbosity < 0; }
 };
@@ -30,17 +31,33 @@ inline constexpr int kExitVerdictFailed = 1;
 /// Exit code of a check that all of its input did not decide.
 inline constexpr int kExitUndecided = 9;
 
-/// Adds --help, --version, --man, --completion, --help-markdown, -v and -q to `table`, parses,
-/// serves the pages, sets up log and signals, runs `body` and reports its error.
+/// Makes the option table, adds --help, --version, --man, --completion, --help-markdown, --color,
+/// -v and -q to it, parses, serves the pages, sets up log and signals, runs `body` and reports its
+/// error.
 ///
-/// std::bad_alloc becomes exit code 5; a failed write to stdout 4, quietly when the reader is gone.
+/// Nothing escapes: std::bad_alloc, in the table's making too, becomes exit code 5; a failed write
+/// to stdout 4, quietly when the reader is gone; a failed write to stderr changes nothing.
 /// Opens /dev/null in place of closed standard descriptors, so that no file ever takes their place.
-int run_tool(OptionTable& table, int argc, char** argv,
-             const std::function<Result<int>(const ToolContext&)>& body);
+/// @param body  the exit code, or the error to report
+int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_table,
+             const std::function<Result<int>(const ToolContext&)>& body) noexcept;
 
 /// Prints `TOOL: error: ERROR` on stderr, unless the error's message is empty.
 /// @return the exit code
-int report_error(std::string_view tool, const Error& error);
+int report_error(std::string_view tool, const Error& error) noexcept;
+
+/// The first error of several steps that are all taken: results are not lost because a report, a
+/// receipt or stdout could not be written.
+class FirstError {
+ public:
+  void add(Status status) {
+    if (first_.ok()) first_ = std::move(status);
+  }
+  const Status& status() const { return first_; }
+
+ private:
+  Status first_ = Ok{};
+};
 
 /// Writes all of `text` to stdout and flushes it. Results go through here, never through printf.
 /// Errors: kIo with the system's words; with an empty message (quiet) when nobody reads stdout.

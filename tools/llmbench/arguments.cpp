@@ -123,6 +123,8 @@ OptionTable make_bench_table(BenchArguments& a) {
   add_test_options(table, a);
   add_engine_options(table, a);
   add_output_options(table, a);
+  table.example("llmbench -m model.gguf -p 512 -n 64", "tokens a second, prompt and text");
+  table.example("llmbench -m model.gguf -t 1,2,4 -o json", "several threads, as JSON");
   return table;
 }
 

@@ -80,8 +80,8 @@ std::string text_of(const BenchReport& report, BenchFormat format) {
   return report_markdown(report);
 }
 
-Result<int> run(BenchArguments& arguments, const OptionTable& table, const ToolContext& context) {
-  LLM_RETURN_IF_ERROR(complete_bench(arguments, table));
+Result<int> run(BenchArguments& arguments, const ToolContext& context) {
+  LLM_RETURN_IF_ERROR(complete_bench(arguments, context.options));
   BenchReport report;
   report.show_peaks = arguments.show_peaks;
   LLM_TRY(report.peak_isa, chosen_isa(arguments));
@@ -115,8 +115,7 @@ Result<int> run(BenchArguments& arguments, const OptionTable& table, const ToolC
 
 int main(int argc, char** argv) {
   llm::BenchArguments arguments;
-  llm::OptionTable table = llm::make_bench_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::run(arguments, table, context);
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_bench_table(arguments); },
+      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
 }

@@ -9,8 +9,10 @@ namespace llm {
 
 OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Prove that a model computes what it should, on this CPU");
-  table.positional("MODEL", &a.model, false,
-                   "the GGUF; --layer-diff or --verify alone find it by the reference's hash");
+  table
+      .positional("MODEL", &a.model, false,
+                  "the GGUF; --layer-diff or --verify alone find it by the reference's hash")
+      .file();
   table.group("Checks");
   table
       .text("layer-diff", "REF.npz", &a.layer_diff,
@@ -86,6 +88,11 @@ OptionTable make_check_table(CheckArguments& a) {
       .texts("report", "FILE", &a.reports,
              "also write the report, as the ending says: .json, .md, .html or .junit.xml")
       .file();
+  table.example("llmcheck model.gguf", "are the fast paths right on this CPU and file?");
+  table.example("llmcheck model.gguf --layer-diff ref.npz --report diff.html",
+                "compare every activation with a reference");
+  table.example("llmcheck a.gguf --ppl text.txt --also b.gguf --against ref.gguf",
+                "perplexity and divergence of two quantizations");
   return table;
 }
 

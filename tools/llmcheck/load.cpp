@@ -8,11 +8,13 @@
 namespace llm {
 
 Result<std::shared_ptr<const Model>> load_for_check(const CheckArguments& arguments,
-                                                    const std::string& path, Compute compute,
+                                                    const std::string& path,
+                                                    const std::string& sha256, Compute compute,
                                                     ProgressBar& bar) {
   LoadOptions options;
   options.compute = compute;
   options.threads = arguments.threads;
+  options.expected_sha256 = sha256;
   if (!arguments.isa.empty()) options.isa = isa_from_name(arguments.isa);
   options.progress = std::ref(bar);
   auto model = Model::load(path, options);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/common/log.h"
+#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
@@ -43,6 +44,7 @@ class Check {
 
   Result<int> run() {
     LLM_RETURN_IF_ERROR(check_arguments(a_));
+    LLM_RETURN_IF_ERROR(check_outputs());
     if (!a_.layer_diff.empty()) {
       LLM_TRY(Dump reference, Dump::load(a_.layer_diff));
       reference_ = std::make_unique<Dump>(std::move(reference));
@@ -57,14 +59,19 @@ class Check {
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_)
       LLM_RETURN_IF_ERROR(run_verify_check(a_, *verify_reference_, path_, sha256_, bar_, report_));
-    LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, bar_, report_));
-    if (!a_.dump.empty()) LLM_RETURN_IF_ERROR(dump());
+    LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, sha256_, bar_, report_));
+    FirstError error;
+    if (!a_.dump.empty()) error.add(dump());
     bar_.clear();
-    if (report_.empty()) return 0;
+    if (report_.empty()) {
+      LLM_RETURN_IF_ERROR(error.status());
+      return 0;
+    }
     conclude();
-    for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(write_report(report_, path));
     const TextStyle style{.verbose = verbose_, .color = stdout_takes_color()};
-    LLM_RETURN_IF_ERROR(write_stdout(text_report(report_, style)));
+    error.add(write_stdout(text_report(report_, style)));
+    for (const auto& path : a_.reports) error.add(write_report(report_, path));
+    LLM_RETURN_IF_ERROR(error.status());
     return exit_code();
   }
 
@@ -80,6 +87,18 @@ class Check {
                        !a_.dump.empty() || !a_.ppl.empty() || !a_.kld.empty() ||
                        !a_.quality.empty();
     return a_.self || !other;
+  }
+
+  /// What is written after minutes of work can be written.
+  Status check_outputs() const {
+    std::vector<std::string> read = {a_.model, a_.layer_diff, a_.verify,  a_.tokenizer, a_.ppl,
+                                     a_.kld,   a_.quality,    a_.against, a_.limits};
+    read.insert(read.end(), a_.also.begin(), a_.also.end());
+    for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
+    if (!a_.update_baseline.empty()) {
+      LLM_RETURN_IF_ERROR(check_output("--baseline", a_.baseline + "/figures.json", read));
+    }
+    return a_.dump.empty() ? Status(Ok{}) : check_output("--dump", a_.dump, read);
   }
 
   Status choose_model() {
@@ -98,7 +117,7 @@ class Check {
   /// The model, read once, computed in that mode.
   Result<ModelPointer> load(Compute compute) {
     if (!model_) {
-      LLM_TRY(model_, load_for_check(a_, path_, compute, bar_));
+      LLM_TRY(model_, load_for_check(a_, path_, sha256_, compute, bar_));
     }
     return model_->with_compute(compute);
   }
@@ -138,6 +157,13 @@ class Check {
       for (DiffSection& section : *sections) report_.diffs.push_back(std::move(section));
       ran = true;
     }
+    if (ran && !judges_reference(report_.diffs)) {
+      return Error{.code = ErrorCode::kMalformed,
+                   .field = "taps",
+                   .message = "found no op with its input and output, need one to judge int8 by",
+                   .file = a_.layer_diff,
+                   .hint = "in f32 the logits alone can be judged"};
+    }
     if (ran) return Ok{};
     return Error{.code = ErrorCode::kUsage,
                  .field = "--compute",
@@ -162,6 +188,7 @@ class Check {
     SelfCheckOptions options;
     options.text = a_.prompt;
     options.threads = a_.threads;
+    options.model_sha256 = sha256_;
     options.progress = std::ref(bar_);
     options.fail_fast = a_.fail_fast;
     auto outcome = self_check(path_, options);
@@ -202,11 +229,7 @@ class Check {
         add(fmt::format("llmcheck {} --self tells whether this CPU's fast paths are right", path_));
       return;
     }
-    const bool judged_reference = std::ranges::any_of(
-        report_.diffs, [](const DiffSection& s) { return s.judged && !s.name.ends_with("-bits"); });
-    report_.summary = judged_reference ? "the model computes what the reference says"
-                      : reference_
-                          ? "equal to the definition; the reference has nothing to judge by"
+    report_.summary = reference_      ? "the model computes what the reference says"
                       : checks_self() ? "what was run equals the definition"
                                       : "every check passed";
     if (reference_ && !a_.self)
@@ -233,8 +256,9 @@ class Check {
 
 int main(int argc, char** argv) {
   llm::CheckArguments arguments;
-  llm::OptionTable table = llm::make_check_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::Check(arguments, {argv, static_cast<std::size_t>(argc)}, context).run();
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_check_table(arguments); },
+      [&](const llm::ToolContext& context) {
+        return llm::Check(arguments, {argv, static_cast<std::size_t>(argc)}, context).run();
+      });
 }

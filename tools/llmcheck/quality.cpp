@@ -43,9 +43,9 @@ struct Scores {
 
 class QualityRun {
  public:
-  QualityRun(const CheckArguments& arguments, const std::string& path, ProgressBar& bar,
-             Report& report)
-      : a_(arguments), path_(path), bar_(bar), report_(report) {}
+  QualityRun(const CheckArguments& arguments, const std::string& path, const std::string& sha256,
+             ProgressBar& bar, Report& report)
+      : a_(arguments), path_(path), sha256_(sha256), bar_(bar), report_(report) {}
 
   Status run() {
     if (!a_.ppl.empty()) LLM_RETURN_IF_ERROR(perplexity());
@@ -57,7 +57,7 @@ class QualityRun {
 
  private:
   Result<ModelPointer> load(const std::string& path) {
-    return load_for_check(a_, path,
+    return load_for_check(a_, path, path == path_ ? sha256_ : std::string(),
                           a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8, bar_);
   }
 
@@ -236,9 +236,8 @@ class QualityRun {
     report_.figures.push_back(quality_table(results));
     for (auto& check : check_equality(results)) report_.checks.push_back(std::move(check));
     if (a_.baseline.empty()) return Ok{};
-    LLM_TRY(const std::string sha256, file_sha256(path_));
     const BaselineOrigin origin{
-        .model_sha256 = sha256,
+        .model_sha256 = sha256_,
         .text_sha256 = sha256_hex(std::as_bytes(std::span(text))),
         .engine_version = version(),
         .timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
@@ -345,6 +344,7 @@ class QualityRun {
 
   const CheckArguments& a_;
   const std::string& path_;
+  const std::string& sha256_;
   ProgressBar& bar_;
   Report& report_;
   std::size_t window_ = 0;
@@ -353,8 +353,8 @@ class QualityRun {
 }  // namespace
 
 Status run_quality_checks(const CheckArguments& arguments, const std::string& path,
-                          ProgressBar& bar, Report& report) {
-  return QualityRun(arguments, path, bar, report).run();
+                          const std::string& sha256, ProgressBar& bar, Report& report) {
+  return QualityRun(arguments, path, sha256, bar, report).run();
 }
 
 }  // namespace llm

@@ -55,9 +55,10 @@ Status run_verify_check(const CheckArguments& a, const VerifyReference& referenc
   LLM_TRY(const VerifyGate gate, choose_gate(a, reference, sha256));
   std::shared_ptr<const Model> model;
   const auto load = [&](Compute compute) -> Result<std::shared_ptr<const Model>> {
-    model.reset();
-    LLM_TRY(model, load_for_check(a, path, compute, bar));
-    return model;
+    if (!model) {
+      LLM_TRY(model, load_for_check(a, path, sha256, compute, bar));
+    }
+    return model->with_compute(compute);
   };
   auto outcome = run_verify(reference, gate, load, std::ref(bar));
   bar.clear();

@@ -21,18 +21,23 @@ namespace {
 
 OptionTable make_table(GgufArguments& arguments) {
   OptionTable table("llmgguf", "Show, hash, verify and compare GGUF files");
-  table.positional("VERB", &arguments.verb, true,
-                   "show (metadata and tensors), hash (SHA-256 of the file and each tensor), "
-                   "verify (everything that can be checked without running the model) or diff "
-                   "(of two files; exit code 1 when they differ)");
-  table.positional("FILE", &arguments.file, true, "the GGUF");
-  table.positional("OTHER", &arguments.other_file, false, "the second GGUF of diff");
+  table
+      .positional("VERB", &arguments.verb, true,
+                  "show (metadata and tensors), hash (SHA-256 of the file and each tensor), "
+                  "verify (everything that can be checked without running the model) or diff "
+                  "(of two files; exit code 1 when they differ)")
+      .one_of({"show", "hash", "verify", "diff"});
+  table.positional("FILE", &arguments.file, true, "the GGUF").file();
+  table.positional("OTHER", &arguments.other_file, false, "the second GGUF of diff").file();
   table.flag("json", &arguments.json, "print JSON");
   table.flag("a,all", &arguments.all, "show: print whole arrays and strings");
   table.flag("strict", &arguments.strict,
              "verify: trailing bytes and unknown tensors are errors instead of warnings");
   table.flag("vocab-only", &arguments.vocab_only,
              "verify: check the vocabulary only, for files without tensors");
+  table.example("llmgguf show model.gguf", "print metadata and tensors");
+  table.example("llmgguf verify model.gguf", "check the file without running it");
+  table.example("llmgguf diff a.gguf b.gguf", "tell what differs");
   return table;
 }
 
@@ -61,8 +66,7 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
 
 int main(int argc, char** argv) {
   llm::GgufArguments arguments;
-  llm::OptionTable table = llm::make_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::run(arguments, context);
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_table(arguments); },
+      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
 }

@@ -35,14 +35,6 @@ Status check_finite(const MappedFile& file, const GgufFile& gguf, ProgressBar& p
   return Ok{};
 }
 
-Status check_unchanged(const MappedFile& file) {
-  if (!file.changed_since_open()) return Ok{};
-  return Error{.code = ErrorCode::kIntegrity,
-               .field = {},
-               .message = "model changed while it was read, need a file at rest",
-               .file = file.path()};
-}
-
 Status print_verdict(const GgufArguments& arguments, const std::vector<std::string>& warnings,
                      const std::string& summary) {
   if (!arguments.json)
@@ -80,7 +72,7 @@ Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& conte
     const Status finite = check_finite(model.file, model.gguf, progress);
     if (!finite.ok()) return in_file(finite.error(), arguments.file);
   }
-  LLM_RETURN_IF_ERROR(check_unchanged(model.file));
+  LLM_RETURN_IF_ERROR(model.file.check_unchanged());
   const HyperParameters& config = model.config;
   LLM_RETURN_IF_ERROR(print_verdict(
       arguments, model.warnings,

@@ -15,30 +15,44 @@
 namespace llm {
 namespace {
 
+/// Weights that one thread takes at once: whole blocks of every type, small enough to stay in the
+/// cache. A tensor is a sequence of blocks, each quantized by itself, so rows may be cut.
+constexpr std::size_t kTile = 8192;
 /// Weights in a chunk: large enough to keep threads busy, small against any model.
-constexpr std::size_t kChunkWeights = std::size_t{1} << 21;
-/// Rows a thread takes at once.
-constexpr std::size_t kRowGroup = 4;
+constexpr std::size_t kChunk = 256 * kTile;
 
 struct Layout {
   WeightType from;
   WeightType to;
   std::size_t n_cols;
-  std::size_t source_stride;  ///< bytes of a row
-  std::size_t target_stride;
 };
 
-struct RowResult {
+struct TileResult {
   ConversionError error;
   bool finite_source = true;
   bool finite_target = true;
 };
 
-/// Converts one row. `weights` and `back` are scratch of n_cols.
-RowResult convert_row(const Layout& layout, std::span<const std::byte> source,
-                      std::span<std::byte> target, std::span<float> weights,
-                      std::span<float> back) {
-  RowResult result;
+/// Where tile `index` of `n` weights begins and ends.
+struct TileRange {
+  std::size_t begin;
+  std::size_t n;
+};
+TileRange tile_range(std::size_t index, std::size_t n_weights) {
+  const std::size_t begin = index * kTile;
+  return {begin, std::min(kTile, n_weights - begin)};
+}
+
+template <typename Byte>
+std::span<Byte> tile_bytes(WeightType type, std::span<Byte> chunk, TileRange tile) {
+  return chunk.subspan(row_bytes(type, tile.begin), row_bytes(type, tile.n));
+}
+
+/// Converts one tile. `weights` and `back` are scratch of its size.
+TileResult convert_tile(const Layout& layout, std::span<const std::byte> source,
+                        std::span<std::byte> target, std::span<float> weights,
+                        std::span<float> back) {
+  TileResult result;
   contract::dequantize_row(layout.from, source, weights);
   result.finite_source =
       !first_nonfinite_block(WeightType::kF32, std::as_bytes(weights)).has_value();
@@ -56,41 +70,45 @@ RowResult convert_row(const Layout& layout, std::span<const std::byte> source,
   return result;
 }
 
-/// Rows [0, results.size()) of a chunk, spread over threads by a shared counter: which thread takes
-/// a row does not change what is computed of it.
-void convert_chunk(const Layout& layout, std::span<const std::byte> source,
-                   std::span<std::byte> target, std::span<RowResult> results, int n_threads) {
+/// The tiles of a chunk of `n_weights`, spread over threads by a shared counter: which thread takes
+/// a tile does not change what is computed of it.
+void convert_chunk(const Layout& layout, std::size_t n_weights, std::span<const std::byte> source,
+                   std::span<std::byte> target, std::span<TileResult> results, int n_threads) {
   std::atomic<std::size_t> next{0};
   run_parallel(n_threads, [&](Worker) {
-    std::vector<float> weights(layout.n_cols);
-    std::vector<float> back(layout.n_cols);
-    for (std::size_t begin = next.fetch_add(kRowGroup); begin < results.size();
-         begin = next.fetch_add(kRowGroup)) {
-      const std::size_t end = std::min(begin + kRowGroup, results.size());
-      for (std::size_t r = begin; r < end; ++r) {
-        results[r] = convert_row(
-            layout, source.subspan(r * layout.source_stride, layout.source_stride),
-            target.subspan(r * layout.target_stride, layout.target_stride), weights, back);
-      }
+    std::vector<float> weights(std::min(kTile, n_weights));
+    std::vector<float> back(weights.size());
+    for (std::size_t t = next++; t < results.size(); t = next++) {
+      const TileRange tile = tile_range(t, n_weights);
+      results[t] = convert_tile(layout, tile_bytes(layout.from, source, tile),
+                                tile_bytes(layout.to, target, tile),
+                                std::span(weights).first(tile.n), std::span(back).first(tile.n));
     }
   });
 }
 
-Error bad_row(const TensorPlan& plan, const Layout& layout, std::span<const std::byte> row,
-              std::size_t index, const RowResult& result) {
+/// What is wrong in a tile.
+/// @param first_weight  index in the tensor of the tile's first
+Error bad_tile(const TensorPlan& plan, const Layout& layout, std::span<const std::byte> source,
+               std::span<const std::byte> target, std::size_t first_weight,
+               const TileResult& result) {
   Error error{
       .code = ErrorCode::kNonFinite, .field = std::string(plan.tensor->name), .message = ""};
   if (result.finite_source) {
+    const std::size_t block = first_nonfinite_block(layout.to, target).value_or(0);
+    const std::size_t at = first_weight + block * block_traits(layout.to).block_weights;
     error.message = fmt::format("found weights in row {} too large for {}, need smaller ones",
-                                index, block_traits(plan.target).name);
+                                at / layout.n_cols, block_traits(plan.target).name);
     return error;
   }
-  std::vector<float> weights(layout.n_cols);
-  contract::dequantize_row(layout.from, row, weights);
+  std::vector<float> weights(source.size() / block_traits(layout.from).block_bytes *
+                             block_traits(layout.from).block_weights);
+  contract::dequantize_row(layout.from, source, weights);
   const auto bad = std::find_if(weights.begin(), weights.end(),
                                 [](float weight) { return !std::isfinite(weight); });
-  error.message = fmt::format("found {} in row {}, column {}, need finite weights", *bad, index,
-                              bad - weights.begin());
+  const std::size_t at = first_weight + static_cast<std::size_t>(bad - weights.begin());
+  error.message = fmt::format("found {} in row {}, column {}, need finite weights", *bad,
+                              at / layout.n_cols, at % layout.n_cols);
   return error;
 }
 
@@ -110,24 +128,26 @@ Result<ConversionError> copy_tensor(std::span<const std::byte> source, const Con
 Result<ConversionError> convert_tensor(const TensorPlan& plan, std::span<const std::byte> source,
                                        int n_threads, const ConvertHooks& hooks) {
   if (plan.target == plan.tensor->type) return copy_tensor(source, hooks);
-  const auto n_cols = static_cast<std::size_t>(plan.tensor->dims[0]);
-  const auto n_rows = static_cast<std::size_t>(plan.tensor->n_elements) / n_cols;
-  const Layout layout{plan.tensor->type, plan.target, n_cols, row_bytes(plan.tensor->type, n_cols),
-                      row_bytes(plan.target, n_cols)};
-  const std::size_t chunk_rows = std::clamp<std::size_t>(kChunkWeights / n_cols, 1, n_rows);
-  std::vector<std::byte> target(chunk_rows * layout.target_stride);
-  std::vector<RowResult> results(chunk_rows);
+  const Layout layout{plan.tensor->type, plan.target,
+                      static_cast<std::size_t>(plan.tensor->dims[0])};
+  const auto n_weights = static_cast<std::size_t>(plan.tensor->n_elements);
+  const std::size_t most = std::min(kChunk, n_weights);
+  std::vector<std::byte> target(row_bytes(layout.to, most));
+  std::vector<TileResult> results((most + kTile - 1) / kTile);
   ConversionError total;
-  for (std::size_t first = 0; first < n_rows && !hooks.interrupted(); first += chunk_rows) {
-    const std::size_t rows = std::min(chunk_rows, n_rows - first);
-    const auto used = source.subspan(first * layout.source_stride, rows * layout.source_stride);
-    const auto made = std::span(target).first(rows * layout.target_stride);
-    convert_chunk(layout, used, made, std::span(results).first(rows), n_threads);
-    for (std::size_t r = 0; r < rows; ++r) {
-      const RowResult& result = results[r];
+  for (std::size_t first = 0; first < n_weights && !hooks.interrupted(); first += kChunk) {
+    const std::size_t n = std::min(kChunk, n_weights - first);
+    const auto used = source.subspan(row_bytes(layout.from, first), row_bytes(layout.from, n));
+    const auto made = std::span(target).first(row_bytes(layout.to, n));
+    const auto tiles = std::span(results).first((n + kTile - 1) / kTile);
+    convert_chunk(layout, n, used, made, tiles, n_threads);
+    for (std::size_t t = 0; t < tiles.size(); ++t) {
+      const TileResult& result = tiles[t];
       if (!result.finite_source || !result.finite_target) {
-        return bad_row(plan, layout, used.subspan(r * layout.source_stride, layout.source_stride),
-                       first + r, result);
+        const TileRange tile = tile_range(t, n);
+        return bad_tile(plan, layout, tile_bytes(layout.from, used, tile),
+                        tile_bytes(layout.to, std::span<const std::byte>(made), tile),
+                        first + tile.begin, result);
       }
       total.squares += result.error.squares;
       total.power += result.error.power;

@@ -29,8 +29,9 @@ struct ConvertHooks {
   std::function<bool()> interrupted;                     ///< true: stop soon
 };
 
-/// Converts one tensor in chunks of rows, so that memory stays at a few MiB whatever its size. Rows
-/// are spread over threads; bytes and error are the same for any number of them.
+/// Converts one tensor in chunks of blocks, so that memory stays at a few MiB whatever its size and
+/// the length of its rows. Tiles of them are spread over threads; bytes and error are the same for
+/// any number of threads.
 /// @param source  the tensor's data
 /// Errors: kNonFinite naming row and column of a NaN or infinite weight, or the row whose weights
 /// are too large for the target; the sink's. When interrupted, returns what was converted so far.

@@ -13,6 +13,7 @@
 #include "base/mapped_file.h"
 #include "base/thread_team.h"
 #include "tools/common/options.h"
+#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
@@ -30,6 +31,7 @@ struct Arguments {
   std::string threads;
   PlanOptions plan;
   bool dry_run = false;
+  bool in_place = false;
 };
 
 std::string recipe_names() {
@@ -40,12 +42,21 @@ std::string recipe_names() {
   return names;
 }
 
+std::vector<std::string> recipe_words() {
+  std::vector<std::string> words;
+  for (const Recipe& recipe : all_recipes()) words.emplace_back(recipe.name);
+  return words;
+}
+
 OptionTable make_table(Arguments& arguments) {
   OptionTable table("llmquant", "Quantize the weights of a GGUF model");
-  table.positional("IN", &arguments.in, true, "the model, best in F32, F16 or BF16");
-  table.positional("OUT", &arguments.out, true,
-                   "where the result goes; it appears complete or not at all");
-  table.positional("TYPE", &arguments.type, true, "one of " + recipe_names());
+  table.positional("IN", &arguments.in, true, "the model, best in F32, F16 or BF16").file();
+  table
+      .positional("OUT", &arguments.out, true,
+                  "where the result goes; it appears complete or not at all")
+      .file();
+  table.positional("TYPE", &arguments.type, true, "one of " + recipe_names())
+      .one_of(recipe_words());
   table.positional("THREADS", &arguments.threads, false,
                    "number of threads; default: the CPUs this process may use");
   table.flag("pure", &arguments.plan.pure, "give every matrix the same type, no mix");
@@ -53,7 +64,13 @@ OptionTable make_table(Arguments& arguments) {
               "type for the matrices whose names match; the first match counts; repeatable");
   table.flag("allow-requantize", &arguments.plan.allow_requantize,
              "convert from quantized types too, adding one loss to another");
+  table.flag("in-place", &arguments.in_place,
+             "let OUT be IN: the result is written beside it and takes its place when complete");
   table.flag("dry-run", &arguments.dry_run, "print types and sizes, write nothing");
+  table.example("llmquant model-f16.gguf model-q4_k_m.gguf Q4_K_M", "quantize with the usual mix");
+  table.example("llmquant model-f16.gguf /dev/null Q6_K --dry-run", "see types and size first");
+  table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type 'output=Q8_0'",
+                "keep one matrix in a better type");
   return table;
 }
 
@@ -120,6 +137,12 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
                  fmt::format("found \"{}\", need one of {}", arguments.type, recipe_names()));
   }
   LLM_TRY(const int n_threads, thread_count(arguments.threads));
+  if (!arguments.in_place && is_same_file(arguments.in, arguments.out)) {
+    Error error = usage("OUT", "found the file IN, need another; it would be lost");
+    error.file = arguments.out;
+    error.hint = "--in-place replaces it when the result is complete";
+    return error;
+  }
   LLM_TRY(const MappedFile source, MappedFile::open(arguments.in));
   guard_mapped_file(arguments.in);
   const auto gguf = GgufFile::parse(source.bytes());
@@ -144,7 +167,10 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
   const auto errors = convert_all(source, *gguf, *plan, writer, n_threads, bar, file);
   if (!errors.ok()) return in_file(errors.error(), arguments.in);
   bar.clear();
-  if (GracefulInterrupt::requested()) return GracefulInterrupt::exit_code();
+  if (GracefulInterrupt::requested()) {
+    spdlog::warn("interrupted: {} was not written", arguments.out);
+    return GracefulInterrupt::exit_code();
+  }
   if (source.changed_since_open()) {
     return Error{.code = ErrorCode::kIntegrity,
                  .field = "",
@@ -161,8 +187,7 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
 
 int main(int argc, char** argv) {
   llm::Arguments arguments;
-  llm::OptionTable table = llm::make_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::run(arguments, context);
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_table(arguments); },
+      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
 }

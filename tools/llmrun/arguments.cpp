@@ -197,13 +197,17 @@ std::string unescape(std::string_view text) {
 
 OptionTable make_run_table(RunArguments& arguments) {
   OptionTable table("llmrun", "Generate text with a Llama model in a GGUF file");
-  table.positional("MODEL", &arguments.model_positional, false, "GGUF file (or -m FILE)");
+  table.positional("MODEL", &arguments.model_positional, false, "GGUF file (or -m FILE)").file();
   table.positional("PROMPT", &arguments.prompt_positional, false,
                    "text to continue, - for standard input (or -p TEXT, -f FILE)");
   add_prompt_options(table, arguments);
   add_generation_options(table, arguments);
   add_engine_options(table, arguments);
   add_output_options(table, arguments);
+  table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
+  table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat");
+  table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "the most likely text, as JSON");
+  table.example("llmrun model.gguf -p Hi -n 8 --logits-hash", "print the proof of equal bits");
   return table;
 }
 

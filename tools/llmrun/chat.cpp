@@ -8,6 +8,7 @@
 #include <iostream>
 #include <optional>
 
+#include "tools/common/log.h"
 #include "tools/common/signals.h"
 #include "tools/llmrun/output.h"
 
@@ -21,8 +22,7 @@ std::optional<std::string> read_message(bool is_terminal) {
   const char* prompt = "> ";
   while (true) {
     if (is_terminal) {
-      fmt::print(stderr, "{}", prompt);
-      std::fflush(stderr);
+      write_message(prompt);
     }
     if (!std::getline(std::cin, line)) break;
     if (!line.ends_with('\\')) return message + line;
@@ -96,7 +96,8 @@ Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, 
                    session.context());
     }
     if (context.verbosity > 0) {
-      fmt::print(stderr, "llmrun: {}\n", stats_line(make_stats(model, result, load_seconds)));
+      write_message(
+          fmt::format("llmrun: {}\n", stats_line(make_stats(model, result, load_seconds))));
     }
     if (GracefulInterrupt::requested() && !is_terminal) return GracefulInterrupt::exit_code();
     GracefulInterrupt::clear();

@@ -9,6 +9,8 @@
 
 #include "engine/engine.h"
 #include "engine/generate/generate.h"
+#include "tools/common/log.h"
+#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
@@ -34,6 +36,7 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   options.isa = arguments.isa;
   options.threads = arguments.threads;
   options.strict = arguments.strict;
+  options.hash_file = !arguments.receipt.empty() || !arguments.dump_layers.empty();
   options.progress = std::ref(progress);
   Loaded loaded;
   LLM_TRY(loaded.model, Model::load(arguments.model, options));
@@ -91,18 +94,18 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
                    const std::string& hash) {
   const bool streamed = !arguments.json && !arguments.jsonl;
   const bool has_summary = arguments.logits_hash || !context.quiet();
-  if (streamed && has_summary && !result.text.ends_with('\n')) fmt::print(stderr, "\n");
+  if (streamed && has_summary && !result.text.ends_with('\n')) write_message("\n");
   if (result.stop_reason == StopReason::kContextFull) {
     spdlog::warn("context full: {} tokens; raise -c or use --context-shift", session.context());
   }
-  if (arguments.logits_hash) fmt::print(stderr, "logits-sha256: {}\n", hash);
-  if (!context.quiet()) fmt::print(stderr, "llmrun: {}\n", stats_line(stats));
+  if (arguments.logits_hash) write_message(fmt::format("logits-sha256: {}\n", hash));
+  if (!context.quiet()) write_message(fmt::format("llmrun: {}\n", stats_line(stats)));
 }
 
 Status write_dump(const RunArguments& arguments, Sequence& session, Recorder recorder) {
   session.set_probe(nullptr);
-  LLM_TRY(const std::string sha256, file_sha256(arguments.model));
-  LLM_TRY(const Dump dump, std::move(recorder).finish(engine_meta(session, "llmrun", sha256)));
+  LLM_TRY(const Dump dump, std::move(recorder).finish(
+                               engine_meta(session, "llmrun", session.model().file_sha256())));
   return dump.write(arguments.dump_layers);
 }
 
@@ -127,21 +130,36 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   const GracefulInterrupt graceful;
   LLM_TRY(const GenerateResult result, generate(session, prompt_ids, options, sink));
   const RunStats stats = make_stats(*loaded.model, result, loaded.seconds);
+  FirstError error;
   if (!streams) {
-    LLM_RETURN_IF_ERROR(write_stdout(result_json(arguments, session, prompt_ids, result, stats)));
+    error.add(write_stdout(result_json(arguments, session, prompt_ids, result, stats)));
   } else if (isatty(STDOUT_FILENO) == 1) {
-    LLM_RETURN_IF_ERROR(write_stdout("\n"));
+    error.add(write_stdout("\n"));
   }
   print_summary(arguments, context, result, stats, session, hash.hex());
   if (!arguments.receipt.empty()) {
-    LLM_RETURN_IF_ERROR(write_receipt(arguments, session, prompt_ids, result, hash.hex()));
+    error.add(write_receipt(arguments, session, prompt_ids, result, hash.hex()));
   }
-  if (dumps) LLM_RETURN_IF_ERROR(write_dump(arguments, session, std::move(recorder)));
+  if (dumps) error.add(write_dump(arguments, session, std::move(recorder)));
+  LLM_RETURN_IF_ERROR(error.status());
   return GracefulInterrupt::exit_code();
 }
 
-Result<int> run(RunArguments& arguments, const OptionTable& table, const ToolContext& context) {
-  LLM_RETURN_IF_ERROR(complete(arguments, table));
+/// What is written behind the text can be written.
+Status check_outputs(const RunArguments& arguments) {
+  const std::vector<std::string> read = {arguments.model, arguments.prompt_file};
+  if (!arguments.receipt.empty()) {
+    LLM_RETURN_IF_ERROR(check_output("--receipt", arguments.receipt, read));
+  }
+  if (!arguments.dump_layers.empty()) {
+    LLM_RETURN_IF_ERROR(check_output("--dump-layers", arguments.dump_layers, read));
+  }
+  return Ok{};
+}
+
+Result<int> run(RunArguments& arguments, const ToolContext& context) {
+  LLM_RETURN_IF_ERROR(complete(arguments, context.options));
+  LLM_RETURN_IF_ERROR(check_outputs(arguments));
   ProgressBar progress(!context.quiet());
   LLM_TRY(Loaded loaded, load(arguments, progress));
   ProgressBar prefill(!context.quiet(), "tokens");
@@ -157,8 +175,7 @@ Result<int> run(RunArguments& arguments, const OptionTable& table, const ToolCon
 
 int main(int argc, char** argv) {
   llm::RunArguments arguments;
-  llm::OptionTable table = llm::make_run_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::run(arguments, table, context);
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_run_table(arguments); },
+      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
 }

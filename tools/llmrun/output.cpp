@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/atomic_file.h"
-#include "base/mapped_file.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/stats.h"
 
@@ -147,18 +146,16 @@ std::string result_json(const RunArguments& arguments, const Sequence& session,
 Status write_receipt(const RunArguments& arguments, const Sequence& session,
                      std::span<const TokenId> prompt_ids, const GenerateResult& result,
                      const std::string& logits_sha256) {
-  LLM_TRY(const MappedFile file, MappedFile::open(arguments.model));
-  const std::string model_sha256 = sha256_hex(file.bytes());
-  file.drop_pages(file.bytes());
-  const Json json = {{"schema_version", kRunSchemaVersion},
-                     {"engine_version", version()},
-                     {"model", {{"name", session.model().name()}, {"sha256", model_sha256}}},
-                     {"options", options_json(arguments, session)},
-                     {"prompt_ids", prompt_ids},
-                     {"ids", result.ids},
-                     {"text", result.text},
-                     {"stop_reason", stop_reason_name(result.stop_reason)},
-                     {"logits_sha256", logits_sha256}};
+  const Json json = {
+      {"schema_version", kRunSchemaVersion},
+      {"engine_version", version()},
+      {"model", {{"name", session.model().name()}, {"sha256", session.model().file_sha256()}}},
+      {"options", options_json(arguments, session)},
+      {"prompt_ids", prompt_ids},
+      {"ids", result.ids},
+      {"text", result.text},
+      {"stop_reason", stop_reason_name(result.stop_reason)},
+      {"logits_sha256", logits_sha256}};
   const std::string text = dump(json, 2);
   return write_file_atomically(arguments.receipt, std::as_bytes(std::span(text)));
 }

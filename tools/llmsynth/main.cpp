@@ -29,6 +29,8 @@ OptionTable make_table(Arguments& arguments) {
   table.text("type", "TYPE", &arguments.type, "weights as llmquant names them");
   table.integer("s,seed", "N", &arguments.seed, 0, INT64_MAX, "seed of the weights");
   table.integer("t,threads", "N", &arguments.threads, 0, 1024, "threads; 0: all CPUs");
+  table.example("llmsynth --shape tinyllama --type Q4_K_M model.gguf",
+                "a model of TinyLlama's shape, to measure speed with");
   return table;
 }
 
@@ -62,8 +64,7 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
 
 int main(int argc, char** argv) {
   llm::Arguments arguments;
-  llm::OptionTable table = llm::make_table(arguments);
-  return llm::run_tool(table, argc, argv, [&](const llm::ToolContext& context) {
-    return llm::run(arguments, context);
-  });
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_table(arguments); },
+      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
 }

@@ -77,6 +77,7 @@ bool decodes(const Tokenizer& tokenizer, const Reference& reference) {
 Result<TokenCheck> check_tokens(const Tokenizer& tokenizer, std::string_view reference,
                                 bool parse_special) {
   TokenCheck check;
+  std::size_t n_ids = 0;
   for (std::size_t line = 1; !reference.empty(); ++line) {
     const std::size_t end = std::min(reference.find('\n'), reference.size());
     const std::string_view text = reference.substr(0, end);
@@ -86,6 +87,7 @@ Result<TokenCheck> check_tokens(const Tokenizer& tokenizer, std::string_view ref
     if (golden.text.size() > Tokenizer::kMaxTextBytes) return malformed(line, "a text too long");
     auto found = tokenizer.encode(golden.text, options_for(tokenizer, golden, parse_special));
     ++check.total;
+    n_ids += golden.ids.size();
     if (found == golden.ids && decodes(tokenizer, golden)) {
       ++check.matched;
     } else if (check.mismatches.size() < kShownMismatches) {
@@ -99,10 +101,11 @@ Result<TokenCheck> check_tokens(const Tokenizer& tokenizer, std::string_view ref
                                   .first = first});
     }
   }
-  if (check.total == 0) {
+  if (n_ids == 0) {
     return Error{.code = ErrorCode::kMalformed,
                  .field = {},
-                 .message = "found no reference lines, need at least one"};
+                 .message = fmt::format("found no {}, need at least one",
+                                        check.total == 0 ? "reference lines" : "ids in any line")};
   }
   return check;
 }

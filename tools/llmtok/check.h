@@ -12,7 +12,7 @@
 namespace llm {
 
 /// A reference line whose ids (or decoded text) are not ours.
-struct TokenMismatch {
+struct LineMismatch {
   std::size_t line = 0;  ///< from 1
   std::string text;
   std::vector<TokenId> expected;
@@ -23,14 +23,14 @@ struct TokenMismatch {
 struct TokenCheck {
   std::size_t matched = 0;
   std::size_t total = 0;
-  std::vector<TokenMismatch> mismatches;  ///< the first few
+  std::vector<LineMismatch> mismatches;  ///< the first few
   bool passed() const { return matched == total; }
 };
 
 /// Compares encode() with reference lines {"text": STRING, "ids": [INTEGER...]} and, where a line
 /// has "decoded", decode() of its ids with that. BOS (EOS) is expected where the reference's ids
 /// begin (end) with it and the text does not spell it out.
-/// Errors (kMalformed): a line that is no such object; no lines at all.
+/// Errors (kMalformed): a line that is no such object; no lines, or no ids in any.
 Result<TokenCheck> check_tokens(const Tokenizer& tokenizer, std::string_view reference,
                                 bool parse_special);
 

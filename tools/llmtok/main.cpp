@@ -46,8 +46,10 @@ struct Arguments {
   std::string check;
 };
 
-void describe(llm::OptionTable& table, Arguments& arguments) {
-  table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough");
+llm::OptionTable make_table(Arguments& arguments) {
+  llm::OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
+  table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough")
+      .file();
   table.text("m,model", "FILE", &arguments.model_option, "the same as MODEL").file();
   table.group("Input (one of)");
   table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode; with --decode: ids");
@@ -67,6 +69,9 @@ void describe(llm::OptionTable& table, Arguments& arguments) {
   table.flag("ids", &arguments.ids, "print the ids only, on one line");
   table.flag("decode", &arguments.decode, "turn ids into text instead");
   table.flag("json", &arguments.json, "print one JSON object");
+  table.example("llmtok model.gguf -p \"Hello world\"", "show the tokens of a text");
+  table.example("llmtok model.gguf -p \"1 15043\" --decode", "turn ids into text");
+  return table;
 }
 
 Error usage(std::string field, std::string message) {
@@ -229,8 +234,7 @@ Result<int> run(const Arguments& arguments, const llm::OptionTable& table) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  llm::OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
-  describe(table, arguments);
-  return llm::run_tool(table, argc, argv,
-                       [&](const llm::ToolContext&) { return run(arguments, table); });
+  return llm::run_tool(
+      argc, argv, [&] { return make_table(arguments); },
+      [&](const llm::ToolContext& context) { return run(arguments, context.options); });
 }

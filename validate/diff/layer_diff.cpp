@@ -51,12 +51,12 @@ void check_inputs(const Dump& actual, const Dump& reference, LayerDiff& out) {
 std::string to_interleaved(const Dump& dump, std::size_t head_dim, std::size_t rope_dim,
                            TapMatrix& matrix) {
   if (dump.meta().qk_layout == "interleaved") return {};
-  if (head_dim == 0 || rope_dim % 2 != 0 || rope_dim > head_dim ||
-      matrix.features % head_dim != 0) {
+  const std::size_t rotated = rope_dim == 0 ? head_dim : rope_dim;
+  if (head_dim == 0 || rotated % 2 != 0 || rotated > head_dim || matrix.features % head_dim != 0) {
     return fmt::format("qk_layout half needs hparams head_dim and rope_dim; found {} and {}",
                        head_dim, rope_dim);
   }
-  half_to_interleaved(matrix, head_dim, rope_dim == 0 ? head_dim : rope_dim);
+  half_to_interleaved(matrix, head_dim, rotated);
   return {};
 }
 

@@ -32,7 +32,9 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
 
 Result<std::string> file_sha256(const std::string& path) {
   LLM_TRY(const MappedFile file, MappedFile::open(path));
-  return sha256_hex(file.bytes());
+  std::string hash = sha256_hex(file, file.bytes());
+  LLM_RETURN_IF_ERROR(file.check_unchanged());
+  return hash;
 }
 
 namespace {

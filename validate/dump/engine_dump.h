@@ -17,7 +17,8 @@ namespace llm {
 DumpMeta engine_meta(const Sequence& session, const std::string& producer,
                      const std::string& model_sha256);
 
-/// SHA-256, hex, of a whole file. Errors: kIo.
+/// SHA-256, hex, of a whole file. Errors: kIo; kIntegrity for one that changes meanwhile. To say
+/// which file a model came from, ask Model::file_sha256().
 Result<std::string> file_sha256(const std::string& path);
 
 /// Runs `tokens` from position 0 in a session of its own and records every tap, NaN and Inf too.

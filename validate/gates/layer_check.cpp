@@ -15,6 +15,7 @@
 #include "validate/dump/engine_dump.h"
 #include "validate/gates/drift.h"
 #include "validate/gates/price.h"
+#include "validate/gates/reference_check.h"
 #include "validate/locate/locate.h"
 #include "validate/locate/op_check.h"
 
@@ -76,7 +77,7 @@ class LayerCheck {
 
   Result<std::vector<DiffSection>> run() {
     const FloatEnvironment contract;
-    LLM_RETURN_IF_ERROR(check_tokens());
+    LLM_RETURN_IF_ERROR(check_reference(reference_, model_->config()));
     LLM_TRY(const Dump fast, record(model_, mode_.kv, false));
     LLM_TRY(LayerDiff free, diff_layers(fast, reference_));
     if (free.problems.empty() && reference_.n_layers() != model_->config().n_layers) {
@@ -107,18 +108,6 @@ class LayerCheck {
     executor.context = tokens_.size();
     return record_activations(model, executor, by_definition, tokens_, "llmcheck",
                               options_.model_sha256, reference_.step_ptr());
-  }
-
-  Status check_tokens() const {
-    const auto n_vocab = static_cast<TokenId>(model_->config().n_vocab);
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      if (tokens_[i] >= 0 && tokens_[i] < n_vocab) continue;
-      return Error{
-          .code = ErrorCode::kMalformed,
-          .field = "tokens",
-          .message = fmt::format("found {} at index {}, need 0..{}", tokens_[i], i, n_vocab - 1)};
-    }
-    return Ok{};
   }
 
   void choose_rows_by_budget() {
@@ -268,8 +257,9 @@ class LayerCheck {
                                            alike ? "how far codes that flip near ties carry"
                                                  : "what rounded activations and cache cost"),
                       .name = name_ + "-price",
-                      .diff = std::move(free),
-                      .judged = false};
+                      .diff = std::move(free)};
+    // NaN and missing taps are no price.
+    price.judged = price.diff.first_failing.has_value();
     LLM_TRY(const OpNoise noise, rounding_noise(replay_, reference_));
     LLM_TRY(const auto f32, model_->with_compute(Compute::kF32));
     LLM_TRY(const Dump exact, record(f32, KvType::kF32, false));
@@ -334,6 +324,11 @@ class LayerCheck {
 };
 
 }  // namespace
+
+bool judges_reference(std::span<const DiffSection> sections) {
+  return std::ranges::any_of(
+      sections, [](const DiffSection& s) { return s.judged && !s.name.ends_with("-bits"); });
+}
 
 std::string mode_name(ComputeMode mode) { return mode.compute == Compute::kF32 ? "f32" : "int8"; }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ struct LayerCheckOptions {
 Result<std::vector<DiffSection>> check_layers(const std::shared_ptr<const Model>& model,
                                               ComputeMode mode, const Dump& reference,
                                               const LayerCheckOptions& options);
+
+/// Whether any of `sections` judged the reference, and not only the run by itself ("-bits").
+bool judges_reference(std::span<const DiffSection> sections);
 
 /// "f32", "int8": how sections are named.
 std::string mode_name(ComputeMode mode);

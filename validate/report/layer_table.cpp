@@ -40,6 +40,8 @@ bool is_worse(const LayerDiffRow& a, const LayerDiffRow& b) {
   return decades_inside(a) < decades_inside(b);
 }
 
+bool is_compared(const LayerDiffRow& row) { return row.verdict != TapVerdict::kAbsent; }
+
 bool asks_for_equality(const LayerDiffRow& row) {
   return !row.limits.empty() && row.limits.front().bound == 0;
 }
@@ -51,6 +53,8 @@ Answer answer_of(std::span<const LayerDiffRow* const> rows, bool with_label) {
   const LayerDiffRow& row = **worst;
   const std::string name = with_label ? tap_label(row.layer, row.tap) : row.tap;
   Answer out{.text = {}, .verdict = row.verdict, .decades = decades_inside(row)};
+  const auto compared = static_cast<std::size_t>(
+      std::ranges::count_if(rows, [](const auto* r) { return is_compared(*r); }));
   if (row.verdict == TapVerdict::kAbsent) {
     out.text = "absent";
   } else if (fails(row)) {
@@ -60,7 +64,7 @@ Answer answer_of(std::span<const LayerDiffRow* const> rows, bool with_label) {
     const auto n = std::ranges::count_if(rows, [](const auto* r) { return fails(*r); });
     if (n > 1) out.text += fmt::format(" +{}", n - 1);
   } else if (asks_for_equality(row)) {
-    out.text = with_label ? fmt::format("{} taps", rows.size()) : "=";
+    out.text = with_label ? fmt::format("{} taps", compared) : "=";
   } else {
     out.text = fmt::format("{} {:.1e}", name, row_value(row));
     if (row_value(row) > 0 && row.verdict == TapVerdict::kShown && !row.limits.empty())
@@ -68,6 +72,8 @@ Answer answer_of(std::span<const LayerDiffRow* const> rows, bool with_label) {
     if (row_value(row) > 0 && row.verdict == TapVerdict::kPass)
       out.text += fmt::format(", {}{}", times(out.decades), with_label ? " inside" : "");
   }
+  if (with_label && compared < rows.size())
+    out.text += fmt::format(" ({} of {} taps compared)", compared, rows.size());
   return out;
 }
 

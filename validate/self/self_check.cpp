@@ -41,6 +41,7 @@ class SelfCheck {
   Result<SelfCheckOutcome> run() {
     LoadOptions load;
     load.threads = options_.threads;
+    load.expected_sha256 = options_.model_sha256;
     load.progress = options_.progress;
     LLM_TRY(base_, Model::load(path_, load));
     small_ = base_->weight_bytes() <= kSmallModel;

@@ -11,9 +11,10 @@
 namespace llm {
 
 struct SelfCheckOptions {
-  std::string text;        ///< encoded, and repeated to the number of tokens below
-  int threads = 0;         ///< of the run that all others are compared with; 0: available_cpus()
-  bool fail_fast = false;  ///< leave out what comes after the first part that fails
+  std::string text;          ///< encoded, and repeated to the number of tokens below
+  int threads = 0;           ///< of the run that all others are compared with; 0: available_cpus()
+  std::string model_sha256;  ///< what the file's hash must be; empty: anything
+  bool fail_fast = false;    ///< leave out what comes after the first part that fails
   Progress progress;
 };
 

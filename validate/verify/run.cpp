@@ -96,7 +96,6 @@ class VerifyRun {
   Result<VerifyOutcome> run(VerifyGate gate, const ModelLoader& load) {
     outcome_.gate = gate;
     outcome_.top_k = reference_.top_k;
-    // One model in memory at a time: rows are smaller than weights.
     LLM_RETURN_IF_ERROR(run_int8(load));
     LLM_RETURN_IF_ERROR(run_f32(load));
     return std::move(outcome_);

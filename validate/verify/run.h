@@ -11,7 +11,7 @@
 
 namespace llm {
 
-/// Loads the model to be verified with that way of computing.
+/// The model to be verified with that way of computing.
 using ModelLoader = std::function<Result<std::shared_ptr<const Model>>(Compute)>;
 
 /// Runs the reference's prompts: with int8 activations and f16 keys and values, once as a user does
@@ -20,7 +20,7 @@ using ModelLoader = std::function<Result<std::shared_ptr<const Model>>(Compute)>
 ///
 /// Errors: kIntegrity when the vocabulary's hash differs from the reference's; kMalformed as
 /// check_ids(); the loader's and the session's.
-/// Cost: two models, one after the other; n_steps * n_vocab floats a prompt.
+/// Cost: n_steps * n_vocab floats a prompt, until it has been computed both ways.
 Result<VerifyOutcome> run_verify(const VerifyReference& reference, VerifyGate gate,
                                  const ModelLoader& load, const Progress& progress = {});
 

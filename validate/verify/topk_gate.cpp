@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNoiseShare = 0.999;
 
-TokenMismatch mismatch_at(std::size_t step, const TopStep& reference, const TopStep& engine) {
+ChoiceMismatch mismatch_at(std::size_t step, const TopStep& reference, const TopStep& engine) {
   return {.step = step,
           .reference = reference.choice(),
           .engine = engine.choice(),
@@ -64,12 +64,12 @@ Lockstep compare_lockstep(std::span<const TopStep> reference, std::span<const To
 
 std::size_t Forced::misses(double noise) const {
   return static_cast<std::size_t>(std::ranges::count_if(
-      mismatches, [&](const TokenMismatch& m) { return !(m.gap <= 2 * noise); }));
+      mismatches, [&](const ChoiceMismatch& m) { return !(m.gap <= 2 * noise); }));
 }
 
 std::size_t Forced::outside() const {
   return static_cast<std::size_t>(
-      std::ranges::count_if(mismatches, [](const TokenMismatch& m) { return !m.included(); }));
+      std::ranges::count_if(mismatches, [](const ChoiceMismatch& m) { return !m.included(); }));
 }
 
 Forced compare_forced(std::span<const TopStep> reference, std::span<const TopStep> engine) {

@@ -22,7 +22,7 @@ std::optional<std::size_t> rank_in(const TopStep& step, TokenId id);
 double preference_gap(const TopStep& reference, TokenId other);
 
 /// Two choices for one step that differ.
-struct TokenMismatch {
+struct ChoiceMismatch {
   std::size_t step = 0;
   TokenId reference = 0;
   TokenId engine = 0;
@@ -37,7 +37,7 @@ struct TokenMismatch {
 /// A greedy run side by side with the reference's.
 struct Lockstep {
   std::size_t agreed = 0;                 ///< equal choices before the first that differ
-  std::optional<TokenMismatch> mismatch;  ///< the first; what follows it cannot be compared
+  std::optional<ChoiceMismatch> mismatch;  ///< the first; what follows it cannot be compared
 
   bool passed() const { return !mismatch || mismatch->included(); }
 };
@@ -48,7 +48,7 @@ Lockstep compare_lockstep(std::span<const TopStep> reference, std::span<const To
 /// Every step by itself, the engine being fed the reference's tokens.
 struct Forced {
   std::size_t steps = 0;
-  std::vector<TokenMismatch> mismatches;  ///< steps with another choice
+  std::vector<ChoiceMismatch> mismatches;  ///< steps with another choice
 
   /// Mismatches that noise does not explain. Two logits that each move by at most `noise` change
   /// their order only if their gap is at most 2 noise. A NaN noise explains nothing.

@@ -1,0 +1,82 @@
+// Which file a model was made of, whatever stands under its path afterwards.
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/sha256.h"
+#include "engine/model/model.h"
+#include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm {
+namespace {
+
+using test::ScratchDirectory;
+using test::TinyGguf;
+
+TEST_CASE("a model knows the hash of the bytes it was made of", "[model]") {
+  const ScratchDirectory directory;
+  const auto bytes = TinyGguf::llama().bytes();
+  const std::string path = directory.write("m.gguf", bytes);
+  const std::string hash = sha256_hex(bytes);
+
+  const auto plain = Model::load(path);
+  REQUIRE(plain.ok());
+  CHECK((*plain)->file_sha256().empty());
+  const auto hashed = Model::load(path, {.hash_file = true});
+  REQUIRE(hashed.ok());
+  CHECK((*hashed)->file_sha256() == hash);
+  const auto f32 = (*hashed)->with_compute(Compute::kF32);
+  REQUIRE(f32.ok());
+  CHECK((*f32)->file_sha256() == hash);
+  CHECK(Model::load(path, {.expected_sha256 = hash}).ok());
+
+  const auto other = Model::load(path, {.expected_sha256 = std::string(64, '0')});
+  REQUIRE_FALSE(other.ok());
+  CHECK(other.error().code == ErrorCode::kIntegrity);
+  CHECK_THAT(other.error().to_string(),
+             Catch::Matchers::Contains(path + ": SHA-256: found " + hash + ", need 0000"));
+}
+
+TEST_CASE("a file replaced while it is loaded lends its hash to nobody", "[model]") {
+  const ScratchDirectory directory;
+  const auto bytes = TinyGguf::llama().bytes();
+  const auto others = TinyGguf::llama({.seed = 2}).bytes();
+  const std::string path = directory.write("m.gguf", bytes);
+  directory.write("other.gguf", others);
+  LoadOptions options;
+  options.hash_file = true;
+  // The first report comes when the file is open.
+  options.progress = [&](std::string_view, std::size_t, std::size_t) {
+    if (std::filesystem::exists(directory / "other.gguf"))
+      std::filesystem::rename(directory / "other.gguf", path);
+  };
+  const auto model = Model::load(path, options);
+  REQUIRE(model.ok());
+  REQUIRE(test::read_file(path).size() == others.size());
+  CHECK((*model)->file_sha256() == sha256_hex(bytes));
+}
+
+TEST_CASE("a file overwritten while it is hashed and read is refused", "[model]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
+  // The clock that stamps files may tick every 4 ms only.
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(9));
+  LoadOptions options;
+  options.hash_file = true;
+  options.progress = [&](std::string_view stage, std::size_t, std::size_t) {
+    if (stage != "load") return;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\1');
+  };
+  const auto model = Model::load(path, options);
+  REQUIRE_FALSE(model.ok());
+  CHECK(model.error().code == ErrorCode::kIntegrity);
+}
+
+}  // namespace
+}  // namespace llm

@@ -1,0 +1,92 @@
+// The completion scripts, asked by the shells themselves.
+
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+
+namespace llm::test {
+namespace {
+
+using Catch::Matchers::Contains;
+
+/// What bash offers for the last word of a command line, one offer a line.
+std::string bash_offers(const std::string& tool, const std::string& line) {
+  const ScratchDirectory directory;
+  directory.write("file.gguf", std::string());
+  const Finished result = run_shell("cd '" + directory.path() + "' && source <('" +
+                                    tool_path(tool) + "' --completion bash) && COMP_WORDS=(" +
+                                    line + ") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && _" +
+                                    tool + " && printf '%s\\n' \"${COMPREPLY[@]}\"");
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  return result.out;
+}
+
+TEST_CASE("bash offers options, their words, verbs, types and files", "[tools][completion]") {
+  CHECK(bash_offers("llmgguf", "llmgguf ver") == "verify\n");
+  CHECK(bash_offers("llmgguf", "llmgguf show ''") == "file.gguf\n");
+  CHECK(bash_offers("llmgguf", "llmgguf --json ha") == "hash\n");
+  CHECK(bash_offers("llmgguf", "llmgguf --vocab") == "--vocab-only\n");
+  CHECK(bash_offers("llmquant", "llmquant a b Q5_K_") == "Q5_K_S\nQ5_K_M\n");
+  CHECK(bash_offers("llmquant", "llmquant --tensor-type x=Q8_0 f") == "file.gguf\n");
+  CHECK(bash_offers("llmrun", "llmrun --kv ''") == "f16\nf32\n");
+  CHECK(bash_offers("llmrun", "llmrun -m f") == "file.gguf\n");
+  CHECK(bash_offers("llmrun", "llmrun -n ''") == "\n");  // a number
+}
+
+bool has(const std::string& shell) { return run_shell("command -v " + shell).exit_code == 0; }
+
+TEST_CASE("fish offers the same", "[tools][completion]") {
+  if (!has("fish")) {
+    WARN("skipped: no fish here");
+    return;
+  }
+  const auto offers = [](const std::string& tool, const std::string& line) {
+    const ScratchDirectory home;
+    const Finished result = run_shell("HOME='" + home.path() + "' fish -c \"'" + tool_path(tool) +
+                                      "' --completion fish | source; complete -C '" + line + "'\"");
+    CHECK(result.err.empty());
+    return result.out;
+  };
+  CHECK_THAT(offers("llmgguf", "llmgguf ver"), Contains("verify"));
+  CHECK_THAT(offers("llmgguf", "llmgguf verify "), !Contains("verify\t"));
+  CHECK_THAT(offers("llmquant", "llmquant a b Q5_K_"), Contains("Q5_K_M") && Contains("Q5_K_S"));
+  CHECK_THAT(offers("llmrun", "llmrun --kv "), Contains("f16") && Contains("f32"));
+  CHECK_THAT(offers("llmrun", "llmrun --no-ca"), Contains("--no-cache\trecompute"));
+}
+
+TEST_CASE("zsh reads its scripts", "[tools][completion]") {
+  if (!has("zsh")) {
+    WARN("skipped: no zsh here");
+    return;
+  }
+  for (const std::string tool : {"llmrun", "llmcheck", "llmquant", "llmgguf", "llmbench"}) {
+    CAPTURE(tool);
+    const Finished result =
+        run_shell("zsh -f -c \"autoload -U compinit; compinit -u -D; source <('" + tool_path(tool) +
+                  "' --completion zsh)\"");
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+  }
+}
+
+TEST_CASE("manual pages have a date and examples, and roff takes them", "[tools][completion]") {
+  for (const std::string tool :
+       {"llmrun", "llmcheck", "llmquant", "llmgguf", "llmbench", "llmtok"}) {
+    CAPTURE(tool);
+    const Finished page = run_tool(tool, {"--man"});
+    CHECK_THAT(page.out,
+               Catch::Matchers::Matches("\\.TH LLM[A-Z]+ 1 \"20[0-9]{2}-[0-9]{2}-[0-9]{2}\" "
+                                        "\"llm[a-z]+ [0-9.]+\"[^]*"));
+    CHECK_THAT(page.out, Contains("\n.SH EXAMPLES\n.TP\n.B " + tool));
+    CHECK_THAT(page.out, Contains("\n.SH EXIT STATUS\n"));
+    if (!has("groff")) continue;
+    const Finished shown =
+        run_shell("'" + tool_path(tool) + "' --man | groff -man -Tutf8 -wall -z");
+    CHECK(shown.err.empty());
+  }
+}
+
+}  // namespace
+}  // namespace llm::test

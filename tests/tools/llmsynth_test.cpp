@@ -1,0 +1,70 @@
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "engine/gguf/gguf_file.h"
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+
+namespace llm::test {
+namespace {
+
+using Catch::Matchers::Contains;
+
+class Synth : public ScratchDirectory {
+ public:
+  std::string make(const std::string& name, const std::string& options) const {
+    const std::string out = path(name);
+    const std::string command = "'" + tool_path("llmsynth") + "' '" + out + "' " + options;
+    const Finished run = run_shell(command);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return out;
+  }
+};
+
+struct Opened {
+  explicit Opened(const std::string& path)
+      : file(MappedFile::open(path)), gguf(GgufFile::parse(file->bytes())) {
+    REQUIRE(gguf.ok());
+  }
+  Result<MappedFile> file;
+  Result<GgufFile> gguf;
+};
+
+TEST_CASE("shape and type are those asked for, and the model runs", "[tools][llmsynth]") {
+  const Synth synth;
+  const std::string path = synth.make("a.gguf", "--shape odd80 --type Q8_0");
+  const Opened model(path);
+  CHECK(*model.gguf->get_unsigned_or("llama.attention.key_length", 0) == 80);
+  CHECK(model.gguf->find_tensor("blk.0.attn_q.weight")->type == WeightType::kQ8_0);
+  const Finished run = run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"});
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+}
+
+TEST_CASE("the seed makes the weights, the threads do not", "[tools][llmsynth]") {
+  const Synth synth;
+  const std::string options = "--shape odd80 --type Q4_0 ";
+  const auto first = read_file(synth.make("a", options + "-s 5 -t 1"));
+  CHECK(read_file(synth.make("b", options + "-s 5 -t 2")) == first);
+  CHECK(read_file(synth.make("c", options + "-s 6 -t 1")) != first);
+  CHECK(read_file(synth.make("d", options + "--seed 5")) == first);
+}
+
+TEST_CASE("what llmsynth does not know is refused", "[tools][llmsynth]") {
+  const Synth synth;
+  const auto refused = [&](std::vector<std::string> options, const std::string& words) {
+    options.insert(options.begin(), synth.path("out"));
+    const Finished run = run_tool("llmsynth", options);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.err, Contains(words));
+    CHECK(synth.count() == 0);
+  };
+  refused({"--shape", "cube"}, "--shape: found \"cube\", need one of tinyllama");
+  refused({"--type", "Q9"}, "--type: found \"Q9\"");
+  refused({"--threads", "-1"}, "--threads: found \"-1\", need an integer in 0..1024");
+}
+
+}  // namespace
+}  // namespace llm::test

@@ -1,0 +1,160 @@
+// What every tool does when standard streams or the files it writes at the end cannot be written.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm::test {
+namespace {
+
+using Catch::Matchers::Contains;
+
+/// A command of bash; $MODEL is a tiny model, $DIR a folder to write to.
+struct Command {
+  std::string words;
+  int exit_code;
+};
+
+class Tools {
+ public:
+  Tools() {
+    TinyGguf model = TinyGguf::llama();
+    directory_.write("model.gguf", model.bytes());
+    directory_.write("reference.jsonl", std::string("{\"text\": \"the\", \"ids\": [0]}\n"));
+    std::filesystem::create_directory(path("out"));
+    setenv("BIN", tools_folder().c_str(), 1);
+    setenv("MODEL", path("model.gguf").c_str(), 1);
+    setenv("DIR", path("out").c_str(), 1);
+  }
+  std::string path(std::string_view name) const { return directory_ / name; }
+  std::size_t written() const {
+    using Iterator = std::filesystem::directory_iterator;
+    return static_cast<std::size_t>(std::distance(Iterator(path("out")), Iterator()));
+  }
+
+ private:
+  ScratchDirectory directory_;
+};
+
+const std::vector<Command>& failing() {
+  static const std::vector<Command> commands = {
+      {"llmrun /none", 4},      {"llmrun --zzz", 2},       {"llmrun $MODEL -p a -c 1", 2},
+      {"llmcheck /none", 4},    {"llmcheck --zzz", 2},     {"llmquant /none $DIR/a Q8_0", 4},
+      {"llmquant", 2},          {"llmgguf show /none", 4}, {"llmgguf", 2},
+      {"llmtok /none -p a", 4}, {"llmtok --zzz", 2},       {"llmbench -m /none", 4},
+      {"llmbench --zzz", 2},    {"llmsynth /none/a", 4},   {"llmsynth --zzz", 2}};
+  return commands;
+}
+
+TEST_CASE("a stderr that takes nothing changes no exit code", "[tools][streams]") {
+  const Tools tools;
+  const std::string redirection = GENERATE("2>&-", "2>/dev/full", "2> >(exec true)");
+  CAPTURE(redirection);
+  for (const auto& [words, exit_code] : failing()) {
+    CAPTURE(words);
+    CHECK(run_shell("\"$BIN\"/" + words + " " + redirection).exit_code == exit_code);
+  }
+}
+
+TEST_CASE("results are written without a stderr", "[tools][streams]") {
+  const Tools tools;
+  const std::string redirection = GENERATE("2>&-", "2>/dev/full", "2> >(exec true)");
+  CAPTURE(redirection);
+  const auto run = [&](const std::string& words) {
+    CAPTURE(words);
+    const Finished result = run_shell("\"$BIN\"/" + words + " " + redirection);
+    CHECK(result.exit_code == 0);
+    return result.out;
+  };
+  const std::string verbose = "llmrun $MODEL -p the -n 3 --ignore-eos --temp 0 -vv ";
+  const std::string text = run_shell("\"$BIN\"/" + verbose).out;
+  CHECK_FALSE(text.empty());
+  // A context beyond the model's is a warning.
+  CHECK(run(verbose + "-c 99 --receipt $DIR/r.json --dump-layers $DIR/d.npz") == text);
+  CHECK_FALSE(
+      run("llmcheck $MODEL --dump $DIR/dump.npz --self -v --report $DIR/self.json").empty());
+  CHECK_FALSE(run("llmquant $MODEL $DIR/q.gguf Q8_0 --allow-requantize -v").empty());
+  CHECK(tools.written() == 5);
+}
+
+TEST_CASE("paths that cannot be written are told before the work", "[tools][streams]") {
+  const Tools tools;
+  const auto refused = [](const std::string& words, int exit_code, const std::string& part) {
+    CAPTURE(words);
+    const Finished result = run_shell("\"$BIN\"/" + words);
+    CHECK(result.exit_code == exit_code);
+    CHECK_THAT(result.err, Contains(part));
+    CHECK(result.out.empty());
+  };
+  const std::string run = "llmrun $MODEL -p the -n 1 ";
+  const std::string missing = "cannot create: No such file or directory";
+  refused(run + "--receipt $DIR/no/a", 4, missing);
+  refused(run + "--dump-layers $DIR/no/a", 4, missing);
+  refused(run + "--receipt $DIR", 4, "Is a directory");
+  refused(run + "--receipt $MODEL", 2, "--receipt: found the file that is read");
+  refused(run + "--dump-layers $MODEL", 2, "--dump-layers: found the file that is read");
+  refused("llmcheck $MODEL --report $DIR/no/a.md", 4, missing);
+  refused("llmcheck $MODEL --report $DIR/a.md --report $DIR/no/a.json", 4, missing);
+  refused("llmcheck $MODEL --dump $DIR/no/a", 4, missing);
+  refused("llmcheck $MODEL --dump $MODEL", 2, "--dump: found the file that is read");
+  refused("llmquant $MODEL $DIR/no/a Q8_0 --allow-requantize", 4, missing);
+  refused("llmsynth $DIR/no/a", 4, missing);
+  CHECK(tools.written() == 0);
+}
+
+TEST_CASE("a verdict is printed even when its report cannot be written", "[tools][streams]") {
+  const Tools tools;
+  std::filesystem::create_symlink("/dev/full", tools.path("out/full.json"));
+  const Finished result =
+      run_shell("\"$BIN\"/llmcheck $MODEL --self --report $DIR/full.json --report $DIR/a.md");
+  CHECK(result.exit_code == 4);
+  CHECK_THAT(result.err, Contains("full.json: cannot write: No space left on device"));
+  CHECK_THAT(result.out, Contains("PASS"));
+  CHECK(std::filesystem::exists(tools.path("out/a.md")));
+
+  const Finished unread = run_shell("\"$BIN\"/llmcheck $MODEL --self --report $DIR/b.md >&-");
+  CHECK(unread.exit_code == 4);
+  CHECK(std::filesystem::exists(tools.path("out/b.md")));
+
+  std::filesystem::create_symlink("/dev/full", tools.path("out/full.npz"));
+  const Finished text = run_shell(
+      "\"$BIN\"/llmrun $MODEL -p the -n 2 --receipt $DIR/full.json --dump-layers $DIR/d.npz");
+  CHECK(text.exit_code == 4);
+  CHECK(std::filesystem::exists(tools.path("out/d.npz")));
+}
+
+TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
+  const Tools tools;
+  for (const std::string option : {"-hf a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa",
+                                   "-fa on", "-sm row", "-ctk q8_0", "-no-cnv", "-st"}) {
+    CAPTURE(option);
+    const Finished result = run_shell("\"$BIN\"/llmrun $MODEL -p a -n 1 " + option);
+    CHECK(result.exit_code == 2);
+    const std::string name = option.substr(0, option.find(' '));
+    CHECK_THAT(result.err, Contains("llmrun: error: " + name + ": unknown here; "));
+    CHECK(result.out.empty());
+  }
+  for (const std::string tool : {"llmcheck", "llmbench", "llmquant", "llmgguf", "llmtok"}) {
+    CHECK_THAT(run_shell("\"$BIN\"/" + tool + " -ngl 99").err, Contains("no GPU code"));
+  }
+}
+
+TEST_CASE("--color overrides the terminal's say", "[tools][streams]") {
+  const Tools tools;
+  const auto err = [](const std::string& words) { return run_shell("\"$BIN\"/" + words).err; };
+  CHECK(err("llmrun /none").starts_with("llmrun: error: /none: "));
+  const std::string red = "llmrun: \x1b[31m\x1b[1merror\x1b[m: ";
+  CHECK(err("llmrun /none --color always").starts_with(red));
+  CHECK(err("llmrun /none --color never").starts_with("llmrun: error: "));
+  CHECK(err("llmrun $MODEL -p a -n 0 -c 99 --color always")
+            .starts_with("llmrun: \x1b[33m\x1b[1mwarning\x1b[m: "));
+  CHECK_THAT(run_shell("\"$BIN\"/llmcheck $MODEL --self --color always").out, Contains("\x1b["));
+  CHECK_THAT(run_shell("\"$BIN\"/llmcheck $MODEL --self").out, !Contains("\x1b["));
+}
+
+}  // namespace
+}  // namespace llm::test

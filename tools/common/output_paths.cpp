@@ -1,0 +1,29 @@
+#include "tools/common/output_paths.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include "base/atomic_file.h"
+
+namespace llm {
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat first {};
+  struct stat second {};
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 &&
+         S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+Status check_output(const std::string& what, const std::string& path,
+                    std::span<const std::string> read) {
+  for (const std::string& source : read) {
+    if (source.empty() || !is_same_file(path, source)) continue;
+    return Error{.code = ErrorCode::kUsage,
+                 .field = what,
+                 .message = fmt::format("found the file that is read ({}), need another", source),
+                 .file = path};
+  }
+  return AtomicFile::probe(path);
+}
+
+}  // namespace llm

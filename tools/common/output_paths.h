@@ -1,0 +1,25 @@
+#ifndef LLM_TOOLS_COMMON_OUTPUT_PATHS_H_
+#define LLM_TOOLS_COMMON_OUTPUT_PATHS_H_
+
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace llm {
+
+/// Tells, before the work, whether the result can be written to `path` (AtomicFile::probe), and
+/// that it is none of the files the work reads, through whatever links. Call it for every file that
+/// is written at the end.
+/// @param what  the option or argument that names `path`
+/// @param read  the paths that are read; empty ones and those that do not exist do not count
+/// Errors: kUsage when it is one of `read`; kIo.
+Status check_output(const std::string& what, const std::string& path,
+                    std::span<const std::string> read);
+
+/// Whether both paths name one file (device and inode), by whatever links.
+bool is_same_file(const std::string& a, const std::string& b);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_OUTPUT_PATHS_H_
