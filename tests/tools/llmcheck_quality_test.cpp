@@ -60,6 +60,14 @@ TEST_CASE("perplexity is a figure without a verdict, and says the same whatever 
   CHECK(json["verdict"].is_null());
   const auto row = json["figures"][0]["rows"][0];
   CHECK(row["model"] == "fable-3m-f16");
+  // How to run it again, and where it ran.
+  const auto facts = json["facts"];
+  CHECK_THAT(facts["command"], Contains("llmcheck -t 1 " + kModel + " --ppl ") &&
+                                   Contains(" --ppl-sample 8 --report "));
+  CHECK_THAT(facts["date"], Catch::Matchers::Matches("20..-..-.. ..:..:.. UTC"));
+  CHECK(facts["threads"] == "1");
+  for (const char* fact : {"llmcheck", "CPU", "isa", "sha256"}) CHECK(facts.contains(fact));
+  CHECK_THAT(w.out, !Contains("--ppl-sample"));  // a terminal shows what is not known
   CHECK(row["tokens"] == 8 * 32);
   const double nll = row["nll"];
   CHECK(row["perplexity"].get<double>() == Approx(std::exp(nll)));

@@ -36,7 +36,7 @@ TEST_CASE("a file's name cannot steer a terminal", "[terminal]") {
                                                               {"llmgguf", "verify"},
                                                               {"llmgguf", "hash"},
                                                               {"llmcheck", ""},
-                                                              {"llmrun", ""},
+                                                              {"llmrun", "-n0"},
                                                               {"llmtok", "--prompt=a"}}));
   std::vector<std::string> arguments = {path};
   if (!std::get<1>(tool).empty()) arguments.insert(arguments.begin(), std::get<1>(tool));
@@ -103,6 +103,27 @@ TEST_CASE("a model cannot steer the terminal that its text is shown on", "[termi
   CAPTURE(decoded);
   CHECK(is_clean(decoded));
   CHECK_THAT(decoded, Contains("\\x1b[3260m"));
+}
+
+TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
+  const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+  const std::string text = LLM_SOURCE_DIR "/models/heldout.txt";
+  const std::string job =
+      tool_path("llmcheck") + " -t 1 " + model + " --ppl " + text + " --ppl-sample 200";
+  const auto columns = GENERATE(std::size_t{30}, std::size_t{100});
+  const std::string out = on_terminal("stty cols " + std::to_string(columns) + "; " + job);
+  std::size_t drawn = 0;
+  for (std::size_t at = out.find("\rscoring"); at != std::string::npos;) {
+    const std::string line = out.substr(at + 1, out.find('\x1b', at) - at - 1);
+    CAPTURE(line);
+    CHECK(line.size() < columns);
+    CHECK_THAT(line, Contains("%") && Contains(" left"));
+    if (columns == 100) CHECK_THAT(line, Contains("[") && Contains(" steps/s"));
+    ++drawn;
+    at = out.find("\rscoring", at + 1);
+  }
+  CHECK(drawn >= 1);
+  CHECK_THAT(out, Contains("perplexity"));
 }
 
 }  // namespace

@@ -87,6 +87,31 @@ TEST_CASE("a long name takes no more than some lines", "[report][shown]") {
   CHECK(html_report(report).size() < 20000);
 }
 
+TEST_CASE("an HTML page has the verdict first, what failed next, and aligned figures", "[report]") {
+  const Report report{.facts = {{"command", "llmcheck m.gguf"}},
+                      .checks = {{"good", true, "1"}, {"bad", false, "2"}},
+                      .diffs = {},
+                      .figures = {{.title = "T",
+                                   .name = "t",
+                                   .columns = {"model", "nll"},
+                                   .rows = {{{"m"}, Figure::fixed(1.5, 2)}}}}};
+  const std::string html = html_report(report);
+  std::size_t at = 0;
+  for (const char* part :
+       {"<title>llmcheck: FAIL", "<h1><b class=\"FAIL\">FAIL", "llmcheck m.gguf", "<td>bad<td>2",
+        "<td>good<td>1", "<th>model<th class=\"n\">nll", "<td>m<td class=\"n\">1.50"}) {
+    CAPTURE(part, html);
+    at = html.find(part, at);
+    REQUIRE(at != std::string::npos);
+  }
+  CHECK(holds(html, "initial-scale=1"));
+  CHECK(holds(html, "tabular-nums"));
+  CHECK(holds(html, "prefers-color-scheme:dark){:root{"));  // and no brace of the template is left
+  CHECK_FALSE(holds(html, "{{"));
+  for (const char* fetched : {"<script", "src=", "href=\"http", "url("})
+    CHECK_FALSE(holds(html, fetched));
+}
+
 TEST_CASE("the JSON report keeps every text", "[report][shown]") {
   const auto json = nlohmann::json::parse(json_report(hostile_report()));
   const std::string expected = kHostile.substr(0, kHostile.size() - 1) + "\uFFFD";

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/shown_text.h"
+#include "tools/common/progress.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
@@ -46,9 +47,15 @@ void compare_entries(const GgufFile& a, const GgufFile& b, std::vector<Differenc
   }
 }
 
-void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Difference>& out) {
+void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Difference>& out,
+                     ProgressBar& progress) {
+  std::size_t done = 0;
+  std::size_t total = 0;
+  for (const GgufTensor& tensor : a.gguf.tensors()) total += tensor.n_bytes;
   for (const GgufTensor& tensor : a.gguf.tensors()) {
     const std::string name(tensor.name);
+    progress("compare", done, total);
+    done += tensor.n_bytes;
     const GgufTensor* other = b.gguf.find_tensor(name);
     if (other == nullptr) {
       out.push_back({"tensor", name, tensor_text(tensor), ""});
@@ -105,12 +112,15 @@ std::string diff_json(const GgufArguments& arguments, const std::vector<Differen
 
 }  // namespace
 
-Result<int> diff_gguf(const GgufArguments& arguments) {
+Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context) {
   LLM_TRY(const OpenGguf a, open_gguf(arguments.file));
   LLM_TRY(const OpenGguf b, open_gguf(arguments.other_file));
   std::vector<Difference> differences;
   compare_entries(a.gguf, b.gguf, differences);
-  compare_tensors(a, b, differences);
+  {
+    ProgressBar progress(!context.quiet(), "B");
+    compare_tensors(a, b, differences, progress);
+  }
   LLM_RETURN_IF_ERROR(
       write_stdout(arguments.json ? diff_json(arguments, differences) : diff_text(differences)));
   return differences.empty() ? 0 : kExitVerdictFailed;

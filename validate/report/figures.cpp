@@ -50,15 +50,25 @@ std::string figures_markdown(const FigureTable& table) {
 }
 
 std::string figures_html(const FigureTable& table) {
-  std::string out = fmt::format("<h2>{}</h2>\n<table><tr>", escaped(table.title));
-  for (const auto& column : table.columns) out += fmt::format("<th>{}", escaped(column));
+  // Figures stand under each other to the right, words to the left.
+  const auto style = [&](std::size_t column) {
+    return std::ranges::any_of(table.rows,
+                               [&](const auto& row) { return row[column].value.has_value(); })
+               ? " class=\"n\""
+               : "";
+  };
+  std::string out =
+      fmt::format("<h2>{}</h2>\n<div class=\"wide\"><table><tr>", escaped(table.title));
+  for (std::size_t c = 0; c < table.columns.size(); ++c)
+    out += fmt::format("<th{}>{}", style(c), escaped(table.columns[c]));
   out += "</tr>\n";
   for (const auto& row : table.rows) {
     out += "<tr>";
-    for (const Figure& figure : row) out += fmt::format("<td>{}", escaped(figure.text));
+    for (std::size_t c = 0; c < row.size(); ++c)
+      out += fmt::format("<td{}>{}", style(c), escaped(row[c].text));
     out += "</tr>\n";
   }
-  return out + "</table>\n";
+  return out + "</table></div>\n";
 }
 
 }  // namespace llm

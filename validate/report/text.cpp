@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::size_t kFewChecks = 12;
 constexpr std::size_t kBarCells = 8;
+/// Facts that a report keeps, and that who has just typed the command knows.
+constexpr std::string_view kForFiles[] = {"date", "command", "sha256", "isa", "threads"};
 
 /// Text in the color of its verdict.
 std::string colored(const std::string& text, std::string_view verdict, const TextStyle& style) {
@@ -149,7 +151,7 @@ std::string text_report(const Report& raw, const TextStyle& style) {
                        report.summary.empty() ? "" : "  " + report.summary);
   }
   for (const auto& [name, value] : report.facts) {
-    if (name == "sha256" && !style.verbose) continue;
+    if (!style.verbose && std::ranges::find(kForFiles, name) != std::end(kForFiles)) continue;
     out += fmt::format("{:<10} {}\n", name, value);
   }
   if (!report.diffs.empty()) {
