@@ -250,6 +250,10 @@ TEST_CASE("--session goes on as if the chat had never been left", "[llmrun]") {
     // Nor is anything computed that a chat at one go would not compute.
     REQUIRE(found[i]["stats"]["prefill_tokens"] == expected[i]["stats"]["prefill_tokens"]);
   }
+  std::size_t dropped = 0;
+  for (const Json& reply : expected) dropped += reply["dropped_turns"].get<std::size_t>();
+  REQUIRE(contains(chat(llmrun, options, {"/stats"}).err,
+                   fmt::format("; {} turns forgotten", dropped)));
 }
 
 TEST_CASE("a session is there after a chat was killed", "[llmrun]") {
