@@ -285,6 +285,8 @@ TEST_CASE("/save and /load keep a conversation", "[llmrun]") {
   };
   REQUIRE(last(loaded.out) == last(saved));
   REQUIRE(contains(loaded.err, "2 turns, "));
+  REQUIRE(last(chat(llmrun, "-c 500 --no-cache", {"/load " + llmrun.path("a"), "three"}).out) ==
+          last(saved));
   // What is refused leaves the conversation alone.
   const Finished refused = chat(llmrun, "-c 500",
                                 {"one", "/load " + llmrun.path("tiny.gguf"),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tokenizer/utf8.h"
+#include "tools/common/signals.h"
 
 namespace llm {
 namespace {
@@ -97,6 +98,7 @@ Status save_session(const std::string& path, const Conversation& conversation,
 Result<std::unique_ptr<Conversation>> load_session(const std::string& path, ChatFormat format,
                                                    Sequence& sequence,
                                                    const CacheIdentity& identity) {
+  guard_mapped_file(path);
   LLM_TRY(const PromptCache cache, PromptCache::open(path));
   LLM_RETURN_IF_ERROR(cache.check(identity));
   auto parsed = parse_note(cache.note(), sequence.n_vocab());
@@ -110,7 +112,8 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path, Chat
                  .file = path};
   }
   sequence.truncate(0);
-  if (cache.stored() <= sequence.context()) LLM_RETURN_IF_ERROR(cache.restore(sequence));
+  const bool can_hold = sequence.options().use_cache && cache.stored() <= sequence.context();
+  if (can_hold) LLM_RETURN_IF_ERROR(cache.restore(sequence));
   auto conversation = std::make_unique<Conversation>(sequence, format);
   const std::vector<TokenId> held(sequence.tokens().begin(), sequence.tokens().end());
   LLM_RETURN_IF_ERROR(conversation->restore(std::move(note.state), held));
