@@ -37,15 +37,15 @@ void Conversation::clear() {
   generator_.set_text({});
 }
 
-Status Conversation::restore(std::string system, std::vector<Turn> turns, std::uint64_t next_draw,
-                             std::span<const TokenId> held) {
-  system_ = std::move(system);
-  turns_ = std::move(turns);
+Status Conversation::restore(State state, std::span<const TokenId> held) {
+  system_ = std::move(state.system);
+  turns_ = std::move(state.turns);
+  forgotten_turns_ = state.forgotten_turns;
   LLM_TRY(const auto ids, text());
   const auto shared = std::ranges::mismatch(held, ids).in1 - held.begin();
   session_.truncate(static_cast<std::size_t>(shared));
   generator_.hold(ids);
-  generator_.set_next_draw(next_draw);
+  generator_.set_next_draw(state.next_draw);
   return Ok{};
 }
 

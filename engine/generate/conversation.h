@@ -33,6 +33,14 @@ class Conversation {
     std::size_t tokens = 0;  ///< at the front of the message
   };
 
+  /// What a conversation is gone on with.
+  struct State {
+    std::string system = {};
+    std::vector<Turn> turns = {};
+    std::size_t forgotten_turns = 0;
+    std::uint64_t next_draw = 0;
+  };
+
   /// @param session  nobody else moves it meanwhile
   Conversation(Session& session, ChatFormat format)
       : session_(session), format_(format), generator_(session) {}
@@ -54,8 +62,7 @@ class Conversation {
   /// Goes on with an earlier conversation, which has the same draws ahead as it would have had.
   /// @param held  the tokens that the session has evaluated; what is not the text's is forgotten
   /// Errors: as encode_chat.
-  Status restore(std::string system, std::vector<Turn> turns, std::uint64_t next_draw,
-                 std::span<const TokenId> held);
+  Status restore(State state, std::span<const TokenId> held);
 
   /// Opens a turn with the user's message. A message that does not fit into the context by itself
   /// loses its front if `crop` says so.

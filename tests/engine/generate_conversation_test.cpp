@@ -165,7 +165,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
   say(conversation, "two");
   FakeSession talker(byte_tokenizer(), says_on_and_on, 200);
   Conversation longer(talker, ChatFormat::kZephyr);
-  REQUIRE(longer.restore("Be", conversation.turns(), 7, {}).ok());
+  REQUIRE(longer.restore({.system = "Be", .turns = conversation.turns(), .next_draw = 7}, {}).ok());
   const auto result = say(longer, "go");
   REQUIRE(longer.forgotten_turns() == 2);
   REQUIRE(result.stop_reason == StopReason::kContextFull);

@@ -250,6 +250,10 @@ TEST_CASE("--session goes on as if the chat had never been left", "[llmrun]") {
     // Nor is anything computed that a chat at one go would not compute.
     REQUIRE(found[i]["stats"]["prefill_tokens"] == expected[i]["stats"]["prefill_tokens"]);
   }
+  std::size_t dropped = 0;
+  for (const Json& reply : expected) dropped += reply["dropped_turns"].get<std::size_t>();
+  REQUIRE(contains(chat(llmrun, options, {"/stats"}).err,
+                   fmt::format("; {} turns forgotten", dropped)));
 }
 
 TEST_CASE("a session is there after a chat was killed", "[llmrun]") {
@@ -281,6 +285,8 @@ TEST_CASE("/save and /load keep a conversation", "[llmrun]") {
   };
   REQUIRE(last(loaded.out) == last(saved));
   REQUIRE(contains(loaded.err, "2 turns, "));
+  REQUIRE(last(chat(llmrun, "-c 500 --no-cache", {"/load " + llmrun.path("a"), "three"}).out) ==
+          last(saved));
   // What is refused leaves the conversation alone.
   const Finished refused = chat(llmrun, "-c 500",
                                 {"one", "/load " + llmrun.path("tiny.gguf"),

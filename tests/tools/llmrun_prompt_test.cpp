@@ -119,6 +119,11 @@ TEST_CASE("a prompt longer than the context hints at --context-shift, or is crop
   REQUIRE(contains(cropped.err, "warning: prompt: the first " + std::to_string(n_dropped) +
                                     " tokens are dropped, so that the rest fits into 20 (-c)"));
   REQUIRE(!contains(cropped.err, "--context-shift"));
+  // Where even that does not help, the option that is given is no hint.
+  const Finished tiny = llmrun("\"$TINY\" -c 1 -n 1 -p 'the hen' --context-shift");
+  CAPTURE(tiny.err);
+  REQUIRE(tiny.exit_code == 2);
+  REQUIRE(contains(tiny.err, "need at most 1 (the context); raise -c or shorten the prompt\n"));
   // In a question the system message stays: cropped or not, the answer depends on it.
   const std::string question =
       "\"$TINY\" --chat-template zephyr -c 80 -n 4 --ignore-eos --temp 0 --json --context-shift "

@@ -25,7 +25,7 @@ using test::Llmrun;
 constexpr const char* kUp = "\x1b[A";
 constexpr const char* kLeft = "\x1b[D";
 constexpr const char* kCtrlC = "\x03";
-constexpr const char* kCtrlD = "\x04";
+constexpr const char* kCtrlD = "\x04";  // behind a prompt: earlier it is the terminal's own
 
 /// A program on a terminal of its own: what a person types and sees.
 class Terminal {
@@ -58,7 +58,7 @@ class Terminal {
     REQUIRE(write(descriptor_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
   }
 
-  /// Reads on until `text` has come, behind what was expected before; fails after a minute.
+  /// Reads on until `text` has come, behind what was expected before; fails after half a minute.
   void expect(const std::string& text) {
     while (screen_.find(text, seen_) == std::string::npos) {
       CAPTURE(text, screen_);
@@ -97,7 +97,7 @@ class Terminal {
   /// @return false at the program's end
   bool read_more() {
     pollfd waiting = {.fd = descriptor_, .events = POLLIN, .revents = 0};
-    REQUIRE(poll(&waiting, 1, 60000) == 1);
+    REQUIRE(poll(&waiting, 1, 30000) == 1);
     char buffer[4096];
     const ssize_t n = read(descriptor_, buffer, sizeof buffer);
     if (n <= 0) return false;
@@ -149,6 +149,7 @@ TEST_CASE("a line can be edited, and an earlier one taken up", "[llmrun][termina
   terminal.type(std::string(kUp) + kUp + " two\r");  // the line before: /system one
   terminal.type("/system\r");
   terminal.expect("\none two\r\n");
+  terminal.expect("> ");
   terminal.type(kCtrlD);
   REQUIRE(terminal.wait() == 0);
 }
@@ -183,6 +184,7 @@ TEST_CASE("history outlives the chat, readable by its owner alone", "[llmrun][te
     terminal.expect("> ");
     terminal.type(std::string(kUp) + kUp + "\r/system\r");
     terminal.expect("\nkept\r\n");
+    terminal.expect("> ");
     terminal.type(kCtrlD);
     REQUIRE(terminal.wait() == 0);
   }
@@ -283,6 +285,7 @@ TEST_CASE("SIGTERM at the prompt leaves and keeps the session", "[llmrun][termin
   REQUIRE(terminal.wait() == 143);
   Terminal again(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));
   again.expect("1 turns, ");
+  again.expect("> ");
   again.type(kCtrlD);
   REQUIRE(again.wait() == 0);
 }
@@ -311,6 +314,7 @@ TEST_CASE("a dumb terminal gets plain lines", "[llmrun][terminal]") {
   terminal.expect("> ");
   terminal.type("/system plain\r/system\r");
   terminal.expect("> plain\r\n");
+  terminal.expect("> ");
   terminal.type(kCtrlD);
   REQUIRE(terminal.wait() == 0);
   REQUIRE(!contains(terminal.screen(), "\x1b"));

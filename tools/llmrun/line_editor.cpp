@@ -55,6 +55,7 @@ class EditingReader final : public LineReader {
     use_utf8();
     struct sigaction action = {};
     action.sa_handler = [](int) { window_changed = 1; };
+    action.sa_flags = SA_RESTART;  // no write is cut short; ppoll() returns all the same
     sigaction(SIGWINCH, &action, nullptr);
     history_.reset(history_init());
     HistEvent event;

@@ -103,6 +103,7 @@ Status write_dump(const RunArguments& arguments, Sequence& session, Recorder rec
 Status load_cache(const RunArguments& arguments, const Loaded& loaded,
                   std::span<const TokenId> prompt_ids) {
   if (arguments.cache_load.empty()) return Ok{};
+  guard_mapped_file(arguments.cache_load);
   LLM_TRY(const PromptCache cache, PromptCache::open(arguments.cache_load));
   LLM_RETURN_IF_ERROR(cache.check(loaded.identity()));
   const auto differs = std::ranges::mismatch(cache.tokens(), prompt_ids);

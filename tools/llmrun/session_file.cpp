@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "tools/common/signals.h"
 
 namespace llm {
 namespace {
@@ -41,15 +42,14 @@ std::string note_of(const Conversation& conversation) {
                      {"chat_template", chat_format_name(conversation.format())},
                      {"system", text_json(conversation.system())},
                      {"turns", std::move(turns)},
+                     {"forgotten_turns", conversation.forgotten_turns()},
                      {"next_draw", conversation.next_draw()}};
   return note.dump();
 }
 
 struct Note {
   std::string format;
-  std::string system;
-  std::vector<Conversation::Turn> turns;
-  std::uint64_t next_draw = 0;
+  Conversation::State state;
 };
 
 Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
@@ -67,17 +67,18 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
                                           json.at("schema_version").dump(), kSchemaVersion)};
     }
     note.format = json.at("chat_template").get<std::string>();
-    note.system = text_of(json.at("system"));
-    note.next_draw = json.at("next_draw").get<std::uint64_t>();
+    note.state.system = text_of(json.at("system"));
+    note.state.forgotten_turns = json.at("forgotten_turns").get<std::size_t>();
+    note.state.next_draw = json.at("next_draw").get<std::uint64_t>();
     for (const Json& turn : json.at("turns")) {
-      note.turns.push_back({.message = text_of(turn.at("message")),
-                            .reply = text_of(turn.at("reply")),
-                            .reply_ids = turn.at("reply_ids").get<std::vector<TokenId>>()});
+      note.state.turns.push_back({.message = text_of(turn.at("message")),
+                                  .reply = text_of(turn.at("reply")),
+                                  .reply_ids = turn.at("reply_ids").get<std::vector<TokenId>>()});
     }
   } catch (const Json::exception& exception) {
     return malformed(fmt::format("found {}", exception.what()));
   }
-  for (const Conversation::Turn& turn : note.turns) {
+  for (const Conversation::Turn& turn : note.state.turns) {
     for (const TokenId id : turn.reply_ids) {
       if (id < 0 || static_cast<std::size_t>(id) >= n_vocab)
         return malformed(fmt::format("found token {}, need 0..{}", id, n_vocab - 1));
@@ -97,6 +98,7 @@ Status save_session(const std::string& path, const Conversation& conversation,
 Result<std::unique_ptr<Conversation>> load_session(const std::string& path, ChatFormat format,
                                                    Sequence& sequence,
                                                    const CacheIdentity& identity) {
+  guard_mapped_file(path);
   LLM_TRY(const PromptCache cache, PromptCache::open(path));
   LLM_RETURN_IF_ERROR(cache.check(identity));
   auto parsed = parse_note(cache.note(), sequence.n_vocab());
@@ -110,11 +112,11 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path, Chat
                  .file = path};
   }
   sequence.truncate(0);
-  if (cache.stored() <= sequence.context()) LLM_RETURN_IF_ERROR(cache.restore(sequence));
+  const bool can_hold = sequence.options().use_cache && cache.stored() <= sequence.context();
+  if (can_hold) LLM_RETURN_IF_ERROR(cache.restore(sequence));
   auto conversation = std::make_unique<Conversation>(sequence, format);
   const std::vector<TokenId> held(sequence.tokens().begin(), sequence.tokens().end());
-  LLM_RETURN_IF_ERROR(
-      conversation->restore(std::move(note.system), std::move(note.turns), note.next_draw, held));
+  LLM_RETURN_IF_ERROR(conversation->restore(std::move(note.state), held));
   return conversation;
 }
 
