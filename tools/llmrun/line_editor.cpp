@@ -78,6 +78,7 @@ class EditingReader final : public LineReader {
 
   Result<Line> read(const std::string& prompt) override {
     prompt_ = prompt;
+    el_set(editor_.get(), EL_PREP_TERM, 1);  // before the prompt: keys typed then are the editor's
     int size = 0;
     const char* typed = el_gets(editor_.get(), &size);
     if (GracefulInterrupt::requested()) return after_signal();
