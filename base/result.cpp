@@ -7,10 +7,23 @@
 
 namespace llm {
 
+namespace {
+
+/// A name in a message; one that a file made long is cut, with its size behind it.
+std::string cut(std::string_view name) {
+  constexpr std::size_t kMost = 120;
+  if (name.size() <= kMost) return std::string(name);
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // in UTF-8
+  return fmt::format("{}... ({} bytes)", name.substr(0, end), name.size());
+}
+
+}  // namespace
+
 std::string Error::to_string() const {
   std::string text;
   if (!file.empty()) text += file + ": ";
-  if (!field.empty()) text += field;
+  if (!field.empty()) text += cut(field);
   if (offset) text += fmt::format("{}(byte {})", field.empty() ? "" : " ", *offset);
   if (!field.empty() || offset) text += ": ";
   text += message;
