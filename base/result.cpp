@@ -5,29 +5,20 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/shown_text.h"
+
 namespace llm {
 
-namespace {
-
-/// A name in a message; one that a file made long is cut, with its size behind it.
-std::string cut(std::string_view name) {
-  constexpr std::size_t kMost = 120;
-  if (name.size() <= kMost) return std::string(name);
-  std::size_t end = kMost;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // in UTF-8
-  return fmt::format("{}... ({} bytes)", name.substr(0, end), name.size());
-}
-
-}  // namespace
-
 std::string Error::to_string() const {
+  // All of it may come from a file. Paths and messages have room for more than a line.
+  constexpr std::size_t kLongBytes = 1000;
   std::string text;
-  if (!file.empty()) text += file + ": ";
-  if (!field.empty()) text += cut(field);
+  if (!file.empty()) text += shown(file, kLongBytes) + ": ";
+  if (!field.empty()) text += shown(field);
   if (offset) text += fmt::format("{}(byte {})", field.empty() ? "" : " ", *offset);
   if (!field.empty() || offset) text += ": ";
-  text += message;
-  if (!hint.empty()) text += "; " + hint;
+  text += shown(message, kLongBytes);
+  if (!hint.empty()) text += "; " + shown(hint, kLongBytes);
   return text;
 }
 

@@ -33,7 +33,7 @@ struct Error {
   std::string file = {};                               ///< filled in by whoever knows the path
   std::string hint = {};                               ///< what the user can do
 
-  /// The text form above, without the program's name. A field of more than 120 bytes is cut.
+  /// The text form above, without the program's name, as one clean line (base/shown_text.h).
   std::string to_string() const;
 };
 

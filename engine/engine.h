@@ -10,6 +10,7 @@
 
 #include "engine/executor.h"
 #include "engine/model/model.h"
+#include "engine/prompt_cache.h"
 #include "engine/session.h"
 
 #endif  // LLM_ENGINE_ENGINE_H_

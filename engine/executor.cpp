@@ -273,6 +273,22 @@ void Sequence::truncate(std::size_t n_positions) {
   cache_.truncate(n_stored_);
 }
 
+Status Sequence::restore(std::span<const TokenId> tokens,
+                         const std::function<void(KvCache&)>& store) {
+  LLM_CHECK(position() == 0 && options_.use_cache);
+  LLM_RETURN_IF_ERROR(executor_->check({this, tokens, LogitRows::kNone}));
+  tokens_.assign(tokens.begin(), tokens.end());
+  const Executor::Work work{this, tokens.size(), nullptr, 0, true};
+  if (!executor_->reserve({}, work, tokens.size(), true)) {
+    const Error error = executor_->out_of_pages(*this);
+    truncate(0);
+    return error;
+  }
+  store(cache_);
+  n_stored_ = tokens.size();
+  return Ok{};
+}
+
 void Sequence::preempt() {
   n_stored_ = 0;
   cache_.truncate(0);

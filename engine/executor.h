@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -138,6 +139,11 @@ class Sequence final : public Session {
   Result<std::span<const float>> evaluate(std::span<const TokenId> tokens, LogitRows rows) override;
   void truncate(std::size_t n_positions) override;
   void set_probe(ProbeSink* sink) override { probe_ = sink; }
+
+  /// Takes `tokens` as evaluated, with keys and values that are known: `store` stores those of
+  /// every position. @pre position() == 0, and there is a cache. Errors: as evaluate() for the
+  /// tokens.
+  Status restore(std::span<const TokenId> tokens, const std::function<void(KvCache&)>& store);
 
   /// Gives back all pages; what they held is computed anew when it is needed.
   void preempt();

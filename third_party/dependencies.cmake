@@ -19,6 +19,13 @@ find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
 add_library(random123 INTERFACE)
 target_include_directories(random123 SYSTEM INTERFACE ${RANDOM123_INCLUDE_DIR})
 
+# libedit has a pkg-config file and no CMake package.
+find_path(LIBEDIT_INCLUDE_DIR histedit.h REQUIRED)
+find_library(LIBEDIT_LIBRARY edit REQUIRED)
+add_library(libedit INTERFACE)
+target_include_directories(libedit SYSTEM INTERFACE ${LIBEDIT_INCLUDE_DIR})
+target_link_libraries(libedit INTERFACE ${LIBEDIT_LIBRARY})
+
 if(LLM_BUILD_TESTS)
   find_package(Catch2 REQUIRED)
 endif()

@@ -1,7 +1,7 @@
 #include "tokenizer/stream_decoder.h"
 
 #include "base/check.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace llm {
 

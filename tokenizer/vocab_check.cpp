@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/hex.h"
-#include "tokenizer/utf8.h"
+#include "base/shown_text.h"
 
 namespace llm {
 namespace {

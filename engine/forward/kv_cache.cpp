@@ -132,6 +132,38 @@ void KvCache::store_half(std::size_t layer, std::size_t first_row, std::size_t p
   scatter(layer, first_row, position, key, value);
 }
 
+void KvCache::load_raw(std::size_t layer, std::size_t position, std::span<std::byte> key,
+                       std::span<std::byte> value) const {
+  const std::size_t head_dim = pool_->head_dim();
+  const std::size_t size = pool_->element_bytes();
+  LLM_CHECK(position < pages_.size() * kPage && key.size() == value.size());
+  LLM_CHECK(key.size() == pool_->n_heads() * head_dim * size);
+  const std::size_t row = position % kPage;
+  for (std::size_t head = 0; head < pool_->n_heads(); ++head) {
+    const std::byte* keys = memory_[position / kPage] + pool_->keys_offset(layer, head);
+    for (std::size_t d = 0; d < head_dim; ++d) {
+      std::memcpy(&key[(head * head_dim + d) * size], keys + key_index(row, d, head_dim) * size,
+                  size);
+    }
+    const std::byte* values = memory_[position / kPage] + pool_->values_offset(layer, head);
+    std::memcpy(&value[head * head_dim * size], values + row * head_dim * size, head_dim * size);
+  }
+}
+
+void KvCache::store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
+                        std::span<const std::byte> value) {
+  const auto store_as = [&]<typename T>(T) {
+    std::vector<T> elements((key.size() + value.size()) / sizeof(T));
+    std::memcpy(elements.data(), key.data(), key.size());
+    std::memcpy(elements.data() + key.size() / sizeof(T), value.data(), value.size());
+    const std::span<const T> rows = elements;
+    scatter(layer, 0, position, rows.first(rows.size() / 2), rows.last(rows.size() / 2));
+  };
+  LLM_CHECK(key.size() == value.size() && key.size() % pool_->element_bytes() == 0);
+  if (pool_->type() == KvType::kF16) return store_as(std::uint16_t{});
+  store_as(float{});
+}
+
 float KvCache::key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const {
   return load_element(memory_[position / kPage] + pool_->keys_offset(layer, head),
                       key_index(position % kPage, d, pool_->head_dim()), pool_->type());

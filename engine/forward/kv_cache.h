@@ -55,6 +55,13 @@ class KvCache {
   void store_half(std::size_t layer, std::size_t first_row, std::size_t position,
                   std::span<const std::uint16_t> key, std::span<const std::uint16_t> value);
 
+  /// K and V of one position of a layer as they are stored, for files: elements of the pool's type,
+  /// [n_heads][head_dim]. @pre both have n_heads * head_dim elements; the position was reserved
+  void load_raw(std::size_t layer, std::size_t position, std::span<std::byte> key,
+                std::span<std::byte> value) const;
+  void store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
+                 std::span<const std::byte> value);
+
   /// One element, read back. For the definition; kernels use pages().
   float key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const;
   float value(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const;

@@ -1,5 +1,7 @@
 #include "engine/generate/chat_template.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -103,13 +105,13 @@ class PartEncoder {
 
   void add_text(std::string_view text) { waiting_ += text; }
 
-  void add_markup(std::string_view text) {
+  Status add_markup(std::string_view text) {
     while (!text.empty()) {
       const auto marker = std::ranges::find_if(
           kMarkers, [text](std::string_view candidate) { return text.starts_with(candidate); });
       const auto id = marker == kMarkers.end() ? std::nullopt : special(*marker);
       if (id) {
-        encode_waiting();
+        LLM_RETURN_IF_ERROR(encode_waiting());
         ids_.push_back(*id);
         after_special_ = true;
         text.remove_prefix(marker->size());
@@ -118,10 +120,11 @@ class PartEncoder {
         text.remove_prefix(1);
       }
     }
+    return Ok{};
   }
 
-  std::vector<TokenId> finish() {
-    encode_waiting();
+  Result<std::vector<TokenId>> finish() {
+    LLM_RETURN_IF_ERROR(encode_waiting());
     return std::move(ids_);
   }
 
@@ -133,8 +136,14 @@ class PartEncoder {
     return kind == TokenKind::kControl || kind == TokenKind::kUserDefined ? id : std::nullopt;
   }
 
-  void encode_waiting() {
-    if (waiting_.empty()) return;
+  Status encode_waiting() {
+    if (waiting_.empty()) return Ok{};
+    if (waiting_.size() > Tokenizer::kMaxTextBytes) {
+      return Error{.code = ErrorCode::kResource,
+                   .field = "chat",
+                   .message = fmt::format("found {} bytes of text, need at most {}",
+                                          waiting_.size(), Tokenizer::kMaxTextBytes)};
+    }
     EncodeOptions options;
     options.add_bos = false;
     options.add_eos = false;
@@ -146,6 +155,7 @@ class PartEncoder {
     ids_.insert(ids_.end(), ids.begin(), ids.end());
     waiting_.clear();
     after_special_ = false;
+    return Ok{};
   }
 
   const Tokenizer& tokenizer_;
@@ -215,17 +225,24 @@ std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage
   return parts;
 }
 
-std::vector<TokenId> encode_chat(const Tokenizer& tokenizer, std::span<const ChatPart> parts,
-                                 bool is_start) {
+Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer,
+                                         std::span<const ChatPart> parts, bool is_start) {
   PartEncoder encoder(tokenizer, is_start);
   for (const ChatPart& part : parts) {
     if (part.is_markup) {
-      encoder.add_markup(part.text);
+      LLM_RETURN_IF_ERROR(encoder.add_markup(part.text));
     } else {
       encoder.add_text(part.text);
     }
   }
   return encoder.finish();
+}
+
+Result<std::vector<TokenId>> encode_reply(const Tokenizer& tokenizer, ChatFormat format,
+                                          std::string_view reply) {
+  const std::vector<ChatPart> parts = {{std::string(markup_of(format).reply_begin), false},
+                                       {std::string(reply), false}};
+  return encode_chat(tokenizer, parts, false);
 }
 
 std::vector<std::string> reply_ends(ChatFormat format) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "tokenizer/tokenizer.h"
 
 namespace llm {
@@ -45,8 +46,15 @@ std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage
 /// Ids of the parts. Text between two special tokens is encoded as one, so that tokens meet as they
 /// did in training; the vocabulary's dummy prefix follows each special token.
 /// @param is_start  the conversation starts here: BOS if the vocabulary wants it
-std::vector<TokenId> encode_chat(const Tokenizer& tokenizer, std::span<const ChatPart> parts,
-                                 bool is_start);
+/// Errors: kResource with both numbers for text above Tokenizer::kMaxTextBytes between two special
+/// tokens.
+Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer,
+                                         std::span<const ChatPart> parts, bool is_start);
+
+/// Ids of a reply that stands behind the part that asks for it, as if the model had written it.
+/// Errors: as encode_chat.
+Result<std::vector<TokenId>> encode_reply(const Tokenizer& tokenizer, ChatFormat format,
+                                          std::string_view reply);
 
 /// Spellings that end a reply in this format: special tokens where the vocabulary has them, stop
 /// strings where it has not.

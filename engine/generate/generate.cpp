@@ -98,13 +98,41 @@ class Generator::Text {
   std::size_t drawn_ = 0;
 };
 
+void Generator::set_text(std::span<const TokenId> tokens) {
+  const auto [differs, ignored] = std::ranges::mismatch(tokens_, tokens);
+  auto shared = static_cast<std::size_t>(differs - tokens_.begin());
+  if (shared == tokens.size() && shared > 0) --shared;  // the last one's logits are drawn from
+  session_.truncate(std::min(session_.position(), shared));
+  if (tokens.size() < tokens_.size()) forgotten_ += tokens_.size() - tokens.size();
+  tokens_.assign(tokens.begin(), tokens.end());
+}
+
+/// Cuts the front, but for BOS, of a prompt that does not fit even when all else is forgotten.
+/// @return the tokens cut
+std::size_t Generator::crop(std::vector<TokenId>& prompt) const {
+  const auto& bos = session_.tokenizer().spec().bos;
+  const std::size_t first = !prompt.empty() && bos && prompt.front() == *bos ? 1 : 0;
+  const std::size_t room = session_.context() - std::min(n_kept(), session_.context());
+  if (prompt.size() <= room || first >= room) return 0;
+  const auto from = prompt.begin() + static_cast<std::ptrdiff_t>(first);
+  const std::size_t excess = prompt.size() - room;
+  prompt.erase(from, from + static_cast<std::ptrdiff_t>(excess));
+  return excess;
+}
+
+/// Leading tokens that are never forgotten: BOS.
+std::size_t Generator::n_kept() const {
+  const auto& bos = session_.tokenizer().spec().bos;
+  const std::size_t keep = !tokens_.empty() && bos && tokens_.front() == *bos ? 1 : 0;
+  return keep;
+}
+
 /// Makes sure that the text and `n_new` more tokens fit into the context, by forgetting the older
 /// half of what follows BOS if it may. What is left keeps its tokens but not its positions, so all
 /// of it becomes pending again.
 Status Generator::make_room(std::size_t n_new, bool context_shift) {
   const std::size_t context = session_.context();
-  const auto& bos = session_.tokenizer().spec().bos;
-  const std::size_t keep = !tokens_.empty() && bos && tokens_.front() == *bos ? 1 : 0;
+  const std::size_t keep = n_kept();
   while (tokens_.size() + n_new > context) {
     const std::size_t droppable = tokens_.size() - std::min(keep, tokens_.size());
     if (!context_shift || droppable == 0) {
@@ -112,7 +140,8 @@ Status Generator::make_room(std::size_t n_new, bool context_shift) {
                    .field = "prompt",
                    .message = fmt::format("found {} tokens, need at most {} (the context)",
                                           tokens_.size() + n_new, context),
-                   .hint = "raise -c, shorten the prompt or use --context-shift"};
+                   .hint = context_shift ? "raise -c or shorten the prompt"
+                                         : "raise -c, shorten the prompt or use --context-shift"};
     }
     const std::size_t drop = (droppable + 1) / 2;
     const auto first = tokens_.begin() + static_cast<std::ptrdiff_t>(keep);
@@ -152,7 +181,7 @@ bool Generator::ends_text(TokenId id, const GenerateOptions& options) const {
 Result<TokenId> Generator::draw(std::span<const float> logits,
                                 const GenerateOptions& options) const {
   const Sampler sampler(options.sampler, options.sequence);
-  const std::uint64_t position = forgotten_ + tokens_.size();
+  const std::uint64_t position = next_draw();
   if (!options.ignore_eos) return sampler.sample(logits, tokens_, position);
   std::vector<float> masked(logits.begin(), logits.end());
   for (std::size_t i = 0; i < masked.size(); ++i) {
@@ -190,15 +219,19 @@ Status Generator::continue_text(const GenerateOptions& options, Text& text) {
       return stop(StopReason::kLength);
     }
     if (tokens_.size() > session_.context()) {
-      if (!options.context_shift) return stop(StopReason::kContextFull);
-      LLM_RETURN_IF_ERROR(make_room(0, true));
+      const auto shorter = options.shorten ? options.shorten() : std::vector<TokenId>();
+      if (shorter.empty() && !options.context_shift) return stop(StopReason::kContextFull);
+      if (!shorter.empty()) set_text(shorter);
+      LLM_RETURN_IF_ERROR(make_room(0, options.context_shift));
     }
     LLM_TRY(logits, evaluate_pending(options));
   }
 }
 
-Result<GenerateResult> Generator::run(std::span<const TokenId> prompt,
+Result<GenerateResult> Generator::run(std::span<const TokenId> given,
                                       const GenerateOptions& options, const GenerateSink& sink) {
+  std::vector<TokenId> prompt(given.begin(), given.end());
+  const std::size_t cropped = options.context_shift ? crop(prompt) : 0;
   LLM_RETURN_IF_ERROR(make_room(prompt.size(), options.context_shift));
   tokens_.insert(tokens_.end(), prompt.begin(), prompt.end());
   if (session_.position() == tokens_.size()) {
@@ -208,6 +241,7 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> prompt,
                  .hint = "the model has no BOS token to start from"};
   }
   Text text(session_.tokenizer(), options, sink);
+  text.result.cropped = cropped;
   LLM_RETURN_IF_ERROR(continue_text(options, text));
   LLM_RETURN_IF_ERROR(text.finish());
   const bool fits = tokens_.size() <= session_.context();

@@ -1,6 +1,7 @@
 #ifndef LLM_ENGINE_GENERATE_GENERATE_H_
 #define LLM_ENGINE_GENERATE_GENERATE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,7 +36,12 @@ struct GenerateOptions {
   std::vector<std::string> stop;          ///< the text ends before the first of them
   std::vector<TokenId> stop_tokens;       ///< end the text besides the vocabulary's own
   bool ignore_eos = false;                ///< tokens that end a text are never drawn
-  bool context_shift = false;           ///< when full, forget the older half and recompute the rest
+  /// When the context is full, forget the older half and recompute the rest; of a prompt that is
+  /// longer than the context, forget the front.
+  bool context_shift = false;
+  /// Asked first when the generated text fills the context: the text to go on with instead, which
+  /// fits, or an empty one for "there is none". May be empty.
+  std::function<std::vector<TokenId>()> shorten;
   bool continues_text = true;           ///< a leading space of the text is kept
   std::optional<std::size_t> logprobs;  ///< collect them, with that many alternatives
 
@@ -60,6 +66,7 @@ struct GenerateResult {
   std::vector<TokenId> ids;  ///< the generated tokens, without the one that ended the text
   std::string text;          ///< all event texts joined
   StopReason stop_reason = StopReason::kLength;
+  std::size_t cropped = 0;         ///< tokens at the prompt's front that did not fit
   std::vector<Logprobs> logprobs;  ///< one an id, if wanted
 
   std::size_t prefill_tokens = 0;
@@ -71,8 +78,25 @@ struct GenerateResult {
 /// Generates texts on one session, each after the last (a chat), reusing its cache.
 class Generator {
  public:
-  /// @pre session.position() == 0; nobody else moves the session meanwhile
+  /// @pre session.position() == 0 or hold() follows; nobody else moves the session meanwhile
   explicit Generator(Session& session) : session_(session) {}
+
+  /// Takes `tokens` for the text so far, of which the session has evaluated the first ones already
+  /// (a loaded cache). @pre session.position() <= tokens.size()
+  void hold(std::span<const TokenId> tokens) { tokens_.assign(tokens.begin(), tokens.end()); }
+
+  /// The text so far becomes `tokens`. What it shares with the text before stays evaluated, but for
+  /// its last token, so that run({}) goes on behind it. Draws keep counting: none that is made
+  /// later repeats an earlier one's number.
+  void set_text(std::span<const TokenId> tokens);
+
+  std::span<const TokenId> text() const { return tokens_; }
+  /// The number of the next draw (Sampler): all tokens that the text has and ever had. To be set
+  /// for a text that goes on with another's.
+  std::uint64_t next_draw() const { return forgotten_ + tokens_.size(); }
+  void set_next_draw(std::uint64_t number) {
+    forgotten_ = number - std::min<std::uint64_t>(number, tokens_.size());
+  }
 
   /// Appends `prompt` to everything before and generates what follows.
   /// Errors: kUsage for a prompt without tokens, or one that does not fit into the context (both
@@ -84,6 +108,8 @@ class Generator {
  private:
   class Text;
 
+  std::size_t n_kept() const;
+  std::size_t crop(std::vector<TokenId>& prompt) const;
   Status make_room(std::size_t n_new, bool context_shift);
   Result<std::span<const float>> evaluate_pending(const GenerateOptions& options);
   Result<TokenId> draw(std::span<const float> logits, const GenerateOptions& options) const;

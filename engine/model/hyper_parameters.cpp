@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "engine/model/tensor_name.h"
-#include "tokenizer/utf8.h"
+#include "base/shown_text.h"
 
 namespace llm {
 namespace {

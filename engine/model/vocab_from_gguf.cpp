@@ -7,7 +7,8 @@
 #include <numeric>
 #include <optional>
 
-#include "tokenizer/utf8.h"
+#include "base/shown_text.h"
+#include "base/utf8.h"
 #include "tokenizer/vocab_check.h"
 
 namespace llm {

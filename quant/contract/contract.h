@@ -5,6 +5,10 @@
 
 namespace llm::contract {
 
+/// Counts the changes of docs/numerics.md that change a bit, so that stored keys and values of
+/// another version are not taken for ours.
+inline constexpr unsigned kContractVersion = 1;
+
 // The sizes of docs/numerics.md. The definition and every fast path take them from here; another
 // value gives other bits.
 

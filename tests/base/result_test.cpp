@@ -46,16 +46,6 @@ TEST_CASE("an error's text leaves absent parts out", "[base][result]") {
   CHECK(error.to_string() == "a.gguf: (byte 16): found 1, need 2; download it again");
 }
 
-TEST_CASE("a name that a file made long is cut, between characters", "[base][result]") {
-  Error error{.code = ErrorCode::kMalformed, .field = std::string(120, 'k'), .message = "m"};
-  CHECK(error.to_string() == std::string(120, 'k') + ": m");
-  error.field = std::string(65535, 'k');
-  CHECK(error.to_string() == std::string(120, 'k') + "... (65535 bytes): m");
-  error.field = "k";
-  for (int i = 0; i < 60; ++i) error.field += "\u00e4";
-  CHECK(error.to_string() == error.field.substr(0, 119) + "... (121 bytes): m");
-}
-
 TEST_CASE("the file that a deeper layer named stays", "[base][result]") {
   CHECK(in_file(some_error(), "outer").file == "outer");
   CHECK(in_file(in_file(some_error(), "inner"), "outer").file == "inner");

@@ -5,7 +5,7 @@
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace llm {
 namespace {

@@ -18,7 +18,7 @@ using test::Finished;
 
 class Llmbench : public test::Llmrun {
  public:
-  Llmbench() { setenv("LLMBENCH", tool_path("llmbench").c_str(), 1); }
+  Llmbench() { setenv("LLMBENCH", test::tool_path("llmbench").c_str(), 1); }
   Finished operator()(const std::string& arguments) { return shell("\"$LLMBENCH\" " + arguments); }
 
   Json json(const std::string& arguments) {

@@ -1,5 +1,7 @@
 // What llmcheck measures, as a user runs it.
 
+#include <fmt/core.h>
+
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -8,6 +10,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
 
 using Catch::Matchers::Contains;
 
@@ -17,6 +20,7 @@ namespace fs = std::filesystem;
 using llm::test::Finished;
 using llm::test::read_file;
 using llm::test::run_shell;
+using llm::test::tool_path;
 using llm::test::ScratchDirectory;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
@@ -56,6 +60,14 @@ TEST_CASE("perplexity is a figure without a verdict, and says the same whatever 
   CHECK(json["verdict"].is_null());
   const auto row = json["figures"][0]["rows"][0];
   CHECK(row["model"] == "fable-3m-f16");
+  // How to run it again, and where it ran.
+  const auto facts = json["facts"];
+  CHECK_THAT(facts["command"], Contains("llmcheck -t 1 " + kModel + " --ppl ") &&
+                                   Contains(" --ppl-sample 8 --report "));
+  CHECK_THAT(facts["date"], Catch::Matchers::Matches("20..-..-.. ..:..:.. UTC"));
+  CHECK(facts["threads"] == "1");
+  for (const char* fact : {"llmcheck", "CPU", "isa", "sha256"}) CHECK(facts.contains(fact));
+  CHECK_THAT(w.out, !Contains("--ppl-sample"));  // a terminal shows what is not known
   CHECK(row["tokens"] == 8 * 32);
   const double nll = row["nll"];
   CHECK(row["perplexity"].get<double>() == Approx(std::exp(nll)));
@@ -127,7 +139,61 @@ TEST_CASE("the frozen baselines hold, and a worse text is told from them", "[llm
     CHECK((check["verdict"] == "PASS") == expected);
     ++n_gates;
   }
-  CHECK(n_gates == 16 + 7 * 7);
+  CHECK(n_gates == 16 + 7 * 6 + 1);
+}
+
+TEST_CASE("a loss fails, and one that the text cannot decide exits with a code of its own",
+          "[llmcheck][quality]") {
+  Workplace w;
+  w.write("tiny.gguf", llm::test::TinyGguf::llama().bytes());
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format("a tiny text of {} letters, number {}\n\n\n", i, i * i);
+  w.write("text", text);
+  const std::string run =
+      fmt::format("'{}' --quality '{}' --baseline '{}'", w / "tiny.gguf", w / "text", w / "");
+  REQUIRE(w.llmcheck(run + " --update-baseline test") == 0);
+  const auto json = [&](int expected) {
+    const int code =
+        w.llmcheck(run + " --report '" + w / "r.json" + "' --report '" + w / "r.junit.xml" + "'");
+    CAPTURE(w.out, w.err);
+    CHECK(code == expected);
+    return nlohmann::json::parse(w.read("r.json"));
+  };
+  const auto same = json(0);
+  CHECK_THAT(same["checks"].back()["detail"],
+             Contains("no loss") && Contains("+0.000 % (+0.000 to +0.000) after 32 of 40"));
+
+  const auto frozen = nlohmann::json::parse(w.read("documents.json"));
+  const auto change = [&](auto nll_of) {
+    auto changed = frozen;
+    for (std::size_t i = 0; i < changed["documents"].size(); ++i) {
+      auto& document = changed["documents"][i];
+      document[0] =
+          nll_of(i, document[0].template get<double>(), document[1].template get<double>());
+    }
+    w.write("documents.json", changed.dump());
+  };
+  // The baseline was 4 % better.
+  change([](std::size_t, double nll, double tokens) { return nll - std::log(1.04) * tokens; });
+  const auto worse = json(1);
+  CHECK(worse["verdict"] == "FAIL");
+  CHECK_THAT(worse["checks"].back()["detail"], Contains("a loss above 0.2 %: perplexity +4.000 %"));
+  // It was better on one half of the documents and worse on the other.
+  change([](std::size_t i, double nll, double tokens) {
+    return nll + (i % 2 == 0 ? 0.05 : -0.05) * tokens;
+  });
+  const auto open = json(9);
+  CHECK(open["verdict"] == "UNDECIDED");
+  CHECK(open["checks"].back()["verdict"] == "UNDECIDED");
+  CHECK_THAT(open["checks"].back()["detail"], Contains("after 40 of 40 documents"));
+  CHECK_THAT(w.out, Contains("UNDECIDED  nothing failed") && Contains("more documents"));
+  CHECK_THAT(w.read("r.junit.xml"),
+             Contains("errors=\"1\"") && Contains("<error message=\"UNDECIDED"));
+  // Frozen from another text, or another list of documents.
+  w.write("text", text + "one more\n");
+  CHECK(w.llmcheck(run) == 8);
+  CHECK_THAT(w.err, Contains("text_sha256"));
 }
 
 TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][quality]") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -74,7 +75,6 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
     const char* words;
   };
   const auto [arguments, words] = GENERATE(values<Case>({
-      {"", "MODEL: found nothing, need a GGUF file"},
       {"\"$TINY\" -n -5", "-n: found \"-5\", need an integer in -1..2147483647"},
       {"\"$TINY\" --temp nan", "--temp: found \"nan\", need 0..100"},
       {"\"$TINY\" --top-p 1.5", "--top-p: found \"1.5\", need 0..1"},
@@ -87,9 +87,17 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
       {"\"$TINY\" --tmp 1", "--tmp: unknown option; did you mean --temp?"},
       {"\"$TINY\" -p a -f b", "prompt: found more than one, need one of PROMPT, -p and -f"},
       {"\"$TINY\" a -p b", "prompt: found more than one"},
-      {"\"$TINY\" a b", "found 3 arguments without a dash"},
-      {"-m \"$TINY\" a b", "b: found a third argument"},
-      {"\"$TINY\" -i --json", "-i: found with --json"},
+      {"\"$TINY\" a b", "prompt: found more than one"},
+      {"-m \"$TINY\" a b", "prompt: found more than one"},
+      {"\"$TINY\" a b c", "found 4 arguments without a dash"},
+      {"\"$TINY\" -i --jsonl", "-i: found with --jsonl"},
+      {"\"$TINY\" -i -", "-: found with -i, need standard input for the chat"},
+      {"\"$TINY\" -i --cache-load a", "-i: found with --cache-load or --cache-save"},
+      {"\"$TINY\" --session a", "--session: found without -i"},
+      {"\"$TINY\" -i --session a --no-cache", "--session: found with --no-cache"},
+      {"\"$TINY\" --cache-save a --no-cache", "--cache-save: found with --context-shift or"},
+      {"\"$TINY\" --cache-load a --context-shift", "--cache-load: found with --context-shift or"},
+      {"\"$TINY\" --cache-load a --receipt b", "--cache-load: found with --receipt or"},
       {"\"$TINY\" --json --jsonl", "--json: found with --jsonl"},
       {"\"$TINY\" --logprobs 2", "--logprobs: found without --json"},
       {"\"$TINY\" --context-shift --logits-hash", "--context-shift: found with a logits hash"},
@@ -233,15 +241,63 @@ TEST_CASE("a full context ends with a warning and exit code 0", "[llmrun]") {
 }
 
 TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
+  const char* arguments = GENERATE(
+      "-n 8 --temp 0 --ignore-eos -p ab",
+      "-n 12 -s 7 --temp 1.3 --top-k 9 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.2 "
+      "--repeat-last-n 5 --sampler-order llamacpp -p $'a\\ntiny </s> hen\\n' --parse-special -r "
+      "'zz'",
+      "-n 9 -s 3 --kv f32 --compute f32 -c 300 --chat-template chatml --system 'Be \"kind\"' -p hi",
+      "-n 30 -s 5 -r a -r n -p 'the hat'");
   Llmrun llmrun;
-  const Finished run =
-      llmrun(std::string(kGreedy) + "-p ab --logits-hash --receipt \"$DIR/receipt.json\"");
+  const Finished run = llmrun(std::string("\"$TINY\" -q --logits-hash --receipt \"$DIR/first\" ") +
+                              arguments + " -t 1 -b 3");
+  CAPTURE(arguments, run.err);
   REQUIRE(run.exit_code == 0);
-  const Json receipt = Json::parse(test::read_file(llmrun.path("receipt.json")));
+  const std::string first = test::read_file(llmrun.path("first"));
+  const Json receipt = Json::parse(first);
   REQUIRE("logits-sha256: " + receipt["logits_sha256"].get<std::string>() == hash_line(run));
   REQUIRE(receipt["text"] == run.out);
   const Finished sum = llmrun.shell("sha256sum < \"$TINY\"");
   REQUIRE(sum.out.starts_with(receipt["model"]["sha256"].get<std::string>()));
+
+  // From the receipt alone.
+  const Json& options = receipt["options"];
+  llmrun.write("prompt", receipt["prompt"].get<std::string>() + '\n');
+  std::string again = "\"$TINY\" -q --receipt \"$DIR/second\" -f \"$DIR/prompt\"";
+  for (const auto& [key, option] :
+       std::map<std::string, std::string>{{"n", "-n"},
+                                          {"seed", "-s"},
+                                          {"temperature", "--temp"},
+                                          {"top_k", "--top-k"},
+                                          {"top_p", "--top-p"},
+                                          {"min_p", "--min-p"},
+                                          {"repeat_penalty", "--repeat-penalty"},
+                                          {"repeat_last_n", "--repeat-last-n"},
+                                          {"context", "-c"}}) {
+    again += ' ' + option + ' ' + options[key].dump();
+  }
+  for (const auto& [key, option] :
+       std::map<std::string, std::string>{{"sampler_order", "--sampler-order"},
+                                          {"kv", "--kv"},
+                                          {"compute", "--compute"},
+                                          {"chat_template", "--chat-template"},
+                                          {"system", "--system"}}) {
+    const auto value = options[key].get<std::string>();
+    if (!value.empty()) again += fmt::format(" {} '{}'", option, value);
+  }
+  for (const Json& stop : options["stop"])
+    again += fmt::format(" -r '{}'", stop.get<std::string>());
+  if (options["ignore_eos"]) again += " --ignore-eos";
+  if (options["parse_special"]) again += " --parse-special";
+  const Finished rerun = llmrun(again);
+  CAPTURE(again, rerun.err);
+  REQUIRE(rerun.exit_code == 0);
+  REQUIRE(rerun.out == run.out);
+  REQUIRE(test::read_file(llmrun.path("second")) == first);
+}
+
+TEST_CASE("a receipt that cannot be written is an error that names the file", "[llmrun]") {
+  Llmrun llmrun;
   const Finished refused = llmrun(std::string(kGreedy) + "--receipt \"$DIR/absent/receipt.json\"");
   REQUIRE(refused.exit_code == 4);
   REQUIRE(contains(refused.err, "absent/receipt.json: "));
@@ -325,7 +381,7 @@ TEST_CASE("chat reads messages and prints replies", "[llmrun]") {
 
 TEST_CASE("pages are served without a model", "[llmrun]") {
   Llmrun llmrun;
-  REQUIRE(contains(llmrun("--help").out, "Usage: llmrun [MODEL] [PROMPT] [options]"));
+  REQUIRE(contains(llmrun("--help").out, "Usage: llmrun [MODEL] [PROMPT] [-] [options]"));
   REQUIRE(contains(llmrun("--version").out, "llmrun "));
   REQUIRE(contains(llmrun("--man").out, ".TH LLMRUN 1"));
   REQUIRE(contains(llmrun("--help-markdown").out, "| `-n, --n-predict, --predict N` |"));

@@ -264,6 +264,23 @@ TEST_CASE("a progress line has share, rate and time left", "[progress]") {
   REQUIRE(ProgressBar::line("pack", 1, 1000, 1, "") ==
           "pack [........................]   0%, 16:39 min left");
   REQUIRE(ProgressBar::line("pack", 0, 10, 0, "x") == "pack [........................]   0%");
+  REQUIRE(ProgressBar::line("hash", 500'000'000, 1'000'000'000, 2, "B") ==
+          "hash [############............]  50%, 250.0 MB/s, 2 s left");
+}
+
+TEST_CASE("a progress line fits its terminal", "[progress]") {
+  const auto line = [](std::size_t columns) {
+    return ProgressBar::line("check weights", 25, 100, 2, "tokens", columns);
+  };
+  CHECK(line(46) == "check weights  25%, 12.5 tokens/s, 6 s left");
+  CHECK(line(30) == "check weights  25%, 6 s left");
+  CHECK(line(20) == "check  25%, 6 s left");
+  for (std::size_t columns = 0; columns < 120; ++columns) {
+    CHECK(line(columns).size() <= columns);
+    CHECK(ProgressBar::line("check weights", 7, 0, 2, "", columns).size() <= columns);
+  }
+  // A stage may be a tensor's name.
+  CHECK(ProgressBar::line("a\x1b[2J", 0, 10, 0, "") == "a\\x1b[2J [........................]   0%");
 }
 
 }  // namespace llm

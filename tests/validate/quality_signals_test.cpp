@@ -44,29 +44,5 @@ TEST_CASE("consistency is the share of runs like the first", "[quality]") {
   CHECK(consistency({}) == 1);
 }
 
-TEST_CASE("the paired gate passes, fails or wants more text", "[quality]") {
-  const double limit = 0.002;
-  const auto noisy = [](double mean, double spread) {
-    std::vector<double> d;
-    for (std::size_t i = 0; i < 1600; ++i)
-      d.push_back(mean + spread * (uniform_draw(5, 0, i) - 0.5));
-    return d;
-  };
-  CHECK(paired_gate(noisy(0, 0.01), limit, 1).verdict == GateVerdict::kPass);
-  CHECK(paired_gate(noisy(-0.1, 0.01), limit, 1).verdict == GateVerdict::kPass);  // better
-  CHECK(paired_gate(noisy(0.01, 0.01), limit, 1).verdict == GateVerdict::kFail);
-  CHECK(paired_gate(noisy(0.002, 1), limit, 1).verdict == GateVerdict::kInconclusive);
-  CHECK(paired_gate(std::vector<double>(1600, 0.0), limit, 1).verdict == GateVerdict::kPass);
-  CHECK(paired_gate({}, limit, 1).verdict == GateVerdict::kInconclusive);
-  auto broken = noisy(0, 0.01);
-  broken[700] = std::nan("");
-  CHECK(paired_gate(broken, limit, 1).verdict == GateVerdict::kInconclusive);
-  // The interval holds the mean, and is as wide as the sum of blocks says.
-  const PairedGate gate = paired_gate(noisy(0.01, 1), limit, 1);
-  const double standard_error = 1 / std::sqrt(12.0) / std::sqrt(1600.0);
-  CHECK((gate.lower < gate.mean && gate.mean < gate.upper));
-  CHECK(gate.upper - gate.lower == Approx(2 * 1.96 * standard_error).epsilon(0.3));
-}
-
 }  // namespace
 }  // namespace llm

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/seeded_hash.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace llm {
 namespace {

@@ -1,6 +1,7 @@
 #include "tools/common/log.h"
 
 #include <fmt/core.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+
+#include "base/shown_text.h"
 
 namespace llm {
 namespace {
@@ -30,6 +33,20 @@ bool takes_color(int descriptor) {
   return is_terminal(descriptor) && environment("NO_COLOR").empty();
 }
 
+/// The message as one clean line, whatever names from files it holds.
+class ShownMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    constexpr std::size_t kLongBytes = 1000;
+    const std::string text = shown({message.payload.data(), message.payload.size()}, kLongBytes);
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<ShownMessage>();
+  }
+};
+
 }  // namespace
 
 bool stderr_is_terminal() { return is_terminal(STDERR_FILENO); }
@@ -47,7 +64,9 @@ void setup_log(const std::string& tool, int verbosity, Color color) {
   const int level = std::clamp(kWarn - verbosity, static_cast<int>(spdlog::level::trace),
                                static_cast<int>(spdlog::level::err));
   logger->set_level(static_cast<spdlog::level::level_enum>(level));
-  logger->set_pattern("%n: %^%l%$: %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<ShownMessage>('*').set_pattern("%n: %^%l%$: %*");
+  logger->set_formatter(std::move(formatter));
   logger->set_error_handler([](const std::string&) {});
   spdlog::set_default_logger(std::move(logger));
 }

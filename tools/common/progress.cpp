@@ -1,21 +1,50 @@
 #include "tools/common/progress.h"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "base/shown_text.h"
 #include "tools/common/log.h"
 
 namespace llm {
 namespace {
 
 constexpr std::size_t kBarWidth = 24;
+constexpr std::size_t kNameBytes = 40;
 constexpr std::chrono::milliseconds kRedrawInterval{100};
 
 std::string duration(double seconds) {
   if (seconds < 60) return fmt::format("{:.0f} s", seconds);
   const auto whole = static_cast<long long>(std::min(seconds, 1e9));
   return fmt::format("{}:{:02} min", whole / 60, whole % 60);
+}
+
+std::string rate_of(double rate, std::string_view unit) {
+  if (unit != "B") return fmt::format("{:.1f} {}/s", rate, unit);
+  std::string_view prefix = "";
+  for (const std::string_view next : {"k", "M", "G"}) {
+    if (rate < 1000) break;
+    rate /= 1000;
+    prefix = next;
+  }
+  return fmt::format("{:.1f} {}B/s", rate, prefix);
+}
+
+/// `name` and `rest`, cut to `columns`: the name first.
+std::string fitted(const std::string& name, const std::string& rest, std::size_t columns) {
+  const std::size_t kept = columns > rest.size() ? columns - rest.size() : 0;
+  return (name.substr(0, kept) + rest).substr(0, columns);
+}
+
+/// Columns that a line may take; the last one would make some terminals wrap.
+std::size_t terminal_columns() {
+  constexpr std::size_t kUsual = 80;
+  struct winsize size = {};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return (known ? size.ws_col : kUsual) - 1;
 }
 
 }  // namespace
@@ -26,17 +55,25 @@ ProgressBar::ProgressBar(bool enabled, std::string unit)
 ProgressBar::~ProgressBar() { clear(); }
 
 std::string ProgressBar::line(std::string_view stage, std::size_t done, std::size_t total,
-                              double seconds, std::string_view unit) {
-  if (total == 0) return fmt::format("{} {}", stage, done);
+                              double seconds, std::string_view unit, std::size_t columns) {
+  const std::string name = shown(stage, kNameBytes);
+  if (total == 0) return fitted(fmt::format("{} {}", name, done), "", columns);
   const double share = static_cast<double>(std::min(done, total)) / static_cast<double>(total);
   const auto filled = static_cast<std::size_t>(share * kBarWidth);
-  std::string text = fmt::format("{} [{}{}] {:3.0f}%", stage, std::string(filled, '#'),
-                                 std::string(kBarWidth - filled, '.'), share * 100);
-  if (done == 0 || seconds <= 0) return text;
-  const double rate = static_cast<double>(done) / seconds;
-  if (!unit.empty()) text += fmt::format(", {:.1f} {}/s", rate, unit);
-  if (done < total) text += ", " + duration(static_cast<double>(total - done) / rate) + " left";
-  return text;
+  const std::string bar =
+      fmt::format(" [{}{}]", std::string(filled, '#'), std::string(kBarWidth - filled, '.'));
+  const std::string percent = fmt::format(" {:3.0f}%", share * 100);
+  std::string rate_text;
+  std::string left;
+  if (done > 0 && seconds > 0) {
+    const double rate = static_cast<double>(done) / seconds;
+    if (!unit.empty()) rate_text = ", " + rate_of(rate, unit);
+    if (done < total)
+      left = fmt::format(", {} left", duration(static_cast<double>(total - done) / rate));
+  }
+  for (const std::string& rest : {bar + percent + rate_text + left, percent + rate_text + left})
+    if (name.size() + rest.size() <= columns) return name + rest;
+  return fitted(name, percent + left, columns);
 }
 
 void ProgressBar::operator()(std::string_view stage, std::size_t done, std::size_t total) {
@@ -53,7 +90,8 @@ void ProgressBar::operator()(std::string_view stage, std::size_t done, std::size
   last_drawn_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - started_).count();
-  write_message(fmt::format("\r{}\x1b[K", line(stage, done, total, seconds, unit_)));
+  write_message(
+      fmt::format("\r{}\x1b[K", line(stage, done, total, seconds, unit_, terminal_columns())));
 }
 
 void ProgressBar::clear() {

@@ -9,12 +9,13 @@
 namespace llm {
 
 /// One line on stderr for the long job at hand: bar, share, rate and time left. Draws only on a
-/// terminal, at most ten times per second, and wipes itself when the stage ends or on destruction.
+/// terminal, at most ten times per second, never wider than the terminal is at that moment, and
+/// wipes itself when the stage ends or on destruction.
 /// Pass `std::ref(bar)` where a Progress callback is wanted.
 class ProgressBar {
  public:
   /// @param enabled  false never draws (-q)
-  /// @param unit  what is counted ("tokens"), for the rate
+  /// @param unit  what is counted ("tokens"), for the rate; "B" gives kB/s to GB/s
   explicit ProgressBar(bool enabled = true, std::string unit = "");
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
@@ -24,9 +25,10 @@ class ProgressBar {
   /// Removes the line, so that other output can follow.
   void clear();
 
-  /// The line for `done` of `total` after `seconds`, without control characters.
+  /// The line for `done` of `total` after `seconds`, without control characters. Where `columns`
+  /// do not suffice, the bar goes first, then the rate, then the end of the stage's name.
   static std::string line(std::string_view stage, std::size_t done, std::size_t total,
-                          double seconds, std::string_view unit);
+                          double seconds, std::string_view unit, std::size_t columns = 120);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/atomic_file.h"
+#include "base/shown_text.h"
 
 namespace llm {
 namespace {
@@ -88,7 +89,8 @@ int GracefulInterrupt::exit_code() { return pending_signal == 0 ? 0 : 128 + pend
 void GracefulInterrupt::clear() { pending_signal = 0; }
 
 void guard_mapped_file(const std::string& path) {
-  std::strncpy(guarded_path, path.c_str(), sizeof guarded_path - 1);
+  const std::string text = shown(path, sizeof guarded_path - 64);
+  std::strncpy(guarded_path, text.c_str(), sizeof guarded_path - 1);
 }
 
 }  // namespace llm

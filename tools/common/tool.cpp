@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/atomic_file.h"
+#include "base/shown_text.h"
 #include "tools/common/foreign_options.h"
 #include "tools/common/log.h"
 #include "tools/common/option_pages.h"
@@ -153,6 +154,10 @@ Status write_stdout(std::string_view text) {
     return system_error("stdout", errno);
   }
   return Ok{};
+}
+
+Status write_generated(std::string_view text) {
+  return isatty(STDOUT_FILENO) == 1 ? write_stdout(terminal_text(text)) : write_stdout(text);
 }
 
 Result<std::string> read_stdin(std::size_t limit) { return read_all(STDIN_FILENO, "stdin", limit); }

@@ -28,6 +28,8 @@ struct ToolContext {
 
 /// Exit code of a verdict that failed (a check found a difference). Errors have their ErrorCode's.
 inline constexpr int kExitVerdictFailed = 1;
+/// Exit code of a check that all of its input did not decide.
+inline constexpr int kExitUndecided = 9;
 
 /// Makes the option table, adds --help, --version, --man, --completion, --help-markdown, --color,
 /// -v and -q to it, parses, serves the pages, sets up log and signals, runs `body` and reports its
@@ -60,6 +62,10 @@ class FirstError {
 /// Writes all of `text` to stdout and flushes it. Results go through here, never through printf.
 /// Errors: kIo with the system's words; with an empty message (quiet) when nobody reads stdout.
 Status write_stdout(std::string_view text);
+
+/// Writes text that a model made to stdout. It is the result, so its bytes stay as they are, except
+/// on a terminal, which no model may steer: there its control characters become escapes.
+Status write_generated(std::string_view text);
 
 /// The whole of stdin, or of the file at `path`, at most `limit` bytes.
 /// Errors: kIo; kResource with both numbers for a larger one.

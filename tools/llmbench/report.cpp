@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/shown_text.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/stats.h"
 
@@ -127,11 +128,10 @@ std::string percent(const std::optional<double>& share) {
 }
 
 /// Text of a model may hold anything; a cell is one line without bars.
-std::string cell(std::string text) {
-  for (char& c : text) {
-    if (c == '|' || static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  }
-  return text;
+std::string cell(const std::string& text) {
+  std::string out = shown(text);
+  std::ranges::replace(out, '|', '?');
+  return out;
 }
 
 std::string comparison_cell(const std::optional<Comparison>& comparison) {

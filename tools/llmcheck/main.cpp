@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tools/common/log.h"
-#include "tools/common/option_pages.h"
 #include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/arguments.h"
+#include "tools/llmcheck/facts.h"
 #include "tools/llmcheck/load.h"
 #include "tools/llmcheck/quality.h"
 #include "tools/llmcheck/verify.h"
@@ -35,8 +36,12 @@ using ModelPointer = std::shared_ptr<const Model>;
 
 class Check {
  public:
-  Check(const CheckArguments& arguments, const ToolContext& context)
-      : a_(arguments), bar_(!context.quiet(), "steps"), verbose_(context.verbosity > 0) {}
+  Check(const CheckArguments& arguments, std::span<const char* const> command,
+        const ToolContext& context)
+      : a_(arguments),
+        command_(command),
+        bar_(!context.quiet(), "steps"),
+        verbose_(context.verbosity > 0) {}
 
   Result<int> run() {
     LLM_RETURN_IF_ERROR(check_arguments(a_));
@@ -68,10 +73,15 @@ class Check {
     error.add(write_stdout(text_report(report_, style)));
     for (const auto& path : a_.reports) error.add(write_report(report_, path));
     LLM_RETURN_IF_ERROR(error.status());
-    return report_.passed() || !report_.has_verdict() ? 0 : kExitVerdictFailed;
+    return exit_code();
   }
 
  private:
+  int exit_code() const {
+    if (!report_.has_verdict() || report_.passed()) return 0;
+    return report_.verdict() == Verdict::kFail ? kExitVerdictFailed : kExitUndecided;
+  }
+
   /// A model alone is checked against the definition.
   bool checks_self() const {
     const bool other = reference_ || verify_reference_ || !a_.tokenizer.empty() ||
@@ -101,10 +111,7 @@ class Check {
     }
     guard_mapped_file(path_);
     LLM_TRY(sha256_, file_sha256(path_));
-    report_.facts = {{"llmcheck", version()},
-                     {"model", path_},
-                     {"sha256", sha256_},
-                     {"CPU", std::string(cpu_name())}};
+    report_.facts = run_facts(a_, command_, path_, sha256_);
     return Ok{};
   }
 
@@ -210,6 +217,11 @@ class Check {
   void conclude() {
     if (!report_.has_verdict()) return;
     const auto add = [&](std::string line) { report_.next.push_back(std::move(line)); };
+    if (report_.verdict() == Verdict::kUndecided) {
+      report_.summary = "nothing failed, but something could not be decided: see below";
+      add("more documents in the text of --quality decide more");
+      return;
+    }
     if (!report_.passed()) {
       report_.summary = "something is wrong: see below";
       if (!report_.diffs.empty() && !verbose_)
@@ -229,6 +241,7 @@ class Check {
   }
 
   const CheckArguments& a_;
+  std::span<const char* const> command_;
   ProgressBar bar_;
   bool verbose_;
   std::unique_ptr<Dump> reference_;
@@ -246,5 +259,7 @@ int main(int argc, char** argv) {
   std::optional<llm::CheckArguments> arguments;  // its texts need memory, which may be refused
   return llm::run_tool(
       argc, argv, [&] { return llm::make_check_table(arguments.emplace()); },
-      [&](const llm::ToolContext& context) { return llm::Check(*arguments, context).run(); });
+      [&](const llm::ToolContext& context) {
+        return llm::Check(*arguments, {argv, static_cast<std::size_t>(argc)}, context).run();
+      });
 }

@@ -30,6 +30,7 @@ using ModelPointer = std::shared_ptr<const Model>;
 constexpr std::size_t kSampledWindow = 32;
 constexpr double kPercent = 100;
 constexpr std::size_t kMaxBaselineBytes = std::size_t{16} << 20;
+constexpr std::string_view kDocuments = "documents";
 
 /// What one model makes of the text, and how it compares with the reference, if there is one.
 struct Scores {
@@ -235,34 +236,75 @@ class QualityRun {
     report_.figures.push_back(quality_table(results));
     for (auto& check : check_equality(results)) report_.checks.push_back(std::move(check));
     if (a_.baseline.empty()) return Ok{};
-    for (const QualityResult& result : results) LLM_RETURN_IF_ERROR(against_baseline(result, text));
+    const BaselineOrigin origin{
+        .model_sha256 = sha256_,
+        .text_sha256 = sha256_hex(std::as_bytes(std::span(text))),
+        .engine_version = version(),
+        .timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+        .reason = a_.update_baseline};
+    if (!a_.update_baseline.empty()) return freeze(model, results, text, origin);
+    for (const QualityResult& result : results)
+      LLM_RETURN_IF_ERROR(against_baseline(result, origin));
+    return documents_against_baseline(model, text, origin);
+  }
+
+  std::string baseline_path(std::string_view name) const {
+    return fmt::format("{}/{}.json", a_.baseline, name);
+  }
+
+  Status freeze(const ModelPointer& model, const std::vector<QualityResult>& results,
+                const std::string& text, const BaselineOrigin& origin) {
+    const auto write = [&](std::string_view name, const std::string& json) {
+      return write_file_atomically(baseline_path(name), std::as_bytes(std::span(json)));
+    };
+    for (const QualityResult& result : results) {
+      QualityBaseline made = make_baseline(result, {});
+      made.origin = origin;
+      LLM_RETURN_IF_ERROR(write(result.name, baseline_json(made)));
+    }
+    DocumentBaseline made{.origin = origin, .documents = {}};
+    const auto never = [](std::span<const DocumentScore>) { return false; };
+    LLM_TRY(made.documents, score_documents(model, text, made.seed, never, std::ref(bar_)));
+    return write(kDocuments, document_baseline_json(made));
+  }
+
+  /// The baseline of that name, which must be of this text.
+  template <typename Baseline>
+  Result<Baseline> read_baseline(std::string_view name, const BaselineOrigin& origin,
+                                 Result<Baseline> (*parse)(std::string_view)) {
+    const std::string file = baseline_path(name);
+    LLM_TRY(const std::string json, read_text_file(file, kMaxBaselineBytes));
+    auto baseline = parse(json);
+    if (!baseline.ok()) return in_file(std::move(baseline).error(), file);
+    if (baseline->origin.text_sha256 == origin.text_sha256) return baseline;
+    return Error{.code = ErrorCode::kIntegrity,
+                 .field = "text_sha256",
+                 .message = fmt::format("found {}, need {}, the text's",
+                                        baseline->origin.text_sha256, origin.text_sha256),
+                 .file = file};
+  }
+
+  Status against_baseline(const QualityResult& result, const BaselineOrigin& origin) {
+    LLM_TRY(const QualityBaseline baseline, read_baseline(result.name, origin, parse_baseline));
+    if (baseline.implementation != result.name) {
+      return Error{
+          .code = ErrorCode::kIntegrity,
+          .field = "implementation",
+          .message = fmt::format("found \"{}\", need \"{}\"", baseline.implementation, result.name),
+          .file = baseline_path(result.name)};
+    }
+    for (auto& check : check_against(result, origin.model_sha256, baseline))
+      report_.checks.push_back(std::move(check));
     return Ok{};
   }
 
-  Status against_baseline(const QualityResult& result, const std::string& text) {
-    const std::string file = fmt::format("{}/{}.json", a_.baseline, result.name);
-    const std::string text_sha256 = sha256_hex(std::as_bytes(std::span(text)));
-    if (!a_.update_baseline.empty()) {
-      QualityBaseline made = make_baseline(result, {});
-      made.model_sha256 = sha256_;
-      made.text_sha256 = text_sha256;
-      made.engine_version = version();
-      made.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-      made.reason = a_.update_baseline;
-      const std::string json = baseline_json(made);
-      return write_file_atomically(file, std::as_bytes(std::span(json)));
-    }
-    LLM_TRY(const std::string json, read_text_file(file, kMaxBaselineBytes));
-    auto baseline = parse_baseline(json);
-    if (!baseline.ok()) return in_file(std::move(baseline).error(), file);
-    if (baseline->implementation != result.name || baseline->text_sha256 != text_sha256) {
-      return Error{.code = ErrorCode::kIntegrity,
-                   .field = "baseline",
-                   .message = "was made by another implementation or from another text",
-                   .file = file};
-    }
-    for (auto& check : check_against(result, sha256_, *baseline))
-      report_.checks.push_back(std::move(check));
+  Status documents_against_baseline(const ModelPointer& model, const std::string& text,
+                                    const BaselineOrigin& origin) {
+    LLM_TRY(const DocumentBaseline baseline,
+            read_baseline(kDocuments, origin, parse_document_baseline));
+    auto check = check_documents(model, text, baseline, std::ref(bar_));
+    if (!check.ok()) return in_file(std::move(check).error(), baseline_path(kDocuments));
+    report_.checks.push_back(std::move(check).value());
     return Ok{};
   }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "tokenizer/utf8.h"
+#include "base/shown_text.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/load.h"
 #include "validate/verify/run.h"

@@ -32,7 +32,7 @@ Result<OpenGguf> open_gguf(const std::string& path);
 Result<int> show_gguf(const GgufArguments& arguments);
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context);
 Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context);
-Result<int> diff_gguf(const GgufArguments& arguments);
+Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context);
 
 /// The version of every JSON object that llmgguf prints.
 inline constexpr int kGgufSchemaVersion = 1;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/shown_text.h"
+#include "tools/common/progress.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
@@ -45,9 +47,15 @@ void compare_entries(const GgufFile& a, const GgufFile& b, std::vector<Differenc
   }
 }
 
-void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Difference>& out) {
+void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Difference>& out,
+                     ProgressBar& progress) {
+  std::size_t done = 0;
+  std::size_t total = 0;
+  for (const GgufTensor& tensor : a.gguf.tensors()) total += tensor.n_bytes;
   for (const GgufTensor& tensor : a.gguf.tensors()) {
     const std::string name(tensor.name);
+    progress("compare", done, total);
+    done += tensor.n_bytes;
     const GgufTensor* other = b.gguf.find_tensor(name);
     if (other == nullptr) {
       out.push_back({"tensor", name, tensor_text(tensor), ""});
@@ -77,12 +85,13 @@ void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Differenc
 std::string diff_text(const std::vector<Difference>& differences) {
   std::string out;
   for (const Difference& d : differences) {
+    const std::string name = shown(d.name);
     if (d.first == d.second) {
-      out += fmt::format("! {} {}: {}\n", d.kind, d.name, d.first);
+      out += fmt::format("! {} {}: {}\n", d.kind, name, d.first);
       continue;
     }
-    if (!d.first.empty()) out += fmt::format("- {} {}: {}\n", d.kind, d.name, d.first);
-    if (!d.second.empty()) out += fmt::format("+ {} {}: {}\n", d.kind, d.name, d.second);
+    if (!d.first.empty()) out += fmt::format("- {} {}: {}\n", d.kind, name, d.first);
+    if (!d.second.empty()) out += fmt::format("+ {} {}: {}\n", d.kind, name, d.second);
   }
   return out;
 }
@@ -103,12 +112,15 @@ std::string diff_json(const GgufArguments& arguments, const std::vector<Differen
 
 }  // namespace
 
-Result<int> diff_gguf(const GgufArguments& arguments) {
+Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context) {
   LLM_TRY(const OpenGguf a, open_gguf(arguments.file));
   LLM_TRY(const OpenGguf b, open_gguf(arguments.other_file));
   std::vector<Difference> differences;
   compare_entries(a.gguf, b.gguf, differences);
-  compare_tensors(a, b, differences);
+  {
+    ProgressBar progress(!context.quiet(), "B");
+    compare_tensors(a, b, differences, progress);
+  }
   LLM_RETURN_IF_ERROR(
       write_stdout(arguments.json ? diff_json(arguments, differences) : diff_text(differences)));
   return differences.empty() ? 0 : kExitVerdictFailed;

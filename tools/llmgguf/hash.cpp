@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "base/shown_text.h"
 #include "tools/common/progress.h"
 #include "tools/llmgguf/commands.h"
 
@@ -40,8 +41,8 @@ Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context
       members.nlohmann::ordered_json::object_t::Container::emplace_back(name, hex);
     out = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   } else {
-    out = fmt::format("{}  {}\n", whole, arguments.file);
-    for (const auto& [name, hex] : tensors) out += fmt::format("{}  tensor {}\n", hex, name);
+    out = fmt::format("{}  {}\n", whole, shown(arguments.file));
+    for (const auto& [name, hex] : tensors) out += fmt::format("{}  tensor {}\n", hex, shown(name));
   }
   LLM_RETURN_IF_ERROR(write_stdout(out));
   return 0;

@@ -56,7 +56,7 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (arguments.verb == "show") return show_gguf(arguments);
   if (arguments.verb == "hash") return hash_gguf(arguments, context);
   if (arguments.verb == "verify") return verify_gguf(arguments, context);
-  if (is_diff) return diff_gguf(arguments);
+  if (is_diff) return diff_gguf(arguments, context);
   return usage("VERB",
                fmt::format("found \"{}\", need show, hash, verify or diff", arguments.verb));
 }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tokenizer/utf8.h"
+#include "base/shown_text.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
@@ -109,18 +109,18 @@ Totals totals_of(const GgufFile& gguf) {
 
 std::string show_text(const GgufFile& gguf, const std::string& file, std::size_t limit) {
   std::string out =
-      fmt::format("{}: GGUF version {}, {} bytes, alignment {}\n\n{} keys\n", file, gguf.version(),
-                  gguf.file_bytes(), gguf.alignment(), gguf.entries().size());
+      fmt::format("{}: GGUF version {}, {} bytes, alignment {}\n\n{} keys\n", shown(file),
+                  gguf.version(), gguf.file_bytes(), gguf.alignment(), gguf.entries().size());
   for (const GgufEntry& entry : gguf.entries()) {
-    out += fmt::format("  {:<44} {:<17} {}\n", entry.key, entry.value.type_name(),
+    out += fmt::format("  {:<44} {:<17} {}\n", shown(entry.key), entry.value.type_name(),
                        value_text(entry.value, limit));
   }
   out += fmt::format("\n{} tensors, data at byte {}\n", gguf.tensors().size(), gguf.data_offset());
   for (const GgufTensor& tensor : gguf.tensors()) {
-    out +=
-        fmt::format("  {:<32} {:<5} {:<22} {:>13} bytes at {:>13}  {:5.2f} bits/weight\n",
-                    tensor.name, block_traits(tensor.type).name, dims_text(tensor), tensor.n_bytes,
-                    tensor.offset, bits_per_weight(tensor.n_bytes, tensor.n_elements));
+    out += fmt::format("  {:<32} {:<5} {:<22} {:>13} bytes at {:>13}  {:5.2f} bits/weight\n",
+                       shown(tensor.name), block_traits(tensor.type).name, dims_text(tensor),
+                       tensor.n_bytes, tensor.offset,
+                       bits_per_weight(tensor.n_bytes, tensor.n_elements));
   }
   const Totals totals = totals_of(gguf);
   out += fmt::format("\ntotal {} weights, {} bytes, {:.2f} bits/weight\n", totals.weights,

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/shown_text.h"
 #include "engine/model/model_file.h"
 #include "quant/formats/finite.h"
 #include "tokenizer/tokenizer.h"
@@ -37,7 +38,8 @@ Status check_finite(const MappedFile& file, const GgufFile& gguf, ProgressBar& p
 
 Status print_verdict(const GgufArguments& arguments, const std::vector<std::string>& warnings,
                      const std::string& summary) {
-  if (!arguments.json) return write_stdout(fmt::format("{}: ok, {}\n", arguments.file, summary));
+  if (!arguments.json)
+    return write_stdout(fmt::format("{}: ok, {}\n", shown(arguments.file), summary));
   const nlohmann::json verdict = {{"schema_version", kGgufSchemaVersion},
                                   {"file", arguments.file},
                                   {"ok", true},

@@ -5,27 +5,31 @@
 #include <random>
 
 #include "base/hex.h"
-#include "tokenizer/tokenizer.h"
-#include "tools/common/tool.h"
+#include "tools/llmrun/model_choice.h"
+#include "tools/llmrun/prompt_source.h"
 
 namespace llm {
 namespace {
 
 void add_prompt_options(OptionTable& table, RunArguments& a) {
   table.group("Model and prompt");
-  table.text("m,model", "FILE", &a.model, "model, instead of the first argument").file();
+  table
+      .text("m,model", "FILE", &a.model,
+            "model, instead of the first argument; or a directory with one GGUF in it")
+      .file()
+      .shown_default("LLM_MODEL of the environment, else the one that comes with the program");
   table.text("p,prompt", "TEXT", &a.prompt, "text to continue; - reads standard input");
   table
       .text("f,file", "FILE", &a.prompt_file,
             "read the prompt from a file; one newline at its end is removed")
       .file();
-  table.flag("e,escape", &a.escapes, "replace \\n, \\t, \\xHH and so on in the prompt");
+  table.flag("e,escape", &a.escapes, "replace \\n, \\t, \\xHH and so on in the prompt and in -r");
   table.flag("parse-special", &a.parse_special,
              "let the prompt contain special tokens such as </s>");
 
   table.group("Chat");
   table.flag("i,interactive,conversation,cnv", &a.interactive,
-             "chat: read messages line by line; a line that ends with \\ goes on");
+             "chat: read messages line by line; /help there lists the commands");
   table.text("system,system-prompt,sys", "TEXT", &a.system, "message that opens the conversation");
   std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats;
   for (const ChatFormat format : all_chat_formats()) {
@@ -35,6 +39,11 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
       .choice("chat-template", "NAME", &a.chat_format, std::move(formats),
               "format of the conversation; with -p and no -i, one question and its answer")
       .shown_default("recognized from the file");
+  table
+      .text("session", "FILE", &a.session,
+            "go on with the conversation in FILE, and keep this one there")
+      .file();
+  table.flag("no-history", &a.no_history, "keep no history of what is typed");
 }
 
 void add_generation_options(OptionTable& table, RunArguments& a) {
@@ -45,7 +54,8 @@ void add_generation_options(OptionTable& table, RunArguments& a) {
               "end the text before TEXT; may be repeated");
   table.flag("ignore-eos", &a.ignore_eos, "never draw the tokens that end a text");
   table.flag("context-shift", &a.context_shift,
-             "when the context is full, forget the older half and recompute the rest");
+             "when the context is full, forget the older half and recompute the rest; crop a "
+             "longer prompt at its front");
 
   table.group("Sampling");
   table.integer("s,seed", "N", &a.seed, -1, INT64_MAX, "seed of the draws; -1 is random")
@@ -84,13 +94,22 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.choice("compute", "KIND", &a.compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
                "activations in matrix products");
   table.flag("no-cache", &a.no_cache, "recompute every position for each token (slow, same text)");
+  table
+      .text("cache-save", "FILE", &a.cache_save,
+            "write the prompt's tokens with their keys and values")
+      .file();
+  table
+      .text("cache-load", "FILE", &a.cache_load,
+            "do not compute what FILE has: the beginning of the prompt")
+      .file();
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
 }
 
 void add_output_options(OptionTable& table, RunArguments& a) {
   table.group("Output");
   table.flag("echo", &a.echo, "print the prompt before the text");
-  table.flag("json", &a.json, "print one JSON object at the end");
+  table.flag("json", &a.json,
+             "print one JSON object at the end; in a chat, take and give one a line");
   table.flag("jsonl", &a.jsonl, "print a JSON object per token, then one as --json does");
   table
       .integer("logprobs", "N", &a.logprobs, 0, 1000,
@@ -114,15 +133,24 @@ Error usage(std::string field, std::string message, std::string hint = "") {
                .hint = std::move(hint)};
 }
 
-Status check_combinations(const RunArguments& a) {
-  const bool machine_output =
-      a.json || a.jsonl || a.logits_hash || !a.receipt.empty() || !a.dump_layers.empty();
-  if (a.interactive && machine_output) {
-    return usage(
-        "-i",
-        "found with --json, --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
-        "use --chat-template with -p for one answer");
+Status check_chat_combinations(const RunArguments& a) {
+  const bool of_one_text = a.jsonl || a.logits_hash || !a.receipt.empty() || !a.dump_layers.empty();
+  if (a.interactive && of_one_text) {
+    return usage("-i",
+                 "found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
+                 "use --chat-template with -p for one answer");
   }
+  if (a.interactive && (!a.cache_load.empty() || !a.cache_save.empty()))
+    return usage("-i", "found with --cache-load or --cache-save, need one text", "use --session");
+  if (!a.session.empty() && !a.interactive)
+    return usage("--session", "found without -i, need a chat");
+  if (!a.session.empty() && a.no_cache)
+    return usage("--session", "found with --no-cache, need keys and values that can be kept");
+  return Ok{};
+}
+
+Status check_combinations(const RunArguments& a) {
+  LLM_RETURN_IF_ERROR(check_chat_combinations(a));
   if (a.json && a.jsonl) return usage("--json", "found with --jsonl, need one of them");
   if (a.want_logprobs && !a.json && !a.jsonl) {
     return usage("--logprobs", "found without --json or --jsonl, need one of them");
@@ -134,43 +162,52 @@ Status check_combinations(const RunArguments& a) {
     return usage("--dump-layers",
                  "found with --context-shift or --no-cache, need each position once");
   }
+  const bool caches = !a.cache_load.empty() || !a.cache_save.empty();
+  if (caches && (a.context_shift || a.no_cache)) {
+    return usage(a.cache_load.empty() ? "--cache-save" : "--cache-load",
+                 "found with --context-shift or --no-cache, need the prompt as it is in a cache");
+  }
+  if (!a.cache_load.empty() && (!a.receipt.empty() || !a.dump_layers.empty())) {
+    return usage("--cache-load",
+                 "found with --receipt or --dump-layers, which need every position");
+  }
   return Ok{};
 }
 
-Status find_model_and_prompt(RunArguments& a, const OptionTable& table) {
+/// Which words without a dash are model and prompt, and where the prompt comes from.
+Result<PromptSource> find_model_and_prompt(RunArguments& a, const OptionTable& table) {
   std::vector<std::string> words;
-  if (!a.model_positional.empty()) words.push_back(a.model_positional);
-  if (!a.prompt_positional.empty()) words.push_back(a.prompt_positional);
+  for (const std::string* word : {&a.model_positional, &a.prompt_positional, &a.stdin_positional}) {
+    if (!word->empty()) words.push_back(*word);
+  }
   std::size_t next = 0;
-  if (!table.given("model")) {
-    if (words.empty()) {
-      return usage("MODEL", "found nothing, need a GGUF file", "llmrun --help shows the usage");
-    }
-    a.model = words[next++];
-  }
-  const bool has_word = next < words.size();
-  const int sources = has_word + table.given("prompt") + table.given("file");
-  if (sources > 1) return usage("prompt", "found more than one, need one of PROMPT, -p and -f");
-  if (has_word) a.prompt = words[next++];
-  if (next < words.size()) return usage(words[next], "found a third argument, need at most two");
-  return Ok{};
-}
+  if (!table.given("model") && !words.empty()) a.model = words[next++];
+  LLM_TRY(a.model, a.model.empty() ? default_model() : resolve_model(a.model));
 
-Status read_prompt(RunArguments& a, const OptionTable& table) {
-  constexpr std::size_t kLimit = Tokenizer::kMaxTextBytes;
-  const bool from_stdin = a.prompt == "-" || a.prompt_file == "-";
-  if (from_stdin && a.interactive) {
+  PromptSource source;
+  source.may_read_stdin = !a.interactive;
+  if (table.given("prompt")) source.text = a.prompt;
+  if (table.given("file")) source.file = a.prompt_file;
+  for (; next < words.size(); ++next) {
+    const bool has_prompt = source.is_given();
+    if (words[next] == "-" && has_prompt && !source.add_stdin) {
+      source.add_stdin = true;
+    } else if (has_prompt || source.add_stdin) {
+      return usage("prompt", "found more than one, need one of PROMPT, -p and -f",
+                   "put a text with spaces in quotes");
+    } else {
+      source.text = words[next];
+    }
+  }
+  if (source.text && source.file)
+    return usage("prompt", "found more than one, need one of PROMPT, -p and -f");
+  if (source.text == "-") {
+    source.text.reset();
+    source.file = "-";
+  }
+  if (a.interactive && (source.file == "-" || source.add_stdin))
     return usage("-", "found with -i, need standard input for the chat");
-  }
-  if (from_stdin) {
-    LLM_TRY(a.prompt, read_stdin(kLimit));
-  } else if (table.given("file")) {
-    LLM_TRY(a.prompt, read_text_file(a.prompt_file, kLimit));
-  }
-  const bool from_file = from_stdin || table.given("file");
-  if (from_file && a.prompt.ends_with('\n')) a.prompt.pop_back();
-  if (a.escapes) a.prompt = unescape(a.prompt);
-  return Ok{};
+  return source;
 }
 
 }  // namespace
@@ -200,6 +237,8 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.positional("MODEL", &arguments.model_positional, false, "GGUF file (or -m FILE)").file();
   table.positional("PROMPT", &arguments.prompt_positional, false,
                    "text to continue, - for standard input (or -p TEXT, -f FILE)");
+  table.positional("-", &arguments.stdin_positional, false,
+                   "behind a prompt: standard input follows it");
   add_prompt_options(table, arguments);
   add_generation_options(table, arguments);
   add_engine_options(table, arguments);
@@ -214,8 +253,12 @@ OptionTable make_run_table(RunArguments& arguments) {
 Status complete(RunArguments& arguments, const OptionTable& table) {
   arguments.want_logprobs = table.given("logprobs");
   LLM_RETURN_IF_ERROR(check_combinations(arguments));
-  LLM_RETURN_IF_ERROR(find_model_and_prompt(arguments, table));
-  LLM_RETURN_IF_ERROR(read_prompt(arguments, table));
+  LLM_TRY(const PromptSource source, find_model_and_prompt(arguments, table));
+  LLM_TRY(arguments.prompt, read_prompt(source));
+  if (arguments.escapes) {
+    arguments.prompt = unescape(arguments.prompt);
+    for (std::string& stop : arguments.stop) stop = unescape(stop);
+  }
   // 32 random bits: short enough to type again.
   if (arguments.seed < 0) arguments.seed = std::random_device()();
   arguments.sampler.seed = static_cast<std::uint64_t>(arguments.seed);

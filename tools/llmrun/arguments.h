@@ -20,6 +20,7 @@ struct RunArguments {
   std::string model;
   std::string model_positional;
   std::string prompt_positional;
+  std::string stdin_positional;
 
   std::string prompt;
   std::string prompt_file;
@@ -27,6 +28,8 @@ struct RunArguments {
   bool parse_special = false;
   bool interactive = false;
   std::string system;
+  std::string session;
+  bool no_history = false;
   std::optional<ChatFormat> chat_format;
 
   std::int64_t max_tokens = -1;
@@ -44,6 +47,8 @@ struct RunArguments {
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
   bool no_cache = false;
+  std::string cache_load;
+  std::string cache_save;
   bool strict = false;
 
   bool echo = false;
@@ -62,8 +67,9 @@ struct RunArguments {
 OptionTable make_run_table(RunArguments& arguments);
 
 /// What parsing one option at a time cannot see: which argument is the model and which the prompt,
-/// options that exclude each other; then reads the prompt from where it is and draws the seed.
-/// Errors: kUsage; kIo and kResource from reading the prompt.
+/// options that exclude each other; then finds the model (model_choice.h), reads the prompt from
+/// where it is (prompt_source.h) and draws the seed.
+/// Errors: kUsage; those of finding and reading.
 Status complete(RunArguments& arguments, const OptionTable& table);
 
 /// Replaces \n \r \t \0 \' \" \\ and \xHH. Any other sequence stays as it is.

@@ -4,34 +4,40 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
-#include <iostream>
-#include <optional>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tools/common/log.h"
 #include "tools/common/signals.h"
-#include "tools/llmrun/output.h"
+#include "tools/llmrun/chat_commands.h"
+#include "tools/llmrun/history.h"
+#include "tools/llmrun/line_reader.h"
+#include "tools/llmrun/session_file.h"
 
 namespace llm {
 namespace {
 
-/// One message from stdin; lines that end with a backslash go on. Nothing at the end of input.
-std::optional<std::string> read_message(bool is_terminal) {
-  std::string message;
-  std::string line;
-  const char* prompt = "> ";
-  while (true) {
-    if (is_terminal) {
-      write_message(prompt);
-    }
-    if (!std::getline(std::cin, line)) break;
-    if (!line.ends_with('\\')) return message + line;
-    line.back() = '\n';
-    message += line;
-    prompt = "  ";
-  }
-  if (message.empty()) return std::nullopt;
-  return message;
+/// A line of -i --json: {"role": "user", "content": "..."}, or the content alone as a string.
+Result<std::string> parse_json_message(const std::string& line) {
+  const auto wrong = [](std::string found) {
+    return Error{
+        .code = ErrorCode::kUsage,
+        .field = "message",
+        .message = fmt::format(
+            R"(found {}, need {{"role": "user", "content": "..."}} or a string in JSON)", found)};
+  };
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (json.is_discarded()) return wrong("no JSON");
+  if (json.is_string()) return json.get<std::string>();
+  if (!json.is_object()) return wrong(json.type_name());
+  const auto role = json.find("role");
+  if (role != json.end() && *role != "user") return wrong("role " + role->dump());
+  const auto content = json.find("content");
+  if (content == json.end() || !content->is_string()) return wrong("no content");
+  return content->get<std::string>();
 }
 
 }  // namespace
@@ -47,62 +53,156 @@ Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model
                .hint = "one of zephyr, llama2, chatml, llama3"};
 }
 
-void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptions& options) {
-  for (std::string& spelling : reply_ends(format)) {
-    const auto id = tokenizer.find(spelling);
-    if (id && tokenizer.kind(*id) != TokenKind::kNormal) {
-      options.stop_tokens.push_back(*id);
-    } else {
-      options.stop.push_back(std::move(spelling));
-    }
-  }
+void report_cropped(std::size_t n_tokens, std::size_t context) {
+  if (n_tokens == 0) return;
+  spdlog::warn("prompt: the first {} tokens are dropped, so that the rest fits into {} (-c)",
+               n_tokens, context);
 }
 
-std::vector<ChatMessage> opening_messages(const RunArguments& arguments, std::string user_message) {
-  std::vector<ChatMessage> messages;
-  if (!arguments.system.empty()) {
-    messages.push_back({ChatMessage::Role::kSystem, arguments.system});
+Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& context, Loaded& loaded,
+                        const GenerateOptions& generation) {
+  Chat chat(arguments, context, loaded, generation);
+  chat.is_terminal_ = isatty(STDIN_FILENO) == 1;
+  LLM_TRY(const ChatFormat format, choose_chat_format(arguments, *loaded.model));
+  std::error_code ignored;
+  if (arguments.session.empty() || !std::filesystem::exists(arguments.session, ignored)) {
+    chat.conversation_ = std::make_unique<Conversation>(*loaded.session, format);
+    chat.conversation_->set_system(arguments.system);
+    LLM_RETURN_IF_ERROR(chat.keep_session(false));  // a path that cannot be written is told now
+    return chat;
   }
-  messages.push_back({ChatMessage::Role::kUser, std::move(user_message)});
-  return messages;
+  LLM_TRY(chat.conversation_,
+          load_session(arguments.session, format, *loaded.session, loaded.identity()));
+  if (!arguments.system.empty() && arguments.system != chat.conversation_->system()) {
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "--system",
+                 .message = "found another message than the conversation has, need none",
+                 .file = arguments.session,
+                 .hint = "/system TEXT in the chat replaces it"};
+  }
+  if (!context.quiet() && !arguments.json) chat.print_stats();
+  return chat;
 }
 
-Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, Sequence& session,
-                     const GenerateOptions& generation, double load_seconds) {
-  const Model& model = session.model();
-  LLM_TRY(const ChatFormat format, choose_chat_format(arguments, model));
-  GenerateOptions options = generation;
-  options.continues_text = false;
-  add_reply_ends(format, model.tokenizer(), options);
-  const bool is_terminal = isatty(STDIN_FILENO) == 1;
-  const GenerateSink sink = [](const GenerateEvent& event) { return write_stdout(event.text); };
+Status Chat::keep_session(bool with_values) {
+  if (arguments_.session.empty()) return Ok{};
+  return save_session(arguments_.session, *conversation_, *loaded_.session, loaded_.identity(),
+                      with_values);
+}
 
-  Generator generator(session);
-  std::size_t n_messages = 0;
-  std::optional<std::string> message = arguments.prompt;
-  if (message->empty()) message = read_message(is_terminal);
-  for (; message; message = read_message(is_terminal)) {
-    const std::vector<ChatMessage> messages =
-        n_messages == 0 ? opening_messages(arguments, std::move(*message))
-                        : std::vector<ChatMessage>{{ChatMessage::Role::kUser, std::move(*message)}};
-    const auto parts = format_chat(format, messages, n_messages);
-    const auto ids = encode_chat(model.tokenizer(), parts, n_messages == 0);
-    const GracefulInterrupt graceful;
-    LLM_TRY(const GenerateResult result, generator.run(ids, options, sink));
-    n_messages += messages.size() + 1;
-    LLM_RETURN_IF_ERROR(write_stdout("\n"));
-    if (result.stop_reason == StopReason::kContextFull) {
-      spdlog::warn("context full: {} tokens; start anew, raise -c or use --context-shift",
-                   session.context());
-    }
-    if (context.verbosity > 0) {
-      write_message(
-          fmt::format("llmrun: {}\n", stats_line(make_stats(model, result, load_seconds))));
-    }
-    if (GracefulInterrupt::requested() && !is_terminal) return GracefulInterrupt::exit_code();
+Status Chat::tell(const Error& error) const {
+  if (arguments_.json) return write_stdout(error_json(error));
+  report_error("llmrun", error);
+  return Ok{};
+}
+
+Status Chat::save(const std::string& path) {
+  const Status saved =
+      save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true);
+  return saved.ok() ? saved : tell(saved.error());
+}
+
+Status Chat::load(const std::string& path) {
+  auto loaded = load_session(path, conversation_->format(), *loaded_.session, loaded_.identity());
+  if (!loaded.ok()) return tell(loaded.error());
+  conversation_ = std::move(loaded).value();
+  print_stats();
+  return keep_session(false);
+}
+
+void Chat::print_stats() const {
+  const auto text = conversation_->text();
+  write_message(fmt::format("{} turns, {} tokens of {}; {} turns forgotten\n",
+                            conversation_->turns().size(), text.ok() ? text->size() : 0,
+                            loaded_.session->context(), conversation_->forgotten_turns()));
+  if (!last_stats_.empty()) write_message(fmt::format("{}\n", last_stats_));
+}
+
+void Chat::tell_of_dropped_turns(std::size_t n_turns) {
+  if (n_turns == 0) return;
+  const std::string what =
+      fmt::format("context full ({} tokens): the {} oldest turns are forgotten",
+                  loaded_.session->context(), n_turns);
+  if (told_of_dropped_turns_) {
+    spdlog::info("{}", what);
+  } else {
+    spdlog::warn("{}, and older ones will be from now on; -c makes it larger", what);
+  }
+  told_of_dropped_turns_ = true;
+}
+
+Status Chat::answer(std::string message) {
+  return reply(conversation_->ask(std::move(message), arguments_.context_shift));
+}
+
+Status Chat::regenerate() { return reply(conversation_->ask_again()); }
+
+Status Chat::reply(const Result<Conversation::Forgotten>& asked) {
+  if (!asked.ok()) return tell(asked.error());
+  report_cropped(asked->tokens, loaded_.session->context());
+  tell_of_dropped_turns(asked->turns);
+  const std::size_t before = conversation_->forgotten_turns();
+  const GenerateSink sink = [this](const GenerateEvent& event) {
+    return arguments_.json ? Status(Ok{}) : write_generated(event.text);
+  };
+  LLM_TRY(const GenerateResult result, conversation_->reply(generation_, sink));
+  const std::size_t dropped_meanwhile = conversation_->forgotten_turns() - before;
+  const RunStats stats = make_stats(*loaded_.model, result, loaded_.seconds);
+  last_stats_ = stats_line(stats);
+  LLM_RETURN_IF_ERROR(print_reply(result, asked->turns + dropped_meanwhile, asked->tokens, stats));
+  tell_of_dropped_turns(dropped_meanwhile);
+  return keep_session(false);
+}
+
+Status Chat::print_reply(const GenerateResult& result, std::size_t dropped_turns,
+                         std::size_t cropped_tokens, const RunStats& stats) {
+  if (arguments_.json) {
+    return write_stdout(
+        reply_json(arguments_, *loaded_.session, result, dropped_turns, cropped_tokens, stats));
+  }
+  LLM_RETURN_IF_ERROR(write_stdout("\n"));
+  if (result.stop_reason == StopReason::kContextFull) {
+    spdlog::warn("context full: message and reply have {} tokens; raise -c or use --context-shift",
+                 loaded_.session->context());
+  }
+  if (context_.verbosity > 0) write_message(fmt::format("llmrun: {}\n", last_stats_));
+  return Ok{};
+}
+
+bool Chat::is_ended() const {
+  const int code = GracefulInterrupt::exit_code();
+  return code != 0 && (!is_terminal_ || code != 128 + SIGINT);
+}
+
+Result<int> Chat::run() {
+  const GracefulInterrupt graceful;
+  if (is_terminal_ && !context_.quiet() && !arguments_.json)
+    write_message("/help lists the commands, Ctrl-D leaves\n");
+  if (!arguments_.prompt.empty()) LLM_RETURN_IF_ERROR(answer(arguments_.prompt));
+  const std::string history =
+      arguments_.no_history || arguments_.json ? "" : default_history_path();
+  const auto reader = arguments_.json ? make_plain_reader(false) : make_line_reader(history);
+  while (!is_ended() && !leaves_) {
     GracefulInterrupt::clear();
+    const auto read = arguments_.json ? reader->read("") : read_message(*reader);
+    if (!read.ok() && read.error().code != ErrorCode::kResource) return read.error();
+    LLM_RETURN_IF_ERROR(read.ok() ? take(*read) : tell(read.error()));
   }
-  return 0;
+  const int code = is_ended() ? GracefulInterrupt::exit_code() : 0;
+  LLM_RETURN_IF_ERROR(keep_session(true));
+  return code;
+}
+
+Status Chat::take(const Line& line) {
+  if (line.kind == Line::Kind::kEnd) leave();
+  if (line.kind != Line::Kind::kText || line.text.empty()) return Ok{};
+  if (arguments_.json) {
+    auto message = parse_json_message(line.text);
+    return message.ok() ? answer(std::move(message).value()) : tell(message.error());
+  }
+  if (line.is_quoted) return answer(line.text);
+  if (is_command(line.text)) return run_command(*this, line.text);
+  return answer(line.text.starts_with("//") ? line.text.substr(1) : line.text);
 }
 
 }  // namespace llm

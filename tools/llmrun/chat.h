@@ -1,30 +1,77 @@
 #ifndef LLM_TOOLS_LLMRUN_CHAT_H_
 #define LLM_TOOLS_LLMRUN_CHAT_H_
 
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "base/result.h"
-#include "engine/engine.h"
-#include "engine/generate/generate.h"
+#include "engine/generate/conversation.h"
 #include "tools/common/tool.h"
 #include "tools/llmrun/arguments.h"
+#include "tools/llmrun/line_reader.h"
+#include "tools/llmrun/loaded.h"
+#include "tools/llmrun/output.h"
 
 namespace llm {
 
-/// The conversation's format: as asked for, or recognized from the file's template.
-/// Errors: kUsage when there is neither.
+/// The format of --chat-template, else the one recognized in the model's template.
+/// Errors: kUsage when neither is there.
 Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model& model);
 
-/// Makes a reply end where the format ends it: at its special tokens, or at their spelling where
-/// the vocabulary has no such token.
-void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptions& options);
+/// Says on stderr how much of the front of a prompt or message had to go, if any.
+void report_cropped(std::size_t n_tokens, std::size_t context);
 
-/// The messages a conversation opens with: the system message, if any, and the user's.
-std::vector<ChatMessage> opening_messages(const RunArguments& arguments, std::string user_message);
+/// -i: a conversation over standard input and output, as text or as lines of JSON. The commands
+/// are in chat_commands.h.
+class Chat {
+ public:
+  /// Errors: kUsage without a chat format; those of --session.
+  static Result<Chat> open(const RunArguments& arguments, const ToolContext& context,
+                           Loaded& loaded, const GenerateOptions& generation);
 
-/// -i: reads messages from stdin until its end and prints the replies. SIGINT ends a reply; at the
-/// prompt it ends the program.
-/// @return the exit code
-Result<int> run_chat(const RunArguments& arguments, const ToolContext& context, Sequence& session,
-                     const GenerateOptions& generation, double load_seconds);
+  /// Until the input ends or somebody leaves. @return the exit code
+  Result<int> run();
+
+  // What commands do. What another message or command cures is told on stderr, and the chat goes
+  // on; a Status that is an error ends it.
+  Status answer(std::string message);
+  Status regenerate();
+  Status save(const std::string& path);
+  Status load(const std::string& path);
+  void leave() { leaves_ = true; }
+  /// Tells on stderr how long the conversation is, and the last reply's statistics.
+  void print_stats() const;
+  Conversation& conversation() { return *conversation_; }
+
+ private:
+  Chat(const RunArguments& arguments, const ToolContext& context, Loaded& loaded,
+       const GenerateOptions& generation)
+      : arguments_(arguments), context_(context), loaded_(loaded), generation_(generation) {}
+
+  /// Answers a line, or does what it commands.
+  Status take(const Line& line);
+  /// The reply to what was asked, streamed as text or given as a line of JSON.
+  Status reply(const Result<Conversation::Forgotten>& asked);
+  Status print_reply(const GenerateResult& result, std::size_t dropped_turns,
+                     std::size_t cropped_tokens, const RunStats& stats);
+  Status tell(const Error& error) const;
+  void tell_of_dropped_turns(std::size_t n_turns);
+  /// Writes --session, if there is one.
+  Status keep_session(bool with_values);
+  /// Whether a signal came that means more than the reply.
+  bool is_ended() const;
+
+  const RunArguments& arguments_;
+  const ToolContext& context_;
+  Loaded& loaded_;
+  const GenerateOptions& generation_;
+  std::unique_ptr<Conversation> conversation_;
+  std::string last_stats_;
+  bool is_terminal_ = false;
+  bool told_of_dropped_turns_ = false;
+  bool leaves_ = false;
+};
 
 }  // namespace llm
 

@@ -2,12 +2,13 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
 
 #include "engine/engine.h"
+#include "engine/generate/conversation.h"
 #include "engine/generate/generate.h"
 #include "tools/common/log.h"
 #include "tools/common/output_paths.h"
@@ -16,47 +17,12 @@
 #include "tools/common/tool.h"
 #include "tools/llmrun/arguments.h"
 #include "tools/llmrun/chat.h"
+#include "tools/llmrun/loaded.h"
 #include "tools/llmrun/output.h"
 #include "validate/dump/engine_dump.h"
 
 namespace llm {
 namespace {
-
-struct Loaded {
-  std::shared_ptr<const Model> model;
-  std::unique_ptr<Sequence> session;
-  double seconds = 0;
-};
-
-Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
-  const auto started = std::chrono::steady_clock::now();
-  guard_mapped_file(arguments.model);
-  LoadOptions options;
-  options.compute = arguments.compute;
-  options.isa = arguments.isa;
-  options.threads = arguments.threads;
-  options.strict = arguments.strict;
-  options.hash_file = !arguments.receipt.empty() || !arguments.dump_layers.empty();
-  options.progress = std::ref(progress);
-  Loaded loaded;
-  LLM_TRY(loaded.model, Model::load(arguments.model, options));
-  progress.clear();
-  for (const std::string& warning : loaded.model->warnings()) spdlog::warn("{}", warning);
-  if (arguments.context > loaded.model->config().context) {
-    spdlog::warn("-c: found {}, the model was trained for {} positions", arguments.context,
-                 loaded.model->config().context);
-  }
-  LLM_TRY(
-      loaded.session,
-      open_sequence(loaded.model,
-                    {.context = arguments.context, .kv = arguments.kv, .batch = arguments.batch},
-                    {.use_cache = !arguments.no_cache}));
-  loaded.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  spdlog::info("{}: {}, {} threads, seed {}", loaded.model->name(), isa_name(loaded.model->isa()),
-               loaded.model->threads(), arguments.sampler.seed);
-  return loaded;
-}
 
 GenerateOptions generation_of(const RunArguments& arguments, ProgressBar& progress) {
   GenerateOptions options;
@@ -72,33 +38,57 @@ GenerateOptions generation_of(const RunArguments& arguments, ProgressBar& progre
   return options;
 }
 
-/// The prompt's ids; for one question of a chat, also how its answer ends.
-Result<std::vector<TokenId>> encode_prompt(const RunArguments& arguments, const Model& model,
-                                           GenerateOptions& options) {
-  if (!arguments.is_chat()) {
-    EncodeOptions encoding;
-    encoding.add_eos = false;
-    encoding.parse_special = arguments.parse_special;
-    return model.tokenizer().encode(arguments.prompt, encoding);
-  }
-  LLM_TRY(const ChatFormat format, choose_chat_format(arguments, model));
-  options.continues_text = false;
-  add_reply_ends(format, model.tokenizer(), options);
-  const auto parts = format_chat(format, opening_messages(arguments, arguments.prompt));
-  return encode_chat(model.tokenizer(), parts, true);
+/// The ids of a prompt that is to be continued. @pre its size, which read_prompt() limits
+std::vector<TokenId> encode_prompt(const RunArguments& arguments, const Model& model) {
+  EncodeOptions encoding;
+  encoding.add_eos = false;
+  encoding.parse_special = arguments.parse_special;
+  return model.tokenizer().encode(arguments.prompt, encoding);
 }
+
+/// The hashes of --logits-hash.
+class RunHashes {
+ public:
+  /// @param first_drawn  position whose logits the first token is drawn from
+  /// @param first  position of the first row that comes
+  RunHashes(std::size_t n_vocab, std::size_t first_drawn, std::size_t first)
+      : n_vocab_(n_vocab), first_drawn_(first_drawn), next_(first) {}
+
+  void add(std::span<const float> rows) {
+    all_.add(rows);
+    const std::size_t n_rows = rows.size() / n_vocab_;
+    const std::size_t before = std::min(n_rows, first_drawn_ - std::min(first_drawn_, next_));
+    drawn_.add(rows.subspan(before * n_vocab_));
+    next_ += n_rows;
+  }
+  std::string all() const { return all_.hex(); }
+  std::string drawn() const { return drawn_.hex(); }
+
+ private:
+  std::size_t n_vocab_;
+  std::size_t first_drawn_;
+  std::size_t next_;  ///< position of the next row
+  LogitsHash all_;
+  LogitsHash drawn_;
+};
 
 /// What goes to stderr after a text; on a line of its own even where both streams are one file.
 void print_summary(const RunArguments& arguments, const ToolContext& context,
                    const GenerateResult& result, const RunStats& stats, const Sequence& session,
-                   const std::string& hash) {
+                   const RunHashes& hashes) {
   const bool streamed = !arguments.json && !arguments.jsonl;
   const bool has_summary = arguments.logits_hash || !context.quiet();
   if (streamed && has_summary && !result.text.ends_with('\n')) write_message("\n");
   if (result.stop_reason == StopReason::kContextFull) {
     spdlog::warn("context full: {} tokens; raise -c or use --context-shift", session.context());
   }
-  if (arguments.logits_hash) write_message(fmt::format("logits-sha256: {}\n", hash));
+  if (arguments.logits_hash) {
+    // What a cache held has no logits here.
+    if (arguments.cache_load.empty()) {
+      write_message(fmt::format("logits-sha256: {}\n", hashes.all()));
+    }
+    write_message(fmt::format("drawn-logits-sha256: {}\n", hashes.drawn()));
+  }
   if (!context.quiet()) write_message(fmt::format("llmrun: {}\n", stats_line(stats)));
 }
 
@@ -109,26 +99,84 @@ Status write_dump(const RunArguments& arguments, Sequence& session, Recorder rec
   return dump.write(arguments.dump_layers);
 }
 
+/// Gives the session the tokens of --cache-load, which must be the beginning of the prompt.
+Status load_cache(const RunArguments& arguments, const Loaded& loaded,
+                  std::span<const TokenId> prompt_ids) {
+  if (arguments.cache_load.empty()) return Ok{};
+  guard_mapped_file(arguments.cache_load);
+  LLM_TRY(const PromptCache cache, PromptCache::open(arguments.cache_load));
+  LLM_RETURN_IF_ERROR(cache.check(loaded.identity()));
+  const auto differs = std::ranges::mismatch(cache.tokens(), prompt_ids);
+  if (differs.in1 != cache.tokens().end()) {
+    return Error{
+        .code = ErrorCode::kIntegrity,
+        .field = "tokens",
+        .message = fmt::format("found {} that differ from the prompt's {} at token {}, need the "
+                               "beginning of the prompt",
+                               cache.tokens().size(), prompt_ids.size(),
+                               differs.in1 - cache.tokens().begin()),
+        .file = arguments.cache_load};
+  }
+  return cache.restore(*loaded.session);
+}
+
+Status save_cache(const RunArguments& arguments, const Loaded& loaded, std::size_t n_prompt) {
+  if (arguments.cache_save.empty()) return Ok{};
+  return PromptCache::write(arguments.cache_save, *loaded.session,
+                            std::min(n_prompt, loaded.session->position()), loaded.identity());
+}
+
+/// The one question of a chat without -i.
+Result<std::unique_ptr<Conversation>> ask(const RunArguments& arguments, const Loaded& loaded) {
+  LLM_TRY(const ChatFormat format, choose_chat_format(arguments, *loaded.model));
+  auto conversation = std::make_unique<Conversation>(*loaded.session, format);
+  conversation->set_system(arguments.system);
+  LLM_TRY(const auto forgotten, conversation->ask(arguments.prompt, arguments.context_shift));
+  report_cropped(forgotten.tokens, loaded.session->context());
+  return conversation;
+}
+
+Result<GenerateResult> continue_prompt(Sequence& session, std::span<const TokenId> prompt_ids,
+                                       const GenerateOptions& options, const GenerateSink& sink) {
+  Generator generator(session);
+  if (session.position() == 0) return generator.run(prompt_ids, options, sink);
+  generator.hold(session.tokens());
+  generator.set_text(prompt_ids);
+  return generator.run({}, options, sink);
+}
+
 Result<int> run_once(const RunArguments& arguments, const ToolContext& context, Loaded& loaded,
                      GenerateOptions options) {
   Sequence& session = *loaded.session;
-  LLM_TRY(const std::vector<TokenId> prompt_ids, encode_prompt(arguments, *loaded.model, options));
-  LogitsHash hash;
+  std::unique_ptr<Conversation> conversation;
+  if (arguments.is_chat()) {
+    LLM_TRY(conversation, ask(arguments, loaded));
+  }
+  LLM_TRY(const std::vector<TokenId> prompt_ids,
+          conversation ? conversation->text() : encode_prompt(arguments, *loaded.model));
+  LLM_RETURN_IF_ERROR(load_cache(arguments, loaded, prompt_ids));
+  if (conversation) conversation->hold(session.tokens());
+
+  const std::size_t last = std::max<std::size_t>(prompt_ids.size(), 1) - 1;
+  RunHashes hashes(session.n_vocab(), last, std::min(session.position(), last));
   Recorder recorder;
   const bool dumps = !arguments.dump_layers.empty();
   if (arguments.logits_hash || !arguments.receipt.empty() || dumps) {
-    options.on_logits = [&hash](std::span<const float> rows) { hash.add(rows); };
+    options.on_logits = [&hashes](std::span<const float> rows) { hashes.add(rows); };
   }
   if (dumps) session.set_probe(&recorder);
   const bool streams = !arguments.json && !arguments.jsonl;
-  if (streams && arguments.echo) LLM_RETURN_IF_ERROR(write_stdout(arguments.prompt));
+  if (streams && arguments.echo) LLM_RETURN_IF_ERROR(write_generated(arguments.prompt));
   const GenerateSink sink = [&](const GenerateEvent& event) -> Status {
-    if (streams) return write_stdout(event.text);
+    if (streams) return write_generated(event.text);
     return arguments.jsonl ? write_stdout(event_json(event)) : Status(Ok{});
   };
 
   const GracefulInterrupt graceful;
-  LLM_TRY(const GenerateResult result, generate(session, prompt_ids, options, sink));
+  LLM_TRY(const GenerateResult result, conversation
+                                           ? conversation->reply(options, sink)
+                                           : continue_prompt(session, prompt_ids, options, sink));
+  report_cropped(result.cropped, session.context());
   const RunStats stats = make_stats(*loaded.model, result, loaded.seconds);
   FirstError error;
   if (!streams) {
@@ -136,10 +184,11 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   } else if (isatty(STDOUT_FILENO) == 1) {
     error.add(write_stdout("\n"));
   }
-  print_summary(arguments, context, result, stats, session, hash.hex());
+  print_summary(arguments, context, result, stats, session, hashes);
   if (!arguments.receipt.empty()) {
-    error.add(write_receipt(arguments, session, prompt_ids, result, hash.hex()));
+    error.add(write_receipt(arguments, session, prompt_ids, result, hashes.all()));
   }
+  error.add(save_cache(arguments, loaded, prompt_ids.size()));
   if (dumps) error.add(write_dump(arguments, session, std::move(recorder)));
   LLM_RETURN_IF_ERROR(error.status());
   return GracefulInterrupt::exit_code();
@@ -164,10 +213,9 @@ Result<int> run(RunArguments& arguments, const ToolContext& context) {
   LLM_TRY(Loaded loaded, load(arguments, progress));
   ProgressBar prefill(!context.quiet(), "tokens");
   const GenerateOptions options = generation_of(arguments, prefill);
-  if (arguments.interactive) {
-    return run_chat(arguments, context, *loaded.session, options, loaded.seconds);
-  }
-  return run_once(arguments, context, loaded, options);
+  if (!arguments.interactive) return run_once(arguments, context, loaded, options);
+  LLM_TRY(Chat chat, Chat::open(arguments, context, loaded, options));
+  return chat.run();
 }
 
 }  // namespace

@@ -42,6 +42,12 @@ Json logprobs_json(const Logprobs& logprobs) {
   return json;
 }
 
+Json all_logprobs_json(const GenerateResult& result) {
+  Json json = Json::array();
+  for (const Logprobs& logprobs : result.logprobs) json.push_back(logprobs_json(logprobs));
+  return json;
+}
+
 Json stats_json(const RunArguments& arguments, const Sequence& session, const RunStats& stats) {
   const Model& model = session.model();
   return {{"load_ms", milliseconds(stats.load_seconds)},
@@ -60,13 +66,17 @@ Json stats_json(const RunArguments& arguments, const Sequence& session, const Ru
           {"isa", isa_name(model.isa())},
           {"threads", model.threads()},
           {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
+          {"cache", session.options().use_cache},
           {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
           {"context", session.context()}};
 }
 
 Json options_json(const RunArguments& arguments, const Sequence& session) {
   const SamplerOptions& sampler = arguments.sampler;
-  return {{"n", arguments.max_tokens},
+  return {{"parse_special", arguments.parse_special},
+          {"system", arguments.system},
+          {"chat_template", arguments.chat_format ? chat_format_name(*arguments.chat_format) : ""},
+          {"n", arguments.max_tokens},
           {"stop", arguments.stop},
           {"ignore_eos", arguments.ignore_eos},
           {"seed", sampler.seed},
@@ -133,14 +143,30 @@ std::string result_json(const RunArguments& arguments, const Sequence& session,
                {"text", result.text},
                {"ids", result.ids},
                {"stop_reason", stop_reason_name(result.stop_reason)}};
-  if (arguments.want_logprobs) {
-    json["logprobs"] = Json::array();
-    for (const Logprobs& logprobs : result.logprobs) {
-      json["logprobs"].push_back(logprobs_json(logprobs));
-    }
-  }
+  if (arguments.want_logprobs) json["logprobs"] = all_logprobs_json(result);
   json["stats"] = stats_json(arguments, session, stats);
   return dump(json, arguments.jsonl ? -1 : 2);
+}
+
+std::string reply_json(const RunArguments& arguments, const Sequence& session,
+                       const GenerateResult& result, std::size_t dropped_turns,
+                       std::size_t cropped_tokens, const RunStats& stats) {
+  Json json = {{"schema_version", kRunSchemaVersion},
+               {"text", result.text},
+               {"ids", result.ids},
+               {"stop_reason", stop_reason_name(result.stop_reason)},
+               {"dropped_turns", dropped_turns},
+               {"cropped_tokens", cropped_tokens}};
+  if (arguments.want_logprobs) json["logprobs"] = all_logprobs_json(result);
+  json["stats"] = stats_json(arguments, session, stats);
+  return dump(json, -1);
+}
+
+std::string error_json(const Error& error) {
+  return dump({{"schema_version", kRunSchemaVersion},
+               {"error", error.to_string()},
+               {"exit_code", static_cast<int>(error.code)}},
+              -1);
 }
 
 Status write_receipt(const RunArguments& arguments, const Sequence& session,
@@ -151,6 +177,7 @@ Status write_receipt(const RunArguments& arguments, const Sequence& session,
       {"engine_version", version()},
       {"model", {{"name", session.model().name()}, {"sha256", session.model().file_sha256()}}},
       {"options", options_json(arguments, session)},
+      {"prompt", arguments.prompt},
       {"prompt_ids", prompt_ids},
       {"ids", result.ids},
       {"text", result.text},

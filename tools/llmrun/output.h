@@ -52,6 +52,13 @@ std::string result_json(const RunArguments& arguments, const Sequence& session,
                         std::span<const TokenId> prompt_ids, const GenerateResult& result,
                         const RunStats& stats);
 
+/// The line of -i --json for a reply.
+std::string reply_json(const RunArguments& arguments, const Sequence& session,
+                       const GenerateResult& result, std::size_t dropped_turns,
+                       std::size_t cropped_tokens, const RunStats& stats);
+/// The line of -i --json in place of a reply.
+std::string error_json(const Error& error);
+
 /// Writes --receipt: everything needed to run this again and to see that it ran the same.
 /// Errors: kIo.
 Status write_receipt(const RunArguments& arguments, const Sequence& session,

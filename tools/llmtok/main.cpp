@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/shown_text.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/model_file.h"
 #include "tokenizer/tokenizer.h"
@@ -135,11 +136,12 @@ std::string dump(const json& value) {
 }
 
 /// A token as a line shows it: pieces as quoted text, the others by their spelling.
-std::string shown(const Tokenizer& tokenizer, TokenId id) {
+std::string token_text(const Tokenizer& tokenizer, TokenId id) {
   const bool is_text = tokenizer.kind(id) != llm::TokenKind::kControl &&
                        tokenizer.kind(id) != llm::TokenKind::kUnknown &&
                        tokenizer.kind(id) != llm::TokenKind::kByte;
-  return is_text ? dump(tokenizer.piece_text(id)) : tokenizer.spelling(id);
+  return is_text ? llm::quoted(tokenizer.piece_text(id), llm::kLineBytes)
+                 : llm::shown(tokenizer.spelling(id));
 }
 
 llm::Status print_ids(const Arguments& arguments, const Tokenizer& tokenizer,
@@ -157,7 +159,7 @@ llm::Status print_ids(const Arguments& arguments, const Tokenizer& tokenizer,
   if (arguments.ids) {
     out = fmt::format("{}\n", fmt::join(ids, " "));
   } else {
-    for (const TokenId id : ids) out += fmt::format("{:6}  {}\n", id, shown(tokenizer, id));
+    for (const TokenId id : ids) out += fmt::format("{:6}  {}\n", id, token_text(tokenizer, id));
   }
   return llm::write_stdout(out);
 }
@@ -167,11 +169,11 @@ llm::Status print_text(const Arguments& arguments, const Tokenizer& tokenizer,
   std::string text = tokenizer.decode(
       ids, {.render_special = arguments.parse_special, .keep_invalid = !arguments.json});
   if (arguments.json) {
-    text = dump({{"schema_version", kSchemaVersion}, {"ids", ids}, {"text", text}}) + "\n";
-  } else if (isatty(STDOUT_FILENO) == 1) {
-    text += '\n';  // elsewhere the text goes out exactly
+    return llm::write_stdout(
+        dump({{"schema_version", kSchemaVersion}, {"ids", ids}, {"text", text}}) + "\n");
   }
-  return llm::write_stdout(text);
+  if (isatty(STDOUT_FILENO) == 1) text += '\n';  // elsewhere the text goes out exactly
+  return llm::write_generated(text);
 }
 
 Result<int> run_check(const Arguments& arguments, const Tokenizer& tokenizer) {
@@ -187,8 +189,9 @@ Result<int> run_check(const Arguments& arguments, const Tokenizer& tokenizer) {
                           {"found", mismatch.found},
                           {"first", mismatch.first}});
     out += fmt::format("line {}: {}\n  expected {}\n  found    {}\n  first difference at id {}\n",
-                       mismatch.line, dump(mismatch.text), fmt::join(mismatch.expected, " "),
-                       fmt::join(mismatch.found, " "), mismatch.first);
+                       mismatch.line, llm::quoted(mismatch.text, llm::kLineBytes),
+                       fmt::join(mismatch.expected, " "), fmt::join(mismatch.found, " "),
+                       mismatch.first);
   }
   if (arguments.json) {
     out = dump({{"schema_version", kSchemaVersion},

@@ -5,18 +5,17 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "validate/quality/signals.h"
+#include "validate/quality/text_windows.h"
 
 namespace llm {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::string_view kFormat = "llmcheck-quality/1";
+constexpr std::string_view kFormat = "llmcheck-quality/2";
+constexpr std::string_view kDocumentFormat = "llmcheck-documents/1";
 constexpr double kPerplexityGate = 0.05;
 constexpr double kTextGate = 0.10;
-constexpr double kPairedGate = 0.002;
-// nll is stored rounded; a difference below that is none.
-constexpr double kStoredStep = 1e-6;
+constexpr double kLossGate = 0.002;
 
 Error malformed(const std::string& key, std::string rule) {
   return Error{.code = ErrorCode::kMalformed, .field = key, .message = std::move(rule)};
@@ -44,83 +43,99 @@ CheckResult gate(const std::string& name, const char* signal, double value, doub
           fmt::format("{:.6g}, baseline {:.6g}, {}", value, baseline, rule)};
 }
 
-CheckResult paired(const QualityResult& result, const QualityBaseline& baseline) {
-  const std::string name = result.name + ": paired likelihoods";
-  if (result.nll.size() != baseline.nll.size()) {
-    return {name, false,
-            fmt::format("{} tokens, baseline {}", result.nll.size(), baseline.nll.size())};
-  }
-  std::vector<double> differences;
-  for (std::size_t i = 0; i < result.nll.size(); ++i) {
-    const double d = result.nll[i] - baseline.nll[i];
-    differences.push_back(std::abs(d) < kStoredStep ? 0 : d);
-  }
-  const PairedGate gate = paired_gate(differences, std::log(1 + kPairedGate), baseline.config.seed);
-  const char* verdict = gate.verdict == GateVerdict::kPass   ? "no loss above 0.2 %"
-                        : gate.verdict == GateVerdict::kFail ? "a loss above 0.2 %"
-                                                             : "INCONCLUSIVE, needs more text";
-  return {name, gate.verdict != GateVerdict::kFail && std::isfinite(gate.mean),
-          fmt::format("{}: perplexity {:+.3f} % ({:+.3f} to {:+.3f})", verdict,
-                      std::expm1(gate.mean) * 100, std::expm1(gate.lower) * 100,
-                      std::expm1(gate.upper) * 100)};
+Status read_origin(const Json& json, BaselineOrigin& out) {
+  LLM_RETURN_IF_ERROR(read(json, "model_sha256", out.model_sha256));
+  LLM_RETURN_IF_ERROR(read(json, "text_sha256", out.text_sha256));
+  LLM_RETURN_IF_ERROR(read(json, "engine_version", out.engine_version));
+  LLM_RETURN_IF_ERROR(read(json, "timestamp", out.timestamp));
+  return read(json, "reason", out.reason);
+}
+
+void add_origin(const BaselineOrigin& origin, Json& json) {
+  json["model_sha256"] = origin.model_sha256;
+  json["text_sha256"] = origin.text_sha256;
+  json["engine_version"] = origin.engine_version;
+  json["timestamp"] = origin.timestamp;
+  json["reason"] = origin.reason;
+}
+
+/// The JSON object of a baseline of that format.
+Result<Json> parse_object(std::string_view text, std::string_view format) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return malformed("baseline", "need a JSON object");
+  std::string found;
+  LLM_RETURN_IF_ERROR(read(json, "format", found));
+  if (found != format)
+    return malformed("format", fmt::format("found \"{}\", need \"{}\"", found, format));
+  return json;
+}
+
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string document_detail(const DocumentGate& gate, std::size_t n_documents) {
+  const char* words = gate.verdict == Verdict::kPass   ? "no loss above 0.2 %"
+                      : gate.verdict == Verdict::kFail ? "a loss above 0.2 %"
+                                                       : "UNDECIDED, needs more text";
+  return fmt::format("{}: perplexity {:+.3f} % ({:+.3f} to {:+.3f}) after {} of {} documents",
+                     words, std::expm1(gate.mean) * 100, std::expm1(gate.lower) * 100,
+                     std::expm1(gate.upper) * 100, gate.documents, n_documents);
 }
 
 }  // namespace
 
 QualityBaseline make_baseline(const QualityResult& result, const QualityConfig& config) {
-  QualityBaseline b;
-  b.implementation = result.name;
-  b.tokens_sha256 = tokens_hash(result);
-  b.config = config;
-  b.perplexity = result.perplexity;
-  b.repetition = result.repetition;
-  b.distinct2 = result.distinct2;
-  b.distinct3 = result.distinct3;
-  b.consistency = result.consistency;
-  for (const double nll : result.nll) b.nll.push_back(std::round(nll * 1e6) / 1e6);
-  return b;
+  return {.implementation = result.name,
+          .origin = {},
+          .tokens_sha256 = tokens_hash(result),
+          .config = config,
+          .perplexity = result.perplexity,
+          .repetition = result.repetition,
+          .distinct2 = result.distinct2,
+          .distinct3 = result.distinct3,
+          .consistency = result.consistency};
 }
 
 std::string baseline_json(const QualityBaseline& b) {
   const QualityConfig& c = b.config;
-  const Json json = {{"format", kFormat},
-                     {"implementation", b.implementation},
-                     {"model_sha256", b.model_sha256},
-                     {"text_sha256", b.text_sha256},
-                     {"tokens_sha256", b.tokens_sha256},
-                     {"engine_version", b.engine_version},
-                     {"timestamp", b.timestamp},
-                     {"reason", b.reason},
-                     {"config",
-                      {{"prompts", c.prompts},
-                       {"prompt_tokens", c.prompt_tokens},
-                       {"new_tokens", c.new_tokens},
-                       {"runs", c.runs},
-                       {"windows", c.windows},
-                       {"window_tokens", c.window_tokens},
-                       {"temperature", c.temperature},
-                       {"seed", c.seed}}},
-                     {"perplexity", b.perplexity},
-                     {"repetition", b.repetition},
-                     {"distinct2", b.distinct2},
-                     {"distinct3", b.distinct3},
-                     {"consistency", b.consistency}};
-  // One figure a line would be 1600 lines.
-  std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  Json json = {{"format", kFormat}, {"implementation", b.implementation}};
+  add_origin(b.origin, json);
+  json.update({{"tokens_sha256", b.tokens_sha256},
+               {"config",
+                {{"prompts", c.prompts},
+                 {"prompt_tokens", c.prompt_tokens},
+                 {"new_tokens", c.new_tokens},
+                 {"runs", c.runs},
+                 {"openings", c.openings},
+                 {"opening_tokens", c.opening_tokens},
+                 {"temperature", c.temperature},
+                 {"seed", c.seed}}},
+               {"perplexity", b.perplexity},
+               {"repetition", b.repetition},
+               {"distinct2", b.distinct2},
+               {"distinct3", b.distinct3},
+               {"consistency", b.consistency}});
+  return dump(json) + "\n";
+}
+
+std::string document_baseline_json(const DocumentBaseline& b) {
+  Json json = {{"format", kDocumentFormat}};
+  add_origin(b.origin, json);
+  json["seed"] = b.seed;
+  Json documents = Json::array();
+  for (const DocumentScore& score : b.documents) documents.push_back({score.nll, score.tokens});
+  // One line for each pair would be hundreds.
+  std::string text = dump(json);
   text.resize(text.size() - 2);
-  return fmt::format("{},\n  \"nll\": {}\n}}\n", text, Json(b.nll).dump());
+  return fmt::format("{},\n  \"documents\": {}\n}}\n", text, documents.dump());
 }
 
 Result<QualityBaseline> parse_baseline(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return malformed("baseline", "need a JSON object");
+  LLM_TRY(const Json json, parse_object(text, kFormat));
   QualityBaseline b;
-  std::string format;
-  LLM_RETURN_IF_ERROR(read(json, "format", format));
-  if (format != kFormat) return malformed("format", fmt::format("need \"{}\"", kFormat));
   LLM_RETURN_IF_ERROR(read(json, "implementation", b.implementation));
-  LLM_RETURN_IF_ERROR(read(json, "model_sha256", b.model_sha256));
-  LLM_RETURN_IF_ERROR(read(json, "text_sha256", b.text_sha256));
+  LLM_RETURN_IF_ERROR(read_origin(json, b.origin));
   LLM_RETURN_IF_ERROR(read(json, "tokens_sha256", b.tokens_sha256));
   LLM_RETURN_IF_ERROR(read(json, "perplexity", b.perplexity));
   LLM_RETURN_IF_ERROR(read(json, "repetition", b.repetition));
@@ -129,11 +144,22 @@ Result<QualityBaseline> parse_baseline(std::string_view text) {
   const auto config = json.find("config");
   if (config == json.end() || !config->is_object()) return malformed("config", "need an object");
   LLM_RETURN_IF_ERROR(read(*config, "seed", b.config.seed));
-  const auto nll = json.find("nll");
-  if (nll == json.end() || !nll->is_array()) return malformed("nll", "need an array");
-  for (const Json& value : *nll) {
-    if (!value.is_number()) return malformed("nll", "need numbers");
-    b.nll.push_back(value.get<double>());
+  return b;
+}
+
+Result<DocumentBaseline> parse_document_baseline(std::string_view text) {
+  LLM_TRY(const Json json, parse_object(text, kDocumentFormat));
+  DocumentBaseline b;
+  LLM_RETURN_IF_ERROR(read_origin(json, b.origin));
+  LLM_RETURN_IF_ERROR(read(json, "seed", b.seed));
+  const auto documents = json.find("documents");
+  if (documents == json.end() || !documents->is_array() || documents->empty())
+    return malformed("documents", "need an array that is not empty");
+  for (const Json& pair : *documents) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number() ||
+        !pair[1].is_number_unsigned())
+      return malformed("documents", "need pairs of a sum of nll and a number of tokens");
+    b.documents.push_back({pair[0].get<double>(), pair[1].get<std::size_t>()});
   }
   return b;
 }
@@ -149,13 +175,35 @@ std::vector<CheckResult> check_against(const QualityResult& r, const std::string
            r.distinct2 >= b.distinct2 * (1 - kTextGate), "at most 10 % less"),
       gate(r.name, "distinct-3", r.distinct3, b.distinct3,
            r.distinct3 >= b.distinct3 * (1 - kTextGate), "at most 10 % less"),
-      gate(r.name, "consistency", r.consistency, 1, r.consistency == 1, "exactly"),
-      paired(r, b)};
-  if (model_sha256 == b.model_sha256 && r.name == b.implementation) {
+      gate(r.name, "consistency", r.consistency, 1, r.consistency == 1, "exactly")};
+  if (model_sha256 == b.origin.model_sha256 && r.name == b.implementation) {
     checks.push_back({r.name + ": the baseline's tokens", tokens_hash(r) == b.tokens_sha256,
                       "the same model must give the same tokens"});
   }
   return checks;
+}
+
+Result<CheckResult> check_documents(const std::shared_ptr<const Model>& model,
+                                    std::string_view text, const DocumentBaseline& baseline,
+                                    const Progress& progress) {
+  const std::size_t n_documents = split_documents(text).size();
+  if (n_documents != baseline.documents.size()) {
+    return Error{.code = ErrorCode::kIntegrity,
+                 .field = "documents",
+                 .message = fmt::format("found {} in the baseline, need {}, the text's",
+                                        baseline.documents.size(), n_documents)};
+  }
+  const double limit = std::log1p(kLossGate);
+  DocumentGate gate;
+  const auto enough = [&](std::span<const DocumentScore> scores) {
+    gate = document_gate(scores, baseline.documents, limit);
+    return gate.verdict != Verdict::kUndecided;
+  };
+  LLM_RETURN_IF_ERROR(score_documents(model, text, baseline.seed, enough, progress));
+  return CheckResult{.name = "documents: likelihoods against the baseline",
+                     .passed = gate.verdict == Verdict::kPass,
+                     .detail = document_detail(gate, n_documents),
+                     .undecided = gate.verdict == Verdict::kUndecided};
 }
 
 }  // namespace llm

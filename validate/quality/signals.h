@@ -23,23 +23,6 @@ double distinct(std::span<const TokenId> tokens, std::size_t n);
 /// Share of the runs that equal the first, the first included. 1 for no runs.
 double consistency(std::span<const std::vector<TokenId>> runs);
 
-enum class GateVerdict { kPass, kFail, kInconclusive };
-
-struct PairedGate {
-  GateVerdict verdict = GateVerdict::kInconclusive;
-  double mean = 0;   ///< of the differences
-  double lower = 0;  ///< 95 % interval of the mean
-  double upper = 0;
-};
-
-/// Whether a model's nll is worse than a baseline's by more than `limit`, from per-token
-/// differences (its nll - the baseline's on the same tokens): blocks of 32 consecutive tokens are
-/// drawn with replacement 2000 times by `seed`, and the 2.5th and 97.5th percentile of the means
-/// compared with the limit: both at most the limit is a pass, both above a failure, else more text
-/// is needed. Perplexity grows by the factor exp(mean). Fewer than two blocks are inconclusive
-/// unless all differences are 0; so is a NaN.
-PairedGate paired_gate(std::span<const double> differences, double limit, std::uint64_t seed);
-
 }  // namespace llm
 
 #endif  // LLM_VALIDATE_QUALITY_SIGNALS_H_

@@ -62,6 +62,19 @@ Result<std::vector<std::vector<TokenId>>> make_prompts(const Tokenizer& tokenize
                                       prompts.size(), config.prompt_tokens, config.prompts)};
 }
 
+/// The beginnings of documents, as many as there are up to the wanted number.
+Result<std::vector<TextWindow>> make_openings(const Tokenizer& tokenizer, std::string_view text,
+                                              const QualityConfig& config) {
+  std::vector<TextWindow> openings;
+  for (const std::string_view document : split_documents(text)) {
+    if (openings.size() == config.openings) break;
+    LLM_TRY(auto windows, text_windows(tokenizer, document,
+                                       {.window = config.opening_tokens, .documents = true}));
+    openings.push_back(std::move(windows.front()));
+  }
+  return openings;
+}
+
 }  // namespace
 
 std::span<const Implementation> quality_implementations() { return kImplementations; }
@@ -70,13 +83,10 @@ Result<QualityResult> measure_quality(const std::shared_ptr<const Model>& model,
                                       const Implementation& implementation, std::string_view text,
                                       const QualityConfig& config, const Progress& progress) {
   LLM_TRY(const auto prompts, make_prompts(model->tokenizer(), text, config));
-  LLM_TRY(const auto windows,
-          text_windows(
-              model->tokenizer(), text,
-              {.window = config.window_tokens, .sample = config.windows, .seed = config.seed}));
+  LLM_TRY(const auto openings, make_openings(model->tokenizer(), text, config));
   ExecutorOptions options;
   options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
-  options.context = std::max(config.window_tokens, 1 + config.prompt_tokens + config.new_tokens);
+  options.context = std::max(config.opening_tokens, 1 + config.prompt_tokens + config.new_tokens);
   if (implementation.feed_one) options.batch = 1;
   LLM_TRY(const auto executor, Executor::create(model, options));
 
@@ -85,7 +95,7 @@ Result<QualityResult> measure_quality(const std::shared_ptr<const Model>& model,
   const std::size_t step = implementation.use_cache && !implementation.feed_one ? 64 : 1;
   LLM_TRY(auto reader, Executor::open(executor, {.use_cache = implementation.use_cache}));
   LLM_RETURN_IF_ERROR(visit_rows(
-      *reader, windows,
+      *reader, openings,
       [&](std::span<const float> logits, TokenId target) {
         result.nll.push_back(negative_log_likelihood(logits, target));
       },

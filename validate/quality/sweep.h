@@ -38,16 +38,16 @@ struct QualityConfig {
   std::size_t prompt_tokens = 16;  ///< tokens behind BOS
   std::size_t new_tokens = 50;     ///< an end of text is never drawn
   std::size_t runs = 3;
-  std::size_t windows = 50;        ///< scored for perplexity
-  std::size_t window_tokens = 32;  ///< positions of each
-  float temperature = 0.8F;        ///< of those that sample
+  std::size_t openings = 50;        ///< documents scored in every way, the first of the text, each
+  std::size_t opening_tokens = 32;  ///< cut to so many tokens
+  float temperature = 0.8F;         ///< of those that sample
   std::uint64_t seed = 1;
 };
 
 /// The four signals of one implementation, with what they come from.
 struct QualityResult {
   std::string name;
-  std::vector<double> nll;                   ///< of the scored tokens, in order
+  std::vector<double> nll;                   ///< of the openings' tokens, in order
   std::vector<std::vector<TokenId>> tokens;  ///< generated, per prompt, first run
   double perplexity = 0;
   double repetition = 0;  ///< mean over prompts, as the next three

@@ -8,16 +8,6 @@
 #include "validate/report/markup.h"
 
 namespace llm {
-namespace {
-
-/// A cell of a Markdown table: a bar would end it.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
-  return out;
-}
-
-}  // namespace
 
 Figure Figure::number(double value, int digits) {
   return {fmt::format("{:.{}g}", value, digits), value};
@@ -46,29 +36,39 @@ std::string figures_text(const FigureTable& table) {
 }
 
 std::string figures_markdown(const FigureTable& table) {
-  std::string out = fmt::format("\n## {}\n\n|", table.title);
-  for (const auto& column : table.columns) out += fmt::format(" {} |", column);
+  std::string out = fmt::format("\n## {}\n\n|", markdown_text(table.title));
+  for (const auto& column : table.columns) out += fmt::format(" {} |", markdown_text(column));
   out += "\n|";
   for (std::size_t c = 0; c < table.columns.size(); ++c) out += c == 0 ? "---|" : "---:|";
   out += "\n";
   for (const auto& row : table.rows) {
     out += "|";
-    for (const Figure& figure : row) out += fmt::format(" {} |", cell(figure.text));
+    for (const Figure& figure : row) out += fmt::format(" {} |", markdown_text(figure.text));
     out += "\n";
   }
   return out;
 }
 
 std::string figures_html(const FigureTable& table) {
-  std::string out = fmt::format("<h2>{}</h2>\n<table><tr>", escaped(table.title));
-  for (const auto& column : table.columns) out += fmt::format("<th>{}", escaped(column));
+  // Figures stand under each other to the right, words to the left.
+  const auto style = [&](std::size_t column) {
+    return std::ranges::any_of(table.rows,
+                               [&](const auto& row) { return row[column].value.has_value(); })
+               ? " class=\"n\""
+               : "";
+  };
+  std::string out =
+      fmt::format("<h2>{}</h2>\n<div class=\"wide\"><table><tr>", escaped(table.title));
+  for (std::size_t c = 0; c < table.columns.size(); ++c)
+    out += fmt::format("<th{}>{}", style(c), escaped(table.columns[c]));
   out += "</tr>\n";
   for (const auto& row : table.rows) {
     out += "<tr>";
-    for (const Figure& figure : row) out += fmt::format("<td>{}", escaped(figure.text));
+    for (std::size_t c = 0; c < row.size(); ++c)
+      out += fmt::format("<td{}>{}", style(c), escaped(row[c].text));
     out += "</tr>\n";
   }
-  return out + "</table>\n";
+  return out + "</table></div>\n";
 }
 
 }  // namespace llm

@@ -9,22 +9,31 @@
 #include "validate/report/layer_table.h"
 #include "validate/report/markup.h"
 #include "validate/report/report.h"
+#include "validate/report/shown_report.h"
 
 namespace llm {
 namespace {
 
 constexpr std::string_view kHead = R"(<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>llmcheck</title><style>
-:root{color-scheme:light dark;--ok:#1a7f37;--bad:#cf222e;--line:#8886;--ink:#1f2328;--blue:#0969da;--bg:#fff}
-@media(prefers-color-scheme:dark){:root{--ok:#3fb950;--bad:#f85149;--ink:#e6edf3;--blue:#58a6ff;--bg:#0d1117}}
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--bg);max-width:1080px;margin:2em auto;padding:0 1em}
-table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;border-bottom:1px solid var(--line);text-align:right}
-td:nth-child(2),th:nth-child(2),.l td,.l th{text-align:left}h1 b,td b{font-weight:600}
-b.PASS{color:var(--ok)}.FAIL,.MISSING{color:var(--bad)}svg{width:100%;height:auto;margin:.5em 0}
-svg text{font:11px system-ui,sans-serif;fill:var(--ink)}summary{cursor:pointer}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px;padding-left:1em;border-left:3px solid var(--bad)}
-a{color:inherit}.k td{text-align:left}svg .x{fill:#fff;font-weight:600}
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<title>{}: {}</title><style>
+:root{{color-scheme:light dark;--ok:#1a7f37;--bad:#cf222e;--open:#9a6700;--line:#8884;--ink:#1f2328;--soft:#59636e;--blue:#0969da;--bg:#fff;--band:#8881}}
+@media(prefers-color-scheme:dark){{:root{{--ok:#3fb950;--bad:#f85149;--open:#d29922;--ink:#e6edf3;--soft:#9198a1;--blue:#58a6ff;--bg:#0d1117}}}}
+*{{box-sizing:border-box}}
+body{{font:15px/1.5 system-ui,"DejaVu Sans",sans-serif;color:var(--ink);background:var(--bg);max-width:1080px;margin:1.5em auto;padding:0 16px;overflow-wrap:anywhere}}
+h1{{font-size:1.6em;margin:0 0 .2em}}h2{{font-size:1.15em;margin:2em 0 .5em}}p{{margin:.4em 0}}a{{color:inherit}}
+b.PASS,.PASS>b{{color:var(--ok)}}b.FAIL,b.MISSING,td.FAIL,td.MISSING{{color:var(--bad)}}b.UNDECIDED{{color:var(--open)}}
+.wide{{overflow-x:auto;-webkit-overflow-scrolling:touch}}
+table{{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;overflow-wrap:normal}}
+td,th{{padding:3px 12px 3px 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}}
+th{{color:var(--soft);font-weight:500}}.n{{text-align:right;white-space:nowrap}}
+.facts td:first-child{{color:var(--soft);white-space:nowrap}}.facts td,.list td{{overflow-wrap:anywhere}}
+.list td:first-child{{white-space:nowrap}}.layers td,.layers th{{white-space:nowrap}}
+tr:hover td{{background:var(--band)}}summary{{cursor:pointer;margin:.5em 0}}
+pre{{white-space:pre-wrap;font-size:13px;padding-left:1em;border-left:3px solid var(--bad)}}
+svg{{width:100%;min-width:760px;height:auto;margin:.5em 0;display:block}}
+svg text{{font:11px system-ui,"DejaVu Sans",sans-serif;fill:var(--ink)}}svg .x{{fill:#fff;font-weight:600}}
+@media(max-width:640px){{.list tr,.list td{{display:block;border:0;padding:0}}.list tr{{padding:6px 0;border-bottom:1px solid var(--line)}}.list th{{display:none}}}}
 </style></head><body>
 )";
 
@@ -54,7 +63,9 @@ std::string curve(const LayerDiff& diff) {
   constexpr double kLeft = 50;
   constexpr double kStep = 10;  // pixels a decade
   const auto y_of = [](double value) { return 20 - (decades(value) - 1) * kStep; };
-  std::string out = "<svg viewBox=\"0 0 1060 215\" role=\"img\"><title>error by tap</title>\n";
+  std::string out =
+      "<div class=\"wide\"><svg viewBox=\"0 0 1060 215\" role=\"img\"><title>error by "
+      "tap</title>\n";
   for (int decade = -16; decade <= 0; decade += 4) {
     const double y = y_of(std::pow(10.0, decade));
     out += fmt::format(
@@ -85,7 +96,7 @@ std::string curve(const LayerDiff& diff) {
   return out +
          "<text x=\"60\" y=\"12\">solid: NMSE (of single ops: the worst token), dashed: 1 - "
          "least cosine, dotted: limit; taps in the order of the data flow, layers "
-         "below</text></svg>\n";
+         "below</text></svg></div>\n";
 }
 
 // Green at six decades under the limit and more, yellow at it, red above or unusable.
@@ -102,9 +113,10 @@ std::string heat_map(const LayerDiff& diff) {
   const auto taps = layer_taps();
   int n_layers = 0;
   for (const auto& row : diff.rows) n_layers = std::max(n_layers, row.layer + 1);
-  std::string out =
-      fmt::format("<svg viewBox=\"0 0 1060 {}\" role=\"img\"><title>layers by taps</title>\n",
-                  44 + 16 * n_layers);
+  std::string out = fmt::format(
+      "<div class=\"wide\"><svg viewBox=\"0 0 1060 {}\" role=\"img\"><title>layers by "
+      "taps</title>\n",
+      44 + 16 * n_layers);
   for (std::size_t t = 0; t < taps.size(); ++t)
     out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>\n", 50 + 66 * t, taps[t].name);
   for (int layer = 0; layer < n_layers; ++layer)
@@ -115,7 +127,7 @@ std::string heat_map(const LayerDiff& diff) {
     out += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"64\" height=\"14\" fill=\"{}\"><title>{}: nmse "
         "{:.3e}</title></rect>\n",
-        50 + 66 * column, 21 + 16 * row.layer, heat(row), tap_label(row.layer, row.tap),
+        50 + 66 * column, 21 + 16 * row.layer, heat(row), escaped(tap_label(row.layer, row.tap)),
         row.error.nmse);
     if (row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing)
       out += fmt::format("<text class=\"x\" x=\"{}\" y=\"{}\">x</text>\n", 79 + 66 * column,
@@ -123,27 +135,30 @@ std::string heat_map(const LayerDiff& diff) {
   }
   return out + fmt::format(
                    "<text x=\"50\" y=\"{}\">layer by tap; green: far below the limit, yellow: near "
-                   "it, red with x: fails, grey: absent</text></svg>\n",
+                   "it, red with x: fails, grey: absent</text></svg></div>\n",
                    36 + 16 * n_layers);
 }
 
 std::string table(const LayerDiff& diff) {
   std::string out =
-      "<details><summary>every tap</summary><table><tr><th>layer<th>tap<th>cos p5<th>cos "
-      "min<th>cos median<th>max abs<th>nmse<th>worst token<th>SNR "
-      "dB<th>limit<th>verdict<th>note</tr>\n";
+      "<details><summary>every tap</summary><div class=\"wide\"><table><tr><th class=\"n\">layer"
+      "<th>tap";
+  for (const char* column :
+       {"cos p5", "cos min", "cos median", "max abs", "nmse", "worst token", "SNR dB", "limit"})
+    out += fmt::format("<th class=\"n\">{}", column);
+  out += "<th>verdict<th>note</tr>\n";
   for (const LayerDiffRow& row : diff.rows) {
     const TapError& e = row.error;
     out += fmt::format(
-        "<tr><td>{}<td>{}<td>{:.8f}<td>{:.8f}<td>{:.8f}<td>{:.3e}<td>{:.3e}<td>{:.3e}<td>{:.1f}<td>"
-        "{}<td>"
-        "{}<td>{}</tr>\n",
-        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap, e.cos_p5,
-        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
+        "<tr><td class=\"n\">{}<td>{}<td class=\"n\">{:.8f}<td class=\"n\">{:.8f}<td class=\"n\">"
+        "{:.8f}<td class=\"n\">{:.3e}<td class=\"n\">{:.3e}<td class=\"n\">{:.3e}<td class=\"n\">"
+        "{:.1f}<td class=\"n\">{}<td>{}<td>{}</tr>\n",
+        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), escaped(row.tap),
+        e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
         row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
         verdict_tag(verdict_name(row.verdict)), escaped(row.note));
   }
-  return out + "</table></details>\n";
+  return out + "</table></div></details>\n";
 }
 
 std::string diff_section(const DiffSection& section, std::size_t index) {
@@ -157,8 +172,8 @@ std::string diff_section(const DiffSection& section, std::size_t index) {
   if (section.diff.first_failing) {
     const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
     out += fmt::format("<p>The first failing tap is <b>{}</b>: look at {}. {}</p>\n",
-                       tap_label(row.layer, row.tap), escaped(tap_origin(row.layer, row.tap)),
-                       escaped(row.note));
+                       escaped(tap_label(row.layer, row.tap)),
+                       escaped(tap_origin(row.layer, row.tap)), escaped(row.note));
   }
   if (!section.location.empty())
     out += fmt::format("<pre>{}</pre>\n", escaped(location_text(section.location)));
@@ -167,14 +182,15 @@ std::string diff_section(const DiffSection& section, std::size_t index) {
 
 /// Every verdict in one table, before anything else.
 std::string summary(const Report& report) {
-  std::string out = "<table class=\"k\">\n";
+  std::string out = "<table class=\"list\">\n";
   if (!report.checks.empty()) {
     const auto passed = std::ranges::count(report.checks, true, &CheckResult::passed);
     const auto failed = std::ranges::find(report.checks, false, &CheckResult::passed);
     const bool all = failed == report.checks.end();
+    const Verdict worst = Report{.facts = {}, .checks = report.checks, .diffs = {}}.verdict();
     out += fmt::format("<tr><td>{}<td><a href=\"#checks\">checks</a><td>{} of {}{}</tr>\n",
-                       verdict_tag(verdict(all)), passed, report.checks.size(),
-                       all ? "" : "; the first to fail: " + escaped(failed->name));
+                       verdict_tag(verdict_name(worst)), passed, report.checks.size(),
+                       all ? "" : "; the first that does not pass: " + escaped(failed->name));
   }
   for (std::size_t i = 0; i < report.diffs.size(); ++i) {
     const DiffSection& section = report.diffs[i];
@@ -187,7 +203,7 @@ std::string summary(const Report& report) {
 /// A line per layer: the tap of each question that is furthest out.
 std::string layers(const Report& report) {
   const LayerTable table = layer_table(report.diffs);
-  std::string out = "<h2>Layers</h2>\n<table class=\"k\"><tr>";
+  std::string out = "<h2>Layers</h2>\n<div class=\"wide\"><table class=\"layers\"><tr>";
   for (const std::string& column : table.columns) out += fmt::format("<th>{}", escaped(column));
   out += "</tr>\n";
   for (const auto& line : table.lines) {
@@ -196,29 +212,33 @@ std::string layers(const Report& report) {
       out += fmt::format("<td class=\"{}\">{}", verdict_name(answer.verdict), escaped(answer.text));
     out += "</tr>\n";
   }
-  return out + "</table>\n";
+  return out + "</table></div>\n";
 }
 
 }  // namespace
 
-std::string html_report(const Report& report) {
-  std::string out(kHead);
-  out += fmt::format("<h1>llmcheck: {}</h1>\n",
-                     report.has_verdict() ? verdict_tag(verdict(report.passed())) : "figures");
+std::string html_report(const Report& raw) {
+  const Report report = shown_report(raw);
+  const std::string_view word = report.has_verdict() ? verdict_name(report.verdict()) : "figures";
+  std::string out = fmt::format(fmt::runtime(kHead), "llmcheck", word);
+  out += fmt::format("<h1>{} llmcheck</h1>\n", verdict_tag(word));
   if (!report.summary.empty()) out += fmt::format("<p>{}</p>\n", escaped(report.summary));
   if (report.has_verdict()) out += summary(report);
-  if (!report.diffs.empty()) out += layers(report);
-  out += "<h2>What was run</h2>\n<table class=\"l\">\n";
+  out += "<h2>What was run</h2>\n<table class=\"facts\">\n";
   for (const auto& [name, value] : report.facts)
     out += fmt::format("<tr><td>{}<td>{}</tr>\n", escaped(name), escaped(value));
   out += "</table>\n";
+  if (!report.diffs.empty()) out += layers(report);
   if (!report.checks.empty()) {
     out +=
         "<h2 id=\"checks\">Checks</h2>\n<table "
-        "class=\"l\"><tr><th>verdict<th>check<th>detail</tr>\n";
-    for (const CheckResult& check : report.checks) {
-      out += fmt::format("<tr><td>{}<td>{}<td>{}</tr>\n", verdict_tag(verdict(check.passed)),
-                         escaped(check.name), escaped(check.detail));
+        "class=\"list\"><tr><th>verdict<th>check<th>detail</tr>\n";
+    auto checks = report.checks;  // what asks for attention first
+    std::ranges::stable_partition(checks, [](const CheckResult& c) { return !c.passed; });
+    for (const CheckResult& check : checks) {
+      out +=
+          fmt::format("<tr><td>{}<td>{}<td>{}</tr>\n", verdict_tag(verdict_name(check.verdict())),
+                      escaped(check.name), escaped(check.detail));
     }
     out += "</table>\n";
   }

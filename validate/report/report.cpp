@@ -8,6 +8,8 @@
 
 #include "base/atomic_file.h"
 #include "validate/report/layer_table.h"
+#include "validate/report/markup.h"
+#include "validate/report/shown_report.h"
 
 namespace llm {
 namespace {
@@ -85,21 +87,39 @@ Json location_json(const Location& location) {
 
 }  // namespace
 
-bool Report::passed() const {
-  return has_verdict() && std::ranges::all_of(checks, &CheckResult::passed) &&
-         std::ranges::all_of(diffs, [](const DiffSection& s) { return s.passed(); });
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "PASS";
+    case Verdict::kFail:
+      return "FAIL";
+    case Verdict::kUndecided:
+      break;
+  }
+  return "UNDECIDED";
+}
+
+Verdict Report::verdict() const {
+  const auto any = [&](Verdict verdict) {
+    return std::ranges::find(checks, verdict, &CheckResult::verdict) != checks.end();
+  };
+  const bool diffs_pass =
+      std::ranges::all_of(diffs, [](const DiffSection& s) { return s.passed(); });
+  if (any(Verdict::kFail) || !diffs_pass) return Verdict::kFail;
+  return any(Verdict::kUndecided) ? Verdict::kUndecided : Verdict::kPass;
 }
 
 std::string json_report(const Report& report) {
   Json json = {{"schema_version", 1},
-               {"verdict", report.has_verdict() ? Json(verdict(report.passed())) : Json()}};
+               {"verdict", report.has_verdict() ? Json(verdict_name(report.verdict())) : Json()}};
   Json facts = Json::object();
   for (const auto& [name, value] : report.facts) facts[name] = value;
   json["facts"] = facts;
   json["checks"] = Json::array();
   for (const CheckResult& check : report.checks) {
-    json["checks"].push_back(
-        {{"name", check.name}, {"verdict", verdict(check.passed)}, {"detail", check.detail}});
+    json["checks"].push_back({{"name", check.name},
+                              {"verdict", verdict_name(check.verdict())},
+                              {"detail", check.detail}});
   }
   json["not_covered"] = report.not_covered;
   json["layer_diffs"] = Json::array();
@@ -133,37 +153,42 @@ std::string markdown_questions(const Report& report) {
   std::string out = "\n| verdict | question | answer |\n|---|---|---|\n";
   for (const DiffSection& section : report.diffs) {
     out += fmt::format("| {} | {} | {} |\n", section.judged ? verdict(section.passed()) : "shown",
-                       section.title, section_answer(section).text);
+                       markdown_text(section.title), markdown_text(section_answer(section).text));
   }
   for (const DiffSection& section : report.diffs)
     for (const std::string& note : section.notes)
-      out += fmt::format("\n{}: {}\n", section.name, note);
+      out += fmt::format("\n{}: {}\n", markdown_text(section.name), markdown_text(note));
   return out;
 }
 
 std::string markdown_layers(const Report& report) {
   const LayerTable table = layer_table(report.diffs);
   std::string out = "\n|";
-  for (const std::string& column : table.columns) out += fmt::format(" {} |", column);
+  for (const std::string& column : table.columns)
+    out += fmt::format(" {} |", markdown_text(column));
   out += "\n|";
   for (std::size_t c = 0; c < table.columns.size(); ++c) out += "---|";
   for (const auto& line : table.lines) {
     out += fmt::format("\n| {} |", line.layer);
-    for (const Answer& answer : line.answers) out += fmt::format(" {} |", answer.text);
+    for (const Answer& answer : line.answers)
+      out += fmt::format(" {} |", markdown_text(answer.text));
   }
   return out + "\n";
 }
 
 std::string markdown_section(const DiffSection& section) {
-  std::string out = fmt::format("\n## {}: {}\n\n", section.title,
+  std::string out = fmt::format("\n## {}: {}\n\n", markdown_text(section.title),
                                 section.judged ? verdict(section.passed()) : "shown");
   if (section.diff.first_failing) {
     const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
-    out += fmt::format("- first failing tap: `{}`, look at: {}\n", tap_label(row.layer, row.tap),
-                       tap_origin(row.layer, row.tap));
+    out += fmt::format("- first failing tap: {}, look at: {}\n",
+                       markdown_text(tap_label(row.layer, row.tap)),
+                       markdown_text(tap_origin(row.layer, row.tap)));
   }
-  for (const auto& problem : section.diff.problems) out += fmt::format("- problem: {}\n", problem);
-  for (const auto& remark : section.diff.remarks) out += fmt::format("- remark: {}\n", remark);
+  for (const auto& problem : section.diff.problems)
+    out += fmt::format("- problem: {}\n", markdown_text(problem));
+  for (const auto& remark : section.diff.remarks)
+    out += fmt::format("- remark: {}\n", markdown_text(remark));
   if (!section.location.empty())
     out += fmt::format("\n```\n{}```\n", location_text(section.location));
   out +=
@@ -173,27 +198,30 @@ std::string markdown_section(const DiffSection& section) {
     const TapError& e = row.error;
     out += fmt::format(
         "| {} | {} | {:.8f} | {:.8f} | {:.8f} | {:.3e} | {:.3e} | {:.3e} | {} | {} {} |\n",
-        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), row.tap, e.cos_p5,
-        e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse,
+        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), markdown_text(row.tap),
+        e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse,
         row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
-        verdict_name(row.verdict), row.note);
+        verdict_name(row.verdict), markdown_text(row.note));
   }
   return out;
 }
 
 }  // namespace
 
-std::string markdown_report(const Report& report) {
+std::string markdown_report(const Report& raw) {
+  const Report report = shown_report(raw);
   std::string out = fmt::format("# llmcheck: {}\n\n",
-                                report.has_verdict() ? verdict(report.passed()) : "figures");
-  if (!report.summary.empty()) out += report.summary + "\n\n";
-  for (const auto& [name, value] : report.facts) out += fmt::format("- {}: `{}`\n", name, value);
+                                report.has_verdict() ? verdict_name(report.verdict()) : "figures");
+  if (!report.summary.empty()) out += markdown_text(report.summary) + "\n\n";
+  for (const auto& [name, value] : report.facts)
+    out += fmt::format("- {}: {}\n", markdown_text(name), markdown_text(value));
   if (!report.diffs.empty()) out += markdown_questions(report) + markdown_layers(report);
   if (!report.checks.empty()) out += "\n| verdict | check | detail |\n|---|---|---|\n";
   for (const CheckResult& check : report.checks)
-    out += fmt::format("| {} | {} | {} |\n", verdict(check.passed), check.name, check.detail);
+    out += fmt::format("| {} | {} | {} |\n", verdict_name(check.verdict()),
+                       markdown_text(check.name), markdown_text(check.detail));
   for (const std::string& line : report.not_covered)
-    out += fmt::format("\nNot covered: {}\n", line);
+    out += fmt::format("\nNot covered: {}\n", markdown_text(line));
   for (const FigureTable& table : report.figures) out += figures_markdown(table);
   for (const DiffSection& section : report.diffs) out += markdown_section(section);
   return out;

@@ -2,6 +2,7 @@
 #define LLM_VALIDATE_REPORT_REPORT_H_
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,11 +12,21 @@
 
 namespace llm {
 
+/// What a check says, and a run: one failure fails it, else one undecided check leaves it so.
+enum class Verdict { kPass, kFail, kUndecided };
+/// "PASS", "FAIL", "UNDECIDED".
+std::string_view verdict_name(Verdict verdict);
+
 /// One named check that is not a table of taps.
 struct CheckResult {
   std::string name;  ///< "threads 1 and 3 give equal logits"
   bool passed = false;
-  std::string detail;  ///< figures; why, when it failed
+  std::string detail;      ///< figures; why, when it failed
+  bool undecided = false;  ///< not passed, not failed: what there is to look at does not decide
+
+  Verdict verdict() const {
+    return passed ? Verdict::kPass : undecided ? Verdict::kUndecided : Verdict::kFail;
+  }
 };
 
 /// Everything a run of llmcheck found. Writers turn it into a format; none adds a judgement.
@@ -31,8 +42,10 @@ struct Report {
   /// Whether anything was judged.
   bool has_verdict() const { return !checks.empty() || !diffs.empty(); }
   bool empty() const { return !has_verdict() && figures.empty(); }
+  /// Of everything judged. @pre has_verdict()
+  Verdict verdict() const;
   /// Whether something was judged, and all of it well.
-  bool passed() const;
+  bool passed() const { return has_verdict() && verdict() == Verdict::kPass; }
 };
 
 /// {"schema_version": 1, "verdict", "facts", "checks": [...], "layer_diffs": [...], "figures":

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "validate/report/layer_table.h"
+#include "validate/report/shown_report.h"
 #include "validate/report/text_table.h"
 
 namespace llm {
@@ -15,12 +16,19 @@ namespace {
 
 constexpr std::size_t kFewChecks = 12;
 constexpr std::size_t kBarCells = 8;
+/// Facts that a report keeps, and that who has just typed the command knows.
+constexpr std::string_view kForFiles[] = {"date", "command", "sha256", "isa", "threads"};
 
 /// Text in the color of its verdict.
 std::string colored(const std::string& text, std::string_view verdict, const TextStyle& style) {
   if (!style.color) return text;
   const bool bad = verdict == "FAIL" || verdict == "MISSING";
-  return fmt::format("\033[{}m{}\033[0m", bad ? 31 : verdict == "PASS" ? 32 : 36, text);
+  return fmt::format("\033[{}m{}\033[0m",
+                     bad                      ? 31
+                     : verdict == "PASS"      ? 32
+                     : verdict == "UNDECIDED" ? 33
+                                              : 36,
+                     text);
 }
 
 std::string tag(std::string_view verdict, const TextStyle& style) {
@@ -119,7 +127,7 @@ std::string check_lines(const Report& report, const TextStyle& style) {
   std::vector<std::string> groups;
   for (const CheckResult& check : report.checks) {
     if (all || !check.passed) {
-      out += fmt::format("{} {:<52}  {}\n", tag(verdict(check.passed), style), check.name,
+      out += fmt::format("{} {:<52}  {}\n", tag(verdict_name(check.verdict()), style), check.name,
                          check.detail);
     } else if (passed[group_of(check)]++ == 0) {
       groups.push_back(group_of(check));
@@ -134,15 +142,16 @@ std::string check_lines(const Report& report, const TextStyle& style) {
 
 }  // namespace
 
-std::string text_report(const Report& report, const TextStyle& style) {
+std::string text_report(const Report& raw, const TextStyle& style) {
+  const Report report = shown_report(raw);
   std::string out;
   if (report.has_verdict()) {
-    const std::string_view word = verdict(report.passed());
+    const std::string_view word = verdict_name(report.verdict());
     out += fmt::format("{}{}\n", colored(std::string(word), word, style),
                        report.summary.empty() ? "" : "  " + report.summary);
   }
   for (const auto& [name, value] : report.facts) {
-    if (name == "sha256" && !style.verbose) continue;
+    if (!style.verbose && std::ranges::find(kForFiles, name) != std::end(kForFiles)) continue;
     out += fmt::format("{:<10} {}\n", name, value);
   }
   if (!report.diffs.empty()) {

@@ -56,7 +56,7 @@ class MatrixCheck {
         if (int8 || !native_f32) LLM_RETURN_IF_ERROR(check(pairs_[i], int8, i));
         report((int8 ? 1 : 2) * pairs_.size() + i + 1, steps);
       }
-      for (const Verdict& verdict : verdicts_)
+      for (const MatrixVerdict& verdict : verdicts_)
         if (verdict.matrices > 0) results.push_back(verdict.result());
     }
     return results;
@@ -71,8 +71,8 @@ class MatrixCheck {
     if (options_.progress) options_.progress("matrices", done, total);
   }
 
-  Verdict packing(std::size_t steps) const {
-    Verdict verdict{.name = "packed weights give back the file's bytes"};
+  MatrixVerdict packing(std::size_t steps) const {
+    MatrixVerdict verdict{.name = "packed weights give back the file's bytes"};
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       const auto& [packed, view] = pairs_[i];
       const std::size_t row_size = row_bytes(view->type, view->n_cols);
@@ -280,7 +280,7 @@ class MatrixCheck {
   const MatrixCheckOptions& options_;
   std::vector<const KernelTable*> fast_;
   AlignedBuffer<std::byte> memory_;
-  std::vector<Verdict> verdicts_;
+  std::vector<MatrixVerdict> verdicts_;
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace llm {
 // Parts of matrix_check.cpp.
 
 /// One verdict over all matrices, with the first that failed.
-struct Verdict {
+struct MatrixVerdict {
   std::string name;
   std::size_t matrices = 0;
   std::size_t failed = 0;

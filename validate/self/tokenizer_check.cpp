@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "tokenizer/stream_decoder.h"
-#include "tokenizer/utf8.h"
+#include "base/shown_text.h"
 #include "validate/self/naive_tokenizer.h"
 #include "validate/self/tokenizer_texts.h"
 

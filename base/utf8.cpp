@@ -1,6 +1,4 @@
-#include "tokenizer/utf8.h"
-
-#include <fmt/core.h>
+#include "base/utf8.h"
 
 #include <algorithm>
 
@@ -76,23 +74,6 @@ std::size_t complete_utf8_size(std::string_view text) {
     if (utf8_head(text.substr(begin)).kind == Utf8Head::Kind::kIncomplete) return begin;
   }
   return text.size();
-}
-
-std::string quoted(std::string_view text, std::size_t limit) {
-  const std::string_view shown = text.substr(0, complete_utf8_size(text.substr(0, limit)));
-  const bool printable = is_valid_utf8(shown);
-  std::string out(1, '"');
-  for (const char c : shown) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (!printable || byte < 0x20 || byte == 0x7F || byte == '"' || byte == '\\') {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  if (shown.size() < text.size()) out += "...";
-  out += '"';
-  return out;
 }
 
 }  // namespace llm

@@ -1,5 +1,5 @@
-#ifndef LLM_TOKENIZER_UTF8_H_
-#define LLM_TOKENIZER_UTF8_H_
+#ifndef LLM_BASE_UTF8_H_
+#define LLM_BASE_UTF8_H_
 
 #include <cstddef>
 #include <string>
@@ -33,10 +33,6 @@ void append_valid_utf8(std::string_view text, std::string& out);
 /// The number of bytes before a character that the end of `text` cuts off (text.size() if none is).
 std::size_t complete_utf8_size(std::string_view text);
 
-/// The first `limit` bytes (at a character's end) of text from a file in double quotes, safe for
-/// one line of a log: control characters, and everything when it is not UTF-8, as \xNN.
-std::string quoted(std::string_view text, std::size_t limit = 40);
-
 }  // namespace llm
 
-#endif  // LLM_TOKENIZER_UTF8_H_
+#endif  // LLM_BASE_UTF8_H_

@@ -1,0 +1,201 @@
+#include "engine/generate/conversation.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace llm {
+namespace {
+
+using Role = ChatMessage::Role;
+
+void erase_front(std::vector<TokenId>& ids, std::size_t n) {
+  ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
+}
+
+bool is_utf8_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+}  // namespace
+
+void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptions& options) {
+  for (std::string& spelling : reply_ends(format)) {
+    const auto id = tokenizer.find(spelling);
+    if (id && tokenizer.kind(*id) != TokenKind::kNormal) {
+      options.stop_tokens.push_back(*id);
+    } else {
+      options.stop.push_back(std::move(spelling));
+    }
+  }
+}
+
+void Conversation::clear() {
+  turns_.clear();
+  generator_.set_text({});
+}
+
+Status Conversation::restore(State state, std::span<const TokenId> held) {
+  system_ = std::move(state.system);
+  turns_ = std::move(state.turns);
+  forgotten_turns_ = state.forgotten_turns;
+  LLM_TRY(const auto ids, text());
+  const auto shared = std::ranges::mismatch(held, ids).in1 - held.begin();
+  session_.truncate(static_cast<std::size_t>(shared));
+  generator_.hold(ids);
+  generator_.set_next_draw(state.next_draw);
+  return Ok{};
+}
+
+/// A turn's tokens; the first one carries the system message.
+Result<std::vector<TokenId>> Conversation::encode(const Turn& turn, bool is_first) const {
+  std::vector<ChatMessage> messages;
+  if (is_first && !system_.empty()) messages.push_back({Role::kSystem, system_});
+  messages.push_back({Role::kUser, turn.message});
+  const auto parts = format_chat(format_, messages, is_first ? 0 : 1);
+  LLM_TRY(auto ids, encode_chat(session_.tokenizer(), parts, is_first));
+  ids.insert(ids.end(), turn.reply_ids.begin(), turn.reply_ids.end());
+  return ids;
+}
+
+Result<std::vector<TokenId>> Conversation::text() const {
+  std::vector<TokenId> all;
+  for (const Turn& turn : turns_) {
+    LLM_TRY(const auto ids, encode(turn, &turn == turns_.data()));
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return all;
+}
+
+Result<bool> Conversation::last_turn_fits() const {
+  LLM_TRY(const auto ids, encode(turns_.back(), true));
+  return ids.size() <= session_.context();
+}
+
+/// Whole turns, until a quarter of the context is free: else every message would compute all anew.
+Status Conversation::drop_oldest() {
+  const std::size_t context = session_.context();
+  LLM_TRY(auto ids, text());
+  if (ids.size() <= context) return Ok{};
+  while (turns_.size() > 1 && ids.size() > context - context / 4) {
+    turns_.erase(turns_.begin());
+    ++forgotten_turns_;
+    LLM_TRY(ids, text());
+  }
+  return Ok{};
+}
+
+/// Cuts the front of the last message until it fits by itself.
+Status Conversation::crop_message() {
+  std::string& message = turns_.back().message;
+  while (true) {
+    LLM_TRY(const auto ids, encode(turns_.back(), true));
+    if (ids.size() <= session_.context() || message.empty()) return Ok{};
+    // As many bytes as the tokens too many have on average, to the start of a character.
+    const double share =
+        static_cast<double>(ids.size() - session_.context()) / static_cast<double>(ids.size());
+    std::size_t cut = 1 + static_cast<std::size_t>(share * static_cast<double>(message.size()));
+    while (cut < message.size() && is_utf8_continuation(message[cut])) ++cut;
+    message.erase(0, cut);
+  }
+}
+
+Result<Conversation::Forgotten> Conversation::make_room(bool crop) {
+  Forgotten forgotten;
+  LLM_TRY(bool fits, last_turn_fits());
+  if (!fits) {
+    LLM_TRY(const auto before, encode(turns_.back(), true));
+    if (crop) LLM_RETURN_IF_ERROR(crop_message());
+    LLM_TRY(const auto after, encode(turns_.back(), true));
+    forgotten.tokens = before.size() - after.size();
+    if (after.size() > session_.context()) {
+      return Error{
+          .code = ErrorCode::kUsage,
+          .field = "message",
+          .message =
+              fmt::format("found {} tokens{}, need at most {} (the context)", after.size(),
+                          system_.empty() ? "" : " with the system message", session_.context()),
+          .hint = crop ? "raise -c" : "raise -c, shorten the message or use --context-shift"};
+    }
+  }
+  const std::size_t turns = forgotten_turns_;
+  LLM_RETURN_IF_ERROR(drop_oldest());
+  forgotten.turns = forgotten_turns_ - turns;
+  return forgotten;
+}
+
+Result<Conversation::Forgotten> Conversation::ask(std::string message, bool crop) {
+  turns_.push_back({.message = std::move(message), .reply = "", .reply_ids = {}});
+  auto room = make_room(crop);
+  if (!room.ok()) turns_.pop_back();
+  return room;
+}
+
+Result<Conversation::Forgotten> Conversation::ask_again() {
+  if (turns_.empty()) {
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "conversation",
+                 .message = "found no message, need one that can be answered again"};
+  }
+  Turn before = turns_.back();
+  turns_.back().reply.clear();
+  turns_.back().reply_ids.clear();
+  auto room = make_room(false);
+  if (!room.ok()) turns_.back() = std::move(before);
+  return room;
+}
+
+void Conversation::take_reply_ids() {
+  const auto behind = generator_.text().subspan(n_before_);
+  turns_.back().reply_ids.assign(behind.begin(), behind.end());
+}
+
+/// The text with which a reply that fills the context goes on; empty when there is none.
+Result<std::vector<TokenId>> Conversation::shorten(bool context_shift) {
+  take_reply_ids();
+  LLM_TRY(bool fits, last_turn_fits());
+  if (!fits && !context_shift) return std::vector<TokenId>();
+  for (auto& reply = turns_.back().reply_ids; !fits && !reply.empty();) {
+    erase_front(reply, (reply.size() + 1) / 2);
+    LLM_TRY(fits, last_turn_fits());
+  }
+  LLM_RETURN_IF_ERROR(drop_oldest());
+  LLM_TRY(auto ids, text());
+  n_before_ = ids.size() - turns_.back().reply_ids.size();
+  return ids;
+}
+
+Result<GenerateResult> Conversation::reply(GenerateOptions options, const GenerateSink& sink) {
+  LLM_CHECK(!turns_.empty());
+  options.continues_text = false;
+  add_reply_ends(format_, session_.tokenizer(), options);
+  std::optional<Error> failed;
+  options.shorten = [this, &failed, shift = options.context_shift]() -> std::vector<TokenId> {
+    auto shorter = shorten(shift);
+    if (shorter.ok()) return std::move(shorter).value();
+    failed = shorter.error();
+    return {};
+  };
+  options.context_shift = false;  // shorten() has the last word
+  LLM_TRY(const auto ids, text());
+  n_before_ = ids.size();
+  generator_.set_text(ids);
+  LLM_TRY(GenerateResult result, generator_.run({}, options, sink));
+  if (failed) return *std::move(failed);
+  take_reply_ids();
+  Turn& turn = turns_.back();
+  turn.reply = result.text;
+  if (result.stop_reason == StopReason::kStopString) {
+    // The stop string's own tokens were not shown.
+    const std::size_t seen = turn.reply_ids.size();
+    LLM_TRY(turn.reply_ids, encode_reply(session_.tokenizer(), format_, result.text));
+    if (turn.reply_ids.size() > seen) erase_front(turn.reply_ids, turn.reply_ids.size() - seen);
+    LLM_TRY(const auto shown, text());
+    generator_.set_text(shown);
+  }
+  return result;
+}
+
+}  // namespace llm

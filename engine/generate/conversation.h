@@ -1,0 +1,110 @@
+#ifndef LLM_ENGINE_GENERATE_CONVERSATION_H_
+#define LLM_ENGINE_GENERATE_CONVERSATION_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/generate/chat_template.h"
+#include "engine/generate/generate.h"
+
+namespace llm {
+
+/// A chat of any length: its messages, and the text that the model sees of them.
+///
+/// The text is always the system message, the turns and what asks for the next reply, formatted
+/// as one conversation, so a chat that has lost turns gives the bits of one that never had them.
+/// When the context is full, whole turns go, the oldest first, until a quarter of it is free;
+/// never the system message, and never the turn at hand.
+class Conversation {
+ public:
+  struct Turn {
+    std::string message;
+    std::string reply;               ///< as it was shown
+    std::vector<TokenId> reply_ids;  ///< what of it the model sees
+  };
+
+  /// What had to go so that a message fits.
+  struct Forgotten {
+    std::size_t turns = 0;
+    std::size_t tokens = 0;  ///< at the front of the message
+  };
+
+  /// What a conversation is gone on with.
+  struct State {
+    std::string system = {};
+    std::vector<Turn> turns = {};
+    std::size_t forgotten_turns = 0;
+    std::uint64_t next_draw = 0;
+  };
+
+  /// @param session  nobody else moves it meanwhile
+  Conversation(Session& session, ChatFormat format)
+      : session_(session), format_(format), generator_(session) {}
+
+  /// As Generator::hold().
+  void hold(std::span<const TokenId> held) { generator_.hold(held); }
+
+  ChatFormat format() const { return format_; }
+  const std::string& system() const { return system_; }
+  const std::vector<Turn>& turns() const { return turns_; }
+  std::size_t forgotten_turns() const { return forgotten_turns_; }
+  /// As Generator::next_draw().
+  std::uint64_t next_draw() const { return generator_.next_draw(); }
+
+  /// Replaces the system message for all turns; empty: none. Takes effect with the next reply.
+  void set_system(std::string text) { system_ = std::move(text); }
+  /// Forgets every turn; the system message stays.
+  void clear();
+  /// Goes on with an earlier conversation, which has the same draws ahead as it would have had.
+  /// @param held  the tokens that the session has evaluated; what is not the text's is forgotten
+  /// Errors: as encode_chat.
+  Status restore(State state, std::span<const TokenId> held);
+
+  /// Opens a turn with the user's message. A message that does not fit into the context by itself
+  /// loses its front if `crop` says so.
+  /// Errors: kUsage for a message that does not fit, kResource for one above 64 MiB; the
+  /// conversation is then as before.
+  Result<Forgotten> ask(std::string message, bool crop = false);
+  /// Takes the last turn's reply back, so that reply() gives another. Errors: kUsage without a
+  /// turn; as ask().
+  Result<Forgotten> ask_again();
+
+  /// The tokens of the whole conversation, as reply() evaluates them. Errors: as encode_chat.
+  Result<std::vector<TokenId>> text() const;
+
+  /// Generates the reply to the last turn. Its text stays in the conversation however it ended.
+  /// Where it fills the context, older turns go; once the turn is alone, `options.context_shift`
+  /// forgets the older half of the reply, and without it the reply ends (kContextFull).
+  /// `options` need not say how a reply ends. @pre ask(). Errors: as Generator::run.
+  Result<GenerateResult> reply(GenerateOptions options, const GenerateSink& sink = {});
+
+ private:
+  Result<std::vector<TokenId>> encode(const Turn& turn, bool is_first) const;
+  Result<bool> last_turn_fits() const;
+  Status drop_oldest();
+  Status crop_message();
+  Result<Forgotten> make_room(bool crop);
+  Result<std::vector<TokenId>> shorten(bool context_shift);
+  /// The reply in the generator's text, which begins behind `n_before_` tokens.
+  void take_reply_ids();
+
+  Session& session_;
+  ChatFormat format_;
+  Generator generator_;
+  std::string system_;
+  std::vector<Turn> turns_;
+  std::size_t forgotten_turns_ = 0;
+  std::size_t n_before_ = 0;
+};
+
+/// Adds what ends a reply in this format: special tokens where the vocabulary has them, else
+/// spellings.
+void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptions& options);
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_GENERATE_CONVERSATION_H_

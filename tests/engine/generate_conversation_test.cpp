@@ -1,0 +1,298 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/generate/conversation.h"
+#include "tests/engine/fake_session.h"
+#include "tests/support/catch.h"
+#include "tests/tokenizer/vocab_builder.h"
+
+namespace llm {
+namespace {
+
+constexpr TokenId kEos = 2;
+
+TokenId byte_id(char c) { return kByte0 + static_cast<unsigned char>(c); }
+
+Tokenizer byte_tokenizer() {
+  VocabBuilder builder;
+  builder.spec.add_space_prefix = false;
+  return builder.build();
+}
+
+/// Answers "ok" to everything.
+TokenId says_ok(const std::vector<TokenId>& text) {
+  if (text.back() == byte_id('\n') || text.back() == byte_id(']')) return byte_id('o');
+  return text.back() == byte_id('o') ? byte_id('k') : kEos;
+}
+
+/// Never ends: a, b, c, ...
+TokenId says_on_and_on(const std::vector<TokenId>& text) {
+  const TokenId next = text.back() + 1;
+  return next > byte_id('a') && next <= byte_id('z') ? next : byte_id('a');
+}
+
+GenerateOptions greedy() {
+  GenerateOptions options;
+  options.sampler.temperature = 0;
+  return options;
+}
+
+/// Asks and answers.
+GenerateResult say(Conversation& conversation, const std::string& message,
+                   const GenerateOptions& options = greedy()) {
+  const auto asked = conversation.ask(message, options.context_shift);
+  INFO((asked.ok() ? "" : asked.error().to_string()));
+  REQUIRE(asked.ok());
+  auto result = conversation.reply(options);
+  INFO((result.ok() ? "" : result.error().to_string()));
+  REQUIRE(result.ok());
+  return std::move(result).value();
+}
+
+std::vector<TokenId> text_of(const Conversation& conversation) {
+  const auto text = conversation.text();
+  REQUIRE(text.ok());
+  return *text;
+}
+
+/// The text of a new conversation that had these messages and the answer "ok" to each.
+std::vector<TokenId> fresh_text(const std::string& system, const std::vector<std::string>& messages,
+                                ChatFormat format) {
+  FakeSession session(byte_tokenizer(), says_ok, 100000, 100000);
+  Conversation conversation(session, format);
+  conversation.set_system(system);
+  for (const std::string& message : messages) say(conversation, message);
+  return text_of(conversation);
+}
+
+}  // namespace
+
+TEST_CASE("a chat that is full is one that never had its oldest turns", "[generate][chat]") {
+  const ChatFormat format = GENERATE(ChatFormat::kZephyr, ChatFormat::kLlama2);
+  CAPTURE(chat_format_name(format));
+  FakeSession session(byte_tokenizer(), says_ok, 250, 64);
+  Conversation conversation(session, format);
+  conversation.set_system("Kind.");
+  std::vector<std::string> messages;
+  std::size_t forgotten = 0;
+  for (int i = 0; i < 30; ++i) {
+    messages.push_back("message " + std::to_string(i));
+    const auto room = conversation.ask(messages.back());
+    REQUIRE(room.ok());
+    forgotten += room->turns;
+    const auto result = conversation.reply(greedy());
+    REQUIRE(result->text == "ok");
+    REQUIRE(result->stop_reason == StopReason::kEos);
+    const std::vector<std::string> kept(messages.begin() + static_cast<std::ptrdiff_t>(forgotten),
+                                        messages.end());
+    REQUIRE(conversation.turns().size() == kept.size());
+    REQUIRE(text_of(conversation) == fresh_text("Kind.", kept, format));
+    REQUIRE(session.text == text_of(conversation));
+  }
+  REQUIRE(forgotten > 20);
+  REQUIRE(conversation.forgotten_turns() == forgotten);
+}
+
+TEST_CASE("older turns are computed anew only when some were forgotten", "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_ok, 300, 300);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  std::size_t recomputed = 0;
+  for (int i = 0; i < 20; ++i) {
+    session.calls.clear();
+    const auto room = conversation.ask("message " + std::to_string(i));
+    REQUIRE(conversation.reply(greedy()).ok());
+    const bool whole = session.calls.front() > 40;
+    REQUIRE(whole == (room->turns > 0));
+    recomputed += whole;
+  }
+  REQUIRE(recomputed > 1);
+  REQUIRE(recomputed < 10);  // a quarter of the context is made free at once
+}
+
+TEST_CASE("a message that does not fit is refused and leaves the chat as it was",
+          "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_ok, 200);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  conversation.set_system("Kind.");
+  say(conversation, "one");
+  say(conversation, "two");
+  const auto before = text_of(conversation);
+  const auto refused = conversation.ask(std::string(200, 'x'));
+  REQUIRE(!refused.ok());
+  REQUIRE(refused.error().code == ErrorCode::kUsage);
+  REQUIRE(refused.error().message ==
+          "found 244 tokens with the system message, need at most 200 (the context)");
+  REQUIRE(refused.error().hint.find("--context-shift") != std::string::npos);
+  REQUIRE(text_of(conversation) == before);
+  REQUIRE(conversation.forgotten_turns() == 0);
+  REQUIRE(say(conversation, "three").text == "ok");
+  REQUIRE(conversation.turns().size() == 3);
+}
+
+TEST_CASE("a message may lose its front; the system message stays", "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_ok, 200);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  conversation.set_system("Kind.");
+  std::string message;
+  for (int i = 0; i < 200; ++i) message += "\xC3\xA9";  // no character may be cut
+  message += "end";
+  const auto room = conversation.ask(message, true);
+  REQUIRE(room.ok());
+  const auto text = text_of(conversation);
+  REQUIRE(text.size() <= 200);
+  REQUIRE(text.size() > 190);
+  REQUIRE(room->tokens == 44 + 403 - text.size());
+  const std::string& kept = conversation.turns().back().message;
+  REQUIRE(message.ends_with(kept));
+  REQUIRE(kept.starts_with("\xC3\xA9"));
+  const std::string shown = byte_tokenizer().decode(text);
+  REQUIRE(shown.starts_with("<|system|>\nKind.\n<|user|>\n\xC3\xA9"));
+  REQUIRE(conversation.reply(greedy())->text == "ok");
+
+  // Nothing is left to crop: the system message alone is too long.
+  conversation.clear();
+  conversation.set_system(std::string(300, 's'));
+  const auto refused = conversation.ask("hi", true);
+  REQUIRE(!refused.ok());
+  REQUIRE(refused.error().hint.find("--context-shift") == std::string::npos);
+}
+
+TEST_CASE("a reply that fills the context goes on at the cost of older turns", "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_ok, 200);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  say(conversation, "one");
+  say(conversation, "two");
+  FakeSession talker(byte_tokenizer(), says_on_and_on, 200);
+  Conversation longer(talker, ChatFormat::kZephyr);
+  REQUIRE(longer.restore({.system = "Be", .turns = conversation.turns(), .next_draw = 7}, {}).ok());
+  const auto result = say(longer, "go");
+  REQUIRE(longer.forgotten_turns() == 2);
+  REQUIRE(result.stop_reason == StopReason::kContextFull);
+  REQUIRE(result.text.starts_with("abcdefghijklmnopqrstuvwxyzabc"));
+  // As long as if the two turns had never been: the last token needs no position.
+  FakeSession alone(byte_tokenizer(), says_on_and_on, 200);
+  Conversation fresh(alone, ChatFormat::kZephyr);
+  fresh.set_system("Be");
+  REQUIRE(say(fresh, "go").text == result.text);
+  REQUIRE(text_of(fresh) == text_of(longer));
+  // Draws go on counting over what is gone.
+  REQUIRE(longer.next_draw() > text_of(longer).size() + 60);
+  // The next message finds room again.
+  GenerateOptions few = greedy();
+  few.max_tokens = 3;
+  REQUIRE(say(longer, "and", few).stop_reason == StopReason::kLength);
+  REQUIRE(longer.turns().size() == 1);
+}
+
+TEST_CASE("with context shift a reply goes on when its turn is alone", "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_on_and_on, 120);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  conversation.set_system("Kind.");
+  GenerateOptions options = greedy();
+  options.context_shift = true;
+  options.max_tokens = 500;
+  const auto result = say(conversation, "go", options);
+  REQUIRE(result.ids.size() == 500);
+  REQUIRE(result.text.size() == 500);
+  const auto text = text_of(conversation);
+  REQUIRE(text.size() <= 121);
+  REQUIRE(byte_tokenizer().decode(text).starts_with(
+      "<|system|>\nKind.\n<|user|>\ngo\n<|assistant|>\n"));
+  REQUIRE(result.text.ends_with(
+      byte_tokenizer().decode(conversation.turns().back().reply_ids, {.continues_text = true})));
+}
+
+TEST_CASE("a stop string is no part of the conversation", "[generate][chat]") {
+  const std::string reply = "fine<|user|>\n";
+  FakeSession session(byte_tokenizer(), [&](const std::vector<TokenId>& text) {
+    const auto at = std::find(text.rbegin(), text.rend(), byte_id('>')).base();
+    const auto n = static_cast<std::size_t>(text.end() - at);
+    return n == 0 ? byte_id('\n') : byte_id(reply[n - 1]);
+  });
+  Conversation conversation(session, ChatFormat::kZephyr);
+  const auto result = say(conversation, "hi");
+  REQUIRE(result.stop_reason == StopReason::kStopString);
+  REQUIRE(result.text == "fine");
+  REQUIRE(byte_tokenizer().decode(text_of(conversation)) == "<|user|>\nhi\n<|assistant|>\nfine");
+}
+
+TEST_CASE("a message can be answered again, with other draws", "[generate][chat]") {
+  FakeSession session(
+      byte_tokenizer(), [](const std::vector<TokenId>&) { return 200; }, 1000);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  REQUIRE(!conversation.ask_again().ok());
+  GenerateOptions options;
+  options.sampler.temperature = 1e6F;
+  options.max_tokens = 20;
+  options.ignore_eos = true;
+  const auto first = say(conversation, "hi", options);
+  const auto before = text_of(conversation).size();
+  session.calls.clear();
+  REQUIRE(conversation.ask_again().ok());
+  const auto second = conversation.reply(options);
+  REQUIRE(second->ids.size() == 20);
+  REQUIRE(second->ids != first.ids);
+  REQUIRE(session.calls.front() == 1);  // the message is still evaluated, but for its last token
+  REQUIRE(conversation.turns().size() == 1);
+  REQUIRE(text_of(conversation).size() == before);
+}
+
+TEST_CASE("text above the tokenizer's limit is an error with both numbers", "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_ok, 200);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  say(conversation, "one");
+  const auto refused = conversation.ask(std::string(Tokenizer::kMaxTextBytes + 1, 'x'));
+  REQUIRE(!refused.ok());
+  REQUIRE(refused.error().code == ErrorCode::kResource);
+  REQUIRE(refused.error().message == "found 67108874 bytes of text, need at most 67108864");
+  REQUIRE(conversation.turns().size() == 1);
+  REQUIRE(say(conversation, "two").text == "ok");
+}
+
+TEST_CASE("the system message may change in the middle of a chat", "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_ok, 1000);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  say(conversation, "one");
+  conversation.set_system("Be brief.");
+  say(conversation, "two");
+  REQUIRE(session.text == fresh_text("Be brief.", {"one", "two"}, ChatFormat::kZephyr));
+  conversation.clear();
+  say(conversation, "three");
+  REQUIRE(session.text == fresh_text("Be brief.", {"three"}, ChatFormat::kZephyr));
+}
+
+TEST_CASE("a replaced text keeps what it shares with the text before", "[generate]") {
+  FakeSession session(byte_tokenizer(), says_on_and_on);
+  Generator generator(session);
+  GenerateOptions options = greedy();
+  options.max_tokens = 1;
+  REQUIRE(generator.run(Ids{1, 50, 51, 52}, options).ok());
+  generator.set_text(Ids{1, 50, 60, 61, 62});
+  REQUIRE(session.text == Ids{1, 50});
+  REQUIRE(generator.run({}, options).ok());
+  REQUIRE(session.text == Ids{1, 50, 60, 61, 62});
+  REQUIRE(session.calls == std::vector<std::size_t>{4, 3});
+  generator.set_text(Ids{1, 50, 60});
+  REQUIRE(session.text == Ids{1, 50});  // the last token's logits are needed
+  REQUIRE(generator.next_draw() == 6);  // 61, 62 and what was drawn count
+}
+
+TEST_CASE("a prompt longer than the context loses its front, but for BOS, if it may",
+          "[generate]") {
+  FakeSession session(byte_tokenizer(), says_on_and_on, 8);
+  GenerateOptions options = greedy();
+  options.context_shift = true;
+  options.max_tokens = 1;
+  const auto result = generate(session, Ids{1, 50, 51, 52, 53, 54, 55, 56, 57, 58}, options);
+  REQUIRE(result.ok());
+  REQUIRE(result->cropped == 2);
+  REQUIRE(session.text == Ids{1, 52, 53, 54, 55, 56, 57, 58});
+  FakeSession without_bos(byte_tokenizer(), says_on_and_on, 8);
+  REQUIRE(generate(without_bos, Ids(10, 50), options)->cropped == 2);
+  REQUIRE(without_bos.text == Ids(8, 50));
+  FakeSession fits(byte_tokenizer(), says_on_and_on, 8);
+  REQUIRE(generate(fits, Ids(8, 50), options)->cropped == 0);
+}
+
+}  // namespace llm

@@ -1,0 +1,257 @@
+// What a prompt cache gives back is what was computed, to the bit; what it refuses.
+
+#include "engine/prompt_cache.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "tests/support/catch.h"
+#include "tests/support/effort.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm {
+namespace {
+
+using Ids = std::vector<TokenId>;
+using test::ScratchDirectory;
+using test::TinyGguf;
+
+constexpr std::size_t kContext = 600;
+const std::string kSha256(64, 'a');
+
+Ids token_ids(std::size_t n) {
+  Ids ids = {1};
+  for (std::size_t i = 1; i < n; ++i) ids.push_back(static_cast<TokenId>(i * 7919 % 272));
+  return ids;
+}
+
+class Models {
+ public:
+  explicit Models(std::uint32_t n_layers = 2) {
+    path_ = directory_.write("tiny.gguf", TinyGguf::llama({.n_layers = n_layers}).bytes());
+  }
+
+  std::unique_ptr<Sequence> open(KvType kv = KvType::kF16, Compute compute = Compute::kInt8) const {
+    LoadOptions options;
+    options.compute = compute;
+    options.threads = 1;
+    auto model = Model::load(path_, options);
+    REQUIRE(model.ok());
+    auto sequence = open_sequence(*model, {.context = kContext, .kv = kv});
+    REQUIRE(sequence.ok());
+    return std::move(sequence).value();
+  }
+
+  std::string path(std::string_view name) const { return directory_ / name; }
+  const ScratchDirectory& directory() const { return directory_; }
+
+ private:
+  ScratchDirectory directory_;
+  std::string path_;
+};
+
+std::vector<float> logits_of(Sequence& sequence, std::span<const TokenId> tokens) {
+  const auto rows = sequence.evaluate(tokens, LogitRows::kAll);
+  REQUIRE(rows.ok());
+  return {rows->begin(), rows->end()};
+}
+
+PromptCache open_cache(const std::string& path) {
+  auto cache = PromptCache::open(path);
+  INFO((cache.ok() ? "" : cache.error().to_string()));
+  REQUIRE(cache.ok());
+  return std::move(cache).value();
+}
+
+/// A cache of `n` tokens at `path`.
+void write_cache(const std::string& path, Sequence& sequence, std::size_t n,
+                 std::string_view note = "") {
+  sequence.truncate(0);
+  if (n > 0) REQUIRE(sequence.evaluate(token_ids(n), LogitRows::kNone).ok());
+  REQUIRE(PromptCache::write(path, sequence, n, cache_identity(sequence, kSha256), note).ok());
+}
+
+constexpr std::size_t kHeader = 8 + 4 + 8 + 64;
+
+/// The file of `content` with a header that is right.
+std::string with_header(const std::string& content) {
+  const std::uint32_t version = 1;
+  const std::uint64_t size = kHeader + content.size();
+  std::string file = "LLMCACHE";
+  file.append(reinterpret_cast<const char*>(&version), sizeof version);
+  file.append(reinterpret_cast<const char*>(&size), sizeof size);
+  return file + sha256_hex(std::as_bytes(std::span(content))) + content;
+}
+
+}  // namespace
+
+TEST_CASE("a restored cache gives the logits of recomputation, wherever it was cut",
+          "[prompt_cache]") {
+  const KvType kv = GENERATE(KvType::kF16, KvType::kF32);
+  const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
+  const Models models;
+  const auto writer = models.open(kv, compute);
+  const Ids all = token_ids(270);
+  const std::vector<float> expected = logits_of(*writer, all);
+  const std::size_t n_vocab = writer->n_vocab();
+  for (const std::size_t n : {1, 15, 16, 17, 255, 256, 257, 269}) {
+    CAPTURE(n);
+    write_cache(models.path("cache"), *writer, n);
+    const PromptCache cache = open_cache(models.path("cache"));
+    REQUIRE(Ids(cache.tokens().begin(), cache.tokens().end()) == token_ids(n));
+    REQUIRE(cache.stored() == n);
+    const auto reader = models.open(kv, compute);
+    REQUIRE(cache.check(cache_identity(*reader, kSha256)).ok());
+    REQUIRE(cache.restore(*reader).ok());
+    REQUIRE(reader->position() == n);
+    REQUIRE(reader->stored() == n);
+    const auto rest = logits_of(*reader, std::span(all).subspan(n));
+    REQUIRE(std::memcmp(rest.data(), expected.data() + n * n_vocab, rest.size() * sizeof(float)) ==
+            0);
+    REQUIRE(rest.size() == expected.size() - n * n_vocab);
+  }
+}
+
+TEST_CASE("equal tokens give equal files, whatever split and ISA computed them", "[prompt_cache]") {
+  const Models models;
+  const auto sequence = models.open();
+  write_cache(models.path("a"), *sequence, 40);
+  sequence->truncate(0);
+  for (const TokenId id : token_ids(40))
+    REQUIRE(sequence->evaluate(std::span(&id, 1), LogitRows::kNone).ok());
+  REQUIRE(
+      PromptCache::write(models.path("b"), *sequence, 40, cache_identity(*sequence, kSha256)).ok());
+  REQUIRE(models.directory().read("a") == models.directory().read("b"));
+}
+
+TEST_CASE("a note comes back; tokens may come without keys and values", "[prompt_cache]") {
+  const Models models;
+  const auto sequence = models.open();
+  write_cache(models.path("a"), *sequence, 20, "a note");
+  REQUIRE(open_cache(models.path("a")).note() == "a note");
+  REQUIRE(PromptCache::write(models.path("b"), *sequence, 20, cache_identity(*sequence, kSha256),
+                             "", false)
+              .ok());
+  const PromptCache bare = open_cache(models.path("b"));
+  REQUIRE(bare.tokens().size() == 20);
+  REQUIRE(bare.stored() == 0);
+  const auto reader = models.open();
+  REQUIRE(bare.restore(*reader).ok());
+  REQUIRE(reader->position() == 0);
+}
+
+TEST_CASE("a cache of another model, kv type, compute or contract is refused by name",
+          "[prompt_cache]") {
+  const Models models;
+  const auto writer = models.open();
+  write_cache(models.path("cache"), *writer, 5);
+  const PromptCache cache = open_cache(models.path("cache"));
+  const auto check = [&](const PromptCache& from, const CacheIdentity& identity,
+                         const std::string& field) {
+    const Status status = from.check(identity);
+    REQUIRE(!status.ok());
+    REQUIRE(status.error().code == ErrorCode::kIntegrity);
+    REQUIRE(status.error().field == field);
+    REQUIRE(status.error().file == models.path("cache"));
+  };
+  const CacheIdentity ours = cache_identity(*writer, kSha256);
+  REQUIRE(cache.check(ours).ok());
+  check(cache, {std::string(64, 'b'), ours.kv, ours.compute}, "model");
+  check(cache, {kSha256, KvType::kF32, ours.compute}, "--kv");
+  check(cache, {kSha256, ours.kv, Compute::kF32}, "--compute");
+  std::string content = models.directory().read("cache").substr(kHeader);
+  content[8 + 64] = 2;  // the contract's version, behind the model's hash
+  models.directory().write("cache", with_header(content));
+  check(open_cache(models.path("cache")), ours, "numeric contract");
+}
+
+TEST_CASE("a damaged or cut cache is refused, whichever byte it is", "[prompt_cache]") {
+  const Models models(1);
+  const auto sequence = models.open();
+  write_cache(models.path("cache"), *sequence, 3, "note");
+  const std::string good = models.directory().read("cache");
+  const std::size_t step = test::effort(std::size_t{1}, std::size_t{13});
+  for (std::size_t at = 0; at < good.size(); at += step) {
+    CAPTURE(at);
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    const auto damaged = PromptCache::open(models.directory().write("bad", bad));
+    REQUIRE(!damaged.ok());
+    const bool is_version = at >= 8 && at < 12;
+    REQUIRE(damaged.error().code == (is_version ? ErrorCode::kUnsupported : ErrorCode::kMalformed));
+    const auto cut = PromptCache::open(models.directory().write("bad", good.substr(0, at)));
+    REQUIRE(!cut.ok());
+    REQUIRE(cut.error().code == ErrorCode::kMalformed);
+    REQUIRE(cut.error().file == models.path("bad"));
+  }
+  REQUIRE(PromptCache::open(models.path("tiny.gguf")).error().code == ErrorCode::kMalformed);
+  REQUIRE(PromptCache::open(models.path("absent")).error().code == ErrorCode::kIo);
+}
+
+TEST_CASE("sizes in a cache are checked even where its hash is right", "[prompt_cache]") {
+  const Models models(1);
+  const auto sequence = models.open();
+  write_cache(models.path("cache"), *sequence, 3);
+  const std::string content = models.directory().read("cache").substr(kHeader);
+  // model (8 + 64), contract 4, kv (8 + 3), compute (8 + 4), note 8: then the number of tokens.
+  constexpr std::size_t kTokens = 72 + 4 + 11 + 12 + 8;
+  constexpr std::size_t kStored = kTokens + 8 + 3 * 4;
+  struct Case {
+    std::size_t at;
+    std::string bytes;
+    const char* words;
+  };
+  const auto u64 = [](std::uint64_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const std::vector<Case> cases = {
+      {kTokens, u64(UINT64_MAX), "tokens (byte"},
+      {kTokens, u64(UINT64_MAX / 4 + 2), "tokens (byte"},
+      {kTokens, u64(std::uint64_t{1} << 40), "tokens (byte"},
+      {kStored, u64(4), "stored: found 4, need at most 3 tokens"},
+      {kTokens - 8, u64(UINT64_MAX), "note (byte"},
+      {72 + 4 + 8, "f64", "kv, compute: found unknown names"},
+  };
+  for (const Case& item : cases) {
+    std::string changed = content;
+    changed.replace(item.at, item.bytes.size(), item.bytes);
+    const auto cache = PromptCache::open(models.directory().write("bad", with_header(changed)));
+    REQUIRE(!cache.ok());
+    CAPTURE(item.words, cache.error().to_string());
+    REQUIRE(cache.error().code == ErrorCode::kMalformed);
+    REQUIRE(cache.error().to_string().find(item.words) != std::string::npos);
+  }
+  // These need the model.
+  const auto refused = [&](const std::string& changed) {
+    const auto reader = models.open();
+    const PromptCache cache = open_cache(models.directory().write("bad", with_header(changed)));
+    const Status status = cache.restore(*reader);
+    REQUIRE(!status.ok());
+    REQUIRE(status.error().code == ErrorCode::kMalformed);
+    REQUIRE(reader->position() == 0);
+    return status.error().message;
+  };
+  REQUIRE(refused(content.substr(0, content.size() - 1)).find("need") != std::string::npos);
+  REQUIRE(refused(content + "x").find("need") != std::string::npos);
+  std::string foreign = content;
+  foreign.replace(kTokens + 8, 4, std::string("\xFF\xFF\xFF\x7F", 4));
+  REQUIRE(refused(foreign) == "found 2147483647, need 0..271");
+}
+
+TEST_CASE("a cache larger than the context is an error", "[prompt_cache]") {
+  const Models models;
+  const auto writer = models.open();
+  write_cache(models.path("cache"), *writer, 100);
+  auto small = open_sequence(Model::load(models.path("tiny.gguf")).value(), {.context = 64});
+  REQUIRE(small.ok());
+  const Status status = open_cache(models.path("cache")).restore(**small);
+  REQUIRE(!status.ok());
+  REQUIRE(status.error().code == ErrorCode::kResource);
+  REQUIRE((*small)->position() == 0);
+}
+
+}  // namespace llm

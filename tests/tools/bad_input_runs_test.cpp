@@ -1,0 +1,122 @@
+// Rows 65-89 of docs/bad_input.md as a user meets them: references, prompts, options, memory,
+// outputs, signals. What is tested closer to its code is named in the page.
+
+#include <filesystem>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/tools/bad_input_support.h"
+#include "tests/tools/llmrun_process.h"
+
+namespace llm::test {
+namespace {
+
+using Catch::Matchers::Contains;
+
+/// A dump of the tiny model's own, which passes.
+std::string own_dump(Llmrun& llmrun) {
+  const Finished run =
+      llmrun("\"$TINY\" -p the -n 2 --ignore-eos -q --dump-layers \"$DIR/dump.npz\"");
+  REQUIRE(run.exit_code == 0);
+  return read_file(llmrun.path("dump.npz"));
+}
+
+Finished layer_diff(Llmrun& llmrun, const std::string& reference) {
+  llmrun.write("bad.npz", reference);
+  return llmrun.shell("'" + tool_path("llmcheck") +
+                      "' \"$TINY\" -t 1 --layer-diff \"$DIR/bad.npz\"");
+}
+
+TEST_CASE("bad input 65: a reference that is empty or cut short", "[bad_input]") {
+  Llmrun llmrun;
+  const std::string dump = own_dump(llmrun);
+  REQUIRE(layer_diff(llmrun, dump).exit_code == 0);
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{21}, dump.size() / 2,
+                                 dump.size() - 22, dump.size() - 1}) {
+    CAPTURE(size);
+    const Finished run = layer_diff(llmrun, dump.substr(0, size));
+    CHECK(run.exit_code == 3);
+    CHECK_THAT(run.err, Contains("bad.npz: zip") && Contains("need"));
+    CHECK(run.out.empty());
+  }
+}
+
+TEST_CASE("bad input 66, 69: a reference with flipped bytes", "[bad_input]") {
+  Llmrun llmrun;
+  const std::string dump = own_dump(llmrun);
+  // The header of the first member, its data, and the directory at the end.
+  for (const std::size_t at : {std::size_t{14}, std::size_t{200}, dump.size() - 30}) {
+    CAPTURE(at);
+    std::string bad = dump;
+    bad[at] = static_cast<char>(bad[at] ^ 0x40);
+    const Finished run = layer_diff(llmrun, bad);
+    CHECK((run.exit_code == 3 || run.exit_code == 6));
+    CHECK_THAT(run.err, Contains("bad.npz: "));
+  }
+}
+
+TEST_CASE("bad input 78: a prompt beyond the context", "[bad_input]") {
+  Llmrun llmrun;
+  const Finished run = llmrun("\"$TINY\" -c 4 -p 'more than four tokens'");
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.err, Contains("tokens, need at most 4 (the context)"));
+}
+
+TEST_CASE("bad input 80: a megabyte of one character", "[bad_input]") {
+  Llmrun llmrun;
+  const char byte = GENERATE('a', ' ');
+  llmrun.write("long", std::string(1 << 20, byte));
+  const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+  const Finished run =
+      run_tool("llmtok", {model, "-f", llmrun.path("long"), "--ids"}, llmrun.path("long"));
+  CHECK(run.exit_code == 0);
+  CHECK(run.out.size() > 1000);
+}
+
+TEST_CASE("bad input 82: --top-k 0 disables the filter", "[bad_input]") {
+  Llmrun llmrun;
+  const std::string usual =
+      "\"$TINY\" -p the -n 24 --ignore-eos -s 3 --temp 5 --top-p 1 --min-p 0 ";
+  const std::string disabled = llmrun(usual + "--top-k 0 -q").out;
+  CHECK(disabled == llmrun(usual + "--top-k 100000 -q").out);
+  CHECK(disabled != llmrun(usual + "--top-k 2 -q").out);
+}
+
+TEST_CASE("bad input 83: threads out of range, none, and more than CPUs", "[bad_input]") {
+  Llmrun llmrun;
+  const std::string one = llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 1").out;
+  CHECK(llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 0").out == one);
+  CHECK(llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 19").out == one);
+  const Finished refused = llmrun("\"$TINY\" -p the -n 3 -t 10000");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Contains("-t: found \"10000\", need an integer in 0..256"));
+}
+
+TEST_CASE("bad input 85: a full disk leaves the old report", "[bad_input]") {
+  Llmrun llmrun;
+  llmrun.write("report.json", std::string("old"));
+  // A file size limit is a disk that is full.
+  const Finished run =
+      llmrun.shell("(ulimit -f 0; exec '" + tool_path("llmcheck") +
+                   "' \"$TINY\" -t 1 --self --report \"$DIR/report.json\") 2>&1 | cat; "
+                   "exit ${PIPESTATUS[0]}");
+  CHECK(run.exit_code == 4);
+  CHECK_THAT(run.out, Contains("report.json: cannot write: File too large"));
+  CHECK_THAT(run.out, Contains("PASS"));
+  CHECK(read_file(llmrun.path("report.json")) == "old");
+}
+
+TEST_CASE("bad input 87: a reader that leaves", "[bad_input]") {
+  Llmrun llmrun;
+  for (const std::string command : {"llmgguf\" show \"$TINY\" -a", "llmrun\" --help"}) {
+    CAPTURE(command);
+    const Finished run =
+        llmrun.shell("\"" + tools_folder() + "/" + command + " | head -c 0; exit ${PIPESTATUS[0]}");
+    CHECK((run.exit_code == 4 || run.exit_code == 0));  // 0: written before head left
+    CHECK(run.err.empty());
+  }
+}
+
+}  // namespace
+}  // namespace llm::test

@@ -1,0 +1,348 @@
+// llmrun -i over pipes: a chat without end, its commands, sessions and lines of JSON.
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+
+/// A chat on the tiny model; its replies are three tokens of nonsense.
+constexpr const char* kChat =
+    "\"$TINY\" -i --chat-template zephyr -t 1 -n 3 --ignore-eos -s 1 --temp 0 ";
+
+/// Runs `kChat options` with these lines as its input.
+Finished chat(Llmrun& llmrun, const std::string& options, const std::vector<std::string>& lines) {
+  std::string input;
+  for (const std::string& line : lines) input += line + '\n';
+  llmrun.write("input", input);
+  return llmrun(kChat + options + " < \"$DIR/input\"");
+}
+
+std::vector<Json> json_lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<Json> objects;
+  for (std::string line; std::getline(stream, line);) objects.push_back(Json::parse(line));
+  return objects;
+}
+
+/// The replies of -i --json to these messages.
+std::vector<Json> replies(Llmrun& llmrun, const std::string& options,
+                          const std::vector<std::string>& messages) {
+  std::vector<std::string> lines;
+  for (const std::string& message : messages) lines.push_back(Json(message).dump());
+  const Finished run = chat(llmrun, "--json " + options, lines);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  return json_lines(run.out);
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+std::vector<std::string> messages(int n) {
+  std::vector<std::string> result;
+  for (int i = 0; i < n; ++i) result.push_back(fmt::format("message {}", i));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a chat goes on when its context is full, and says so once", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = chat(llmrun, "-c 150 --system Be -v", messages(30));
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(count(run.err, "| peak RSS") == 30);  // a reply each
+  REQUIRE(count(run.err, "warning: context full (150 tokens): the ") == 1);
+  REQUIRE(count(run.err, "info: context full (150 tokens): the ") > 5);
+  REQUIRE(!contains(run.err, "error"));
+}
+
+TEST_CASE("a chat that has lost turns answers as one that never had them", "[llmrun]") {
+  Llmrun llmrun;
+  const auto all = replies(llmrun, "-c 150 --system Be", messages(9));
+  REQUIRE(all.size() == 9);
+  std::size_t dropped = 0;
+  for (const Json& reply : all) dropped += reply["dropped_turns"].get<std::size_t>();
+  REQUIRE(dropped >= 5);
+  const auto kept = messages(9);
+  const auto fresh = replies(llmrun, "-c 150 --system Be",
+                             {kept.begin() + static_cast<std::ptrdiff_t>(dropped), kept.end()});
+  REQUIRE(fresh.back()["ids"] == all.back()["ids"]);
+  // The system message is still among them.
+  const auto other = replies(llmrun, "-c 150 --system You", messages(9));
+  REQUIRE(other.back()["ids"] != all.back()["ids"]);
+}
+
+TEST_CASE("a message longer than the context is refused and the chat lives", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string large(300, 'x');
+  const Finished run = chat(llmrun, "-c 150 -v", {"one", large, "two"});
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(contains(run.err, "llmrun: error: message: found "));
+  REQUIRE(contains(run.err,
+                   "need at most 150 (the context); raise -c, shorten the message or use "
+                   "--context-shift"));
+  REQUIRE(count(run.err, "| peak RSS") == 2);
+  // As if it had never been.
+  REQUIRE(run.out == chat(llmrun, "-c 150", {"one", "two"}).out);
+}
+
+TEST_CASE("with --context-shift a long message loses its front", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = chat(llmrun, "-c 150 -v --context-shift", {"one", std::string(300, 'x')});
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(contains(run.err, "warning: prompt: the first "));
+  REQUIRE(contains(run.err, "tokens are dropped, so that the rest fits into 150 (-c)"));
+  REQUIRE(!contains(run.err, "--context-shift"));
+  REQUIRE(count(run.err, "| peak RSS") == 2);
+}
+
+TEST_CASE("a reply longer than the context ends with a warning, or goes on", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished ended = chat(llmrun, "-c 150 -n 500", {"one", "two"});
+  CAPTURE(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  REQUIRE(count(ended.err, "warning: context full: message and reply have 150 tokens") == 2);
+  const auto shifted = replies(llmrun, "-c 150 -n 500 --context-shift", {"one", "two"});
+  REQUIRE(shifted[0]["ids"].size() == 500);
+  REQUIRE(shifted[1]["ids"].size() == 500);
+}
+
+TEST_CASE("a line above 64 MiB is refused with both numbers and the chat lives", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun.shell(
+      std::string("(head -c 70000000 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
+      kChat + "-c 200 -v");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(contains(run.err, "message: found 70000000 bytes, need at most 67108864"));
+  REQUIRE(count(run.err, "| peak RSS") == 1);
+  // Below that, markup and message together are too long; the tokenizer is not asked.
+  const Finished joined = llmrun.shell(
+      std::string("(head -c 67108860 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
+      kChat + "-c 200 -v");
+  CAPTURE(joined.err);
+  REQUIRE(joined.exit_code == 0);
+  REQUIRE(contains(joined.err, "chat: found 67108869 bytes of text, need at most 67108864"));
+  REQUIRE(count(joined.err, "| peak RSS") == 1);
+}
+
+TEST_CASE("commands do what /help lists", "[llmrun]") {
+  Llmrun llmrun;
+  const auto err = [&](const std::vector<std::string>& lines) {
+    const Finished run = chat(llmrun, "-c 2000 -v", lines);
+    REQUIRE(run.exit_code == 0);
+    return run.err;
+  };
+  const std::string help = err({"/help"});
+  for (const char* name : {"/help", "/exit", "/clear", "/system [TEXT]", "/save FILE", "/load FILE",
+                           "/regenerate", "/stats"})
+    REQUIRE(contains(help, std::string("\n") + name + " "));
+  REQUIRE(count(err({"one", "/exit", "two"}), "| peak RSS") == 1);
+  REQUIRE(contains(err({"one", "two", "/stats"}), "2 turns, "));
+  REQUIRE(contains(err({"one", "two", "/clear", "/stats"}), "0 turns, 0 tokens of 2000"));
+  REQUIRE(contains(err({"/system", "/system Be kind", "/system"}), "no system message\nBe kind\n"));
+  REQUIRE(contains(err({"/system a", "/system \"\"", "/system"}), "no system message\n"));
+  REQUIRE(contains(err({"/nope"}), "\"/nope\": no such command; there are /help /exit /clear "));
+  REQUIRE(contains(err({"/save"}), "/save needs FILE\n"));
+  REQUIRE(contains(err({"/clear all"}), "/clear takes nothing behind it\n"));
+  REQUIRE(contains(err({"/regenerate"}), "conversation: found no message"));
+  REQUIRE(contains(err({"one", "/regenerate", "/stats"}), "1 turns, "));
+}
+
+TEST_CASE("/clear and /system change what the model sees", "[llmrun]") {
+  Llmrun llmrun;
+  const auto last = [&](const std::string& options, const std::vector<std::string>& lines) {
+    const std::string out = chat(llmrun, options + " -c 2000 -n 8", lines).out;
+    return out.substr(out.rfind('\n', out.size() - 2) + 1);
+  };
+  REQUIRE(last("", {"one", "two"}) != last("", {"two"}));
+  REQUIRE(last("", {"one", "/clear", "two"}) == last("", {"two"}));
+  REQUIRE(last("", {"/system Be kind", "two"}) == last("--system 'Be kind'", {"two"}));
+  REQUIRE(last("--system 'Be kind'", {"two"}) != last("", {"two"}));
+}
+
+TEST_CASE("what is one message, and what a command", "[llmrun]") {
+  Llmrun llmrun;
+  const auto stats = [&](const std::vector<std::string>& lines) {
+    std::vector<std::string> all = lines;
+    all.push_back("/stats");
+    const std::string err = chat(llmrun, "-c 2000 -n 0", all).err;
+    return err.substr(0, err.find(" of 2000"));
+  };
+  REQUIRE(stats({"two \\", "lines"}) == stats({"\"\"\"", "two ", "lines", "\"\"\""}));
+  REQUIRE(stats({"two \\", "lines"}) != stats({"two ", "lines"}));
+  REQUIRE(stats({"//xy"}) == stats({"\"\"\"", "/xy", "\"\"\""}));
+  REQUIRE(stats({"", "", "hi"}) == stats({"hi"}));  // no message
+  REQUIRE(contains(stats({"\"\"\"", "/help", "\"\"\""}), "1 turns"));
+  // What the end of the input cuts off counts.
+  REQUIRE(contains(chat(llmrun, "-v -c 2000", {"\"\"\"", "one"}).err, "| peak RSS"));
+  REQUIRE(contains(chat(llmrun, "-v -c 2000", {"one\\"}).err, "| peak RSS"));
+}
+
+TEST_CASE("-p is the first message", "[llmrun]") {
+  Llmrun llmrun;
+  REQUIRE(chat(llmrun, "-c 2000 -p one", {"two"}).out ==
+          chat(llmrun, "-c 2000", {"one", "two"}).out);
+  REQUIRE(chat(llmrun, "-c 2000 -p /help", {"two"}).out ==
+          chat(llmrun, "-c 2000", {"\"\"\"", "/help", "\"\"\"", "two"}).out);
+}
+
+TEST_CASE("a chat in JSON answers line by line and lives through bad ones", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = chat(llmrun, "--json --logprobs 2 -c 150",
+                            {R"({"role": "user", "content": "one"})", "", "\"two\"", "not JSON",
+                             "[1]", R"({"content": 1})", R"({"role": "system", "content": "x"})",
+                             Json(std::string(300, 'x')).dump(), "\"/help\""});
+  CAPTURE(run.out, run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto lines = json_lines(run.out);
+  REQUIRE(lines.size() == 8);
+  for (const std::size_t i : {0, 1, 7}) {
+    REQUIRE(lines[i]["schema_version"] == 1);
+    REQUIRE(lines[i]["ids"].size() == 3);
+    REQUIRE(lines[i]["text"].is_string());
+    REQUIRE(lines[i]["stop_reason"] == "length");
+    REQUIRE(lines[i]["dropped_turns"].is_number());
+    REQUIRE(lines[i]["cropped_tokens"] == 0);
+    REQUIRE(lines[i]["logprobs"].size() == 3);
+    REQUIRE(lines[i]["stats"]["decode_tokens"] == 2);
+  }
+  for (const std::size_t i : {2, 3, 4, 5, 6}) {
+    REQUIRE(lines[i]["error"].is_string());
+    REQUIRE(lines[i]["exit_code"] == 2);
+  }
+  REQUIRE(contains(lines[5]["error"].get<std::string>(), "found role \"system\""));
+  REQUIRE(contains(lines[6]["error"].get<std::string>(), "need at most 150 (the context)"));
+  REQUIRE(!contains(run.err, "error"));
+}
+
+TEST_CASE("--session goes on as if the chat had never been left", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string options = "-c 150 --temp 1 --system Be --session \"$DIR/session\"";
+  const auto expected = replies(llmrun, "-c 150 --temp 1 --system Be", messages(9));
+  std::vector<Json> found;
+  for (const std::string& message : messages(9)) {
+    for (Json& reply : replies(llmrun, options, {message})) found.push_back(std::move(reply));
+  }
+  REQUIRE(found.size() == 9);
+  for (std::size_t i = 0; i < 9; ++i) {
+    CAPTURE(i);
+    REQUIRE(found[i]["ids"] == expected[i]["ids"]);
+    REQUIRE(found[i]["dropped_turns"] == expected[i]["dropped_turns"]);
+    // Nor is anything computed that a chat at one go would not compute.
+    REQUIRE(found[i]["stats"]["prefill_tokens"] == expected[i]["stats"]["prefill_tokens"]);
+  }
+  std::size_t dropped = 0;
+  for (const Json& reply : expected) dropped += reply["dropped_turns"].get<std::size_t>();
+  REQUIRE(contains(chat(llmrun, options, {"/stats"}).err,
+                   fmt::format("; {} turns forgotten", dropped)));
+}
+
+TEST_CASE("a session is there after a chat was killed", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished killed = llmrun.shell(
+      std::string("mkfifo \"$DIR/in\"; \"$LLMRUN\" ") + kChat +
+      "-c 500 --session \"$DIR/session\" < \"$DIR/in\" > \"$DIR/out\" & job=$!\n"
+      "exec 3> \"$DIR/in\"; echo one >&3\n"
+      // The second reply's first byte comes when the first turn is kept.
+      "echo two >&3; until [ \"$(wc -l < \"$DIR/out\")\" -ge 2 ]; do sleep 0.01; done\n"
+      "kill -KILL $job; wait $job");
+  REQUIRE(killed.exit_code == 137);
+  const Finished stats = chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"});
+  CAPTURE(stats.err);
+  REQUIRE(stats.exit_code == 0);
+  const bool has_turns = contains(stats.err, "1 turns, ") || contains(stats.err, "2 turns, ");
+  REQUIRE(has_turns);
+}
+
+TEST_CASE("/save and /load keep a conversation", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string saved =
+      chat(llmrun, "-c 500 --system Be", {"one", "\xFF two", "/save " + llmrun.path("a"), "three"})
+          .out;
+  const Finished loaded = chat(llmrun, "-c 500", {"other", "/load " + llmrun.path("a"), "three"});
+  CAPTURE(loaded.err);
+  const auto last = [](const std::string& out) {
+    return out.substr(out.rfind('\n', out.size() - 2) + 1);
+  };
+  REQUIRE(last(loaded.out) == last(saved));
+  REQUIRE(contains(loaded.err, "2 turns, "));
+  REQUIRE(last(chat(llmrun, "-c 500 --no-cache", {"/load " + llmrun.path("a"), "three"}).out) ==
+          last(saved));
+  // What is refused leaves the conversation alone.
+  const Finished refused = chat(llmrun, "-c 500",
+                                {"one", "/load " + llmrun.path("tiny.gguf"),
+                                 "/load " + llmrun.path("absent"), "/save /nowhere/a", "/stats"});
+  CAPTURE(refused.err);
+  REQUIRE(refused.exit_code == 0);
+  REQUIRE(contains(refused.err, "tiny.gguf: found no prompt cache or session"));
+  REQUIRE(contains(refused.err, "absent: "));
+  REQUIRE(contains(refused.err, "/nowhere/a: "));
+  REQUIRE(contains(refused.err, "1 turns, "));
+}
+
+TEST_CASE("a session of another model, template, kv or compute is refused", "[llmrun]") {
+  struct Case {
+    const char* options;
+    int exit_code;
+    const char* words;
+  };
+  const auto [options, exit_code, words] = GENERATE(values<Case>({
+      {"--kv f32", 8, "session: --kv: found f16 in the cache, need f32"},
+      {"--compute f32", 8, "session: --compute: found int8 in the cache, need f32"},
+      {"--chat-template chatml", 8,
+       "session: --chat-template: found a conversation in zephyr, need one in chatml"},
+      {"-m \"$DIR/other.gguf\"", 8, "session: model: found SHA-256 "},
+      {"--system You", 2, "session: --system: found another message than the conversation has"},
+      {"--session \"$DIR/tiny.gguf\"", 3, "tiny.gguf: found no prompt cache or session"},
+      {"--session \"$DIR/cache\"", 3, "cache: conversation: found a prompt cache"},
+      {"--session \"$DIR/cut\"", 3, "cut: file size: found "},
+      {"--session /nowhere/session", 4, "/nowhere/session: "},
+  }));
+  Llmrun llmrun;
+  llmrun.write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
+  REQUIRE(chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).exit_code == 0);
+  REQUIRE(llmrun("\"$TINY\" -p a -n 0 -q --cache-save \"$DIR/cache\"").exit_code == 0);
+  const std::string good = test::read_file(llmrun.path("session"));
+  llmrun.write("cut", good.substr(0, good.size() - 1));
+  const std::string model = contains(options, "-m ") ? "" : "\"$TINY\" ";
+  const Finished run = llmrun(
+      model + "-i --chat-template zephyr -c 500 --session \"$DIR/session\" " + options + " -q");
+  CAPTURE(options, run.err);
+  REQUIRE(run.exit_code == exit_code);
+  REQUIRE(contains(run.err, words));
+  REQUIRE(test::read_file(llmrun.path("session")) == good);
+}
+
+TEST_CASE("SIGINT in a chat over a pipe ends it and keeps the session", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun.shell(
+      std::string("set -m; mkfifo \"$DIR/in\" \"$DIR/pipe\"; \"$LLMRUN\" ") + kChat +
+      "-n -1 --context-shift --session \"$DIR/session\" < \"$DIR/in\" > \"$DIR/pipe\" & job=$!\n"
+      "exec 4> \"$DIR/in\" 3< \"$DIR/pipe\"; echo hello >&4\n"
+      "head -c 20 <&3; kill -INT $job; cat <&3; wait $job");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 130);
+  REQUIRE(run.out.size() >= 20);
+  REQUIRE(contains(chat(llmrun, "--session \"$DIR/session\"", {"/stats"}).err, "1 turns, "));
+}
+
+}  // namespace llm

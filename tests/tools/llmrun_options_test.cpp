@@ -1,0 +1,151 @@
+// Each option of llmrun that no other test would miss has its effect here.
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+
+constexpr const char* kFable = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+
+/// The JSON of a run on the tiny model, whose text has no end of its own.
+Json run_json(Llmrun& llmrun, const std::string& options) {
+  const Finished run = llmrun("\"$TINY\" -p 'a tiny hen' -t 1 --ignore-eos --json -q " + options);
+  CAPTURE(options, run.err);
+  REQUIRE(run.exit_code == 0);
+  return Json::parse(run.out);
+}
+
+std::string fable(Llmrun& llmrun, const std::string& options) {
+  const Finished run =
+      llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0 -q {}", kFable, options));
+  CAPTURE(options, run.err);
+  REQUIRE(run.exit_code == 0);
+  return run.out;
+}
+
+}  // namespace
+
+TEST_CASE("-r ends the text before any of its texts, with -e after replacing", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string text = fable(llmrun, "-n 60");
+  const std::size_t name = text.find("young");
+  const std::size_t paragraph = text.find("\n\n");
+  REQUIRE(name != std::string::npos);
+  REQUIRE(paragraph != std::string::npos);
+  REQUIRE(name < paragraph);
+  REQUIRE(fable(llmrun, "-n 60 -r young") == text.substr(0, name));
+  REQUIRE(fable(llmrun, "-n 60 -r '\\n\\n'") == text);
+  REQUIRE(fable(llmrun, "-n 60 -e -r '\\n\\n'") == text.substr(0, paragraph));
+  REQUIRE(fable(llmrun, "-n 60 -r zzz -r $'\\n\\n' -r young") == text.substr(0, name));
+  const Finished json =
+      llmrun(fmt::format("{} -p 'Once upon a time' --temp 0 -q -r young --json", kFable));
+  REQUIRE(Json::parse(json.out)["stop_reason"] == "stop_string");
+}
+
+TEST_CASE("--system and --chat-template are what the model sees", "[llmrun]") {
+  Llmrun llmrun;
+  const auto ids = [&](const std::string& options) {
+    return run_json(llmrun, "-c 500 -n 0 " + options)["prompt_ids"];
+  };
+  const Json zephyr = ids("--chat-template zephyr");
+  REQUIRE(ids("") != zephyr);
+  REQUIRE(ids("--chat-template chatml") != zephyr);
+  const Json kind = ids("--chat-template zephyr --system kind");
+  REQUIRE(kind != zephyr);
+  REQUIRE(ids("--chat-template zephyr --system mean") != kind);
+  // As written out by hand.
+  REQUIRE(run_json(llmrun,
+                   "-c 500 -n 0 --parse-special -p $'<|system|>\\nkind</s>\\n<|user|>\\n"
+                   "a tiny hen</s>\\n<|assistant|>\\n'")["prompt_ids"] == kind);
+}
+
+TEST_CASE("a text ends with EOS unless --ignore-eos", "[llmrun]") {
+  Llmrun llmrun;
+  const auto run = [&](const char* options) {
+    return Json::parse(
+        llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0.4 -s 4 -c 500 --json -q {}",
+                           kFable, options))
+            .out);
+  };
+  const Json ended = run("");
+  REQUIRE(ended["stop_reason"] == "eos");
+  const Json ignored = run("--ignore-eos");
+  REQUIRE(ignored["stop_reason"] == "context_full");
+  REQUIRE(ignored["ids"].size() > ended["ids"].size());
+}
+
+TEST_CASE("each filter of the sampler is connected", "[llmrun]") {
+  Llmrun llmrun;
+  const auto ids = [&](const std::string& options) {
+    return run_json(llmrun, "-n 24 -s 3 --temp 2 --top-k 0 --top-p 1 --min-p 0 " + options)["ids"];
+  };
+  const Json open = ids("");
+  const Json greedy = run_json(llmrun, "-n 24 --temp 0")["ids"];
+  REQUIRE(open != greedy);
+  REQUIRE(ids("--temp 0") == greedy);
+  REQUIRE(ids("--top-k 1") == greedy);
+  REQUIRE(ids("--top-p 0") == greedy);
+  REQUIRE(ids("--min-p 1") == greedy);
+  REQUIRE(ids("--temp 1") != open);
+  // The order matters where a filter follows the temperature or precedes it.
+  REQUIRE(ids("--min-p 0.5 --sampler-order hf") != ids("--min-p 0.5 --sampler-order llamacpp"));
+  const auto penalized = [&](const std::string& options) {
+    return run_json(llmrun, "-n 24 --temp 0 --repeat-penalty 3 " + options)["ids"];
+  };
+  REQUIRE(penalized("") != greedy);
+  REQUIRE(penalized("--repeat-last-n 0") == greedy);
+  REQUIRE(penalized("--repeat-last-n 1") != penalized("--repeat-last-n -1"));
+}
+
+TEST_CASE("what changes no result reaches the engine all the same", "[llmrun]") {
+  Llmrun llmrun;
+  const auto stats = [&](const std::string& options) {
+    return run_json(llmrun, "-n 1 " + options)["stats"];
+  };
+  REQUIRE(stats("-t 3")["threads"] == 3);
+  REQUIRE(stats("--isa scalar")["isa"] == "scalar");
+  REQUIRE(stats("-c 50")["context"] == 50);
+  REQUIRE(stats("")["context"] == 64);
+  REQUIRE(stats("--kv f32")["kv"] == "f32");
+  REQUIRE(stats("--compute f32")["compute"] == "f32");
+  REQUIRE(stats("")["cache"] == true);
+  REQUIRE(stats("--no-cache")["cache"] == false);
+  REQUIRE(stats("-s 77")["seed"] == 77);
+  const Finished variable =
+      llmrun.shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -p a -n 1 --json -q");
+  REQUIRE(Json::parse(variable.out)["stats"]["isa"] == "scalar");
+}
+
+TEST_CASE("--strict refuses a file that gives a warning", "[llmrun]") {
+  Llmrun llmrun;
+  test::TinyGguf model = test::TinyGguf::llama();
+  model.trailing = "bytes nobody knows";
+  llmrun.write("odd.gguf", model.bytes());
+  const Finished warned = llmrun("\"$DIR/odd.gguf\" -p a -n 1");
+  REQUIRE(warned.exit_code == 0);
+  REQUIRE(contains(warned.err, "llmrun: warning: "));
+  REQUIRE(llmrun("\"$DIR/odd.gguf\" -p a -n 1 --strict").exit_code == 3);
+}
+
+TEST_CASE("-q is quiet, -v says more", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run = "\"$TINY\" -p a -n 1 -c 100 ";
+  REQUIRE(llmrun(run + "-q").err.empty());
+  const std::string usual = llmrun(run).err;
+  REQUIRE(contains(usual, "llmrun: warning: -c: found 100, the model was trained for 64"));
+  REQUIRE(contains(usual, "llmrun: load "));
+  REQUIRE(!contains(usual, "llmrun: info: "));
+  REQUIRE(contains(llmrun(run + "-v").err, "llmrun: info: tiny: "));
+}
+
+}  // namespace llm

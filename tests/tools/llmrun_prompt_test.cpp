@@ -1,0 +1,208 @@
+// Where llmrun's prompt and model come from: standard input, the environment, directories, the
+// model that comes with the program.
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+
+constexpr const char* kRun = "\"$LLMRUN\" \"$TINY\" -n 0 --json ";
+
+/// The prompt that a command of bash runs with.
+std::string prompt_of(Llmrun& llmrun, const std::string& command) {
+  const Finished run = llmrun.shell(command);
+  INFO(command << '\n' << run.err);
+  REQUIRE(run.exit_code == 0);
+  return Json::parse(run.out)["prompt"];
+}
+
+}  // namespace
+
+TEST_CASE("a pipe or file on standard input is the prompt where none is given", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run = kRun;
+  llmrun.write("text", "from a file\n");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run) == "piped");
+  REQUIRE(prompt_of(llmrun, "(sleep 0.2; echo late) | " + run) == "late");
+  REQUIRE(prompt_of(llmrun, run + "< \"$DIR/text\"") == "from a file");
+  REQUIRE(prompt_of(llmrun, run + "<<< 'a word'") == "a word");
+  REQUIRE(prompt_of(llmrun, "printf 'a\\\\nb' | " + run + "-e") == "a\nb");
+  REQUIRE(prompt_of(llmrun, "true | " + run) == "");
+  for (const char* nothing : {"< /dev/null", "<&-", "< /dev/zero"}) {
+    CAPTURE(nothing);
+    REQUIRE(prompt_of(llmrun, run + nothing) == "");
+  }
+}
+
+TEST_CASE("standard input is not touched where there is a prompt, unless - asks for it",
+          "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run = kRun;
+  llmrun.write("text", "from a file\n");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p given") == "given");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "given") == "given");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p ''") == "");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-f \"$DIR/text\"") == "from a file");
+  // An open pipe that nobody writes to does not hold the program up.
+  REQUIRE(prompt_of(llmrun, "mkfifo \"$DIR/in\"; sleep 1000 > \"$DIR/in\" & job=$!\n" + run +
+                                "-p given < \"$DIR/in\"; kill $job") == "given");
+  // Nor does a loop lose its lines.
+  for (const char* loop : {"while read -r line; do \"$LLMRUN\" \"$TINY\" -p \"$line\" -n 0 "
+                           "--jsonl; done < \"$DIR/list\"",
+                           "cat \"$DIR/list\" | while read -r line; do "
+                           "\"$LLMRUN\" \"$TINY\" -p \"$line\" -n 0 --jsonl; done",
+                           "xargs -n 1 \"$LLMRUN\" \"$TINY\" -n 0 --jsonl -p < \"$DIR/list\""}) {
+    llmrun.write("list", "one\ntwo\nthree\n");
+    const Finished all = llmrun.shell(loop);
+    CAPTURE(loop, all.out, all.err);
+    REQUIRE(std::ranges::count(all.out, '\n') == 3);
+    REQUIRE(contains(all.out, "\"prompt\":\"three\""));
+  }
+  // Text that is there and not read is told.
+  const Finished told = llmrun.shell("echo piped | (sleep 0.1; " + run + "-p given)");
+  REQUIRE(contains(told.err, "warning: standard input is not read, since there is a prompt"));
+  REQUIRE(!contains(llmrun(std::string("\"$TINY\" -n 0 -p given")).err, "standard input"));
+}
+
+TEST_CASE("- behind a prompt adds standard input after a blank line", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run = kRun;
+  llmrun.write("text", "from a file\n");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p given -") == "given\n\npiped");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "given -") == "given\n\npiped");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-f \"$DIR/text\" -") ==
+          "from a file\n\npiped");
+  REQUIRE(prompt_of(llmrun, run + "given - < /dev/null") == "given");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-") == "piped");
+  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p -") == "piped");
+  const Finished large =
+      llmrun.shell("head -c 67108860 /dev/zero | tr '\\0' x | " + run + "-p 'a prompt' -");
+  CAPTURE(large.err);
+  REQUIRE(large.exit_code == 5);
+  REQUIRE(contains(large.err, "prompt: found 67108870 bytes, need at most 67108864"));
+}
+
+TEST_CASE("waiting for a prompt is said", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun.shell(std::string("(sleep 2.5; echo late) | ") + kRun);
+  REQUIRE(contains(run.err, "waiting for the prompt on standard input"));
+  REQUIRE(Json::parse(run.out)["prompt"] == "late");
+}
+
+TEST_CASE("a prompt longer than the context hints at --context-shift, or is cropped by it",
+          "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run =
+      "\"$TINY\" -c 20 -n 4 --ignore-eos -s 1 -p 'the tiny hen has a hat and a pen' ";
+  const Finished refused = llmrun(run);
+  REQUIRE(refused.exit_code == 2);
+  REQUIRE(contains(refused.err,
+                   "need at most 20 (the context); raise -c, shorten the prompt or use "
+                   "--context-shift"));
+  const Finished cropped = llmrun(run + "--context-shift --json");
+  CAPTURE(cropped.err);
+  REQUIRE(cropped.exit_code == 0);
+  const Json json = Json::parse(cropped.out);
+  REQUIRE(json["ids"].size() == 4);
+  const auto n_dropped = json["prompt_ids"].size() - 20;
+  REQUIRE(n_dropped > 0);
+  REQUIRE(contains(cropped.err, "warning: prompt: the first " + std::to_string(n_dropped) +
+                                    " tokens are dropped, so that the rest fits into 20 (-c)"));
+  REQUIRE(!contains(cropped.err, "--context-shift"));
+  // Where even that does not help, the option that is given is no hint.
+  const Finished tiny = llmrun("\"$TINY\" -c 1 -n 1 -p 'the hen' --context-shift");
+  CAPTURE(tiny.err);
+  REQUIRE(tiny.exit_code == 2);
+  REQUIRE(contains(tiny.err, "need at most 1 (the context); raise -c or shorten the prompt\n"));
+  // In a question the system message stays: cropped or not, the answer depends on it.
+  const std::string question =
+      "\"$TINY\" --chat-template zephyr -c 80 -n 4 --ignore-eos --temp 0 --json --context-shift "
+      "-p 'the tiny hen has a hat and a pen and a net and the tiny hen has a hat' ";
+  const Finished kind = llmrun(question + "--system 'Be kind'");
+  CAPTURE(kind.err);
+  REQUIRE(kind.exit_code == 0);
+  REQUIRE(contains(kind.err, "warning: prompt: the first "));
+  REQUIRE(Json::parse(kind.out)["prompt_ids"].size() <= 80);
+  REQUIRE(Json::parse(kind.out)["prompt_ids"] !=
+          Json::parse(llmrun(question + "--system 'Be mean'").out)["prompt_ids"]);
+}
+
+TEST_CASE("a directory with one model stands for it", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string tiny = test::read_file(llmrun.path("tiny.gguf"));
+  std::filesystem::create_directory(llmrun.path("d"));
+  const auto run = [&](const char* arguments) {
+    return llmrun(std::string(arguments) + " -n 0 -q < /dev/null");
+  };
+  const Finished none = run("\"$DIR/d\"");
+  REQUIRE(none.exit_code == 4);
+  REQUIRE(contains(none.err, "d: is a directory without a *.gguf"));
+  llmrun.write("d/a.gguf", tiny);
+  llmrun.write("d/notes.txt", tiny);
+  REQUIRE(run("\"$DIR/d\"").exit_code == 0);
+  REQUIRE(run("-m \"$DIR/d\"").exit_code == 0);
+  llmrun.write("d/b.gguf", tiny);
+  const Finished two = run("-m \"$DIR/d\"");
+  REQUIRE(two.exit_code == 2);
+  REQUIRE(contains(two.err, "d: found 2 models in the directory, need one of a.gguf, b.gguf"));
+  // The parts of a split model are one model, and the first of them is opened.
+  std::filesystem::remove(llmrun.path("d/a.gguf"));
+  std::filesystem::remove(llmrun.path("d/b.gguf"));
+  llmrun.write("d/m-00001-of-00003.gguf", "x");
+  llmrun.write("d/m-00002-of-00003.gguf", tiny);
+  llmrun.write("d/m-00003-of-00003.gguf", tiny);
+  const Finished split = run("\"$DIR/d\"");
+  REQUIRE(split.exit_code == 3);
+  REQUIRE(contains(split.err, "d/m-00001-of-00003.gguf: "));
+}
+
+TEST_CASE("without a model: LLM_MODEL, else the one that comes with the program", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished own = llmrun("-n 2 --temp 0 -p 'Once upon a time'");
+  CAPTURE(own.err);
+  REQUIRE(own.exit_code == 0);
+  REQUIRE(
+      contains(own.err, "no model is named: this is the small one that comes with the program"));
+  REQUIRE(contains(own.err, "/models/fable-3m-q4_k_m.gguf\n"));
+  REQUIRE(llmrun("-n 2 --temp 0 -q -p 'Once upon a time'").err.empty());
+  REQUIRE(own.out == llmrun("-m " LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf -n 2 --temp 0 -p "
+                            "'Once upon a time'")
+                         .out);
+
+  const auto prompt_ids = [&](const std::string& command) {
+    const Finished run = llmrun.shell(command);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return Json::parse(run.out)["prompt_ids"];
+  };
+  const std::string tiny = "LLM_MODEL=\"$TINY\" \"$LLMRUN\" -n 0 --json -p hen ";
+  REQUIRE(prompt_ids(tiny) == prompt_ids("\"$LLMRUN\" \"$TINY\" -n 0 --json -p hen"));
+  // One that is named counts more.
+  REQUIRE(prompt_ids(tiny + LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf") != prompt_ids(tiny));
+
+  // Installed: bin/llmrun finds share/llmrun/models; elsewhere there is none.
+  const Finished moved = llmrun.shell(
+      "mkdir -p \"$DIR/usr/bin\"; cp \"$LLMRUN\" \"$DIR/usr/bin/llmrun\"; cd \"$DIR\"; "
+      "usr/bin/llmrun -n 0 -p a");
+  REQUIRE(moved.exit_code == 2);
+  REQUIRE(contains(moved.err, "MODEL: found nothing, need a GGUF file"));
+  const Finished installed = llmrun.shell(
+      "mkdir -p \"$DIR/usr/share/llmrun/models\"; "
+      "cp \"$TINY\" \"$DIR/usr/share/llmrun/models/fable-3m-q4_k_m.gguf\"; "
+      "\"$DIR/usr/bin/llmrun\" -n 0 --json -p hen");
+  CAPTURE(installed.err);
+  REQUIRE(installed.exit_code == 0);
+  REQUIRE(contains(installed.err, "usr/share/llmrun/models/fable-3m-q4_k_m.gguf"));
+}
+
+}  // namespace llm

@@ -1,0 +1,324 @@
+// llmrun -i on a real pseudo-terminal: what is typed, edited, interrupted and kept.
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using test::contains;
+using test::Llmrun;
+
+constexpr const char* kUp = "\x1b[A";
+constexpr const char* kLeft = "\x1b[D";
+constexpr const char* kCtrlC = "\x03";
+constexpr const char* kCtrlD = "\x04";  // behind a prompt: earlier it is the terminal's own
+
+/// A program on a terminal of its own: what a person types and sees.
+class Terminal {
+ public:
+  using Environment = std::map<std::string, std::string>;
+
+  Terminal(std::vector<std::string> words, const Environment& environment) {
+    winsize size = {.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
+    pid_ = forkpty(&descriptor_, nullptr, nullptr, &size);
+    REQUIRE(pid_ >= 0);
+    if (pid_ > 0) return;
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Terminal() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(descriptor_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void type(const std::string& keys) const {
+    REQUIRE(write(descriptor_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
+  }
+
+  /// Reads on until `text` has come, behind what was expected before; fails after half a minute.
+  void expect(const std::string& text) {
+    while (screen_.find(text, seen_) == std::string::npos) {
+      CAPTURE(text, screen_);
+      REQUIRE(read_more());
+    }
+    seen_ = screen_.find(text, seen_) + text.size();
+  }
+
+  /// Reads on until so many bytes have come behind what was expected.
+  void expect_more(std::size_t n_bytes) {
+    while (screen_.size() < seen_ + n_bytes) REQUIRE(read_more());
+    seen_ = screen_.size();
+  }
+
+  void resize(int columns) const {
+    const winsize size = {.ws_row = 24,
+                          .ws_col = static_cast<unsigned short>(columns),
+                          .ws_xpixel = 0,
+                          .ws_ypixel = 0};
+    REQUIRE(ioctl(descriptor_, TIOCSWINSZ, &size) == 0);
+  }
+
+  void send(int signal) const { REQUIRE(kill(pid_, signal) == 0); }
+
+  /// The exit code; reads what still comes.
+  int wait() {
+    while (read_more()) continue;
+    int status = 0;
+    REQUIRE(waitpid(std::exchange(pid_, -1), &status, 0) > 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  const std::string& screen() const { return screen_; }
+
+ private:
+  /// @return false at the program's end
+  bool read_more() {
+    pollfd waiting = {.fd = descriptor_, .events = POLLIN, .revents = 0};
+    REQUIRE(poll(&waiting, 1, 30000) == 1);
+    char buffer[4096];
+    const ssize_t n = read(descriptor_, buffer, sizeof buffer);
+    if (n <= 0) return false;
+    screen_.append(buffer, static_cast<std::size_t>(n));
+    return true;
+  }
+
+  int descriptor_ = -1;
+  pid_t pid_ = -1;
+  std::string screen_;
+  std::size_t seen_ = 0;
+};
+
+Terminal::Environment usual(const Llmrun& llmrun) {
+  return {{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}, {"XDG_STATE_HOME", llmrun.path("state")}};
+}
+
+std::vector<std::string> chat(const Llmrun& llmrun, std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {test::tool_path("llmrun"),
+                                    llmrun.path("tiny.gguf"),
+                                    "-i",
+                                    "--chat-template",
+                                    "zephyr",
+                                    "-c",
+                                    "2000",
+                                    "-n",
+                                    "3",
+                                    "-t",
+                                    "1",
+                                    "--ignore-eos",
+                                    "-v"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+constexpr const char* kReplied = "peak RSS";
+
+}  // namespace
+
+TEST_CASE("a line can be edited, and an earlier one taken up", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  Terminal terminal(chat(llmrun), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type(std::string("/sytem one") + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft +
+                "s\r");
+  terminal.expect("\n");
+  terminal.type("/system\r");
+  terminal.expect("\none\r\n");
+  terminal.type(std::string(kUp) + kUp + " two\r");  // the line before: /system one
+  terminal.type("/system\r");
+  terminal.expect("\none two\r\n");
+  terminal.expect("> ");
+  terminal.type(kCtrlD);
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("UTF-8 is edited by characters", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  auto environment = usual(llmrun);
+  if (GENERATE(false, true)) environment["LC_ALL"] = "C";  // a machine that sets no locale
+  Terminal terminal(chat(llmrun), environment);
+  terminal.expect("> ");
+  terminal.type("/system \xC3\xA4\xE2\x82\xAC\x7F\x7F\xC3\xB6 \xF0\x9F\x8C\x88\r");
+  terminal.type("/system\r");
+  terminal.expect("\n\xC3\xB6 \xF0\x9F\x8C\x88\r\n");
+  terminal.type("/exit\r");
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("history outlives the chat, readable by its owner alone", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  {
+    Terminal terminal(chat(llmrun), usual(llmrun));
+    terminal.expect("> ");
+    terminal.type("/system kept\r/exit\r");
+    REQUIRE(terminal.wait() == 0);
+  }
+  struct stat status {};
+  REQUIRE(stat(llmrun.path("state/llmrun/history").c_str(), &status) == 0);
+  REQUIRE((status.st_mode & 0777) == 0600);
+  REQUIRE(test::read_file(llmrun.path("state/llmrun/history")) == "/system kept\n/exit\n");
+  {
+    Terminal terminal(chat(llmrun), usual(llmrun));
+    terminal.expect("> ");
+    terminal.type(std::string(kUp) + kUp + "\r/system\r");
+    terminal.expect("\nkept\r\n");
+    terminal.expect("> ");
+    terminal.type(kCtrlD);
+    REQUIRE(terminal.wait() == 0);
+  }
+  const std::string before = test::read_file(llmrun.path("state/llmrun/history"));
+  Terminal terminal(chat(llmrun, {"--no-history"}), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type(std::string(kUp) + "/system\r");
+  terminal.expect("no system message");
+  terminal.type("/exit\r");
+  REQUIRE(terminal.wait() == 0);
+  REQUIRE(test::read_file(llmrun.path("state/llmrun/history")) == before);
+}
+
+TEST_CASE("without XDG_STATE_HOME history is in the home; without a home nowhere",
+          "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  const std::string home = GENERATE("home", "");
+  auto environment = usual(llmrun);
+  environment["XDG_STATE_HOME"] = home.empty() ? "relative" : "";
+  environment["HOME"] = home.empty() ? "" : llmrun.path(home);
+  Terminal terminal(chat(llmrun), environment);
+  terminal.expect("> ");
+  terminal.type("/exit\r");
+  REQUIRE(terminal.wait() == 0);
+  REQUIRE(std::filesystem::exists(llmrun.path("home/.local/state/llmrun/history")) != home.empty());
+  REQUIRE(!std::filesystem::exists("relative"));
+}
+
+TEST_CASE("Ctrl-C drops the line, and twice leaves", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  Terminal terminal(chat(llmrun), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type("some words");
+  terminal.expect("some words");
+  terminal.type(kCtrlC);
+  terminal.expect("\n");
+  terminal.expect("> ");
+  terminal.type("/stats\r");
+  terminal.expect("0 turns, ");  // what was typed before is no message
+  terminal.expect("> ");
+  terminal.type(kCtrlC);
+  terminal.expect("Ctrl-C again, or Ctrl-D, leaves");
+  terminal.expect("> ");
+  terminal.type("x");
+  terminal.expect("x");
+  terminal.type(kCtrlC);  // drops the x; it was not the second one
+  terminal.expect("> ");
+  terminal.type(kCtrlC);
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("Ctrl-C drops a message of several lines", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  Terminal terminal(chat(llmrun), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type("\"\"\"\r");
+  terminal.expect("  ");
+  terminal.type("one\r");
+  terminal.expect("  ");
+  terminal.type(kCtrlC);
+  terminal.expect("> ");
+  terminal.type("/stats\r");
+  terminal.expect("0 turns, ");
+  terminal.type("/exit\r");
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("Ctrl-C stops an answer, which stays in the conversation", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  // On a dumb terminal lines are plain, and Ctrl-C means the same.
+  const std::string type = GENERATE("xterm", "dumb");
+  auto environment = usual(llmrun);
+  environment["TERM"] = type;
+  Terminal terminal(chat(llmrun, {"-n", "-1", "--context-shift", "-q"}), environment);
+  terminal.expect("> ");
+  terminal.type("hello\r");
+  terminal.expect("hello\r\n");
+  terminal.expect_more(200);
+  terminal.type(kCtrlC);
+  terminal.expect("\n> ");
+  terminal.type("/stats\r");
+  terminal.expect("1 turns, ");
+  const std::size_t at = terminal.screen().rfind("1 turns, ");
+  REQUIRE(std::stoi(terminal.screen().substr(at + 9)) > 40);  // tokens of message and answer
+  terminal.expect("> ");
+  terminal.type(kCtrlD);
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("SIGTERM at the prompt leaves and keeps the session", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  Terminal terminal(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type("hi\r");
+  terminal.expect(kReplied);
+  terminal.expect("> ");
+  terminal.send(SIGTERM);
+  REQUIRE(terminal.wait() == 143);
+  Terminal again(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));
+  again.expect("1 turns, ");
+  again.expect("> ");
+  again.type(kCtrlD);
+  REQUIRE(again.wait() == 0);
+}
+
+TEST_CASE("another window size does not break the line", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  Terminal terminal(chat(llmrun), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type("/system a long line that is typed while ");
+  terminal.expect("while");
+  for (const int columns : {30, 132, 80}) {
+    terminal.resize(columns);
+    terminal.expect("> ");  // drawn anew
+  }
+  terminal.type("the window changes\r/system\r");
+  terminal.expect("\na long line that is typed while the window changes\r\n");
+  terminal.type("/exit\r");
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("a dumb terminal gets plain lines", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  auto environment = usual(llmrun);
+  environment["TERM"] = "dumb";
+  Terminal terminal(chat(llmrun), environment);
+  terminal.expect("> ");
+  terminal.type("/system plain\r/system\r");
+  terminal.expect("> plain\r\n");
+  terminal.expect("> ");
+  terminal.type(kCtrlD);
+  REQUIRE(terminal.wait() == 0);
+  REQUIRE(!contains(terminal.screen(), "\x1b"));
+  REQUIRE(!std::filesystem::exists(llmrun.path("state")));
+}
+
+}  // namespace llm

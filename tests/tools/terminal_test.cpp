@@ -1,0 +1,130 @@
+// What the tools show on a terminal: never a byte that steers it, whoever wrote the files.
+// script(1) is the terminal.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+using Catch::Matchers::Contains;
+
+namespace llm::test {
+namespace {
+
+const std::string kHostile = "\x1b]0;owned\x07\u202e";
+
+/// Without the newlines that end lines, nothing below 0x20 may come out.
+bool is_clean(const std::string& text) {
+  return text.find_first_of("\x1b\x07\x08\x7F") == std::string::npos &&
+         text.find("\u202e") == std::string::npos;
+}
+
+/// Runs `command` of bash with its streams on a terminal that understands escapes.
+std::string on_terminal(const std::string& command) {
+  const ScratchDirectory directory;
+  const std::string file = directory.write("command", command);
+  return run_shell("TERM=xterm script -qec 'bash " + file + "' /dev/null < /dev/null").out;
+}
+
+TEST_CASE("a file's name cannot steer a terminal", "[terminal]") {
+  const ScratchDirectory directory;
+  const std::string path = directory / ("a" + kHostile + ".gguf");
+  const auto tool = GENERATE(table<std::string, std::string>({{"llmgguf", "show"},
+                                                              {"llmgguf", "verify"},
+                                                              {"llmgguf", "hash"},
+                                                              {"llmcheck", ""},
+                                                              {"llmrun", "-n0"},
+                                                              {"llmtok", "--prompt=a"}}));
+  std::vector<std::string> arguments = {path};
+  if (!std::get<1>(tool).empty()) arguments.insert(arguments.begin(), std::get<1>(tool));
+  CAPTURE(std::get<0>(tool), std::get<1>(tool));
+  const Finished missing = run_tool(std::get<0>(tool), arguments);
+  CHECK(missing.exit_code == 4);
+  CHECK_THAT(missing.err, Contains("a\\x1b]0;owned\\x07\\u202e.gguf"));
+  CHECK(is_clean(missing.err));
+  // The file is there, and worth a warning.
+  TinyGguf model = TinyGguf::llama();
+  auto pieces = TinyGguf::pieces();
+  pieces[270] = pieces[269];
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  directory.write("a" + kHostile + ".gguf", model.bytes());
+  const Finished found = run_tool(std::get<0>(tool), arguments);
+  CAPTURE(found.out, found.err);
+  CHECK(found.exit_code == 0);
+  CHECK(is_clean(found.out));
+  CHECK(is_clean(found.err));
+}
+
+TEST_CASE("a key of 64 KiB is named in a line", "[terminal]") {
+  const ScratchDirectory directory;
+  TinyGguf model = TinyGguf::llama();
+  const std::string key(65535, 'k');
+  model.set_u32(key, 1);
+  const std::string path = directory.write("m.gguf", model.bytes());
+  const Finished show = run_tool("llmgguf", {"show", path});
+  CHECK(show.exit_code == 0);
+  CHECK(show.out.size() < 8000);
+  CHECK_THAT(show.out, Contains("kkk... (65535 bytes)"));
+  const auto json = nlohmann::json::parse(run_tool("llmgguf", {"show", path, "--json"}).out);
+  CHECK(json["metadata"].contains(key));
+  model.set_encoded(key, static_cast<std::uint32_t>(GgufType::kBool), "\x07");
+  const Finished refused = run_tool("llmgguf", {"show", directory.write("m.gguf", model.bytes())});
+  CHECK(refused.exit_code == 3);
+  CHECK(refused.err.size() < 500);
+  CHECK_THAT(refused.err, Contains("kkk... (655"));
+}
+
+TEST_CASE("a model cannot steer the terminal that its text is shown on", "[terminal]") {
+  const ScratchDirectory directory;
+  // Every piece that is no byte, and so every token that greedy decoding may choose.
+  TinyGguf model = TinyGguf::llama();
+  auto pieces = TinyGguf::pieces();
+  for (std::size_t id = 259; id < pieces.size(); ++id)
+    pieces[id] = "\x1b[3" + std::to_string(id) + "m";
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  auto logits = model.tensor("output.weight");
+  const std::string path = directory.write("m.gguf", model.bytes());
+  const std::string run = tool_path("llmrun") + " '" + path + "' -n 40 --temp 3 -s 1 --ignore-eos";
+  const Finished piped = run_shell(run + " -q -p a");
+  CHECK_THAT(piped.out, Contains("\x1b[3"));  // a result: its bytes are kept
+  const std::string shown = on_terminal(run + " -q -p a");
+  CAPTURE(shown);
+  CHECK(is_clean(shown));
+  CHECK_THAT(shown, Contains("\\x1b[3"));
+  const std::string chat = on_terminal(run + " -q -i --chat-template zephyr <<< a");
+  CAPTURE(chat);
+  CHECK(is_clean(chat));
+  CHECK_THAT(chat, Contains("\\x1b[3"));
+  const std::string decoded =
+      on_terminal(tool_path("llmtok") + " '" + path + "' --decode -p \"260 261\"");
+  CAPTURE(decoded);
+  CHECK(is_clean(decoded));
+  CHECK_THAT(decoded, Contains("\\x1b[3260m"));
+}
+
+TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
+  const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+  const std::string text = LLM_SOURCE_DIR "/models/heldout.txt";
+  const std::string job =
+      tool_path("llmcheck") + " -t 1 " + model + " --ppl " + text + " --ppl-sample 200";
+  const auto columns = GENERATE(std::size_t{30}, std::size_t{100});
+  const std::string out = on_terminal("stty cols " + std::to_string(columns) + "; " + job);
+  std::size_t drawn = 0;
+  for (std::size_t at = out.find("\rscoring"); at != std::string::npos;) {
+    const std::string line = out.substr(at + 1, out.find('\x1b', at) - at - 1);
+    CAPTURE(line);
+    CHECK(line.size() < columns);
+    CHECK_THAT(line, Contains("%") && Contains(" left"));
+    if (columns == 100) CHECK_THAT(line, Contains("[") && Contains(" steps/s"));
+    ++drawn;
+    at = out.find("\rscoring", at + 1);
+  }
+  CHECK(drawn >= 1);
+  CHECK_THAT(out, Contains("perplexity"));
+}
+
+}  // namespace
+}  // namespace llm::test

@@ -1,0 +1,118 @@
+#include "tools/llmrun/chat_commands.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "base/shown_text.h"
+#include "tools/common/log.h"
+
+namespace llm {
+namespace {
+
+struct ChatCommand {
+  std::string_view name;
+  std::string_view argument;  ///< what follows: needed, [may be left out], or "" for nothing
+  std::string_view help;
+  Status (*run)(Chat& chat, const std::string& argument);
+
+  bool needs_argument() const { return !argument.empty() && argument.front() != '['; }
+};
+
+Status show_or_set_system(Chat& chat, const std::string& text) {
+  if (text.empty()) {
+    const std::string& system = chat.conversation().system();
+    write_message(fmt::format("{}\n", system.empty() ? "no system message" : system));
+  } else {
+    chat.conversation().set_system(text == "\"\"" ? "" : text);
+  }
+  return Ok{};
+}
+
+constexpr std::array<ChatCommand, 8> kCommands = {{
+    {"/help", "", "this list",
+     [](Chat&, const std::string&) -> Status {
+       write_message(command_help());
+       return Ok{};
+     }},
+    {"/exit", "", "leave, as Ctrl-D does",
+     [](Chat& chat, const std::string&) -> Status {
+       chat.leave();
+       return Ok{};
+     }},
+    {"/clear", "", "forget the conversation, but for the system message",
+     [](Chat& chat, const std::string&) -> Status {
+       chat.conversation().clear();
+       return Ok{};
+     }},
+    {"/system", "[TEXT]", "replace the system message (\"\" for none), or show it",
+     show_or_set_system},
+    {"/save", "FILE", "write conversation and cache",
+     [](Chat& chat, const std::string& path) { return chat.save(path); }},
+    {"/load", "FILE", "go on with a conversation that was saved",
+     [](Chat& chat, const std::string& path) { return chat.load(path); }},
+    {"/regenerate", "", "answer the last message again",
+     [](Chat& chat, const std::string&) { return chat.regenerate(); }},
+    {"/stats", "", "length of the conversation, speed of the last reply",
+     [](Chat& chat, const std::string&) -> Status {
+       chat.print_stats();
+       return Ok{};
+     }},
+}};
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
+}
+
+std::string names() {
+  std::string list;
+  for (const ChatCommand& command : kCommands) {
+    if (!list.empty()) list += ' ';
+    list += command.name;
+  }
+  return list;
+}
+
+}  // namespace
+
+bool is_command(const std::string& line) {
+  return line.starts_with('/') && !line.starts_with("//");
+}
+
+Status run_command(Chat& chat, const std::string& line) {
+  const std::size_t space = std::min(line.find_first_of(" \t\n"), line.size());
+  const std::string_view name = std::string_view(line).substr(0, space);
+  const std::string argument(trimmed(std::string_view(line).substr(space)));
+  const auto* command = std::ranges::find(kCommands, name, &ChatCommand::name);
+  if (command == kCommands.end()) {
+    write_message(
+        fmt::format("{}: no such command; there are {}; a message that starts with / needs //\n",
+                    quoted(name), names()));
+  } else if (command->needs_argument() && argument.empty()) {
+    write_message(fmt::format("{} needs {}\n", command->name, command->argument));
+  } else if (command->argument.empty() && !argument.empty()) {
+    write_message(fmt::format("{} takes nothing behind it\n", command->name));
+  } else {
+    return command->run(chat, argument);
+  }
+  return Ok{};
+}
+
+std::string command_help() {
+  std::string page;
+  for (const ChatCommand& command : kCommands) {
+    page += fmt::format("{:<16} {}\n", fmt::format("{} {}", command.name, command.argument),
+                        command.help);
+  }
+  return page +
+         "A line that ends with \\ goes on; text between lines of \"\"\" is one message;\n"
+         "// begins a message that starts with /. Ctrl-C stops an answer; at the prompt\n"
+         "it drops the line, and twice leaves.\n";
+}
+
+}  // namespace llm

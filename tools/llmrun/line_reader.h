@@ -1,0 +1,52 @@
+#ifndef LLM_TOOLS_LLMRUN_LINE_READER_H_
+#define LLM_TOOLS_LLMRUN_LINE_READER_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+
+namespace llm {
+
+/// What came from who types (or pipes) a line.
+struct Line {
+  enum class Kind {
+    kText,
+    kCancelled,  ///< Ctrl-C: what was typed so far is not wanted
+    kEnd,        ///< end of input, a wish to leave, or a signal (GracefulInterrupt) that ends all
+  };
+  Kind kind = Kind::kText;
+  std::string text = {};   ///< without the newline
+  bool is_quoted = false;  ///< came between lines of quotes: no command
+};
+
+/// Reads standard input line by line. Make a GracefulInterrupt around it: a signal ends a read.
+class LineReader {
+ public:
+  virtual ~LineReader() = default;
+
+  /// @param prompt  shown on stderr before a line that is typed
+  /// Errors: kResource with both numbers for a line above Tokenizer::kMaxTextBytes, which is then
+  /// read to its end; kIo.
+  virtual Result<Line> read(const std::string& prompt) = 0;
+};
+
+/// Plain lines, as from a pipe. @param shows_prompt  for a terminal
+std::unique_ptr<LineReader> make_plain_reader(bool shows_prompt);
+
+/// A line that is edited, with history (libedit; docs/cli.md lists the keys).
+/// @param history_path  where lines are kept; empty: nowhere
+/// @pre stdin and stderr are terminals
+std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path);
+
+/// The one for the streams at hand: editing where stdin and stderr are terminals that can.
+std::unique_ptr<LineReader> make_line_reader(const std::string& history_path);
+
+/// A message: a line; lines that end with a backslash, with the next one; or all lines between two
+/// lines of three double quotes.
+Result<Line> read_message(LineReader& reader);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMRUN_LINE_READER_H_

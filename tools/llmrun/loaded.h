@@ -1,0 +1,29 @@
+#ifndef LLM_TOOLS_LLMRUN_LOADED_H_
+#define LLM_TOOLS_LLMRUN_LOADED_H_
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "tools/common/progress.h"
+#include "tools/llmrun/arguments.h"
+
+namespace llm {
+
+/// The model of a command line and a sequence on it.
+struct Loaded {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Sequence> session;
+  double seconds = 0;
+
+  /// What caches of this run depend on. @pre the command line writes or reads one
+  CacheIdentity identity() const;
+};
+
+/// Loads with a progress bar; warns of what the file and the context give reason for.
+Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMRUN_LOADED_H_

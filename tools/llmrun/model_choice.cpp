@@ -1,0 +1,98 @@
+#include "tools/llmrun/model_choice.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+namespace llm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kOwnModel = "fable-3m-q4_k_m.gguf";
+constexpr std::size_t kMostListed = 20;
+
+bool is_number(std::string_view text) {
+  return text.size() == 5 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// Whether the name is that of a split model's part behind the first: -00002-of-00005.gguf.
+bool is_later_part(std::string_view name) {
+  constexpr std::string_view kPattern = "-00001-of-00002.gguf";
+  if (name.size() < kPattern.size()) return false;
+  const std::string_view tail = name.substr(name.size() - kPattern.size());
+  return tail[0] == '-' && is_number(tail.substr(1, 5)) && tail.substr(6, 4) == "-of-" &&
+         is_number(tail.substr(10, 5)) && tail.substr(1, 5) != "00001";
+}
+
+/// Names of the models in a directory, sorted.
+Result<std::vector<std::string>> models_in(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entries(directory, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    if (name.ends_with(".gguf") && !is_later_part(name)) names.push_back(name);
+  }
+  if (error) {
+    return Error{
+        .code = ErrorCode::kIo, .field = "", .message = error.message(), .file = directory};
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Where the program itself is; empty when the system does not say.
+fs::path own_directory() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+}  // namespace
+
+Result<std::string> resolve_model(const std::string& named) {
+  std::error_code ignored;
+  if (!fs::is_directory(named, ignored)) return named;
+  LLM_TRY(std::vector<std::string> names, models_in(named));
+  if (names.size() == 1) return (fs::path(named) / names.front()).string();
+  if (names.empty()) {
+    return Error{.code = ErrorCode::kIo,
+                 .field = "",
+                 .message = "is a directory without a *.gguf, need a GGUF file",
+                 .file = named};
+  }
+  const std::size_t n_models = names.size();
+  names.resize(std::min(n_models, kMostListed));
+  return Error{
+      .code = ErrorCode::kUsage,
+      .field = "",
+      .message = fmt::format("found {} models in the directory, need one of {}{}", n_models,
+                             fmt::join(names, ", "), n_models > kMostListed ? ", ..." : ""),
+      .file = named};
+}
+
+Result<std::string> default_model() {
+  const char* variable = std::getenv("LLM_MODEL");
+  if (variable != nullptr && *variable != '\0') return resolve_model(variable);
+  const fs::path bin = own_directory();
+  // build/PRESET/bin of a checkout; bin of an installation.
+  for (const fs::path& directory : {bin / "../../../models", bin / "../share/llmrun/models"}) {
+    const fs::path model = directory / kOwnModel;
+    std::error_code ignored;
+    if (bin.empty() || !fs::is_regular_file(model, ignored)) continue;
+    const std::string path = model.lexically_normal().string();
+    spdlog::warn("no model is named: this is the small one that comes with the program, {}", path);
+    return path;
+  }
+  return Error{.code = ErrorCode::kUsage,
+               .field = "MODEL",
+               .message = "found nothing, need a GGUF file",
+               .hint = "llmrun --help shows the usage"};
+}
+
+}  // namespace llm

@@ -1,0 +1,85 @@
+#include "tools/llmrun/prompt_source.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tokenizer/tokenizer.h"
+#include "tools/common/tool.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kLimit = Tokenizer::kMaxTextBytes;
+
+/// Whether somebody put something on standard input: a terminal, a device (/dev/null) and a closed
+/// one hold no text.
+bool stdin_is_given() {
+  struct stat status {};
+  if (fstat(STDIN_FILENO, &status) != 0) return false;
+  return S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || S_ISREG(status.st_mode);
+}
+
+bool stdin_is_pipe() {
+  struct stat status {};
+  return fstat(STDIN_FILENO, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+/// Whether a read would return at once, with text or at the end, within that time.
+bool stdin_is_ready(int milliseconds, short* found = nullptr) {
+  pollfd descriptor = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  const bool ready = poll(&descriptor, 1, milliseconds) > 0;
+  if (found != nullptr) *found = descriptor.revents;
+  return ready;
+}
+
+std::string without_last_newline(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+Result<std::string> stdin_text() {
+  constexpr int kPatience = 2000;
+  if (!stdin_is_ready(kPatience)) {
+    spdlog::warn("waiting for the prompt on standard input; < /dev/null if there is none");
+  }
+  LLM_TRY(std::string text, read_stdin(kLimit));
+  return without_last_newline(std::move(text));
+}
+
+/// Says so when text was piped in that nobody asked for.
+void note_unread_stdin() {
+  short found = 0;
+  if (stdin_is_pipe() && stdin_is_ready(0, &found) && (found & POLLIN) != 0)
+    spdlog::warn("standard input is not read, since there is a prompt; - adds it to the prompt");
+}
+
+}  // namespace
+
+Result<std::string> read_prompt(const PromptSource& source) {
+  std::string prompt = source.text.value_or("");
+  const bool has_prompt = source.is_given();
+  if (source.file && source.file != "-") {
+    LLM_TRY(std::string text, read_text_file(*source.file, kLimit));
+    prompt = without_last_newline(std::move(text));
+  }
+  const bool only_stdin =
+      source.file == "-" || (!has_prompt && source.may_read_stdin && stdin_is_given());
+  if (only_stdin || source.add_stdin) {
+    LLM_TRY(const std::string text, stdin_text());
+    if (has_prompt && !only_stdin && !text.empty()) prompt += "\n\n";
+    prompt += text;
+  } else if (has_prompt && source.may_read_stdin) {
+    note_unread_stdin();
+  }
+  if (prompt.size() > kLimit) {
+    return Error{.code = ErrorCode::kResource,
+                 .field = "prompt",
+                 .message = fmt::format("found {} bytes, need at most {}", prompt.size(), kLimit)};
+  }
+  return prompt;
+}
+
+}  // namespace llm

@@ -1,0 +1,29 @@
+#ifndef LLM_TOOLS_LLMRUN_SESSION_FILE_H_
+#define LLM_TOOLS_LLMRUN_SESSION_FILE_H_
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/generate/conversation.h"
+
+namespace llm {
+
+/// Writes a conversation as a prompt cache whose note has its messages (docs/prompt_cache.md).
+/// @param with_values  keys and values too, so that they need not be computed again
+/// Errors: kIo.
+Status save_session(const std::string& path, const Conversation& conversation,
+                    const Sequence& sequence, const CacheIdentity& identity, bool with_values);
+
+/// Reads one for `sequence`, which then holds what the file has of keys and values; nothing where
+/// they do not fit into its context.
+/// Errors: those of PromptCache; kMalformed for a note that is no conversation; kIntegrity for one
+/// in another format. After an error `sequence` is empty or as before.
+Result<std::unique_ptr<Conversation>> load_session(const std::string& path, ChatFormat format,
+                                                   Sequence& sequence,
+                                                   const CacheIdentity& identity);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMRUN_SESSION_FILE_H_
