@@ -132,10 +132,13 @@ TEST_CASE("bad input 61: a scale that is no number is named by tensor and block"
 TEST_CASE("bad input 62: a norm whose squares overflow is named, and gives no silent zeros",
           "[nonfinite]") {
   // Finite activations; without their squares' overflow every norm would be 0 and logits finite.
-  const auto [tensor, where] = GENERATE(table<std::string, std::string>(
-      {{"token_embd.weight", "blk.0.attn_norm"}, {"blk.0.attn_output.weight", "blk.0.ffn_norm"}}));
+  const auto [tensor, value, where] = GENERATE(table<std::string, float, std::string>({
+      {"token_embd.weight", 3e38F, "blk.0.attn_norm"},
+      {"blk.0.attn_output.weight", 1e25F, "blk.0.ffn_norm"},
+      {"blk.0.ffn_norm.weight", 1e14F, "result_norm"},
+  }));
   TinyGguf gguf = TinyGguf::llama();
-  test::fill_f32(gguf.tensor(tensor), tensor == "token_embd.weight" ? 3e38F : 1e25F);
+  test::fill_f32(gguf.tensor(tensor), value);
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
   const bool by_definition = GENERATE(false, true);
   for (const LoadOptions& options : every_isa(compute)) {
