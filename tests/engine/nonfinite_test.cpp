@@ -145,7 +145,9 @@ TEST_CASE("bad input 62: a norm whose squares overflow is named, and gives no si
     CAPTURE(tensor, compute, isa_name(*options.isa), by_definition);
     const test::ScratchDirectory folder;
     const auto session = session_of(folder, gguf, options, {}, {.reference = by_definition});
-    require_nonfinite(session->evaluate(Ids{5, 6}, LogitRows::kLast), where, 0);
+    // Behind the last layer only rows whose logits are wanted are computed.
+    require_nonfinite(session->evaluate(Ids{5, 6}, LogitRows::kLast), where,
+                      where == "result_norm" ? 1 : 0);
   }
 }
 
