@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/aligned_buffer.h"
+
 namespace llm {
 namespace {
 
@@ -37,8 +39,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (file.size_ == 0) return file;
   void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, file.descriptor_, 0);
   if (data == MAP_FAILED) {
-    file.size_ = 0;
-    return io_error(path, std::string("mmap: ") + std::strerror(errno));
+    const std::size_t size = std::exchange(file.size_, 0);
+    if (errno != ENOMEM) return io_error(path, std::string("mmap: ") + std::strerror(errno));
+    return in_file(detail::out_of_memory(size, "address space"), path);
   }
   file.data_ = static_cast<const std::byte*>(data);
   return file;

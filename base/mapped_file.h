@@ -19,7 +19,7 @@ class MappedFile {
  public:
   /// Opens and maps `path`. An empty file gives empty bytes.
   /// Errors (kIo): the system's words for open/stat/mmap; "is a directory"; "not a regular file" (a
-  /// FIFO or device is never waited for).
+  /// FIFO or device is never waited for). kResource where there is no address space for it.
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;

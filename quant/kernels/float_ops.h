@@ -62,7 +62,7 @@ void rms_norm(const float* x, const float* weight, std::size_t n, float eps, flo
     squares = fma(v, v, squares);
   }
   const float mean = lane_sum(squares) / static_cast<float>(n);
-  const float s = 1.0F / std::sqrt(mean + eps);
+  const float s = 1.0F / std::sqrt(mean + eps) + (mean - mean);  // NaN, not 0, where mean overflows
   const auto s16 = broadcast_f32<A>(s);
   for (std::size_t i = 0; i < whole; i += 16) {
     store_f32(y + i, (load_f32<A>(x + i) * s16) * load_f32<A>(weight + i));

@@ -129,6 +129,28 @@ TEST_CASE("bad input 61: a scale that is no number is named by tensor and block"
   REQUIRE(error.file == folder.path("model.gguf"));
 }
 
+TEST_CASE("bad input 62: a norm whose squares overflow is named, and gives no silent zeros",
+          "[nonfinite]") {
+  // Finite activations; without their squares' overflow every norm would be 0 and logits finite.
+  const auto [tensor, value, where] = GENERATE(table<std::string, float, std::string>({
+      {"token_embd.weight", 3e38F, "blk.0.attn_norm"},
+      {"blk.0.attn_output.weight", 1e25F, "blk.0.ffn_norm"},
+      {"blk.0.ffn_norm.weight", 1e14F, "result_norm"},
+  }));
+  TinyGguf gguf = TinyGguf::llama();
+  test::fill_f32(gguf.tensor(tensor), value);
+  const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
+  const bool by_definition = GENERATE(false, true);
+  for (const LoadOptions& options : every_isa(compute)) {
+    CAPTURE(tensor, compute, isa_name(*options.isa), by_definition);
+    const test::ScratchDirectory folder;
+    const auto session = session_of(folder, gguf, options, {}, {.reference = by_definition});
+    // Behind the last layer only rows whose logits are wanted are computed.
+    require_nonfinite(session->evaluate(Ids{5, 6}, LogitRows::kLast), where,
+                      where == "result_norm" ? 1 : 0);
+  }
+}
+
 TEST_CASE("bad input 61: the first of several faults is named, for any threads", "[nonfinite]") {
   TinyGguf gguf = TinyGguf::llama();
   TinyGguf::Tensor& tensor = gguf.tensor("blk.0.ffn_gate.weight");

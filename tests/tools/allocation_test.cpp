@@ -117,6 +117,17 @@ TEST_CASE("a limit on memory is exit code 5, whatever it cuts", "[bad_input][all
   }
 }
 
+TEST_CASE("a file that the address space cannot hold is exit code 5", "[bad_input][allocation]") {
+  const Bench bench;
+  for (const std::string command : {"llmgguf verify big", "llmrun big -n 1"}) {
+    const Finished run =
+        bench.shell("cp m.gguf big; truncate -s 3G big; ulimit -v 1000000; " + command);
+    CAPTURE(command, run.err);
+    CHECK(run.exit_code == 5);
+    CHECK_THAT(run.err, Catch::Matchers::Contains("big: address space: need 3073 MiB"));
+  }
+}
+
 TEST_CASE("threads that the system refuses are named", "[bad_input][allocation]") {
   const Bench bench;
   for (const std::string command :

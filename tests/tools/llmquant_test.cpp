@@ -13,6 +13,7 @@
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
 #include "tests/support/catch.h"
+#include "tests/support/effort.h"
 #include "tests/support/process.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -346,4 +347,25 @@ TEST_CASE("memory does not grow with the model", "[tools][llmquant]") {
 }
 
 }  // namespace
+TEST_CASE("llmquant's memory does not grow with the length of a row", "[tools][llmquant]") {
+  // Two rows of 2^25 weights, all of them a hole in the file.
+  constexpr std::uint64_t kWide = std::uint64_t{1} << 25;
+  TinyGguf model;
+  model.set_string("general.architecture", "llama");
+  model.tensors.push_back({.name = "blk.0.ffn_up.weight",
+                           .dims = {kWide, 2},
+                           .type = static_cast<std::uint32_t>(WeightType::kF16),
+                           .data = ""});
+  model.final_padding = false;
+  const ScratchDirectory folder;
+  const std::string in = folder.write("wide.gguf", model.bytes());
+  std::filesystem::resize_file(in, std::filesystem::file_size(in) + 2 * kWide * 2);
+  const Finished result = run_tool("llmquant", {in, folder.path("out.gguf"), "Q8_0", "2"});
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  if (!kSanitized) CHECK(result.peak_rss_kib < 64 * 1024);
+  const Opened out(folder.path("out.gguf"));
+  CHECK(out.gguf->find_tensor("blk.0.ffn_up.weight")->n_bytes == 2 * kWide / 32 * 34);
+}
+
 }  // namespace llm::test

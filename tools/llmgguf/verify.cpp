@@ -6,6 +6,7 @@
 #include "base/shown_text.h"
 #include "engine/model/model_file.h"
 #include "quant/formats/finite.h"
+#include "tokenizer/tokenizer.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/llmgguf/commands.h"
@@ -67,6 +68,8 @@ Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& conte
   if (arguments.vocab_only) return verify_vocab(arguments);
   LLM_TRY(const ModelFile model, open_model_file(arguments.file, {.strict = arguments.strict}));
   log_warnings(arguments.file, model.warnings);
+  if (const auto tokenizer = Tokenizer::create(model.vocab); !tokenizer.ok())
+    return in_file(tokenizer.error(), arguments.file);
   {
     ProgressBar progress(!context.quiet(), "B");
     const Status finite = check_finite(model.file, model.gguf, progress);

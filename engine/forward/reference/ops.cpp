@@ -23,7 +23,8 @@ void rms_norm(std::span<const float> x, std::span<const float> weight, float eps
   LaneSum sum;
   for (std::size_t i = 0; i < x.size(); ++i) sum.add_product(i, x[i], x[i]);
   const float mean = sum.total() / static_cast<float>(x.size());
-  const float s = 1.0F / std::sqrt(mean + eps);
+  // mean - mean is 0, or NaN where the squares overflow: 1 / inf would make the row a silent 0.
+  const float s = 1.0F / std::sqrt(mean + eps) + (mean - mean);
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] * s) * weight[i];
 }
 
