@@ -72,7 +72,8 @@ std::string sha256_hex(const MappedFile& file, std::span<const std::byte> range,
   return hash.hex();
 }
 
-std::string sha256_hex(const MappedFile& file, const std::function<void(std::size_t)>& progress) {
+std::string file_sha256_hex(const MappedFile& file,
+                            const std::function<void(std::size_t)>& progress) {
   Sha256 hash;
   std::size_t before = 0;
   for (const MappedFile::Part& part : file.parts()) {

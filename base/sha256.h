@@ -37,8 +37,8 @@ std::string sha256_hex(std::span<const std::byte> bytes);
 std::string sha256_hex(const MappedFile& file, std::span<const std::byte> range,
                        const std::function<void(std::size_t)>& progress = {});
 /// The same of what is on disk: the bytes of all parts, one after the other.
-std::string sha256_hex(const MappedFile& file,
-                       const std::function<void(std::size_t)>& progress = {});
+std::string file_sha256_hex(const MappedFile& file,
+                            const std::function<void(std::size_t)>& progress = {});
 
 }  // namespace llm
 

@@ -24,7 +24,7 @@ Result<Isa> choose_isa(std::optional<Isa> wanted) {
 Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) {
   if (!options.hash_file && options.expected_sha256.empty()) return std::string();
   const auto total = static_cast<std::size_t>(file.file_bytes());
-  std::string hash = sha256_hex(file, [&](std::size_t done) {
+  std::string hash = file_sha256_hex(file, [&](std::size_t done) {
     if (options.progress) options.progress("hash", done, total);
   });
   if (options.expected_sha256.empty() || options.expected_sha256 == hash) return hash;

@@ -47,7 +47,7 @@ TEST_CASE("numbers are read and written alike in every locale", "[locale]") {
       "llmcheck " LLM_SOURCE_DIR "/models/fable-3m-f16.gguf --layer-diff " LLM_SOURCE_DIR
       "/tests/validate/npz/embedded_hf.npz -t 1 --compute f32"};
   for (const std::string& command : commands) {
-    const std::string line = LLM_BIN_DIR "/" + command;
+    const std::string line = tool_path(command);
     const Finished plain = run_shell("LC_ALL=C " + line);
     const Finished commas = run_shell(*environment + line);
     CAPTURE(line, plain.err, commas.err);

@@ -34,7 +34,7 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
 Result<std::string> file_sha256(const std::string& path) {
   LLM_TRY(const OpenGguf open, open_gguf_file(path));
   const MappedFile& file = open.file;
-  std::string hash = sha256_hex(file);
+  std::string hash = file_sha256_hex(file);
   LLM_RETURN_IF_ERROR(file.check_unchanged());
   return hash;
 }
