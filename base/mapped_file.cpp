@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -22,29 +23,77 @@ std::int64_t modified_ns(const struct stat& info) {
   return info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
 }
 
+std::size_t round_up_to_page(std::size_t size) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return (size + page - 1) / page * page;
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
+  return open_all(std::span(&path, 1));
+}
+
+Result<MappedFile> MappedFile::open_all(std::span<const std::string> paths) {
   MappedFile file;
-  file.path_ = path;
+  for (const std::string& path : paths) LLM_RETURN_IF_ERROR(file.add(path));
+  LLM_RETURN_IF_ERROR(file.map());
+  return file;
+}
+
+Status MappedFile::add(const std::string& path) {
+  parts_.push_back({path, {}});
+  Inode& inode = inodes_.emplace_back();
   // O_NONBLOCK: opening a FIFO without a writer must not wait.
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file.descriptor_ < 0) return io_error(path, std::strerror(errno));
+  inode.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (inode.descriptor < 0) return io_error(path, std::strerror(errno));
   struct stat info {};
-  if (::fstat(file.descriptor_, &info) != 0) return io_error(path, std::strerror(errno));
+  if (::fstat(inode.descriptor, &info) != 0) return io_error(path, std::strerror(errno));
   if (S_ISDIR(info.st_mode)) return io_error(path, "is a directory, need a file");
   if (!S_ISREG(info.st_mode)) return io_error(path, "not a regular file");
-  file.modified_ns_ = modified_ns(info);
-  file.size_ = static_cast<std::size_t>(info.st_size);
-  if (file.size_ == 0) return file;
-  void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, file.descriptor_, 0);
-  if (data == MAP_FAILED) {
-    const std::size_t size = std::exchange(file.size_, 0);
+  inode.modified_ns = modified_ns(info);
+  inode.size = static_cast<std::size_t>(info.st_size);
+  return Ok{};
+}
+
+Status MappedFile::map() {
+  const auto failed = [&](const std::string& path, std::size_t size) {
     if (errno != ENOMEM) return io_error(path, std::string("mmap: ") + std::strerror(errno));
     return in_file(detail::out_of_memory(size, "address space"), path);
+  };
+  // Addresses for all of it first, then each file in its place. Sizes of files cannot wrap.
+  std::size_t end = 0;
+  std::vector<std::size_t> begins;
+  for (const Inode& inode : inodes_) {
+    begins.push_back(end = round_up_to_page(end));
+    end += inode.size;
   }
-  file.data_ = static_cast<const std::byte*>(data);
-  return file;
+  if (end == 0) return Ok{};
+  void* place = ::mmap(nullptr, end, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) return failed(path(), end);
+  data_ = static_cast<const std::byte*>(place);
+  size_ = end;
+  for (std::size_t i = 0; i < inodes_.size(); ++i) {
+    auto* const begin = static_cast<std::byte*>(place) + begins[i];
+    parts_[i].bytes = {begin, inodes_[i].size};
+    if (inodes_[i].size == 0) continue;
+    const void* mapped = ::mmap(begin, inodes_[i].size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
+                                inodes_[i].descriptor, 0);
+    if (mapped == MAP_FAILED) return failed(parts_[i].path, inodes_[i].size);
+  }
+  return Ok{};
+}
+
+const MappedFile::Part& MappedFile::part_at(const std::byte* position) const {
+  const auto behind =
+      std::ranges::find_if(parts_, [&](const Part& part) { return part.bytes.data() > position; });
+  return behind == parts_.begin() ? *behind : *(behind - 1);
+}
+
+std::uint64_t MappedFile::file_bytes() const {
+  std::uint64_t sum = 0;
+  for (const Inode& inode : inodes_) sum += inode.size;
+  return sum;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
@@ -52,11 +101,10 @@ MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this == &other) return *this;
   unmap();
-  path_ = std::move(other.path_);
+  parts_ = std::exchange(other.parts_, {});
+  inodes_ = std::exchange(other.inodes_, {});
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
-  descriptor_ = std::exchange(other.descriptor_, -1);
-  modified_ns_ = other.modified_ns_;
   return *this;
 }
 
@@ -70,25 +118,34 @@ void MappedFile::drop_pages(std::span<const std::byte> range) const {
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
-bool MappedFile::changed_since_open() const {
-  struct stat info {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &info) != 0) return true;
-  return static_cast<std::size_t>(info.st_size) != size_ || modified_ns(info) != modified_ns_;
+const MappedFile::Part* MappedFile::changed_part() const {
+  for (std::size_t i = 0; i < inodes_.size(); ++i) {
+    struct stat info {};
+    if (::fstat(inodes_[i].descriptor, &info) != 0) return &parts_[i];
+    const bool same = static_cast<std::size_t>(info.st_size) == inodes_[i].size &&
+                      modified_ns(info) == inodes_[i].modified_ns;
+    if (!same) return &parts_[i];
+  }
+  return nullptr;
 }
 
+bool MappedFile::changed_since_open() const { return changed_part() != nullptr; }
+
 Status MappedFile::check_unchanged() const {
-  if (!changed_since_open()) return Ok{};
+  const Part* changed = changed_part();
+  if (changed == nullptr) return Ok{};
   return Error{.code = ErrorCode::kIntegrity,
                .field = {},
                .message = "model changed while it was read, need a file at rest",
-               .file = path_};
+               .file = changed->path};
 }
 
 void MappedFile::unmap() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-  if (descriptor_ >= 0) ::close(descriptor_);
+  for (const Inode& inode : inodes_)
+    if (inode.descriptor >= 0) ::close(inode.descriptor);
   data_ = nullptr;
-  descriptor_ = -1;
+  inodes_.clear();
 }
 
 }  // namespace llm

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -22,6 +23,21 @@ class MappedFile {
   /// FIFO or device is never waited for). kResource where there is no address space for it.
   static Result<MappedFile> open(const std::string& path);
 
+  /// One of the files that bytes() consists of.
+  struct Part {
+    std::string path;
+    std::span<const std::byte> bytes;
+  };
+  /// Several files as one: each is mapped behind the one before it, from a page's beginning on,
+  /// with zeros up to there. Errors: those of open(), naming the file. @pre !paths.empty()
+  static Result<MappedFile> open_all(std::span<const std::string> paths);
+  /// The files, in order; one for open().
+  const std::vector<Part>& parts() const { return parts_; }
+  /// The part that holds `position`, which points into bytes() or to its end.
+  const Part& part_at(const std::byte* position) const;
+  /// Bytes on disk of all parts.
+  std::uint64_t file_bytes() const;
+
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   MappedFile(const MappedFile&) = delete;
@@ -29,26 +45,36 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  const std::string& path() const { return path_; }
+  /// Of the first part.
+  const std::string& path() const { return parts_.front().path; }
 
   /// Tells the kernel that `range` (a part of bytes()) will not be read again soon, which keeps
   /// peak resident memory near one copy of the model. Reading it again is allowed and correct.
   void drop_pages(std::span<const std::byte> range) const;
 
-  /// Whether size or modification time of the opened inode differ from those at open().
+  /// Whether size or modification time of an opened inode differ from those at open().
   bool changed_since_open() const;
   /// Errors: kIntegrity when changed_since_open().
   Status check_unchanged() const;
 
  private:
+  struct Inode {
+    int descriptor = -1;
+    std::size_t size = 0;
+    std::int64_t modified_ns = 0;
+  };
+
   MappedFile() = default;
+  Status add(const std::string& path);
+  Status map();
+  /// The first part whose inode has changed.
+  const Part* changed_part() const;
   void unmap();
 
-  std::string path_;
+  std::vector<Part> parts_;
+  std::vector<Inode> inodes_;  // of the parts
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  int descriptor_ = -1;
-  std::int64_t modified_ns_ = 0;
 };
 
 }  // namespace llm

@@ -45,15 +45,37 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
   return hash.hex();
 }
 
-std::string sha256_hex(const MappedFile& file, std::span<const std::byte> range,
-                       const std::function<void(std::size_t)>& progress) {
+namespace {
+
+void update_in_pieces(Sha256& hash, const MappedFile& file, std::span<const std::byte> range,
+                      const std::function<void(std::size_t)>& progress) {
   constexpr std::size_t kPiece = std::size_t{8} << 20;
-  Sha256 hash;
   for (std::size_t begin = 0; begin < range.size(); begin += kPiece) {
     const auto piece = range.subspan(begin, std::min(kPiece, range.size() - begin));
     hash.update(piece);
     file.drop_pages(piece);
     if (progress) progress(begin + piece.size());
+  }
+}
+
+}  // namespace
+
+std::string sha256_hex(const MappedFile& file, std::span<const std::byte> range,
+                       const std::function<void(std::size_t)>& progress) {
+  Sha256 hash;
+  update_in_pieces(hash, file, range, progress);
+  return hash.hex();
+}
+
+std::string file_sha256_hex(const MappedFile& file,
+                            const std::function<void(std::size_t)>& progress) {
+  Sha256 hash;
+  std::size_t before = 0;
+  for (const MappedFile::Part& part : file.parts()) {
+    update_in_pieces(hash, file, part.bytes, [&](std::size_t done) {
+      if (progress) progress(before + done);
+    });
+    before += part.bytes.size();
   }
   return hash.hex();
 }

@@ -36,6 +36,9 @@ std::string sha256_hex(std::span<const std::byte> bytes);
 /// @param progress  called with the bytes done so far; may be empty
 std::string sha256_hex(const MappedFile& file, std::span<const std::byte> range,
                        const std::function<void(std::size_t)>& progress = {});
+/// The same of what is on disk: the bytes of all parts, one after the other.
+std::string file_sha256_hex(const MappedFile& file,
+                            const std::function<void(std::size_t)>& progress = {});
 
 }  // namespace llm
 

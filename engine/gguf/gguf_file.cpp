@@ -6,21 +6,8 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/checked_size.h"
 
 namespace llm {
-
-std::uint64_t GgufFile::trailing_bytes() const {
-  CheckedSize end(data_offset_);
-  for (const GgufTensor& tensor : tensors_) {
-    const auto tensor_end =
-        (CheckedSize(data_offset_) + tensor.offset + tensor.n_bytes).align_up(alignment_);
-    // Both were checked when the file was parsed.
-    if (*tensor_end.value() > *end.value()) end = tensor_end;
-  }
-  const std::uint64_t used = *end.value();
-  return used < bytes_.size() ? bytes_.size() - used : 0;
-}
 
 const GgufValue* GgufFile::find(std::string_view key) const {
   const auto it = std::lower_bound(

@@ -48,11 +48,12 @@ class GgufFile {
 
   std::uint32_t version() const { return version_; }
   std::uint32_t alignment() const { return alignment_; }
-  std::uint64_t file_bytes() const { return bytes_.size(); }
+  std::uint64_t file_bytes() const { return file_bytes_; }
   /// Where the data section begins; may be past the end of a file without tensors.
   std::uint64_t data_offset() const { return data_offset_; }
-  /// Bytes after the last tensor and its padding. A well-made file has none.
-  std::uint64_t trailing_bytes() const;
+  /// Bytes after the last tensor and its padding (of every part of a split file). A well-made file
+  /// has none.
+  std::uint64_t trailing_bytes() const { return trailing_bytes_; }
 
   /// In file order.
   const std::deque<GgufEntry>& entries() const { return entries_; }
@@ -85,12 +86,18 @@ class GgufFile {
 
  private:
   friend class GgufParser;
+  friend class GgufJoiner;
   GgufFile() = default;
 
   Result<const GgufValue*> require(std::string_view key, std::string_view expected) const;
   Result<const GgufValue*> require_array(std::string_view key, GgufType element) const;
 
+  /// Sorts tensors by name. Errors: kMalformed for a name given twice.
+  Status index_tensors();
+
   std::span<const std::byte> bytes_;
+  std::uint64_t file_bytes_ = 0;
+  std::uint64_t trailing_bytes_ = 0;
   std::uint32_t version_ = 0;
   std::uint32_t alignment_ = GgufLimits::kDefaultAlignment;
   std::uint64_t data_offset_ = 0;

@@ -28,6 +28,7 @@ struct GgufLimits {
   static constexpr std::uint64_t kMaxStringBytes = 16U << 20;
   /// A string array of this many empty strings makes 32 MiB of the file resident.
   static constexpr std::uint64_t kMaxArrayElements = 4U << 20;
+  static constexpr std::uint64_t kMaxParts = 65535;  ///< of a split model: split.no is a UINT16
 };
 
 }  // namespace llm

@@ -33,12 +33,13 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes) {
 
 Result<GgufFile> GgufParser::run() {
   file_.bytes_ = bytes_;
+  file_.file_bytes_ = bytes_.size();
   LLM_RETURN_IF_ERROR(parse_header());
   LLM_RETURN_IF_ERROR(parse_entries());
   LLM_RETURN_IF_ERROR(index_entries());
   LLM_RETURN_IF_ERROR(read_alignment());
   LLM_RETURN_IF_ERROR(parse_tensors());
-  LLM_RETURN_IF_ERROR(index_tensors());
+  LLM_RETURN_IF_ERROR(file_.index_tensors());
   LLM_RETURN_IF_ERROR(check_nothing_follows());
   LLM_RETURN_IF_ERROR(check_layout());
   return std::move(file_);

@@ -40,8 +40,8 @@ class GgufParser {
   Status read_alignment();
 
   Status parse_tensors();
-  Status index_tensors();
   Status check_layout();
+  std::uint64_t trailing_bytes() const;
   Status check_placement(const GgufTensor& tensor) const;
   /// Where the data of the last tensor ends; nothing when an offset is absurd.
   std::optional<std::uint64_t> whole_file_bytes() const;

@@ -196,9 +196,9 @@ Status GgufParser::parse_tensors() {
   return Ok{};
 }
 
-Status GgufParser::index_tensors() {
-  auto& order = file_.tensor_order_;
-  const auto& tensors = file_.tensors_;
+Status GgufFile::index_tensors() {
+  auto& order = tensor_order_;
+  const auto& tensors = tensors_;
   order.resize(tensors.size());
   std::iota(order.begin(), order.end(), 0U);
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -222,7 +222,18 @@ Status GgufParser::check_layout() {
   for (const GgufTensor& tensor : file_.tensors_) {
     LLM_RETURN_IF_ERROR(check_placement(tensor));
   }
+  file_.trailing_bytes_ = trailing_bytes();
   return check_overlaps();
+}
+
+std::uint64_t GgufParser::trailing_bytes() const {
+  std::uint64_t used = file_.data_offset_;
+  for (const GgufTensor& tensor : file_.tensors_) {
+    const auto end = (CheckedSize(file_.data_offset_) + tensor.offset + tensor.n_bytes)
+                         .align_up(file_.alignment_);
+    used = std::max(used, *end.value());  // inside the file but for the padding
+  }
+  return used < bytes_.size() ? bytes_.size() - used : 0;
 }
 
 Status GgufParser::check_placement(const GgufTensor& tensor) const {

@@ -23,8 +23,8 @@ Result<Isa> choose_isa(std::optional<Isa> wanted) {
 /// The hash of the mapped bytes, if it is wanted.
 Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) {
   if (!options.hash_file && options.expected_sha256.empty()) return std::string();
-  const std::size_t total = file.bytes().size();
-  std::string hash = sha256_hex(file, file.bytes(), [&](std::size_t done) {
+  const auto total = static_cast<std::size_t>(file.file_bytes());
+  std::string hash = file_sha256_hex(file, [&](std::size_t done) {
     if (options.progress) options.progress("hash", done, total);
   });
   if (options.expected_sha256.empty() || options.expected_sha256 == hash) return hash;
@@ -96,7 +96,7 @@ Model::Model(ModelFile file, ModelWeights weights, Tokenizer tokenizer)
       name_(std::move(file.name)),
       chat_template_(std::move(file.chat_template)),
       warnings_(std::move(file.warnings)),
-      file_bytes_(file.file.bytes().size()),
+      file_bytes_(file.file.file_bytes()),
       weights_(std::make_shared<const ModelWeights>(std::move(weights))),
       rope_(config_, weights_->rope_divisors.span()) {}
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "engine/gguf/gguf_split.h"
+
 namespace llm {
 namespace {
 
@@ -51,13 +53,8 @@ std::string base_name(const std::string& path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
-}  // namespace
-
-Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
-                                       const ModelFileOptions& options) {
-  LLM_TRY(GgufFile gguf, GgufFile::parse(bytes));
+Result<ModelContents> read_contents(GgufFile gguf, const ModelFileOptions& options) {
   std::vector<std::string> warnings;
-  LLM_RETURN_IF_ERROR(check_split(gguf));
   LLM_RETURN_IF_ERROR(check_has_weights(gguf));
   LLM_RETURN_IF_ERROR(check_trailing(gguf, options.strict, warnings));
   LLM_TRY(HyperParameters config, read_hyper_parameters(gguf));
@@ -74,20 +71,27 @@ Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
                        .warnings = std::move(warnings)};
 }
 
+}  // namespace
+
+Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
+                                       const ModelFileOptions& options) {
+  LLM_TRY(GgufFile gguf, GgufFile::parse(bytes));
+  LLM_RETURN_IF_ERROR(check_split(gguf));
+  return read_contents(std::move(gguf), options);
+}
+
 Result<ModelFile> open_model_file(const std::string& path, const ModelFileOptions& options) {
-  LLM_TRY(MappedFile file, MappedFile::open(path));
-  auto contents = open_model_bytes(file.bytes(), options);
+  LLM_TRY(OpenGguf open, open_gguf_file(path));
+  auto contents = read_contents(std::move(open.gguf), options);
   if (!contents.ok()) return in_file(std::move(contents).error(), path);
-  ModelFile model{std::move(contents).value(), std::move(file)};
+  ModelFile model{std::move(contents).value(), std::move(open.file)};
   if (model.name.empty()) model.name = base_name(path);
   return model;
 }
 
 Result<VocabSpec> open_vocab_file(const std::string& path, std::vector<std::string>& warnings) {
-  LLM_TRY(const MappedFile file, MappedFile::open(path));
-  const auto gguf = GgufFile::parse(file.bytes());
-  if (!gguf.ok()) return in_file(gguf.error(), path);
-  auto vocab = vocab_from_gguf(gguf.value(), warnings);
+  LLM_TRY(const OpenGguf open, open_gguf_file(path));
+  auto vocab = vocab_from_gguf(open.gguf, warnings);
   if (!vocab.ok()) return in_file(std::move(vocab).error(), path);
   return vocab;
 }

@@ -36,7 +36,7 @@ class Loader {
 
  private:
   Error nonfinite(const TensorView& tensor, std::size_t row, std::size_t block) const {
-    const auto base = model_.file.bytes().data();
+    const MappedFile::Part& part = model_.file.part_at(tensor.data.data());
     const BlockTraits& traits = block_traits(tensor.type);
     const std::size_t index = row * (tensor.n_cols / traits.block_weights) + block;
     return Error{
@@ -44,15 +44,15 @@ class Loader {
         .field = tensor.name,
         .message = fmt::format("found NaN or Inf in {} block {} (row {}), need finite values",
                                traits.name, index, row),
-        .offset =
-            static_cast<std::uint64_t>(tensor.data.data() - base) + index * traits.block_bytes,
-        .file = model_.file.path()};
+        .offset = static_cast<std::uint64_t>(tensor.data.data() - part.bytes.data()) +
+                  index * traits.block_bytes,
+        .file = part.path};
   }
 
   void done(const TensorView& tensor) {
     model_.file.drop_pages(tensor.data);
     bytes_done_ += tensor.data.size();
-    if (progress_) progress_(bytes_done_, model_.file.bytes().size());
+    if (progress_) progress_(bytes_done_, model_.file.file_bytes());
   }
 
   Result<AlignedBuffer<float>> vector(const TensorView& tensor) {

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "base/sha256.h"
 #include "tests/base/bytes.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_directory.h"
@@ -112,6 +114,33 @@ TEST_CASE("a change in place is noticed, a replacement leaves the old file",
     CHECK(text_of(file->bytes()) == "old old");
     CHECK_FALSE(file->changed_since_open());
   }
+}
+
+TEST_CASE("several files are mapped one behind the other", "[base][mapped]") {
+  const test::ScratchDirectory folder;
+  const std::string large(10'000, 'b');
+  const std::vector<std::string> paths = {folder.write("a", "first"), folder.write("b", large),
+                                          folder.write("c", ""), folder.write("d", "last")};
+  const auto file = MappedFile::open_all(paths);
+  REQUIRE(file.ok());
+  REQUIRE(file->parts().size() == 4);
+  CHECK(file->file_bytes() == 5 + 10'000 + 4);
+  CHECK(file->bytes().data() == file->parts()[0].bytes.data());
+  CHECK(file->parts()[3].bytes.data() + 4 == file->bytes().data() + file->bytes().size());
+  std::string all;
+  for (const MappedFile::Part& part : file->parts())
+    all.append(reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size());
+  CHECK(all == "first" + large + "last");
+  CHECK(file->bytes()[5] == std::byte{0});  // between the files
+  CHECK(file->part_at(file->bytes().data()).path == paths[0]);
+  CHECK(file->part_at(file->parts()[1].bytes.data() + 9'999).path == paths[1]);
+  CHECK(file->part_at(file->parts()[3].bytes.data()).path == paths[3]);
+  CHECK(file_sha256_hex(*file) == sha256_hex(std::as_bytes(std::span(all))));
+  CHECK_FALSE(file->changed_since_open());
+  std::filesystem::resize_file(paths[3], 2);
+  CHECK(file->check_unchanged().error().file == paths[3]);
+  const std::vector<std::string> missing = {paths[0], folder / "none"};
+  CHECK(MappedFile::open_all(missing).error().file == missing[1]);
 }
 
 }  // namespace llm

@@ -20,6 +20,8 @@ Result<std::shared_ptr<const Model>> load_for_check(const CheckArguments& argume
   auto model = Model::load(path, options);
   bar.clear();
   if (!model.ok()) return in_file(std::move(model).error(), path);
+  spdlog::debug("{}: computed with {} by {} threads", path, isa_name((*model)->isa()),
+                (*model)->threads());
   for (const auto& warning : (*model)->warnings()) spdlog::warn("{}: {}", path, warning);
   return model;
 }

@@ -7,6 +7,7 @@
 #include "base/mapped_file.h"
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/gguf/gguf_split.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -18,20 +19,23 @@ struct GgufArguments {
   bool json = false;
   bool strict = false;
   bool vocab_only = false;
-  bool all = false;  ///< whole arrays and strings
+  bool all = false;       ///< whole arrays and strings
+  std::size_t parts = 0;  ///< of split
+  std::string max_size;   ///< of a part of split: "2G"
 };
 
 /// A GGUF that was parsed but not yet taken for a model.
-struct OpenGguf {
-  MappedFile file;
-  GgufFile gguf;
-};
 Result<OpenGguf> open_gguf(const std::string& path);
 
 // The verbs. Each returns the exit code.
 Result<int> show_gguf(const GgufArguments& arguments);
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context);
 Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context);
+/// Writes OTHER-00001-of-0000N.gguf and so on: parts of at most --max-size bytes of tensors, or
+/// --parts of about the same size.
+Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& context);
+/// Writes the whole model that FILE is a part of to OTHER.
+Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& context);
 Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context);
 
 /// The version of every JSON object that llmgguf prints.

@@ -21,7 +21,9 @@ std::string hash_of(const MappedFile& file, std::span<const std::byte> bytes,
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context) {
   LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
   ProgressBar progress(!context.quiet(), "B");
-  const std::string whole = hash_of(open.file, open.file.bytes(), "hash file", progress);
+  const std::string whole = file_sha256_hex(open.file, [&](std::size_t done) {
+    progress("hash file", done, static_cast<std::size_t>(open.file.file_bytes()));
+  });
   std::vector<std::pair<std::string, std::string>> tensors;
   for (const GgufTensor& tensor : open.gguf.tensors()) {
     tensors.emplace_back(std::string(tensor.name),

@@ -10,11 +10,8 @@
 namespace llm {
 
 Result<OpenGguf> open_gguf(const std::string& path) {
-  LLM_TRY(MappedFile file, MappedFile::open(path));
   guard_mapped_file(path);
-  auto gguf = GgufFile::parse(file.bytes());
-  if (!gguf.ok()) return in_file(std::move(gguf).error(), path);
-  return OpenGguf{std::move(file), std::move(gguf).value()};
+  return open_gguf_file(path);
 }
 
 namespace {
@@ -24,17 +21,27 @@ OptionTable make_table(GgufArguments& arguments) {
   table
       .positional("VERB", &arguments.verb, true,
                   "show (metadata and tensors), hash (SHA-256 of the file and each tensor), "
-                  "verify (everything that can be checked without running the model) or diff "
-                  "(of two files; exit code 1 when they differ)")
-      .one_of({"show", "hash", "verify", "diff"});
-  table.positional("FILE", &arguments.file, true, "the GGUF").file();
-  table.positional("OTHER", &arguments.other_file, false, "the second GGUF of diff").file();
+                  "verify (everything that can be checked without running the model), diff "
+                  "(of two files; exit code 1 when they differ), split (into parts) or merge "
+                  "(parts into one file)")
+      .one_of({"show", "hash", "verify", "diff", "split", "merge"});
+  table.positional("FILE", &arguments.file, true, "the GGUF; of a split model any part").file();
+  table
+      .positional("OTHER", &arguments.other_file, false,
+                  "the second GGUF of diff; of merge the file to write; of split the NAME of "
+                  "NAME-00001-of-00003.gguf")
+      .file();
   table.flag("json", &arguments.json, "print JSON");
   table.flag("a,all", &arguments.all, "show: print whole arrays and strings");
   table.flag("strict", &arguments.strict,
              "verify: trailing bytes and unknown tensors are errors instead of warnings");
   table.flag("vocab-only", &arguments.vocab_only,
              "verify: check the vocabulary only, for files without tensors");
+  table.integer("parts", "N", &arguments.parts, 0, GgufLimits::kMaxParts,
+                "split: into N parts of about the same size");
+  table.text("max-size", "SIZE", &arguments.max_size,
+             "split: into parts with at most SIZE bytes of tensors (300M, 2G), but for a tensor "
+             "that is larger");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
   table.example("llmgguf verify model.gguf", "check the file without running it");
   table.example("llmgguf diff a.gguf b.gguf", "tell what differs");
@@ -46,19 +53,22 @@ Error usage(std::string field, std::string message) {
 }
 
 Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
-  const bool is_diff = arguments.verb == "diff";
-  if (is_diff && arguments.other_file.empty()) {
-    return usage("OTHER", "found nothing, need the second file of diff");
+  const bool needs_other =
+      arguments.verb == "diff" || arguments.verb == "split" || arguments.verb == "merge";
+  if (needs_other && arguments.other_file.empty()) {
+    return usage("OTHER", fmt::format("found nothing, need the second file of {}", arguments.verb));
   }
-  if (!is_diff && !arguments.other_file.empty()) {
+  if (!needs_other && !arguments.other_file.empty()) {
     return usage("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
   }
   if (arguments.verb == "show") return show_gguf(arguments);
   if (arguments.verb == "hash") return hash_gguf(arguments, context);
   if (arguments.verb == "verify") return verify_gguf(arguments, context);
-  if (is_diff) return diff_gguf(arguments, context);
-  return usage("VERB",
-               fmt::format("found \"{}\", need show, hash, verify or diff", arguments.verb));
+  if (arguments.verb == "diff") return diff_gguf(arguments, context);
+  if (arguments.verb == "split") return split_gguf(arguments, context);
+  if (arguments.verb == "merge") return merge_gguf(arguments, context);
+  return usage("VERB", fmt::format("found \"{}\", need show, hash, verify, diff, split or merge",
+                                   arguments.verb));
 }
 
 }  // namespace

@@ -21,13 +21,15 @@ Status check_finite(const MappedFile& file, const GgufFile& gguf, ProgressBar& p
   for (const GgufTensor& tensor : gguf.tensors()) {
     const auto data = gguf.tensor_data(tensor);
     if (const auto block = first_nonfinite_block(tensor.type, data)) {
-      const std::size_t offset = *block * block_traits(tensor.type).block_bytes;
+      const std::byte* bad = data.data() + *block * block_traits(tensor.type).block_bytes;
+      const MappedFile::Part& part = file.part_at(bad);
       return Error{.code = ErrorCode::kNonFinite,
                    .field = fmt::format("tensor \"{}\"", tensor.name),
                    .message = fmt::format("found NaN or Inf in block {}, need finite scales "
                                           "and weights",
                                           *block),
-                   .offset = gguf.data_offset() + tensor.offset + offset};
+                   .offset = static_cast<std::uint64_t>(bad - part.bytes.data()),
+                   .file = part.path};
     }
     file.drop_pages(data);
     done += data.size();

@@ -12,6 +12,7 @@
 #include "base/atomic_file.h"
 #include "base/mapped_file.h"
 #include "base/thread_team.h"
+#include "engine/gguf/gguf_split.h"
 #include "tools/common/options.h"
 #include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
@@ -143,10 +144,10 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
     error.hint = "--in-place replaces it when the result is complete";
     return error;
   }
-  LLM_TRY(const MappedFile source, MappedFile::open(arguments.in));
   guard_mapped_file(arguments.in);
-  const auto gguf = GgufFile::parse(source.bytes());
-  if (!gguf.ok()) return in_file(gguf.error(), arguments.in);
+  LLM_TRY(const OpenGguf open, open_gguf_file(arguments.in));
+  const MappedFile& source = open.file;
+  const GgufFile* gguf = &open.gguf;
   PlanOptions options = arguments.plan;
   options.recipe = recipe;
   const auto plan = make_plan(*gguf, options);

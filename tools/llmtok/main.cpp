@@ -11,7 +11,7 @@
 
 #include "base/mapped_file.h"
 #include "base/shown_text.h"
-#include "engine/gguf/gguf_file.h"
+#include "engine/gguf/gguf_split.h"
 #include "engine/model/model_file.h"
 #include "tokenizer/tokenizer.h"
 #include "tools/common/options.h"
@@ -87,12 +87,10 @@ Result<std::string> model_path(const Arguments& arguments) {
 }
 
 Result<Tokenizer> open_tokenizer(const std::string& path) {
-  LLM_TRY(const llm::MappedFile file, llm::MappedFile::open(path));
   llm::guard_mapped_file(path);
-  auto gguf = llm::GgufFile::parse(file.bytes());
-  if (!gguf.ok()) return in_file(gguf.error(), path);
+  LLM_TRY(const llm::OpenGguf open, llm::open_gguf_file(path));
   std::vector<std::string> warnings;
-  auto spec = llm::vocab_from_gguf(*gguf, warnings);
+  auto spec = llm::vocab_from_gguf(open.gguf, warnings);
   for (const std::string& warning : warnings) spdlog::warn("{}: {}", path, warning);
   if (!spec.ok()) return in_file(spec.error(), path);
   auto tokenizer = Tokenizer::create(std::move(spec).value());

@@ -4,6 +4,7 @@
 
 #include "base/mapped_file.h"
 #include "base/sha256.h"
+#include "engine/gguf/gguf_split.h"
 #include "validate/dump/vocab_hash.h"
 
 namespace llm {
@@ -31,8 +32,9 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
 }
 
 Result<std::string> file_sha256(const std::string& path) {
-  LLM_TRY(const MappedFile file, MappedFile::open(path));
-  std::string hash = sha256_hex(file, file.bytes());
+  LLM_TRY(const OpenGguf open, open_gguf_file(path));
+  const MappedFile& file = open.file;
+  std::string hash = file_sha256_hex(file);
   LLM_RETURN_IF_ERROR(file.check_unchanged());
   return hash;
 }

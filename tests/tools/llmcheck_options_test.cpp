@@ -1,0 +1,95 @@
+// Options of llmcheck whose effect no other test would miss.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+using llm::test::Finished;
+using llm::test::run_tool;
+using llm::test::ScratchDirectory;
+
+class Tiny : public ScratchDirectory {
+ public:
+  Tiny() { model = write("tiny.gguf", llm::test::TinyGguf::llama().bytes()); }
+
+  Finished check(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), model);
+    return run_tool("llmcheck", std::move(arguments));
+  }
+
+  nlohmann::json report(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--report", *this / "r.json"});
+    const Finished run = check(std::move(arguments));
+    CAPTURE(run.err);
+    REQUIRE(run.exit_code == 0);
+    return nlohmann::json::parse(read("r.json"));
+  }
+
+  std::string model;
+};
+
+TEST_CASE("--isa and --threads choose how the model is computed", "[llmcheck][options]") {
+  const Tiny tiny;
+  const std::string text = tiny.write("text", "a tiny text of some letters");
+  const Finished run = tiny.check({"--ppl", text, "--isa", "scalar", "--threads", "3", "-vv"});
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.err, Contains("tiny.gguf: computed with scalar by 3 threads"));
+  const auto facts = tiny.report({"--ppl", text, "--isa", "scalar", "--threads", "3"})["facts"];
+  CHECK(facts["isa"] == "scalar");
+  CHECK(facts["threads"] == "3");
+}
+
+TEST_CASE("--ppl-window cuts the text, and --compute changes the likelihoods",
+          "[llmcheck][options]") {
+  const Tiny tiny;
+  const std::string text = tiny.write("text", "a tiny text of some letters");
+  const auto table = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"-t", "1", "--ppl", text};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tiny.report(arguments)["figures"][0];
+  };
+  const auto whole = table({});
+  const auto cut = table({"--ppl-window", "4"});
+  CHECK_THAT(whole["title"], Contains("windows of 64"));
+  CHECK_THAT(cut["title"], Contains("windows of 4"));
+  CHECK(whole["rows"][0]["tokens"] == cut["rows"][0]["tokens"]);
+  CHECK(whole["rows"][0]["nll"] != cut["rows"][0]["nll"]);
+  CHECK(table({"--compute", "int8"})["rows"][0]["nll"] == whole["rows"][0]["nll"]);
+  CHECK(table({"--compute", "f32"})["rows"][0]["nll"] != whole["rows"][0]["nll"]);
+}
+
+TEST_CASE("--prompt is what --dump records", "[llmcheck][options]") {
+  const Tiny tiny;
+  const auto kld_positions = [&](const std::string& prompt) {
+    const std::string dump = tiny / "d.npz";
+    REQUIRE(tiny.check({"-t", "1", "--dump", dump, "-p", prompt}).exit_code == 0);
+    return tiny.report({"-t", "1", "--kld", dump})["figures"][0]["rows"][0]["positions"].get<int>();
+  };
+  CHECK(kld_positions("abcdefg") == kld_positions("abc") + 4);
+}
+
+TEST_CASE("--tokenizer compares with reference ids", "[llmcheck][options]") {
+  const Tiny tiny;
+  const auto json = nlohmann::json::parse(
+      run_tool("llmtok", {tiny.model, "-p", "the", "--no-bos", "--json"}).out);
+  const auto reference = [&](const nlohmann::json& ids) {
+    return tiny.write("ref.jsonl", nlohmann::json{{"text", "the"}, {"ids", ids}}.dump() + "\n");
+  };
+  const Finished good = tiny.check({"-t", "1", "--tokenizer", reference(json["ids"])});
+  CHECK(good.exit_code == 0);
+  CHECK_THAT(good.out, Contains("1/1 texts match"));
+  const Finished bad = tiny.check({"-t", "1", "--tokenizer", reference({5, 6})});
+  CHECK(bad.exit_code == 1);
+  CHECK_THAT(bad.out, Contains("0/1 texts match"));
+}
+
+}  // namespace
