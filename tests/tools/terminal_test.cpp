@@ -32,12 +32,13 @@ std::string on_terminal(const std::string& command) {
 TEST_CASE("a file's name cannot steer a terminal", "[terminal]") {
   const ScratchDirectory directory;
   const std::string path = directory / ("a" + kHostile + ".gguf");
-  const auto tool = GENERATE(table<std::string, std::string>({{"llmgguf", "show"},
-                                                              {"llmgguf", "verify"},
-                                                              {"llmgguf", "hash"},
-                                                              {"llmcheck", ""},
-                                                              {"llmrun", "-n0"},
-                                                              {"llmtok", "--prompt=a"}}));
+  const auto tool = GENERATE(table<std::string, std::string>(
+      {{"llmgguf", "show"},
+       {"llmgguf", "verify"},
+       {"llmgguf", "hash"},
+       {"llmcheck", "--ppl=" LLM_SOURCE_DIR "/models/training/requirements.txt"},
+       {"llmrun", "-n0"},
+       {"llmtok", "--prompt=a"}}));
   std::vector<std::string> arguments = {path};
   if (!std::get<1>(tool).empty()) arguments.insert(arguments.begin(), std::get<1>(tool));
   CAPTURE(std::get<0>(tool), std::get<1>(tool));
