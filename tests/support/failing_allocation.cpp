@@ -7,16 +7,16 @@
 // Requests are those of malloc, calloc, realloc, aligned_alloc, posix_memalign and mmap, so those
 // of operator new and of libraries too. glibc's own functions do the work (__libc_malloc, ...).
 
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 
 extern "C" {
 void* __libc_malloc(std::size_t size);
