@@ -110,7 +110,7 @@ TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
   const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
   const std::string text = LLM_SOURCE_DIR "/models/heldout.txt";
   const std::string job =
-      tool_path("llmcheck") + " -t 1 " + model + " --ppl " + text + " --ppl-sample 40";
+      tool_path("llmcheck") + " -t 1 " + model + " --ppl " + text + " --ppl-sample 300";
   const auto columns = GENERATE(std::size_t{30}, std::size_t{100});
   const std::string out = on_terminal("stty cols " + std::to_string(columns) + "; " + job);
   std::size_t drawn = 0;
