@@ -32,12 +32,13 @@ std::string on_terminal(const std::string& command) {
 TEST_CASE("a file's name cannot steer a terminal", "[terminal]") {
   const ScratchDirectory directory;
   const std::string path = directory / ("a" + kHostile + ".gguf");
-  const auto tool = GENERATE(table<std::string, std::string>({{"llmgguf", "show"},
-                                                              {"llmgguf", "verify"},
-                                                              {"llmgguf", "hash"},
-                                                              {"llmcheck", ""},
-                                                              {"llmrun", "-n0"},
-                                                              {"llmtok", "--prompt=a"}}));
+  const auto tool = GENERATE(table<std::string, std::string>(
+      {{"llmgguf", "show"},
+       {"llmgguf", "verify"},
+       {"llmgguf", "hash"},
+       {"llmcheck", "--ppl=" LLM_SOURCE_DIR "/models/training/requirements.txt"},
+       {"llmrun", "-n0"},
+       {"llmtok", "--prompt=a"}}));
   std::vector<std::string> arguments = {path};
   if (!std::get<1>(tool).empty()) arguments.insert(arguments.begin(), std::get<1>(tool));
   CAPTURE(std::get<0>(tool), std::get<1>(tool));
@@ -109,7 +110,7 @@ TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
   const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
   const std::string text = LLM_SOURCE_DIR "/models/heldout.txt";
   const std::string job =
-      tool_path("llmcheck") + " -t 1 " + model + " --ppl " + text + " --ppl-sample 200";
+      tool_path("llmcheck") + " -t 1 " + model + " --ppl " + text + " --ppl-sample 300";
   const auto columns = GENERATE(std::size_t{30}, std::size_t{100});
   const std::string out = on_terminal("stty cols " + std::to_string(columns) + "; " + job);
   std::size_t drawn = 0;
