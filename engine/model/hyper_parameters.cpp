@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/model/tensor_name.h"
 #include "base/shown_text.h"
+#include "engine/model/tensor_name.h"
 
 namespace llm {
 namespace {

@@ -1,11 +1,11 @@
 #include <random>
 #include <string>
 
+#include "base/utf8.h"
 #include "tests/support/catch.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
-#include "base/utf8.h"
 
 namespace llm {
 namespace {

@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 using llm::test::Finished;
 using llm::test::read_file;
 using llm::test::run_shell;
-using llm::test::tool_path;
 using llm::test::ScratchDirectory;
+using llm::test::tool_path;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQuantized = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 using llm::test::Finished;
 using llm::test::read_file;
 using llm::test::run_shell;
-using llm::test::tool_path;
 using llm::test::ScratchDirectory;
+using llm::test::tool_path;
 
 const std::string kF16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQ4 = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";

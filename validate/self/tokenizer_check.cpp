@@ -8,8 +8,8 @@
 #include <random>
 #include <utility>
 
-#include "tokenizer/stream_decoder.h"
 #include "base/shown_text.h"
+#include "tokenizer/stream_decoder.h"
 #include "validate/self/naive_tokenizer.h"
 #include "validate/self/tokenizer_texts.h"
 

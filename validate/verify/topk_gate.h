@@ -36,7 +36,7 @@ struct ChoiceMismatch {
 
 /// A greedy run side by side with the reference's.
 struct Lockstep {
-  std::size_t agreed = 0;                 ///< equal choices before the first that differ
+  std::size_t agreed = 0;                  ///< equal choices before the first that differ
   std::optional<ChoiceMismatch> mismatch;  ///< the first; what follows it cannot be compared
 
   bool passed() const { return !mismatch || mismatch->included(); }
