@@ -96,11 +96,12 @@ TEST_CASE("bad input 83: threads out of range, none, and more than CPUs", "[bad_
 TEST_CASE("bad input 85: a full disk leaves the old report", "[bad_input]") {
   Llmrun llmrun;
   llmrun.write("report.json", std::string("old"));
+  own_dump(llmrun);
   // A file size limit is a disk that is full.
-  const Finished run =
-      llmrun.shell("(ulimit -f 0; exec '" + tool_path("llmcheck") +
-                   "' \"$TINY\" -t 1 --self --report \"$DIR/report.json\") 2>&1 | cat; "
-                   "exit ${PIPESTATUS[0]}");
+  const Finished run = llmrun.shell(
+      "(ulimit -f 0; exec '" + tool_path("llmcheck") +
+      "' \"$TINY\" -t 1 --layer-diff \"$DIR/dump.npz\" --report \"$DIR/report.json\") 2>&1 | cat; "
+      "exit ${PIPESTATUS[0]}");
   CHECK(run.exit_code == 4);
   CHECK_THAT(run.out, Contains("report.json: cannot write: File too large"));
   CHECK_THAT(run.out, Contains("PASS"));

@@ -24,11 +24,14 @@ class Tools {
   Tools() {
     TinyGguf model = TinyGguf::llama();
     directory_.write("model.gguf", model.bytes());
-    directory_.write("reference.jsonl", std::string("{\"text\": \"the\", \"ids\": [0]}\n"));
     std::filesystem::create_directory(path("out"));
     setenv("BIN", tools_folder().c_str(), 1);
     setenv("MODEL", path("model.gguf").c_str(), 1);
     setenv("DIR", path("out").c_str(), 1);
+    // A verdict in a fraction of a second: the model against its own dump.
+    setenv("VERDICT", ("--layer-diff " + path("dump.npz")).c_str(), 1);
+    const std::string dump = "\"$BIN\"/llmrun $MODEL -p the -n 1 --ignore-eos --dump-layers ";
+    REQUIRE(run_shell(dump + path("dump.npz")).exit_code == 0);
   }
   std::string path(std::string_view name) const { return directory_ / name; }
   std::size_t written() const {
@@ -76,7 +79,7 @@ TEST_CASE("results are written without a stderr", "[tools][streams]") {
   // A context beyond the model's is a warning.
   CHECK(run(verbose + "-c 99 --receipt $DIR/r.json --dump-layers $DIR/d.npz") == text);
   CHECK_FALSE(
-      run("llmcheck $MODEL --dump $DIR/dump.npz --self -v --report $DIR/self.json").empty());
+      run("llmcheck $MODEL --dump $DIR/dump.npz $VERDICT -v --report $DIR/self.json").empty());
   CHECK_FALSE(run("llmquant $MODEL $DIR/q.gguf Q8_0 --allow-requantize -v").empty());
   CHECK(tools.written() == 5);
 }
@@ -110,13 +113,13 @@ TEST_CASE("a verdict is printed even when its report cannot be written", "[tools
   const Tools tools;
   std::filesystem::create_symlink("/dev/full", tools.path("out/full.json"));
   const Finished result =
-      run_shell("\"$BIN\"/llmcheck $MODEL --self --report $DIR/full.json --report $DIR/a.md");
+      run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT --report $DIR/full.json --report $DIR/a.md");
   CHECK(result.exit_code == 4);
   CHECK_THAT(result.err, Contains("full.json: cannot write: No space left on device"));
   CHECK_THAT(result.out, Contains("PASS"));
   CHECK(std::filesystem::exists(tools.path("out/a.md")));
 
-  const Finished unread = run_shell("\"$BIN\"/llmcheck $MODEL --self --report $DIR/b.md >&-");
+  const Finished unread = run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT --report $DIR/b.md >&-");
   CHECK(unread.exit_code == 4);
   CHECK(std::filesystem::exists(tools.path("out/b.md")));
 
@@ -152,8 +155,8 @@ TEST_CASE("--color overrides the terminal's say", "[tools][streams]") {
   CHECK(err("llmrun /none --color never").starts_with("llmrun: error: "));
   CHECK(err("llmrun $MODEL -p a -n 0 -c 99 --color always")
             .starts_with("llmrun: \x1b[33m\x1b[1mwarning\x1b[m: "));
-  CHECK_THAT(run_shell("\"$BIN\"/llmcheck $MODEL --self --color always").out, Contains("\x1b["));
-  CHECK_THAT(run_shell("\"$BIN\"/llmcheck $MODEL --self").out, !Contains("\x1b["));
+  CHECK_THAT(run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT --color always").out, Contains("\x1b["));
+  CHECK_THAT(run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT").out, !Contains("\x1b["));
 }
 
 }  // namespace

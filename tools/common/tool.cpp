@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -68,19 +69,21 @@ void occupy_standard_descriptors() {
   }
 }
 
-Result<int> serve(OptionTable& table, std::span<const char* const> args,
+/// @param words  the command line, the program first
+Result<int> serve(OptionTable& table, std::span<char* const> words,
                   const std::function<Result<int>(const ToolContext&)>& body) {
   StandardOptions standard;
   add_standard_options(table, standard);
   add_foreign_options(table);
-  const Status parsed = table.parse(args);
+  const Status parsed = table.parse(words.subspan(std::min<std::size_t>(1, words.size())));
   // A page asked for is printed even where a required argument is missing.
   if (const auto page = wanted_page(table, standard)) {
     LLM_RETURN_IF_ERROR(write_stdout(*page));
     return 0;
   }
   if (!parsed.ok()) return parsed.error();
-  const ToolContext context{.options = table, .verbosity = standard.quiet ? -1 : standard.verbose};
+  const ToolContext context{
+      .options = table, .command_line = words, .verbosity = standard.quiet ? -1 : standard.verbose};
   setup_log(table.tool(), context.verbosity, standard.color);
   return body(context);
 }
@@ -184,8 +187,7 @@ int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_tab
   install_signal_handlers(argc > 0 ? tool.data() : "");
   try {
     OptionTable table = make_table();
-    const Result<int> result =
-        serve(table, {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}, body);
+    const Result<int> result = serve(table, {argv, static_cast<std::size_t>(argc)}, body);
     return result.ok() ? *result : report_error(tool, result.error());
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kResource, kNoMemory);

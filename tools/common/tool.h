@@ -2,6 +2,7 @@
 #define LLM_TOOLS_COMMON_TOOL_H_
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +21,9 @@ namespace llm {
 ///   }
 
 struct ToolContext {
-  const OptionTable& options;  ///< as parsed
-  int verbosity = 0;           ///< -1 for -q, else the number of -v
+  const OptionTable& options;           ///< as parsed
+  std::span<char* const> command_line;  ///< as main() got it
+  int verbosity = 0;                    ///< -1 for -q, else the number of -v
 
   bool quiet() const { return verbosity < 0; }
 };
@@ -38,6 +40,7 @@ inline constexpr int kExitUndecided = 9;
 /// Nothing escapes: std::bad_alloc, in the table's making too, becomes exit code 5; a failed write
 /// to stdout 4, quietly when the reader is gone; a failed write to stderr changes nothing.
 /// Opens /dev/null in place of closed standard descriptors, so that no file ever takes their place.
+/// @param make_table, body  capture at most two references, so that passing them allocates nothing
 /// @param body  the exit code, or the error to report
 int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_table,
              const std::function<Result<int>(const ToolContext&)>& body) noexcept;

@@ -36,10 +36,9 @@ using ModelPointer = std::shared_ptr<const Model>;
 
 class Check {
  public:
-  Check(const CheckArguments& arguments, std::span<const char* const> command,
-        const ToolContext& context)
+  Check(const CheckArguments& arguments, const ToolContext& context)
       : a_(arguments),
-        command_(command),
+        command_(context.command_line),
         bar_(!context.quiet(), "steps"),
         verbose_(context.verbosity > 0) {}
 
@@ -259,7 +258,5 @@ int main(int argc, char** argv) {
   std::optional<llm::CheckArguments> arguments;  // its texts need memory, which may be refused
   return llm::run_tool(
       argc, argv, [&] { return llm::make_check_table(arguments.emplace()); },
-      [&](const llm::ToolContext& context) {
-        return llm::Check(*arguments, {argv, static_cast<std::size_t>(argc)}, context).run();
-      });
+      [&](const llm::ToolContext& context) { return llm::Check(*arguments, context).run(); });
 }
