@@ -57,18 +57,24 @@ while rest:
         if name not in OFF or refused(words):
             kept += words
         continue
-    letters = word[1:]
-    while letters:
+    letters, words = word[1:], []
+    value = None
+    while letters and letters[0] in TAKES_VALUE:
         letter, letters = letters[0], letters[1:]
-        words = ["-" + letter]
-        if TAKES_VALUE.get(letter):
+        words.append(["-" + letter])
+        if TAKES_VALUE[letter]:
             if letters:
-                words.append(letters[letters.startswith("="):])
+                words[-1].append(letters[letters.startswith("="):])
             elif rest:
-                words.append(rest.pop(0))
+                value = rest.pop(0)
+                words[-1].append(value)
             letters = ""
-        if letter not in OFF or refused(words):
-            kept += words
+    if letters or not any(w[0][1] in OFF for w in words):  # as it was typed
+        kept += [word] + ([value] if value is not None else [])
+        continue
+    for w in words:
+        if w[0][1] not in OFF or refused(w):
+            kept += w
 os.execv(TOOL, [TOOL] + kept)
 """
 
@@ -77,7 +83,7 @@ def options_of(tool: pathlib.Path) -> list[tuple[list[str], bool]]:
     """Names without dashes, and whether a value follows, of each option."""
     page = subprocess.run([tool, "--help-markdown"], check=True, capture_output=True, text=True).stdout
     options = []
-    for signature in re.findall(r"^\| `(-[^`]*)` \|", page, re.MULTILINE):
+    for signature in re.findall(r"^\| `(-[^`]+)` \|", page, re.MULTILINE):
         *names, last = signature.split(", ")
         last, _, value = last.partition(" ")
         options.append(([name.lstrip("-") for name in [*names, last]], bool(value)))

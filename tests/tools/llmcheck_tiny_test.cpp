@@ -1,6 +1,7 @@
 // Every question of llmcheck but --self on a tiny model, right and wrong answers: fast enough to be
 // asked with sanitizers too.
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ class Bench {
   }
 
   Finished llmcheck(const std::string& arguments) const {
-    return run_shell("cd '" + folder_.path() + "' && '" LLM_BIN_DIR "/llmcheck' " + arguments);
+    return run_shell("cd '" + folder_.path() + "' && '" + tool_path("llmcheck") + "' " + arguments);
   }
   const ScratchDirectory& folder() const { return folder_; }
   const std::string& sha256() const { return sha256_; }
@@ -50,6 +51,14 @@ TEST_CASE("a layer diff of a tiny model passes by its own dump and fails by anot
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.out, Contains("FAIL  f32-ops") && Contains("locate: "));
   CHECK(bench.llmcheck("m.gguf --kld own.npz").exit_code == 0);
+}
+
+TEST_CASE("a dump longer than the context is refused", "[llmcheck][tiny]") {
+  const Bench bench;
+  const Finished run = bench.llmcheck("m.gguf --dump d.npz -p " + std::string(3000, 'a'));
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.err, Contains("-p: found 300") && Contains("(the context)"));
+  CHECK_FALSE(std::filesystem::exists(bench.folder().path("d.npz")));
 }
 
 TEST_CASE("token ids of a tiny model are compared with a reference's", "[llmcheck][tiny]") {

@@ -191,9 +191,9 @@ TEST_CASE("without a model: LLM_MODEL, else the one that comes with the program"
   REQUIRE(prompt_ids(tiny + LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf") != prompt_ids(tiny));
 
   // Installed: bin/llmrun finds share/llmrun/models; elsewhere there is none.
-  const Finished moved = llmrun.shell(
-      "mkdir -p \"$DIR/usr/bin\"; cp \"$LLMRUN\" \"$DIR/usr/bin/llmrun\"; cd \"$DIR\"; "
-      "usr/bin/llmrun -n 0 -p a");
+  const Finished moved = llmrun.shell("mkdir -p \"$DIR/usr/bin\"; cp '" LLM_BIN_DIR
+                                      "/llmrun' \"$DIR/usr/bin/\"; cd \"$DIR\"; "
+                                      "usr/bin/llmrun -n 0 -p a");
   REQUIRE(moved.exit_code == 2);
   REQUIRE(contains(moved.err, "MODEL: found nothing, need a GGUF file"));
   const Finished installed = llmrun.shell(

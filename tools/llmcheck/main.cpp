@@ -204,6 +204,12 @@ class Check {
     LLM_TRY(const ModelPointer model, load(compute));
     std::vector<TokenId> tokens = model->tokenizer().encode(a_.prompt);
     if (reference_) tokens.assign(reference_->tokens().begin(), reference_->tokens().end());
+    if (tokens.size() > model->config().context) {
+      return Error{.code = ErrorCode::kUsage,
+                   .field = "-p",
+                   .message = fmt::format("found {} tokens, need at most {} (the context)",
+                                          tokens.size(), model->config().context)};
+    }
     ExecutorOptions options;
     options.kv = compute == Compute::kF32 ? KvType::kF32 : KvType::kF16;
     options.context = tokens.size();
