@@ -39,7 +39,7 @@ TOOL, TAKES_VALUE, OFF = {tool!r}, {takes_value!r}, {off!r}
 kept, rest = [], sys.argv[1:]
 def refused(words):
     run = subprocess.run([TOOL] + words + ["/none/model"], stdin=subprocess.DEVNULL, capture_output=True)
-    start = os.path.basename(TOOL) + ": error: " + words[0].split("=")[0] + ": found "
+    start = os.path.basename(TOOL) + ": error: " + words[0].split("=")[0] + ': found "'
     return run.returncode == 2 and run.stderr.startswith(os.fsencode(start))
 while rest:
     word = rest.pop(0)

@@ -34,6 +34,9 @@ class Tools {
     REQUIRE(run_shell(dump + path("dump.npz")).exit_code == 0);
   }
   std::string path(std::string_view name) const { return directory_ / name; }
+  void write(std::string_view name, const std::vector<std::byte>& content) const {
+    directory_.write(name, content);
+  }
   std::size_t written() const {
     using Iterator = std::filesystem::directory_iterator;
     return static_cast<std::size_t>(std::distance(Iterator(path("out")), Iterator()));
@@ -143,6 +146,53 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
   }
   for (const std::string tool : {"llmcheck", "llmbench", "llmquant", "llmgguf", "llmtok"}) {
     CHECK_THAT(run_shell("\"$BIN\"/" + tool + " -ngl 99").err, Contains("no GPU code"));
+  }
+}
+
+TEST_CASE("every tool prints its pages and colours its errors when told to", "[tools][streams]") {
+  const Tools tools;
+  for (const std::string tool :
+       {"llmbench", "llmcheck", "llmgguf", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
+    CAPTURE(tool);
+    const auto run = [&](const std::string& words) {
+      return run_shell("\"$BIN\"/" + tool + " " + words);
+    };
+    CHECK_THAT(run("--help").out, Contains("\nUsage: " + tool));
+    CHECK_THAT(run("--version").out, Catch::Matchers::Matches(tool + " [0-9.]+\n"));
+    CHECK(run("--man").out.starts_with(".TH LLM"));
+    CHECK(run("--help-markdown").out.starts_with("## " + tool + "\n"));
+    for (const std::string shell : {"bash", "zsh", "fish"}) {
+      CHECK_THAT(run("--completion " + shell).out, Contains(tool) && Contains("color"));
+    }
+    CHECK(run("--zzz --color always").err.starts_with(tool + ": error: "));  // not yet read
+    const std::string failing = tool == "llmgguf"    ? "show /none"
+                                : tool == "llmquant" ? "/none $DIR/a Q8_0"
+                                : tool == "llmsynth" ? "/none/a"
+                                : tool == "llmtok"   ? "/none -p a"
+                                                     : "-m /none";
+    if (tool == "llmcheck") continue;  // below
+    CHECK(run(failing + " --color always").err.starts_with(tool + ": \x1b[31m\x1b[1merror"));
+  }
+}
+
+TEST_CASE("-q silences the warnings of every tool that has some", "[tools][streams]") {
+  const Tools tools;
+  auto pieces = TinyGguf::pieces();
+  pieces.at(265) = "he";  // a second time
+  TinyGguf model = TinyGguf::llama();
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  tools.write("odd.gguf", model.bytes());
+  setenv("ODD", tools.path("odd.gguf").c_str(), 1);
+  const std::string bench = "llmbench $MODEL -n 0 -r 1 --no-load --no-peaks ";
+  REQUIRE(run_shell("\"$BIN\"/" + bench + "-p 2 -o json > $DIR/old.json").exit_code == 0);
+  for (const std::string& words :
+       {std::string("llmgguf verify $ODD"), std::string("llmtok $ODD -p the"),
+        std::string("llmrun $ODD -p the -n 1"), std::string("llmcheck $ODD --dump $DIR/d.npz"),
+        std::string("llmquant $MODEL $DIR/q.gguf Q4_K_M --allow-requantize"),
+        bench + "-p 3 --compare $DIR/old.json"}) {
+    CAPTURE(words);
+    CHECK_THAT(run_shell("\"$BIN\"/" + words).err, Contains(": warning: "));
+    CHECK(run_shell("\"$BIN\"/" + words + " -q").err.empty());
   }
 }
 
