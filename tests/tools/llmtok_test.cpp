@@ -55,6 +55,15 @@ std::string ids_line(const std::vector<int>& ids) {
 
 }  // namespace
 
+TEST_CASE("--no-space-prefix leaves the dummy space out", "[llmtok]") {
+  const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+  const auto ids = [&](const std::string& text, const std::string& option) {
+    return run_tool("llmtok", {model, "-p", text, "--ids", option}).out;
+  };
+  CHECK(ids("the", "--no-space-prefix") != ids("the", "-q"));
+  CHECK(ids(" the", "--no-space-prefix") == ids("the", "-q"));
+}
+
 TEST_CASE("llmtok encodes with a vocabulary alone", "[tools][llmtok]") {
   const Fixture tok;
   CHECK(tok.run({"-p", "the a", "--ids"}).out == ids_line({1, kThe, kA}));
