@@ -196,6 +196,15 @@ TEST_CASE("-q silences the warnings of every tool that has some", "[tools][strea
   }
 }
 
+TEST_CASE("--self is asked beside another question", "[tools][streams]") {
+  const Tools tools;
+  const Finished alone = run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT -t 1");
+  const Finished both = run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT -t 1 --self");
+  CHECK(both.exit_code == 0);
+  CHECK_THAT(alone.out, !Contains("kernel"));
+  CHECK_THAT(both.out, Contains("kernel"));
+}
+
 TEST_CASE("--color overrides the terminal's say", "[tools][streams]") {
   const Tools tools;
   const auto err = [](const std::string& words) { return run_shell("\"$BIN\"/" + words).err; };
