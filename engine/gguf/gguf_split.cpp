@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 namespace llm {
@@ -21,16 +22,6 @@ Result<std::uint64_t> split_number(const GgufFile& gguf, std::string_view key) {
   if (number >= 0) return static_cast<std::uint64_t>(number);
   return gguf.value_error(ErrorCode::kMalformed, key,
                           fmt::format("found {}, need 0 or more", number));
-}
-
-/// The NAME of NAME-00002-of-00003.gguf, when `path` is one of `count` such parts; else nothing.
-std::string split_name(const std::string& path, std::uint64_t count) {
-  const std::size_t ending = split_path("", 0, count).size();
-  if (path.size() <= ending) return "";
-  const std::string name = path.substr(0, path.size() - ending);
-  for (std::uint64_t i = 0; i < count; ++i)
-    if (split_path(name, i, count) == path) return name;
-  return "";
 }
 
 Error unnamed_part(const GgufFile& gguf, const std::string& path, std::uint64_t count) {
@@ -141,6 +132,22 @@ std::string split_path(std::string_view name, std::uint64_t index, std::uint64_t
   return fmt::format("{}-{:05}-of-{:05}.gguf", name, index + 1, count);
 }
 
+std::optional<SplitPath> parse_split_path(std::string_view path) {
+  constexpr std::string_view kEnding = "-00001-of-00002.gguf";
+  if (path.size() <= kEnding.size()) return std::nullopt;
+  SplitPath part{.name = path.substr(0, path.size() - kEnding.size()), .index = 0, .count = 0};
+  const std::string_view ending = path.substr(part.name.size());
+  std::uint64_t number = 0;  // from 1
+  for (const auto& [at, value] : {std::pair(1, &number), std::pair(10, &part.count)}) {
+    const char* const digits = ending.data() + at;
+    if (std::from_chars(digits, digits + 5, *value).ptr != digits + 5) return std::nullopt;
+  }
+  part.index = number - 1;
+  if (number == 0 || number > part.count) return std::nullopt;
+  if (split_path(part.name, part.index, part.count) != path) return std::nullopt;
+  return part;
+}
+
 Result<OpenGguf> open_gguf_file(const std::string& path) {
   std::uint64_t count = 1;
   {
@@ -153,10 +160,11 @@ Result<OpenGguf> open_gguf_file(const std::string& path) {
       count = *found;
     }
     if (count <= 1) return OpenGguf{std::move(file), std::move(gguf).value()};
-    if (count > GgufLimits::kMaxParts || split_name(path, count).empty())
+    const auto named = parse_split_path(path);
+    if (count > GgufLimits::kMaxParts || !named || named->count != count)
       return unnamed_part(*gguf, path, count);
   }
-  const std::string name = split_name(path, count);
+  const std::string_view name = parse_split_path(path)->name;
   std::vector<std::string> paths;
   for (std::uint64_t i = 0; i < count; ++i) {
     paths.push_back(split_path(name, i, count));

@@ -2,6 +2,7 @@
 #define LLM_ENGINE_GGUF_GGUF_SPLIT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,15 @@ inline constexpr std::string_view kSplitTensors = "split.tensors.count";  ///< o
 
 /// NAME-00002-of-00003.gguf. @param index  from 0
 std::string split_path(std::string_view name, std::uint64_t index, std::uint64_t count);
+
+/// What the name of a part says.
+struct SplitPath {
+  std::string_view name;  ///< of all parts; into the parsed path
+  std::uint64_t index;    ///< from 0
+  std::uint64_t count;
+};
+/// The opposite of split_path(); nothing for any other path.
+std::optional<SplitPath> parse_split_path(std::string_view path);
 
 /// A GGUF on disk, mapped and parsed.
 struct OpenGguf {

@@ -318,7 +318,8 @@ TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
     const Finished result = run_tool("llmquant", {quant.in, out, "Q8_0"});
     CAPTURE(out);
     CHECK(result.exit_code == 2);
-    CHECK_THAT(result.err, Contains(out + ": OUT: found the file IN") && Contains("--in-place"));
+    CHECK_THAT(result.err,
+               Contains(out + ": OUT: found a file that is read") && Contains("--in-place"));
     CHECK(read_file(quant.in) == before);
   };
   refuse(quant.in);
@@ -334,6 +335,24 @@ TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
   CHECK(run_tool("llmquant", {quant.in, quant.in, "Q8_0", "--in-place"}).exit_code == 0);
   CHECK(read_file(quant.in) == read_file(quant.out));
   CHECK(quant.n_files() == 2);
+}
+
+TEST_CASE("no part of a split source is destroyed", "[tools][llmquant]") {
+  const Fixture quant;
+  const std::string name = quant.folder.path("part");
+  REQUIRE(run_tool("llmgguf", {"split", quant.in, name, "--parts", "2"}).exit_code == 0);
+  const std::string first = name + "-00001-of-00002.gguf";
+  const std::string second = name + "-00002-of-00002.gguf";
+  const auto before = read_file(second);
+  for (const std::string& out : {first, second}) {
+    for (const std::string flag : {"-q", "--in-place"}) {
+      const Finished result = run_tool("llmquant", {first, out, "Q8_0", flag});
+      CAPTURE(out, flag, result.err);
+      CHECK(result.exit_code == 2);
+      CHECK_THAT(result.err, Contains("OUT: found a file that is read"));
+    }
+  }
+  CHECK(read_file(second) == before);
 }
 
 TEST_CASE("memory does not grow with the model", "[tools][llmquant]") {

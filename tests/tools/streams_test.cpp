@@ -101,12 +101,15 @@ TEST_CASE("paths that cannot be written are told before the work", "[tools][stre
   refused(run + "--receipt $DIR/no/a", 4, missing);
   refused(run + "--dump-layers $DIR/no/a", 4, missing);
   refused(run + "--receipt $DIR", 4, "Is a directory");
-  refused(run + "--receipt $MODEL", 2, "--receipt: found the file that is read");
-  refused(run + "--dump-layers $MODEL", 2, "--dump-layers: found the file that is read");
+  refused(run + "--receipt $MODEL", 2, "--receipt: found a file that is read");
+  refused(run + "--dump-layers $MODEL", 2, "--dump-layers: found a file that is read");
+  refused(run + "--cache-save $MODEL", 2, "--cache-save: found a file that is read");
+  refused(run + "--cache-save $DIR/no/a", 4, missing);
+  refused("llmrun $MODEL -i --session $DIR/no/a", 4, missing);
   refused("llmcheck $MODEL --report $DIR/no/a.md", 4, missing);
   refused("llmcheck $MODEL --report $DIR/a.md --report $DIR/no/a.json", 4, missing);
   refused("llmcheck $MODEL --dump $DIR/no/a", 4, missing);
-  refused("llmcheck $MODEL --dump $MODEL", 2, "--dump: found the file that is read");
+  refused("llmcheck $MODEL --dump $MODEL", 2, "--dump: found a file that is read");
   refused("llmquant $MODEL $DIR/no/a Q8_0 --allow-requantize", 4, missing);
   refused("llmsynth $DIR/no/a", 4, missing);
   CHECK(tools.written() == 0);
@@ -131,6 +134,16 @@ TEST_CASE("a verdict is printed even when its report cannot be written", "[tools
       "\"$BIN\"/llmrun $MODEL -p the -n 2 --receipt $DIR/full.json --dump-layers $DIR/d.npz");
   CHECK(text.exit_code == 4);
   CHECK(std::filesystem::exists(tools.path("out/d.npz")));
+}
+
+TEST_CASE("/save refuses the model's file", "[tools][streams]") {
+  const Tools tools;
+  const std::string before = read_file(tools.path("model.gguf"));
+  const Finished run = run_shell(
+      "printf '/save %s\\n' \"$MODEL\" | "
+      "\"$BIN\"/llmrun $MODEL -i --chat-template zephyr");
+  CHECK_THAT(run.err, Contains("/save: found a file that is read"));
+  CHECK(read_file(tools.path("model.gguf")) == before);
 }
 
 TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {

@@ -6,7 +6,9 @@
 #include "base/atomic_file.h"
 
 namespace llm {
+namespace {
 
+/// Whether both paths name one file (device and inode), by whatever links.
 bool is_same_file(const std::string& a, const std::string& b) {
   struct stat first {};
   struct stat second {};
@@ -14,13 +16,16 @@ bool is_same_file(const std::string& a, const std::string& b) {
          S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
+}  // namespace
+
 Status check_output(const std::string& what, const std::string& path,
                     std::span<const std::string> read) {
   for (const std::string& source : read) {
     if (source.empty() || !is_same_file(path, source)) continue;
     return Error{.code = ErrorCode::kUsage,
                  .field = what,
-                 .message = fmt::format("found the file that is read ({}), need another", source),
+                 .message = fmt::format(
+                     "found a file that is read ({}), need another; it would be lost", source),
                  .file = path};
   }
   return AtomicFile::probe(path);

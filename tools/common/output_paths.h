@@ -17,9 +17,6 @@ namespace llm {
 Status check_output(const std::string& what, const std::string& path,
                     std::span<const std::string> read);
 
-/// Whether both paths name one file (device and inode), by whatever links.
-bool is_same_file(const std::string& a, const std::string& b);
-
 }  // namespace llm
 
 #endif  // LLM_TOOLS_COMMON_OUTPUT_PATHS_H_

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 
 #include "base/atomic_file.h"
 #include "engine/gguf/gguf_writer.h"
+#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/llmgguf/commands.h"
 
@@ -87,9 +87,7 @@ Status write_tensors(const OpenGguf& source, const GgufWriter& writer, Tensors t
 
 Result<AtomicFile> create(const OpenGguf& source, const std::string& path) {
   for (const MappedFile::Part& part : source.file.parts()) {
-    std::error_code ignored;
-    if (std::filesystem::equivalent(part.path, path, ignored))
-      return usage("OTHER", fmt::format("found {}, which is read, need another file", path));
+    LLM_RETURN_IF_ERROR(check_output("OTHER", path, std::span(&part.path, 1)));
   }
   return AtomicFile::create(path);
 }

@@ -131,6 +131,18 @@ Result<std::vector<ConversionError>> convert_all(const MappedFile& source, const
   return errors;
 }
 
+/// OUT may be IN only when the user says so, and never one of several parts.
+Status check_out(const Arguments& arguments, const MappedFile& source) {
+  std::vector<std::string> read;
+  for (const MappedFile::Part& part : source.parts()) read.push_back(part.path);
+  if (arguments.in_place && read.size() == 1) return Ok{};
+  Status checked = check_output("OUT", arguments.out, read);
+  if (checked.ok() || checked.error().code != ErrorCode::kUsage || read.size() > 1) return checked;
+  Error error = std::move(checked).error();
+  error.hint = "--in-place replaces it when the result is complete";
+  return error;
+}
+
 Result<int> run(const Arguments& arguments, const ToolContext& context) {
   const Recipe* recipe = find_recipe(arguments.type);
   if (recipe == nullptr) {
@@ -138,12 +150,6 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
                  fmt::format("found \"{}\", need one of {}", arguments.type, recipe_names()));
   }
   LLM_TRY(const int n_threads, thread_count(arguments.threads));
-  if (!arguments.in_place && is_same_file(arguments.in, arguments.out)) {
-    Error error = usage("OUT", "found the file IN, need another; it would be lost");
-    error.file = arguments.out;
-    error.hint = "--in-place replaces it when the result is complete";
-    return error;
-  }
   guard_mapped_file(arguments.in);
   LLM_TRY(const OpenGguf open, open_gguf_file(arguments.in));
   const MappedFile& source = open.file;
@@ -161,6 +167,7 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
     return 0;
   }
 
+  LLM_RETURN_IF_ERROR(check_out(arguments, source));
   const GracefulInterrupt interrupt;
   const GgufWriter writer = make_writer(*gguf, *plan, recipe->file_type);
   LLM_TRY(AtomicFile file, AtomicFile::create(arguments.out));

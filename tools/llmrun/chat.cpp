@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tools/common/log.h"
+#include "tools/common/output_paths.h"
 #include "tools/common/signals.h"
 #include "tools/llmrun/chat_commands.h"
 #include "tools/llmrun/history.h"
@@ -97,8 +98,9 @@ Status Chat::tell(const Error& error) const {
 }
 
 Status Chat::save(const std::string& path) {
-  const Status saved =
-      save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true);
+  Status saved = check_output("/save", path, std::span(&arguments_.model, 1));
+  if (saved.ok())
+    saved = save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true);
   return saved.ok() ? saved : tell(saved.error());
 }
 

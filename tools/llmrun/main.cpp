@@ -197,12 +197,14 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
 /// What is written behind the text can be written.
 Status check_outputs(const RunArguments& arguments) {
   const std::vector<std::string> read = {arguments.model, arguments.prompt_file};
-  if (!arguments.receipt.empty()) {
-    LLM_RETURN_IF_ERROR(check_output("--receipt", arguments.receipt, read));
+  for (const auto& [option, path] : {std::pair("--receipt", &arguments.receipt),
+                                     std::pair("--dump-layers", &arguments.dump_layers),
+                                     std::pair("--cache-save", &arguments.cache_save)}) {
+    if (!path->empty()) LLM_RETURN_IF_ERROR(check_output(option, *path, read));
   }
-  if (!arguments.dump_layers.empty()) {
-    LLM_RETURN_IF_ERROR(check_output("--dump-layers", arguments.dump_layers, read));
-  }
+  // A session is read first: what is none is refused then.
+  if (!arguments.session.empty())
+    LLM_RETURN_IF_ERROR(check_output("--session", arguments.session, {}));
   return Ok{};
 }
 

@@ -9,6 +9,8 @@
 #include <system_error>
 #include <vector>
 
+#include "engine/gguf/gguf_split.h"
+
 namespace llm {
 namespace {
 
@@ -17,19 +19,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kOwnModel = "fable-3m-q4_k_m.gguf";
 constexpr std::size_t kMostListed = 20;
 
-bool is_number(std::string_view text) {
-  return text.size() == 5 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
-/// Whether the name is that of a split model's part behind the first: -00002-of-00005.gguf.
-bool is_later_part(std::string_view name) {
-  constexpr std::string_view kPattern = "-00001-of-00002.gguf";
-  if (name.size() < kPattern.size()) return false;
-  const std::string_view tail = name.substr(name.size() - kPattern.size());
-  return tail[0] == '-' && is_number(tail.substr(1, 5)) && tail.substr(6, 4) == "-of-" &&
-         is_number(tail.substr(10, 5)) && tail.substr(1, 5) != "00001";
-}
-
 /// Names of the models in a directory, sorted.
 Result<std::vector<std::string>> models_in(const std::string& directory) {
   std::vector<std::string> names;
@@ -37,7 +26,8 @@ Result<std::vector<std::string>> models_in(const std::string& directory) {
   fs::directory_iterator entries(directory, error);
   for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
     const std::string name = entries->path().filename().string();
-    if (name.ends_with(".gguf") && !is_later_part(name)) names.push_back(name);
+    const auto part = parse_split_path(name);
+    if (name.ends_with(".gguf") && (!part || part->index == 0)) names.push_back(name);
   }
   if (error) {
     return Error{
