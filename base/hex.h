@@ -2,8 +2,11 @@
 #define LLM_BASE_HEX_H_
 
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace llm {
@@ -15,6 +18,18 @@ inline std::optional<std::uint8_t> hex_byte(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), end, byte, 16);
   if (text.size() != 2 || error != std::errc() || rest != end) return std::nullopt;
   return byte;
+}
+
+/// `bytes` as two lower-case hex digits each.
+inline std::string hex_text(std::span<const std::byte> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const std::byte byte : bytes) {
+    text += kDigits[static_cast<unsigned>(byte) >> 4];
+    text += kDigits[static_cast<unsigned>(byte) & 15];
+  }
+  return text;
 }
 
 }  // namespace llm

@@ -6,8 +6,8 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
-#include <array>
 
+#include "base/hex.h"
 #include "base/mapped_file.h"
 
 namespace llm {
@@ -26,18 +26,15 @@ void Sha256::update(std::span<const std::byte> bytes) {
   SHA256_Update(&context_->state, bytes.data(), bytes.size());
 }
 
-std::string Sha256::hex() const {
+Sha256Digest Sha256::digest() const {
   SHA256_CTX copy = context_->state;
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  SHA256_Final(digest.data(), &copy);
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : digest) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  Sha256Digest digest{};
+  static_assert(digest.size() == SHA256_DIGEST_LENGTH);
+  SHA256_Final(reinterpret_cast<unsigned char*>(digest.data()), &copy);
+  return digest;
 }
+
+std::string Sha256::hex() const { return hex_text(digest()); }
 
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Sha256 hash;

@@ -1,6 +1,7 @@
 #ifndef LLM_BASE_SHA256_H_
 #define LLM_BASE_SHA256_H_
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -11,6 +12,8 @@ namespace llm {
 
 class MappedFile;
 
+using Sha256Digest = std::array<std::byte, 32>;
+
 /// Incremental SHA-256 (OpenSSL libcrypto).
 class Sha256 {
  public:
@@ -20,7 +23,9 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   void update(std::span<const std::byte> bytes);
-  /// Digest of all bytes so far as 64 lower-case hex digits. More bytes may follow.
+  /// Digest of all bytes so far. More bytes may follow.
+  Sha256Digest digest() const;
+  /// The same as 64 lower-case hex digits.
   std::string hex() const;
 
  private:

@@ -1,6 +1,8 @@
 #include "base/utf8.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 namespace llm {
 namespace {
@@ -44,14 +46,24 @@ Utf8Head utf8_head(std::string_view text) {
   return {Utf8Head::Kind::kCharacter, lead.size};
 }
 
-bool is_valid_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Head head = utf8_head(text);
-    if (head.kind != Utf8Head::Kind::kCharacter) return false;
-    text.remove_prefix(head.size);
+std::size_t valid_utf8_size(std::string_view text) {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080U;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    std::uint64_t word = kHighBits;
+    if (at + sizeof(word) <= text.size()) std::memcpy(&word, text.data() + at, sizeof(word));
+    if ((word & kHighBits) == 0) {  // eight characters of ASCII
+      at += sizeof(word);
+      continue;
+    }
+    const Utf8Head head = utf8_head(text.substr(at));
+    if (head.kind != Utf8Head::Kind::kCharacter) break;
+    at += head.size;
   }
-  return true;
+  return at;
 }
+
+bool is_valid_utf8(std::string_view text) { return valid_utf8_size(text) == text.size(); }
 
 void append_valid_utf8(std::string_view text, std::string& out) {
   while (!text.empty()) {

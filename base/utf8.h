@@ -23,6 +23,9 @@ struct Utf8Head {
 /// @pre !text.empty()
 Utf8Head utf8_head(std::string_view text);
 
+/// The number of bytes before the first one that belongs to no character; text.size() if all do.
+std::size_t valid_utf8_size(std::string_view text);
+
 /// Whether all of `text` is well-formed UTF-8.
 bool is_valid_utf8(std::string_view text);
 

@@ -25,6 +25,7 @@ STANDS_ON = {
     "engine/forward": ["engine/model"],
     "engine/forward/reference": ["engine/forward", "quant/formats/reference"],
     "engine": ["engine/forward/reference"],
+    "engine/serve": ["engine"],
     "engine/sampler": ["quant/contract", "tokenizer"],
     "engine/generate": ["engine", "engine/sampler"],
     "validate/npz": ["base"],
@@ -35,15 +36,20 @@ STANDS_ON = {
     "validate/report": ["validate/gates"],
     "validate/quality": ["validate/report", "engine/generate"],
     "validate/self": ["validate/quality"],
+    "validate/equivalence": ["validate/self"],
     "validate/verify": ["validate/report"],
+    "validate/stages": ["validate/report", "engine/generate"],
     "bench": ["engine", "quant/formats/quantize"],
     "tools/common": ["base"],
     "tools/llmgguf": ["tools/common", "engine/model"],
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
+    # The scheduler with arrivals, lengths and a clock, real or virtual.
+    "tools/llmload": ["tools/common", "engine/sampler", "engine/serve"],
     "tools/llmrun": ["tools/common", "engine/generate", "validate/dump"],
     "tools/llmtok": ["tools/common", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
-    "tools/llmcheck": ["tools/common", "tools/llmtok", "validate/self", "validate/verify"],
+    "tools/llmcheck": ["tools/common", "tools/llmtok", "validate/equivalence",
+                       "validate/stages", "validate/verify"],
     # A synthetic model's tensors get their types from llmquant's recipes.
     "tools/llmsynth": ["tools/llmquant"],
     # Measures synthetic models, and relates its figures to the machine's peaks.
@@ -51,6 +57,7 @@ STANDS_ON = {
 }
 # Parts of another folder, which alone may include them; they include what it may.
 INTERNAL = {
+    "tokenizer/byte_bpe": "tokenizer",
     "tokenizer/sentencepiece": "tokenizer",
 }
 # The definitions are for those that prove or replay: everybody else uses the fast paths.

@@ -19,12 +19,24 @@ find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
 add_library(random123 INTERFACE)
 target_include_directories(random123 SYSTEM INTERFACE ${RANDOM123_INCLUDE_DIR})
 
+# xxHash is used as headers and ships no CMake package.
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+add_library(xxhash INTERFACE)
+target_include_directories(xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
+
 # libedit has a pkg-config file and no CMake package.
 find_path(LIBEDIT_INCLUDE_DIR histedit.h REQUIRED)
 find_library(LIBEDIT_LIBRARY edit REQUIRED)
 add_library(libedit INTERFACE)
 target_include_directories(libedit SYSTEM INTERFACE ${LIBEDIT_INCLUDE_DIR})
 target_link_libraries(libedit INTERFACE ${LIBEDIT_LIBRARY})
+
+# PCRE2 ships a CMake package in later releases of Debian only. \p{White_Space} came with 10.40.
+find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
+find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
+add_library(pcre2 INTERFACE)
+target_include_directories(pcre2 SYSTEM INTERFACE ${PCRE2_INCLUDE_DIR})
+target_link_libraries(pcre2 INTERFACE ${PCRE2_LIBRARY})
 
 if(LLM_BUILD_TESTS)
   find_package(Catch2 REQUIRED)

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "tokenizer/sentencepiece/bpe.h"
+#include "tokenizer/byte_bpe/byte_bpe.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/vocab_check.h"
 
@@ -16,53 +17,44 @@ constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";
 
 }  // namespace
 
-Tokenizer::Tokenizer(VocabSpec spec) : spec_(std::move(spec)), table_(spec_) {}
+Tokenizer::Tokenizer(VocabSpec spec, std::unique_ptr<TextModel> model)
+    : spec_(std::move(spec)), model_(std::move(model)) {
+  std::vector<PrefixMatcher::Token> special;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const auto& [text, score, kind] = spec_.tokens[i];
+    if (kind != TokenKind::kControl && kind != TokenKind::kUnknown) continue;
+    if (!text.empty()) special.push_back({text, static_cast<TokenId>(i)});
+  }
+  special_ = PrefixMatcher(std::move(special));
+}
+
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::create(VocabSpec spec) {
   LLM_RETURN_IF_ERROR(check_vocab(spec));
-  return Tokenizer(std::move(spec));
+  std::unique_ptr<TextModel> model;
+  if (spec.tokenizer == TokenizerKind::kByteBpe) {
+    LLM_TRY(model, ByteBpe::create(spec));
+  } else {
+    model = std::make_unique<SentencePiece>(spec);
+  }
+  return Tokenizer(std::move(spec), std::move(model));
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   LLM_CHECK(text.size() <= kMaxTextBytes);
   std::vector<TokenId> ids;
   if (options.add_bos.value_or(spec_.add_bos) && spec_.bos) ids.push_back(*spec_.bos);
+  const auto on_text = [&](std::string_view plain) { model_->append_text(plain, options, ids); };
   if (options.parse_special) {
-    append_parsed(text, options, ids);
-  } else {
-    append_text(text, options, ids);
+    cut_out(special_, text, {}, on_text, [&ids](TokenId id) { ids.push_back(id); });
+  } else if (!text.empty()) {
+    on_text(text);
   }
   if (options.add_eos.value_or(spec_.add_eos) && spec_.eos) ids.push_back(*spec_.eos);
   return ids;
-}
-
-void Tokenizer::append_text(std::string_view text, const EncodeOptions& options,
-                            std::vector<TokenId>& ids) const {
-  if (text.empty()) return;
-  const bool prefix = options.add_space_prefix.value_or(spec_.add_space_prefix);
-  std::string escaped;
-  escaped.reserve(text.size() + text.size() / 2);
-  if (prefix) escaped += kSpaceMark;
-  append_escaped(text, escaped);
-  append_bpe(table_, {.unknown = spec_.unknown, .literal = options.literal}, escaped, ids);
-}
-
-void Tokenizer::append_parsed(std::string_view text, const EncodeOptions& options,
-                              std::vector<TokenId>& ids) const {
-  std::size_t begin = 0;  // of the plain text not yet encoded
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const auto match = table_.special().longest_prefix(text.substr(at));
-    if (!match) {
-      ++at;
-      continue;
-    }
-    append_text(text.substr(begin, at - begin), options, ids);
-    ids.push_back(match->id);
-    at += match->size;
-    begin = at;
-  }
-  append_text(text.substr(begin), options, ids);
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, const DecodeOptions& options) const {
@@ -80,26 +72,13 @@ const std::string& Tokenizer::spelling(TokenId id) const {
 
 std::string Tokenizer::piece_text(TokenId id, bool render_special) const {
   const std::string& text = spelling(id);
-  switch (kind(id)) {
-    case TokenKind::kByte:
-      return std::string(1, table_.byte_of(id));
-    case TokenKind::kControl:
-      return render_special ? text : std::string();
-    case TokenKind::kUnknown:
-      return render_special ? text : std::string(kUnknownText);
-    case TokenKind::kNormal:
-    case TokenKind::kUserDefined:
-    case TokenKind::kUnused:
-      break;
-  }
-  std::string plain;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t mark = std::min(text.find(kSpaceMark, at), text.size());
-    plain.append(text, at, mark - at);
-    if (mark < text.size()) plain += ' ';
-    at = mark + kSpaceMark.size();
-  }
-  return plain;
+  if (kind(id) == TokenKind::kControl) return render_special ? text : std::string();
+  if (kind(id) == TokenKind::kUnknown) return render_special ? text : std::string(kUnknownText);
+  return model_->bytes_of(id);
+}
+
+std::optional<TokenId> Tokenizer::find(std::string_view spelling) const {
+  return model_->find(spelling);
 }
 
 bool Tokenizer::is_end_of_generation(TokenId id) const {

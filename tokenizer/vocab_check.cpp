@@ -7,6 +7,8 @@
 
 #include "base/hex.h"
 #include "base/shown_text.h"
+#include "tokenizer/byte_bpe/byte_alphabet.h"
+#include "tokenizer/pre_tokenizer_rules.h"
 
 namespace llm {
 namespace {
@@ -19,6 +21,49 @@ Status status_of(std::string_view field, std::optional<std::string> fault) {
 
 Status check_id(std::string_view field, std::optional<TokenId> id, std::size_t n_tokens) {
   return id ? status_of(field, token_id_fault(*id, n_tokens)) : Ok{};
+}
+
+/// SentencePiece: tokens of kind kByte name all bytes or none.
+std::optional<std::string> byte_token_fault(const VocabSpec& spec) {
+  std::bitset<256> present;
+  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+    const VocabSpec::Token& token = spec.tokens[id];
+    if (token.kind != TokenKind::kByte) continue;
+    const auto byte = byte_of_spelling(token.text);
+    if (!byte) {
+      return fmt::format(
+          "found byte token id {} with text {}, need <0x00> to <0xFF> in upper-case hex", id,
+          quoted(token.text));
+    }
+    present.set(*byte);
+  }
+  if (present.all() || present.none()) return std::nullopt;
+  std::size_t byte = 0;
+  while (present.test(byte)) ++byte;
+  return fmt::format("found {} byte tokens and no token id for <0x{:02X}>, need all 256",
+                     present.count(), byte);
+}
+
+/// Byte-level BPE: every byte of UTF-8 has a token, the others may.
+std::optional<std::string> alphabet_fault(const VocabSpec& spec) {
+  std::bitset<256> present;
+  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+    const auto& [text, score, kind] = spec.tokens[id];
+    if (kind == TokenKind::kByte) {
+      return fmt::format("found byte token id {} with text {}, need none in byte-level BPE", id,
+                         quoted(text));
+    }
+    if (!takes_part_in_merges(kind) || text.size() > 2) continue;
+    const auto bytes = bytes_of_spelling(text);
+    if (bytes && bytes->size() == 1) present.set(static_cast<unsigned char>(bytes->front()));
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const bool in_utf8 = byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
+    if (!in_utf8 || present.test(byte)) continue;
+    return fmt::format("found no token {} for byte 0x{:02X}, need one for each byte of UTF-8",
+                       quoted(spelling_of_byte(static_cast<std::uint8_t>(byte))), byte);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -48,28 +93,45 @@ std::optional<std::string> token_fault(const VocabSpec& spec) {
   const std::size_t n_tokens = spec.tokens.size();
   if (n_tokens == 0 || n_tokens > std::numeric_limits<TokenId>::max())
     return fmt::format("found {} tokens, need 1 to 2^31 - 1", n_tokens);
-  std::bitset<256> present;
-  for (std::size_t id = 0; id < n_tokens; ++id) {
-    const VocabSpec::Token& token = spec.tokens[id];
-    if (token.kind != TokenKind::kByte) continue;
-    const auto byte = byte_of_spelling(token.text);
-    if (!byte) {
-      return fmt::format(
-          "found byte token id {} with text {}, need <0x00> to <0xFF> in upper-case hex", id,
-          quoted(token.text));
-    }
-    present.set(*byte);
-  }
-  if (present.all() || present.none()) return std::nullopt;
-  std::size_t byte = 0;
-  while (present.test(byte)) ++byte;
-  return fmt::format("found {} byte tokens and no token id for <0x{:02X}>, need all 256",
-                     present.count(), byte);
+  return spec.tokenizer == TokenizerKind::kByteBpe ? alphabet_fault(spec) : byte_token_fault(spec);
 }
 
 std::optional<std::string> unknown_fault(const VocabSpec& spec) {
-  if (spec.unknown || has_byte_tokens(spec)) return std::nullopt;
+  if (spec.tokenizer == TokenizerKind::kByteBpe || spec.unknown || has_byte_tokens(spec))
+    return std::nullopt;
   return "found neither byte tokens nor an unknown token, need one";
+}
+
+bool takes_part_in_merges(TokenKind kind) {
+  return kind == TokenKind::kNormal || kind == TokenKind::kUnused;
+}
+
+std::optional<std::string> merge_fault(const VocabSpec& spec) {
+  for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const auto& [left, right, joined] = spec.merges[rank];
+    for (const TokenId id : {left, right, joined}) {
+      if (auto fault = token_id_fault(id, spec.tokens.size()))
+        return fmt::format("{} in merge {}", *fault, rank);
+      const VocabSpec::Token& token = spec.tokens[static_cast<std::size_t>(id)];
+      if (token.text.empty() || !takes_part_in_merges(token.kind))
+        return fmt::format("found token id {} in merge {}, need a normal token", id, rank);
+    }
+    const auto text = [&spec](TokenId id) -> std::string_view {
+      return spec.tokens[static_cast<std::size_t>(id)].text;
+    };
+    const std::string_view whole = text(joined);
+    if (whole.size() != text(left).size() + text(right).size() || !whole.starts_with(text(left)) ||
+        !whole.ends_with(text(right)))
+      return fmt::format("found {} in merge {}, need the spellings of its parts", quoted(whole),
+                         rank);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> pre_tokenizer_fault(const VocabSpec& spec) {
+  if (spec.tokenizer != TokenizerKind::kByteBpe || find_pre_tokenizer_rule(spec.pre_tokenizer))
+    return std::nullopt;
+  return fmt::format("found {}, need one of {}", quoted(spec.pre_tokenizer), pre_tokenizer_names());
 }
 
 Status check_vocab(const VocabSpec& spec) {
@@ -77,6 +139,11 @@ Status check_vocab(const VocabSpec& spec) {
   LLM_RETURN_IF_ERROR(status_of("vocabulary", token_fault(spec)));
   LLM_RETURN_IF_ERROR(status_of("vocabulary", unknown_fault(spec)));
   LLM_RETURN_IF_ERROR(status_of("scores", score_fault(spec)));
+  LLM_RETURN_IF_ERROR(status_of("merges", merge_fault(spec)));
+  if (auto fault = pre_tokenizer_fault(spec)) {
+    return Error{
+        .code = ErrorCode::kUnsupported, .field = "pre-tokenizer", .message = *std::move(fault)};
+  }
   LLM_RETURN_IF_ERROR(check_id("bos", spec.bos, n_tokens));
   LLM_RETURN_IF_ERROR(check_id("eos", spec.eos, n_tokens));
   LLM_RETURN_IF_ERROR(check_id("unknown", spec.unknown, n_tokens));

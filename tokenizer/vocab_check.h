@@ -33,14 +33,22 @@ std::optional<std::string> token_id_fault(Id id, std::size_t n_tokens) {
 }
 /// No score is NaN.
 std::optional<std::string> score_fault(const VocabSpec& spec);
-/// There are 1 to 2^31 - 1 tokens; those of kind kByte are spelled <0x00> to <0xFF> and name all
-/// 256 bytes or none.
+/// There are 1 to 2^31 - 1 tokens. SentencePiece: those of kind kByte are spelled <0x00> to <0xFF>
+/// and name all 256 bytes or none. Byte-level BPE: there are none of that kind, and each byte that
+/// UTF-8 uses is spelled by a normal token.
 std::optional<std::string> token_fault(const VocabSpec& spec);
-/// With no byte tokens there is an unknown token.
+/// SentencePiece: with no byte tokens there is an unknown token.
 std::optional<std::string> unknown_fault(const VocabSpec& spec);
+/// Byte-level BPE: both tokens of a merge and what they become are normal tokens, and spelled so.
+std::optional<std::string> merge_fault(const VocabSpec& spec);
+/// Byte-level BPE: the name is one of tokenizer/pre_tokenizer_rules.h.
+std::optional<std::string> pre_tokenizer_fault(const VocabSpec& spec);
+
+/// Tokens that merging may use and make: normal and unused ones.
+bool takes_part_in_merges(TokenKind kind);
 
 /// All of it, bos, eos, unknown and the ends of generation being ids of tokens.
-/// Errors: kMalformed.
+/// Errors: kMalformed; kUnsupported for a pre-tokenizer that is not known.
 Status check_vocab(const VocabSpec& spec);
 
 }  // namespace llm

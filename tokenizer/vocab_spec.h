@@ -20,14 +20,28 @@ enum class TokenKind : std::int32_t {
   kByte = 6,  ///< <0x00> .. <0xFF>, the byte fallback
 };
 
-/// A SentencePiece BPE vocabulary as plain data; knows nothing of the file it came from.
+/// How text becomes tokens (docs/tokenizer.md).
+enum class TokenizerKind { kSentencePiece, kByteBpe };
+
+/// A vocabulary as plain data; knows nothing of the file it came from.
 struct VocabSpec {
   struct Token {
-    std::string text;  ///< piece in UTF-8, spaces written as U+2581
-    float score = 0;   ///< higher merges first
+    /// Spelling in UTF-8. SentencePiece: spaces are U+2581. Byte-level BPE: normal tokens have one
+    /// character of GPT-2's alphabet for each byte.
+    std::string text;
+    float score = 0;  ///< SentencePiece: higher merges first
     TokenKind kind = TokenKind::kNormal;
   };
+  /// `left` and `right` side by side become `joined`, whose spelling is both of theirs.
+  struct Merge {
+    TokenId left = 0;
+    TokenId right = 0;
+    TokenId joined = 0;
+  };
 
+  TokenizerKind tokenizer = TokenizerKind::kSentencePiece;
+  std::string pre_tokenizer;  ///< byte-level BPE: a name in tokenizer/pre_tokenizer_rules.h
+  std::vector<Merge> merges;  ///< byte-level BPE: index = rank, lower merges first
   std::vector<Token> tokens;  ///< index = token id
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
@@ -35,7 +49,7 @@ struct VocabSpec {
   std::vector<TokenId> end_of_generation;  ///< eos and other ids that end a reply (eot), ascending
   bool add_bos = true;
   bool add_eos = false;
-  bool add_space_prefix = true;
+  bool add_space_prefix = true;  ///< SentencePiece: the dummy prefix
 };
 
 }  // namespace llm

@@ -6,12 +6,27 @@
 
 namespace llm {
 
+Worker::Range Forward::rows_to_rotate(Worker worker, const PackedMatrix& w, std::size_t n,
+                                      bool normed) const {
+  if (!normed) return matmul_rows(worker, w, n);
+  const auto [begin, end] = worker.share(w.n_rows() / config_.head_dim);
+  return {begin * config_.head_dim, end * config_.head_dim};
+}
+
+void Forward::norm_heads(std::span<const float> weight, Worker::Range rows, float* x) const {
+  if (weight.empty()) return;
+  for (std::size_t head = rows.begin; head < rows.end; head += weight.size())
+    kernels_.rms_norm(x + head, weight.data(), weight.size(), config_.norm_eps, x + head);
+}
+
 void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t layer) {
   const LayerWeights& w = weights_.layers[layer];
+  const bool normed = w.attn_q_norm.size() + w.attn_k_norm.size() > 0;
+  if (normed) worker.barrier();  // heads of several workers
   // What a worker computed it also rotates and stores: shares begin and end at even rows, and K and
   // V have equally many.
-  const Worker::Range q_own = matmul_rows(worker, w.attn_q, pass.rows.size());
-  const Worker::Range k_own = matmul_rows(worker, w.attn_k, pass.rows.size());
+  const Worker::Range q_own = rows_to_rotate(worker, w.attn_q, pass.rows.size(), normed);
+  const Worker::Range k_own = rows_to_rotate(worker, w.attn_k, pass.rows.size(), normed);
   const std::size_t n_own = k_own.end - k_own.begin;
   const std::span<std::uint16_t> half = scratch_[static_cast<std::size_t>(worker.id)].half.span();
   for (std::size_t t = 0; t < pass.rows.size(); ++t) {
@@ -20,8 +35,10 @@ void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t laye
     const float* sin = sin_.data() + t * rope_.pairs();
     float* k = k_.data() + t * config_.kv_rows();
     const float* v = v_.data() + t * config_.kv_rows();
-    kernels_.rope(q_.data() + t * config_.q_rows(), q_own.begin, q_own.end, config_.head_dim, cos,
-                  sin, rope_.pairs());
+    float* q = q_.data() + t * config_.q_rows();
+    norm_heads(w.attn_q_norm.span(), q_own, q);
+    norm_heads(w.attn_k_norm.span(), k_own, k);
+    kernels_.rope(q, q_own.begin, q_own.end, config_.head_dim, cos, sin, rope_.pairs());
     kernels_.rope(k, k_own.begin, k_own.end, config_.head_dim, cos, sin, rope_.pairs());
     KvCache& cache = *segment->cache;
     if (cache.pool().type() == KvType::kF32) {

@@ -126,10 +126,13 @@ void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) 
   ActivationMatrix input = norm_rows(worker, w.attn_norm.span(), w.attn_q, all_rows(pass));
   tap(pass, worker, id, "attn_norm", inputs.normed.data(), config_.d_model);
   product(worker, w.attn_q, input, q_.data(), Epilogue::kStore);
+  add_bias(worker, w.attn_q, w.attn_q_bias.span(), n_rows, q_.data());
   input = in_format_of(worker, w.attn_k, input);
   product(worker, w.attn_k, input, k_.data(), Epilogue::kStore);
+  add_bias(worker, w.attn_k, w.attn_k_bias.span(), n_rows, k_.data());
   input = in_format_of(worker, w.attn_v, input);
   product(worker, w.attn_v, input, v_.data(), Epilogue::kStore);
+  add_bias(worker, w.attn_v, w.attn_v_bias.span(), n_rows, v_.data());
   if (pass.probe != nullptr) worker.barrier();
   tap(pass, worker, id, "q", q_.data(), config_.q_rows());
   tap(pass, worker, id, "k", k_.data(), config_.kv_rows());
@@ -259,6 +262,14 @@ void Forward::product(Worker worker, const PackedMatrix& w, const ActivationMatr
                       Epilogue epilogue) {
   matmul(kernels_, worker, w, input, y, w.n_rows(), epilogue,
          scratch_[static_cast<std::size_t>(worker.id)].product);
+}
+
+void Forward::add_bias(Worker worker, const PackedMatrix& w, std::span<const float> bias,
+                       std::size_t n, float* y) {
+  if (bias.empty()) return;
+  const auto [begin, end] = matmul_rows(worker, w, n);
+  for (std::size_t t = 0; t < n; ++t)
+    for (std::size_t r = begin; r < end; ++r) y[t * w.n_rows() + r] += bias[r];
 }
 
 ActivationFormat Forward::format_for(const PackedMatrix& w) const {

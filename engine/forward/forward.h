@@ -91,7 +91,8 @@ class Forward {
   Pass plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
 
   // Every function below is called by all workers of the region. Decode waits five times per layer:
-  // after K and V are stored, after attention, attn_output, gate and up, and ffn_down.
+  // after K and V are stored, after attention, attn_output, gate and up, and ffn_down; with head
+  // norms before those, too.
   void embed(const Pass& pass, Worker worker);
   void run_attention(const Pass& pass, Worker worker, std::size_t layer);
   void run_ffn(const Pass& pass, Worker worker, std::size_t layer);
@@ -110,12 +111,21 @@ class Forward {
                    const ActivationMatrix& input, int layer, std::string_view name);
   void product(Worker worker, const PackedMatrix& w, const ActivationMatrix& input, float* y,
                Epilogue epilogue);
+  /// y = y + bias in the rows of the product W x that this worker computed; no bias is empty.
+  static void add_bias(Worker worker, const PackedMatrix& w, std::span<const float> bias,
+                       std::size_t n, float* y);
   ActivationFormat format_for(const PackedMatrix& w) const;
   void tap(const Pass& pass, Worker worker, int layer, std::string_view name, float* values,
            std::size_t features, std::size_t first_row = 0) const;
 
   // attention.cpp
+  /// Head norms, where the model has them, RoPE, and K and V into the caches.
   void rotate_and_store(const Pass& pass, Worker worker, std::size_t layer);
+  /// The rows of the product W x that this worker rotates: those that it computed, or whole heads
+  /// where they are normed.
+  Worker::Range rows_to_rotate(Worker worker, const PackedMatrix& w, std::size_t n,
+                               bool normed) const;
+  void norm_heads(std::span<const float> weight, Worker::Range rows, float* x) const;
   void attend(const Pass& pass, Worker worker, std::size_t layer);
   void attend_blocks(const Pass& pass, Worker worker, std::size_t layer);
   void attend_one_row(const Row& row, Worker worker, std::size_t layer);

@@ -17,8 +17,8 @@ namespace llm {
 enum class TapOp {
   kEmbedding,  ///< a row of a matrix
   kNorm,       ///< RMSNorm with a vector
-  kProduct,    ///< product with a matrix
-  kRope,
+  kProduct,    ///< product with a matrix, and a bias where the model has one
+  kRope,       ///< after a norm of each head where the model has one
   kAttention,
   kActivation,  ///< SiLU and a product element by element
   kSum,         ///< of two taps
@@ -37,8 +37,9 @@ struct Tap {
   ModelSize width;
   TapLayout layout;
   TapOp op;
-  std::string_view weight;  ///< TensorRole::name of what takes part; empty for ops without
-  std::string_view origin;  ///< the op in words where it is not `op` with `weight`
+  std::string_view weight;     ///< TensorRole::name of what takes part; empty for ops without
+  std::string_view origin;     ///< the op in words where it is not `op` with `weight`
+  std::string_view bias = {};  ///< TensorRole::name of what is added; empty for ops without
 };
 
 /// Every tap, in the order of the data flow, which is the order in which an error travels, and the
@@ -50,11 +51,13 @@ inline constexpr std::array kTaps = [] {
   return std::array{
       Tap{"embd", false, &H::d_model, kPlain, kEmbedding, "token_embd.weight", ""},
       Tap{"attn_norm", true, &H::d_model, kPlain, kNorm, "attn_norm.weight", ""},
-      Tap{"q", true, &H::q_rows, kRopeHeads, kProduct, "attn_q.weight", ""},
-      Tap{"k", true, &H::kv_rows, kRopeHeads, kProduct, "attn_k.weight", ""},
-      Tap{"v", true, &H::kv_rows, kPlain, kProduct, "attn_v.weight", ""},
-      Tap{"q_rope", true, &H::q_rows, kRopeHeads, kRope, "", "RoPE on q"},
-      Tap{"k_rope", true, &H::kv_rows, kRopeHeads, kRope, "", "RoPE on k"},
+      Tap{"q", true, &H::q_rows, kRopeHeads, kProduct, "attn_q.weight", "", "attn_q.bias"},
+      Tap{"k", true, &H::kv_rows, kRopeHeads, kProduct, "attn_k.weight", "", "attn_k.bias"},
+      Tap{"v", true, &H::kv_rows, kPlain, kProduct, "attn_v.weight", "", "attn_v.bias"},
+      Tap{"q_rope", true, &H::q_rows, kRopeHeads, kRope, "attn_q_norm.weight",
+          "RoPE on q, its heads normed where the model has attn_q_norm"},
+      Tap{"k_rope", true, &H::kv_rows, kRopeHeads, kRope, "attn_k_norm.weight",
+          "RoPE on k, its heads normed where the model has attn_k_norm"},
       Tap{"attn_ctx", true, &H::q_rows, kPlain, kAttention, "",
           "attention over q_rope, k_rope and v"},
       Tap{"attn_out", true, &H::d_model, kPlain, kProduct, "attn_output.weight", ""},

@@ -1,248 +1,184 @@
 #include "engine/generate/chat_template.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/generate/chat_template_table.h"
 
 namespace llm {
 namespace {
 
-/// What stands around the contents. Sources: the chat templates in the tokenizer configurations of
-/// TinyLlama-1.1B-Chat-v1.0, Llama-2-7b-chat-hf, Qwen1.5 and Meta-Llama-3-8B-Instruct.
-struct Markup {
-  ChatFormat format;
-  std::string_view name;
-  std::string_view system_begin;
-  std::string_view system_end;
-  std::string_view user_begin;
-  std::string_view user_end;     ///< includes what asks for the reply
-  std::string_view reply_begin;  ///< before an earlier reply; the model writes it by itself
-  std::string_view reply_end;    ///< before the next user message
-  bool system_in_user;           ///< the system message stands inside the first user message
-  std::array<std::string_view, 2> stops;
-};
+using Role = ChatMessage::Role;
+using Text = std::string_view;
 
-constexpr std::array<Markup, 4> kMarkups = {{
-    {ChatFormat::kZephyr,
-     "zephyr",
-     "<|system|>\n",
-     "</s>\n",
-     "<|user|>\n",
-     "</s>\n<|assistant|>\n",
-     "",
-     "</s>\n",
-     false,
-     {"</s>", "<|user|>"}},
-    {ChatFormat::kLlama2,
-     "llama2",
-     "<<SYS>>\n",
-     "\n<</SYS>>\n\n",
-     "[INST] ",
-     " [/INST]",
-     " ",
-     " </s><s>",
-     true,
-     {"</s>", "[INST]"}},
-    {ChatFormat::kChatMl,
-     "chatml",
-     "<|im_start|>system\n",
-     "<|im_end|>\n",
-     "<|im_start|>user\n",
-     "<|im_end|>\n<|im_start|>assistant\n",
-     "",
-     "<|im_end|>\n",
-     false,
-     {"<|im_end|>", "<|im_start|>"}},
-    {ChatFormat::kLlama3,
-     "llama3",
-     "<|start_header_id|>system<|end_header_id|>\n\n",
-     "<|eot_id|>",
-     "<|start_header_id|>user<|end_header_id|>\n\n",
-     "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-     "",
-     "<|eot_id|>",
-     false,
-     {"<|eot_id|>", "<|start_header_id|>"}},
-}};
+/// What Python's str.strip() takes for white space, in UTF-8. Source: CPython's str.isspace().
+constexpr std::array<Text, 29> kSpaces = {
+    "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",   "\x1e",
+    "\x1f",   " ",      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002",
+    "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+    "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+constexpr std::array<Text, 1> kLineBreak = {"\n"};
 
-constexpr std::array kFormats = {ChatFormat::kZephyr, ChatFormat::kLlama2, ChatFormat::kChatMl,
-                                 ChatFormat::kLlama3};
-
-/// Every marker in the markups that a vocabulary may have as a token of its own. None is a prefix
-/// of another.
-constexpr std::array<std::string_view, 14> kMarkers = {
-    "<s>",
-    "</s>",
-    "<|system|>",
-    "<|user|>",
-    "<|assistant|>",
-    "[INST]",
-    "[/INST]",
-    "<<SYS>>",
-    "<</SYS>>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|start_header_id|>",
-    "<|end_header_id|>",
-    "<|eot_id|>",
-};
-
-const Markup& markup_of(ChatFormat format) {
-  return *std::ranges::find(kMarkups, format, &Markup::format);
+Text strip_front(Text text, std::span<const Text> of = kSpaces) {
+  const auto starts = [&](Text space) { return text.starts_with(space); };
+  for (auto at = of.begin(); (at = std::ranges::find_if(of, starts)) != of.end();) {
+    text.remove_prefix(at->size());
+  }
+  return text;
 }
 
-/// Collects ids; text waits until the next special token so that it is encoded in one piece.
-class PartEncoder {
+Text strip_back(Text text, std::span<const Text> of = kSpaces) {
+  const auto ends = [&](Text space) { return text.ends_with(space); };
+  for (auto at = of.begin(); (at = std::ranges::find_if(of, ends)) != of.end();) {
+    text.remove_suffix(at->size());
+  }
+  return text;
+}
+
+/// Strips the text that the parts make together.
+void strip_parts(std::span<ChatPart> parts) {
+  for (ChatPart& part : parts) {
+    part.text = std::string(strip_front(part.text));
+    if (!part.text.empty()) break;
+  }
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    parts[i].text = std::string(strip_back(parts[i].text));
+    if (!parts[i].text.empty()) break;
+  }
+}
+
+void remove_all(std::string& text, Text what) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos;) {
+    text.erase(at, what.size());
+  }
+}
+
+/// A reply that thinks aloud, taken apart.
+struct Thought {
+  Text thinking;
+  Text answer;
+};
+
+Thought take_apart(Text reply) {
+  constexpr Text kBegin = "<think>";
+  constexpr Text kEnd = "</think>";
+  const std::size_t end = reply.find(kEnd);
+  if (end == Text::npos) return {{}, reply};
+  Text thinking = strip_back(reply.substr(0, end), kLineBreak);
+  if (const std::size_t begin = thinking.rfind(kBegin); begin != Text::npos) {
+    thinking.remove_prefix(begin + kBegin.size());
+  }
+  return {strip_front(thinking, kLineBreak),
+          strip_front(reply.substr(reply.rfind(kEnd) + kEnd.size()), kLineBreak)};
+}
+
+/// The user's last message that is a question, and not in the form of a tool's answer.
+std::size_t last_question(std::span<const ChatMessage> messages) {
+  for (std::size_t i = messages.size(); i-- > 0;) {
+    const std::string& text = messages[i].content;
+    const bool is_tool = text.starts_with("<tool_response>") && text.ends_with("</tool_response>");
+    if (messages[i].role == Role::kUser && !is_tool) return i;
+  }
+  return messages.size() - 1;
+}
+
+class Formatter {
  public:
-  PartEncoder(const Tokenizer& tokenizer, bool is_start)
-      : tokenizer_(tokenizer), after_special_(is_start) {
-    if (is_start) ids_ = tokenizer.encode("");  // BOS, if any
-  }
+  Formatter(const Markup& markup, std::span<const ChatMessage> messages)
+      : markup_(&markup), messages_(messages), last_question_(last_question(messages)) {}
 
-  void add_text(std::string_view text) { waiting_ += text; }
-
-  Status add_markup(std::string_view text) {
-    while (!text.empty()) {
-      const auto marker = std::ranges::find_if(
-          kMarkers, [text](std::string_view candidate) { return text.starts_with(candidate); });
-      const auto id = marker == kMarkers.end() ? std::nullopt : special(*marker);
-      if (id) {
-        LLM_RETURN_IF_ERROR(encode_waiting());
-        ids_.push_back(*id);
-        after_special_ = true;
-        text.remove_prefix(marker->size());
-      } else {
-        waiting_ += text.front();
-        text.remove_prefix(1);
-      }
+  std::vector<ChatPart> format() {
+    if (messages_.front().role == Role::kSystem) system_ = messages_.front().content;
+    if (markup_->format == ChatFormat::kSmolLm3) choose_smollm3_mode();
+    if (markup_->system_place == SystemPlace::kOwnTurn) add_system();
+    for (std::size_t i = 0; i < messages_.size(); ++i) {
+      LLM_CHECK(messages_[i].role != Role::kSystem || i == 0);
+      if (messages_[i].role == Role::kUser) add_user(messages_[i], i + 1 == messages_.size());
+      if (messages_[i].role == Role::kAssistant) add_reply(i);
     }
-    return Ok{};
-  }
-
-  Result<std::vector<TokenId>> finish() {
-    LLM_RETURN_IF_ERROR(encode_waiting());
-    return std::move(ids_);
+    return std::move(parts_);
   }
 
  private:
-  std::optional<TokenId> special(std::string_view spelling) const {
-    const auto id = tokenizer_.find(spelling);
-    if (!id) return std::nullopt;
-    const TokenKind kind = tokenizer_.kind(*id);
-    return kind == TokenKind::kControl || kind == TokenKind::kUserDefined ? id : std::nullopt;
+  void add_markup(Text text) {
+    if (!text.empty()) parts_.push_back({std::string(text), true});
+  }
+  void add_text(Text text) { parts_.push_back({std::string(text), false}); }
+
+  /// The system message switches thinking on or off, with words that are then taken out.
+  void choose_smollm3_mode() {
+    if (!system_) return;
+    if (system_->find("/no_think") != std::string::npos) markup_ = &smollm3_without_thinking();
+    remove_all(*system_, "/no_think");
+    remove_all(*system_, "/think");
+    *system_ = std::string(strip_back(*system_));
+    if (system_->empty()) system_.reset();
   }
 
-  Status encode_waiting() {
-    if (waiting_.empty()) return Ok{};
-    if (waiting_.size() > Tokenizer::kMaxTextBytes) {
-      return Error{.code = ErrorCode::kResource,
-                   .field = "chat",
-                   .message = fmt::format("found {} bytes of text, need at most {}",
-                                          waiting_.size(), Tokenizer::kMaxTextBytes)};
+  void add_system() {
+    if (!system_ && !markup_->default_system) return;
+    add_markup(markup_->system_begin);
+    if (!system_) {
+      add_markup(*markup_->default_system);
+    } else {
+      const bool strips =
+          markup_->strip == Strip::kContents && markup_->system_place == SystemPlace::kOwnTurn;
+      add_text(strips ? strip_front(strip_back(*system_)) : Text(*system_));
     }
-    EncodeOptions options;
-    options.add_bos = false;
-    options.add_eos = false;
-    if (!after_special_) options.add_space_prefix = false;
-    // Markers of the markup that are tokens have become ids in add_markup: what is left of them in
-    // the text was written by somebody else.
-    options.literal = kMarkers;
-    const std::vector<TokenId> ids = tokenizer_.encode(waiting_, options);
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
-    waiting_.clear();
-    after_special_ = false;
-    return Ok{};
+    add_markup(markup_->system_end);
   }
 
-  const Tokenizer& tokenizer_;
-  bool after_special_;
-  std::string waiting_;
-  std::vector<TokenId> ids_;
+  void add_user(const ChatMessage& message, bool is_last) {
+    add_markup(markup_->user_begin);
+    std::size_t begin = parts_.size();
+    const bool is_place = markup_->system_place == SystemPlace::kFirstUser ||
+                          (markup_->system_place == SystemPlace::kLastUser && is_last);
+    if (is_place && system_) {
+      add_system();
+      if (markup_->system_place == SystemPlace::kFirstUser) system_.reset();
+    }
+    if (markup_->strip == Strip::kContents) begin = parts_.size();
+    add_text(message.content);
+    if (markup_->strip != Strip::kNothing) strip_parts(std::span(parts_).subspan(begin));
+    add_markup(markup_->user_end);
+  }
+
+  void add_reply(std::size_t at) {
+    const Text given = messages_[at].content;
+    Text text = markup_->strip == Strip::kNothing ? given : strip_front(strip_back(given));
+    if (markup_->reply_rule == ReplyRule::kNoLeadingLines) text = strip_front(text, kLineBreak);
+    if (markup_->reply_rule == ReplyRule::kNoThinking) {
+      const Thought thought = take_apart(text);
+      text = thought.answer;
+      if (at > last_question_ && !thought.thinking.empty()) {
+        add_markup("<think>\n");
+        add_text(strip_back(thought.thinking, kLineBreak));
+        add_markup("\n</think>\n\n");
+        text = strip_front(text, kLineBreak);
+      }
+    }
+    ChatPart part{std::string(markup_->reply_begin).append(text), false};
+    if (text == given) part.reply = n_replies_;
+    ++n_replies_;
+    parts_.push_back(std::move(part));
+    add_markup(markup_->reply_end);
+  }
+
+  const Markup* markup_;
+  std::span<const ChatMessage> messages_;
+  std::size_t last_question_;
+  std::optional<std::string> system_;
+  std::size_t n_replies_ = 0;
+  std::vector<ChatPart> parts_;
 };
 
 }  // namespace
 
-std::span<const ChatFormat> all_chat_formats() { return kFormats; }
-
-std::string_view chat_format_name(ChatFormat format) { return markup_of(format).name; }
-
-std::optional<ChatFormat> recognize_chat_format(std::string_view jinja) {
-  const auto has = [jinja](std::string_view marker) {
-    return jinja.find(marker) != std::string_view::npos;
-  };
-  if (has("<|im_start|>")) return ChatFormat::kChatMl;
-  if (has("<|start_header_id|>")) return ChatFormat::kLlama3;
-  if (has("[INST]") && has("<<SYS>>")) return ChatFormat::kLlama2;
-  // Phi-3 uses the same headings but ends its turns with <|end|>.
-  if (has("<|user|>") && has("eos_token") && !has("<|end|>")) return ChatFormat::kZephyr;
-  return std::nullopt;
-}
-
-std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage> messages,
-                                  std::size_t n_earlier) {
-  using Role = ChatMessage::Role;
+std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage> messages) {
   LLM_CHECK(!messages.empty() && messages.back().role == Role::kUser);
-  const Markup& markup = markup_of(format);
-  std::vector<ChatPart> parts;
-  const auto add_markup = [&](std::string_view text) {
-    if (!text.empty()) parts.push_back({std::string(text), true});
-  };
-  if (n_earlier > 0) add_markup(markup.reply_end);
-  const ChatMessage* inner_system = nullptr;
-  const auto add_system = [&](const ChatMessage& message) {
-    add_markup(markup.system_begin);
-    parts.push_back({message.content, false});
-    add_markup(markup.system_end);
-  };
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const ChatMessage& message = messages[i];
-    switch (message.role) {
-      case Role::kSystem:
-        LLM_CHECK(n_earlier + i == 0);
-        if (markup.system_in_user) {
-          inner_system = &message;
-        } else {
-          add_system(message);
-        }
-        break;
-      case Role::kUser:
-        add_markup(markup.user_begin);
-        if (inner_system != nullptr) add_system(*std::exchange(inner_system, nullptr));
-        parts.push_back({message.content, false});
-        add_markup(markup.user_end);
-        break;
-      case Role::kAssistant:
-        add_markup(markup.reply_begin);
-        parts.push_back({message.content, false});
-        add_markup(markup.reply_end);
-        break;
-    }
-  }
-  return parts;
-}
-
-Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer,
-                                         std::span<const ChatPart> parts, bool is_start) {
-  PartEncoder encoder(tokenizer, is_start);
-  for (const ChatPart& part : parts) {
-    if (part.is_markup) {
-      LLM_RETURN_IF_ERROR(encoder.add_markup(part.text));
-    } else {
-      encoder.add_text(part.text);
-    }
-  }
-  return encoder.finish();
-}
-
-Result<std::vector<TokenId>> encode_reply(const Tokenizer& tokenizer, ChatFormat format,
-                                          std::string_view reply) {
-  const std::vector<ChatPart> parts = {{std::string(markup_of(format).reply_begin), false},
-                                       {std::string(reply), false}};
-  return encode_chat(tokenizer, parts, false);
+  return Formatter(markup_of(format), messages).format();
 }
 
 std::vector<std::string> reply_ends(ChatFormat format) {

@@ -1,6 +1,7 @@
 #ifndef LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_
 #define LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,14 +13,27 @@
 
 namespace llm {
 
-/// How a family of models was taught to see a conversation (docs/cli.md shows each).
-enum class ChatFormat { kZephyr, kLlama2, kChatMl, kLlama3 };
+/// How a family of models was taught to see a conversation (docs/chat.md shows each).
+enum class ChatFormat {
+  kZephyr,
+  kLlama2,
+  kChatMl,
+  kQwen2,
+  kQwen25,
+  kQwen3,
+  kSmolLm2,
+  kSmolLm3,
+  kLlama3,
+  kLlama31,
+  kMistralNemo,
+  kGemma,
+};
 
-/// All of them, and their names: "zephyr", "llama2", "chatml", "llama3".
+/// All of them, and their names: "zephyr", "llama2", "chatml", ...
 std::span<const ChatFormat> all_chat_formats();
 std::string_view chat_format_name(ChatFormat format);
 
-/// Recognises the format by the markers in a file's Jinja template; the template is never run.
+/// Recognises the format by texts in a file's Jinja template; the template is never run.
 std::optional<ChatFormat> recognize_chat_format(std::string_view jinja);
 
 struct ChatMessage {
@@ -34,14 +48,16 @@ struct ChatMessage {
 struct ChatPart {
   std::string text;
   bool is_markup;
+  /// This part is the conversation's n-th reply, as it was given: the ids that the model wrote may
+  /// stand for it. A reply that the format changes has no such part.
+  std::optional<std::size_t> reply = {};
 };
 
-/// Formats the messages that follow `n_earlier` messages already in the model's cache, and asks for
-/// the assistant's reply. The parts of consecutive calls, with the replies in between, join to the
-/// format of the whole conversation.
-/// @pre messages end with the user's; a system message is only the conversation's first
-std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage> messages,
-                                  std::size_t n_earlier = 0);
+/// Formats a conversation as its model's template renders it without tools, and asks for the
+/// assistant's reply. BOS is the vocabulary's and no part.
+/// @pre messages end with the user's; a system message is only the first
+/// Cost: linear in the text.
+std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage> messages);
 
 /// Ids of the parts. Text between two special tokens is encoded as one, so that tokens meet as they
 /// did in training; the vocabulary's dummy prefix follows each special token.

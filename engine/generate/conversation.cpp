@@ -49,28 +49,36 @@ Status Conversation::restore(State state, std::span<const TokenId> held) {
   return Ok{};
 }
 
-/// A turn's tokens; the first one carries the system message.
-Result<std::vector<TokenId>> Conversation::encode(const Turn& turn, bool is_first) const {
+/// The tokens of a conversation of these turns alone, up to what there is of the last reply.
+Result<std::vector<TokenId>> Conversation::encode(std::span<const Turn> turns) const {
+  if (turns.empty()) return std::vector<TokenId>();
   std::vector<ChatMessage> messages;
-  if (is_first && !system_.empty()) messages.push_back({Role::kSystem, system_});
-  messages.push_back({Role::kUser, turn.message});
-  const auto parts = format_chat(format_, messages, is_first ? 0 : 1);
-  LLM_TRY(auto ids, encode_chat(session_.tokenizer(), parts, is_first));
-  ids.insert(ids.end(), turn.reply_ids.begin(), turn.reply_ids.end());
-  return ids;
-}
-
-Result<std::vector<TokenId>> Conversation::text() const {
-  std::vector<TokenId> all;
-  for (const Turn& turn : turns_) {
-    LLM_TRY(const auto ids, encode(turn, &turn == turns_.data()));
-    all.insert(all.end(), ids.begin(), ids.end());
+  if (!system_.empty()) messages.push_back({Role::kSystem, system_});
+  for (const Turn& turn : turns) {
+    messages.push_back({Role::kUser, turn.message});
+    if (&turn != &turns.back()) messages.push_back({Role::kAssistant, turn.reply});
   }
+  const std::vector<ChatPart> parts = format_chat(format_, messages);
+  std::vector<TokenId> all;
+  for (auto begin = parts.begin(); begin != parts.end();) {
+    const auto end = std::find_if(begin, parts.end(), [](const ChatPart& p) { return !!p.reply; });
+    LLM_TRY(const auto ids,
+            encode_chat(session_.tokenizer(), {begin, end}, begin == parts.begin()));
+    all.insert(all.end(), ids.begin(), ids.end());
+    begin = end;
+    if (end == parts.end()) continue;
+    const std::vector<TokenId>& reply = turns[*end->reply].reply_ids;
+    all.insert(all.end(), reply.begin(), reply.end());
+    ++begin;
+  }
+  all.insert(all.end(), turns.back().reply_ids.begin(), turns.back().reply_ids.end());
   return all;
 }
 
+Result<std::vector<TokenId>> Conversation::text() const { return encode(turns_); }
+
 Result<bool> Conversation::last_turn_fits() const {
-  LLM_TRY(const auto ids, encode(turns_.back(), true));
+  LLM_TRY(const auto ids, encode({&turns_.back(), 1}));
   return ids.size() <= session_.context();
 }
 
@@ -91,7 +99,7 @@ Status Conversation::drop_oldest() {
 Status Conversation::crop_message() {
   std::string& message = turns_.back().message;
   while (true) {
-    LLM_TRY(const auto ids, encode(turns_.back(), true));
+    LLM_TRY(const auto ids, encode({&turns_.back(), 1}));
     if (ids.size() <= session_.context() || message.empty()) return Ok{};
     // As many bytes as the tokens too many have on average, to the start of a character.
     const double share =
@@ -106,9 +114,9 @@ Result<Conversation::Forgotten> Conversation::make_room(bool crop) {
   Forgotten forgotten;
   LLM_TRY(bool fits, last_turn_fits());
   if (!fits) {
-    LLM_TRY(const auto before, encode(turns_.back(), true));
+    LLM_TRY(const auto before, encode({&turns_.back(), 1}));
     if (crop) LLM_RETURN_IF_ERROR(crop_message());
-    LLM_TRY(const auto after, encode(turns_.back(), true));
+    LLM_TRY(const auto after, encode({&turns_.back(), 1}));
     forgotten.tokens = before.size() - after.size();
     if (after.size() > session_.context()) {
       return Error{

@@ -23,8 +23,9 @@ class Conversation {
  public:
   struct Turn {
     std::string message;
-    std::string reply;               ///< as it was shown
-    std::vector<TokenId> reply_ids;  ///< what of it the model sees
+    std::string reply;  ///< as it was shown
+    std::vector<TokenId>
+        reply_ids;  ///< what of it the model sees, where the format leaves it as it is
   };
 
   /// What had to go so that a message fits.
@@ -83,7 +84,7 @@ class Conversation {
   Result<GenerateResult> reply(GenerateOptions options, const GenerateSink& sink = {});
 
  private:
-  Result<std::vector<TokenId>> encode(const Turn& turn, bool is_first) const;
+  Result<std::vector<TokenId>> encode(std::span<const Turn> turns) const;
   Result<bool> last_turn_fits() const;
   Status drop_oldest();
   Status crop_message();

@@ -39,7 +39,7 @@ std::string_view other_tensor_type(std::uint32_t id) {
                                                                      "",
                                                                      "IQ3_S",
                                                                      "IQ2_S",
-                                                                     "IQ4_XS",
+                                                                     "",
                                                                      "I8",
                                                                      "I16",
                                                                      "I32",

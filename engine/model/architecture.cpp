@@ -4,19 +4,99 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <optional>
 
 #include "engine/model/tensor_roles.h"
 
 namespace llm {
 namespace {
 
-constexpr std::array kNoExperts = {
+// Keys of llama.cpp's hyper-parameters (src/llama-arch.cpp) that change what a layer computes.
+constexpr std::array kRefusedKeys = {
     RefusedKey{"expert_count", "mixtures of experts are not read"},
+    RefusedKey{"attn_logit_softcapping", "scores are not capped here"},
+    RefusedKey{"final_logit_softcapping", "logits are not capped here"},
+    RefusedKey{"logit_scale", "logits are not scaled here", {0, 1}},
+    RefusedKey{"residual_scale", "the residual stream is not scaled here", {0, 1}},
+    RefusedKey{"embedding_scale", "embeddings are not scaled here", {0, 1}},
+    RefusedKey{"attention.scale", "scores are scaled by 1 / sqrt(head dim) here"},
+    RefusedKey{"attention.clamp_kqv", "q, k and v are not clamped here"},
+    RefusedKey{"attention.max_alibi_bias", "attention has no ALiBi here"},
+    RefusedKey{"attention.causal", "attention is causal here", {1, 1}},
+    RefusedKey{"attention.temperature_scale", "queries are not scaled by position here"},
+    RefusedKey{"use_parallel_residual", "attention and feed-forward are not parallel here"},
+    RefusedKey{"rope.scaling.attn_factor", "RoPE does not scale magnitudes here", {1, 1}},
+    RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
 };
 
-constexpr std::array kArchitectures = {
-    Architecture{.name = "llama", .refused_keys = kNoExperts},
+constexpr std::array kRopeScalings = {
+    RopeScaling{.type = "none"},
+    RopeScaling{.type = "linear", .divides_positions = true},
+    RopeScaling{.type = "yarn", .refused = "YaRN is not computed here"},
+    RopeScaling{.type = "longrope", .refused = "LongRoPE is not computed here"},
 };
+
+constexpr std::array kQwen2Roles = {
+    RoleNeed{"attn_q.bias", Need::kRequired},
+    RoleNeed{"attn_k.bias", Need::kRequired},
+    RoleNeed{"attn_v.bias", Need::kRequired},
+};
+
+constexpr std::array kQwen3Roles = {
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+};
+
+// Facts from transformers' modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py; Mistral
+// models without a sliding window are files of architecture llama.
+constexpr std::array kArchitectures = {
+    Architecture{.name = "llama", .rope_scalings = kRopeScalings, .refused_keys = kRefusedKeys},
+    Architecture{.name = "qwen2",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_scalings = kRopeScalings,
+                 .refused_keys = kRefusedKeys,
+                 .roles = kQwen2Roles},
+    Architecture{.name = "qwen3",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_scalings = kRopeScalings,
+                 .refused_keys = kRefusedKeys,
+                 .roles = kQwen3Roles},
+};
+
+/// The number or boolean that `value` holds; nothing for texts and arrays.
+std::optional<double> number_of(const GgufValue& value) {
+  const auto read = [&]<typename T>(T) -> std::optional<double> {
+    return static_cast<double>(load_unaligned<T>(value.bytes));
+  };
+  switch (value.type) {
+    case GgufType::kUint8:
+    case GgufType::kBool:
+      return read(std::uint8_t{});
+    case GgufType::kInt8:
+      return read(std::int8_t{});
+    case GgufType::kUint16:
+      return read(std::uint16_t{});
+    case GgufType::kInt16:
+      return read(std::int16_t{});
+    case GgufType::kUint32:
+      return read(std::uint32_t{});
+    case GgufType::kInt32:
+      return read(std::int32_t{});
+    case GgufType::kUint64:
+      return read(std::uint64_t{});
+    case GgufType::kInt64:
+      return read(std::int64_t{});
+    case GgufType::kFloat32:
+      return read(float{});
+    case GgufType::kFloat64:
+      return read(double{});
+    case GgufType::kString:
+    case GgufType::kArray:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
 
 constexpr bool roles_exist(const Architecture& architecture) {
   return std::ranges::all_of(architecture.roles, [](const RoleNeed& row) {
@@ -47,6 +127,24 @@ Result<const GgufTensor*> require_tensor(const GgufFile& gguf, const Architectur
                .message = fmt::format("tensor is absent, need it: every model of architecture {} "
                                       "has one",
                                       architecture.name)};
+}
+
+Status check_refused_keys(const GgufFile& gguf, const Architecture& architecture) {
+  for (const RefusedKey& refused : architecture.refused_keys) {
+    const std::string key = architecture.key(refused.key);
+    const GgufValue* value = gguf.find(key);
+    if (value == nullptr) continue;
+    const std::optional<double> number = number_of(*value);
+    const auto [first, second] = refused.harmless;
+    if (number && (*number == first || *number == second)) continue;
+    const std::string rule =
+        first == second ? fmt::format("{}", first) : fmt::format("{} or {}", first, second);
+    return gguf.value_error(
+        ErrorCode::kUnsupported, key,
+        fmt::format("found {}, need {}: {}",
+                    number ? fmt::format("{}", *number) : value->type_name(), rule, refused.why));
+  }
+  return Ok{};
 }
 
 }  // namespace llm

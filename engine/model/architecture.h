@@ -1,6 +1,7 @@
 #ifndef LLM_ENGINE_MODEL_ARCHITECTURE_H_
 #define LLM_ENGINE_MODEL_ARCHITECTURE_H_
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,22 @@ struct HyperParameterKeys {
   std::string_view rope_scaling = "rope.scaling.type";
   std::string_view rope_scale = "rope.scaling.factor";
   std::string_view old_rope_scale = "rope.scale_linear";  ///< of older files
+  std::string_view sliding_window = "attention.sliding_window";
+};
+
+/// Which dims of a head the rows of an architecture's files hold as a pair for RoPE
+/// (docs/numerics.md, "The order of a head").
+enum class RopePairs {
+  kNeighbours,  ///< (2 i, 2 i + 1)
+  kHalves,      ///< (i, i + rope_dims / 2)
+};
+
+/// A value of rope.scaling.type. What llama3 does to the frequencies is no type: the divisors stand
+/// in rope_freqs.weight.
+struct RopeScaling {
+  std::string_view type;
+  bool divides_positions = false;  ///< by rope.scaling.factor
+  std::string_view refused = {};   ///< why it is not computed; empty: it is
 };
 
 /// Whether models have a tensor.
@@ -43,17 +60,21 @@ struct RoleNeed {
   Need need;
 };
 
-/// A key that must be absent or 0: another value asks for what is not computed here.
+/// A key that must be absent or one of two values: another asks for what is not computed here.
 struct RefusedKey {
   std::string_view key;  ///< after "{architecture}."
   std::string_view why;
+  std::array<double, 2> harmless = {0, 0};  ///< a boolean counts as 0 or 1
 };
 
 /// A value of general.architecture that is read, and all in which it differs from the others.
 struct Architecture {
   std::string_view name;  ///< also the first part of its keys
   HyperParameterKeys keys = {};
-  float rope_theta = 10000.0F;  ///< where the file gives none
+  RopePairs rope_pairs = RopePairs::kNeighbours;
+  float rope_theta = 10000.0F;                       ///< where the file gives none
+  std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
+  std::string_view default_rope_scaling = "linear";  ///< where the file gives no type
   std::span<const RefusedKey> refused_keys = {};
   std::span<const RoleNeed> roles = {};  ///< the others are as kTensorRoles says
 
@@ -64,6 +85,10 @@ struct Architecture {
 std::span<const Architecture> all_architectures();
 /// The row of that name, or nullptr.
 const Architecture* find_architecture(std::string_view name);
+
+/// Errors: kUnsupported, naming key, value and rule, for a key of `refused_keys` that asks for what
+/// is not computed here.
+Status check_refused_keys(const GgufFile& gguf, const Architecture& architecture);
 
 /// The tensor called `name`, which every model of the architecture has.
 /// Errors: kMalformed when it is absent.

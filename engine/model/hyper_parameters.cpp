@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -33,7 +34,7 @@ class Reader {
   Status read_context();
   Status read_rope();
   Status read_rope_scaling();
-  Status check_refused_keys() const;
+  Status check_sliding_window() const;
 
   Error malformed(std::string_view key, std::string message) const {
     return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
@@ -55,12 +56,13 @@ class Reader {
 
 Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_architecture());
-  LLM_RETURN_IF_ERROR(check_refused_keys());
+  LLM_RETURN_IF_ERROR(check_refused_keys(gguf_, *config_.architecture));
   LLM_RETURN_IF_ERROR(read_blocks());
   LLM_RETURN_IF_ERROR(read_width());
   LLM_RETURN_IF_ERROR(read_heads());
   LLM_RETURN_IF_ERROR(read_head_dim());
   LLM_RETURN_IF_ERROR(read_context());
+  LLM_RETURN_IF_ERROR(check_sliding_window());
   LLM_RETURN_IF_ERROR(read_rope());
   LLM_RETURN_IF_ERROR(read_rope_scaling());
   return config_;
@@ -77,14 +79,14 @@ Status Reader::read_architecture() {
   return unsupported(kKey, fmt::format("found {}, need one of: {}", quoted(found), known));
 }
 
-Status Reader::check_refused_keys() const {
-  for (const RefusedKey& refused : config_.architecture->refused_keys) {
-    const std::string key = key_of(refused.key);
-    LLM_TRY(const std::uint64_t value, gguf_.get_unsigned_or(key, 0));
-    if (value != 0)
-      return unsupported(key, fmt::format("found {}, need 0: {}", value, refused.why));
-  }
-  return Ok{};
+Status Reader::check_sliding_window() const {
+  const std::string key = key_of(keys().sliding_window);
+  LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
+  if (window == 0 || window >= config_.context) return Ok{};
+  return unsupported(
+      key, fmt::format("found {}, need 0 or at least the context {}: attention sees all positions "
+                       "here, not a window",
+                       window, config_.context));
 }
 
 Status Reader::read_blocks() {
@@ -247,15 +249,23 @@ Status Reader::read_rope() {
 }
 
 Status Reader::read_rope_scaling() {
+  const Architecture& architecture = *config_.architecture;
   const std::string key = key_of(keys().rope_scaling);
-  LLM_TRY(const std::string_view type, gguf_.get_string_or(key, "linear"));
-  if (type != "none" && type != "linear") {
-    return unsupported(key, fmt::format("found {}, need one of: none, linear", quoted(type)));
+  LLM_TRY(const std::string_view type, gguf_.get_string_or(key, architecture.default_rope_scaling));
+  const auto scaling = std::ranges::find(architecture.rope_scalings, type, &RopeScaling::type);
+  if (scaling == architecture.rope_scalings.end() || !scaling->refused.empty()) {
+    std::string known;
+    for (const RopeScaling& row : architecture.rope_scalings)
+      if (row.refused.empty()) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.type);
+    const bool is_known = scaling != architecture.rope_scalings.end();
+    return unsupported(
+        key, fmt::format("found {}, need one of: {}{}{}", quoted(type), known, is_known ? "; " : "",
+                         is_known ? scaling->refused : std::string_view()));
   }
   // Older files name the linear factor rope.scale_linear.
   LLM_TRY(const float old_factor, read_positive(key_of(keys().old_rope_scale), 1.0F));
   LLM_TRY(const float factor, read_positive(key_of(keys().rope_scale), old_factor));
-  config_.rope_scale = type == "none" ? 1.0F : factor;
+  config_.rope_scale = scaling->divides_positions ? factor : 1.0F;
   return Ok{};
 }
 

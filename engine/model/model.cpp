@@ -6,6 +6,7 @@
 #include "base/float_environment.h"
 #include "base/sha256.h"
 #include "base/thread_team.h"
+#include "engine/gguf/gguf_manifest.h"
 #include "engine/model/model_file.h"
 
 namespace llm {
@@ -35,6 +36,19 @@ Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) 
                .hint = "the file was replaced, or is not the one that was meant"};
 }
 
+/// Compares the mapped bytes with a manifest, if that is wanted.
+Status check_manifest(const ModelFile& model, const LoadOptions& options, int threads) {
+  if (!options.manifest) return Ok{};
+  const std::string path = options.manifest->empty()
+                               ? model.file.path() + std::string(kManifestSuffix)
+                               : *options.manifest;
+  LLM_TRY(const GgufManifest manifest, read_gguf_manifest(path));
+  Hashing hashing{.threads = threads};
+  if (options.progress) hashing.progress = std::bind_front(options.progress, "compare");
+  LLM_TRY(const auto differences, compare_manifest(model.file, model.gguf, manifest, hashing));
+  return differences.empty() ? Status(Ok{}) : integrity_error(differences);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
@@ -44,6 +58,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   const int threads = options.threads > 0 ? options.threads : available_cpus();
   LLM_RETURN_IF_ERROR(start_threads(threads));
   LLM_TRY(ModelFile file, open_model_file(path, {.strict = options.strict}));
+  LLM_RETURN_IF_ERROR(check_manifest(file, options, threads));
   LLM_TRY(std::string sha256, hash_of(file.file, options));
   auto tokenizer = Tokenizer::create(file.vocab);
   if (!tokenizer.ok()) return in_file(std::move(tokenizer).error(), path);
@@ -53,7 +68,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   auto weights = load_weights(file, threads, progress);
   if (!weights.ok()) return in_file(std::move(weights).error(), path);
   // What was hashed is what was packed.
-  if (!sha256.empty()) LLM_RETURN_IF_ERROR(file.file.check_unchanged());
+  if (options.manifest || !sha256.empty()) LLM_RETURN_IF_ERROR(file.file.check_unchanged());
   std::shared_ptr<Model> model(
       new Model(std::move(file), std::move(weights).value(), std::move(tokenizer).value()));
   model->file_sha256_ = std::move(sha256);

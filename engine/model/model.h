@@ -31,7 +31,10 @@ struct LoadOptions {
   bool strict = false;               ///< warnings about the file are errors
   bool hash_file = false;            ///< compute Model::file_sha256(); costs a pass over the file
   std::string expected_sha256 = {};  ///< what file_sha256() must be; empty: anything
-  Progress progress = {};            ///< may be empty
+  /// What the file must be: a manifest's path (engine/gguf/gguf_manifest.h); an empty one is that
+  /// of the first part with kManifestSuffix behind it. Costs a pass over the file.
+  std::optional<std::string> manifest = {};
+  Progress progress = {};  ///< may be empty
 };
 
 /// A loaded Llama: weights in memory of its own, and how products with them are computed.
@@ -40,8 +43,8 @@ class Model final {
  public:
   /// Opens, checks and packs the model at `path`. Errors name file, tensor or key, value and rule
   /// (docs/bad_input.md); an --isa this CPU lacks is kUnsupported; memory is kResource; bytes of
-  /// another hash than expected, or that change while they are hashed and read, are kIntegrity.
-  /// Cost: reads the file once.
+  /// another hash than expected, that differ from the manifest, or that change while they are
+  /// hashed and read, are kIntegrity. Cost: reads the file once.
   static Result<std::shared_ptr<const Model>> load(const std::string& path,
                                                    const LoadOptions& options = {});
 

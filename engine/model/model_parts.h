@@ -6,13 +6,18 @@
 namespace llm {
 
 /// The tensors of one decoder block (blk.N.*), as views of the file or packed. What of them exists
-/// and in which shape is in kTensorRoles.
+/// and in which shape is in kTensorRoles; those that a file lacks are empty.
 template <typename Matrix, typename Vector>
 struct LayerParts {
   Vector attn_norm;    ///< (d_model)
   Matrix attn_q;       ///< (n_heads * head_dim, d_model)
   Matrix attn_k;       ///< (n_kv_heads * head_dim, d_model)
   Matrix attn_v;       ///< (n_kv_heads * head_dim, d_model)
+  Vector attn_q_bias;  ///< (n_heads * head_dim)
+  Vector attn_k_bias;  ///< (n_kv_heads * head_dim)
+  Vector attn_v_bias;  ///< (n_kv_heads * head_dim)
+  Vector attn_q_norm;  ///< (head_dim): of each head of q, before RoPE
+  Vector attn_k_norm;  ///< (head_dim): of each head of k
   Matrix attn_output;  ///< (d_model, n_heads * head_dim)
   Vector ffn_norm;     ///< (d_model)
   Matrix ffn_gate;     ///< (d_ff, d_model)

@@ -44,6 +44,12 @@ class PartMember {
   T Model::*in_model_ = nullptr;
 };
 
+/// What the rows of a tensor (the elements of a vector) are.
+enum class RowOrder {
+  kPlain,
+  kRopeHeads,  ///< heads of head_dim rows, whose pairs RoPE turns: packed as file_row() says
+};
+
 /// What a tensor of a model is for. A matrix keeps the file's type; a vector is F32.
 struct TensorRole {
   using View = PartMember<ModelTensors, LayerTensors, TensorView>;
@@ -57,19 +63,28 @@ struct TensorRole {
   View view;              ///< where the file's tensor is bound
   Matrix matrix;          ///< where it is packed; of a vector none
   Vector vector;          ///< where its values are; of a matrix none
+  RowOrder order;         ///< of rows; of a vector's elements
   bool per_layer;
 
   constexpr TensorRole(std::string_view role, Need n, ModelSize n_rows, ModelSize n_cols, View v,
-                       Matrix packed)
+                       Matrix packed, RowOrder row_order = RowOrder::kPlain)
       : name(role),
         need(n),
         rows(n_rows),
         cols(n_cols),
         view(v),
         matrix(packed),
+        order(row_order),
         per_layer(v.per_layer()) {}
-  constexpr TensorRole(std::string_view role, Need n, ModelSize size, View v, Vector values)
-      : name(role), need(n), cols(size), view(v), vector(values), per_layer(v.per_layer()) {}
+  constexpr TensorRole(std::string_view role, Need n, ModelSize size, View v, Vector values,
+                       RowOrder element_order = RowOrder::kPlain)
+      : name(role),
+        need(n),
+        cols(size),
+        view(v),
+        vector(values),
+        order(element_order),
+        per_layer(v.per_layer()) {}
 
   constexpr bool is_matrix() const { return matrix.exists(); }
 };
@@ -79,6 +94,7 @@ struct TensorRole {
 /// architectures has the need kAbsent here, and another in their Architecture::roles.
 inline constexpr std::array kTensorRoles = [] {
   using enum Need;
+  using enum RowOrder;
   using H = HyperParameters;
   using L = LayerTensors;
   using M = ModelTensors;
@@ -88,9 +104,19 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("token_embd.weight", kRequired, &H::n_vocab, &H::d_model, &M::token_embd,
                  &MW::token_embd),
       TensorRole("attn_norm.weight", kRequired, &H::d_model, &L::attn_norm, &LW::attn_norm),
-      TensorRole("attn_q.weight", kRequired, &H::q_rows, &H::d_model, &L::attn_q, &LW::attn_q),
-      TensorRole("attn_k.weight", kRequired, &H::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k),
+      TensorRole("attn_q.weight", kRequired, &H::q_rows, &H::d_model, &L::attn_q, &LW::attn_q,
+                 kRopeHeads),
+      TensorRole("attn_k.weight", kRequired, &H::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k,
+                 kRopeHeads),
       TensorRole("attn_v.weight", kRequired, &H::kv_rows, &H::d_model, &L::attn_v, &LW::attn_v),
+      TensorRole("attn_q.bias", kAbsent, &H::q_rows, &L::attn_q_bias, &LW::attn_q_bias, kRopeHeads),
+      TensorRole("attn_k.bias", kAbsent, &H::kv_rows, &L::attn_k_bias, &LW::attn_k_bias,
+                 kRopeHeads),
+      TensorRole("attn_v.bias", kAbsent, &H::kv_rows, &L::attn_v_bias, &LW::attn_v_bias),
+      TensorRole("attn_q_norm.weight", kAbsent, &H::head_dim, &L::attn_q_norm, &LW::attn_q_norm,
+                 kRopeHeads),
+      TensorRole("attn_k_norm.weight", kAbsent, &H::head_dim, &L::attn_k_norm, &LW::attn_k_norm,
+                 kRopeHeads),
       TensorRole("attn_output.weight", kRequired, &H::d_model, &H::q_rows, &L::attn_output,
                  &LW::attn_output),
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
@@ -121,6 +147,21 @@ constexpr const TensorRole* find_role(std::string_view name) {
 /// Every role in every layer, in the order of the data flow.
 inline std::vector<InLayer<TensorRole>> roles_of_model(std::size_t n_layers) {
   return in_every_layer(std::span<const TensorRole>(kTensorRoles), n_layers);
+}
+
+/// Whether a tensor's rows are packed in another order than the file's.
+inline bool is_reordered(const HyperParameters& config, const TensorRole& role) {
+  return role.order == RowOrder::kRopeHeads &&
+         config.architecture->rope_pairs == RopePairs::kHalves;
+}
+
+/// The row in the file (of a vector: the element) that is packed as row `packed`: itself, unless
+/// the file has RoPE's pairs as halves of a head (docs/numerics.md, "The order of a head").
+inline std::size_t file_row(const HyperParameters& config, const TensorRole& role,
+                            std::size_t packed) {
+  const std::size_t dim = packed % config.head_dim;
+  if (!is_reordered(config, role) || dim >= config.rope_dims) return packed;
+  return packed - dim + dim % 2 * config.rope_pairs() + dim / 2;
 }
 
 /// Whether models of `architecture` have tensors of `role`.

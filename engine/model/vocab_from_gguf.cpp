@@ -6,9 +6,13 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <unordered_map>
+#include <utility>
 
+#include "base/seeded_hash.h"
 #include "base/shown_text.h"
 #include "base/utf8.h"
+#include "tokenizer/pre_tokenizer_rules.h"
 #include "tokenizer/vocab_check.h"
 
 namespace llm {
@@ -18,6 +22,9 @@ constexpr std::string_view kModelKey = "tokenizer.ggml.model";
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
 constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
+constexpr std::string_view kPreKey = "tokenizer.ggml.pre";
+constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
+constexpr std::string_view kSpacePrefixKey = "tokenizer.ggml.add_space_prefix";
 constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
 
 constexpr std::size_t kMaxTokenBytes = 64U << 10;
@@ -28,6 +35,7 @@ constexpr std::size_t kMaxSpecialBytes = 4U << 20;
 constexpr std::size_t kMaxTemplateBytes = 1U << 20;
 // "No such token" in the ids of special tokens.
 constexpr std::uint64_t kNoToken = 0xFFFFFFFF;
+constexpr TokenId kNone = -1;
 
 /// Collects the ids that share a fault and turns them into one warning.
 class IdList {
@@ -54,13 +62,16 @@ class VocabReader {
   Result<VocabSpec> run();
 
  private:
-  Status check_model() const;
+  Status read_model();
+  Status read_pre_tokenizer();
   Status read_pieces();
   Status read_scores();
   Status read_kinds();
   void derive_kinds();
   Status check_tokens();
   void warn_duplicates();
+  Status read_merges();
+  Result<VocabSpec::Merge> read_merge(std::string_view text, std::size_t rank) const;
   Status read_special();
   Result<std::optional<TokenId>> read_id(std::string_view key, TokenId usual, TokenKind kind) const;
   Status read_end_of_generation();
@@ -71,27 +82,53 @@ class VocabReader {
 
   const GgufFile& gguf_;
   std::vector<std::string>& warnings_;
+  bool is_sentencepiece() const { return vocab_.tokenizer == TokenizerKind::kSentencePiece; }
+
   VocabSpec vocab_;
+  const PreTokenizerRule* rule_ = nullptr;  ///< byte-level BPE
+  /// The tokens that merges name; made for reading those.
+  std::unordered_map<std::string_view, TokenId, SeededHash> pieces_;
 };
 
 Result<VocabSpec> VocabReader::run() {
-  LLM_RETURN_IF_ERROR(check_model());
+  LLM_RETURN_IF_ERROR(read_model());
   LLM_RETURN_IF_ERROR(read_pieces());
-  LLM_RETURN_IF_ERROR(read_scores());
+  if (is_sentencepiece()) LLM_RETURN_IF_ERROR(read_scores());
   LLM_RETURN_IF_ERROR(read_kinds());
   LLM_RETURN_IF_ERROR(check_tokens());
   warn_duplicates();
+  if (!is_sentencepiece()) LLM_RETURN_IF_ERROR(read_merges());
   LLM_RETURN_IF_ERROR(read_special());
   if (auto fault = unknown_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
   LLM_RETURN_IF_ERROR(read_end_of_generation());
   return std::move(vocab_);
 }
 
-Status VocabReader::check_model() const {
+Status VocabReader::read_model() {
   LLM_TRY(const std::string_view model, gguf_.get_string(kModelKey));
   if (model == "llama") return Ok{};
-  return gguf_.value_error(ErrorCode::kUnsupported, kModelKey,
-                           fmt::format("found {}, need \"llama\" (SentencePiece)", quoted(model)));
+  if (model == "gpt2") return read_pre_tokenizer();
+  return gguf_.value_error(
+      ErrorCode::kUnsupported, kModelKey,
+      fmt::format("found {}, need \"llama\" (SentencePiece) or \"gpt2\" (byte-level BPE)",
+                  quoted(model)));
+}
+
+/// A rule is never guessed: another one gives other ids, and a worse answer is all one would see.
+Status VocabReader::read_pre_tokenizer() {
+  vocab_.tokenizer = TokenizerKind::kByteBpe;
+  if (gguf_.find(kPreKey) == nullptr) {
+    return Error{.code = ErrorCode::kUnsupported,
+                 .field = std::string(kPreKey),
+                 .message = fmt::format("found no key, need one of {}", pre_tokenizer_names()),
+                 .hint = "convert the model again: converters write it since April 2024"};
+  }
+  LLM_TRY(const std::string_view name, gguf_.get_string(kPreKey));
+  vocab_.pre_tokenizer = name;
+  if (auto fault = pre_tokenizer_fault(vocab_))
+    return gguf_.value_error(ErrorCode::kUnsupported, kPreKey, *std::move(fault));
+  rule_ = find_pre_tokenizer_rule(name);
+  return Ok{};
 }
 
 Status VocabReader::read_pieces() {
@@ -143,11 +180,17 @@ Status VocabReader::read_kinds() {
   return Ok{};
 }
 
-// The specification makes token_type optional. SentencePiece's own layout is <unk>, <s>, </s>.
+// The specification makes token_type optional. SentencePiece's own layout is <unk>, <s>, </s>;
+// byte-level vocabularies write their control tokens <|so|>.
 void VocabReader::derive_kinds() {
   warnings_.push_back(
       fmt::format("{}: key is absent; kinds of tokens were derived from their text", kTypesKey));
   for (VocabSpec::Token& token : vocab_.tokens) {
+    if (!is_sentencepiece()) {
+      const bool control = token.text.starts_with("<|") && token.text.ends_with("|>");
+      if (control) token.kind = TokenKind::kControl;
+      continue;
+    }
     if (byte_of_spelling(token.text)) token.kind = TokenKind::kByte;
     if (token.text == "<unk>") token.kind = TokenKind::kUnknown;
     if (token.text == "<s>" || token.text == "</s>") token.kind = TokenKind::kControl;
@@ -173,7 +216,7 @@ Status VocabReader::check_tokens() {
   }
   if (auto fault = token_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
   if (auto fault = score_fault(vocab_)) return malformed(kScoresKey, *std::move(fault));
-  if (!has_byte_tokens(vocab_)) {
+  if (is_sentencepiece() && !has_byte_tokens(vocab_)) {
     warnings_.push_back(fmt::format(
         "{}: no byte tokens; characters outside the vocabulary become unknown", kTokensKey));
   }
@@ -207,6 +250,47 @@ void VocabReader::warn_duplicates() {
                                   count > 5 ? fmt::format(" and {} more", count - 5) : ""));
 }
 
+/// Merges are texts of two spellings with a space between them, in the order of their ranks.
+Status VocabReader::read_merges() {
+  LLM_TRY(const GgufStrings merges, gguf_.get_strings(kMergesKey));
+  pieces_.reserve(vocab_.tokens.size());
+  for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
+    const VocabSpec::Token& token = vocab_.tokens[id];
+    if (takes_part_in_merges(token.kind) && !token.text.empty())
+      pieces_.emplace(token.text, static_cast<TokenId>(id));
+  }
+  vocab_.merges.reserve(merges.size());
+  for (const std::string_view text : merges) {
+    LLM_TRY(const VocabSpec::Merge merge, read_merge(text, vocab_.merges.size()));
+    vocab_.merges.push_back(merge);
+  }
+  return Ok{};
+}
+
+Result<VocabSpec::Merge> VocabReader::read_merge(std::string_view text, std::size_t rank) const {
+  const std::size_t space = text.find(' ');
+  if (space == 0 || space >= text.size() - 1 || text.find(' ', space + 1) != text.npos) {
+    return malformed(kMergesKey,
+                     fmt::format("found {} at index {}, need two tokens with a space between them",
+                                 quoted(text), rank));
+  }
+  const std::string joined = std::string(text.substr(0, space)).append(text.substr(space + 1));
+  VocabSpec::Merge merge;
+  for (const auto& [spelling, id] :
+       {std::pair<std::string_view, TokenId*>(text.substr(0, space), &merge.left),
+        std::pair<std::string_view, TokenId*>(text.substr(space + 1), &merge.right),
+        std::pair<std::string_view, TokenId*>(joined, &merge.joined)}) {
+    const auto found = pieces_.find(spelling);
+    if (found == pieces_.end()) {
+      return malformed(kMergesKey, fmt::format("found {} at index {}, which names {}: no normal "
+                                               "token of {}",
+                                               quoted(text), rank, quoted(spelling), kTokensKey));
+    }
+    *id = found->second;
+  }
+  return merge;
+}
+
 Result<std::optional<TokenId>> VocabReader::read_id(std::string_view key, TokenId usual,
                                                     TokenKind kind) const {
   const std::size_t n = vocab_.tokens.size();
@@ -223,12 +307,21 @@ Result<std::optional<TokenId>> VocabReader::read_id(std::string_view key, TokenI
 
 Status VocabReader::read_special() {
   constexpr TokenKind kControl = TokenKind::kControl;
-  LLM_TRY(vocab_.bos, read_id("tokenizer.ggml.bos_token_id", 1, kControl));
-  LLM_TRY(vocab_.eos, read_id("tokenizer.ggml.eos_token_id", 2, kControl));
-  LLM_TRY(vocab_.unknown, read_id("tokenizer.ggml.unknown_token_id", 0, TokenKind::kUnknown));
-  LLM_TRY(vocab_.add_bos, gguf_.get_bool_or("tokenizer.ggml.add_bos_token", true));
+  // SentencePiece's own layout; byte-level vocabularies have none.
+  const auto usual = [this](TokenId id) { return is_sentencepiece() ? id : kNone; };
+  LLM_TRY(vocab_.bos, read_id("tokenizer.ggml.bos_token_id", usual(1), kControl));
+  LLM_TRY(vocab_.eos, read_id("tokenizer.ggml.eos_token_id", usual(2), kControl));
+  LLM_TRY(vocab_.unknown,
+          read_id("tokenizer.ggml.unknown_token_id", usual(0), TokenKind::kUnknown));
+  const bool add_bos = is_sentencepiece() || rule_->add_bos;
+  LLM_TRY(vocab_.add_bos, gguf_.get_bool_or("tokenizer.ggml.add_bos_token", add_bos));
   LLM_TRY(vocab_.add_eos, gguf_.get_bool_or("tokenizer.ggml.add_eos_token", false));
-  LLM_TRY(vocab_.add_space_prefix, gguf_.get_bool_or("tokenizer.ggml.add_space_prefix", true));
+  LLM_TRY(vocab_.add_space_prefix, gguf_.get_bool_or(kSpacePrefixKey, is_sentencepiece()));
+  if (!is_sentencepiece() && vocab_.add_space_prefix) {
+    warnings_.push_back(fmt::format(
+        "{}: found true, but byte-level BPE has no dummy prefix; ignored", kSpacePrefixKey));
+    vocab_.add_space_prefix = false;
+  }
   return Ok{};
 }
 
@@ -237,12 +330,13 @@ Status VocabReader::read_end_of_generation() {
   if (vocab_.eos) ends.push_back(*vocab_.eos);
   for (const std::string_view key :
        {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
-    LLM_TRY(const std::optional<TokenId> id, read_id(key, -1, TokenKind::kControl));
+    LLM_TRY(const std::optional<TokenId> id, read_id(key, kNone, TokenKind::kControl));
     if (id) ends.push_back(*id);
   }
   // Chat models whose metadata names no end of turn still mark it with one of these.
-  constexpr std::array<std::string_view, 4> kEndTexts = {"<|im_end|>", "<|eot_id|>", "<|end|>",
-                                                         "<|endoftext|>"};
+  constexpr std::array<std::string_view, 9> kEndTexts = {
+      "<|im_end|>",      "<|eot_id|>",    "<|eom_id|>", "<|end|>", "<|endoftext|>",
+      "<|end_of_text|>", "<end_of_turn>", "<EOT>",      "<|EOT|>"};
   for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
     const VocabSpec::Token& token = vocab_.tokens[id];
     if (token.kind != TokenKind::kControl && token.kind != TokenKind::kUserDefined) continue;

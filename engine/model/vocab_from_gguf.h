@@ -11,12 +11,12 @@
 
 namespace llm {
 
-/// The SentencePiece vocabulary in the `tokenizer.ggml.*` metadata; works on vocab-only GGUFs (no
-/// tensors). What a tokenizer can live with (invalid UTF-8, empty or repeated pieces) is appended
-/// to `warnings`, one line a kind.
-/// Errors: kMalformed naming key and token id; kUnsupported for another kind of tokenizer.
-/// Ids of bos, eos and unknown that the file does not give are SentencePiece's own (1, 2, 0) where
-/// the token there is of that kind.
+/// The vocabulary, SentencePiece's or of byte-level BPE, in the `tokenizer.ggml.*` metadata; works
+/// on vocab-only GGUFs (no tensors). What a tokenizer can live with (invalid UTF-8, empty or
+/// repeated pieces) is appended to `warnings`, one line a kind. Errors: kMalformed naming key and
+/// token id; kUnsupported for another kind of tokenizer, or a pre-tokenizer that is not known. Ids
+/// of bos, eos and unknown that the file does not give are, with SentencePiece, its own (1, 2, 0)
+/// where the token there is of that kind, and none else.
 Result<VocabSpec> vocab_from_gguf(const GgufFile& gguf, std::vector<std::string>& warnings);
 
 /// tokenizer.chat_template, or nothing. Errors: kUnsupported above 1 MiB.

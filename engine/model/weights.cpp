@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "base/thread_team.h"
 #include "engine/model/tensor_roles.h"
-#include "quant/formats/dequantize.h"
 #include "quant/formats/finite.h"
 
 namespace llm {
@@ -26,9 +26,9 @@ class Loader {
       const TensorView& view = role->view.of(model_.tensors, layer);
       if (view.empty()) continue;
       if (role->is_matrix()) {
-        LLM_TRY(role->matrix.of(weights, layer), matrix(view));
+        LLM_TRY(role->matrix.of(weights, layer), matrix(*role, view));
       } else {
-        LLM_TRY(role->vector.of(weights, layer), vector(view));
+        LLM_TRY(role->vector.of(weights, layer), vector(*role, view));
       }
     }
     return weights;
@@ -55,45 +55,52 @@ class Loader {
     if (progress_) progress_(bytes_done_, model_.file.file_bytes());
   }
 
-  Result<AlignedBuffer<float>> vector(const TensorView& tensor) {
+  Result<AlignedBuffer<float>> vector(const TensorRole& role, const TensorView& tensor) {
     if (const auto block = first_nonfinite_block(tensor.type, tensor.data)) {
       return nonfinite(tensor, 0, *block);
     }
     LLM_TRY(auto values, AlignedBuffer<float>::allocate(tensor.n_cols, tensor.name));
-    contract::dequantize_row(tensor.type, tensor.data, values.span());
+    const GgufArray<float> in_file(tensor.data);  // vectors are F32
+    for (std::size_t i = 0; i < tensor.n_cols; ++i)
+      values[i] = in_file[file_row(model_.config, role, i)];
     done(tensor);
     return values;
   }
 
-  Result<PackedMatrix> matrix(const TensorView& tensor) {
+  Result<PackedMatrix> matrix(const TensorRole& role, const TensorView& tensor) {
     LLM_TRY(PackedMatrix packed,
             PackedMatrix::allocate(tensor.type, tensor.n_rows, tensor.n_cols, tensor.name));
     const std::size_t stride = row_bytes(tensor.type, tensor.n_cols);
-    std::atomic<std::size_t> bad_row = SIZE_MAX;
+    const bool reordered = is_reordered(model_.config, role);
+    std::atomic<bool> bad = false;
     run_parallel(n_threads_, [&](Worker worker) {
+      std::vector<std::byte> gathered(reordered ? PackedMatrix::kPanelRows * stride : 0);
       const auto [begin, end] = worker.share(packed.n_panels());
-      for (std::size_t p = begin; p < end; ++p) {
+      for (std::size_t p = begin; p < end && !bad; ++p) {
         const std::size_t first = p * PackedMatrix::kPanelRows;
         const std::size_t rows = std::min(PackedMatrix::kPanelRows, tensor.n_rows - first);
-        const auto bytes = tensor.data.subspan(first * stride, rows * stride);
-        packed.pack_panels(p, p + 1, tensor.data);
-        // Packing has just brought the rows into the cache.
-        if (first_nonfinite_block(tensor.type, bytes)) {
-          std::size_t seen = bad_row.load();
-          while (first < seen && !bad_row.compare_exchange_weak(seen, first)) {
+        auto bytes = tensor.data.subspan(first * stride, rows * stride);
+        if (reordered) {
+          for (std::size_t r = 0; r < rows; ++r) {
+            const std::size_t from = file_row(model_.config, role, first + r);
+            std::ranges::copy(tensor.data.subspan(from * stride, stride),
+                              gathered.begin() + static_cast<std::ptrdiff_t>(r * stride));
           }
-          return;
+          bytes = std::span(gathered).first(rows * stride);
         }
+        packed.pack_panel(p, bytes);
+        // Packing has just brought the rows into the cache.
+        if (first_nonfinite_block(tensor.type, bytes)) bad = true;
       }
     });
-    if (bad_row.load() != SIZE_MAX) return locate_nonfinite(tensor, bad_row.load());
+    if (bad) return locate_nonfinite(tensor);
     done(tensor);
     return packed;
   }
 
-  Error locate_nonfinite(const TensorView& tensor, std::size_t from_row) const {
+  Error locate_nonfinite(const TensorView& tensor) const {
     const std::size_t stride = row_bytes(tensor.type, tensor.n_cols);
-    for (std::size_t row = from_row; row < tensor.n_rows; ++row) {
+    for (std::size_t row = 0; row < tensor.n_rows; ++row) {
       const auto bytes = tensor.data.subspan(row * stride, stride);
       if (const auto block = first_nonfinite_block(tensor.type, bytes)) {
         return nonfinite(tensor, row, *block);

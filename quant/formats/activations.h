@@ -29,8 +29,8 @@ enum class ActivationFormat {
   kQ8_K,   ///< BlockQ8_K
 };
 
-/// The format that goes with weights of `type` in `--compute int8`: kQ8_K for the K-quants, kQ8_32
-/// for the 32-weight types, kF32 for F32, F16 and BF16.
+/// The format that goes with weights of `type` in `--compute int8`: kQ8_K for the types of 256
+/// weights, kQ8_32 for the 32-weight types, kF32 for F32, F16 and BF16.
 ActivationFormat activation_format(WeightType type);
 
 /// Activations that share one block: 1, 32 or 256.

@@ -18,7 +18,7 @@
 ///
 /// Of each format kType, kName and kWeights (weights of a block) are stated; of one whose
 /// sub-blocks have integer scales also kSubBlock (weights of a sub-block). Members called `d`, `m`
-/// and `dmin` are the scale and what is added or subtracted; a std::uint16_t holds an f16.
+/// and `dmin` are the scale and what is added or subtracted, an f16 where they are a std::uint16_t.
 
 namespace llm {
 
@@ -132,7 +132,7 @@ struct BlockQ2_K {
 ///   s = j / 16
 ///   weight[j] = (d * (scale[s] - 32)) * (low[j] - (high[j] ? 0 : 4))
 ///
-/// scale[s] is read by q3_k_scale().
+/// scale[s] is read by q3_k_scale() (packed_scales.h).
 struct BlockQ3_K {
   static constexpr WeightType kType = WeightType::kQ3_K;
   static constexpr std::string_view kName = "Q3_K";
@@ -151,7 +151,7 @@ struct BlockQ3_K {
 ///   s = j / 32
 ///   weight[j] = (d * scale[s]) * q[j] - (dmin * min[s])
 ///
-/// scale[s] and min[s] are read by k_scale_min().
+/// scale[s] and min[s] are read by k_scale_min() (packed_scales.h).
 struct BlockQ4_K {
   static constexpr WeightType kType = WeightType::kQ4_K;
   static constexpr std::string_view kName = "Q4_K";
@@ -220,6 +220,25 @@ struct BlockIQ4_NL {
   std::uint8_t qs[16];  ///< 4-bit codes
 };
 
+/// 256 weights in 8 sub-blocks of 32, each with a 6-bit scale; codes are indices as in IQ4_NL. 136
+/// bytes, 4.25 bits per weight. Bytes 16s .. 16s + 15 of qs hold the codes of sub-block s as the
+/// block of an IQ4_NL does.
+///
+///   s = j / 32
+///   weight[j] = (d * (scale[s] - 32)) * kIq4Values[q[j]]
+///
+/// scale[s] is read by iq4_xs_scale() (packed_scales.h).
+struct BlockIQ4_XS {
+  static constexpr WeightType kType = WeightType::kIQ4_XS;
+  static constexpr std::string_view kName = "IQ4_XS";
+  static constexpr std::size_t kWeights = 256;
+  static constexpr std::size_t kSubBlock = 32;
+  std::uint16_t d;           ///< scale of the scales, f16
+  std::uint8_t scales_h[2];  ///< high two bits of the scales
+  std::uint8_t scales_l[4];  ///< low four bits of the scales
+  std::uint8_t qs[128];      ///< 4-bit codes
+};
+
 inline constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                1,    13,   25,  38,  53,  69,  89,  113};
 
@@ -238,70 +257,21 @@ static_assert(sizeof(BlockQ5_K) == 176 && alignof(BlockQ5_K) == 2);
 static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 2);
 static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 4);
 static_assert(sizeof(BlockIQ4_NL) == 18 && alignof(BlockIQ4_NL) == 2);
+static_assert(sizeof(BlockIQ4_XS) == 136 && alignof(BlockIQ4_XS) == 2);
 
 template <typename... Blocks>
 struct BlockList {};
 
 /// Every format, in ascending id.
-using AllBlocks =
-    BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0, BlockQ2_K,
-              BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_K, BlockIQ4_NL, BlockBF16>;
+using AllBlocks = BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1,
+                            BlockQ8_0, BlockQ2_K, BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K,
+                            BlockQ8_K, BlockIQ4_NL, BlockIQ4_XS, BlockBF16>;
 
 /// Formats whose sub-blocks have integer scales.
 template <typename Block>
 concept HasSubBlocks = requires {
   Block::kSubBlock;
 };
-
-/// Scale and min of one sub-block, each in [0, 63].
-struct ScaleMin {
-  std::uint8_t scale;
-  std::uint8_t min;
-};
-
-/// Sub-block s in [0, 8) of the 12 scale bytes of Q4_K and Q5_K. Bytes 0-3 and 4-7 hold the scales
-/// and mins of s < 4 in their low six bits. For s >= 4 the low four bits of scale and min are the
-/// nibbles of byte s + 4, the high two bits are the top bits of bytes s - 4 (scale) and s (min).
-constexpr ScaleMin k_scale_min(const std::uint8_t (&packed)[12], std::size_t s) {
-  if (s < 4) {
-    return {static_cast<std::uint8_t>(packed[s] & 63),
-            static_cast<std::uint8_t>(packed[s + 4] & 63)};
-  }
-  return {static_cast<std::uint8_t>((packed[s + 4] & 15) | (packed[s - 4] >> 6) << 4),
-          static_cast<std::uint8_t>(packed[s + 4] >> 4 | (packed[s] >> 6) << 4)};
-}
-
-/// The inverse of k_scale_min() for all eight sub-blocks. @pre every value <= 63
-constexpr void pack_k_scale_mins(const ScaleMin (&unpacked)[8], std::uint8_t (&packed)[12]) {
-  for (std::size_t s = 0; s < 4; ++s) {
-    const ScaleMin low = unpacked[s];
-    const ScaleMin high = unpacked[s + 4];
-    packed[s] = static_cast<std::uint8_t>(low.scale | (high.scale >> 4) << 6);
-    packed[s + 4] = static_cast<std::uint8_t>(low.min | (high.min >> 4) << 6);
-    packed[s + 8] = static_cast<std::uint8_t>((high.scale & 15) | (high.min & 15) << 4);
-  }
-}
-
-/// Scale s in [0, 16) of Q3_K's 12 scale bytes, in [0, 63]; 32 is to be subtracted. The low four
-/// bits are a nibble of byte s % 8 (low for s < 8), the high two are bit pair s / 4 of byte 8 + s
-/// % 4.
-constexpr int q3_k_scale(const std::uint8_t (&packed)[12], std::size_t s) {
-  const int low = packed[s % 8] >> (s < 8 ? 0 : 4) & 15;
-  const int high = packed[8 + s % 4] >> (2 * (s / 4)) & 3;
-  return low | high << 4;
-}
-
-/// The inverse of q3_k_scale() for all sixteen sub-blocks. @pre every value <= 63
-constexpr void pack_q3_k_scales(const std::uint8_t (&unpacked)[16], std::uint8_t (&packed)[12]) {
-  for (std::size_t i = 0; i < 8; ++i) {
-    packed[i] = static_cast<std::uint8_t>((unpacked[i] & 15) | (unpacked[i + 8] & 15) << 4);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    packed[8 + i] =
-        static_cast<std::uint8_t>(unpacked[i] >> 4 | (unpacked[i + 4] >> 4) << 2 |
-                                  (unpacked[i + 8] >> 4) << 4 | (unpacked[i + 12] >> 4) << 6);
-  }
-}
 
 }  // namespace llm
 

@@ -8,11 +8,12 @@
 
 #include "quant/formats/block_formats.h"
 #include "quant/formats/half.h"
+#include "quant/formats/packed_scales.h"
 
 /// The integer part of a block in the order of its weights, as quant/formats/block_formats.h states
-/// it: codes with the type's constant offset subtracted (IQ4_NL: the values they stand for), and
-/// the integer scales of its sub-blocks. One reading of the bytes, shared by dequantization and dot
-/// products.
+/// it: codes with the type's constant offset subtracted (IQ4_NL, IQ4_XS: the values they stand
+/// for), and the integer scales of its sub-blocks. One reading of the bytes, shared by
+/// dequantization and dot products.
 
 namespace llm::contract {
 
@@ -68,6 +69,10 @@ inline int code(const BlockQ6_K& b, std::size_t j) {
 }
 inline int code(const BlockQ8_K& b, std::size_t j) { return b.qs[j]; }
 inline int code(const BlockIQ4_NL& b, std::size_t j) { return kIq4Values[nibble_of_32(b.qs, j)]; }
+inline int code(const BlockIQ4_XS& b, std::size_t j) {
+  const std::uint8_t byte = b.qs[16 * (j / 32) + j % 16];
+  return kIq4Values[j % 32 < 16 ? byte & 15 : byte >> 4];
+}
 
 /// All codes of a block in the order of its weights.
 template <typename Block>
@@ -108,6 +113,9 @@ inline SubScale sub_scale(const BlockQ5_K& b, std::size_t s) {
   return {packed.scale, packed.min};
 }
 inline SubScale sub_scale(const BlockQ6_K& b, std::size_t s) { return {b.scales[s], 0}; }
+inline SubScale sub_scale(const BlockIQ4_XS& b, std::size_t s) {
+  return {iq4_xs_scale(b, s) - 32, 0};
+}
 
 }  // namespace llm::contract
 

@@ -24,9 +24,10 @@ concept SubScaled = (T::kSubs > 0);
 // ---- sub-blocks with scales
 
 /// Whether the codes' offset is in the value that a sub-block's sum starts with. 16-bit sums have
-/// no room for it: there it is subtracted from the super-block's sum.
+/// no room for it, and activations hold that value for sub-blocks of 16 only: else it is subtracted
+/// from the super-block's sum.
 template <class A, class T>
-constexpr bool kOffsetInStart = A::kHasDot4 && (code_offset<A, T>() != 0);
+constexpr bool kOffsetInStart = A::kHasDot4 && (code_offset<A, T>() != 0) && T::kSubs == 16;
 
 /// The scales of one super-block and panel, ready for products: scale in finish()'s form; `pairs`
 /// are multiplied with pairs of activation sums and give msum (types with a min) or the part of the
@@ -84,7 +85,7 @@ struct KScales {
 template <class A, class T>
 LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
   if constexpr (kOffsetInStart<A, T>) {
-    static_assert(T::kSubs == 16 && T::kOffset <= 32);
+    static_assert(T::kOffset <= 32);
     return shift_right_signed<5 - log2_of(T::kOffset)>(broadcast_i32<A>(x.minus32[sub]));
   } else {
     return broadcast_i32<A>(0);

@@ -88,7 +88,7 @@ struct KernelTable {
   void (*quantize_q8k)(const float* x, std::size_t n, KernelQ8K* out, std::size_t n_tokens);
   void (*quantize_q8x32)(const float* x, std::size_t n, KernelQ8x32* out, std::size_t n_tokens);
 
-  /// y = (x / rms(x)) * weight.
+  /// y = (x / rms(x)) * weight; y may be x.
   void (*rms_norm)(const float* x, const float* weight, std::size_t n, float eps, float* y);
   /// Rotates, in place, what of x's elements [begin, end) is among the `pairs` leading pairs of its
   /// head; x is a token's heads, head_dim elements each. begin, end and head_dim are even.

@@ -5,6 +5,7 @@
 // ascending k, rows in lanes. Part of an ISA unit.
 
 #include "quant/formats/block_visit.h"
+#include "quant/kernels/iq4_codecs.h"
 #include "quant/kernels/k_codecs.h"
 #include "quant/kernels/matmul_kernel.h"
 #include "quant/kernels/simple_codecs.h"

@@ -152,6 +152,14 @@ struct PackedLayout<BlockIQ4_NL> {
                                          packed_words(offsetof(B, qs), 4)};
 };
 
+template <>
+struct PackedLayout<BlockIQ4_XS> {
+  using B = BlockIQ4_XS;
+  static constexpr std::array kFields = {
+      packed_halves(offsetof(B, d), 1), packed_bytes(offsetof(B, scales_h), 2),
+      packed_bytes(offsetof(B, scales_l), 4), packed_words(offsetof(B, qs), 32)};
+};
+
 /// Whether every byte of a block is in exactly one field.
 template <class Block>
 consteval bool covers_block() {

@@ -117,6 +117,16 @@ void PackedMatrix::pack_panels(std::size_t begin, std::size_t end,
                                std::span<const std::byte> file_rows) {
   const std::size_t stride = row_bytes(type_, n_cols_);
   LLM_CHECK(file_rows.size() == n_rows_ * stride && end <= n_panels());
+  for (std::size_t p = begin; p < end; ++p) {
+    const std::size_t rows = std::min(kPanelRows, n_rows_ - p * kPanelRows);
+    pack_panel(p, file_rows.subspan(p * kPanelRows * stride, rows * stride));
+  }
+}
+
+void PackedMatrix::pack_panel(std::size_t p, std::span<const std::byte> rows) {
+  const std::size_t stride = row_bytes(type_, n_cols_);
+  const std::size_t n = std::min(kPanelRows, n_rows_ - p * kPanelRows);
+  LLM_CHECK(p < n_panels() && rows.size() == n * stride);
   std::span<const F> fields = packed_fields(type_);
   std::size_t block_bytes = block_traits(type_).block_bytes;
   // Blocks of one field lie in a panel as one block with all their elements.
@@ -125,14 +135,9 @@ void PackedMatrix::pack_panels(std::size_t begin, std::size_t end,
     fields = std::span(&all, 1);
     block_bytes = stride;
   }
-  for (std::size_t p = begin; p < end; ++p) {
-    std::byte* packed = data_.data() + p * panel_bytes();
-    const std::size_t rows = std::min(kPanelRows, n_rows_ - p * kPanelRows);
-    const std::byte* from = file_rows.data() + p * kPanelRows * stride;
-    for (std::size_t at = 0; at < stride; at += block_bytes) {
-      pack_block(fields, from + at, stride, rows, block_bytes, packed + kPanelRows * at);
-    }
-  }
+  std::byte* packed = data_.data() + p * panel_bytes();
+  for (std::size_t at = 0; at < stride; at += block_bytes)
+    pack_block(fields, rows.data() + at, stride, n, block_bytes, packed + kPanelRows * at);
 }
 
 Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::size_t n_rows, std::size_t n_cols,

@@ -43,6 +43,10 @@ class PackedMatrix {
   /// each byte once.
   void pack_panels(std::size_t begin, std::size_t end, std::span<const std::byte> file_rows);
 
+  /// Packs panel `p` from its own rows, as above: 16, of the last panel those that are left. The
+  /// caller may take them from anywhere.
+  void pack_panel(std::size_t p, std::span<const std::byte> rows);
+
   /// allocate() and pack all of it on this thread.
   static Result<PackedMatrix> pack(WeightType type, std::size_t n_rows, std::size_t n_cols,
                                    std::span<const std::byte> file_rows, std::string_view what);

@@ -7,9 +7,10 @@
 
 namespace {
 
-template <class A, class B>
+/// Group g of blocks with two codes a byte, of the weights 32 g + i and 32 g + 16 + i.
+template <class A, class B, int g>
 LLM_INLINE void quads_4bit(const std::byte* block, Quad<A>* out) {
-  const std::byte* qs = words_at<B, offsetof(B, qs), 4>(block);
+  const std::byte* qs = words_at<B, offsetof(B, qs) + 16 * g, 4>(block);
   for (int w = 0; w < 4; ++w) {
     const auto v = word<A>(qs, w);
     out[0][w] = low_nibbles(v);
@@ -41,7 +42,7 @@ struct Codec<llm::BlockQ4_0> : FormatCodec<llm::BlockQ4_0> {
   static constexpr int kOffset = 8, kMaxCode = 15;
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_4bit<A, Block>(block, out);
+    quads_4bit<A, Block, g>(block, out);
   }
 };
 
@@ -50,7 +51,7 @@ struct Codec<llm::BlockQ4_1> : FormatCodec<llm::BlockQ4_1> {
   static constexpr int kMaxCode = 15;
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_4bit<A, Block>(block, out);
+    quads_4bit<A, Block, g>(block, out);
   }
 };
 
@@ -92,26 +93,6 @@ struct Codec<llm::BlockQ8_K> : SignedCodec<llm::BlockQ8_K> {
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
     quads_8bit<A, Block, g>(block, out);
-  }
-};
-
-template <>
-struct Codec<llm::BlockIQ4_NL> : SignedCodec<llm::BlockIQ4_NL> {
-  /// The value of each code, as products on A take it.
-  template <class A>
-  struct Values {
-    alignas(16) std::int8_t of[16];
-    constexpr Values() : of{} {
-      for (int i = 0; i < 16; ++i) {
-        of[i] = static_cast<std::int8_t>(llm::kIq4Values[i] + code_offset<A, Codec>());
-      }
-    }
-  };
-  template <class A, int g>
-  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    static constexpr Values<A> kValues;
-    quads_4bit<A, Block>(block, out);
-    for (int w = 0; w < 8; ++w) out[w / 4][w % 4] = look_up(kValues.of, out[w / 4][w % 4]);
   }
 };
 

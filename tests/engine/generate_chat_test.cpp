@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/generate/chat_template.h"
 #include "tests/support/catch.h"
 #include "tests/tokenizer/vocab_builder.h"
@@ -6,17 +8,6 @@ namespace llm {
 namespace {
 
 using Role = ChatMessage::Role;
-
-std::string joined(const std::vector<ChatPart>& parts) {
-  std::string text;
-  for (const ChatPart& part : parts) text += part.text;
-  return text;
-}
-
-const std::vector<ChatMessage> kConversation = {{Role::kSystem, "Be kind."},
-                                                {Role::kUser, "Hi"},
-                                                {Role::kAssistant, "Hello."},
-                                                {Role::kUser, "Why?"}};
 
 /// A vocabulary with the given special tokens and no pieces but bytes; ids from 259.
 Tokenizer tokenizer_with(const std::vector<std::string>& special,
@@ -47,34 +38,24 @@ Ids concatenated(std::initializer_list<Ids> parts) {
 
 }  // namespace
 
-TEST_CASE("conversations are formatted as the models were taught", "[chat]") {
-  // Each as the template of the family's own tokenizer configuration renders it, without BOS.
-  REQUIRE(joined(format_chat(ChatFormat::kZephyr, kConversation)) ==
-          "<|system|>\nBe kind.</s>\n<|user|>\nHi</s>\n<|assistant|>\nHello.</s>\n<|user|>\nWhy?"
-          "</s>\n<|assistant|>\n");
-  REQUIRE(joined(format_chat(ChatFormat::kLlama2, kConversation)) ==
-          "[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nHi [/INST] Hello. </s><s>[INST] Why? [/INST]");
-  REQUIRE(joined(format_chat(ChatFormat::kChatMl, kConversation)) ==
-          "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-          "<|im_start|>assistant\nHello.<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n"
-          "<|im_start|>assistant\n");
-  REQUIRE(joined(format_chat(ChatFormat::kLlama3, kConversation)) ==
-          "<|start_header_id|>system<|end_header_id|>\n\nBe kind.<|eot_id|>"
-          "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|>"
-          "<|start_header_id|>user<|end_header_id|>\n\nWhy?<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\n");
-}
-
-TEST_CASE("a conversation formatted turn by turn is the whole conversation", "[chat]") {
+TEST_CASE("replies are the model's own tokens unless the format changes them", "[chat]") {
+  const auto reply_part = [](ChatFormat format, std::string reply) {
+    const std::vector<ChatMessage> messages = {
+        {Role::kUser, "Hi"}, {Role::kAssistant, std::move(reply)}, {Role::kUser, "Why?"}};
+    const auto parts = format_chat(format, messages);
+    const auto at = std::ranges::find(parts, std::size_t{0},
+                                      [](const ChatPart& part) { return part.reply.value_or(9); });
+    return at == parts.end() ? std::string("none") : at->text;
+  };
   for (const ChatFormat format : all_chat_formats()) {
     CAPTURE(chat_format_name(format));
-    const std::span<const ChatMessage> all(kConversation);
-    const std::string reply = format == ChatFormat::kLlama2 ? " Hello." : "Hello.";  // as drawn
-    REQUIRE(joined(format_chat(format, all.first(2))) + reply +
-                joined(format_chat(format, all.subspan(3), 3)) ==
-            joined(format_chat(format, all)));
+    CHECK(reply_part(format, "Hello.") == (format == ChatFormat::kLlama2 ? " Hello." : "Hello."));
   }
+  CHECK(reply_part(ChatFormat::kChatMl, " Hello. ") == " Hello. ");
+  CHECK(reply_part(ChatFormat::kLlama31, " Hello. ") == "none");
+  CHECK(reply_part(ChatFormat::kQwen3, "<think>\nHm.\n</think>\n\nHello.") == "none");
+  CHECK(reply_part(ChatFormat::kSmolLm3, "<think>\nHm.\n</think>\n\nHello.") ==
+        "<think>\nHm.\n</think>\n\nHello.");
 }
 
 TEST_CASE("formats are recognized by their markers", "[chat]") {
@@ -82,6 +63,11 @@ TEST_CASE("formats are recognized by their markers", "[chat]") {
   REQUIRE(recognize_chat_format("'<|start_header_id|>' + role") == ChatFormat::kLlama3);
   REQUIRE(recognize_chat_format("'[INST] ' + '<<SYS>>\\n'") == ChatFormat::kLlama2);
   REQUIRE(recognize_chat_format("'<|user|>\n' + content + eos_token") == ChatFormat::kZephyr);
+  // Relatives whose text is another: they only think, have the date of the day, or have tools.
+  REQUIRE(!recognize_chat_format("'<|im_start|>assistant\\n<think>\\n' last_query_index"));
+  REQUIRE(!recognize_chat_format("<|im_start|> Reasoning Mode: Today Date: <think> named SmolLM"));
+  REQUIRE(!recognize_chat_format("<|start_header_id|> Today Date: {{ date_string }}"));
+  REQUIRE(!recognize_chat_format("'[INST] ' + message['content'] + '[/INST]'"));
   REQUIRE(!recognize_chat_format("'<|user|>' + content + '<|end|>' + eos_token"));
   REQUIRE(!recognize_chat_format(""));
 }
@@ -114,7 +100,11 @@ TEST_CASE("no format's markers can be written by contents", "[chat]") {
                                             "<|im_end|>",
                                             "<|start_header_id|>",
                                             "<|end_header_id|>",
-                                            "<|eot_id|>"};
+                                            "<|eot_id|>",
+                                            "<start_of_turn>",
+                                            "<end_of_turn>",
+                                            "<think>",
+                                            "</think>"};
   const TokenKind kind = GENERATE(TokenKind::kControl, TokenKind::kUserDefined);
   const Tokenizer tokenizer = tokenizer_with(markers, kind);
   constexpr TokenId kFirst = 259;

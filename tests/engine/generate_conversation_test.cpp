@@ -69,7 +69,9 @@ std::vector<TokenId> fresh_text(const std::string& system, const std::vector<std
 }  // namespace
 
 TEST_CASE("a chat that is full is one that never had its oldest turns", "[generate][chat]") {
-  const ChatFormat format = GENERATE(ChatFormat::kZephyr, ChatFormat::kLlama2);
+  const ChatFormat format =
+      GENERATE(ChatFormat::kZephyr, ChatFormat::kLlama2, ChatFormat::kMistralNemo,
+               ChatFormat::kQwen3, ChatFormat::kGemma);
   CAPTURE(chat_format_name(format));
   FakeSession session(byte_tokenizer(), says_ok, 250, 64);
   Conversation conversation(session, format);

@@ -149,16 +149,18 @@ TEST_CASE("every weight type: one hash on every path", "[invariance]") {
 
 TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
   const test::ScratchDirectory directory;
-  for (const char* shape : {"odd80", "odd96", "tied"}) {
+  for (const char* shape : {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small"}) {
     for (const char* type : {"Q4_0", "Q4_K_M", "F16"}) {
       require_invariance(synthetic(directory, shape, type), effort(34, 9), KvType::kF16,
                          Compute::kInt8);
     }
   }
-  test::TinyGguf tiny = test::TinyGguf::llama({.n_layers = 2});
-  const std::string path = directory.path("tiny.gguf");
-  REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
-  require_invariance(path, 33, KvType::kF16, Compute::kInt8);
+  for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
+    test::TinyGguf tiny = test::TinyGguf::llama({.n_layers = 2, .architecture = architecture});
+    const std::string path = directory.path("tiny.gguf");
+    REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
+    require_invariance(path, 33, KvType::kF16, Compute::kInt8);
+  }
 }
 
 TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {

@@ -62,8 +62,10 @@ T require_ok(Result<T> result) {
 
 TEST_CASE("a forward pass sends the taps of the table", "[engine][taps]") {
   const test::ScratchDirectory folder;
-  const auto model = require_ok(
-      Model::load(folder.write("m.gguf", test::TinyGguf::llama({.n_layers = 2}).bytes())));
+  const char* architecture = GENERATE("llama", "qwen2", "qwen3");
+  CAPTURE(architecture);
+  const auto model = require_ok(Model::load(folder.write(
+      "m.gguf", test::TinyGguf::llama({.n_layers = 2, .architecture = architecture}).bytes())));
   const bool reference = GENERATE(false, true);
   CAPTURE(reference);
   const auto sequence = require_ok(open_sequence(model, {}, {.reference = reference}));

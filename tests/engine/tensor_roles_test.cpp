@@ -56,17 +56,21 @@ TEST_CASE("a tensor's name tells its layer", "[roles]") {
 }
 
 TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]") {
-  TinyGguf file = TinyGguf::llama({.n_layers = 2});
-  file.tensors.push_back({.name = "rope_freqs.weight",
-                          .dims = {4},
-                          .type = 0,
-                          .data = test::encoded(1.0F) + test::encoded(2.0F) + test::encoded(3.0F) +
-                                  test::encoded(4.0F)});
+  const char* architecture = GENERATE("llama", "qwen2", "qwen3");
+  CAPTURE(architecture);
+  TinyGguf file = TinyGguf::llama({.n_layers = 2, .architecture = architecture});
+  std::string divisors;
+  const std::size_t rope_dims = std::string_view(architecture) == "qwen3" ? 24 : 8;
+  for (std::size_t i = 0; i < rope_dims / 2; ++i)
+    divisors += test::encoded(1.0F + static_cast<float>(i));
+  file.tensors.push_back(
+      {.name = "rope_freqs.weight", .dims = {rope_dims / 2}, .type = 0, .data = divisors});
   const test::ScratchDirectory folder;
   const auto model = open_model_file(folder.write("m.gguf", file.bytes()));
   if (!model.ok()) FAIL(model.error().to_string());
   const auto weights = load_weights(*model, 2, {});
   if (!weights.ok()) FAIL(weights.error().to_string());
+  const bool halves = std::string_view(architecture) != "llama";
   std::set<std::string> bound;
   for (const auto& [role, layer] : roles_of_model(2)) {
     if (need_of(*model->config.architecture, *role) == Need::kAbsent) continue;
@@ -74,19 +78,46 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     CAPTURE(view.name);
     REQUIRE(view.name == tensor_name(role->name, layer));
     bound.insert(view.name);
+    const bool is_qk = view.name.find("attn_q") != std::string::npos ||
+                       view.name.find("attn_k") != std::string::npos;
+    const std::size_t n = role->is_matrix() ? view.n_rows : view.n_cols;
+    const std::size_t size = role->is_matrix() ? row_bytes(view.type, view.n_cols) : sizeof(float);
+    std::vector<std::byte> row(size);
     if (role->is_matrix()) {
-      const PackedMatrix& packed = role->matrix.of(*weights, layer);
-      REQUIRE(packed.n_rows() == view.n_rows);
-      REQUIRE(packed.n_cols() == view.n_cols);
-      std::vector<std::byte> row(row_bytes(view.type, view.n_cols));
-      packed.extract_row(view.n_rows - 1, row);
-      CHECK(std::ranges::equal(row, view.data.last(row.size())));
+      REQUIRE(role->matrix.of(*weights, layer).n_rows() == view.n_rows);
+      REQUIRE(role->matrix.of(*weights, layer).n_cols() == view.n_cols);
     } else {
-      const auto& values = role->vector.of(*weights, layer);
-      CHECK(std::ranges::equal(std::as_bytes(values.span()), view.data));
+      REQUIRE(role->vector.of(*weights, layer).size() == view.n_cols);
+    }
+    for (std::size_t r = 0; r < n; ++r) {
+      // Of each head, neighbours in memory are halves in the file.
+      const std::size_t dim = r % rope_dims;
+      const std::size_t in_file =
+          halves && is_qk ? r - dim + dim / 2 + (dim % 2 == 1 ? rope_dims / 2 : 0) : r;
+      CAPTURE(r);
+      if (role->is_matrix()) {
+        role->matrix.of(*weights, layer).extract_row(r, row);
+      } else {
+        std::ranges::copy(std::as_bytes(role->vector.of(*weights, layer).span().subspan(r, 1)),
+                          row.begin());
+      }
+      CHECK(std::ranges::equal(row, view.data.subspan(in_file * size, size)));
     }
   }
   CHECK(bound.size() == file.tensors.size());
+}
+
+TEST_CASE("of heads that are rotated in part, the rest stays where the file has it", "[roles]") {
+  TinyGguf file = TinyGguf::llama({.architecture = "qwen2"});
+  file.set_u32("qwen2.rope.dimension_count", 4);
+  const auto bytes = file.bytes();
+  const auto model = open_model_bytes(bytes);
+  REQUIRE(model.ok());
+  std::string order;
+  for (std::size_t r = 8; r < 16; ++r)
+    order += std::to_string(file_row(model->config, *find_role("attn_q.weight"), r)) + ' ';
+  CHECK(order == "8 10 9 11 12 13 14 15 ");
+  CHECK(file_row(model->config, *find_role("attn_v.weight"), 9) == 9);
 }
 
 TEST_CASE("an architecture's rows say what the table does not", "[roles]") {
@@ -120,6 +151,8 @@ TEST_CASE("an architecture's rows say what the table does not", "[roles]") {
 TEST_CASE("docs/gguf.md names every tensor that is read", "[roles]") {
   const std::string page = test::read_file(LLM_SOURCE_DIR "/docs/gguf.md");
   constexpr std::string_view kSuffix = ".weight";  // which the page says once, except of rope_freqs
+  for (const Architecture& architecture : all_architectures())
+    CHECK(page.find("`" + std::string(architecture.name) + "`") != std::string::npos);
   for (const TensorRole& role : kTensorRoles) {
     std::string name(role.name);
     if (name.ends_with(kSuffix) && name != "rope_freqs.weight")

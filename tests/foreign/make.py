@@ -3,10 +3,12 @@
 
     python tests/foreign/make.py CORPUS_DIR --bin build/release/bin [--quick] [--jobs N]
 
-A checkpoint is a LlamaForCausalLM with seeded random weights, varied (variations.py) and rounded to what F16 holds,
-saved as safetensors. to_gguf.py makes its GGUF, llmquant the quantized ones, tools/oracle/from_hf.py the references:
-transformers runs the checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is
-there already and was made by the same sources stays. Needs the packages of requirements.txt.
+A checkpoint is a model of transformers with seeded random weights, varied (variations.py) and rounded to what F16 holds,
+saved as safetensors. Of the family llama to_gguf.py makes its GGUF, which shares nothing with the project; the others get a
+tokenizer (tokenizers.py), are converted by the users' tools/convert/hf_to_gguf.py, and have a greedy text by transformers
+beside their references. llmquant makes the quantized files, tools/oracle/from_hf.py the references: transformers runs the
+checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is there already and was made
+by the same sources stays. Needs the packages of requirements.txt.
 """
 
 import argparse
@@ -24,42 +26,53 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one job, one thread; sums keep their order on every machine
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tools" / "oracle"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "tools" / "oracle"), str(ROOT / "tools" / "convert"), str(Path(__file__).resolve().parent)]
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig  # noqa: E402
 
 import from_hf  # noqa: E402
+import hf_to_gguf  # noqa: E402
+from corpus_tokenizers import encode, make_tokenizer  # noqa: E402
 from properties import check_properties  # noqa: E402
 from shapes import Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from to_gguf import convert  # noqa: E402
 from variations import BOS, vary  # noqa: E402
 
 SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py",
-           "tests/foreign/to_gguf.py", "tests/foreign/requirements.txt", "tools/oracle/from_hf.py",
-           "tools/oracle/dump.py", "tools/oracle/gguf_model.py")
+           "tests/foreign/to_gguf.py", "tests/foreign/corpus_tokenizers.py", "tests/foreign/requirements.txt",
+           "tools/oracle/from_hf.py", "tools/oracle/dump.py", "tools/oracle/gguf_model.py",
+           "tools/convert/hf_to_gguf.py", "tools/convert/hf_checkpoint.py", "tools/convert/hf_model.py",
+           "tools/convert/hf_tokenizer.py")
+PROMPT = "Once upon a time, in 1984, there lived 3 foxes.\n\nTheir den   wasn't far from Zürich"
+GREEDY_TOKENS = 64
+LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order may choose the other
 
 
-def config_of(shape: Shape) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=shape.d_ff,
+def config_of(shape: Shape) -> PretrainedConfig:
+    family = "llama" if shape.family == "llama-bpe" else shape.family
+    more = {"sliding_window": None} if family == "mistral" else {}
+    return AutoConfig.for_model(
+        family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=shape.d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
         head_dim=shape.head_dim, rms_norm_eps=shape.eps, max_position_embeddings=shape.context,
         rope_parameters={**shape.rope, "rope_theta": shape.theta}, tie_word_embeddings=shape.tied)
 
 
 @torch.no_grad()
-def make_checkpoint(shape: Shape, variation: str, directory: Path) -> None:
-    """Seeded weights of HF's own initialisation, varied, then rounded to F16 and kept in f32."""
+def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = "float32") -> None:
+    """Seeded weights of HF's own initialisation, varied, then rounded to F16 and saved as `dtype`."""
     seed = seed_of(f"{shape.name}-{variation}")
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(config_of(shape))
+    model = AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.float32)
     state = dict(model.named_parameters())  # tied weights once
     vary(state, variation, torch.Generator().manual_seed(seed))
     for value in state.values():
         value.copy_(value.half().float())
-    model.save_pretrained(directory)
+    model.to(getattr(torch, dtype)).save_pretrained(directory)
+    if shape.family != "llama":
+        make_tokenizer(shape, directory)
 
 
 def token_ids(case: Case) -> list[int]:
@@ -81,12 +94,33 @@ def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path)
     if case.type == "F16":
         model, source = from_hf.from_checkpoint(str(checkpoint))
     else:
-        model, source = from_hf.from_gguf(str(model_file), LlamaConfig.from_pretrained(checkpoint))
+        model, source = from_hf.from_gguf(str(model_file), AutoConfig.from_pretrained(checkpoint))
     dump = from_hf.run(model, token_ids(case), case.steps)
     if case.type == "F16":
         check_properties(dump, case)
     dump.write(output, from_hf.metadata(model.config, source), n_layers=model.config.num_hidden_layers,
                taps_absent={"probs": "not requested"})
+
+
+@torch.no_grad()
+def make_greedy(shape: Shape, checkpoint: Path, output: Path) -> None:
+    """What transformers continues PROMPT with, in f32, if it never ends: {"prompt", "prompt_ids", "greedy"}."""
+    model, _ = from_hf.from_checkpoint(str(checkpoint))
+    ends = json.loads((checkpoint / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
+    prompt_ids = encode(shape, checkpoint, PROMPT)
+    out, cache, greedy = prompt_ids, None, []
+    for _ in range(GREEDY_TOKENS):
+        result = model.eval()(torch.tensor([out]), past_key_values=cache, use_cache=True)
+        cache = result.past_key_values
+        logits = result.logits[0, -1]
+        spread = logits.std()
+        logits[ends] = -torch.inf
+        best = torch.topk(logits, 2)
+        if not best.values[0] - best.values[1] > LEAST_MARGIN * spread:
+            raise ValueError(f"{checkpoint.name}: token {len(greedy)} has two best logits that are almost equal")
+        greedy.append(int(best.indices[0]))
+        out = greedy[-1:]
+    output.write_text(json.dumps({"prompt": PROMPT, "prompt_ids": prompt_ids, "greedy": greedy}), encoding="utf-8")
 
 
 def whole(path: Path, make) -> None:
@@ -106,7 +140,11 @@ def make_checkpoint_files(corpus: Path, tools: Path, of_checkpoint: list[Case]) 
     first = of_checkpoint[0]
     checkpoint, f16 = corpus / first.checkpoint, corpus / f"{first.checkpoint}-f16.gguf"
     whole(checkpoint, lambda part: make_checkpoint(first.shape, first.variation, part))
-    whole(f16, lambda part: convert(checkpoint, part))
+    if first.shape.family == "llama":
+        whole(f16, lambda part: convert(checkpoint, part))
+    else:
+        whole(f16, lambda part: hf_to_gguf.convert(checkpoint, part, kind="f16"))
+        whole(corpus / f"{first.checkpoint}.json", lambda part: make_greedy(first.shape, checkpoint, part))
     for case in of_checkpoint:
         model_file = corpus / f"{case.name}.gguf"
         whole(model_file, lambda part, case=case: subprocess.run(
@@ -120,7 +158,8 @@ def describe(case: Case) -> dict:
     shape = dataclasses.asdict(case.shape) | {"rows_of_256": case.shape.rows_of_256, "weights": case.shape.weights}
     return {"name": case.name, "shape": shape, "variation": case.variation, "type": case.type,
             "tokens": case.n_tokens, "kind": case.kind, "single": case.single, "quick": case.quick,
-            "model": f"{case.name}.gguf", "reference": f"{case.name}.npz"}
+            "model": f"{case.name}.gguf", "reference": f"{case.name}.npz",
+            "greedy": f"{case.checkpoint}.json" if case.shape.family != "llama" else None}
 
 
 def sources_digest() -> str:

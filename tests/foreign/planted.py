@@ -33,11 +33,18 @@ NEEDS = {
     "kernel_tail_block": lambda case: case["single"] > 0,
     # Scores of almost 0 give equal weights whatever they are divided by.
     "attention_scale": lambda case: case["variation"] != "tiny",
+    "bias_dropped": lambda case: case["shape"]["family"] == "qwen2",
+    "bias_order": lambda case: case["shape"]["family"] == "qwen2",
+    "halves_as_neighbours": lambda case: case["shape"]["family"] in ("qwen2", "qwen3"),
+    "head_norm_dropped": lambda case: case["shape"]["family"] == "qwen3",
+    "head_norm_swapped": lambda case: case["shape"]["family"] == "qwen3" and case["variation"] in DIFFERING_NORMS,
 }
 # By id, or by mutants.json's type: the types of files that show the bug, where there are more.
 TYPES = {
     "decode_position": ".*",
     "kernel_tail_block": "I?Q.*",
+    "QWEN2": ".*",
+    "QWEN3": ".*",
     "Q4_K_M": "Q4_K_[MS]",
     "Q5_K_M": "Q5_K_[MS]",
 }

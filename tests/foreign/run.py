@@ -5,7 +5,7 @@
     tests/foreign/run.py CORPUS_DIR --bin build/release/bin --mutants build/mutants/bin [...]
 
 Clean cases: a line for each, with the tap nearest to its limit (the figure, and its limit), and exit code 1 if any
-FAILs. With --mutants: one planted bug at a time on a few of the models (planted.py), which must be found, and named
+FAILs. Files with a greedy text by transformers are continued by llmrun (families.py). With --mutants: one planted bug at a time on a few of the models (planted.py), which must be found, and named
 exactly.
 """
 
@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from families import check_families
 from planted import ForeignBench, run_planted
 
 TIMEOUT = 1800
@@ -141,6 +142,7 @@ def main() -> int:
             chosen = [case for case in cases if (case["quick"] or not args.quick)
                       and (args.only is None or args.only.search(case["name"]))]
             good = clean(args.bin / "llmcheck", args.corpus, chosen, args.jobs, reports) and bool(chosen)
+            good = check_families(args.bin / "llmrun", args.corpus, chosen, args.jobs) and good
     print(f"{'PASS' if good else 'FAIL'} ({time.monotonic() - started:.0f} s)")
     return 0 if good else 1
 

@@ -7,7 +7,7 @@ import itertools
 import zlib
 from dataclasses import dataclass, field
 
-K_TYPES = ("Q4_K_M", "Q6_K", "Q2_K", "Q5_K_M", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q3_K_S", "Q3_K_L")
+K_TYPES = ("Q4_K_M", "Q6_K", "Q2_K", "Q5_K_M", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q3_K_S", "Q3_K_L", "IQ4_XS")
 TYPES_OF_32 = ("Q8_0", "Q4_0", "IQ4_NL", "Q5_1", "Q4_1", "Q5_0", "BF16")
 MIXED_OF_32 = ("Q4_K_M", "Q6_K")  # llmquant falls back to types of 32 weights where rows are no multiples of 256
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -28,6 +28,7 @@ class Shape:
     tied: bool = False
     eps: float = 1e-5
     theta: float = 10000.0
+    family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
 
     @property
@@ -64,6 +65,25 @@ SHAPES = (
           rope=LLAMA3 | {"factor": 4.0, "original_max_position_embeddings": 512}),
     Shape("gqa64-8-layers", 160, 8, 4, 2, 64, 416, 1000, eps=1e-6),
 )
+# Families that tools/convert/hf_to_gguf.py converts, tokenizer and all. Theta and eps are those of their well-known models.
+FAMILY_SHAPES = (
+    Shape("llama-bpe-tied-gqa64", 256, 3, 8, 2, 64, 512, 700, tied=True, theta=500000.0, family="llama-bpe",
+          rope=LLAMA3 | {"factor": 32.0, "original_max_position_embeddings": 8192}),
+    Shape("llama-bpe-mqa80", 320, 2, 4, 1, 80, 480, 645, theta=500000.0, family="llama-bpe"),
+    Shape("llama-bpe-mha46", 192, 2, 4, 4, 46, 288, 512, eps=1e-6, family="llama-bpe"),
+    Shape("mistral-gqa64", 256, 3, 8, 2, 64, 768, 700, theta=1000000.0, family="mistral"),
+    Shape("mistral-mqa48", 192, 2, 4, 1, 48, 512, 600, tied=True, family="mistral"),
+    Shape("mistral-mha128", 512, 2, 4, 4, 128, 512, 515, theta=1000000.0, family="mistral"),
+    Shape("qwen2-tied-gqa64", 256, 3, 8, 2, 32, 768, 700, tied=True, eps=1e-6, theta=1000000.0, family="qwen2"),
+    Shape("qwen2-mqa40", 160, 2, 4, 1, 40, 416, 645, eps=1e-6, theta=1000000.0, family="qwen2"),
+    Shape("qwen2-mha128-linear", 512, 2, 4, 4, 128, 512, 1000, eps=1e-6, theta=1000000.0, family="qwen2",
+          rope={"rope_type": "linear", "factor": 4.0}),
+    Shape("qwen3-tied-gqa128", 256, 3, 4, 2, 128, 768, 700, tied=True, eps=1e-6, theta=1000000.0, family="qwen3"),
+    Shape("qwen3-mqa46", 192, 2, 6, 1, 46, 416, 645, eps=1e-6, theta=1000000.0, family="qwen3"),
+    Shape("qwen3-mha64", 256, 2, 4, 4, 64, 512, 1000, eps=1e-6, theta=5000000.0, family="qwen3"),
+)
+FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
+FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
 VARIATIONS = ("plain", "peaked", "sharp", "outlier30", "outlier100", "outlier1000", "tiny", "gates", "sharp-outlier100")
 TOKENS = (16, 40, 150, 300, 600)
 MOST_WORK = 1.35e9  # tokens times weights: about half a minute of llmcheck
@@ -121,7 +141,19 @@ def cases() -> list[Case]:
             plan.append(Case(shape, variation, type_, n_tokens=lengths[n % len(lengths)],
                              kind=TOKEN_KINDS[(n // 2) % len(TOKEN_KINDS)], single=(0, 3, 0, 9)[n % 4],
                              quick=round_ == 0 and place == index % len(chosen)))
-    return sorted(plan, key=lambda case: not case.quick)
+    return sorted(plan, key=lambda case: not case.quick) + family_cases()
+
+
+def family_cases() -> list[Case]:
+    """Every shape of the families with one variation, in F16 and two quantized types."""
+    plan = []
+    for index, shape in enumerate(FAMILY_SHAPES):
+        variation = FAMILY_VARIATIONS[(index + index // len(FAMILY_VARIATIONS)) % len(FAMILY_VARIATIONS)]
+        for place, type_ in enumerate(FAMILY_TYPES):
+            plan.append(Case(shape, variation, type_, n_tokens=(40, 150, 16)[(index + place) % 3],
+                             kind=TOKEN_KINDS[(index + place) % len(TOKEN_KINDS)], single=(0, 3)[(index + place) % 2],
+                             quick=place == index % len(FAMILY_TYPES)))
+    return plan
 
 
 def check_plan(plan: list[Case]) -> None:
@@ -131,4 +163,9 @@ def check_plan(plan: list[Case]) -> None:
             shapes = {case.shape.name for case in plan if getattr(case, of) == value}
             assert len(shapes) >= 2, f"{of} {value} is met by {len(shapes)} shape"
     assert len({case.name for case in plan}) == len(plan), "two cases share a name"
-    assert {case.shape.name for case in plan if case.quick} == {shape.name for shape in SHAPES}
+    assert {case.shape.name for case in plan if case.quick} == {shape.name for shape in SHAPES + FAMILY_SHAPES}
+    for family in ("llama-bpe", "mistral", "qwen2", "qwen3"):
+        shapes = [shape for shape in FAMILY_SHAPES if shape.family == family]
+        assert len(shapes) >= 3 and len({shape.tied for shape in shapes}) == 2, f"{family} has too few shapes"
+        sharing = {(shape.n_kv_heads == 1, shape.n_kv_heads == shape.n_heads) for shape in shapes}
+        assert len(sharing) == 3, f"{family} lacks MHA, GQA or MQA"

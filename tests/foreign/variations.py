@@ -1,4 +1,4 @@
-"""What makes random weights hard: each function changes a LlamaForCausalLM's state in place.
+"""What makes random weights hard: each function changes a model's state in place.
 
 Trained Llamas have peaked logits, sharp attention, a few channels a thousand times above the rest (massive
 activations: Sun et al. 2024, arXiv 2402.17762), and some have norms and embeddings near zero. HF's initialisation has
@@ -22,16 +22,25 @@ def _some(size: int, rng: torch.Generator) -> torch.Tensor:
     return torch.randperm(size, generator=rng)[:CHANNELS]
 
 
+def biases(state: State, rng: torch.Generator) -> None:
+    """Biases of q and k far above the projections, as Qwen2's are, and of v of their size; HF's initialisation has 0."""
+    for name, value in state.items():
+        if name.endswith("_proj.bias"):
+            value.copy_((4.0 if ".v_proj" not in name else 0.5) * torch.randn(value.shape, generator=rng))
+
+
 def plain(state: State, rng: torch.Generator) -> None:
-    """HF's initialisation as it is."""
+    """HF's initialisation as it is, but for what it leaves 0."""
+    biases(state, rng)
 
 
 def trained(state: State, rng: torch.Generator) -> None:
     """Matrices that keep the size of what they map, and norms whose weights differ."""
-    for value in _matching(state, r"layers.*proj"):
+    for value in _matching(state, r"layers.*proj.weight"):
         value.mul_(value.shape[1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
+    biases(state, rng)
 
 
 def peaked(state: State, rng: torch.Generator) -> None:
@@ -44,7 +53,8 @@ def peaked(state: State, rng: torch.Generator) -> None:
 def sharp(state: State, rng: torch.Generator) -> None:
     """Scores of attention 16 times as far apart: a row sees few keys."""
     trained(state, rng)
-    for value in _matching(state, "[qk]_proj"):
+    # Scores of normed heads are as large as the norm's weights, whatever the projections are.
+    for value in _matching(state, "[qk]_norm") or _matching(state, "[qk]_proj.weight"):
         value.mul_(4.0)
 
 

@@ -32,7 +32,7 @@ class Layout:
 LAYOUTS = {
     "Q4_0": Layout((0,), 64), "Q4_1": Layout((0, 2), 64), "Q5_0": Layout((0,), 64), "Q5_1": Layout((0, 2), 64),
     "Q8_0": Layout((0,), 64), "Q2_K": Layout((80, 82), 24), "Q3_K": Layout((108,), 24), "Q4_K": Layout((0, 2), 24),
-    "Q5_K": Layout((0, 2), 24), "Q6_K": Layout((208,), 24), "IQ4_NL": Layout((0,), 64),
+    "Q5_K": Layout((0, 2), 24), "Q6_K": Layout((208,), 24), "IQ4_NL": Layout((0,), 64), "IQ4_XS": Layout((0,), 24),
 }
 
 # f16 bit patterns: +-0, the least and greatest denormals, the least normal, +-65504, +-1, 1/3 rounded.

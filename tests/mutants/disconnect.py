@@ -31,6 +31,7 @@ TESTS = {
     "llmtok": ["llmtok_test", "streams_test", "bad_input_test"],
     "llmbench": ["llmbench_test", "streams_test"],
     "llmsynth": ["llmsynth_test", "streams_test"],
+    "llmload": ["llmload_test", "streams_test"],
 }
 
 STAND_IN = """#!/usr/bin/python3 -IS

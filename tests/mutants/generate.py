@@ -25,7 +25,7 @@ CLASSES = {
     "j": "definition and engine wrong alike",
     "k": "text: tokenizer, sampler, context shift",
 }
-TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "F16", "BF16", "F32")
+TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "F16", "BF16", "F32", "IQ4_XS")
 FLOATS = ("F16", "BF16", "F32")
 MINS = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K")  # with an offset term
 ISAS = ("scalar", "avx2", "avx512", "avx512vnni")

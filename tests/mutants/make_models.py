@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes variants of a model that reach what the model itself does not.
 
-    tests/mutants/make_models.py MODEL.gguf OUT.gguf {long,wide,extreme}
+    tests/mutants/make_models.py MODEL.gguf OUT.gguf {long,wide,extreme,qwen2,qwen3}
 
 long: a context of 4,096 positions. wide: one layer and 25,001 tokens, so a matrix of 1,563 panels whose last is not full.
-extreme: F32; gates beyond +-80, a channel 1,000 times the others, and rows of tiny norm. MODEL has F16 matrices and an
+extreme: F32; gates beyond +-80, a channel 1,000 times the others, and rows of tiny norm. qwen2, qwen3: a file of that
+architecture, with biases or head norms, its rows of q and k in halves. MODEL has F16 matrices and an
 output of its own. Needs numpy and gguf (LLM_PYTHON).
 """
 
@@ -26,7 +27,8 @@ def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, replaced: dict
         kind = field.types[0]
         value = replaced.get(name, field.contents())
         sub = field.types[1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(name, value, kind, sub)
+        writer.add_key_value(name.replace("llama.", f"{writer.arch}.", 1) if name.startswith("llama.") else name, value, kind,
+                             sub)
 
 
 def change_long(fields: dict, _: dict) -> None:
@@ -62,19 +64,51 @@ def change_extreme(_: dict, tensors: dict) -> None:
     tensors["token_embd.weight"][::3] *= 1e-3
 
 
+def change_halves(fields: dict, tensors: dict) -> None:
+    """Rows of q and k from neighbours to the halves of a head, which RoPE turns in files of the qwens."""
+    for name, tensor in tensors.items():
+        if "attn_q." in name or "attn_k." in name:
+            heads = fields["llama.attention.head_count" + ("_kv" if "attn_k." in name else "")]
+            tensors[name] = tensor.reshape(heads, -1, 2, tensor.shape[1]).swapaxes(1, 2).reshape(tensor.shape)
+
+
+def add_vectors(tensors: dict, suffix: str, draw) -> None:
+    """A vector of draw(rows) beside every q, k and v (head norms: q and k)."""
+    for name in [name for name in tensors if ".attn_q." in name or ".attn_k." in name or ".attn_v." in name]:
+        if "norm" not in suffix or ".attn_v." not in name:
+            tensors[name.replace(".weight", suffix)] = draw(tensors[name].shape[0])
+
+
+def change_qwen2(fields: dict, tensors: dict) -> None:
+    random = np.random.default_rng(2)
+    change_halves(fields, tensors)
+    add_vectors(tensors, ".bias", lambda rows: random.normal(0, 1, rows).astype(np.float32))
+
+
+def change_qwen3(fields: dict, tensors: dict) -> None:
+    random = np.random.default_rng(3)
+    change_halves(fields, tensors)
+    head_dim = tensors["blk.0.attn_q.weight"].shape[0] // fields["llama.attention.head_count"]
+    add_vectors(tensors, "_norm.weight", lambda _: random.uniform(0.5, 2, head_dim).astype(np.float32))
+
+
+CHANGES = {"long": change_long, "wide": change_wide, "extreme": change_extreme, "qwen2": change_qwen2,
+           "qwen3": change_qwen3}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("change", choices=("long", "wide", "extreme"))
+    parser.add_argument("change", choices=CHANGES)
     options = parser.parse_args()
     reader = gguf.GGUFReader(options.model)
     fields = {name: field.contents() for name, field in reader.fields.items()
               if name.startswith(("llama.", "tokenizer.", "general."))}
     tensors = {t.name: np.asarray(t.data, dtype=np.float32).reshape([int(d) for d in reversed(t.shape)]).copy()
                for t in reader.tensors}
-    {"long": change_long, "wide": change_wide, "extreme": change_extreme}[options.change](fields, tensors)
-    writer = gguf.GGUFWriter(options.out, "llama")
+    CHANGES[options.change](fields, tensors)
+    writer = gguf.GGUFWriter(options.out, options.change if options.change.startswith("qwen") else "llama")
     copy_fields(reader, writer, fields)
     for name, tensor in tensors.items():
         is_matrix = tensor.ndim > 1 and options.change != "extreme"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a copy of the source tree with every bug of mutants.json and every fault point of generate.py planted in it.
+"""Writes a copy of the source tree with every bug of mutants.json and regressions.json, and every fault point of
+generate.py, planted in it.
 
     tests/mutants/plant.py SOURCE_ROOT DESTINATION
 
@@ -22,6 +23,7 @@ from pathlib import Path
 
 SWITCH = re.compile(r'PLANTED\("(\w+)"\)')
 SITE = re.compile(r'(?:PLANTED_FAULT\(|PlantedSite \w+\()"(\w+)"')
+SITE_SEPARATOR = ":"  # between a fault point and its conditions
 INCLUDE = '#include "tests/mutants/planted.h"\n'
 FILES = "planted_files.txt"  # in the copy: the names of its files
 
@@ -76,11 +78,21 @@ def plant(file: str, source: str, edits: list[Edit]) -> tuple[str, list[str]]:
     return INCLUDE + source, problems
 
 
+def listed_ids(data: Path) -> set[str]:
+    """The bugs of mutants.json, and those of regressions.json that are no fault point's."""
+    def read(name: str, key: str) -> list[dict]:
+        return json.loads((data / name).read_text(encoding="utf-8"))[key]
+
+    planted = {regression["plant"] for regression in read("regressions.json", "regressions")}
+    return {mutant["id"] for mutant in read("mutants.json", "mutants")} | {
+        id for id in planted if id and SITE_SEPARATOR not in id}
+
+
 def compare_ids(edits: dict[str, list[Edit]], listed: set[str]) -> list[str]:
-    """What edits.toml and mutants.json do not have in common."""
+    """What edits.toml and the lists do not have in common."""
     planted = {id for of_file in edits.values() for edit in of_file for id in edit.ids()}
     return ([f"{id}: no edit plants it\n" for id in sorted(listed - planted)]
-            + [f"{id}: planted by edits.toml, not listed in mutants.json\n" for id in sorted(planted - listed)])
+            + [f"{id}: planted by edits.toml, not listed in mutants.json or regressions.json\n" for id in sorted(planted - listed)])
 
 
 def read_edits(data: Path) -> dict[str, list[Edit]]:
@@ -108,8 +120,7 @@ def planted_tree(root: Path) -> tuple[dict[str, bytes], list[str]]:
     """Content of every file of the copy, and what is wrong with the edits."""
     data = root / "tests/mutants"
     edits = read_edits(data)
-    listed = json.loads((data / "mutants.json").read_text(encoding="utf-8"))["mutants"]
-    problems = compare_ids(edits, {mutant["id"] for mutant in listed})
+    problems = compare_ids(edits, listed_ids(data))
     tree = {name: (root / name).read_bytes() for name in tracked_files(root)}
     for file, of_file in edits.items():
         if file not in tree:

@@ -41,6 +41,7 @@ class PlantTest(unittest.TestCase):
         self.write("tests/mutants/edits.toml", "".join(edits))
         self.write("tests/mutants/faults.toml", "")
         self.write("tests/mutants/mutants.json", json.dumps({"mutants": [{"id": id} for id in ids]}))
+        self.write("tests/mutants/regressions.json", json.dumps({"regressions": []}))
 
     def plant(self, destination: Path | None = None) -> subprocess.CompletedProcess:
         return subprocess.run([sys.executable, HERE / "plant.py", self.root, destination or self.copy],

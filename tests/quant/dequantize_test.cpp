@@ -1,6 +1,8 @@
 #include "quant/formats/dequantize.h"
 
-#include "quant/formats/block_formats.h"
+#include <algorithm>
+
+#include "quant/formats/packed_scales.h"
 #include "tests/quant/quant_testing.h"
 #include "tests/support/catch.h"
 
@@ -61,6 +63,11 @@ TEST_CASE("packed 6-bit scales come back as they went in", "[quant]") {
       REQUIRE(k_scale_min(k_packed, s).min == pairs[s].min);
     }
     for (std::size_t s = 0; s < 16; ++s) REQUIRE(q3_k_scale(q3_packed, s) == scales[s]);
+    std::uint8_t first[8];
+    std::copy_n(scales, 8, first);
+    BlockIQ4_XS block{};
+    pack_iq4_xs_scales(first, block);
+    for (std::size_t s = 0; s < 8; ++s) REQUIRE(iq4_xs_scale(block, s) == scales[s]);
   }
 }
 

@@ -106,6 +106,7 @@ std::vector<Extreme> extremes() {
   std::fill_n(q6.block.begin() + 192, 16, std::byte(0x80));  // scales of -128
   all.push_back(q6);
   all.push_back(filled(WeightType::kIQ4_NL, 0x00, -32.0 * 127 * 127));
+  all.push_back(filled(WeightType::kIQ4_XS, 0x00, 256.0 * 127 * 127 * 32));  // scales of -32
   Extreme q8 = filled(WeightType::kQ8_K, 0x80, -256.0 * 128 * 127);
   const float one = 1.0f;
   std::memcpy(q8.block.data(), &one, sizeof(one));

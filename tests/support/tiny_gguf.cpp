@@ -17,6 +17,7 @@ constexpr std::size_t kFeedForward = 256;  // one Q4_K block
 constexpr std::size_t kHeads = 4;
 constexpr std::size_t kKvHeads = 2;
 constexpr std::size_t kHeadDim = kModelDim / kHeads;
+constexpr std::size_t kWideHeadDim = 24;  // of qwen3
 
 std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
   return alignment == 0 ? value : (value + alignment - 1) / alignment * alignment;
@@ -101,26 +102,44 @@ struct TensorPlan {
   std::vector<std::uint64_t> dims;
 };
 
-void add_layer_plan(std::vector<TensorPlan>& plan, std::size_t layer) {
-  const auto add = [&](std::string_view role, WeightType type, std::vector<std::uint64_t> dims) {
-    plan.push_back({fmt::format("blk.{}.{}.weight", layer, role), type, std::move(dims)});
-  };
-  constexpr std::uint64_t kKvRows = kKvHeads * kHeadDim;
-  add("attn_norm", WeightType::kF32, {kModelDim});
-  add("attn_q", WeightType::kF16, {kModelDim, kModelDim});
-  add("attn_k", WeightType::kF32, {kModelDim, kKvRows});
-  add("attn_v", WeightType::kQ8_0, {kModelDim, kKvRows});
-  add("attn_output", WeightType::kQ4_0, {kModelDim, kModelDim});
-  add("ffn_norm", WeightType::kF32, {kModelDim});
-  add("ffn_gate", WeightType::kQ4_0, {kModelDim, kFeedForward});
-  add("ffn_up", WeightType::kQ4_0, {kModelDim, kFeedForward});
-  add("ffn_down", WeightType::kQ4_K, {kFeedForward, kModelDim});
+std::size_t head_dim_of(const TinyOptions& options) {
+  return options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
 }
 
-std::string norm_weights(std::size_t n, std::uint64_t seed) {
+void add_layer_plan(std::vector<TensorPlan>& plan, std::size_t layer, const TinyOptions& options) {
+  const auto add = [&](std::string_view role, WeightType type, std::vector<std::uint64_t> dims) {
+    plan.push_back({fmt::format("blk.{}.{}", layer, role), type, std::move(dims)});
+  };
+  const std::uint64_t head_dim = head_dim_of(options);
+  const std::uint64_t q_rows = kHeads * head_dim;
+  const std::uint64_t kv_rows = kKvHeads * head_dim;
+  add("attn_norm.weight", WeightType::kF32, {kModelDim});
+  add("attn_q.weight", WeightType::kF16, {kModelDim, q_rows});
+  add("attn_k.weight", WeightType::kF32, {kModelDim, kv_rows});
+  add("attn_v.weight", WeightType::kQ8_0, {kModelDim, kv_rows});
+  if (options.architecture == "qwen2") {
+    add("attn_q.bias", WeightType::kF32, {q_rows});
+    add("attn_k.bias", WeightType::kF32, {kv_rows});
+    add("attn_v.bias", WeightType::kF32, {kv_rows});
+  }
+  if (options.architecture == "qwen3") {
+    add("attn_q_norm.weight", WeightType::kF32, {head_dim});
+    add("attn_k_norm.weight", WeightType::kF32, {head_dim});
+  }
+  add("attn_output.weight", WeightType::kQ4_0, {q_rows, kModelDim});
+  add("ffn_norm.weight", WeightType::kF32, {kModelDim});
+  add("ffn_gate.weight", WeightType::kQ4_0, {kModelDim, kFeedForward});
+  add("ffn_up.weight", WeightType::kQ4_0, {kModelDim, kFeedForward});
+  add("ffn_down.weight", WeightType::kQ4_K, {kFeedForward, kModelDim});
+}
+
+/// Weights of a norm near 1, or a bias.
+std::string vector_values(std::string_view name, std::size_t n, std::uint64_t seed) {
   Random random(seed);
+  const float mean = name.ends_with(".bias") ? 0.0F : 1.0F;
+  const float amplitude = name.ends_with(".bias") ? 1.0F : 0.1F;
   std::string out;
-  for (std::size_t i = 0; i < n; ++i) out += encoded(1.0F + random.uniform(0.1F));
+  for (std::size_t i = 0; i < n; ++i) out += encoded(mean + random.uniform(amplitude));
   return out;
 }
 
@@ -172,18 +191,26 @@ std::vector<std::int32_t> TinyGguf::kinds() {
 
 TinyGguf TinyGguf::llama(const TinyOptions& options) {
   TinyGguf model;
-  model.set_string("general.architecture", "llama");
+  const auto key = [&](std::string_view suffix) {
+    return (options.architecture + ".").append(suffix);
+  };
+  const auto head_dim = static_cast<std::uint32_t>(head_dim_of(options));
+  model.set_string("general.architecture", options.architecture);
   model.set_string("general.name", "tiny");
-  model.set_u32("llama.block_count", static_cast<std::uint32_t>(options.n_layers));
-  model.set_u32("llama.context_length", 64);
-  model.set_u32("llama.embedding_length", kModelDim);
-  model.set_u32("llama.feed_forward_length", kFeedForward);
-  model.set_u32("llama.attention.head_count", kHeads);
-  model.set_u32("llama.attention.head_count_kv", kKvHeads);
-  model.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-  model.set_u32("llama.rope.dimension_count", kHeadDim);
-  model.set_f32("llama.rope.freq_base", 10000.0F);
-  model.set_u32("llama.vocab_size", static_cast<std::uint32_t>(pieces().size()));
+  model.set_u32(key("block_count"), static_cast<std::uint32_t>(options.n_layers));
+  model.set_u32(key("context_length"), 64);
+  model.set_u32(key("embedding_length"), kModelDim);
+  model.set_u32(key("feed_forward_length"), kFeedForward);
+  model.set_u32(key("attention.head_count"), kHeads);
+  model.set_u32(key("attention.head_count_kv"), kKvHeads);
+  model.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
+  model.set_u32(key("rope.dimension_count"), head_dim);
+  model.set_f32(key("rope.freq_base"), 10000.0F);
+  model.set_u32(key("vocab_size"), static_cast<std::uint32_t>(pieces().size()));
+  if (head_dim != kHeadDim) {
+    model.set_u32(key("attention.key_length"), head_dim);
+    model.set_u32(key("attention.value_length"), head_dim);
+  }
   model.set_string("tokenizer.ggml.model", "llama");
   model.set_strings("tokenizer.ggml.tokens", pieces());
   model.set_array("tokenizer.ggml.scores", GgufType::kFloat32, scores());
@@ -201,7 +228,8 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   if (!options.tied_output) {
     plan.push_back({"output.weight", WeightType::kQ4_0, {kModelDim, n_vocab}});
   }
-  for (std::size_t layer = 0; layer < options.n_layers; ++layer) add_layer_plan(plan, layer);
+  for (std::size_t layer = 0; layer < options.n_layers; ++layer)
+    add_layer_plan(plan, layer, options);
   std::uint64_t seed = options.seed * 1000;
   for (const TensorPlan& p : plan) {
     const auto n_rows = static_cast<std::size_t>(p.dims.size() > 1 ? p.dims[1] : 1);
@@ -212,7 +240,7 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
         {.name = p.name,
          .dims = p.dims,
          .type = static_cast<std::uint32_t>(p.type),
-         .data = p.dims.size() == 1 ? norm_weights(n_cols, ++seed)
+         .data = p.dims.size() == 1 ? vector_values(p.name, n_cols, ++seed)
                                     : random_weights(p.type, n_rows, n_cols, amplitude, ++seed)});
   }
   return model;
@@ -256,6 +284,36 @@ TinyGguf::Tensor& TinyGguf::tensor(std::string_view name) {
       std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });
   REQUIRE(it != tensors.end());
   return *it;
+}
+
+std::vector<std::string> TinyGguf::byte_bpe_tokens() {
+  // GPT-2's alphabet: what is printable in Latin-1, then U+0100 and up for the others.
+  std::vector<std::string> tokens;
+  const auto add = [&tokens](unsigned code) {
+    std::string text(1, static_cast<char>(code));
+    if (code >= 0x80)
+      text = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+    tokens.push_back(text);
+  };
+  for (unsigned code = 0x21; code < 0x144; ++code) {
+    const bool gap = (code > 0x7E && code < 0xA1) || code == 0xAD;
+    if (!gap) add(code);
+  }
+  tokens.insert(tokens.end(), {"ab", "cd"});
+  while (tokens.size() < 272) tokens.push_back("word" + std::to_string(tokens.size()));
+  return tokens;
+}
+
+void TinyGguf::make_byte_bpe() {
+  set_string("tokenizer.ggml.model", "gpt2");
+  set_string("tokenizer.ggml.pre", "gpt-2");
+  set_strings("tokenizer.ggml.tokens", byte_bpe_tokens());
+  std::vector<std::int32_t> kinds(272, 1);
+  kinds[257] = 3;
+  set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+  set_strings("tokenizer.ggml.merges", {"a b"});
+  for (const char* key : {"scores", "bos_token_id", "eos_token_id", "unknown_token_id"})
+    remove(std::string("tokenizer.ggml.") + key);
 }
 
 std::vector<std::byte> TinyGguf::bytes() const {

@@ -38,6 +38,9 @@ struct TinyOptions {
   std::size_t n_layers = 1;
   std::uint64_t seed = 1;
   bool tied_output = false;  ///< leaves output.weight out
+  /// "llama"; "qwen2" with biases; "qwen3" with head norms and a head_dim of 24, so that
+  /// n_heads * head_dim is not d_model
+  std::string architecture = "llama";
 };
 
 /// A small GGUF in memory whose every piece can be set to something wrong: the serializer writes
@@ -79,6 +82,11 @@ struct TinyGguf {
   /// About 36 KB with one layer, of which 7 KB are metadata. Weights are random by `seed` and small
   /// enough for logits of order 1; the same options give the same bytes everywhere.
   static TinyGguf llama(const TinyOptions& options = {});
+
+  /// Gives it a vocabulary of byte-level BPE instead: 256 bytes from "!" on, "ab" with its merge,
+  /// the control token "cd", and words that no merges make.
+  void make_byte_bpe();
+  static std::vector<std::string> byte_bpe_tokens();
 
   /// Adds or replaces an entry.
   template <typename T>

@@ -1,36 +1,17 @@
 // Vocabularies made to cost: the work grows with their size and with the text, not with products.
 
-#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/base/colliding_strings.h"
 #include "tests/support/catch.h"
-#include "tokenizer/sentencepiece/prefix_matcher.h"
+#include "tests/tokenizer/cost.h"
+#include "tokenizer/prefix_matcher.h"
 #include "tokenizer/tokenizer.h"
 
 namespace llm {
 namespace {
-
-/// CPU time of this thread that `work` takes, the least of three.
-template <typename Work>
-double cost(const Work& work) {
-  double least = 1e9;
-  for (int i = 0; i < 3; ++i) {
-    timespec begin{};
-    timespec end{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-    work();
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
-    least = std::min(least, static_cast<double>(end.tv_sec - begin.tv_sec) +
-                                1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec));
-  }
-  return least;
-}
-
-/// Of 4 times as much work: about 4, and 16 where it is quadratic.
-constexpr double kMostGrowth = 9;
 
 VocabSpec vocab_of(const std::vector<std::string>& texts, TokenKind kind) {
   VocabSpec spec;

@@ -1,49 +1,20 @@
 // The Llama vocabulary of 32,000 tokens, read from a GGUF, against llama.cpp's expectations and the
 // real SentencePiece library (tests/golden/README.md).
 
-#include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 
-#include "base/mapped_file.h"
 #include "base/sha256.h"
-#include "engine/gguf/gguf_file.h"
-#include "engine/model/model_file.h"
 #include "tests/support/catch.h"
 #include "tests/tokenizer/vocab_builder.h"
+#include "tests/tokenizer/vocab_files.h"
 #include "tokenizer/tokenizer.h"
 
 namespace llm {
 namespace {
-
-/// Path of a file in the test data, or nothing (said aloud) when there is no such data.
-std::optional<std::string> test_data(const std::string& name) {
-  const char* folder = std::getenv("LLM_TEST_DATA");
-  if (folder == nullptr || *folder == '\0') {
-    WARN("SKIPPED: " << name << " (LLM_TEST_DATA is not set)");
-    return std::nullopt;
-  }
-  return std::string(folder) + "/" + name;
-}
-
-Tokenizer tokenizer_of(const std::string& path) {
-  const auto file = MappedFile::open(path);
-  if (!file.ok()) FAIL(file.error().to_string());
-  const auto gguf = GgufFile::parse(file->bytes());
-  if (!gguf.ok()) FAIL(gguf.error().to_string());
-  std::vector<std::string> warnings;
-  const auto spec = vocab_from_gguf(*gguf, warnings);
-  if (!spec.ok()) FAIL(spec.error().to_string());
-  CHECK(warnings.empty());
-  auto tokenizer = Tokenizer::create(*spec);
-  if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
-  return std::move(tokenizer).value();
-}
 
 std::optional<Tokenizer> llama_tokenizer() {
   const auto path = test_data("llama-spm-vocab.gguf");
@@ -66,24 +37,6 @@ void check_golden(const Tokenizer& tokenizer, const std::string& name) {
   REQUIRE(lines == 1000);
 }
 
-std::string read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE(file.is_open());
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
-
-std::vector<std::string> split(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0;;) {
-    const std::size_t end = text.find(separator, begin);
-    parts.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
-    if (end == std::string::npos) return parts;
-    begin = end + separator.size();
-  }
-}
-
 constexpr EncodeOptions kPlain = {.add_bos = false};
 
 }  // namespace
@@ -91,17 +44,7 @@ constexpr EncodeOptions kPlain = {.add_bos = false};
 TEST_CASE("llama.cpp's vocabulary test gives its ids", "[tokenizer][golden]") {
   const auto tokenizer = llama_tokenizer();
   if (!tokenizer) return;
-  const auto texts = split(read_all(*test_data("llama-spm-vocab.inp")), "\n__ggml_vocab_test__\n");
-  const auto rows = split(read_all(*test_data("llama-spm-vocab.out")), "\n");
-  REQUIRE(texts.size() == 47);
-  REQUIRE(rows.size() >= texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    std::istringstream row(rows[i]);
-    const Ids ids{std::istream_iterator<TokenId>(row), {}};
-    CAPTURE(i, texts[i]);
-    CHECK(tokenizer->encode(texts[i], kPlain) == ids);
-    CHECK(tokenizer->decode(ids) == texts[i]);
-  }
+  check_llama_cpp(*tokenizer, "llama-spm-vocab");
 }
 
 TEST_CASE("random Unicode strings give SentencePiece's ids", "[tokenizer][golden]") {

@@ -26,7 +26,9 @@ class Bench {
   Bench() {
     directory_.write("m.gguf", TinyGguf::llama().bytes());
     directory_.write("text", std::string(300, 'a'));
+    directory_.write("lengths", std::string(R"([{"prompt": [2, 9], "output": [2, 3]}])"));
     REQUIRE(shell("llmcheck m.gguf -p ab --compute f32 --dump own.npz -q").exit_code == 0);
+    REQUIRE(shell("llmgguf hash m.gguf -o m.gguf.manifest").exit_code == 0);
   }
 
   /// A command of bash in the directory; the tools are in its PATH.
@@ -85,9 +87,11 @@ TEST_CASE("memory that runs out at any request is exit code 5, in every tool",
        "llmcheck m.gguf --layer-diff own.npz --compute f32 --threads 2 -q",
        "llmcheck m.gguf --ppl text --threads 1 -q --report r.html",
        "llmquant m.gguf out.gguf Q8_0 2 --allow-requantize", "llmgguf verify m.gguf",
-       "llmgguf show m.gguf --json", "llmgguf hash m.gguf", "llmgguf diff m.gguf m.gguf",
+       "llmgguf verify m.gguf --manifest m.gguf.manifest", "llmgguf show m.gguf --json",
+       "llmgguf hash m.gguf", "llmgguf diff m.gguf m.gguf",
        "llmtok m.gguf -p 'the <s> a' --parse-special --json",
-       "llmbench m.gguf --no-peaks -p 4 -n 2 -r 1 -t 2", "llmsynth s.gguf --shape mqa"}));
+       "llmbench m.gguf --no-peaks -p 4 -n 2 -r 1 -t 2", "llmsynth s.gguf --shape mqa",
+       "llmload m.gguf --lengths lengths --mode real --rate 1000 --requests 4 -t 1"}));
   const std::size_t n = bench.requests(command);
   REQUIRE(n > kFirst);
   std::set<std::size_t> refused;

@@ -234,7 +234,7 @@ TEST_CASE("bad input 11: file replaced by rename while it is read", "[bad_input]
   });
   INFO("stderr: " << result.err);
   CHECK(result.exit_code == 0);
-  CHECK(result.out.find("tensor large") != std::string::npos);
+  CHECK(result.out.find("tensor \"large\"") != std::string::npos);
 }
 
 TEST_CASE("the small model runs", "[bad_input]") {

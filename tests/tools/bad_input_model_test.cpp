@@ -128,6 +128,37 @@ constexpr BadInputRow kParameterRows[] = {
      6,
      {"llama.rope.scaling.type", "\"yarn\"", "none, linear"},
      [](TinyGguf& m) { m.set_string("llama.rope.scaling.type", "yarn"); }},
+    {"RoPE scaling that has no name",
+     6,
+     {"llama.rope.scaling.type", "\"su\"", "none, linear"},
+     [](TinyGguf& m) { m.set_string("llama.rope.scaling.type", "su"); }},
+    {"a window below the context",
+     6,
+     {"llama.attention.sliding_window", "found 63", "64"},
+     [](TinyGguf& m) { m.set_u32("llama.attention.sliding_window", 63); }},
+    {"a window that covers the context",
+     0,
+     {},
+     [](TinyGguf& m) { m.set_u32("llama.attention.sliding_window", 64); }},
+    {"capped logits",
+     6,
+     {"llama.final_logit_softcapping", "found 30", "need 0"},
+     [](TinyGguf& m) { m.set_f32("llama.final_logit_softcapping", 30.0F); }},
+    {"scaled logits",
+     6,
+     {"llama.logit_scale", "found 0.5", "need 0 or 1"},
+     [](TinyGguf& m) { m.set_f32("llama.logit_scale", 0.5F); }},
+    {"logits scaled by 1", 0, {}, [](TinyGguf& m) { m.set_f32("llama.logit_scale", 1.0F); }},
+    {"attention to all sides",
+     6,
+     {"llama.attention.causal", "found 0", "need 1"},
+     [](TinyGguf& m) { m.set<std::uint8_t>("llama.attention.causal", GgufType::kBool, 0); }},
+    {"RoPE over several positions",
+     6,
+     {"llama.rope.dimension_sections", "found ARRAY of INT32"},
+     [](TinyGguf& m) {
+       m.set_array<std::int32_t>("llama.rope.dimension_sections", GgufType::kInt32, {1, 1, 2, 0});
+     }},
     {"mixture of experts",
      6,
      {"llama.expert_count", "found 8"},
@@ -162,13 +193,54 @@ constexpr BadInputRow kTensorRows[] = {
      }},
     {"attention bias",
      6,
-     {"blk.0.attn_q.bias", ".bias"},
+     {"blk.0.attn_q.bias", "\"attn_q.bias\"", "architecture llama"},
      [](TinyGguf& m) { add_tensor(m, "blk.0.attn_q.bias", {32}, 128); }},
+    {"head norms in a llama",
+     6,
+     {"blk.0.attn_q_norm.weight", "\"attn_q_norm.weight\"", "architecture llama"},
+     [](TinyGguf& m) { add_tensor(m, "blk.0.attn_q_norm.weight", {8}, 32); }},
+    {"output bias in a qwen2",
+     6,
+     {"blk.0.attn_output.bias", "\".bias\"", "architecture qwen2"},
+     [](TinyGguf& m) {
+       m = TinyGguf::llama({.architecture = "qwen2"});
+       add_tensor(m, "blk.0.attn_output.bias", {32}, 128);
+     }},
+    {"qwen2 without a bias",
+     3,
+     {"blk.0.attn_k.bias", "absent", "architecture qwen2"},
+     [](TinyGguf& m) {
+       m = TinyGguf::llama({.architecture = "qwen2"});
+       m.remove_tensor("blk.0.attn_k.bias");
+     }},
+    {"qwen2 with a bias of another length",
+     3,
+     {"blk.0.attn_k.bias", "found shape [8, 2]", "need [16]"},
+     [](TinyGguf& m) {
+       m = TinyGguf::llama({.architecture = "qwen2"});
+       m.tensor("blk.0.attn_k.bias").dims = {8, 2};
+     }},
+    {"qwen3 without a head norm",
+     3,
+     {"blk.0.attn_k_norm.weight", "absent", "architecture qwen3"},
+     [](TinyGguf& m) {
+       m = TinyGguf::llama({.architecture = "qwen3"});
+       m.remove_tensor("blk.0.attn_k_norm.weight");
+     }},
+    {"qwen3 with a bias",
+     6,
+     {"blk.0.attn_q.bias", "architecture qwen3"},
+     [](TinyGguf& m) {
+       m = TinyGguf::llama({.architecture = "qwen3"});
+       add_tensor(m, "blk.0.attn_q.bias", {96}, 384);
+     }},
     {"rope_freqs of zeros",
      3,
      {"rope_freqs.weight", "found 0 at index 0"},
      [](TinyGguf& m) { add_tensor(m, "rope_freqs.weight", {4}, 16); }},
 };
+
+constexpr const char* kMerges = "tokenizer.ggml.merges";
 
 constexpr BadInputRow kVocabRows[] = {
     {"51 vocab_size != tokens",
@@ -216,6 +288,76 @@ constexpr BadInputRow kVocabRows[] = {
        auto kinds = TinyGguf::kinds();
        kinds[7] = 99;
        m.set_array(kKinds, GgufType::kInt32, kinds);
+     }},
+    {"59 byte-level BPE without a pre-tokenizer",
+     6,
+     {"tokenizer.ggml.pre", "found no key", "llama-bpe, ", "tekken"},
+     [](TinyGguf& m) { m.set_string("tokenizer.ggml.model", "gpt2"); }},
+    {"59 an unknown pre-tokenizer",
+     6,
+     {"tokenizer.ggml.pre", "found \"gpt-5\"", "llama-bpe, ", "tekken"},
+     [](TinyGguf& m) {
+       m.set_string("tokenizer.ggml.model", "gpt2");
+       m.set_string("tokenizer.ggml.pre", "gpt-5");
+     }},
+    {"58 a byte-level vocabulary with byte tokens",
+     3,
+     {kTokens, "byte token id 3", "need none in byte-level BPE"},
+     [](TinyGguf& m) {
+       m.set_string("tokenizer.ggml.model", "gpt2");
+       m.set_string("tokenizer.ggml.pre", "gpt-2");
+     }},
+    {"58 a byte without a token",
+     3,
+     {kTokens, "no token \"c\" for byte 0x63"},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       auto tokens = TinyGguf::byte_bpe_tokens();
+       tokens['c' - '!'] = "another";
+       m.set_strings(kTokens, tokens);
+     }},
+    {"a byte-level vocabulary", 0, {}, [](TinyGguf& m) { m.make_byte_bpe(); }},
+    {"90 merges absent",
+     3,
+     {kMerges, "absent"},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       m.remove(kMerges);
+     }},
+    {"90 a merge without a space",
+     3,
+     {kMerges, "\"ab\" at index 1", "two tokens"},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       m.set_strings(kMerges, {"a b", "ab"});
+     }},
+    {"90 a merge of three",
+     3,
+     {kMerges, "\"a b c\" at index 0", "two tokens"},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       m.set_strings(kMerges, {"a b c"});
+     }},
+    {"90 a merge of an unknown token",
+     3,
+     {kMerges, "\"a qq\" at index 0", "names \"qq\""},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       m.set_strings(kMerges, {"a qq"});
+     }},
+    {"90 a merge that makes no token",
+     3,
+     {kMerges, "\"b a\" at index 0", "names \"ba\""},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       m.set_strings(kMerges, {"b a"});
+     }},
+    {"90 a merge that makes a control token",
+     3,
+     {kMerges, "names \"cd\""},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       m.set_strings(kMerges, {"c d"});
      }},
     {"55 bos >= vocab",
      3,
@@ -302,8 +444,8 @@ constexpr BadInputRow kVocabRows[] = {
      }},
     {"59 unknown tokenizer model",
      6,
-     {"tokenizer.ggml.model", "\"gpt2\"", "\"llama\""},
-     [](TinyGguf& m) { m.set_string("tokenizer.ggml.model", "gpt2"); }},
+     {"tokenizer.ggml.model", "\"bert\"", "\"llama\""},
+     [](TinyGguf& m) { m.set_string("tokenizer.ggml.model", "bert"); }},
     {"60 10 MB chat template",
      6,
      {"tokenizer.chat_template", "10000000 bytes", "cap"},

@@ -53,6 +53,20 @@ TEST_CASE("a layer diff of a tiny model passes by its own dump and fails by anot
   CHECK(bench.llmcheck("m.gguf --kld own.npz").exit_code == 0);
 }
 
+TEST_CASE("stages of a tiny model pass by its own dump, which finds it, and fail by another's",
+          "[llmcheck][tiny]") {
+  const Bench bench;
+  REQUIRE(bench.llmcheck("m.gguf -p ab --compute f32 --dump own.npz").exit_code == 0);
+  const Finished right = bench.llmcheck("--stages own.npz --report r.junit.xml");
+  CAPTURE(right.out, right.err);
+  CHECK(right.exit_code == 0);
+  CHECK_THAT(right.out, Contains("PASS  stage 1, embedding") && Contains("PASS  stage 6, text"));
+  const Finished wrong = bench.llmcheck("other.gguf --stages own.npz --compute int8");
+  CHECK(wrong.exit_code == 1);
+  CHECK_THAT(wrong.out, Contains("FAIL  stage 1, embedding") && Contains("look at: "));
+  CHECK_THAT(wrong.out, !Contains("f32-ops"));
+}
+
 TEST_CASE("a dump longer than the context is refused", "[llmcheck][tiny]") {
   const Bench bench;
   const Finished run = bench.llmcheck("m.gguf --dump d.npz -p " + std::string(3000, 'a'));

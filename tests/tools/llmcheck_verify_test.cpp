@@ -12,7 +12,6 @@
 #include "base/sha256.h"
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
-#include "tests/support/effort.h"
 #include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 
@@ -106,14 +105,14 @@ TEST_CASE("limits of --verify are measured on the model, and near its errors", "
   }
 }
 
+// Two prompts of each; `./dev check-quality` asks all.
 TEST_CASE("the embedded models hold their own frozen references", "[llmcheck][verify]") {
   Workplace w;
   const auto [model, file] =
       GENERATE(table<std::string, std::string>({{kF16, kF16Reference}, {kQ4, kQ4Reference}}));
-  const bool quick = llm::test::kSanitized;
   const int code = w.llmcheck(
-      fmt::format("--verify '{}' {} --report '{}' --report '{}' --report '{}'", file,
-                  quick ? "--verify-quick" : "", w / "r.md", w / "r.html", w / "r.junit.xml"));
+      fmt::format("--verify '{}' --verify-quick --report '{}' --report '{}' --report '{}'", file,
+                  w / "r.md", w / "r.html", w / "r.junit.xml"));
   CAPTURE(w.out, w.err);
   REQUIRE(code == 0);
   CHECK_THAT(w.out, Contains(fs::path(model).filename()) && Contains("from this file"));
@@ -121,7 +120,7 @@ TEST_CASE("the embedded models hold their own frozen references", "[llmcheck][ve
   CHECK(w.report["checks"].size() == 5);
   const auto& table = w.report["figures"][0];
   CHECK(table["name"] == "verify");
-  REQUIRE(table["rows"].size() == (quick ? 2 : 19));
+  REQUIRE(table["rows"].size() == 2);
   for (const auto& row : table["rows"]) CHECK(row["verdict"] == "PASS");
   // The engine in f32 gives the oracle's logits to rounding noise; quantized activations cost more.
   const auto& errors = w.report["figures"][1]["rows"];

@@ -26,7 +26,7 @@ TEST_CASE("llmgguf show", "[llmgguf]") {
   }
 
   const auto shown = json::parse(run_tool("llmgguf", {"show", path, "--json"}).out);
-  CHECK(shown["schema_version"] == 1);
+  CHECK(shown["schema_version"] == 2);
   CHECK(shown["metadata"]["llama.block_count"]["value"] == 1);
   CHECK(shown["metadata"]["tokenizer.ggml.tokens"]["count"] == 272);
   CHECK(shown["metadata"]["tokenizer.ggml.tokens"]["value"].size() == 8);
@@ -51,15 +51,10 @@ TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
 
 TEST_CASE("llmgguf hash", "[llmgguf]") {
   const ScratchDirectory directory;
-  TinyGguf model = TinyGguf::llama();
-  const auto bytes = model.bytes();
+  const auto bytes = TinyGguf::llama().bytes();
   const std::string path = directory.write("m.gguf", bytes);
   const auto hashes = json::parse(run_tool("llmgguf", {"hash", path, "--json"}).out);
   CHECK(hashes["sha256"] == sha256_hex(bytes));
-  const std::string& data = model.tensor("output_norm.weight").data;
-  CHECK(hashes["tensors"]["output_norm.weight"] ==
-        sha256_hex(std::as_bytes(std::span(data.data(), data.size()))));
-  CHECK(hashes["tensors"].size() == 12);
   const auto text = run_tool("llmgguf", {"hash", path});
   CHECK(text.out.starts_with(sha256_hex(bytes) + "  " + path + "\n"));
 }

@@ -54,10 +54,13 @@ TEST_CASE("mixes give the layers of llama-quantize more bits", "[tools][llmquant
   CHECK(layers_with("Q2_K", "ffn_down", WeightType::kQ3_K).size() == 22);
   CHECK(layers_with("Q2_K", "ffn_up", WeightType::kQ2_K).size() == 22);
   CHECK(layers_with("Q4_0", "ffn_down", WeightType::kQ4_0).size() == 22);
-  CHECK(layers_with("IQ4_NL", "attn_v", WeightType::kQ5_K).size() == 22);
-  CHECK(layers_with("IQ4_NL", "attn_v", WeightType::kIQ4_NL, {22, 1, false}).size() == 22);
-  CHECK(layers_with("IQ4_NL", "ffn_down", WeightType::kQ5_K) == std::set<std::uint64_t>{0, 1});
-  CHECK(layers_with("IQ4_NL", "ffn_up", WeightType::kIQ4_NL).size() == 22);
+  for (const WeightType type : {WeightType::kIQ4_NL, WeightType::kIQ4_XS}) {
+    const std::string name(block_traits(type).name);
+    CHECK(layers_with(name, "attn_v", WeightType::kQ5_K).size() == 22);
+    CHECK(layers_with(name, "attn_v", type, {22, 1, false}).size() == 22);
+    CHECK(layers_with(name, "ffn_down", WeightType::kQ5_K) == std::set<std::uint64_t>{0, 1});
+    CHECK(layers_with(name, "ffn_up", type).size() == 22);
+  }
   // 80 layers are Llama 70B.
   CHECK(layers_with("Q4_K_S", "attn_v", WeightType::kQ5_K, {80, 8, false}).size() == 80);
 }
@@ -66,7 +69,8 @@ TEST_CASE("output and embedding follow whether they are tied", "[tools][llmquant
   const ModelShape separate{22, 8, false};
   const ModelShape tied{22, 8, true};
   const GgufTensor embedding = matrix("token_embd.weight");
-  for (const char* name : {"Q4_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_S", "Q6_K", "IQ4_NL"}) {
+  for (const char* name :
+       {"Q4_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_S", "Q6_K", "IQ4_NL", "IQ4_XS"}) {
     const Recipe& recipe = *find_recipe(name);
     CAPTURE(name);
     CHECK(recipe_type(recipe, separate, matrix("output.weight")) == WeightType::kQ6_K);
@@ -87,6 +91,7 @@ TEST_CASE("rows that are no whole blocks fall back", "[tools][llmquant]") {
   CHECK(fallback_type(WeightType::kQ4_K, 320) == WeightType::kQ5_0);
   CHECK(fallback_type(WeightType::kQ5_K, 320) == WeightType::kQ5_1);
   CHECK(fallback_type(WeightType::kQ6_K, 320) == WeightType::kQ8_0);
+  CHECK(fallback_type(WeightType::kIQ4_XS, 320) == WeightType::kIQ4_NL);
   CHECK(fallback_type(WeightType::kQ4_K, 100) == WeightType::kF16);
   CHECK(fallback_type(WeightType::kQ8_0, 100) == WeightType::kF16);
   CHECK(fallback_type(WeightType::kF32, 1) == WeightType::kF32);
@@ -96,6 +101,7 @@ TEST_CASE("recipes are found by name", "[tools][llmquant]") {
   CHECK(find_recipe("q4_k_m")->name == "Q4_K_M");
   CHECK(find_recipe("Q4_K")->name == "Q4_K_M");
   CHECK(find_recipe("Q5_K")->file_type == 17);
+  CHECK(find_recipe("iq4_xs")->file_type == 30);
   CHECK(find_recipe("Q7_K") == nullptr);
   CHECK(find_recipe("") == nullptr);
 }

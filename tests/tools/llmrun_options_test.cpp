@@ -69,6 +69,22 @@ TEST_CASE("--system and --chat-template are what the model sees", "[llmrun]") {
                    "a tiny hen</s>\\n<|assistant|>\\n'")["prompt_ids"] == kind);
 }
 
+TEST_CASE("an unknown chat template is refused with its first line and the names", "[llmrun]") {
+  test::TinyGguf model = test::TinyGguf::llama();
+  model.set_string("tokenizer.chat_template", "\n{{ '<|turn\x1b[31m>' }}\nnot this line");
+  Llmrun llmrun;
+  llmrun.write("unknown.gguf", model.bytes());
+  const Finished run = llmrun("\"$DIR/unknown.gguf\" --system x -p y");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 2);
+  REQUIRE(contains(run.err, "--chat-template: found an unknown chat template in the model"));
+  REQUIRE(contains(run.err, R"("{{ '<|turn\x1b[31m>' }}")"));
+  REQUIRE(!contains(run.err, "not this line"));
+  REQUIRE(contains(run.err, "zephyr, llama2, chatml, qwen2, qwen2.5, qwen3, smollm2, smollm3"));
+  REQUIRE(contains(run.err, "llama3, llama3.1, mistral-nemo, gemma"));
+  REQUIRE(llmrun("\"$DIR/unknown.gguf\" --chat-template gemma -c 500 -n 1 -p y").exit_code == 0);
+}
+
 TEST_CASE("a text ends with EOS unless --ignore-eos", "[llmrun]") {
   Llmrun llmrun;
   const auto run = [&](const char* options) {

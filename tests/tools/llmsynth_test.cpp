@@ -43,6 +43,23 @@ TEST_CASE("shape and type are those asked for, and the model runs", "[tools][llm
   CHECK(run.exit_code == 0);
 }
 
+TEST_CASE("shapes of other architectures have their tensors and vocabulary, and run",
+          "[tools][llmsynth]") {
+  const Synth synth;
+  const std::string qwen2 = synth.make("qwen2", "--shape qwen2-small --type Q4_0");
+  const std::string qwen3 = synth.make("qwen3", "--shape qwen3-small --type Q4_0");
+  const Opened with_biases(qwen2);
+  const Opened with_norms(qwen3);
+  CHECK(with_biases.gguf->find_tensor("blk.1.attn_k.bias")->n_elements == 64);
+  CHECK(with_norms.gguf->find_tensor("blk.1.attn_k_norm.weight")->n_elements == 48);
+  CHECK(*with_norms.gguf->get_string("tokenizer.ggml.pre") == "qwen2");
+  for (const std::string& path : {qwen2, qwen3}) {
+    const Finished run = run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"});
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+  }
+}
+
 TEST_CASE("the seed makes the weights, the threads do not", "[tools][llmsynth]") {
   const Synth synth;
   const std::string options = "--shape odd80 --type Q4_0 ";

@@ -94,8 +94,8 @@ void check_contract(const std::string& path, std::string_view compute, std::stri
 }
 
 /// A model with a matrix of Q8_K, which no tool writes, beside F32, F16, Q8_0, Q4_0 and Q4_K.
-std::vector<std::byte> mixed_model() {
-  auto file = TinyGguf::llama({.n_layers = 2});
+std::vector<std::byte> mixed_model(const std::string& architecture = "llama") {
+  auto file = TinyGguf::llama({.n_layers = 2, .architecture = architecture});
   auto& tensor = file.tensor("blk.1.ffn_down.weight");
   std::mt19937 random(5);
   std::vector<BlockQ8_K> blocks(tensor.dims[0] / 256 * tensor.dims[1]);
@@ -123,9 +123,15 @@ TEST_CASE("every op of the definition agrees with the emulated contract", "[orac
     check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "f16");
     check_contract(scratch.write("mixed.gguf", mixed_model()), "int8", "f16");
   }
+  SECTION("biases, head norms, halves") {
+    for (const char* architecture : {"qwen2", "qwen3"}) {
+      const std::string path = scratch.write("mixed.gguf", mixed_model(architecture));
+      for (const char* compute : {"int8", "f32"}) check_contract(path, compute, "f16");
+    }
+  }
   SECTION("each type by itself") {
     for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K_S",
-                             "Q4_K_S", "Q5_K_S", "Q6_K", "BF16", "F32"}) {
+                             "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_XS", "BF16", "F32"}) {
       const std::string path = scratch / fmt::format("{}.gguf", type);
       REQUIRE(run_tool("llmquant", {f16, path, type, "--pure", "-q"}).exit_code == 0);
       check_contract(path, "int8", "f16");

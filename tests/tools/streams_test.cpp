@@ -1,6 +1,7 @@
 // What every tool does when standard streams or the files it writes at the end cannot be written.
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,8 @@ const std::vector<Command>& failing() {
       {"llmcheck /none", 4},    {"llmcheck --zzz", 2},     {"llmquant /none $DIR/a Q8_0", 4},
       {"llmquant", 2},          {"llmgguf show /none", 4}, {"llmgguf", 2},
       {"llmtok /none -p a", 4}, {"llmtok --zzz", 2},       {"llmbench -m /none", 4},
-      {"llmbench --zzz", 2},    {"llmsynth /none/a", 4},   {"llmsynth --zzz", 2}};
+      {"llmbench --zzz", 2},    {"llmsynth /none/a", 4},   {"llmsynth --zzz", 2},
+      {"llmload /none/a", 4},   {"llmload --zzz", 2}};
   return commands;
 }
 
@@ -165,7 +167,7 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
 TEST_CASE("every tool prints its pages and colours its errors when told to", "[tools][streams]") {
   const Tools tools;
   for (const std::string tool :
-       {"llmbench", "llmcheck", "llmgguf", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
+       {"llmbench", "llmcheck", "llmgguf", "llmload", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
     CAPTURE(tool);
     const auto run = [&](const std::string& words) {
       return run_shell("\"$BIN\"/" + tool + " " + words);
@@ -178,11 +180,11 @@ TEST_CASE("every tool prints its pages and colours its errors when told to", "[t
       CHECK_THAT(run("--completion " + shell).out, Contains(tool) && Contains("color"));
     }
     CHECK(run("--zzz --color always").err.starts_with(tool + ": error: "));  // not yet read
-    const std::string failing = tool == "llmgguf"    ? "show /none"
-                                : tool == "llmquant" ? "/none $DIR/a Q8_0"
-                                : tool == "llmsynth" ? "/none/a"
-                                : tool == "llmtok"   ? "/none -p a"
-                                                     : "-m /none";
+    const std::string failing = tool == "llmgguf"                         ? "show /none"
+                                : tool == "llmquant"                      ? "/none $DIR/a Q8_0"
+                                : tool == "llmsynth" || tool == "llmload" ? "/none/a"
+                                : tool == "llmtok"                        ? "/none -p a"
+                                                                          : "-m /none";
     if (tool == "llmcheck") continue;  // below
     CHECK(run(failing + " --color always").err.starts_with(tool + ": \x1b[31m\x1b[1merror"));
   }
@@ -196,13 +198,18 @@ TEST_CASE("-q silences the warnings of every tool that has some", "[tools][strea
   model.set_strings("tokenizer.ggml.tokens", pieces);
   tools.write("odd.gguf", model.bytes());
   setenv("ODD", tools.path("odd.gguf").c_str(), 1);
+  const std::string lengths = R"([{"prompt": [2, 2], "output": [2, 2]}])";
+  const auto bytes = std::as_bytes(std::span(lengths));
+  tools.write("lengths.json", {bytes.begin(), bytes.end()});
+  setenv("LENGTHS", tools.path("lengths.json").c_str(), 1);
   const std::string bench = "llmbench $MODEL -n 0 -r 1 --no-load --no-peaks ";
   REQUIRE(run_shell("\"$BIN\"/" + bench + "-p 2 -o json > $DIR/old.json").exit_code == 0);
   for (const std::string& words :
        {std::string("llmgguf verify $ODD"), std::string("llmtok $ODD -p the"),
         std::string("llmrun $ODD -p the -n 1"), std::string("llmcheck $ODD --dump $DIR/d.npz"),
         std::string("llmquant $MODEL $DIR/q.gguf Q4_K_M --allow-requantize"),
-        bench + "-p 3 --compare $DIR/old.json"}) {
+        bench + "-p 3 --compare $DIR/old.json",
+        std::string("llmload $ODD --lengths $LENGTHS --mode real --rate 1000 --requests 1")}) {
     CAPTURE(words);
     CHECK_THAT(run_shell("\"$BIN\"/" + words).err, Contains(": warning: "));
     CHECK(run_shell("\"$BIN\"/" + words + " -q").err.empty());

@@ -11,7 +11,9 @@
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
 #include "tests/tokenizer/odd_vocabs.h"
+#include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
+#include "tokenizer/pre_tokenizer_rules.h"
 #include "validate/self/naive_tokenizer.h"
 
 namespace llm {
@@ -77,7 +79,8 @@ TEST_CASE("vocabularies of files follow the rules", "[self][tokenizer]") {
   const char* data = std::getenv("LLM_TEST_DATA");
   std::vector<std::string> paths = {LLM_SOURCE_DIR "/models/fable-3m-f16.gguf"};
   if (data != nullptr) {
-    for (const char* name : {"llama-spm-vocab.gguf", "stories260K.gguf"})
+    for (const char* name :
+         {"llama-spm-vocab.gguf", "stories260K.gguf", "llama-bpe-vocab.gguf", "qwen2-vocab.gguf"})
       paths.push_back(std::string(data) + "/" + name);
   }
   for (const std::string& path : paths) {
@@ -90,9 +93,38 @@ TEST_CASE("vocabularies of files follow the rules", "[self][tokenizer]") {
     REQUIRE(tokenizer.ok());
     const auto results = check(*tokenizer);
     CHECK(failed(results) == std::vector<std::string>());
-    CHECK(of_ids(results).detail.find("; 0 have byte tokens") == std::string::npos);
+    const bool bytes = tokenizer->spec().tokenizer == TokenizerKind::kSentencePiece;
+    CHECK((of_ids(results).detail.find("; 0 have byte tokens") == std::string::npos) == bytes);
+    CHECK(of_ids(results).detail.find("matters in 0") == std::string::npos);
   }
   if (data == nullptr) WARN("skipped: LLM_TEST_DATA is not set");
+}
+
+TEST_CASE("byte-level vocabularies follow the rules, under every pre-tokenizer",
+          "[self][tokenizer]") {
+  for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
+    CAPTURE(rule.name);
+    const auto tokenizer = Tokenizer::create(tiny_bpe(std::string(rule.name)));
+    REQUIRE(tokenizer.ok());
+    const auto results =
+        check_tokenizer(tokenizer->spec(), tokenizer_functions(*tokenizer), {.n_texts = 180});
+    CHECK(failed(results) == std::vector<std::string>());
+  }
+}
+
+TEST_CASE("a byte-level tokenizer that is wrong is noticed", "[self][tokenizer]") {
+  const auto differs = [](VocabSpec spec, VocabSpec other) {
+    const auto tokenizer = Tokenizer::create(std::move(other));
+    REQUIRE(tokenizer.ok());
+    return !failed(check_tokenizer(spec, tokenizer_functions(*tokenizer))).empty();
+  };
+  const VocabSpec spec = tiny_bpe("qwen2");
+  CHECK_FALSE(differs(spec, tiny_bpe("deepseek-r1-qwen")));
+  CHECK(differs(spec, tiny_bpe("deepseek-coder")));
+  CHECK(differs(tiny_bpe("smaug-bpe"), tiny_bpe("llama-bpe")));  // ignore_merges
+  VocabSpec reversed = spec;
+  std::ranges::reverse(reversed.merges);
+  CHECK(differs(spec, reversed));
 }
 
 TEST_CASE("the rules in plain loops are those of SentencePiece", "[self][tokenizer]") {

@@ -29,22 +29,18 @@ PieceTable::PieceTable(const VocabSpec& spec) {
   kinds_.reserve(spec.tokens.size());
   pieces_.reserve(spec.tokens.size());
   Tokens user_defined;
-  Tokens special;
   for (std::size_t i = 0; i < spec.tokens.size(); ++i)
-    add_token(spec.tokens[i], static_cast<TokenId>(i), user_defined, special);
+    add_token(spec.tokens[i], static_cast<TokenId>(i), user_defined);
   user_defined_ = PrefixMatcher(std::move(user_defined));
-  special_ = PrefixMatcher(std::move(special));
 }
 
-void PieceTable::add_token(const VocabSpec::Token& token, TokenId id, Tokens& user_defined,
-                           Tokens& special) {
+void PieceTable::add_token(const VocabSpec::Token& token, TokenId id, Tokens& user_defined) {
   scores_.push_back(token.score);
   kinds_.push_back(token.kind);
   if (token.kind == TokenKind::kByte) return add_byte_token(token.text, id);
   if (token.text.empty()) return;  // can never be matched; decodes to nothing
   if (token.kind == TokenKind::kControl || token.kind == TokenKind::kUnknown) {
     reserved_.emplace(token.text, id);
-    special.push_back({token.text, id});
     return;
   }
   std::string_view text = token.text;

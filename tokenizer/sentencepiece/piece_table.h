@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/seeded_hash.h"
-#include "tokenizer/sentencepiece/prefix_matcher.h"
+#include "tokenizer/prefix_matcher.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
@@ -44,12 +44,10 @@ class PieceTable {
 
   /// User-defined tokens, over escaped text.
   const PrefixMatcher& user_defined() const { return user_defined_; }
-  /// Control and unknown tokens, over plain text.
-  const PrefixMatcher& special() const { return special_; }
 
  private:
   using Tokens = std::vector<PrefixMatcher::Token>;
-  void add_token(const VocabSpec::Token& token, TokenId id, Tokens& user_defined, Tokens& special);
+  void add_token(const VocabSpec::Token& token, TokenId id, Tokens& user_defined);
   void add_byte_token(std::string_view text, TokenId id);
 
   std::unordered_map<std::string_view, TokenId, SeededHash> pieces_;
@@ -61,7 +59,6 @@ class PieceTable {
   std::array<TokenId, 256> byte_tokens_{};
   std::unordered_map<TokenId, char> byte_of_;
   PrefixMatcher user_defined_;
-  PrefixMatcher special_;
 };
 
 }  // namespace llm

@@ -30,7 +30,7 @@ std::string bash_completion(const OptionTable& table) {
   std::string with_value;
   for (const Option& option : table.options()) {
     names += joined(dashed_names(option), " ") + " ";
-    if (option.is_flag()) continue;
+    if (!option.takes_word()) continue;
     const std::string pattern = joined(dashed_names(option), "|");
     with_value.append(with_value.empty() ? "" : "|").append(pattern);
     if (!option.choices.empty()) {
@@ -99,7 +99,7 @@ std::string zsh_completion(const OptionTable& table) {
       // "*" for an option that may come again; else its other names are not offered with it.
       const std::string others = option.repeats ? "*" : fmt::format("({})", joined(names, " "));
       std::string spec = fmt::format("{}{}[{}]", others, name, zsh_text(option.help));
-      if (!option.is_flag()) {
+      if (option.takes_word()) {
         spec += fmt::format(":{}:{}", zsh_text(option.value),
                             zsh_action(option.choices, option.takes_file));
       }

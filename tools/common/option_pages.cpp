@@ -35,6 +35,7 @@ std::string signature(const Option& option) {
     if (!text.empty()) text += ", ";
     text += OptionTable::dashed(name);
   }
+  if (option.value_optional) return text + fmt::format("[={}]", option.value);
   if (!option.is_flag()) text += fmt::format(" {}", option.value);
   return text;
 }
@@ -108,7 +109,7 @@ std::string cell(std::string_view text) {
 std::string see_also(std::string_view tool) {
   std::string line;
   for (const std::string_view other :
-       {"llmbench", "llmcheck", "llmgguf", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
+       {"llmbench", "llmcheck", "llmgguf", "llmload", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
     if (other != tool) line += fmt::format("{}.BR {} (1)", line.empty() ? "" : " ,\n", other);
   }
   return line + "\n";

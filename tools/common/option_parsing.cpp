@@ -35,7 +35,7 @@ std::string shortened(std::string_view typed) {
 
 std::string quoted(std::string_view value) { return fmt::format("\"{}\"", shortened(value)); }
 
-/// The value of a flag that was given none: no argument can hold a NUL.
+/// The value of an option that was given none: no argument can hold a NUL.
 constexpr std::string_view kNoValue("\0", 1);
 
 /// The table's names for cxxopts. Every value stays a text, because cxxopts reads numbers
@@ -44,7 +44,7 @@ cxxopts::Options declare(const OptionTable& table) {
   cxxopts::Options options(table.tool());
   for (const Option& option : table.options()) {
     auto value = cxxopts::value<std::string>();
-    if (option.is_flag()) value->implicit_value(std::string(kNoValue));
+    if (!option.takes_word()) value->implicit_value(std::string(kNoValue));
     options.add_options()(fmt::format("{}", fmt::join(option.names, ",")), "", value);
   }
   return options;
@@ -66,7 +66,7 @@ Next spell_long(const Option* option, std::string_view argument, Spelling& out) 
   out.words.push_back(argument.starts_with("--") ? std::string(argument)
                                                  : fmt::format("-{}", argument));
   if (option == nullptr) return Next::kNothing;
-  return option->is_flag() || equals != std::string_view::npos ? Next::kAnything : Next::kValue;
+  return !option->takes_word() || equals != std::string_view::npos ? Next::kAnything : Next::kValue;
 }
 
 /// `-i`, `-n5`, `-n=5`, `-ivvn5`: a word for each letter and one for the value.
@@ -80,7 +80,7 @@ Next spell_short(const OptionTable& table, std::string_view argument, Spelling& 
     }
     out.typed.push_back({'-', argument[i]});
     out.words.push_back(out.typed.back());
-    if (option->is_flag()) continue;
+    if (!option->takes_word()) continue;
     std::string_view attached = argument.substr(i + 1);
     if (attached.empty()) return Next::kValue;
     if (attached.starts_with('=')) attached.remove_prefix(1);
@@ -217,7 +217,8 @@ Status OptionTable::parse(std::span<const char* const> args) {
           .field = spelling.typed[i],
           .message = fmt::format("found {}, need no value", quoted("=" + found[i].value()))};
     }
-    LLM_RETURN_IF_ERROR(assign(option, spelling.typed[i], found[i].value()));
+    const bool given_none = option.value_optional && found[i].value() == kNoValue;
+    LLM_RETURN_IF_ERROR(assign(option, spelling.typed[i], given_none ? "" : found[i].value()));
   }
   LLM_RETURN_IF_ERROR(parse_environment());
   return assign_positionals(parsed.unmatched());

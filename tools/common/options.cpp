@@ -110,6 +110,17 @@ Option& OptionTable::texts(std::string_view names, std::string value,
   return option;
 }
 
+Option& OptionTable::optional_text(std::string_view names, std::string value,
+                                   std::optional<std::string>* target, std::string help) {
+  Option& option = add(names, std::move(value), std::move(help));
+  option.value_optional = true;
+  option.set = [target](const std::string& text) {
+    *target = text;
+    return true;
+  };
+  return option;
+}
+
 Option& OptionTable::real(std::string_view names, std::string value, float* target, double lowest,
                           double highest, std::string help) {
   Option& option = add(names, std::move(value), std::move(help));

@@ -26,10 +26,13 @@ struct Option {
   std::vector<std::string> choices;  ///< allowed words, for completion; empty: any
   std::string env;                   ///< environment variable read when the option is absent
   bool takes_file = false;           ///< completion offers file names
+  bool value_optional = false;       ///< a value follows only behind "=": `--name` or `--name=V`
   bool repeats = false;              ///< each occurrence counts
   std::function<bool(const std::string&)> set;  ///< false: the value breaks `rule`
 
   bool is_flag() const { return value.empty(); }
+  /// Whether the next word of the command line is its value.
+  bool takes_word() const { return !is_flag() && !value_optional; }
 
   Option& from_env(std::string variable);
   Option& file();
@@ -67,6 +70,10 @@ class OptionTable {
                 std::string help);
   Option& real(std::string_view names, std::string value, float* target, double lowest,
                double highest, std::string help);
+
+  /// A text that may be left out; `target` is then set and empty.
+  Option& optional_text(std::string_view names, std::string value,
+                        std::optional<std::string>* target, std::string help);
 
   /// A decimal integer within [lowest, highest].
   template <typename T>

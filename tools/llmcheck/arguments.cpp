@@ -10,17 +10,30 @@ namespace llm {
 OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Prove that a model computes what it should, on this CPU");
   table
-      .positional("MODEL", &a.model, false,
-                  "the GGUF; --layer-diff or --verify alone find it by the reference's hash")
+      .positional(
+          "MODEL", &a.model, false,
+          "the GGUF; --layer-diff, --stages or --verify alone find it by the reference's hash")
       .file();
   table.group("Checks");
   table
       .text("layer-diff", "REF.npz", &a.layer_diff,
             "compare every activation of every layer with a reference dump")
       .file();
+  table
+      .text("stages", "REF.npz", &a.stages,
+            "hold embedding, layer 0, all layers, the second token, logits and text against a "
+            "reference dump, and say where to look at the first that fails")
+      .file();
   table.flag("self", &a.self,
              "compare every fast path with the definition on this file and CPU, bit for bit; done "
              "when nothing else is asked for");
+  table
+      .text("equivalence", "FILE", &a.equivalence,
+            "the frozen tokens and logits of this model, exactly, also by every number of threads, "
+            "instruction set and split, and without a cache")
+      .file();
+  table.text("update-equivalence", "REASON", &a.update_equivalence,
+             "write what the model gives to the file of --equivalence instead of checking it");
   table
       .text("verify", "REF.json", &a.verify,
             "compare greedy tokens and the most likely ones of every step with a frozen reference")
@@ -74,7 +87,7 @@ OptionTable make_check_table(CheckArguments& a) {
   table.choice(
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
-      "--layer-diff: activations in int8 with f16 KV, in f32 with f32 KV, or both runs");
+      "--layer-diff, --stages: activations in int8 with f16 KV, in f32 with f32 KV, or both runs");
   table
       .text("tol", "FILE", &a.limits,
             "--layer-diff: limits on the free run as JSON instead of the measured ones")
@@ -102,20 +115,23 @@ Status check_arguments(const CheckArguments& a) {
         .code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
   };
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
-  const bool finds_model = !a.layer_diff.empty() || !a.verify.empty();
+  const bool finds_model = !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty();
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage("--verify", "found none, need a reference for --verify-quick, --verify-quantized");
   if (!a.baseline.empty() && a.quality.empty())
     return usage("--baseline", "found without --quality");
   if (!a.update_baseline.empty() && a.baseline.empty())
     return usage("--update-baseline", "found without --baseline, need a directory");
+  if (!a.update_equivalence.empty() && a.equivalence.empty())
+    return usage("--update-equivalence", "found without --equivalence, need a file");
   if (a.ppl.empty() && (!a.against.empty() || !a.also.empty()))
     return usage("--ppl", "found none, need a text for --against and --also");
   if (a.ppl_documents && a.ppl_sample > 0)
     return usage("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
     return usage("--ppl", "found none, need a text for --kld with a model");
-  if (a.model.empty() && (!finds_model || a.self || !a.tokenizer.empty() || scores))
+  if (a.model.empty() &&
+      (!finds_model || a.self || !a.equivalence.empty() || !a.tokenizer.empty() || scores))
     return usage("MODEL", "found no model, need a GGUF file");
   if (!a.isa.empty() && !isa_from_name(a.isa))
     return usage("--isa",

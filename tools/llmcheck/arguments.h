@@ -18,14 +18,17 @@ enum class CheckCompute { kBoth, kInt8, kF32 };
 struct CheckArguments {
   std::string model;
   std::string layer_diff;  ///< reference NPZ
+  std::string stages;      ///< reference NPZ
   std::string dump;        ///< NPZ to write
   bool self = false;
   bool fail_fast = false;
-  std::string verify;             ///< reference JSON
-  bool verify_quick = false;      ///< two of its prompts
-  bool verify_quantized = false;  ///< it may be another quantization's
-  std::string tokenizer;          ///< reference JSONL
-  std::string ppl;                ///< text to score
+  std::string verify;              ///< reference JSON
+  bool verify_quick = false;       ///< two of its prompts
+  bool verify_quantized = false;   ///< it may be another quantization's
+  std::string equivalence;         ///< frozen JSON
+  std::string update_equivalence;  ///< the reason
+  std::string tokenizer;           ///< reference JSONL
+  std::string ppl;                 ///< text to score
   std::size_t ppl_window = 0;
   std::size_t ppl_sample = 0;
   bool ppl_documents = false;

@@ -15,15 +15,15 @@
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/arguments.h"
+#include "tools/llmcheck/equivalence.h"
 #include "tools/llmcheck/facts.h"
 #include "tools/llmcheck/load.h"
 #include "tools/llmcheck/quality.h"
+#include "tools/llmcheck/reference.h"
 #include "tools/llmcheck/verify.h"
 #include "tools/llmtok/check.h"
-#include "validate/diff/limits_file.h"
 #include "validate/dump/engine_dump.h"
 #include "validate/dump/find_model.h"
-#include "validate/gates/layer_check.h"
 #include "validate/report/report.h"
 #include "validate/report/text.h"
 #include "validate/self/self_check.h"
@@ -49,12 +49,19 @@ class Check {
       LLM_TRY(Dump reference, Dump::load(a_.layer_diff));
       reference_ = std::make_unique<Dump>(std::move(reference));
     }
+    if (!a_.stages.empty()) {
+      LLM_TRY(Dump reference, Dump::load(a_.stages));
+      stages_ = std::make_unique<Dump>(std::move(reference));
+    }
     if (!a_.verify.empty()) {
       LLM_TRY(VerifyReference reference, load_verify_reference(a_));
       verify_reference_ = std::make_unique<VerifyReference>(std::move(reference));
     }
     LLM_RETURN_IF_ERROR(choose_model());
-    if (reference_) LLM_RETURN_IF_ERROR(layer_diff());
+    if (reference_)
+      LLM_RETURN_IF_ERROR(run_layer_diff(a_, *reference_, loader(), sha256_, bar_, report_));
+    if (stages_) LLM_RETURN_IF_ERROR(run_stages(a_, *stages_, loader(), sha256_, bar_, report_));
+    if (!a_.equivalence.empty()) LLM_RETURN_IF_ERROR(equivalence());
     if (!a_.tokenizer.empty()) LLM_RETURN_IF_ERROR(check_tokenizer());
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_)
@@ -83,18 +90,21 @@ class Check {
 
   /// A model alone is checked against the definition.
   bool checks_self() const {
-    const bool other = reference_ || verify_reference_ || !a_.tokenizer.empty() ||
-                       !a_.dump.empty() || !a_.ppl.empty() || !a_.kld.empty() ||
-                       !a_.quality.empty();
+    const bool other = reference_ || stages_ || !a_.equivalence.empty() || verify_reference_ ||
+                       !a_.tokenizer.empty() || !a_.dump.empty() || !a_.ppl.empty() ||
+                       !a_.kld.empty() || !a_.quality.empty();
     return a_.self || !other;
   }
 
   /// What is written after minutes of work can be written.
   Status check_outputs() const {
-    std::vector<std::string> read = {a_.model, a_.layer_diff, a_.verify,  a_.tokenizer, a_.ppl,
-                                     a_.kld,   a_.quality,    a_.against, a_.limits};
+    std::vector<std::string> read = {a_.model, a_.layer_diff, a_.stages,  a_.verify,  a_.tokenizer,
+                                     a_.ppl,   a_.kld,        a_.quality, a_.against, a_.limits};
     read.insert(read.end(), a_.also.begin(), a_.also.end());
+    if (a_.update_equivalence.empty()) read.push_back(a_.equivalence);
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
+    if (!a_.update_equivalence.empty())
+      LLM_RETURN_IF_ERROR(check_output("--equivalence", a_.equivalence, read));
     if (!a_.update_baseline.empty()) {
       LLM_RETURN_IF_ERROR(check_output("--baseline", a_.baseline + "/figures.json", read));
     }
@@ -105,6 +115,8 @@ class Check {
     path_ = a_.model;
     if (path_.empty() && reference_) {
       LLM_TRY(path_, find_model_by_hash(reference_->meta().model_sha256, a_.layer_diff));
+    } else if (path_.empty() && stages_) {
+      LLM_TRY(path_, find_model_by_hash(stages_->meta().model_sha256, a_.stages));
     } else if (path_.empty()) {
       LLM_TRY(path_, find_model_by_hash(verify_reference_->model_sha256, a_.verify));
     }
@@ -112,6 +124,10 @@ class Check {
     LLM_TRY(sha256_, file_sha256(path_));
     report_.facts = run_facts(a_, command_, path_, sha256_);
     return Ok{};
+  }
+
+  LoadMode loader() {
+    return [this](Compute compute) { return load(compute); };
   }
 
   /// The model, read once, computed in that mode.
@@ -122,54 +138,9 @@ class Check {
     return model_->with_compute(compute);
   }
 
-  Status layer_diff() {
-    for (std::size_t i = 0; i < reference_->positions().size(); ++i) {
-      if (reference_->positions()[i] == static_cast<std::int32_t>(i)) continue;
-      return Error{.code = ErrorCode::kUnsupported,
-                   .field = "positions",
-                   .message = fmt::format("found {} at index {}, need 0, 1, 2, ...",
-                                          reference_->positions()[i], i),
-                   .file = a_.layer_diff};
-    }
-    report_.facts.emplace_back(
-        "reference",
-        fmt::format("{} ({} by {}, {} tokens)", a_.layer_diff, reference_->meta().oracle,
-                    reference_->meta().producer, reference_->tokens().size()));
-    Limits limits;
-    if (!a_.limits.empty()) {
-      LLM_TRY(const std::string text, read_text_file(a_.limits, kMaxTextBytes));
-      auto parsed = parse_limits(text);
-      if (!parsed.ok()) return in_file(std::move(parsed).error(), a_.limits);
-      limits = std::move(parsed).value();
-    }
-    bool ran = false;
-    for (const ComputeMode mode : modes_for(reference_->meta())) {
-      if (a_.compute == CheckCompute::kInt8 && mode.compute != Compute::kInt8) continue;
-      if (a_.compute == CheckCompute::kF32 && mode.compute != Compute::kF32) continue;
-      LLM_TRY(const ModelPointer model, load(mode.compute));
-      LayerCheckOptions options;
-      options.model_sha256 = sha256_;
-      options.limits = a_.limits.empty() ? nullptr : &limits;
-      options.progress = std::ref(bar_);
-      auto sections = check_layers(model, mode, *reference_, options);
-      bar_.clear();
-      if (!sections.ok()) return in_file(std::move(sections).error(), a_.layer_diff);
-      for (DiffSection& section : *sections) report_.diffs.push_back(std::move(section));
-      ran = true;
-    }
-    if (ran && !judges_reference(report_.diffs)) {
-      return Error{.code = ErrorCode::kMalformed,
-                   .field = "taps",
-                   .message = "found no op with its input and output, need one to judge int8 by",
-                   .file = a_.layer_diff,
-                   .hint = "in f32 the logits alone can be judged"};
-    }
-    if (ran) return Ok{};
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--compute",
-                 .message = fmt::format("the reference computed in {}, need that mode",
-                                        reference_->meta().compute),
-                 .file = a_.layer_diff};
+  Status equivalence() {
+    LLM_TRY(const ModelPointer model, load(Compute::kInt8));
+    return run_equivalence(a_, model, sha256_, bar_, report_);
   }
 
   Status check_tokenizer() {
@@ -229,16 +200,19 @@ class Check {
     }
     if (!report_.passed()) {
       report_.summary = "something is wrong: see below";
+      if (stages_)
+        add(fmt::format("llmcheck {} --layer-diff {} shows every tap of every layer", path_,
+                        a_.stages));
       if (!report_.diffs.empty() && !verbose_)
         add("-v shows every tap, --report FILE.html keeps all");
       if (!checks_self())
         add(fmt::format("llmcheck {} --self tells whether this CPU's fast paths are right", path_));
       return;
     }
-    report_.summary = reference_      ? "the model computes what the reference says"
-                      : checks_self() ? "what was run equals the definition"
-                                      : "every check passed";
-    if (reference_ && !a_.self)
+    report_.summary = reference_ || stages_ ? "the model computes what the reference says"
+                      : checks_self()       ? "what was run equals the definition"
+                                            : "every check passed";
+    if ((reference_ || stages_) && !a_.self)
       add(fmt::format("llmcheck {} --self covers the other instruction sets, threads and batches",
                       path_));
     if (checks_self() && !reference_ && !verify_reference_)
@@ -249,7 +223,8 @@ class Check {
   std::span<const char* const> command_;
   ProgressBar bar_;
   bool verbose_;
-  std::unique_ptr<Dump> reference_;
+  std::unique_ptr<Dump> reference_;  ///< of --layer-diff
+  std::unique_ptr<Dump> stages_;
   std::unique_ptr<VerifyReference> verify_reference_;
   ModelPointer model_;
   std::string path_;

@@ -1,6 +1,7 @@
 #ifndef LLM_TOOLS_LLMGGUF_COMMANDS_H_
 #define LLM_TOOLS_LLMGGUF_COMMANDS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_split.h"
+#include "engine/gguf/hash_kind.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -19,9 +21,13 @@ struct GgufArguments {
   bool json = false;
   bool strict = false;
   bool vocab_only = false;
-  bool all = false;       ///< whole arrays and strings
-  std::size_t parts = 0;  ///< of split
-  std::string max_size;   ///< of a part of split: "2G"
+  bool all = false;               ///< whole arrays and strings
+  std::size_t parts = 0;          ///< of split
+  std::string max_size;           ///< of a part of split: "2G"
+  std::string output;             ///< of hash: the manifest
+  std::string manifest;           ///< of verify
+  std::optional<HashKind> lines;  ///< of hash: as gguf-hash writes them
+  int threads = 0;
 };
 
 /// A GGUF that was parsed but not yet taken for a model.
@@ -29,7 +35,10 @@ Result<OpenGguf> open_gguf(const std::string& path);
 
 // The verbs. Each returns the exit code.
 Result<int> show_gguf(const GgufArguments& arguments);
+/// Prints hashes, or writes the manifest to --output.
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context);
+/// Compares FILE with --manifest.
+Result<int> verify_manifest(const GgufArguments& arguments, const ToolContext& context);
 Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context);
 /// Writes OTHER-00001-of-0000N.gguf and so on: parts of at most --max-size bytes of tensors, or
 /// --parts of about the same size.
@@ -39,7 +48,7 @@ Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& contex
 Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context);
 
 /// The version of every JSON object that llmgguf prints.
-inline constexpr int kGgufSchemaVersion = 1;
+inline constexpr int kGgufSchemaVersion = 2;
 
 /// "[2048, 32000]", columns first.
 std::string dims_text(const GgufTensor& tensor);

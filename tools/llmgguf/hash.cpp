@@ -3,50 +3,108 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/atomic_file.h"
+#include "base/hex.h"
 #include "base/sha256.h"
 #include "base/shown_text.h"
+#include "engine/gguf/gguf_manifest.h"
+#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
 namespace {
 
-std::string hash_of(const MappedFile& file, std::span<const std::byte> bytes,
-                    std::string_view stage, ProgressBar& progress) {
-  return sha256_hex(file, bytes, [&](std::size_t done) { progress(stage, done, bytes.size()); });
+using Json = nlohmann::ordered_json;
+
+/// The tree of a file and, if it is asked for, the SHA-256 of the whole, by one run of the threads.
+struct Hashes {
+  GgufTree tree;
+  std::string whole;
+};
+
+Result<Hashes> hash_all(const OpenGguf& open, bool whole, const Hashing& hashing) {
+  Hashes hashes;
+  LLM_TRY(hashes.tree.segments, gguf_segments(open.file));
+  HashWork work;
+  if (whole) {
+    work.add(open.file.file_bytes(), [&](const HashWork::Advance& advance) {
+      std::size_t before = 0;
+      hashes.whole = file_sha256_hex(
+          open.file, [&](std::size_t done) { advance(done - std::exchange(before, done)); });
+    });
+  }
+  add_chunks(work, open.file, hashes.tree.segments);
+  LLM_RETURN_IF_ERROR(work.run(hashing));
+  return hashes;
+}
+
+std::string hashes_text(const GgufArguments& arguments, const Hashes& hashes) {
+  std::string out = fmt::format("{}  {}\n{}  root\n", hashes.whole, shown(arguments.file),
+                                hex_text(hashes.tree.root()));
+  for (const GgufSegment& segment : hashes.tree.segments)
+    out += fmt::format("{}  {}\n", hex_text(segment.hash()), segment.title());
+  return out;
+}
+
+std::string hashes_json(const GgufArguments& arguments, const OpenGguf& open,
+                        const Hashes& hashes) {
+  Json segments = Json::array();
+  for (const GgufSegment& segment : hashes.tree.segments) {
+    segments.push_back({{"kind", segment.kind_name()},
+                        {"name", segment.name},
+                        {"part", segment.part},
+                        {"offset", segment.offset},
+                        {"bytes", segment.bytes},
+                        {"hash", hex_text(segment.hash())}});
+  }
+  const Json all = {{"schema_version", kGgufSchemaVersion}, {"file", arguments.file},
+                    {"bytes", open.file.file_bytes()},      {"sha256", hashes.whole},
+                    {"root", hex_text(hashes.tree.root())}, {"segments", std::move(segments)}};
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status write_manifest(const std::string& path, const std::string& text) {
+  return write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+Result<int> hash_as_lines(const GgufArguments& arguments, const OpenGguf& open,
+                          const Hashing& hashing) {
+  LLM_TRY(const GgufHashLines lines,
+          hash_lines(open.file, open.gguf, std::span(&*arguments.lines, 1), hashing));
+  LLM_RETURN_IF_ERROR(open.file.check_unchanged());
+  const std::string text = lines.text(arguments.file);
+  LLM_RETURN_IF_ERROR(arguments.output.empty() ? write_stdout(text)
+                                               : write_manifest(arguments.output, text));
+  return 0;
 }
 
 }  // namespace
 
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context) {
-  LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
-  ProgressBar progress(!context.quiet(), "B");
-  const std::string whole = file_sha256_hex(open.file, [&](std::size_t done) {
-    progress("hash file", done, static_cast<std::size_t>(open.file.file_bytes()));
-  });
-  std::vector<std::pair<std::string, std::string>> tensors;
-  for (const GgufTensor& tensor : open.gguf.tensors()) {
-    tensors.emplace_back(std::string(tensor.name),
-                         hash_of(open.file, open.gguf.tensor_data(tensor), tensor.name, progress));
+  if (arguments.lines && arguments.json) {
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "--json",
+                 .message = "found with --lines, need one of them"};
   }
+  LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
+  if (!arguments.output.empty()) {
+    for (const MappedFile::Part& part : open.file.parts())
+      LLM_RETURN_IF_ERROR(check_output("--output", arguments.output, std::span(&part.path, 1)));
+  }
+  ProgressBar progress(!context.quiet(), "B");
+  const Hashing hashing{arguments.threads, std::bind_front(std::ref(progress), "hash")};
+  if (arguments.lines) return hash_as_lines(arguments, open, hashing);
+  // A manifest needs no hash of the whole, which only one thread can compute.
+  const bool prints = arguments.output.empty() || arguments.json;
+  LLM_TRY(const Hashes hashes, hash_all(open, prints, hashing));
   progress.clear();
   LLM_RETURN_IF_ERROR(open.file.check_unchanged());
-  std::string out;
-  if (arguments.json) {
-    nlohmann::ordered_json json = {{"schema_version", kGgufSchemaVersion},
-                                   {"file", arguments.file},
-                                   {"sha256", whole},
-                                   {"tensors", nlohmann::ordered_json::object()}};
-    // As a vector, since names are known to differ.
-    auto& members = json["tensors"].get_ref<nlohmann::ordered_json::object_t&>();
-    for (const auto& [name, hex] : tensors)
-      members.nlohmann::ordered_json::object_t::Container::emplace_back(name, hex);
-    out = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  } else {
-    out = fmt::format("{}  {}\n", whole, shown(arguments.file));
-    for (const auto& [name, hex] : tensors) out += fmt::format("{}  tensor {}\n", hex, shown(name));
-  }
-  LLM_RETURN_IF_ERROR(write_stdout(out));
+  if (!arguments.output.empty())
+    LLM_RETURN_IF_ERROR(write_manifest(arguments.output, hashes.tree.text()));
+  if (!prints) return 0;
+  LLM_RETURN_IF_ERROR(write_stdout(arguments.json ? hashes_json(arguments, open, hashes)
+                                                  : hashes_text(arguments, hashes)));
   return 0;
 }
 

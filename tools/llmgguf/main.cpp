@@ -19,11 +19,13 @@ namespace {
 OptionTable make_table(GgufArguments& arguments) {
   OptionTable table("llmgguf", "Show, hash, verify and compare GGUF files");
   table
-      .positional("VERB", &arguments.verb, true,
-                  "show (metadata and tensors), hash (SHA-256 of the file and each tensor), "
-                  "verify (everything that can be checked without running the model), diff "
-                  "(of two files; exit code 1 when they differ), split (into parts) or merge "
-                  "(parts into one file)")
+      .positional(
+          "VERB", &arguments.verb, true,
+          "show (metadata and tensors), hash (SHA-256 of the file and of its parts; with -o a "
+          "manifest of it), verify (everything that can be checked without running the "
+          "model, or with --manifest that every byte is the manifest's), diff "
+          "(of two files; exit code 1 when they differ), split (into parts) or merge "
+          "(parts into one file)")
       .one_of({"show", "hash", "verify", "diff", "split", "merge"});
   table.positional("FILE", &arguments.file, true, "the GGUF; of a split model any part").file();
   table
@@ -37,6 +39,22 @@ OptionTable make_table(GgufArguments& arguments) {
              "verify: trailing bytes and unknown tensors are errors instead of warnings");
   table.flag("vocab-only", &arguments.vocab_only,
              "verify: check the vocabulary only, for files without tensors");
+  table
+      .text("o,output", "MANIFEST", &arguments.output,
+            "hash: write a manifest of the file, for verify --manifest and llmrun --verify-model")
+      .file();
+  std::vector<std::pair<std::string, std::optional<HashKind>>> kinds;
+  for (const HashKind kind : kHashKinds)
+    kinds.emplace_back(std::string(hash_kind_name(kind)), kind);
+  table.choice("lines", "HASH", &arguments.lines, std::move(kinds),
+               "hash: the lines of llama.cpp's gguf-hash --HASH instead, which cover tensors only");
+  table
+      .text("manifest", "FILE", &arguments.manifest,
+            "verify: compare the file with FILE, which hash -o or llama.cpp's gguf-hash wrote, and "
+            "name what differs (exit code 8)")
+      .file();
+  table.integer("t,threads", "N", &arguments.threads, 0, 256, "hash, verify --manifest: threads")
+      .shown_default("CPUs this process may use");
   table.integer("parts", "N", &arguments.parts, 0, GgufLimits::kMaxParts,
                 "split: into N parts of about the same size");
   table.text("max-size", "SIZE", &arguments.max_size,
@@ -44,6 +62,9 @@ OptionTable make_table(GgufArguments& arguments) {
              "that is larger");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
   table.example("llmgguf verify model.gguf", "check the file without running it");
+  table.example("llmgguf hash model.gguf -o model.gguf.manifest", "write a manifest");
+  table.example("llmgguf verify model.gguf --manifest model.gguf.manifest",
+                "name every tensor and range of bytes that is not what it was");
   table.example("llmgguf diff a.gguf b.gguf", "tell what differs");
   return table;
 }
@@ -61,8 +82,16 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (!needs_other && !arguments.other_file.empty()) {
     return usage("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
   }
+  for (const auto& [option, verb] :
+       {std::pair("output", "hash"), std::pair("lines", "hash"), std::pair("manifest", "verify")}) {
+    if (context.options.given(option) && arguments.verb != verb)
+      return usage(OptionTable::dashed(option),
+                   fmt::format("found with {}, need {}", arguments.verb, verb));
+  }
   if (arguments.verb == "show") return show_gguf(arguments);
   if (arguments.verb == "hash") return hash_gguf(arguments, context);
+  if (arguments.verb == "verify" && context.options.given("manifest"))
+    return verify_manifest(arguments, context);
   if (arguments.verb == "verify") return verify_gguf(arguments, context);
   if (arguments.verb == "diff") return diff_gguf(arguments, context);
   if (arguments.verb == "split") return split_gguf(arguments, context);

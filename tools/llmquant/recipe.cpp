@@ -22,8 +22,9 @@ constexpr std::array kRecipes = {
     Recipe{"Q3_K_L", WeightType::kQ3_K, 13},   Recipe{"Q4_K_S", WeightType::kQ4_K, 14},
     Recipe{"Q4_K_M", WeightType::kQ4_K, 15},   Recipe{"Q5_K_S", WeightType::kQ5_K, 16},
     Recipe{"Q5_K_M", WeightType::kQ5_K, 17},   Recipe{"Q6_K", WeightType::kQ6_K, 18},
-    Recipe{"IQ4_NL", WeightType::kIQ4_NL, 25}, Recipe{"F16", WeightType::kF16, 1},
-    Recipe{"BF16", WeightType::kBF16, 32},     Recipe{"F32", WeightType::kF32, 0},
+    Recipe{"IQ4_NL", WeightType::kIQ4_NL, 25}, Recipe{"IQ4_XS", WeightType::kIQ4_XS, 30},
+    Recipe{"F16", WeightType::kF16, 1},        Recipe{"BF16", WeightType::kBF16, 32},
+    Recipe{"F32", WeightType::kF32, 0},
 };
 
 std::string upper(std::string_view text) {
@@ -50,6 +51,8 @@ WeightType output_type(WeightType base, std::uint64_t n_cols) {
   return WeightType::kQ6_K;
 }
 
+bool is_iq4(const Recipe& recipe) { return recipe.name == "IQ4_NL" || recipe.name == "IQ4_XS"; }
+
 WeightType attn_v_type(const Recipe& recipe, const ModelShape& shape, std::uint64_t layer) {
   WeightType type = recipe.base;
   if (recipe.name == "Q2_K") {
@@ -60,7 +63,7 @@ WeightType attn_v_type(const Recipe& recipe, const ModelShape& shape, std::uint6
     type = WeightType::kQ5_K;
   } else if (recipe.name == "Q4_K_S" && layer < 4) {
     type = WeightType::kQ5_K;
-  } else if (recipe.name == "IQ4_NL" && shape.heads_per_kv_head >= 4) {
+  } else if (is_iq4(recipe) && shape.heads_per_kv_head >= 4) {
     type = WeightType::kQ5_K;
   } else if ((recipe.name == "Q4_K_M" || recipe.name == "Q5_K_M") &&
              uses_more_bits(layer, shape.n_layers)) {
@@ -78,7 +81,7 @@ WeightType ffn_down_type(const Recipe& recipe, const ModelShape& shape, std::uin
     return layer < shape.n_layers / 16 ? WeightType::kQ5_K : WeightType::kQ4_K;
   }
   if (recipe.name == "Q3_K_L") return WeightType::kQ5_K;
-  if ((recipe.name == "Q4_K_S" || recipe.name == "IQ4_NL") && layer < shape.n_layers / 8) {
+  if ((recipe.name == "Q4_K_S" || is_iq4(recipe)) && layer < shape.n_layers / 8) {
     return WeightType::kQ5_K;
   }
   if ((recipe.name == "Q4_K_M" || recipe.name == "Q5_K_M") &&
@@ -152,6 +155,9 @@ WeightType fallback_type(WeightType type, std::uint64_t n_cols) {
     case WeightType::kQ2_K:
     case WeightType::kQ3_K:
       type = WeightType::kQ4_0;
+      break;
+    case WeightType::kIQ4_XS:
+      type = WeightType::kIQ4_NL;
       break;
     case WeightType::kQ4_K:
       type = WeightType::kQ5_0;

@@ -103,6 +103,12 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
             "do not compute what FILE has: the beginning of the prompt")
       .file();
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
+  table
+      .optional_text("verify-model", "MANIFEST", &a.manifest,
+                     "run nothing but the bytes that a manifest of llmgguf hash -o (or of "
+                     "llama.cpp's gguf-hash) promises")
+      .file()
+      .shown_default("the model's path and .manifest");
 }
 
 void add_output_options(OptionTable& table, RunArguments& a) {

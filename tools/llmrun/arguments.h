@@ -50,6 +50,7 @@ struct RunArguments {
   std::string cache_load;
   std::string cache_save;
   bool strict = false;
+  std::optional<std::string> manifest;  ///< of the model; empty: the one beside it
 
   bool echo = false;
   bool json = false;

@@ -1,15 +1,19 @@
 #include "tools/llmrun/chat.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/shown_text.h"
 #include "tools/common/log.h"
 #include "tools/common/output_paths.h"
 #include "tools/common/signals.h"
@@ -45,13 +49,20 @@ Result<std::string> parse_json_message(const std::string& line) {
 
 Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model& model) {
   if (arguments.chat_format) return *arguments.chat_format;
-  if (const auto format = recognize_chat_format(model.chat_template())) return *format;
+  const std::string& jinja = model.chat_template();
+  if (const auto format = recognize_chat_format(jinja)) return *format;
+  const std::size_t begin = std::min(jinja.find_first_not_of("\r\n"), jinja.size());
+  const std::string first_line = jinja.substr(begin, jinja.find('\n', begin) - begin);
+  std::vector<std::string_view> names;
+  for (const ChatFormat format : all_chat_formats()) names.push_back(chat_format_name(format));
   return Error{.code = ErrorCode::kUsage,
                .field = "--chat-template",
-               .message = model.chat_template().empty()
+               .message = jinja.empty()
                               ? "found no chat template in the model, need the name of one"
-                              : "found an unknown chat template in the model, need the name of one",
-               .hint = "one of zephyr, llama2, chatml, llama3"};
+                              : fmt::format("found an unknown chat template in the model, which "
+                                            "begins {}, need the name of one",
+                                            quoted(first_line, kLineBytes)),
+               .hint = fmt::format("one of {}", fmt::join(names, ", "))};
 }
 
 void report_cropped(std::size_t n_tokens, std::size_t context) {

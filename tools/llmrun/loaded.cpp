@@ -33,6 +33,7 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   options.threads = arguments.threads;
   options.strict = arguments.strict;
   options.hash_file = needs_hash(arguments);
+  options.manifest = arguments.manifest;
   options.progress = std::ref(progress);
   Loaded loaded;
   LLM_TRY(loaded.model, Model::load(arguments.model, options));

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "base/thread_team.h"
@@ -22,6 +24,60 @@ constexpr std::array kShapes = {
     SyntheticShape{"odd96", 192, 512, 2, 2, 1, 96, 1001, 512, false},
     SyntheticShape{"mqa", 256, 768, 2, 8, 1, 32, 515, 1024, false},
     SyntheticShape{"tied", 256, 512, 2, 4, 4, 64, 640, 512, true},
+    SyntheticShape{.name = "llama-3.2-1b",
+                   .d_model = 2048,
+                   .d_ff = 8192,
+                   .n_layers = 16,
+                   .n_heads = 32,
+                   .n_kv_heads = 8,
+                   .head_dim = 64,
+                   .n_vocab = 128256,
+                   .context = 131072,
+                   .tied_output = true,
+                   .pre_tokenizer = "llama-bpe",
+                   .rope_theta = 500000.0F,
+                   .llama3 = {.factor = 32}},
+    SyntheticShape{.name = "qwen2.5-0.5b",
+                   .d_model = 896,
+                   .d_ff = 4864,
+                   .n_layers = 24,
+                   .n_heads = 14,
+                   .n_kv_heads = 2,
+                   .head_dim = 64,
+                   .n_vocab = 151936,
+                   .context = 32768,
+                   .tied_output = true,
+                   .architecture = "qwen2",
+                   .pre_tokenizer = "qwen2",
+                   .rope_theta = 1000000.0F,
+                   .norm_eps = 1e-6F},
+    SyntheticShape{.name = "qwen2-small",
+                   .d_model = 256,
+                   .d_ff = 512,
+                   .n_layers = 2,
+                   .n_heads = 8,
+                   .n_kv_heads = 2,
+                   .head_dim = 32,
+                   .n_vocab = 640,
+                   .context = 512,
+                   .tied_output = true,
+                   .architecture = "qwen2",
+                   .pre_tokenizer = "qwen2",
+                   .rope_theta = 1000000.0F,
+                   .norm_eps = 1e-6F},
+    SyntheticShape{.name = "qwen3-small",
+                   .d_model = 128,
+                   .d_ff = 384,
+                   .n_layers = 2,
+                   .n_heads = 4,
+                   .n_kv_heads = 2,
+                   .head_dim = 48,
+                   .n_vocab = 515,
+                   .context = 512,
+                   .architecture = "qwen3",
+                   .pre_tokenizer = "qwen2",
+                   .rope_theta = 1000000.0F,
+                   .norm_eps = 1e-6F},
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a stream of well-mixed words from any start.
@@ -48,17 +104,28 @@ class SplitMix {
   std::uint64_t state_;
 };
 
+/// What the values of a tensor are like.
+enum class Values { kMatrix, kNorm, kBias, kRopeDivisors };
+
 struct SyntheticTensor {
   std::string name;
   std::uint64_t n_cols;
-  std::uint64_t n_rows;  ///< 1 for a norm
-  bool is_norm;
+  std::uint64_t n_rows;  ///< 1 for a vector
+  Values values;
   WeightType type;
+
+  bool is_matrix() const { return values == Values::kMatrix; }
 };
+
+Values values_of(const TensorRole& role) {
+  if (role.is_matrix()) return Values::kMatrix;
+  if (role.name == "rope_freqs.weight") return Values::kRopeDivisors;
+  return role.name.ends_with(".bias") ? Values::kBias : Values::kNorm;
+}
 
 HyperParameters hyper_parameters(const SyntheticShape& s) {
   HyperParameters config;
-  config.architecture = find_architecture("llama");
+  config.architecture = find_architecture(s.architecture);
   config.n_layers = s.n_layers;
   config.d_model = s.d_model;
   config.d_ff = s.d_ff;
@@ -68,6 +135,8 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   config.n_vocab = s.n_vocab;
   config.context = s.context;
   config.rope_dims = s.head_dim;
+  config.rope_theta = s.rope_theta;
+  config.norm_eps = s.norm_eps;
   return config;
 }
 
@@ -76,17 +145,18 @@ class Plan {
   explicit Plan(const SyntheticOptions& options) : options_(options) {
     const HyperParameters config = hyper_parameters(options.shape);
     for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
-      const bool has_output = role->name == "output.weight" && !options.shape.tied_output;
-      if (need_of(*config.architecture, *role) != Need::kRequired && !has_output) continue;
+      const bool is_there = (role->name == "output.weight" && !options.shape.tied_output) ||
+                            (role->name == "rope_freqs.weight" && options.shape.llama3.factor > 0);
+      if (need_of(*config.architecture, *role) != Need::kRequired && !is_there) continue;
       add(tensor_name(role->name, layer), role->cols.of(config), role->rows.of(config),
-          !role->is_matrix());
+          values_of(*role));
     }
   }
 
   const std::vector<SyntheticTensor>& tensors() const { return tensors_; }
 
  private:
-  void add(std::string name, std::uint64_t n_cols, std::uint64_t n_rows, bool is_norm) {
+  void add(std::string name, std::uint64_t n_cols, std::uint64_t n_rows, Values values) {
     const SyntheticShape& s = options_.shape;
     const GgufTensor tensor{.name = name,
                             .type = WeightType::kF16,
@@ -95,9 +165,10 @@ class Plan {
                             .n_elements = n_cols * n_rows};
     const ModelShape shape{s.n_layers, s.n_heads / s.n_kv_heads, s.tied_output};
     const WeightType type =
-        is_norm ? WeightType::kF32
-                : fallback_type(recipe_type(*options_.recipe, shape, tensor), n_cols);
-    tensors_.push_back({std::move(name), n_cols, n_rows, is_norm, type});
+        values == Values::kMatrix
+            ? fallback_type(recipe_type(*options_.recipe, shape, tensor), n_cols)
+            : WeightType::kF32;
+    tensors_.push_back({std::move(name), n_cols, n_rows, values, type});
   }
 
   const SyntheticOptions& options_;
@@ -131,14 +202,38 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.n_vocab, s.n_vocab);
   writer.add_number<float>(architecture.key(keys.norm_eps), config.norm_eps);
   writer.add_number<float>(architecture.key(keys.rope_theta), config.rope_theta);
-  add_synthetic_vocab(writer, s.n_vocab, options.seed);
+  if (s.pre_tokenizer.empty()) {
+    add_synthetic_vocab(writer, s.n_vocab, options.seed);
+  } else {
+    add_synthetic_byte_vocab(writer, s.n_vocab, options.seed, s.pre_tokenizer);
+  }
+}
+
+/// Divisors of the frequencies as Llama 3 has them (transformers' modeling_rope_utils): a pair that
+/// turns often within the original context stays, a slow one is slowed by the factor, and in
+/// between the frequency is interpolated.
+void fill_rope_divisors(const SyntheticShape& s, std::span<float> divisors) {
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    const double frequency =
+        std::pow(static_cast<double>(s.rope_theta),
+                 -static_cast<double>(i) / static_cast<double>(divisors.size()));
+    const double turns = s.llama3.original_context * frequency / (2 * std::numbers::pi);
+    const double kept = std::clamp(
+        (turns - s.llama3.low_turns) / (s.llama3.high_turns - s.llama3.low_turns), 0.0, 1.0);
+    divisors[i] = static_cast<float>(1 / (kept + (1 - kept) / s.llama3.factor));
+  }
 }
 
 /// Weights of one row: deviation 1/sqrt(n_cols) keeps activations of order 1 through the layers.
-void fill_row(const SyntheticTensor& tensor, std::uint64_t seed, std::span<float> row) {
+void fill_row(const SyntheticTensor& tensor, const SyntheticShape& shape, std::uint64_t seed,
+              std::span<float> row) {
+  if (tensor.values == Values::kRopeDivisors) return fill_rope_divisors(shape, row);
   SplitMix random(seed);
-  const float deviation = tensor.is_norm ? 0.1F : 1.0F / std::sqrt(static_cast<float>(row.size()));
-  const float mean = tensor.is_norm ? 1.0F : 0.0F;
+  const float deviation = tensor.values == Values::kMatrix
+                              ? 1.0F / std::sqrt(static_cast<float>(row.size()))
+                          : tensor.values == Values::kNorm ? 0.1F
+                                                           : 0.5F;
+  const float mean = tensor.values == Values::kNorm ? 1.0F : 0.0F;
   for (float& w : row) w = mean + deviation * random.normal();
 }
 
@@ -166,7 +261,8 @@ Status write_synthetic_model(const SyntheticOptions& options, const ByteSink& si
   std::uint64_t total = 0;
   for (const SyntheticTensor& tensor : plan.tensors()) {
     const std::array<std::uint64_t, 2> dims = {tensor.n_cols, tensor.n_rows};
-    writer.add_tensor(tensor.name, tensor.type, std::span(dims).first(tensor.is_norm ? 1U : 2U));
+    writer.add_tensor(tensor.name, tensor.type,
+                      std::span(dims).first(tensor.is_matrix() ? 2U : 1U));
     total += tensor.n_cols * tensor.n_rows;
   }
   GgufStream stream(writer, sink);
@@ -181,7 +277,7 @@ Status write_synthetic_model(const SyntheticOptions& options, const ByteSink& si
       std::vector<float> row(tensor.n_cols);
       const auto [begin, end] = worker.share(tensor.n_rows);
       for (std::size_t r = begin; r < end; ++r) {
-        fill_row(tensor, tensor_seed + r, row);
+        fill_row(tensor, options.shape, tensor_seed + r, row);
         quantize_row(tensor.type, row, std::span(bytes).subspan(r * stride, stride));
       }
     });

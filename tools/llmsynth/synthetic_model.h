@@ -13,8 +13,16 @@
 
 namespace llm {
 
-/// The shape of a made-up Llama. Weights are seeded noise of a trained model's size: a synthetic
-/// model runs as fast as a real one of its shape, and says nothing worth reading.
+/// Llama 3's scaling of the RoPE frequencies, which a file holds as rope_freqs.weight.
+struct Llama3Scaling {
+  double factor = 0;  ///< 0: no scaling
+  double low_turns = 1;
+  double high_turns = 4;
+  double original_context = 8192;
+};
+
+/// The shape of a made-up model of the Llama family. Weights are seeded noise of a trained model's
+/// size: a synthetic model runs as fast as a real one of its shape, and says nothing worth reading.
 struct SyntheticShape {
   std::string_view name;
   std::uint64_t d_model = 0;
@@ -26,11 +34,17 @@ struct SyntheticShape {
   std::uint64_t n_vocab = 0;  ///< at least 400: specials, bytes and single characters
   std::uint64_t context = 0;
   bool tied_output = false;
+  std::string_view architecture = "llama";
+  std::string_view pre_tokenizer = {};  ///< of a byte-level BPE vocabulary; empty: SentencePiece
+  float rope_theta = 10000.0F;
+  float norm_eps = 1e-5F;
+  Llama3Scaling llama3 = {};
 };
 
-/// "tinyllama" (TinyLlama-1.1B's exact shape), "tinyllama-2l" (two layers of it) and small odd
-/// ones: "odd80", "odd96" (head_dim 80 and 96, rows that are no multiple of 16), "mqa" (one KV
-/// head), "tied"; or nothing.
+/// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b" (the exact shapes of TinyLlama-1.1B, Llama-3.2-1B
+/// and Qwen2.5-0.5B), "tinyllama-2l" (two layers of it) and small odd ones: "odd80", "odd96"
+/// (head_dim 80 and 96, rows that are no multiple of 16), "mqa" (one KV head), "tied",
+/// "qwen2-small" (biases) and "qwen3-small" (head norms, head_dim 48); or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);
 /// The names above, for messages.
 std::string synthetic_shape_names();

@@ -14,8 +14,8 @@ A dump is an NPZ file (uncompressed, little-endian, C order). Arrays:
 
 Step 0 is the prefill; each further forward call is a step of its own.
 
-Taps of a layer, in the order of the data flow (`LAYER_TAPS`): attn_norm (after the norm weight), q, k, v (projections),
-q_rope, k_rope, attn_ctx (before Wo), attn_out (after Wo), ffn_inp (residual after attention), ffn_norm, gate, up,
+Taps of a layer, in the order of the data flow (`LAYER_TAPS`): attn_norm (after the norm weight), q, k, v (projections
+with their biases), q_rope, k_rope (after the norm of each head, if any, and RoPE), attn_ctx (before Wo), attn_out (after Wo), ffn_inp (residual after attention), ffn_norm, gate, up,
 ffn_act (silu(gate) * up), ffn_out (after Wdown), l_out (the layer's output). Global taps (`GLOBAL_TAPS`): embd,
 result_norm, logits (one row per token, not only the last).
 

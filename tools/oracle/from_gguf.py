@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a Llama GGUF in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
+"""Runs a GGUF of the Llama family (llama, qwen2, qwen3) in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
 
     python tools/oracle/from_gguf.py MODEL.gguf --ids 1,403,407 -o ref.npz
     python tools/oracle/from_gguf.py MODEL.gguf --ids ids.txt --decode 8 -o ref.npz
@@ -125,14 +125,14 @@ def metadata(model: GgufModel, greedy: list[int], arithmetic: Arithmetic = Arith
         "producer": "from_gguf.py", "producer_version": VERSION,
         "model_sha256": model.sha256(), "model_name": model.name, "tokenizer_hash": model.tokenizer_hash(),
         "oracle": arithmetic.name, "compute": arithmetic.compute, "kv": arithmetic.kv,
-        "eps": hp.eps, "rope_theta": hp.rope_theta, "qk_layout": "interleaved",
+        "eps": hp.eps, "rope_theta": hp.rope_theta, "qk_layout": model.family.qk_layout,
         "hparams": dataclasses.asdict(hp), "greedy": greedy,
     }
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="Llama GGUF")
+    parser.add_argument("model", help="GGUF of the Llama family")
     add_id_options(parser)
     parser.add_argument("-o", "--output", required=True, help="NPZ to write")
     parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")

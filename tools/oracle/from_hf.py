@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""HF oracle: runs a Llama in transformers (f32, eager attention) and dumps its activations (see dump.py).
+"""HF oracle: runs a model of the Llama family in transformers (f32, eager attention) and dumps its activations (dump.py).
 
     python tools/oracle/from_hf.py CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory is run as it is. A GGUF is dequantized by the `gguf` package into a LlamaForCausalLM, with q and k
-put back into HF's order of rows, so that the same weights run through code that nobody here wrote. With --config, the
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3) is run as it is. A GGUF is dequantized by the `gguf` package into
+the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same weights run through
+code that nobody here wrote. With --config, the
 hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
 which a GGUF has only the resulting divisors, is computed by transformers. Needs torch and transformers; numpy and gguf
 for GGUFs.
@@ -21,8 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.models.llama import modeling_llama
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from dump import ActivationDump
 from from_gguf import parse_ids, split_steps
@@ -39,13 +39,13 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
     return split.reshape(rows.shape)
 
 
-def config_of(source: GgufModel) -> LlamaConfig:
+def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
     if hp.rope_dim != hp.head_dim or hp.value_dim != hp.head_dim or source.has("rope_freqs.weight"):
         raise UnsupportedModel("partial RoPE, its own value width or rope_freqs.weight have no counterpart here")
-    return LlamaConfig(
-        vocab_size=source.weight("token_embd.weight").shape[0], hidden_size=hp.d_model, intermediate_size=hp.d_ff,
+    return AutoConfig.for_model(
+        source.architecture, vocab_size=source.weight("token_embd.weight").shape[0], hidden_size=hp.d_model, intermediate_size=hp.d_ff,
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
         head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
         rope_parameters={"rope_type": "linear", "factor": hp.rope_scale, "rope_theta": hp.rope_theta}
@@ -53,9 +53,9 @@ def config_of(source: GgufModel) -> LlamaConfig:
         tie_word_embeddings=not source.has("output.weight"))
 
 
-def from_gguf(path: str, config: LlamaConfig | None = None) -> tuple[LlamaForCausalLM, dict]:
-    """The GGUF's dequantized weights as a LlamaForCausalLM of `config` (default: the GGUF's own hyper-parameters), and
-    its part of the metadata."""
+def from_gguf(path: str, config: PretrainedConfig | None = None) -> tuple[PreTrainedModel, dict]:
+    """The GGUF's dequantized weights in the class of `config` (default: the GGUF's own hyper-parameters), and its part
+    of the metadata."""
     source = GgufModel(path)
     config = config or config_of(source)
     config._attn_implementation = "eager"
@@ -65,32 +65,43 @@ def from_gguf(path: str, config: LlamaConfig | None = None) -> tuple[LlamaForCau
         "output.weight" if source.has("output.weight") else "token_embd.weight")
     names = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
              "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
-             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
-    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+             "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+    names = {f"{name}.weight": f"{hf_name}.weight" for name, hf_name in names.items()}
+    names |= {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
+    heads = {"attn_q.weight": config.num_attention_heads, "attn_k.weight": config.num_key_value_heads}
+    if source.family.qk_layout == "half":
+        heads = {}
     for layer in range(config.num_hidden_layers):
         for name, hf_name in names.items():
-            weight = source.weight(f"blk.{layer}.{name}.weight")
+            if not source.has(f"blk.{layer}.{name}"):
+                continue  # load_state_dict misses what the class has and the file has not
+            weight = source.weight(f"blk.{layer}.{name}")
             if name in heads:
-                weight = to_half(weight, heads[name], config.head_dim)
-            state[f"model.layers.{layer}.{hf_name}.weight"] = weight
-    model = LlamaForCausalLM(config)
+                weight = to_half(weight, heads[name], head_dim_of(config))
+            state[f"model.layers.{layer}.{hf_name}"] = weight
+    model = AutoModelForCausalLM.from_config(config)
     model.load_state_dict({name: torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32))
                            for name, value in state.items()})
     return model, {"model_sha256": source.sha256(), "model_name": source.name,
                    "tokenizer_hash": source.tokenizer_hash()}
 
 
-def from_checkpoint(path: str) -> tuple[LlamaForCausalLM, dict]:
+def head_dim_of(config: PretrainedConfig) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def from_checkpoint(path: str) -> tuple[PreTrainedModel, dict]:
     """A checkpoint directory, in f32. It is no GGUF, so there is no hash of one."""
-    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager",
-                                             local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager",
+                                                 local_files_only=True)
     return model, {"model_sha256": "", "model_name": Path(path).name, "tokenizer_hash": ""}
 
 
 class Hooks:
-    """Sends every tap of a LlamaForCausalLM to a dump. Rotated q and k are seen by wrapping apply_rotary_pos_emb."""
+    """Sends every tap of a model to a dump. Rotated q and k are seen by wrapping its module's apply_rotary_pos_emb."""
 
-    def __init__(self, model: LlamaForCausalLM, dump: ActivationDump, probs: bool):
+    def __init__(self, model: PreTrainedModel, dump: ActivationDump, probs: bool):
         self._dump = dump
         self._layer = 0  # the layer whose attention runs now
         model.model.embed_tokens.register_forward_hook(self._global("embd"))
@@ -98,8 +109,9 @@ class Hooks:
         model.lm_head.register_forward_hook(self._global("logits"))
         for index, block in enumerate(model.model.layers):
             self._hook_layer(index, block, probs)
-        self._rotate = modeling_llama.apply_rotary_pos_emb
-        modeling_llama.apply_rotary_pos_emb = self._rotate_and_tap
+        self._modeling = sys.modules[type(model).__module__]
+        self._rotate = self._modeling.apply_rotary_pos_emb
+        self._modeling.apply_rotary_pos_emb = self._rotate_and_tap
 
     def _hook_layer(self, index: int, block, probs: bool) -> None:
         attention, mlp = block.self_attn, block.mlp
@@ -131,11 +143,11 @@ class Hooks:
         return q, k
 
     def remove(self) -> None:
-        modeling_llama.apply_rotary_pos_emb = self._rotate
+        self._modeling.apply_rotary_pos_emb = self._rotate
 
 
 @torch.no_grad()
-def run(model: LlamaForCausalLM, ids: list[int], steps: list[int], probs: bool = False) -> ActivationDump:
+def run(model: PreTrainedModel, ids: list[int], steps: list[int], probs: bool = False) -> ActivationDump:
     """Feeds `ids` in calls of `steps` tokens with HF's own KV cache."""
     model.eval()
     dump = ActivationDump()
@@ -153,9 +165,9 @@ def run(model: LlamaForCausalLM, ids: list[int], steps: list[int], probs: bool =
     return dump
 
 
-def metadata(config: LlamaConfig, source: dict) -> dict:
+def metadata(config: PretrainedConfig, source: dict) -> dict:
     """The dump's `__meta__` for this producer."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    head_dim = head_dim_of(config)
     return {
         "producer": "from_hf.py",
         "producer_version": f"{VERSION}, transformers {transformers.__version__}, torch {torch.__version__}",
@@ -168,7 +180,7 @@ def metadata(config: LlamaConfig, source: dict) -> dict:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="checkpoint directory, or Llama GGUF")
+    parser.add_argument("model", help="checkpoint directory, or GGUF of the Llama family")
     parser.add_argument("--ids", required=True, help="token ids 1,2,3 or a file of ids (BOS is not added)")
     parser.add_argument("-o", "--output", required=True, help="NPZ to write")
     parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
@@ -181,7 +193,7 @@ def main(argv: list[str] | None = None) -> int:
         if Path(args.model).is_dir():
             model, source = from_checkpoint(args.model)
         else:
-            config = LlamaConfig.from_pretrained(args.config, local_files_only=True) if args.config else None
+            config = AutoConfig.from_pretrained(args.config, local_files_only=True) if args.config else None
             model, source = from_gguf(args.model, config)
         dump = run(model, ids, steps, args.probs)
         absent = {} if args.probs else {"probs": "not requested (--probs)"}

@@ -1,7 +1,8 @@
-"""Loads a Llama GGUF for the numpy oracles: hyper-parameters, weights (dequantized by the `gguf` package), hashes.
+"""Loads a GGUF of the Llama family for the numpy oracles: hyper-parameters, weights (dequantized by the `gguf` package),
+hashes.
 
-Anything the oracle does not model (biases, experts, other RoPE scalings, leftover tensors) is refused, so that an
-agreement with the oracle can never rest on both sides ignoring the same part of a file.
+Anything the oracle does not model (experts, other RoPE scalings, leftover tensors) is refused, so that an agreement with
+the oracle can never rest on both sides ignoring the same part of a file.
 """
 
 import hashlib
@@ -18,8 +19,21 @@ class UnsupportedModel(Exception):
 
 
 @dataclass(frozen=True)
+class Family:
+    """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3."""
+
+    qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
+    qkv_bias: bool = False
+    head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
+
+
+FAMILIES = {"llama": Family("interleaved"), "qwen2": Family("half", qkv_bias=True),
+            "qwen3": Family("half", head_norm=True)}
+
+
+@dataclass(frozen=True)
 class HParams:
-    """Hyper-parameters of a Llama decoder, as the file states them (f32 values widened to f64)."""
+    """Hyper-parameters of a decoder, as the file states them (f32 values widened to f64)."""
 
     n_layers: int
     d_model: int
@@ -36,7 +50,8 @@ class HParams:
 
 
 _REFUSED_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "attention.clamp_kqv",
-                 "attention.sliding_window", "rope.scaling.attn_factor", "rope.scale_linear")
+                 "rope.scaling.attn_factor", "rope.scale_linear", "attn_logit_softcapping", "final_logit_softcapping",
+                 "rope.dimension_sections")
 
 
 def dequantize(data: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
@@ -131,25 +146,35 @@ class GgufModel:
         return default if field is None else field.contents()
 
     def _scalar(self, key: str, default=None):
-        """A metadata number of the llama namespace; a per-layer array is accepted if all its entries agree."""
-        value = self._value(f"llama.{key}", default)
+        """A metadata number of the architecture; a per-layer array is accepted if all its entries agree."""
+        value = self._value(f"{self.architecture}.{key}", default)
         if isinstance(value, list):
             if len(set(value)) != 1:
-                raise UnsupportedModel(f"llama.{key} differs between layers")
+                raise UnsupportedModel(f"{self.architecture}.{key} differs between layers")
             value = value[0]
         if value is None:
-            raise UnsupportedModel(f"llama.{key} is missing")
+            raise UnsupportedModel(f"{self.architecture}.{key} is missing")
         return value
 
+    @property
+    def architecture(self) -> str:
+        return self._value("general.architecture")
+
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.architecture]
+
     def _read_hparams(self) -> HParams:
-        arch = self._value("general.architecture")
-        if arch != "llama":
-            raise UnsupportedModel(f"architecture {arch!r}, only 'llama' is modelled")
+        arch = self.architecture
+        if arch not in FAMILIES:
+            raise UnsupportedModel(f"architecture {arch!r}, only {', '.join(FAMILIES)} are modelled")
         for key in _REFUSED_KEYS:
-            if self._value(f"llama.{key}") is not None:
-                raise UnsupportedModel(f"llama.{key} is not modelled")
-        if self._value("llama.expert_count", 0):
+            if self._value(f"{arch}.{key}") is not None:
+                raise UnsupportedModel(f"{arch}.{key} is not modelled")
+        if self._value(f"{arch}.expert_count", 0):
             raise UnsupportedModel("mixture of experts is not modelled")
+        if 0 < self._value(f"{arch}.attention.sliding_window", 0) < self._scalar("context_length"):
+            raise UnsupportedModel("a sliding window is not modelled")
         d_model = self._scalar("embedding_length")
         n_heads = self._scalar("attention.head_count")
         head_dim = self._scalar("attention.key_length", d_model // n_heads)
@@ -174,7 +199,7 @@ class GgufModel:
         return hp
 
     def _rope_scale(self) -> float:
-        kind = self._value("llama.rope.scaling.type", "none")
+        kind = self._value(f"{self.architecture}.rope.scaling.type", "none")
         if kind == "none":
             return 1.0
         if kind != "linear":
@@ -189,7 +214,12 @@ class GgufModel:
                  "attn_v": (v_width, hp.d_model), "attn_output": (hp.d_model, hp.n_heads * hp.value_dim),
                  "ffn_norm": (hp.d_model,), "ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model),
                  "ffn_down": (hp.d_model, hp.d_ff)}
-        want = {f"blk.{i}.{name}.weight": shape for i in range(hp.n_layers) for name, shape in layer.items()}
+        vectors = {f"attn_{x}.bias": (width,) for x, width in zip("qkv", (q_width, kv_width, v_width))
+                   } if self.family.qkv_bias else {}
+        if self.family.head_norm:
+            vectors |= {"attn_q_norm.weight": (hp.head_dim,), "attn_k_norm.weight": (hp.head_dim,)}
+        of_layer = {f"{name}.weight": shape for name, shape in layer.items()} | vectors
+        want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in of_layer.items()}
         want["output_norm.weight"] = (hp.d_model,)
         vocab = self._tensors["token_embd.weight"].shape[1] if self.has("token_embd.weight") else 0
         want["token_embd.weight"] = (vocab, hp.d_model)

@@ -1,4 +1,4 @@
-"""The Llama forward pass in f64, written from the equations; shares no code with the engine. What it rounds on the way,
+"""The forward pass of the Llama family in f64, written from the equations; shares no code with the engine. What it rounds on the way,
 if anything, an arithmetic of contract.py says.
 
 Shapes: T tokens of the call, D = d_model, H query heads, G KV heads, Dh = head_dim, P = cached positions
@@ -36,18 +36,21 @@ def rope_angles(positions: np.ndarray, rope_dim: int, theta: float, scale: float
     return np.outer(np.asarray(positions, dtype=np.float64) / scale, frequencies)
 
 
-def rope(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    """Rotates the pairs (2i, 2i + 1) of each head by angles[t, i]; dims from rope_dim on pass through.
+def rope(x: np.ndarray, angles: np.ndarray, qk_layout: str = "interleaved") -> np.ndarray:
+    """Rotates pair i of each head by angles[t, i]; dims from rope_dim on pass through. x is [T, heads, Dh].
 
-    x is [T, heads, Dh]. Interleaved pairs are the layout of llama GGUFs (HF's half-split rows are
-    permuted on conversion).
+    Pair i is (2 i, 2 i + 1) in llama GGUFs (interleaved; HF's rows are permuted on conversion), and
+    (i, i + rope_dim / 2) in others, as in HF's checkpoints (half).
     """
     rope_dim = 2 * angles.shape[1]
     cos, sin = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
-    even, odd = x[..., 0:rope_dim:2], x[..., 1:rope_dim:2]
+    if qk_layout == "interleaved":
+        first, second = slice(0, rope_dim, 2), slice(1, rope_dim, 2)
+    else:
+        first, second = slice(0, rope_dim // 2), slice(rope_dim // 2, rope_dim)
     y = x.copy()
-    y[..., 0:rope_dim:2] = even * cos - odd * sin
-    y[..., 1:rope_dim:2] = even * sin + odd * cos
+    y[..., first] = x[..., first] * cos - x[..., second] * sin
+    y[..., second] = x[..., first] * sin + x[..., second] * cos
     return y
 
 
@@ -122,7 +125,7 @@ class LlamaF64:
 
     def _block(self, layer: int, x: np.ndarray, positions: np.ndarray, angles: np.ndarray,
                layer_tap: LayerTap) -> np.ndarray:
-        hp, t = self.hparams, len(positions)
+        hp, t, family = self.hparams, len(positions), self.model.family
 
         def tap(name: str, value: np.ndarray) -> np.ndarray:
             value = self.arithmetic.passed_on(value)
@@ -135,8 +138,15 @@ class LlamaF64:
         def product(name: str, value: np.ndarray) -> np.ndarray:
             return self._product(value, f"blk.{layer}.{name}.weight")
 
-        def turned(value: np.ndarray) -> np.ndarray:
-            return rope(value.reshape(t, -1, hp.head_dim), angles).reshape(t, -1)
+        def projected(name: str, value: np.ndarray) -> np.ndarray:
+            bias = self.model.weight(f"blk.{layer}.attn_{name}.bias") if family.qkv_bias else 0.0
+            return product(f"attn_{name}", value) + bias
+
+        def turned(name: str, value: np.ndarray) -> np.ndarray:
+            heads = value.reshape(t, -1, hp.head_dim)
+            if family.head_norm:
+                heads = norm(f"attn_{name}_norm", heads)
+            return rope(heads, angles, family.qk_layout).reshape(t, -1)
 
         def extend(cache: list[np.ndarray], value: np.ndarray) -> np.ndarray:
             stored = self.arithmetic.cached(value).reshape(t, hp.n_kv_heads, -1)
@@ -144,9 +154,9 @@ class LlamaF64:
             return cache[layer]
 
         normed = tap("attn_norm", norm("attn_norm", x))
-        q, k, v = (tap(name, product(f"attn_{name}", normed)) for name in "qkv")
-        q = tap("q_rope", turned(q))
-        k = tap("k_rope", turned(k))
+        q, k, v = (tap(name, projected(name, normed)) for name in "qkv")
+        q = tap("q_rope", turned("q", q))
+        k = tap("k_rope", turned("k", k))
         context, probs = attention(q.reshape(t, hp.n_heads, hp.head_dim), extend(self._keys, k),
                                    extend(self._values, v), positions)
         tap("probs", probs)

@@ -124,6 +124,49 @@ def check_taps_by_equations(bench: Bench) -> None:
     require_close(dump.get(0, "G/logits"), np.einsum("ti,oi->to", normed, weights["output.weight"]), "logits")
 
 
+def swapped(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The two halves of each head as neighbours: from the order of a qwen file to that of a llama file."""
+    return rows.reshape(heads, 2, -1, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def check_halves(bench: Bench) -> None:
+    """A qwen file without biases is the llama file with the rows of q and k in the other order."""
+    weights = random_weights(12)
+    plain = {name: value for name, value in weights.items()}
+    for i in range(2):
+        plain |= {f"blk.{i}.attn_{x}.bias": np.zeros(16 * n, dtype=np.float32) for x, n in (("q", 4), ("k", 2), ("v", 2))}
+    halves = logits(bench.model(plain, arch="qwen2"))
+    for name in list(weights):
+        if "attn_q" in name or "attn_k" in name:
+            weights[name] = swapped(weights[name], 4 if "attn_q" in name else 2)
+    require_close(halves, logits(bench.model(weights)), "halves are neighbours in another order")
+    assert relative_error(halves, logits(bench.model({k: v for k, v in plain.items() if "bias" not in k}))) > 1e-3
+
+
+def check_biases_and_head_norms(bench: Bench) -> None:
+    """q, k and v with their biases, and q_rope and k_rope with the norm of each head, by loops over heads."""
+    for arch in ("qwen2", "qwen3"):
+        stored = random_weights(13, arch=arch)
+        weights = {name: value.astype(np.float64) for name, value in stored.items()}
+        dump, _ = run(bench.model(stored, eps=0.25, arch=arch), IDS, [len(IDS)], 0, dtype=np.float64)
+        for x, heads in (("q", 4), ("k", 2), ("v", 2)):
+            tap = dump.get(0, f"L001/{x}")
+            want = dump.get(0, "L001/attn_norm") @ weights[f"blk.1.attn_{x}.weight"].T
+            if arch == "qwen2":
+                want = want + weights[f"blk.1.attn_{x}.bias"]
+            require_close(tap, want, f"{arch} {x}")
+            if x == "v":
+                continue
+            turned = np.empty_like(tap)
+            for t, head in np.ndindex(len(IDS), heads):
+                row = tap[t, 16 * head:16 * head + 16]
+                if arch == "qwen3":
+                    row = row * (np.dot(row, row) / 16 + 0.25) ** -0.5 * weights[f"blk.1.attn_{x}_norm.weight"]
+                pair = (row[:8] + 1j * row[8:]) * np.exp(1j * t * 500.0 ** (-np.arange(8) / 8))
+                turned[t, 16 * head:16 * head + 16] = np.concatenate([pair.real, pair.imag])
+            require_close(dump.get(0, f"L001/{x}_rope"), turned, f"{arch} {x}_rope")
+
+
 def check_decode_equals_prefill(bench: Bench) -> None:
     model = bench.model(random_weights(5))
     whole, greedy = run(model, IDS, [len(IDS)], 0, probs=True, dtype=np.float64)
@@ -163,6 +206,12 @@ def check_quantized(bench: Bench) -> None:
 def check_refusals(bench: Bench) -> None:
     weights = random_weights(9)
     bias = {"blk.0.attn_q.bias": np.zeros(64, dtype=np.float32)}
+    missing = {k: v for k, v in random_weights(9, arch="qwen2").items() if k != "blk.1.attn_k.bias"}
+    try:
+        bench.model(missing, arch="qwen2")
+        raise AssertionError("a qwen2 without a bias was accepted")
+    except UnsupportedModel:
+        pass
     cases = {"a bias": weights | bias, "a missing tensor": {k: v for k, v in weights.items() if "1.ffn_up" not in k},
              "a wrong shape": weights | {"output_norm.weight": np.ones(32, dtype=np.float32)}}
     for what, tensors in cases.items():

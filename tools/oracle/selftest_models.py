@@ -34,15 +34,15 @@ def require_close(a: np.ndarray, b: np.ndarray, what: str) -> None:
 
 
 def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=16,
-                   tied=False) -> dict[str, np.ndarray]:
-    """F32 tensors of a random Llama, by GGUF name, shapes as numpy sees them."""
+                   tied=False, arch="llama") -> dict[str, np.ndarray]:
+    """F32 tensors of a random model of `arch`, by GGUF name, shapes as numpy sees them."""
     rng = np.random.default_rng(seed)
 
     def matrix(rows: int, cols: int) -> np.ndarray:
         return (rng.normal(size=(rows, cols)) / np.sqrt(cols)).astype(np.float32)
 
-    def norm() -> np.ndarray:
-        return rng.uniform(0.5, 1.5, d).astype(np.float32)
+    def norm(size: int = d) -> np.ndarray:
+        return rng.uniform(0.5, 1.5, size).astype(np.float32)
 
     weights = {"token_embd.weight": matrix(VOCAB, d), "output_norm.weight": norm()}
     if not tied:
@@ -51,7 +51,12 @@ def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=
         block = {"attn_norm": norm(), "attn_q": 3 * matrix(heads * head_dim, d), "attn_k": matrix(kv * head_dim, d),
                  "attn_v": matrix(kv * head_dim, d), "attn_output": matrix(d, heads * head_dim), "ffn_norm": norm(),
                  "ffn_gate": matrix(ff, d), "ffn_up": matrix(ff, d), "ffn_down": matrix(d, ff)}
+        if arch == "qwen3":
+            block |= {"attn_q_norm": norm(head_dim), "attn_k_norm": norm(head_dim)}
         weights |= {f"blk.{i}.{name}.weight": value for name, value in block.items()}
+        if arch == "qwen2":
+            weights |= {f"blk.{i}.attn_{x}.bias": rng.normal(size=n * head_dim).astype(np.float32)
+                        for x, n in (("q", heads), ("k", kv), ("v", kv))}
     return weights
 
 
@@ -63,10 +68,10 @@ class Bench:
         self._count = 0
 
     def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, linear=None,
-              eps=1e-5, quantize: gguf.GGMLQuantizationType | None = None) -> GgufModel:
+              eps=1e-5, arch="llama", quantize: gguf.GGMLQuantizationType | None = None) -> GgufModel:
         self._count += 1
         path = self._folder / f"{self._count}.gguf"
-        writer = gguf.GGUFWriter(path, "llama")
+        writer = gguf.GGUFWriter(path, arch)
         writer.add_block_count(sum(name.endswith("attn_q.weight") for name in weights))
         writer.add_context_length(64)
         writer.add_embedding_length(weights["token_embd.weight"].shape[1])

@@ -107,7 +107,7 @@ def make_reference(path: str, prompts_path: str | Path, steps: int, note=lambda 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="Llama GGUF")
+    parser.add_argument("model", help="GGUF of the Llama family")
     parser.add_argument("-o", "--output", required=True, help="JSON to write")
     parser.add_argument("--prompts", default=PROMPTS, help="prompts as JSON (default: validate/verify/prompts.json)")
     parser.add_argument("--steps", type=int, default=32, help="greedy tokens a prompt (default: 32)")

@@ -28,7 +28,9 @@ double dot(const double* x, const double* y, std::size_t n) {
          ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
-IdealOutput ideal_product(const PackedMatrix& w, ActivationFormat format, const TapMatrix& x) {
+/// @param bias  added to each row; may be empty
+IdealOutput ideal_product(const PackedMatrix& w, std::span<const float> bias,
+                          ActivationFormat format, const TapMatrix& x) {
   const std::size_t n = w.n_cols();
   std::vector<RoundedRow> rounded;
   for (std::size_t t = 0; t < x.rows; ++t)
@@ -42,8 +44,9 @@ IdealOutput ideal_product(const PackedMatrix& w, ActivationFormat format, const 
     contract::dequantize_row(w.type(), bytes, stored);
     const std::vector<double> weights(stored.begin(), stored.end());
     for (std::size_t t = 0; t < x.rows; ++t) {
+      const double added = bias.empty() ? 0 : static_cast<double>(bias[r]);
       out.output.values[t * w.n_rows() + r] =
-          static_cast<float>(dot(weights.data(), rounded[t].values.data(), n));
+          static_cast<float>(dot(weights.data(), rounded[t].values.data(), n) + added);
     }
   }
   return out;
@@ -201,8 +204,11 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
   LLM_TRY(auto x, read(from->first, from->second));
   if (!x) return none;
   const TapMatrix selected = select_rows(*std::move(x), rows);
-  if (!is_attention)
-    return std::optional(ideal_product(*replay.matrix(layer, tap), *format, selected));
+  if (!is_attention) {
+    return std::optional(ideal_product(*replay.matrix(layer, tap),
+                                       replay.vector(layer, find_tap(layer, tap)->bias), *format,
+                                       selected));
+  }
   LLM_TRY(const auto k, read(layer, "k_rope"));
   LLM_TRY(const auto v, read(layer, "v"));
   if (!k || !v) return none;

@@ -64,9 +64,10 @@ std::string suspects(const Tap& tap, const std::string& type) {
       return "eps, the norm's weight, or which rows are normed";
     case TapOp::kProduct:
       return fmt::format(
-          "how {} blocks are read (codes, scales, type id), or which tensor is bound", type);
+          "how {} blocks are read (codes, scales, type id), which tensor is bound, or the bias",
+          type);
     case TapOp::kRope:
-      return "position, theta, or how dims are paired";
+      return "position, theta, how dims are paired, or the norm of the heads";
     case TapOp::kAttention:
       return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
     case TapOp::kActivation:

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -22,9 +23,10 @@ constexpr int kGlobal = ProbeSink::kGlobal;
 
 static_assert(std::ranges::all_of(kTaps, [](const Tap& tap) {
   // By index: with sanitizers g++ 12 takes no comparison of a pointer for a constant.
-  const std::size_t i = role_index(tap.weight);
-  return tap.weight.empty() ||
-         (i < kTensorRoles.size() && kTensorRoles[i].per_layer == tap.per_layer);
+  return std::ranges::all_of(std::array{tap.weight, tap.bias}, [&](std::string_view role) {
+    const std::size_t i = role_index(role);
+    return role.empty() || (i < kTensorRoles.size() && kTensorRoles[i].per_layer == tap.per_layer);
+  });
 }));
 
 TapMatrix shaped(std::size_t rows, std::size_t features) {
@@ -108,6 +110,11 @@ const PackedMatrix* Replay::matrix(int layer, std::string_view tap) const {
   return tap == "logits" ? &weights.output() : &role->matrix.of(weights, layer);
 }
 
+std::span<const float> Replay::vector(int layer, std::string_view role) const {
+  if (role.empty()) return {};
+  return find_role(role)->vector.of(model_->weights(), layer).span();
+}
+
 std::string Replay::weight_type(int layer, std::string_view tap) const {
   const PackedMatrix* w = matrix(layer, tap);
   return w == nullptr ? std::string() : std::string(block_traits(w->type()).name);
@@ -162,17 +169,17 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
   LLM_TRY(std::optional<TapMatrix> x, read(from->first, from->second));
   if (!x) return none;
   x = select_rows(std::move(*x), rows);
+  const Tap& op = *find_tap(layer, tap);
   if (const PackedMatrix* w = matrix(layer, tap)) {
     TapMatrix y = shaped(x->rows, w->n_rows());
     reference::matmul(*w, model_->compute(), x->values, y.values);
+    const std::span<const float> bias = vector(layer, op.bias);
+    for (std::size_t t = 0; t < y.rows && !bias.empty(); ++t) reference::add(bias, row(y, t));
     return std::optional(std::move(y));
   }
-  const Tap& row = *find_tap(layer, tap);
-  if (row.op == TapOp::kNorm) {
-    const auto& weight = find_role(row.weight)->vector.of(model_->weights(), layer);
-    return std::optional(norm(*x, weight.span()));
-  }
-  if (row.op == TapOp::kRope) return std::optional(rotate(*std::move(x), rows));
+  if (op.op == TapOp::kNorm) return std::optional(norm(*x, vector(layer, op.weight)));
+  if (op.op == TapOp::kRope)
+    return std::optional(rotate(*std::move(x), vector(layer, op.weight), rows));
   const std::string_view second = tap == "ffn_inp"   ? "attn_out"
                                   : tap == "l_out"   ? "ffn_out"
                                   : tap == "ffn_act" ? "up"
@@ -210,12 +217,13 @@ TapMatrix Replay::norm(const TapMatrix& x, std::span<const float> weight) const 
   return out;
 }
 
-TapMatrix Replay::rotate(TapMatrix x, TokenRows rows) const {
+TapMatrix Replay::rotate(TapMatrix x, std::span<const float> norm, TokenRows rows) const {
   const Rope& rope = model_->rope();
   std::vector<float> cos(rope.pairs());
   std::vector<float> sin(rope.pairs());
   for (std::size_t t = 0; t < x.rows; ++t) {
     rope.angles(rows.empty() ? t : rows[t], cos, sin);
+    if (!norm.empty()) reference::norm_heads(row(x, t), norm, config().norm_eps);
     reference::rope(row(x, t), config().head_dim, cos, sin);
   }
   return x;

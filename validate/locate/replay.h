@@ -47,6 +47,8 @@ class Replay {
 
   /// The matrix that takes part in the op, or nullptr.
   const PackedMatrix* matrix(int layer, std::string_view tap) const;
+  /// The vector of that role in a layer; empty where the model has none.
+  std::span<const float> vector(int layer, std::string_view role) const;
   /// Its type's name; empty for ops without one.
   std::string weight_type(int layer, std::string_view tap) const;
   /// The format of the activations it is multiplied with; nothing for ops that are no product.
@@ -61,7 +63,7 @@ class Replay {
  private:
   TapMatrix embed(std::span<const std::int32_t> tokens) const;
   TapMatrix norm(const TapMatrix& x, std::span<const float> weight) const;
-  TapMatrix rotate(TapMatrix x, TokenRows rows) const;
+  TapMatrix rotate(TapMatrix x, std::span<const float> norm, TokenRows rows) const;
   Result<TapMatrix> attend(const TapMatrix& q, const TapMatrix& k, const TapMatrix& v,
                            TokenRows rows) const;
 

@@ -40,7 +40,8 @@ Status read(const Json& json, const char* key, T& out) {
 CheckResult gate(const std::string& name, const char* signal, double value, double baseline,
                  bool passed, const std::string& rule) {
   return {fmt::format("{}: {}", name, signal), passed,
-          fmt::format("{:.6g}, baseline {:.6g}, {}", value, baseline, rule)};
+          fmt::format("{:.6g}, baseline {:.6g}, {:+.1f} %, {}", value, baseline,
+                      value == baseline ? 0 : (value / baseline - 1) * 100, rule)};
 }
 
 Status read_origin(const Json& json, BaselineOrigin& out) {

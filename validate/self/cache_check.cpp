@@ -3,11 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
-#include <cstring>
+#include <cstdint>
 #include <random>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "validate/diff/likelihood.h"
 
@@ -23,22 +24,18 @@ struct Generated {
   Clock::duration time{};
 };
 
-std::vector<std::vector<TokenId>> draw_prompts(const Model& model,
-                                               const CacheCheckOptions& options) {
+std::vector<TokenId> draw_prompt(const Model& model, std::size_t n_tokens, std::mt19937& random) {
   const auto& spec = model.tokenizer().spec();
   const auto n_vocab = static_cast<std::uint32_t>(model.config().n_vocab);
-  std::mt19937 random(1);
-  std::vector<std::vector<TokenId>> prompts(options.n_prompts);
-  for (auto& prompt : prompts) {
-    if (spec.add_bos && spec.bos) prompt.push_back(*spec.bos);
-    while (prompt.size() < options.n_prompt_tokens)
-      prompt.push_back(static_cast<TokenId>(random() % n_vocab));
-  }
-  return prompts;
+  std::vector<TokenId> prompt;
+  if (spec.add_bos && spec.bos) prompt.push_back(*spec.bos);
+  while (prompt.size() < n_tokens) prompt.push_back(static_cast<TokenId>(random() % n_vocab));
+  return prompt;
 }
 
-Status generate(Session& session, std::span<const TokenId> prompt, std::size_t n_tokens,
-                Generated& out) {
+Result<Generated> generate(Session& session, std::span<const TokenId> prompt,
+                           std::size_t n_tokens) {
+  Generated out;
   const auto start = Clock::now();
   session.truncate(0);
   std::vector<TokenId> fed(prompt.begin(), prompt.end());
@@ -48,45 +45,99 @@ Status generate(Session& session, std::span<const TokenId> prompt, std::size_t n
     out.tokens.push_back(static_cast<TokenId>(top_token(logits)));
     fed = {out.tokens.back()};
   }
-  out.time += Clock::now() - start;
-  return Ok{};
+  out.time = Clock::now() - start;
+  return out;
+}
+
+/// The first logit, and so the first token, that differs; empty for equal bits.
+std::string difference(const Generated& cached, const Generated& recomputed, std::size_t n_vocab) {
+  const auto same = [](float a, float b) {
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+  };
+  const auto [a, b] = std::ranges::mismatch(cached.logits, recomputed.logits, same);
+  if (a == cached.logits.end()) return {};
+  const auto at = static_cast<std::size_t>(a - cached.logits.begin());
+  const std::size_t step = at / n_vocab;
+  return fmt::format("new token {}: {} and {}; logit of token {}: {} and {}", step,
+                     cached.tokens[step], recomputed.tokens[step], at % n_vocab, *a, *b);
 }
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
+class CacheCheck {
+ public:
+  CacheCheck(const std::shared_ptr<const Model>& model, KvType kv, const CacheCheckOptions& options)
+      : model_(model), kv_(kv), options_(options) {
+    for (const CachePrompts& some : options.prompts) all_ += some.count;
+    out_.speedup = {.title = fmt::format("Cache against recomputing, {} new tokens a prompt "
+                                         "(trained for a context of {})",
+                                         options.n_tokens, model->config().context),
+                    .name = "cache-speedup",
+                    .columns = {"prefix", "prompts", "cached s", "recomputed s", "times as fast"},
+                    .rows = {}};
+  }
+
+  Result<CacheOutcome> run() {
+    for (const CachePrompts& some : options_.prompts) LLM_RETURN_IF_ERROR(run_length(some));
+    out_.check = {fmt::format("{} prompts x {} tokens", all_, options_.n_tokens),
+                  done_ == equal_ && done_ > 0,
+                  fmt::format("{} of {} prompts give equal tokens and logits, {:.1f} times as fast "
+                              "with the cache{}{}",
+                              equal_, all_, seconds(without_) / std::max(1e-9, seconds(with_)),
+                              first_.empty() ? "" : "; ", first_)};
+    return std::move(out_);
+  }
+
+ private:
+  Status run_length(const CachePrompts& some) {
+    ExecutorOptions how;
+    how.kv = kv_;
+    how.context = some.n_tokens + options_.n_tokens;
+    LLM_TRY(const auto cached, open_sequence(model_, how));
+    LLM_TRY(const auto recomputed, open_sequence(model_, how, {.use_cache = false}));
+    Clock::duration with{};
+    Clock::duration without{};
+    for (std::size_t i = 0; i < some.count; ++i) {
+      const auto prompt = draw_prompt(*model_, some.n_tokens, random_);
+      LLM_TRY(const Generated a, generate(*cached, prompt, options_.n_tokens));
+      LLM_TRY(const Generated b, generate(*recomputed, prompt, options_.n_tokens));
+      with += a.time;
+      without += b.time;
+      const std::string words = difference(a, b, model_->config().n_vocab);
+      if (words.empty()) ++equal_;
+      if (!words.empty() && first_.empty())
+        first_ = fmt::format("first prompt {} of {} tokens, {}", done_, prompt.size(), words);
+      ++done_;
+      if (options_.progress) options_.progress("cache", done_, all_);
+    }
+    out_.speedup.rows.push_back(
+        {Figure::fixed(static_cast<double>(some.n_tokens), 0),
+         Figure::fixed(static_cast<double>(some.count), 0), Figure::number(seconds(with), 3),
+         Figure::number(seconds(without), 3),
+         Figure::number(seconds(without) / std::max(1e-9, seconds(with)), 3)});
+    with_ += with;
+    without_ += without;
+    return Ok{};
+  }
+
+  const std::shared_ptr<const Model>& model_;
+  KvType kv_;
+  const CacheCheckOptions& options_;
+  std::mt19937 random_{1};
+  Clock::duration with_{};
+  Clock::duration without_{};
+  std::size_t all_ = 0;
+  std::size_t done_ = 0;
+  std::size_t equal_ = 0;
+  std::string first_;  ///< what differs in the first prompt that does
+  CacheOutcome out_;
+};
+
 }  // namespace
 
-Result<CheckResult> check_cached_generation(const std::shared_ptr<const Model>& model, KvType kv,
-                                            const CacheCheckOptions& options) {
-  ExecutorOptions how;
-  how.kv = kv;
-  how.context = options.n_prompt_tokens + options.n_tokens;
-  LLM_TRY(const auto cached, open_sequence(model, how));
-  LLM_TRY(const auto recomputed, open_sequence(model, how, {.use_cache = false}));
-  Clock::duration with{};
-  Clock::duration without{};
-  std::size_t equal = 0;
-  const auto prompts = draw_prompts(*model, options);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    Generated a;
-    Generated b;
-    LLM_RETURN_IF_ERROR(generate(*cached, prompts[i], options.n_tokens, a));
-    LLM_RETURN_IF_ERROR(generate(*recomputed, prompts[i], options.n_tokens, b));
-    with += a.time;
-    without += b.time;
-    const bool same_logits =
-        a.logits.size() == b.logits.size() &&
-        std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)) == 0;
-    equal += a.tokens == b.tokens && same_logits ? 1 : 0;
-    if (options.progress) options.progress("cache", i + 1, prompts.size());
-  }
-  return CheckResult{
-      fmt::format("{} prompts x {} tokens", prompts.size(), options.n_tokens),
-      equal == prompts.size(),
-      fmt::format("{} of {} prompts give equal tokens and logits; {:.2f} s with the cache, {:.2f} "
-                  "s recomputed, {:.1f} times as fast",
-                  equal, prompts.size(), seconds(with), seconds(without),
-                  seconds(without) / std::max(1e-9, seconds(with)))};
+Result<CacheOutcome> check_cached_generation(const std::shared_ptr<const Model>& model, KvType kv,
+                                             const CacheCheckOptions& options) {
+  return CacheCheck(model, kv, options).run();
 }
 
 }  // namespace llm

@@ -13,6 +13,7 @@
 #include "quant/formats/reference/dot.h"
 #include "quant/kernels/matmul.h"
 #include "validate/self/matrix_verdict.h"
+#include "validate/self/vector_check.h"
 
 namespace llm {
 namespace {
@@ -24,6 +25,7 @@ constexpr int kTeams[] = {2, 3, 7};
 struct Pair {
   const PackedMatrix* packed;
   const TensorView* in_file;
+  const TensorRole* role;
 };
 
 std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& tensors) {
@@ -31,7 +33,7 @@ std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& t
   for (const auto& [role, layer] : roles_of_model(weights.layers.size())) {
     if (!role->is_matrix()) continue;
     const TensorView& view = role->view.of(tensors, layer);
-    if (!view.empty()) out.push_back({&role->matrix.of(weights, layer), &view});
+    if (!view.empty()) out.push_back({&role->matrix.of(weights, layer), &view, role});
   }
   return out;
 }
@@ -39,7 +41,10 @@ std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& t
 class MatrixCheck {
  public:
   MatrixCheck(const Model& model, const ModelFile& file, const MatrixCheckOptions& options)
-      : pairs_(matrices_of(model.weights(), file.tensors)), options_(options) {
+      : model_(model),
+        tensors_(file.tensors),
+        pairs_(matrices_of(model.weights(), file.tensors)),
+        options_(options) {
     for (const Isa isa : all_isas()) {
       if (isa != Isa::kScalar && isa_supported(isa)) fast_.push_back(kernel_table(isa));
     }
@@ -47,7 +52,7 @@ class MatrixCheck {
 
   Result<std::vector<CheckResult>> run() {
     const std::size_t steps = 3 * pairs_.size();
-    std::vector<CheckResult> results = {packing(steps).result()};
+    std::vector<CheckResult> results = {packing(steps).result(), check_vectors(model_, tensors_)};
     for (const bool int8 : {true, false}) {
       start(int8 ? "int8" : "f32");
       for (std::size_t i = 0; i < pairs_.size(); ++i) {
@@ -74,23 +79,25 @@ class MatrixCheck {
   MatrixVerdict packing(std::size_t steps) const {
     MatrixVerdict verdict{.name = "packed weights give back the file's bytes"};
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      const auto& [packed, view] = pairs_[i];
+      const auto& [packed, view, role] = pairs_[i];
       const std::size_t row_size = row_bytes(view->type, view->n_cols);
       bool same = packed->type() == view->type && packed->n_rows() == view->n_rows &&
                   packed->n_cols() == view->n_cols;
       std::atomic<std::size_t> first = view->n_rows;
       if (same) {
-        run_parallel(options_.threads, [&, view = view, packed = packed](Worker worker) {
-          std::vector<std::byte> row(row_size);
-          const auto range = worker.share(view->n_rows);
-          for (std::size_t r = range.begin; r < range.end; ++r) {
-            packed->extract_row(r, row);
-            if (std::memcmp(row.data(), view->data.data() + r * row_size, row_size) == 0) continue;
-            std::size_t least = first;
-            while (r < least && !first.compare_exchange_weak(least, r)) continue;
-            return;
-          }
-        });
+        run_parallel(
+            options_.threads, [&, view = view, packed = packed, role = role](Worker worker) {
+              std::vector<std::byte> row(row_size);
+              const auto range = worker.share(view->n_rows);
+              for (std::size_t r = range.begin; r < range.end; ++r) {
+                packed->extract_row(packed_row(model_.config(), *role, r), row);
+                if (std::memcmp(row.data(), view->data.data() + r * row_size, row_size) == 0)
+                  continue;
+                std::size_t least = first;
+                while (r < least && !first.compare_exchange_weak(least, r)) continue;
+                return;
+              }
+            });
         same = first == view->n_rows;
       }
       verdict.add(same, fmt::format("{} ({}), row {}", view->name, block_traits(view->type).name,
@@ -243,8 +250,9 @@ class MatrixCheck {
       const auto range = worker.share(view.n_rows);
       for (std::size_t r = range.begin; r < range.end; ++r) {
         const auto row = view.data.subspan(r * row_size, row_size);
-        expected[r] = int8 ? reference::dot_row(view.type, row, activations)
-                           : reference::dot_row_f32(view.type, row, x);
+        expected[packed_row(model_.config(), *pair.role, r)] =
+            int8 ? reference::dot_row(view.type, row, activations)
+                 : reference::dot_row_f32(view.type, row, x);
       }
     });
     return differences(y, expected, *pair.packed, {});
@@ -276,6 +284,8 @@ class MatrixCheck {
 
   static constexpr std::size_t kGroup = contract::kMaxTilePanels * contract::kPanelRows;
 
+  const Model& model_;
+  const ModelTensors& tensors_;
   std::vector<Pair> pairs_;
   const MatrixCheckOptions& options_;
   std::vector<const KernelTable*> fast_;

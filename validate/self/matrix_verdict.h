@@ -18,9 +18,10 @@ namespace llm {
 
 // Parts of matrix_check.cpp.
 
-/// One verdict over all matrices, with the first that failed.
+/// One verdict over all matrices (or what `of` says), with the first that failed.
 struct MatrixVerdict {
   std::string name;
+  std::string of = "matrices";
   std::size_t matrices = 0;
   std::size_t failed = 0;
   std::string first = {};
@@ -31,9 +32,8 @@ struct MatrixVerdict {
     if (failed++ == 0) first = std::move(words);
   }
   CheckResult result() const {
-    if (failed == 0) return {name, true, fmt::format("{} matrices", matrices)};
-    return {name, false,
-            fmt::format("{} of {} matrices differ, first {}", failed, matrices, first)};
+    if (failed == 0) return {name, true, fmt::format("{} {}", matrices, of)};
+    return {name, false, fmt::format("{} of {} {} differ, first {}", failed, matrices, of, first)};
   }
 };
 

@@ -91,6 +91,8 @@ struct NaiveTokenizer::Merging {
 };
 
 NaiveTokenizer::NaiveTokenizer(const VocabSpec& spec) : spec_(spec) {
+  const bool marks = spec.tokenizer == TokenizerKind::kSentencePiece;
+  if (!marks) byte_bpe_.emplace(spec);
   const auto add = [](Spellings& spellings, const std::string& text, TokenId id) {
     spellings[byte_of(text[0])].emplace_back(text, id);
   };
@@ -104,7 +106,7 @@ NaiveTokenizer::NaiveTokenizer(const VocabSpec& spec) : spec_(spec) {
     } else if (kind == TokenKind::kControl || kind == TokenKind::kUnknown) {
       add(special_, text, id);
     } else if (kind == TokenKind::kUserDefined) {
-      const std::string marked = replaced(text, " ", kMark);
+      const std::string marked = marks ? replaced(text, " ", kMark) : text;
       add(user_defined_, marked, id);
       pieces_.emplace(marked, id);
     } else {
@@ -149,14 +151,44 @@ std::vector<TokenId> NaiveTokenizer::encode(std::string_view text, const EncodeO
       plain += text[at++];
       continue;
     }
-    append_sentencepiece(plain, options, equal, ids);
+    append_plain(plain, options, equal, ids);
     plain.clear();
     ids.push_back(special->second);
     at += special->first.size();
   }
-  append_sentencepiece(plain, options, equal, ids);
+  append_plain(plain, options, equal, ids);
   if (options.add_eos.value_or(spec_.add_eos) && spec_.eos) ids.push_back(*spec_.eos);
   return ids;
+}
+
+void NaiveTokenizer::append_plain(std::string_view text, const EncodeOptions& options,
+                                  EqualScores equal, std::vector<TokenId>& ids) const {
+  if (byte_bpe_) {
+    append_byte_bpe(text, options, equal, ids);
+  } else {
+    append_sentencepiece(text, options, equal, ids);
+  }
+}
+
+void NaiveTokenizer::append_byte_bpe(std::string_view text, const EncodeOptions& options,
+                                     EqualScores equal, std::vector<TokenId>& ids) const {
+  std::string plain;  // since the last user-defined token
+  const auto give_out = [&] {
+    byte_bpe_->append(plain, equal == EqualScores::kRightmost, ids);
+    plain.clear();
+  };
+  while (!text.empty()) {
+    const auto* found = longest_at(user_defined_, text, options.literal);
+    if (found == nullptr) {
+      plain += text[0];
+      text.remove_prefix(1);
+      continue;
+    }
+    give_out();
+    ids.push_back(found->second);
+    text.remove_prefix(found->first.size());
+  }
+  give_out();
 }
 
 /// User-defined tokens, the longest at each place, and characters; a byte that belongs to none is a
@@ -239,6 +271,14 @@ void NaiveTokenizer::give_out(const Merging& merging, const std::string& spellin
   in_unknown_run = unknown;
 }
 
+std::string NaiveTokenizer::bytes_of(TokenId id) const {
+  const auto& [text, score, kind] = spec_.tokens[static_cast<std::size_t>(id)];
+  if (kind == TokenKind::kByte)
+    return std::string(1, static_cast<char>(std::stoul(text.substr(3, 2), nullptr, 16)));
+  if (!byte_bpe_) return replaced(text, kMark, " ");
+  return kind == TokenKind::kUserDefined ? text : byte_bpe_->bytes_of(text);
+}
+
 std::string NaiveTokenizer::decode_bytes(std::span<const TokenId> ids,
                                          const DecodeOptions& options) const {
   std::string bytes;
@@ -251,11 +291,11 @@ std::string NaiveTokenizer::decode_bytes(std::span<const TokenId> ids,
     }
     if (text.empty()) continue;
     if (kind == TokenKind::kByte) {
-      bytes += static_cast<char>(std::stoul(text.substr(3, 2), nullptr, 16));
+      bytes += bytes_of(id);
     } else if (kind == TokenKind::kUnknown) {
       bytes += options.render_special ? std::string_view(text) : kUnknownText;
     } else {
-      const std::string plain = replaced(text, kMark, " ");
+      const std::string plain = bytes_of(id);
       bytes += at_start && plain[0] == ' ' ? plain.substr(1) : plain;
     }
     at_start = false;

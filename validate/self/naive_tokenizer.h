@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
+#include "validate/self/naive_byte_bpe.h"
 
 namespace llm {
 
-/// Which of neighbouring pairs with equal scores merges first. The rule is leftmost; the other one
-/// tells whether a text can show the difference.
+/// Which of neighbouring pairs with equal scores (byte-level BPE: of one merge) merges first. The
+/// rule is leftmost; the other one tells whether a text can show the difference.
 enum class EqualScores { kLeftmost, kRightmost };
 
 /// The rules of docs/tokenizer.md in plain loops, written from that page and sharing nothing with
@@ -30,6 +31,9 @@ class NaiveTokenizer {
   /// The bytes that the ids stand for, whether or not they form characters.
   std::string decode_bytes(std::span<const TokenId> ids, const DecodeOptions& options) const;
 
+  /// The bytes of a token that is neither control nor unknown.
+  std::string bytes_of(TokenId id) const;
+
   /// The token that text of this spelling may become, control, unknown and byte tokens aside.
   std::optional<TokenId> piece(std::string_view spelling) const;
 
@@ -43,6 +47,10 @@ class NaiveTokenizer {
   static const std::pair<std::string, TokenId>* longest_at(const Spellings& spellings,
                                                            std::string_view text, Literal literal);
   std::optional<TokenId> visible_piece(std::string_view spelling, Literal literal) const;
+  void append_plain(std::string_view text, const EncodeOptions& options, EqualScores equal,
+                    std::vector<TokenId>& ids) const;
+  void append_byte_bpe(std::string_view text, const EncodeOptions& options, EqualScores equal,
+                       std::vector<TokenId>& ids) const;
   void append_sentencepiece(std::string_view text, const EncodeOptions& options, EqualScores equal,
                             std::vector<TokenId>& ids) const;
   std::vector<Symbol> split(std::string_view text, Literal literal) const;
@@ -55,6 +63,7 @@ class NaiveTokenizer {
   Spellings user_defined_;
   Spellings special_;
   std::array<std::optional<TokenId>, 256> byte_tokens_;
+  std::optional<NaiveByteBpe> byte_bpe_;  ///< for such a vocabulary
 };
 
 /// Whether `text` is one whole character of UTF-8, by the value that its bits make up.

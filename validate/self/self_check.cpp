@@ -182,16 +182,15 @@ class SelfCheck {
     CacheCheckOptions options;
     options.progress = options_.progress;
     if (!small_) {
-      options.n_prompts = 2;
-      options.n_prompt_tokens = 16;
+      options.prompts = {{16, 2}};
       options.n_tokens = 12;
     }
     return add(plan.title(model->isa(), "with and without a cache, "),
                one(check_cached_generation(model, plan.kv, options)));
   }
-  static Result<std::vector<CheckResult>> one(Result<CheckResult> result) {
-    if (!result.ok()) return std::move(result).error();
-    return std::vector<CheckResult>{std::move(result).value()};
+  static Result<std::vector<CheckResult>> one(Result<CacheOutcome> outcome) {
+    if (!outcome.ok()) return std::move(outcome).error();
+    return std::vector<CheckResult>{std::move(outcome->check)};
   }
 
   Status other_cache(const ModePlan& plan) {

@@ -99,6 +99,11 @@ void Forward::run_attention(std::size_t layer, KvCache& cache, Activations& a) c
   matmul(w.attn_q, compute_, a.normed, a.q);
   matmul(w.attn_k, compute_, a.normed, a.k);
   matmul(w.attn_v, compute_, a.normed, a.v);
+  for (std::size_t t = 0; t < n_tokens; ++t) {
+    if (w.attn_q_bias.size() > 0) add(w.attn_q_bias.span(), row(a.q, t, n_tokens));
+    if (w.attn_k_bias.size() > 0) add(w.attn_k_bias.span(), row(a.k, t, n_tokens));
+    if (w.attn_v_bias.size() > 0) add(w.attn_v_bias.span(), row(a.v, t, n_tokens));
+  }
   a.tap(id, "q", a.q);
   a.tap(id, "k", a.k);
   a.tap(id, "v", a.v);
@@ -107,6 +112,9 @@ void Forward::run_attention(std::size_t layer, KvCache& cache, Activations& a) c
   std::vector<float> sin(rope_.pairs());
   for (std::size_t t = 0; t < n_tokens; ++t) {
     rope_.angles(a.first_position + t, cos, sin);
+    const float eps = config_.norm_eps;
+    if (w.attn_q_norm.size() > 0) norm_heads(row(a.q, t, n_tokens), w.attn_q_norm.span(), eps);
+    if (w.attn_k_norm.size() > 0) norm_heads(row(a.k, t, n_tokens), w.attn_k_norm.span(), eps);
     rope(row(a.q, t, n_tokens), head_dim, cos, sin);
     rope(row(a.k, t, n_tokens), head_dim, cos, sin);
     cache.store(layer, 0, a.first_position + t, row(a.k, t, n_tokens), row(a.v, t, n_tokens));

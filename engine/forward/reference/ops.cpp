@@ -28,6 +28,11 @@ void rms_norm(std::span<const float> x, std::span<const float> weight, float eps
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] * s) * weight[i];
 }
 
+void norm_heads(std::span<float> x, std::span<const float> weight, float eps) {
+  for (std::size_t head = 0; head < x.size(); head += weight.size())
+    rms_norm(x.subspan(head, weight.size()), weight, eps, x.subspan(head, weight.size()));
+}
+
 void matmul(const PackedMatrix& w, Compute compute, std::span<const float> x, std::span<float> y) {
   const std::size_t n_tokens = x.size() / w.n_cols();
   const ActivationFormat format =

@@ -17,6 +17,9 @@ namespace llm::reference {
 void rms_norm(std::span<const float> x, std::span<const float> weight, float eps,
               std::span<float> y);
 
+/// rms_norm() of each head of x, (heads, weight.size()), in place.
+void norm_heads(std::span<float> x, std::span<const float> weight, float eps);
+
 /// y = W x for each of T tokens; x is (T, w.n_cols()), y (T, w.n_rows()). See
 /// quant/formats/reference/dot.h.
 void matmul(const PackedMatrix& w, Compute compute, std::span<const float> x, std::span<float> y);

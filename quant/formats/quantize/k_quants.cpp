@@ -1,11 +1,12 @@
 #include "quant/formats/quantize/k_quants.h"
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/cpu_features.h"
-#include "quant/formats/block_formats.h"
+#include "quant/formats/packed_scales.h"
 #include "quant/formats/quantize/affine_search.h"
 #include "quant/formats/quantize/symmetric_search.h"
 
@@ -80,7 +81,7 @@ LLM_LANES_INLINE void quantize(const float* weights, BlockQ5_K& out) {
 }
 
 /// Codes with `offset` added, so that they are unsigned.
-LLM_LANES_INLINE void add_offset(const SymmetricBlock& found, int offset,
+LLM_LANES_INLINE void add_offset(const SymmetricBlock<16>& found, int offset,
                                  std::uint8_t (&codes)[256]) {
   for (std::size_t j = 0; j < 256; ++j) {
     codes[j] = static_cast<std::uint8_t>(found.codes[j] + offset);
@@ -88,8 +89,8 @@ LLM_LANES_INLINE void add_offset(const SymmetricBlock& found, int offset,
 }
 
 LLM_LANES_INLINE void quantize(const float* weights, BlockQ3_K& out) {
-  SymmetricSearch<4, 32, 2> search;
-  SymmetricBlock found;
+  SymmetricSearch<EvenGrid<4>, 2, 32, 2> search;
+  SymmetricBlock<16> found;
   search.run(weights, found);
   std::uint8_t codes[256];
   add_offset(found, 4, codes);
@@ -104,8 +105,8 @@ LLM_LANES_INLINE void quantize(const float* weights, BlockQ3_K& out) {
 }
 
 LLM_LANES_INLINE void quantize(const float* weights, BlockQ6_K& out) {
-  SymmetricSearch<32, 128, 8> search;
-  SymmetricBlock found;
+  SymmetricSearch<EvenGrid<32>, 2, 128, 8> search;
+  SymmetricBlock<16> found;
   search.run(weights, found);
   std::uint8_t codes[256];
   add_offset(found, 32, codes);
@@ -117,6 +118,32 @@ LLM_LANES_INLINE void quantize(const float* weights, BlockQ6_K& out) {
   }
   for (std::uint8_t& code : codes) code = static_cast<std::uint8_t>(code >> 4);
   store_bit_pairs(codes, out.qh);
+}
+
+/// At v + 128 the index of v among the values of the IQ4 types.
+constexpr auto kIq4Indices = [] {
+  std::array<std::uint8_t, 256> indices{};
+  for (std::uint8_t i = 0; i < 16; ++i) {
+    indices[static_cast<std::size_t>(kIq4Values[i] + 128)] = i;
+  }
+  return indices;
+}();
+
+LLM_LANES_INLINE void quantize(const float* weights, BlockIQ4_XS& out) {
+  SymmetricSearch<Iq4Grid, 1, 32, 4> search;
+  SymmetricBlock<8> found;
+  search.run(weights, found);
+  out.d = found.d;
+  std::uint8_t scales[8];
+  for (std::size_t s = 0; s < 8; ++s) scales[s] = static_cast<std::uint8_t>(found.scale[s] + 32);
+  pack_iq4_xs_scales(scales, out);
+  const auto index = [&](std::size_t j) {
+    return kIq4Indices[static_cast<std::size_t>(found.codes[j] + 128)];
+  };
+  for (std::size_t i = 0; i < 128; ++i) {
+    const std::size_t first = 32 * (i / 16) + i % 16;
+    out.qs[i] = static_cast<std::uint8_t>(index(first) | index(first + 16) << 4);
+  }
 }
 
 template <typename Block>
@@ -177,8 +204,10 @@ void quantize_k_blocks(SearchUnit unit, WeightType type, std::span<const float> 
       return run<BlockQ5_K>(unit, weights, out);
     case WeightType::kQ6_K:
       return run<BlockQ6_K>(unit, weights, out);
+    case WeightType::kIQ4_XS:
+      return run<BlockIQ4_XS>(unit, weights, out);
     default:
-      LLM_CHECK(false && "not a K-quant");
+      LLM_CHECK(false && "not searched by super-blocks");
   }
 }
 

@@ -14,8 +14,8 @@ enum class SearchUnit { kBaseline, kAvx2 };
 /// The fastest this CPU has.
 SearchUnit best_search_unit();
 
-/// Quantizes whole super-blocks to Q2_K, Q3_K, Q4_K, Q5_K or Q6_K by the search of affine_search.h
-/// and symmetric_search.h.
+/// Quantizes whole super-blocks to Q2_K, Q3_K, Q4_K, Q5_K, Q6_K or IQ4_XS by the search of
+/// affine_search.h and symmetric_search.h.
 /// @pre weights are finite and below 10^9 in magnitude; out.size() == row_bytes(type,
 /// weights.size());
 ///      this CPU has what `unit` needs

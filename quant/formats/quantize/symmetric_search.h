@@ -7,11 +7,13 @@
 #include <limits>
 
 #include "quant/formats/half.h"
+#include "quant/formats/quantize/code_grids.h"
 #include "quant/formats/quantize/lanes.h"
 
-/// Quantization of a super-block whose sub-blocks have a signed scale and no min (Q3_K, Q6_K):
+/// Quantization of a super-block whose sub-blocks have a signed scale and no min (Q3_K, Q6_K,
+/// IQ4_XS):
 ///
-///   w ~ a q,   a = d * scale,   q in [-kHalf, kHalf - 1],   scale in [-kHalfScale, kHalfScale - 1]
+///   w ~ a q,   a = d * scale,   q a value of Grid,   scale in [-kHalfScale, kHalfScale - 1]
 ///
 /// with one f16 d. The steps are those of affine_search.h with one unknown instead of two: for
 /// fixed codes the best a is sum(x q) / sum(q q). Codes reach one further on the negative side, so
@@ -22,16 +24,20 @@
 namespace llm {
 
 /// What is stored of a super-block, offsets not yet added.
+template <std::size_t kSubBlocks>
 struct SymmetricBlock {
-  std::int8_t scale[16];
+  std::int8_t scale[kSubBlocks];
   std::uint16_t d;
-  std::int8_t codes[256];  ///< in the order of the weights
+  std::int8_t codes[256];  ///< values of the grid, in the order of the weights
 };
 
-template <int kHalf, int kHalfScale, int kScaleReach>
+template <class Grid, std::size_t kGroups, int kHalfScale, int kScaleReach>
 class SymmetricSearch {
  public:
-  LLM_LANES_INLINE void run(const float* weights, SymmetricBlock& out) {
+  static constexpr std::size_t kSubBlocks = kGroups * kLanes;
+  using Block = SymmetricBlock<kSubBlocks>;
+
+  LLM_LANES_INLINE void run(const float* weights, Block& out) {
     blocks_.load(weights);
     float extreme = 0.0f;
     for (std::size_t g = 0; g < kGroups; ++g) {
@@ -56,10 +62,7 @@ class SymmetricSearch {
   }
 
  private:
-  static constexpr std::size_t kGroups = 2;
-  static constexpr std::size_t kSize = 16;
-  static constexpr float kLow = static_cast<float>(-kHalf);
-  static constexpr float kHigh = static_cast<float>(kHalf - 1);
+  static constexpr std::size_t kSize = 256 / kSubBlocks;
   static constexpr float kLowScale = static_cast<float>(kHalfScale);
   static constexpr float kHighScale = static_cast<float>(kHalfScale - 1);
   static constexpr int kRounds = 3;
@@ -67,7 +70,7 @@ class SymmetricSearch {
 
   static float to_f16(float value) { return f16_to_f32(f32_to_f16(value)); }
 
-  /// Codes round(x * inverse) and their sums.
+  /// The codes nearest to x * inverse and their sums.
   struct CodeSums {
     F32Lanes qq{};  ///< sum q q, exact
     F32Lanes xq{};  ///< sum x q
@@ -76,7 +79,7 @@ class SymmetricSearch {
     CodeSums sums;
     for (std::size_t i = 0; i < kSize; ++i) {
       const F32Lanes& x = blocks_.x[g][i];
-      const F32Lanes q = round_within(x * inverse, kLow, kHigh);
+      const F32Lanes q = Grid::nearest(x * inverse);
       sums.qq += q * q;
       sums.xq += x * q;
     }
@@ -93,7 +96,7 @@ class SymmetricSearch {
     best = larger(gain, best);
   }
 
-  /// Step 1. A start maps the extreme weight `clip` steps beyond the last code.
+  /// Step 1. A start maps the extreme weight `beyond` the last code.
   LLM_LANES_INLINE void fit_real(std::size_t g) {
     F32Lanes extreme = blocks_.x[g][0];
     F32Lanes squares{};
@@ -106,9 +109,9 @@ class SymmetricSearch {
     const F32Lanes unit = divide_or_zero(splat(1.0f), extreme);
     a_[g] = F32Lanes{};
     F32Lanes best{};
-    for (const float clip : {-0.6f, -0.2f, 0.2f, 0.6f}) {
-      consider(g, (kLow - clip) * unit, best);
-      consider(g, (kHigh + clip) * unit, best);
+    for (const float beyond : Grid::kBeyond) {
+      consider(g, (Grid::kLow - beyond) * unit, best);
+      consider(g, (Grid::kHigh + beyond) * unit, best);
     }
     for (int i = 0; i < kRefinements; ++i) {
       consider(g, divide_or_zero(splat(1.0f), a_[g]), best);
@@ -121,7 +124,7 @@ class SymmetricSearch {
     F32Lanes sum{};
     for (std::size_t i = 0; i < kSize; ++i) {
       const F32Lanes t = blocks_.x[g][i] * inverse;
-      const F32Lanes r = t - round_within(t, kLow, kHigh);
+      const F32Lanes r = t - Grid::nearest(t);
       sum += r * r;
     }
     return a != 0.0f ? a * a * sum : xx_[g];
@@ -163,7 +166,7 @@ class SymmetricSearch {
     return squares > 0.0 ? to_f16(static_cast<float>(products / squares)) : d;
   }
 
-  LLM_LANES_INLINE void store_scales(float d, SymmetricBlock& out) const {
+  LLM_LANES_INLINE void store_scales(float d, Block& out) const {
     out.d = f32_to_f16(d);
     for (std::size_t g = 0; g < kGroups; ++g) {
       for (std::size_t l = 0; l < kLanes; ++l) {
@@ -173,7 +176,7 @@ class SymmetricSearch {
   }
 
   /// Codes for what store_scales() stored last.
-  LLM_LANES_INLINE void store_codes(SymmetricBlock& out) const {
+  LLM_LANES_INLINE void store_codes(Block& out) const {
     const float d = f16_to_f32(out.d);
     for (std::size_t g = 0; g < kGroups; ++g) {
       F32Lanes a;
@@ -182,7 +185,7 @@ class SymmetricSearch {
       }
       const F32Lanes inverse = divide_or_zero(splat(1.0f), a);
       for (std::size_t i = 0; i < kSize; ++i) {
-        const F32Lanes q = round_within(blocks_.x[g][i] * inverse, kLow, kHigh);
+        const F32Lanes q = Grid::nearest(blocks_.x[g][i] * inverse);
         for (std::size_t l = 0; l < kLanes; ++l) {
           out.codes[(g * kLanes + l) * kSize + i] = static_cast<std::int8_t>(q[l]);
         }

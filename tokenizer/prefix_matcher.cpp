@@ -1,4 +1,4 @@
-#include "tokenizer/sentencepiece/prefix_matcher.h"
+#include "tokenizer/prefix_matcher.h"
 
 #include <algorithm>
 #include <cstring>

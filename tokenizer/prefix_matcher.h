@@ -1,5 +1,5 @@
-#ifndef LLM_TOKENIZER_SENTENCEPIECE_PREFIX_MATCHER_H_
-#define LLM_TOKENIZER_SENTENCEPIECE_PREFIX_MATCHER_H_
+#ifndef LLM_TOKENIZER_PREFIX_MATCHER_H_
+#define LLM_TOKENIZER_PREFIX_MATCHER_H_
 
 #include <array>
 #include <cstddef>
@@ -43,6 +43,26 @@ class PrefixMatcher {
   std::array<std::uint32_t, 257> begin_{};  ///< of tokens whose first byte is at least that
 };
 
+/// Cuts the tokens of `matcher` out of `text`, going from left to right and taking the longest that
+/// fits at each place: on_text(string_view) for each text between them (never empty), on_token(id)
+/// for each token, in order.
+void cut_out(const PrefixMatcher& matcher, std::string_view text,
+             std::span<const std::string_view> except, const auto& on_text, const auto& on_token) {
+  std::size_t begin = 0;  // of the text not yet given out
+  for (std::size_t at = 0; at < text.size() && !matcher.empty();) {
+    const auto match = matcher.longest_prefix(text.substr(at), except);
+    if (!match) {
+      ++at;
+      continue;
+    }
+    if (begin < at) on_text(text.substr(begin, at - begin));
+    on_token(match->id);
+    at += match->size;
+    begin = at;
+  }
+  if (begin < text.size()) on_text(text.substr(begin));
+}
+
 }  // namespace llm
 
-#endif  // LLM_TOKENIZER_SENTENCEPIECE_PREFIX_MATCHER_H_
+#endif  // LLM_TOKENIZER_PREFIX_MATCHER_H_

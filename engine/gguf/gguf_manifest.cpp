@@ -1,0 +1,286 @@
+#include "engine/gguf/gguf_manifest.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/hex.h"
+#include "engine/gguf/gguf_split.h"
+
+namespace llm {
+namespace {
+
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{64} << 20;
+
+using Differences = std::vector<GgufDifference>;
+using Kind = GgufSegment::Kind;
+
+/// What two files call the same: a tensor wherever it lies, metadata of the same part.
+auto key_of(const GgufSegment& segment) {
+  return std::tuple(segment.kind, std::string_view(segment.name),
+                    segment.name.empty() ? segment.part : 0);
+}
+
+std::string extent(const GgufSegment& segment) {
+  if (segment.type.empty()) return fmt::format("{} bytes", segment.bytes);
+  return fmt::format("{}, {} bytes", segment.type, segment.bytes);
+}
+
+/// The segments of `tree` as far as `file` reaches, and as padding what it has beyond.
+std::vector<GgufSegment> same_places(const MappedFile& file, const GgufTree& tree) {
+  std::vector<GgufSegment> segments;
+  std::vector<std::uint64_t> ends(file.parts().size(), 0);
+  const auto left = [&](std::size_t part) { return file.parts()[part].bytes.size() - ends[part]; };
+  for (std::size_t i = 0; i < tree.segments.size(); ++i) {
+    GgufSegment segment = tree.segments[i];
+    const std::size_t part = segment.part;
+    if (part >= ends.size()) break;
+    const bool last = i + 1 == tree.segments.size() || tree.segments[i + 1].part != part;
+    const bool takes_rest = last && segment.kind == Kind::kPadding;
+    segment.bytes = takes_rest ? left(part) : std::min<std::uint64_t>(segment.bytes, left(part));
+    ends[part] += segment.bytes;
+    GgufSegment rest{.kind = Kind::kPadding,
+                     .part = part,
+                     .offset = ends[part],
+                     .bytes = last ? left(part) : 0,
+                     .type = {},
+                     .name = segment.name,
+                     .chunks = {}};
+    if (segment.bytes > 0) segments.push_back(std::move(segment));
+    if (rest.bytes > 0) segments.push_back(std::move(rest));
+  }
+  return segments;
+}
+
+/// Compares two trees, of which `found` is that of `file`.
+class Comparison {
+ public:
+  Comparison(const MappedFile& file, const GgufTree& found, const GgufTree& needed)
+      : file_(file), found_(found), needed_(needed) {}
+
+  Differences run() {
+    if (found_.root() == needed_.root()) return {};
+    std::map<decltype(key_of(found_.segments[0])), const GgufSegment*> found;
+    for (const GgufSegment& segment : found_.segments) found.emplace(key_of(segment), &segment);
+    for (const GgufSegment& segment : needed_.segments) {
+      const auto same = found.find(key_of(segment));
+      if (same == found.end()) {
+        add(segment, fmt::format("found none, need {}", extent(segment)));
+      } else {
+        compare(*same->second, segment);
+        found.erase(same);
+      }
+    }
+    for (const GgufSegment& segment : found_.segments) {
+      if (!found.contains(key_of(segment))) continue;
+      add(segment, fmt::format("found {}, need none", extent(segment)), range_of(segment));
+    }
+    // Equal segments give equal roots, unless they stand elsewhere.
+    if (differences_.empty()) {
+      differences_.push_back({.kind = "file",
+                              .name = {},
+                              .title = "order of tensors",
+                              .message = "found another than the manifest's, need the same",
+                              .file = file_.path()});
+    }
+    return std::move(differences_);
+  }
+
+ private:
+  using Range = std::pair<std::uint64_t, std::uint64_t>;
+
+  static Range range_of(const GgufSegment& segment) {
+    return {segment.offset, segment.offset + segment.bytes};
+  }
+
+  GgufDifference& add(const GgufSegment& segment, std::string message,
+                      std::optional<Range> bytes = {}) {
+    const bool has_part = segment.part < file_.parts().size();
+    return differences_.emplace_back(
+        GgufDifference{.kind = std::string(segment.kind_name()),
+                       .name = segment.name,
+                       .title = segment.title(),
+                       .message = std::move(message),
+                       .file = has_part ? file_.parts()[segment.part].path : std::string(),
+                       .chunks = {},
+                       .bytes = bytes});
+  }
+
+  void compare(const GgufSegment& found, const GgufSegment& needed) {
+    if (found.line() != needed.line()) {
+      add(found, fmt::format("found {}, need {}", extent(found), extent(needed)), range_of(found));
+      return;
+    }
+    for (std::size_t i = 0; i < needed.chunks.size(); ++i) {
+      if (found.chunks[i] == needed.chunks[i]) continue;
+      const std::size_t first = i;
+      while (i + 1 < needed.chunks.size() && found.chunks[i + 1] != needed.chunks[i + 1]) ++i;
+      add_chunks(found, first, i);
+    }
+  }
+
+  void add_chunks(const GgufSegment& segment, std::size_t first, std::size_t last) {
+    const auto [begin, end] = range_of(segment);
+    const Range bytes = {begin + first * GgufTree::kChunkBytes,
+                         std::min(end, begin + (last + 1) * GgufTree::kChunkBytes)};
+    GgufDifference& difference =
+        add(segment,
+            fmt::format("found other content in bytes {} to {}, need the manifest's", bytes.first,
+                        bytes.second - 1),
+            bytes);
+    difference.chunks = std::pair(first, last);
+    difference.title += first == last ? fmt::format(" chunk {}", first)
+                                      : fmt::format(" chunks {} to {}", first, last);
+  }
+
+  const MappedFile& file_;
+  const GgufTree& found_;
+  const GgufTree& needed_;
+  Differences differences_;
+};
+
+/// A line that is not as needed, with the place of its tensor.
+GgufDifference line_difference(const MappedFile& file, const GgufFile& gguf,
+                               const GgufHashLine& line, std::string message) {
+  GgufDifference difference{.kind = line.tensor.empty() ? "file" : "tensor",
+                            .name = line.tensor,
+                            .title = line.title(),
+                            .message = std::move(message),
+                            .file = file.path()};
+  if (const GgufTensor* tensor = gguf.find_tensor(line.tensor)) {
+    const std::byte* const data = gguf.tensor_data(*tensor).data();
+    const MappedFile::Part& part = file.part_at(data);
+    const auto begin = static_cast<std::uint64_t>(data - part.bytes.data());
+    difference.file = part.path;
+    difference.bytes = std::pair(begin, begin + tensor->n_bytes);
+  }
+  return difference;
+}
+
+Result<Differences> compare_lines(const MappedFile& file, const GgufFile& gguf,
+                                  const GgufHashLines& needed, const Hashing& hashing) {
+  std::vector<HashKind> kinds;
+  for (const HashKind kind : kHashKinds)
+    if (std::ranges::find(needed.lines, kind, &GgufHashLine::kind) != needed.lines.end())
+      kinds.push_back(kind);
+  LLM_TRY(const GgufHashLines found, hash_lines(file, gguf, kinds, hashing));
+  const auto key = [](const GgufHashLine& line) {
+    return std::pair(line.kind, std::string_view(line.tensor));
+  };
+  std::map<std::pair<HashKind, std::string_view>, const GgufHashLine*> left;
+  for (const GgufHashLine& line : found.lines) left.emplace(key(line), &line);
+  Differences differences;
+  const auto add = [&](const GgufHashLine& line, std::string message) {
+    differences.push_back(line_difference(file, gguf, line, std::move(message)));
+  };
+  bool has_tensors = false;  // gguf-hash --no-layer writes none
+  for (const GgufHashLine& line : needed.lines) {
+    has_tensors = has_tensors || !line.tensor.empty();
+    const auto same = left.find(key(line));
+    if (same == left.end()) {
+      add(line, "found no such tensor, need it");
+      continue;
+    }
+    if (same->second->hex != line.hex)
+      add(line, fmt::format("found {}, need {}", same->second->hex, line.hex));
+    left.erase(same);
+  }
+  for (const auto& [_, line] : left) {
+    if (has_tensors || line->tensor.empty())
+      add(*line, "found it in the file, need its line in the manifest");
+  }
+  return differences;
+}
+
+}  // namespace
+
+Result<GgufManifest> read_gguf_manifest(const std::string& path) {
+  LLM_TRY(const MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > kMaxManifestBytes) {
+    return Error{.code = ErrorCode::kResource,
+                 .field = "manifest",
+                 .message = fmt::format("found {} bytes, need a manifest of at most {}",
+                                        file.bytes().size(), kMaxManifestBytes),
+                 .file = path};
+  }
+  const std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (GgufTree::is_tree(text)) {
+    auto tree = GgufTree::parse(text);
+    if (!tree.ok()) return in_file(std::move(tree).error(), path);
+    return GgufManifest(std::move(tree).value());
+  }
+  auto lines = GgufHashLines::parse(text);
+  if (!lines.ok()) return in_file(std::move(lines).error(), path);
+  return GgufManifest(std::move(lines).value());
+}
+
+Result<Differences> compare_tree(const MappedFile& file, const GgufTree& tree,
+                                 const Hashing& hashing) {
+  GgufTree found;
+  auto segments = gguf_segments(file);
+  found.segments = segments.ok() ? std::move(segments).value() : same_places(file, tree);
+  HashWork work;
+  add_chunks(work, file, found.segments);
+  LLM_RETURN_IF_ERROR(work.run(hashing));
+  return Comparison(file, found, tree).run();
+}
+
+Result<Differences> compare_manifest(const MappedFile& file, const GgufFile& gguf,
+                                     const GgufManifest& manifest, const Hashing& hashing) {
+  if (const auto* tree = std::get_if<GgufTree>(&manifest))
+    return compare_tree(file, *tree, hashing);
+  return compare_lines(file, gguf, std::get<GgufHashLines>(manifest), hashing);
+}
+
+Result<Differences> compare_manifest(const std::string& path, const GgufManifest& manifest,
+                                     const Hashing& hashing) {
+  auto open = open_gguf_file(path);
+  if (open.ok()) {
+    LLM_TRY(Differences differences, compare_manifest(open->file, open->gguf, manifest, hashing));
+    LLM_RETURN_IF_ERROR(open->file.check_unchanged());
+    return differences;
+  }
+  const auto* tree = std::get_if<GgufTree>(&manifest);
+  if (tree == nullptr) return std::move(open).error();
+  std::vector<std::string> paths = {path};
+  if (const std::size_t n = tree->n_parts(); n > 1) {
+    const auto named = parse_split_path(path);
+    if (!named || named->count != n) return std::move(open).error();
+    paths.clear();
+    for (std::size_t i = 0; i < n; ++i) paths.push_back(split_path(named->name, i, n));
+  }
+  auto file = MappedFile::open_all(paths);
+  if (!file.ok()) return std::move(open).error();
+  LLM_TRY(Differences differences, compare_tree(*file, *tree, hashing));
+  LLM_RETURN_IF_ERROR(file->check_unchanged());
+  // A file that the tree describes and that is no GGUF: what is wrong is the GGUF.
+  if (differences.empty()) return std::move(open).error();
+  return differences;
+}
+
+Error integrity_error(const Differences& differences) {
+  const GgufDifference& first = differences.front();
+  Error error{.code = ErrorCode::kIntegrity,
+              .field = first.title,
+              .message = first.message,
+              .file = first.file};
+  if (first.bytes) error.offset = first.bytes->first;
+  if (const std::size_t more = differences.size() - 1; more > 0)
+    error.hint = fmt::format("{} more difference{}", more, more == 1 ? "" : "s");
+  return error;
+}
+
+std::string summary(const GgufManifest& manifest) {
+  if (const auto* tree = std::get_if<GgufTree>(&manifest)) {
+    std::uint64_t bytes = 0;
+    for (const GgufSegment& segment : tree->segments) bytes += segment.bytes;
+    const auto tensors = std::ranges::count(tree->segments, Kind::kTensor, &GgufSegment::kind);
+    return fmt::format("root {} over {} tensors, {} bytes", hex_text(tree->root()), tensors, bytes);
+  }
+  const auto& lines = std::get<GgufHashLines>(manifest).lines;
+  return fmt::format("{} hashes of tensors; metadata is in none of them", lines.size());
+}
+
+}  // namespace llm

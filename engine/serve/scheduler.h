@@ -1,0 +1,123 @@
+#ifndef LLM_ENGINE_SERVE_SCHEDULER_H_
+#define LLM_ENGINE_SERVE_SCHEDULER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+
+namespace llm {
+
+using RequestId = std::uint64_t;
+
+struct SchedulerOptions {
+  std::size_t step_tokens = 256;  ///< most tokens of a step; not below `parallel`
+  std::size_t parallel = 16;      ///< most requests that run at once
+  std::size_t queue = 1024;       ///< most requests that wait
+  std::size_t context = 0;        ///< most positions of a request
+  std::size_t kv_pages = 0;       ///< pages that all running requests share, 256 positions each
+};
+
+/// What a request met when it was submitted.
+enum class Admission {
+  kAccepted,
+  kQueueFull,  ///< as many wait as may
+  kTooLong,    ///< exceeds the context, or all pages
+};
+
+/// A request's part of a step: its tokens [first, first + n_tokens).
+struct StepPart {
+  RequestId id;
+  std::size_t first;     ///< positions stored before; 0 also after a preemption
+  std::size_t n_tokens;  ///< 1 or more
+  bool wants_logits;     ///< of the last token, for the next one: no known token is left
+
+  bool operator==(const StepPart&) const = default;
+};
+
+struct Step {
+  std::vector<RequestId> preempted;  ///< give back their pages before the step is evaluated
+  std::vector<StepPart> parts;       ///< empty: nothing to do until a request is submitted
+  std::size_t n_tokens = 0;          ///< of all parts
+};
+
+/// Decides what is evaluated next: which requests run, with how many tokens each, and who waits.
+/// Counts tokens and pages only; it knows no clock, thread, model or text, so a server, a load test
+/// and a simulation decide alike.
+///
+///   first come, first served  running requests are older than waiting ones, always
+///   decoding goes first       every running request with one known token left is in every step
+///   chunked prefill           the rest of `step_tokens` goes to prompts, the oldest first
+///   admission                 when there are pages for all of a request's known tokens, which it
+///                             then holds; nobody overtakes one that must wait for pages
+///   preemption                who needs one page more takes it from the youngest that runs; that
+///                             one waits again, before all younger ones, and is evaluated anew
+///
+/// Since no request may need more than all pages, the oldest always goes on: nobody starves.
+/// Use: submit() and cancel() at any time; next(), evaluate it, complete(); again.
+class Scheduler {
+ public:
+  /// Errors: kUsage naming the option that is 0, or step_tokens below parallel.
+  static Result<Scheduler> create(const SchedulerOptions& options);
+
+  /// @param id  larger than all before
+  /// @param n_prompt  tokens known now, 1 or more
+  /// @param n_new  tokens to generate at most, 1 or more
+  Admission submit(RequestId id, std::size_t n_prompt, std::size_t n_new);
+
+  /// Forgets a request, whatever it is at; of a step under way it has no part any more.
+  /// @return false when there is none, or it has finished
+  bool cancel(RequestId id);
+
+  /// The next step. @pre the last one was completed
+  Step next();
+
+  /// The step of next() was evaluated: each part that wanted logits has a token more.
+  /// @param stopped  requests whose new token was their last (end of text, stop word)
+  /// @return requests that are done, those among `stopped` and those with all their tokens
+  std::vector<RequestId> complete(std::span<const RequestId> stopped = {});
+
+  const SchedulerOptions& options() const { return options_; }
+  std::size_t n_running() const { return n_running_; }
+  std::size_t n_waiting() const { return requests_.size() - n_running_; }
+  /// Pages set aside for running requests; what is stored never needs more.
+  std::size_t pages_in_use() const { return pages_in_use_; }
+  std::uint64_t preemptions() const { return preemptions_; }
+
+ private:
+  struct Request {
+    RequestId id;
+    std::size_t n_tokens;  ///< known: prompt and generated
+    std::size_t most_tokens;
+    std::size_t stored = 0;
+    std::size_t pages = 0;
+
+    std::size_t left() const { return n_tokens - stored; }
+  };
+
+  explicit Scheduler(const SchedulerOptions& options) : options_(options) {}
+
+  std::size_t free_pages() const { return options_.kv_pages - pages_in_use_; }
+  void set_pages(Request& request, std::size_t pages);
+  /// Gives every running request the pages of its known tokens, the oldest first.
+  void grow_pages(Step& step);
+  /// @return false when none waits, or it must wait on
+  bool admit_oldest();
+  /// As many of the request's tokens as the step has room for.
+  void add_part(Step& step, const Request& request) const;
+  std::vector<Request>::iterator find(RequestId id);
+  void erase(std::vector<Request>::iterator request);
+
+  SchedulerOptions options_;
+  std::vector<Request> requests_;  ///< by age, so by id; the first n_running_ run
+  std::size_t n_running_ = 0;
+  std::size_t pages_in_use_ = 0;
+  std::uint64_t preemptions_ = 0;
+  std::vector<StepPart> under_way_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_SERVE_SCHEDULER_H_

@@ -1,0 +1,47 @@
+#ifndef LLM_ENGINE_SERVE_STEP_RUNNER_H_
+#define LLM_ENGINE_SERVE_STEP_RUNNER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "engine/executor.h"
+#include "engine/serve/scheduler.h"
+
+namespace llm {
+
+/// Evaluates a Scheduler's steps on an Executor: holds one Sequence for each request that runs.
+/// With `kv_pages` and `context` of the executor as in the scheduler's options, the executor has
+/// nothing to decide: a step fits its pages. With `batch` not below step_tokens a step is one pass.
+///
+/// One thread at a time.
+class StepRunner {
+ public:
+  /// All known tokens of a request: its prompt, then what was generated.
+  using TokensOf = std::function<std::span<const TokenId>(RequestId)>;
+  /// A request's row of logits, [n_vocab], valid during the call.
+  using TakeLogits = std::function<Status(RequestId, std::span<const float>)>;
+
+  /// @param options  of every sequence
+  explicit StepRunner(std::shared_ptr<Executor> executor, SequenceOptions options = {})
+      : executor_(std::move(executor)), options_(options) {}
+
+  /// Errors: as Executor::evaluate() and of `take_logits`.
+  Status run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits);
+
+  /// Gives back what a request holds, if anything: it is done, or was cancelled.
+  void close(RequestId id) { sequences_.erase(id); }
+
+  const Executor& executor() const { return *executor_; }
+
+ private:
+  std::shared_ptr<Executor> executor_;
+  SequenceOptions options_;
+  std::map<RequestId, std::unique_ptr<Sequence>> sequences_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_SERVE_STEP_RUNNER_H_

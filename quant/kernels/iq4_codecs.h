@@ -1,0 +1,53 @@
+#ifndef LLM_QUANT_KERNELS_IQ4_CODECS_H_
+#define LLM_QUANT_KERNELS_IQ4_CODECS_H_
+
+// The codecs of IQ4_NL and IQ4_XS, whose codes are indices of 16 values. Part of an ISA unit.
+
+#include "quant/kernels/k_codecs.h"
+#include "quant/kernels/simple_codecs.h"
+
+namespace {
+
+/// Group g: 32 weights, their indices in 16 bytes as in Q4_0.
+template <class B>
+struct TableCodec : SignedCodec<B> {
+  /// The value of each index, as products on A take it.
+  template <class A>
+  struct Values {
+    alignas(16) std::int8_t of[16];
+    constexpr Values() : of{} {
+      for (int i = 0; i < 16; ++i) {
+        of[i] = static_cast<std::int8_t>(llm::kIq4Values[i] + code_offset<A, TableCodec>());
+      }
+    }
+  };
+  template <class A, int g>
+  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
+    static constexpr Values<A> kValues;
+    quads_4bit<A, B, g>(block, out);
+    for (int w = 0; w < 8; ++w) out[w / 4][w % 4] = look_up(kValues.of, out[w / 4][w % 4]);
+  }
+};
+
+template <>
+struct Codec<llm::BlockIQ4_NL> : TableCodec<llm::BlockIQ4_NL> {};
+
+template <>
+struct Codec<llm::BlockIQ4_XS> : TableCodec<llm::BlockIQ4_XS> {
+  template <class A>
+  static LLM_INLINE void scales(const std::byte* block, SubScales<A, 8>& out) {
+    const std::byte* low = bytes_at<Block, offsetof(Block, scales_l), 4>(block);
+    const std::byte* high = bytes_at<Block, offsetof(Block, scales_h), 2>(block);
+    const auto bias = broadcast_i32<A>(32);
+    static_for<8>([&]<int s>() LLM_INLINE_LAMBDA {
+      const auto nibbles = widen_u8<A>(low + kPanelRows * (s / 2));
+      const auto pairs = widen_u8<A>(high + kPanelRows * (s / 4));
+      const auto low4 = shift_right<4 * (s % 2)>(nibbles) & broadcast_i32<A>(15);
+      out.scale[s] = (low4 | two_bits_at_4<2 * (s % 4)>(pairs)) - bias;
+    });
+  }
+};
+
+}  // namespace
+
+#endif  // LLM_QUANT_KERNELS_IQ4_CODECS_H_

@@ -1,0 +1,212 @@
+// Manifests as texts, which may be hostile: trees, and the lines of gguf-hash.
+
+#include <string>
+#include <vector>
+
+#include "engine/gguf/gguf_split.h"
+#include "tests/engine/manifest_support.h"
+
+using Catch::Matchers::Contains;
+
+namespace llm::test {
+namespace {
+
+struct BadText {
+  const char* name;
+  ErrorCode code;
+  const char* words;
+  void (*patch)(std::string&);
+};
+
+void replace(std::string& text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, from.size(), to);
+}
+
+std::string line_of(const std::string& text, std::size_t number) {
+  std::size_t begin = 0;
+  for (std::size_t i = 1; i < number; ++i) begin = text.find('\n', begin) + 1;
+  return text.substr(begin, text.find('\n', begin) + 1 - begin);
+}
+
+TEST_CASE("hostile manifests are refused by line", "[gguf][manifest][bad_input]") {
+  const ScratchDirectory directory;
+  const GgufTree tree = tree_of(directory.write("m.gguf", with_chunks().bytes()));
+  const std::string good = tree.text();
+  // 1 version, 2 root, 3 metadata, 4 its chunk, 5 large, 6 to 8 its chunks, 9 small, 10 its chunk
+  REQUIRE(line_of(good, 9) == "tensor 32 F32 8 small\n");
+  const auto parsed = GgufTree::parse(good);
+  REQUIRE(parsed.ok());
+  CHECK(parsed->text() == good);
+  CHECK(parsed->root() == tree.root());
+
+  constexpr ErrorCode kBad = ErrorCode::kMalformed;
+  const BadText row = GENERATE(values<BadText>({
+      {"version", ErrorCode::kUnsupported, "line 1 (byte 0): found \"gguf-tree 2\", need",
+       [](std::string& t) { replace(t, "tree 1", "tree 2"); }},
+      {"no root", kBad, "line 2", [](std::string& t) { replace(t, "root ", "rout "); }},
+      {"upper case", kBad, "line 2",
+       [](std::string& t) { t.replace(12, 64, std::string(64, 'A')); }},
+      {"another root", kBad, "root (byte 12): found aaaaaaaa",
+       [](std::string& t) { t.replace(17, 64, std::string(64, 'a')); }},
+      {"another leaf", kBad, "which the lines below it give",
+       [](std::string& t) { t[t.size() - 2] = t[t.size() - 2] == '0' ? '1' : '0'; }},
+      {"another name", kBad, "which the lines below it give",
+       [](std::string& t) { replace(t, "small", "smell"); }},
+      {"no segments", kBad, "found no segment", [](std::string& t) { t.resize(12 + 5 + 65); }},
+      {"cut in a line", kBad, "found the end", [](std::string& t) { t.resize(40); }},
+      {"cut behind a line", kBad, "need 1 hashes", [](std::string& t) { t.resize(t.size() - 65); }},
+      {"a chunk too many", kBad, "need \"metadata\"",
+       [](std::string& t) { t += std::string(64, '0') + "\n"; }},
+      {"chunks beyond the text", kBad, "need 8796093022207 hashes",
+       [](std::string& t) { replace(t, "metadata ", "metadata 9223372036853727232\nx"); }},
+      {"no number", kBad, "line 3", [](std::string& t) { replace(t, "metadata ", "metadata -"); }},
+      {"a zero in front", kBad, "line 3",
+       [](std::string& t) { replace(t, "metadata ", "metadata 0"); }},
+      {"0 bytes", kBad, "line 9", [](std::string& t) { replace(t, "tensor 32 ", "tensor 0 "); }},
+      {"a sum that wraps", kBad, "sum of bytes",
+       [](std::string& t) { replace(t, "tensor 32 ", "tensor 9223372036854775807 "); }},
+      {"another size", kBad, "line 9", [](std::string& t) { replace(t, "32 F32 8", "36 F32 8"); }},
+      {"a type", ErrorCode::kUnsupported, "found the type \"F33\"",
+       [](std::string& t) { replace(t, "F32 8", "F33 8"); }},
+      {"a type in other letters", ErrorCode::kUnsupported, "f32",
+       [](std::string& t) { replace(t, "F32 8", "f32 8"); }},
+      {"dims that wrap", kBad, "found 32 bytes, need those of",
+       [](std::string& t) { replace(t, "F32 8", "F32 4294967296x4294967296x8"); }},
+      {"five dims", kBad, "need 1 to 4",
+       [](std::string& t) { replace(t, "F32 8", "F32 8x1x1x1x1"); }},
+      {"dims with an end", kBad, "need 1 to 4",
+       [](std::string& t) { replace(t, "F32 8", "F32 8x"); }},
+      {"no dims", kBad, "need bytes, type, dims and name",
+       [](std::string& t) { replace(t, "F32 8 small", "F32 small"); }},
+      {"no block's row", kBad, "need 1 to 4 of Q8_0",
+       [](std::string& t) { replace(t, "F32 8", "Q8_0 8"); }},
+      {"a name twice", kBad, "found the tensor \"large\" twice",
+       [](std::string& t) { replace(t, "small", "large"); }},
+      {"no name", kBad, "need a name", [](std::string& t) { replace(t, "8 small", "8 "); }},
+      {"a name with control characters", kBad, "need a name",
+       [](std::string& t) { replace(t, "small", "s\x1b[1m"); }},
+      {"a name beyond 63", kBad, "need a name",
+       [](std::string& t) { replace(t, "small", std::string(64, 's')); }},
+      {"no metadata", kBad, "need metadata first",
+       [](std::string& t) { replace(t, "metadata", "padding"); }},
+      {"padding twice", kBad, "found padding twice",
+       [](std::string& t) {
+         for (int i = 0; i < 2; ++i) t += "padding 1\n" + std::string(64, '0') + "\n";
+       }},
+      {"another segment", kBad, "need \"metadata\"",
+       [](std::string& t) { replace(t, "tensor 32", "tenser 32"); }},
+  }));
+  std::string bad = good;
+  row.patch(bad);
+  const auto refused = GgufTree::parse(bad);
+  CAPTURE(row.name, refused.ok() ? "accepted" : refused.error().to_string());
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code == row.code);
+  CHECK_THAT(refused.error().to_string(), Contains(row.words));
+}
+
+TEST_CASE("a manifest cut anywhere or with any byte changed is refused",
+          "[gguf][manifest][bad_input]") {
+  const ScratchDirectory directory;
+  const std::string good = tree_of(directory.write("m.gguf", with_gaps().bytes())).text();
+  for (std::size_t n = 0; n < good.size(); ++n)
+    if (GgufTree::parse(good.substr(0, n)).ok()) FAIL("accepted " << n << " bytes");
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] ^= 1;
+    if (GgufTree::parse(bad).ok()) FAIL("accepted byte " << at);
+  }
+}
+
+TEST_CASE("the hashes of gguf-hash", "[gguf][manifest]") {
+  const auto hash = [](HashKind kind, const std::string& text) {
+    AnyHash whole(kind);
+    for (const char& c : text) whole.update(std::as_bytes(std::span(&c, 1)));
+    return whole.hex();
+  };
+  // FIPS 180-4's examples; the values of xxhsum 0.8.
+  CHECK(hash(HashKind::kSha256, "abc").starts_with("ba7816bf8f01cfea"));
+  CHECK(hash(HashKind::kSha1, "abc") == "a9993e364706816aba3e25717850c26c9cd0d89d");
+  CHECK(hash(HashKind::kXxh64, "") == "ef46db3751d8e999");
+  CHECK(hash(HashKind::kXxh64, "abc") == "44bc2cf5ad770999");
+  CHECK(hash(HashKind::kXxh3, "") == "2d06800538d394c2");
+  CHECK(hash(HashKind::kXxh3, "abc") == "78af5f94892f3950");
+  for (const HashKind kind : kHashKinds) {
+    CHECK(hash_kind_from_name(hash_kind_name(kind)) == kind);
+    CHECK(hash(kind, "abc").size() == hash_kind_digits(kind));
+  }
+}
+
+TEST_CASE("lines of gguf-hash name the tensor that differs", "[gguf][manifest]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
+  const auto open = open_gguf_file(path);
+  REQUIRE(open.ok());
+  const auto lines = hash_lines(open->file, open->gguf, kHashKinds, {.threads = 2});
+  REQUIRE(lines.ok());
+  REQUIRE(lines->lines.size() == 13 * 4);
+  const std::string text = lines->text("C:/models/a.gguf");
+  CHECK_THAT(text, Contains("\nsha1      ") && Contains("\nxxh64     ") &&
+                       Contains("  C:/models/a.gguf:output_norm.weight\n"));
+  auto parsed = GgufHashLines::parse(text);
+  REQUIRE(parsed.ok());
+  CHECK(parsed->text("C:/models/a.gguf") == text);
+  CHECK(compared(path, *parsed).empty());
+
+  const GgufTensor* tensor = open->gguf.find_tensor("blk.0.ffn_up.weight");
+  flip(path, open->gguf.data_offset() + tensor->offset + 5);
+  const auto differences = compared(path, *parsed);
+  REQUIRE(differences.size() == 8);
+  CHECK(differences[0].title == "sha256 of tensor \"blk.0.ffn_up.weight\"");
+  CHECK(differences[0].bytes->first == open->gguf.data_offset() + tensor->offset);
+  CHECK(differences[4].title == "sha256 of all tensors");
+  flip(path, open->gguf.data_offset() + tensor->offset + 5);
+
+  // --no-layer
+  GgufHashLines all;
+  all.lines = {parsed->lines.back()};
+  CHECK(compared(path, all).empty());
+  std::erase_if(parsed->lines, [](const GgufHashLine& line) {
+    return line.tensor == "output.weight" && line.kind == HashKind::kXxh3;
+  });
+  parsed->lines[0].tensor = "other";
+  const auto missing = compared(path, *parsed);
+  REQUIRE(missing.size() == 3);
+  CHECK_THAT(missing[0].message, Contains("found no such tensor"));
+  CHECK_THAT(missing[1].message, Contains("need its line in the manifest"));
+}
+
+TEST_CASE("lines that are not of gguf-hash are refused by number", "[gguf][manifest][bad_input]") {
+  const std::string hex(16, 'a');
+  const std::string all = "xxh64 " + hex + " m.gguf\n";
+  const struct {
+    std::string text;
+    ErrorCode code;
+    std::string words;
+  } rows[] = {
+      {"", ErrorCode::kMalformed, "found nothing"},
+      {"{\"root\": 1}\n", ErrorCode::kMalformed, "line 1: found {\"root\":, need sha256"},
+      {all + "uuid 0123 m.gguf\n", ErrorCode::kUnsupported, "line 2: found a uuid"},
+      {"xxh64 " + hex + "a m.gguf\n", ErrorCode::kMalformed, "17 characters, need 16"},
+      {"xxh64 " + std::string(16, 'G') + " m.gguf\n", ErrorCode::kMalformed, "hex digits"},
+      {"xxh64 " + hex + "\n", ErrorCode::kMalformed, "found no name"},
+      {all + all, ErrorCode::kMalformed, "line 2: found xxh64 of m.gguf twice"},
+      {all + "xxh64 " + hex + " n.gguf:a\n", ErrorCode::kMalformed, "line 2: found n.gguf:a"},
+      {all + "xxh64 " + hex + " m.gguf/a\n", ErrorCode::kMalformed, "line 2: found m.gguf/a"},
+      {"xxh64 " + hex + " m.gguf:a\nxxh64 " + hex + " m.gguf:bc\n", ErrorCode::kMalformed,
+       "the line of all its tensors"},
+  };
+  for (const auto& row : rows) {
+    const auto refused = GgufHashLines::parse(row.text);
+    CAPTURE(row.text, row.words);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == row.code);
+    CHECK_THAT(refused.error().to_string(), Contains(row.words));
+  }
+  CHECK(GgufHashLines::parse("\n" + all + "\r\n" + "xxh64  " + hex + "\tm.gguf:a b:c\n").ok());
+}
+
+}  // namespace
+}  // namespace llm::test

@@ -1,0 +1,69 @@
+#ifndef LLM_TESTS_ENGINE_MANIFEST_SUPPORT_H_
+#define LLM_TESTS_ENGINE_MANIFEST_SUPPORT_H_
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/gguf/gguf_manifest.h"
+#include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm::test {
+
+inline GgufTree tree_of(const std::string& path, int threads = 2) {
+  const auto file = MappedFile::open(path);
+  REQUIRE(file.ok());
+  GgufTree tree;
+  auto segments = gguf_segments(*file);
+  REQUIRE(segments.ok());
+  tree.segments = std::move(segments).value();
+  HashWork work;
+  add_chunks(work, *file, tree.segments);
+  REQUIRE(work.run({.threads = threads}).ok());
+  return tree;
+}
+
+/// A gap between tensors, one behind the last, a tail, and tensors that do not lie as they are
+/// described.
+inline TinyGguf with_gaps() {
+  TinyGguf model = TinyGguf::llama();
+  const std::uint64_t last = model.default_offset(model.tensors.back().name);
+  TinyGguf::Tensor& moved = model.tensor("blk.0.attn_k.weight");
+  moved.offset = last + (model.tensors.back().data.size() + 31) / 32 * 32 + 64;
+  model.trailing = std::string(64 + moved.data.size() + 40, '\7');
+  return model;
+}
+
+/// A tensor of 2.5 chunks and one row, and a small one.
+inline TinyGguf with_chunks() {
+  TinyGguf model;
+  model.set_string("general.architecture", "llama");
+  const std::size_t n = (5 << 20) / 2 / 4 + 8;
+  model.tensors.push_back({"large", {n}, 0, std::string(4 * n, '\3')});
+  model.tensors.push_back({"small", {8}, 0, std::string(32, '\4')});
+  return model;
+}
+
+inline void flip(const std::string& path, std::uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(static_cast<char>(byte ^ 0x10));
+  REQUIRE(file.flush().good());
+}
+
+inline std::vector<GgufDifference> compared(const std::string& path, const GgufManifest& manifest) {
+  const auto differences = compare_manifest(path, manifest, {.threads = 1});
+  CAPTURE(differences.ok() ? "" : differences.error().to_string());
+  REQUIRE(differences.ok());
+  return *differences;
+}
+
+}  // namespace llm::test
+
+#endif  // LLM_TESTS_ENGINE_MANIFEST_SUPPORT_H_

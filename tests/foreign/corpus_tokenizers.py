@@ -1,0 +1,69 @@
+"""Tokenizers of the corpus' checkpoints, trained on the project's held-out text and saved as their families' are.
+
+llama-bpe and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3 or Qwen2, mistral a
+SentencePiece BPE in tokenizer.model.
+"""
+
+import json
+from pathlib import Path
+
+import sentencepiece
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from shapes import Shape
+
+TEXT = Path(__file__).resolve().parents[2] / "models" / "heldout.txt"
+# The `pattern` of tokenizer.json of meta-llama/Meta-Llama-3-8B and Qwen/Qwen2-7B.
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
+           "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
+ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
+
+
+def _byte_bpe(shape: Shape) -> Tokenizer:
+    llama3 = shape.family == "llama-bpe"
+    tokenizer = Tokenizer(models.BPE(ignore_merges=llama3))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(LLAMA3 if llama3 else QWEN2), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    special = SPECIAL["llama-bpe" if llama3 else "qwen2"]
+    trainer = trainers.BpeTrainer(vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN - len(special), show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train([str(TEXT)], trainer)
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in special])
+    if llama3:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{special[0]} $A", special_tokens=[(special[0], tokenizer.token_to_id(special[0]))])
+    else:
+        tokenizer.normalizer = normalizers.NFC()
+    return tokenizer
+
+
+def make_tokenizer(shape: Shape, directory: Path) -> None:
+    """Adds the tokenizer's files to a checkpoint."""
+    if shape.family == "mistral":
+        with open(directory / "tokenizer.model", "wb") as out, open(TEXT, encoding="utf-8") as text:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=text, model_writer=out, vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN, model_type="bpe",
+                byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+                hard_vocab_limit=False, minloglevel=2)
+        config = {"add_bos_token": True, "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>"}
+    else:
+        tokenizer = _byte_bpe(shape)
+        tokenizer.save(str(directory / "tokenizer.json"))
+        special = SPECIAL["llama-bpe" if shape.family == "llama-bpe" else "qwen2"]
+        config = {"eos_token": special[2]} | ({"bos_token": special[0]} if shape.family == "llama-bpe" else {})
+        ends = [tokenizer.token_to_id(special[1 if shape.family == "llama-bpe" else 0]), tokenizer.token_to_id(special[2])]
+        (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}), encoding="utf-8")
+    (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def encode(shape: Shape, directory: Path, text: str) -> list[int]:
+    """Ids of a text by the library that made the tokenizer, with the token before it that the model wants."""
+    if shape.family == "mistral":
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
+        return [processor.bos_id(), *processor.encode(text)]
+    return Tokenizer.from_file(str(directory / "tokenizer.json")).encode(text).ids

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Freezes a tiny model of each family that tools/convert/hf_to_gguf.py converts, with what transformers computes of it.
+
+    build/foreign-venv/bin/python tests/golden/make_architectures.py [FAMILY...]
+
+architectures/<FAMILY>/ is a checkpoint as save_pretrained writes it, <FAMILY>.gguf what the converter made of it,
+<FAMILY>.npz transformers' activations (from_hf.py) and <FAMILY>.json its greedy continuation of a text. Needs the packages of
+tests/foreign/requirements.txt (`./dev foreign` installs them).
+"""
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "foreign")]
+
+import make  # noqa: E402  (puts the oracle and the converter on the path)
+from shapes import LLAMA3, Case, Shape  # noqa: E402
+
+OUT = Path(__file__).resolve().parent / "architectures"
+# Odd on purpose: head_dim apart from d_model / n_heads, GQA and MQA, rows that are no multiple of 32.
+TINY = Shape("", 24, 2, 4, 2, 10, 40, 330, eps=1e-6, theta=1000000.0)
+SHAPES = (
+    replace(TINY, name="llama-bpe", family="llama-bpe", theta=500000.0,
+            rope=LLAMA3 | {"factor": 32.0, "original_max_position_embeddings": 128}),
+    replace(TINY, name="mistral", family="mistral", n_kv_heads=1, vocab=380),
+    replace(TINY, name="qwen2", family="qwen2", tied=True, head_dim=6),  # transformers has no head_dim for Qwen2
+    replace(TINY, name="qwen3", family="qwen3", n_kv_heads=1, head_dim=14),
+)
+
+
+def make_one(shape: Shape) -> None:
+    checkpoint = OUT / shape.name
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    make.make_checkpoint(shape, "peaked", checkpoint, dtype="float16")
+    model = OUT / f"{shape.name}.gguf"
+    make.hf_to_gguf.convert(checkpoint, model)
+    make.make_reference(Case(shape, "peaked", "F16", n_tokens=9, kind="random", single=2, quick=True), checkpoint, model,
+                        OUT / f"{shape.name}.npz")
+    make.make_greedy(shape, checkpoint, OUT / f"{shape.name}.json")
+
+
+if __name__ == "__main__":
+    OUT.mkdir(exist_ok=True)
+    for of_family in SHAPES:
+        if not sys.argv[1:] or of_family.name in sys.argv[1:]:
+            make_one(of_family)

@@ -1,0 +1,137 @@
+"""Downloads against a hub that misbehaves in every way that is named in hub.py."""
+
+import hashlib
+import unittest
+from unittest import mock
+
+from support import HUB_FILES, QUICK, Tree
+from nightly import download, resolve
+
+NAME = "maker/models/b-q4.gguf"
+DATA = HUB_FILES[NAME]
+SHA = hashlib.sha256(DATA).hexdigest()
+
+
+class DownloadTest(Tree):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+        self.want = download.Wanted(f"{self.hub.url}/maker/models/resolve/main/b-q4.gguf", "b-q4.gguf", len(DATA), SHA)
+
+    def fetch(self, *faults: str, want: download.Wanted | None = None):
+        self.hub.faults[NAME] = list(faults)
+        return download.fetch(download.Client(QUICK), want or self.want, self.cache)
+
+    def ranges(self) -> list[str]:
+        return [r for _, r, _, _ in self.hub.requests]
+
+    def leftovers(self) -> list[str]:
+        return [p.name for p in (self.cache / "partial").iterdir() if p.suffix != ".lock"]
+
+    def test_whole_by_redirect_and_then_from_the_cache(self):
+        path = self.fetch()
+        self.assertEqual((path.read_bytes(), path), (DATA, self.cache / "sha256" / SHA / "b-q4.gguf"))
+        self.fetch()
+        self.assertEqual((len(self.hub.requests), self.leftovers()), (1, []))
+
+    def test_a_cut_connection_is_continued_where_it_broke(self):
+        self.assertEqual(self.fetch("cut:100000", "cut:5000").read_bytes(), DATA)
+        self.assertEqual(self.ranges(), ["", "bytes=100000-", "bytes=105000-"])
+        self.assertTrue(all(if_range for _, r, if_range, _ in self.hub.requests if r))
+
+    def test_statuses_that_pass_are_tried_again(self):
+        self.assertEqual(self.fetch("500", "429", "500").read_bytes(), DATA)
+
+    def test_slow_is_no_fault(self):
+        self.assertEqual(self.fetch("slow").read_bytes(), DATA)
+
+    def test_a_server_without_ranges_restarts(self):
+        self.assertEqual(self.fetch("cut:1000", "no-range").read_bytes(), DATA)
+        self.assertEqual(self.ranges()[1], "bytes=1000-")
+
+    def test_another_version_is_not_appended(self):
+        """If-Range: the ETag changed, so all of the new file is sent, and it is not what was promised."""
+        with self.assertRaisesRegex(download.WrongContent, "SHA-256: found"):
+            self.fetch("cut:1000", "changed")
+        self.assertEqual(next((self.cache / "quarantine").iterdir()).read_bytes(), bytes(reversed(DATA)))
+
+    def test_a_weak_etag_is_no_reason_to_continue(self):
+        self.hub.faults[NAME] = ["weak"]
+        partial = download.Partial(self.cache / "partial", self.want)
+        partial.restart('W/"x"')
+        partial.data.write_bytes(b"something")
+        self.assertEqual(self.fetch("weak").read_bytes(), DATA)
+        self.assertEqual(self.ranges(), [""])
+
+    def test_a_part_that_was_not_asked_for_is_not_appended(self):
+        self.assertEqual(self.fetch("cut:1000", "shifted").read_bytes(), DATA)
+        self.assertEqual(self.ranges(), ["", "bytes=1000-", ""])
+
+    def test_wrong_bytes_are_quarantined_and_named(self):
+        with self.assertRaisesRegex(download.WrongContent, f"need {SHA}; kept as .*quarantine"):
+            self.fetch("wrong")
+        self.assertFalse((self.cache / "sha256" / SHA).exists())
+        self.assertEqual(self.leftovers(), [])
+
+    def test_damaged_parts_are_fetched_once_more(self):
+        with self.assertRaises(download.Unreachable):
+            self.fetch("cut:1000", *["500"] * 20)
+        partial = next((self.cache / "partial").glob("*.part"))
+        partial.write_bytes(bytes(1000))
+        self.assertEqual(self.fetch().read_bytes(), DATA)
+
+    def test_another_size_is_wrong_content(self):
+        want = download.Wanted(self.want.url, "b-q4.gguf", len(DATA) - 10, SHA)
+        with self.assertRaisesRegex(download.WrongContent, "size: found"):
+            self.fetch(want=want)
+
+    def test_a_dead_server_is_given_up_and_its_part_kept(self):
+        with self.assertRaisesRegex(download.Unreachable, "500"):
+            self.fetch("cut:1000", *["500"] * 20)
+        self.assertEqual(next((self.cache / "partial").glob("*.part")).read_bytes(), DATA[:1000])
+        self.assertEqual(self.fetch().read_bytes(), DATA)
+        self.assertEqual(self.ranges()[-1], "bytes=1000-")
+
+    def test_a_missing_file_is_named(self):
+        want = download.Wanted(f"{self.hub.url}/maker/models/resolve/main/none", "none", 1, SHA)
+        with self.assertRaisesRegex(download.Unreachable, "404"):
+            self.fetch(want=want)
+
+    def test_a_full_disk_is_found_before_anything_is_asked(self):
+        with mock.patch("shutil.disk_usage", return_value=mock.Mock(free=len(DATA))):
+            with self.assertRaisesRegex(download.NoSpace, f"{len(DATA)} bytes free, need {len(DATA)}"):
+                self.fetch()
+        self.assertEqual(self.hub.requests, [])
+
+
+class ResolveTest(Tree):
+    def statuses(self, client=True) -> dict:
+        found = resolve.resolve(self.manifest, self.place(), download.Client(QUICK) if client else None, self.hub.url)
+        return {name: file.status for name, file in found.items()}
+
+    def test_parallel_then_offline(self):
+        self.assertEqual(set(self.statuses(client=False).values()), {"ready", "missing"})
+        self.assertEqual(set(self.statuses().values()), {"ready"})
+        self.hub.close()
+        self.assertEqual(set(self.statuses(client=False).values()), {"ready"})
+
+    def test_a_cached_file_that_rotted_is_fetched_anew(self):
+        self.statuses()
+        path = download.cached(resolve.wanted(self.manifest.model("b-q4"), self.hub.url), self.place().cache)
+        path.write_bytes(bytes(len(DATA)))
+        self.assertEqual(self.statuses(client=False)["b-q4"], "wrong")
+        self.assertEqual(self.statuses()["b-q4"], "ready")
+        self.assertEqual(path.read_bytes(), DATA)
+
+    def test_without_a_pinned_hash_nothing_is_fetched(self):
+        self.manifest.model("b-q4").sha256 = None
+        self.assertEqual(self.statuses()["b-q4"], "missing")
+        self.assertNotIn(NAME, [name for name, *_ in self.hub.requests])
+
+    def test_another_local_file_is_wrong(self):
+        (self.root / "models/a.gguf").write_bytes(b"other model")
+        self.assertEqual(self.statuses()["a"], "wrong")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,213 @@
+"""History, the page, JUnit, `lock`, `references` and `bisect`."""
+
+import io
+import re
+import unittest
+import xml.etree.ElementTree as ElementTree
+from contextlib import redirect_stdout
+from html.parser import HTMLParser
+
+from support import QUICK, Tree
+from hub import COMMIT
+from nightly import bisect, download, history, junit, lock, manifest, page, plan, references, resolve
+from nightly.results import ERROR, FAIL, INFO, PASS, SKIP, Result
+
+
+def record(number: int, *results: Result, commit: str = "") -> history.RunRecord:
+    return history.RunRecord(f"run{number:02}", f"2026-11-{number:02}T03:00:00Z", commit or f"{number:040x}", "tools", "CPU",
+                             False, list(results))
+
+
+def result(check: str, verdict: str, **more) -> Result:
+    return Result("m", check, verdict, **more)
+
+
+class Balance(HTMLParser):
+    """Every element that is opened is closed, and nothing is loaded from elsewhere."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.outside, self.words = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "br", "circle", "polyline"):
+            self.open.append(tag)
+        self.outside += [value for key, value in attrs if key in ("src", "href", "srcset", "action")]
+
+    def handle_endtag(self, tag):
+        if tag not in ("circle", "polyline"):
+            assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.words += data
+
+
+class ReportTest(Tree):
+    def page(self, run: history.RunRecord, *past: history.RunRecord) -> Balance:
+        parsed = Balance(page.render(run, list(past), self.root))
+        self.assertEqual((parsed.open, parsed.outside), ([], []))
+        return parsed
+
+    def test_verdict_of_a_run(self):
+        ok, red, skip, info, error = (result("x", v) for v in (PASS, FAIL, SKIP, INFO, ERROR))
+        for results, verdict in (([ok], "PASS"), ([ok, skip], "PASS"), ([ok, info], "PASS"), ([skip], "NOT RUN"), ([], "NOT RUN"),
+                                 ([info], "NOT RUN"), ([ok, error], "NOT RUN"), ([ok, error, red], "FAIL")):
+            self.assertEqual(record(1, *results).verdict, verdict)
+
+    def test_everything_is_escaped(self):
+        evil = '<script>alert("x")</script>&'
+        run = record(1, Result(evil, "self", FAIL, evil + "\x01", {evil: 1.0}, evil))
+        self.assertNotIn("<script", page.render(run, [], self.root))
+        self.page(run)
+        case = ElementTree.fromstring(junit.render(run)).find("testsuite/testcase")
+        self.assertEqual(case.find("failure").attrib["message"], evil + "?")
+
+    def test_no_resource_from_elsewhere(self):
+        text = page.render(record(1, result("ppl", PASS, figures={"perplexity": 1.0})), [], self.root)
+        self.assertIsNone(re.search(r"https?://|@import|url\(", text))
+        self.assertIn("prefers-color-scheme: dark", text)
+
+    def test_figures_show_every_run(self):
+        past = [record(i, result("ppl", FAIL if i == 2 else PASS, figures={"perplexity": 1.0 + i})) for i in (1, 2)]
+        text = page.render(record(3, result("ppl", PASS, figures={"perplexity": 9.0})), past, self.root)
+        self.assertEqual(len(re.findall("<circle", text)), 3)
+        self.assertEqual(len(re.findall('class="fail"><title>3 ', text)), 1)
+        self.assertIn("least 2, most 9, now 9", text)
+
+    def test_red_names_its_beginning_and_bisect(self):
+        a, b, c = "a" * 40, "b" * 40, "c" * 40
+        past = [record(1, result("self", PASS), commit=a), record(2, result("self", FAIL), commit=b)]
+        words = self.page(record(3, result("self", FAIL, message="row 7"), commit=c), *past).words
+        self.assertIn("green on 2026-11-01 at aaaaaaaaaaaa, red since 2026-11-02 at bbbbbbbbbbbb", words)
+        self.assertIn("./dev nightly bisect aaaaaaaaaaaa bbbbbbbbbbbb --check self --model m", words)
+
+    def test_changes_since_the_last_green_run(self):
+        self.git("init", "-q")
+        self.git("add", ".")
+        self.git("commit", "-qm", "first")
+        green = self.git("rev-parse", "HEAD")
+        for subject in ("second <b>", "third"):
+            self.git("commit", "-qm", subject, "--allow-empty")
+        past = [record(1, result("ppl", PASS, figures={"perplexity": 1.5}), commit=green), record(2, result("ppl", FAIL))]
+        run = record(3, result("ppl", PASS, figures={"perplexity": 1.5000001}), result("new", PASS),
+                     commit=self.git("rev-parse", "HEAD"))
+        words = self.page(run, *past).words
+        for text in ("second <b>", "third", "perplexity 1.5 to 1.5000001", "m new: new"):
+            self.assertIn(text, words)
+        self.assertNotIn("first", words)
+
+    def test_history_takes_a_run_once_and_survives_a_damaged_line(self):
+        path = self.folder / "history.jsonl"
+        for run in (record(1, result("a", PASS)), record(2, result("a", FAIL)), record(2, result("a", PASS))):
+            history.add(path, run)
+        path.write_text(path.read_text() + '{"id": "cut')
+        self.assertEqual([r.verdict for r in history.load(path)], ["PASS", "PASS"])
+
+    def test_junit_counts(self):
+        run = record(1, *(result(v, v) for v in (PASS, FAIL, ERROR, SKIP, INFO)))
+        root = ElementTree.fromstring(junit.render(run))
+        self.assertEqual([root.attrib[k] for k in ("tests", "failures", "errors", "skipped")], ["5", "1", "1", "1"])
+
+
+class LockTest(Tree):
+    def lock(self, update: bool = False, fetch: bool = True) -> int:
+        locker = lock.Locker(self.place(), download.Client(QUICK), self.hub.url, update)
+        return lock.lock(self.manifest, self.manifest.models, locker, fetch)
+
+    def test_fills_what_is_missing(self):
+        for model in self.manifest.models:
+            model.size = model.sha256 = None
+        self.assertEqual(self.lock(), 0)
+        for model in manifest.load(self.manifest.path).models:
+            self.assertEqual(model.sha256, model.root)  # the fake tool's root
+            self.assertTrue(model.pinned)
+        self.assertEqual(manifest.load(self.manifest.path).model("b-q4").revision, COMMIT)
+
+    def test_without_fetching_the_hub_is_believed(self):
+        self.manifest.model("b-q4").sha256 = None
+        self.assertEqual(self.lock(fetch=False), 0)
+        self.assertEqual([n for n, *_ in self.hub.requests], [])
+        self.assertTrue(self.manifest.model("b-q4").pinned)
+
+    def test_a_pinned_hash_is_not_replaced_silently(self):
+        self.manifest.model("a").sha256 = "0" * 64
+        self.assertEqual(self.lock(), 1)
+        self.assertEqual(self.manifest.model("a").sha256, "0" * 64)
+        self.assertEqual(self.lock(update=True), 0)
+        self.assertNotEqual(self.manifest.model("a").sha256, "0" * 64)
+
+    def test_a_dead_hub_leaves_the_lock_as_it_was(self):
+        before = self.manifest.path.read_text()
+        self.hub.close()
+        model = self.manifest.models[1]
+        locker = lock.Locker(self.place(), download.Client(QUICK), self.hub.url, False)
+        self.assertEqual(lock.lock(self.manifest, [model], locker, True), 2)
+        self.assertEqual(self.manifest.path.read_text(), before)
+
+    def test_figures_are_frozen_and_then_hold(self):
+        for model in self.manifest.models:
+            model.figures = {}
+        found = resolve.resolve(self.manifest, self.place(), download.Client(QUICK), self.hub.url)
+        model = self.manifest.model("b-q4")
+        code = references.make(self.manifest, model, found, self.place(), ["figures"], references.Wish())
+        self.assertEqual((code, manifest.load(self.manifest.path).model("b-q4").figures["kld"]["KL mean"]), (0, 0.5))
+        _, run = self.run_once(models=[model], checks=["ppl", "kld"])
+        self.assertEqual([r.verdict for r in run.results], [PASS, PASS])
+
+
+class BisectTest(Tree):
+    """A repository whose build copies the fake tool; one commit breaks it, others do not build."""
+
+    def setUp(self):
+        super().setUp()
+        self.git("init", "-q", "-b", "main")
+        self.commits = []
+
+    def commit(self, subject: str, build: str = "true", fault: str = "") -> None:
+        (self.root / "build.sh").write_text(f"{build} && mkdir -p out && cp {self.bin}/llm* out/ && rm -f out/fault-*\n"
+                                            + (f"echo {fault} >out/fault-self\n# {subject}" if fault else f"# {subject}"))
+        (self.root / ".gitignore").write_text("out/\n")
+        self.git("add", ".")
+        self.git("commit", "-qm", subject)
+        self.commits.append(self.git("rev-parse", "HEAD"))
+
+    def bisect(self, good: int = 0, bad: int = -1) -> tuple[int, str]:
+        found = resolve.resolve(self.manifest, self.place(), None, "")
+        task = plan.plan(self.manifest, found, self.place(), self.manifest.models[:1], ["self"])[0]
+        out = io.StringIO()
+        with redirect_stdout(out):
+            code = bisect.find(bisect.Bisection(task, self.place(), "sh build.sh", "out"), self.commits[good], self.commits[bad])
+        return code, out.getvalue()
+
+    def test_names_the_commit_past_one_that_does_not_build(self):
+        for i in range(4):
+            self.commit(f"harmless {i}")
+        self.commit("unbuildable", build="false")
+        self.commit("harmless 5")
+        self.commit("the culprit", fault="1")
+        for i in range(3):
+            self.commit(f"later {i}", fault="1")
+        code, words = self.bisect()
+        self.assertEqual(code, 0)
+        self.assertIn("the culprit", words)
+
+    def test_neighbours_that_do_not_build_are_all_named(self):
+        self.commit("good")
+        self.commit("unbuildable", build="false")
+        self.commit("red", fault="1")
+        code, words = self.bisect()
+        self.assertEqual(code, 2)
+        self.assertIn("unbuildable", words)
+        self.assertIn("red", words)
+
+    def test_an_end_that_is_not_what_it_should_be(self):
+        self.commit("good")
+        self.commit("also good")
+        with self.assertRaisesRegex(bisect.BisectError, "found good, need bad"):
+            self.bisect()
+
+
+if __name__ == "__main__":
+    unittest.main()

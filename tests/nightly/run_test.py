@@ -1,0 +1,261 @@
+"""Whole runs over fake tools: verdicts, exit codes, interruption, memory."""
+
+import contextlib
+import random
+import signal
+import threading
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from support import Tree, reports
+from nightly import files, history, manifest, schedule
+from nightly.results import ERROR, FAIL, PASS, SKIP, Result, Task
+
+
+class VerdictTest(Tree):
+    def one(self, check: str, code: str) -> tuple[int, Result]:
+        self.fault(check, code)
+        exit_code, record = self.run_once(f"state-{code}", models=self.manifest.models[:1], checks=[check])
+        return exit_code, record.results[0]
+
+    def test_green_says_what_was_skipped(self):
+        code, record = self.run_once()
+        self.assertEqual((code, record.verdict), (0, "PASS"))
+        self.assertIn("SKIPPED, which is no pass", record.summary)
+        self.assertEqual(record.result("b-q4", "verify").verdict, SKIP)
+        self.assertEqual(record.result("b-q4", "kld").verdict, "INFO")  # nothing frozen to hold it against
+        self.assertEqual(record.result("a", "ppl").verdict, PASS)
+        self.assertEqual(self.run_once(strict=True)[0], 2)
+
+    def test_exit_codes_of_llmcheck(self):
+        for code, verdict, run_code in (("1", FAIL, 1), ("7", FAIL, 1), ("8", FAIL, 1), ("SEGV", FAIL, 1), ("9", ERROR, 2),
+                                        ("4", ERROR, 2), ("2", ERROR, 2)):
+            with self.subTest(code=code):
+                exit_code, result = self.one("self", code)
+                self.assertEqual((result.verdict, exit_code), (verdict, run_code))
+
+    def test_no_report_is_no_pass(self):
+        (self.bin / "llmcheck").write_text("#!/bin/sh\nexit 0\n")
+        code, record = self.run_once(models=self.manifest.models[:1], checks=["self"])
+        self.assertEqual((code, record.results[0].verdict), (2, ERROR))
+
+    def test_everything_skipped_is_not_green(self):
+        code, record = self.run_once(models=self.manifest.models[1:], client=None)
+        self.assertEqual((code, record.verdict, {r.verdict for r in record.results}), (2, "NOT RUN", {SKIP}))
+
+    def test_figures_that_rise_are_red(self):
+        model = self.manifest.model("a")
+        for frozen, verdict in ((1.25, PASS), (1.2476, PASS), (1.2474, FAIL)):  # 1.25 is 0.19 % and 0.21 % above
+            model.figures = {"ppl": {"perplexity": frozen}}
+            self.manifest.save()
+            _, record = self.run_once(checks=["ppl"], models=[model])
+            self.assertEqual(record.results[0].verdict, verdict, frozen)
+
+    def test_other_bytes_from_the_hub_are_red_once(self):
+        self.hub.faults["maker/models/b-q4.gguf"] = ["wrong"]
+        code, record = self.run_once(checks=["integrity", "self"], models=[self.manifest.model("b-q4")])
+        self.assertEqual((code, [r.verdict for r in record.results]), (1, [FAIL, SKIP]))
+
+    def test_a_root_that_differs_is_red(self):
+        self.manifest.model("a").root = "0" * 64
+        _, record = self.run_once(checks=["integrity"], models=self.manifest.models[:1])
+        self.assertRegex(record.results[0].message, "^root: found .*need 0000")
+
+    def test_a_changed_reference_could_not_run(self):
+        (self.root / "ref.json").write_text("{} ")
+        code, record = self.run_once(checks=["verify"], models=self.manifest.models[:1])
+        self.assertEqual((code, record.results[0].verdict), (2, ERROR))
+
+    def test_a_hanging_program_is_ended(self):
+        (self.bin / "pause").write_text("30")
+        code, record = self.run_once(checks=["self"], models=self.manifest.models[:1], timeout=0.3)
+        self.assertEqual((code, record.results[0].message), (2, "not done after 0 s"))
+
+
+class KeptTest(Tree):
+    def test_finished_work_is_kept_until_something_changes(self):
+        self.run_once(checks=["self"], models=self.manifest.models[:1])
+        with mock.patch.object(schedule, "perform", side_effect=AssertionError("ran again")):
+            self.run_once(checks=["self"], models=self.manifest.models[:1])
+        (self.bin / "llmcheck").write_text((self.bin / "llmcheck").read_text() + "# other\n")
+        self.fault("self", "1")
+        self.assertEqual(self.run_once(checks=["self"], models=self.manifest.models[:1])[0], 1)
+
+    def test_again_runs_anew(self):
+        self.run_once(checks=["self"], models=self.manifest.models[:1])
+        self.fault("self", "1")
+        time.sleep(1.1)  # results are dated to the second
+        self.assertEqual(self.run_once(checks=["self"], models=self.manifest.models[:1], again=True)[0], 1)
+
+    def test_what_could_not_run_is_tried_again(self):
+        self.fault("self", "4")
+        self.assertEqual(self.run_once(checks=["self"], models=self.manifest.models[:1])[0], 2)
+        (self.bin / "fault-self").unlink()
+        self.assertEqual(self.run_once(checks=["self"], models=self.manifest.models[:1])[0], 0)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process at one place."""
+
+
+class InterruptionTest(Tree):
+    def setUp(self):
+        super().setUp()
+        self.fault("quality", "1")  # a red run has the longest report
+
+    def test_every_write_may_be_the_last(self):
+        """Ends the run before and after each single file that it writes, and starts it again each time."""
+        self.assertEqual(self.run_once("whole", jobs=1, models=self.manifest.models[:2])[0], 1)
+        real, points, guard = files.write_atomically, [], threading.Lock()
+        allowed = 1  # writes of one start; the last of them is where it ends
+        while True:
+            kill_after = len(points) % 2 == 1
+            left = allowed
+
+            def write(path, content):
+                nonlocal left
+                with guard:  # downloads write from several threads
+                    left -= 1
+                    last = left == 0
+                if last:
+                    points.append((path.name, content))
+                    if not kill_after:
+                        raise Killed
+                real(path, content)
+                if last:
+                    raise Killed
+
+            with mock.patch.object(files, "write_atomically", write):
+                try:
+                    self.run_once("broken", jobs=1, models=self.manifest.models[:2])
+                    break
+                except Killed:
+                    if kill_after and points[-3:-2] == points[-1:]:  # it writes this one anew at every start
+                        allowed += 1
+        self.assertGreater(len(points), 50)
+        self.assertLessEqual({"current.json", "report.html", "junit.xml", "history.jsonl"}, {name for name, _ in points})
+        self.assertEqual(reports(self.folder / "broken"), reports(self.folder / "whole"))
+        self.assertEqual(len(history.load(self.folder / "broken/history.jsonl")), 1)
+
+    def test_sigkill_at_random_moments(self):
+        (self.bin / "pause").write_text("0.03")
+        self.hub.faults = {name: ["slow"] * 3 for name in self.hub.files}
+        self.run_once("whole")
+        draw, kills = random.Random(7), 0
+        while kills < 8:
+            process = self.spawn("--jobs", "2", state="broken")
+            time.sleep(draw.uniform(0.1, 0.6))
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += 1
+            if process.returncode == 1:
+                break
+        process = self.spawn("--jobs", "2", state="broken")
+        self.assertIn("1 failed", process.communicate()[0])
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(reports(self.folder / "broken"), reports(self.folder / "whole"))
+
+    def test_an_unfinished_run_of_another_plan_is_not_continued(self):
+        other = {"id": "other", "started": "2026-01-01T00:00:00Z", "not_before": "", "plan": "other"}
+        files.write_json(self.folder / "state/current.json", other)
+        self.assertNotEqual(self.run_once(checks=["self"])[1].id, "other")
+
+    def test_two_at_once_are_refused(self):
+        with files.locked(self.folder / "state/run.lock"):
+            process = self.spawn()
+            self.assertIn("another run is at work", process.communicate()[0])
+        self.assertEqual(process.returncode, 2)
+
+    def test_programs_end_with_the_job(self):
+        (self.bin / "pause").write_text("61.25")
+        process = self.spawn("--checks", "self", "--models", "a")
+        self.assertTrue(self.becomes(True))
+        process.kill()
+        process.communicate()
+        self.assertTrue(self.becomes(False))
+
+    def becomes(self, there: bool) -> bool:
+        """Whether within 10 s an llmcheck of this test runs, or none does."""
+        for _ in range(200):
+            found = False
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):  # it has just ended
+                    found |= f"{self.bin}/llmcheck".encode() in path.read_bytes().split(b"\0")[:2]
+            if found == there:
+                return True
+            time.sleep(0.05)
+        return False
+
+
+class ScheduleTest(unittest.TestCase):
+    def schedule(self, tasks: list[Task], jobs: int, memory: int) -> tuple[dict, int, int]:
+        """Results by name, the most memory and the most tasks at once."""
+        running, most, crowd, results = [], 0, 0, {}
+
+        def perform(task, *_):
+            nonlocal most, crowd
+            running.append(task)
+            most, crowd = max(most, sum(t.memory for t in running)), max(crowd, len(running))
+            if task.check == "bench":
+                self.assertEqual(running, [task])
+            time.sleep(0.01)
+            running.remove(task)
+            return Result(task.model, task.check, PASS)
+
+        with mock.patch.object(schedule, "perform", perform):
+            schedule.run_local(tasks, None, jobs=jobs, memory=memory, threads=1, timeout=1,
+                               done=lambda t, r: results.update({t.name: r}))
+        return results, most, crowd
+
+    def test_memory_and_jobs_are_kept(self):
+        tasks = [Task(f"m{i}", "bench" if i % 7 == 0 else "self", memory=100 * (i % 5 + 1)) for i in range(30)]
+        results, most, crowd = self.schedule(tasks, jobs=4, memory=700)
+        self.assertEqual(set(results), {t.name for t in tasks})
+        self.assertLessEqual(most, 700)
+        self.assertEqual(crowd, 4)
+
+    def test_too_large_is_a_named_skip(self):
+        results, _, _ = self.schedule([Task("m", "self", memory=100 << 20), Task("n", "self", memory=1)], 2, 50 << 20)
+        self.assertEqual((results["m self"].verdict, results["n self"].verdict), (SKIP, PASS))
+        self.assertIn("needs 100 MiB, --memory allows 50", results["m self"].message)
+
+
+class ManifestTest(Tree):
+    def refuse(self, old: str, new: str, message: str):
+        path = self.root / "models.lock"
+        text = path.read_text()
+        self.assertIn(old, text)
+        path.write_text(text.replace(old, new, 1))
+        with self.assertRaisesRegex(manifest.ManifestError, message):
+            manifest.load(path)
+
+    def test_a_saved_lock_reads_back(self):
+        text = (self.root / "models.lock").read_text()
+        self.manifest.save()
+        self.assertEqual((self.root / "models.lock").read_text(), text)
+
+    def test_bad_locks_are_named(self):
+        sha = self.manifest.model("a").sha256
+        for old, new, message in (
+                ('"nightly-models/1"', '"nightly-models/2"', "format: found \"nightly-models/2\", need"),
+                (sha, sha.upper(), r"models\[0\].sha256: found .* need 64 lower-case hex digits"),
+                ('"size": 11', '"size": "11"', r"models\[0\].size: found \"11\", need a number of bytes"),
+                ("models/a.gguf", "../a.gguf", r"models\[0\].path: .* need a relative path"),
+                ('"b-q4"', '"b-q8"', r"models\[2\].name: .* no other model"),
+                ('"b": "b-q8"', '"b": "a"', "families.b: found \"a\", need a model of this family"),
+                ('"verify"', '"verfiy"', r"models\[0\].references: found \"verfiy\", need one of"),
+                ('{\n  "format"', '\n  "format"', "need JSON")):
+            with self.subTest(message=message):
+                self.make_manifest()
+                self.refuse(old, new, message)
+
+    def test_the_committed_lock_is_valid(self):
+        from support import ROOT
+        names = [m.name for m in manifest.load(ROOT / "models/models.lock").models]
+        self.assertEqual(len([n for n in names if n.startswith("tinyllama")]), 5)
+
+
+if __name__ == "__main__":
+    unittest.main()

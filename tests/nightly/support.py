@@ -1,0 +1,98 @@
+"""What the tests of the nightly job share: a small source tree with models, fake tools, a hub."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
+
+from hub import Hub  # noqa: E402
+from nightly import files, history, run  # noqa: E402
+from nightly.checks import CHECKS  # noqa: E402
+from nightly.download import Client, Patience  # noqa: E402
+from nightly.manifest import Manifest, Model, load  # noqa: E402
+from nightly.resolve import Place  # noqa: E402
+
+QUICK = Patience(tries=3, backoff=0.01, longest=0.1, timeout=5)
+HUB_FILES = {"maker/models/b-q4.gguf": bytes(range(256)) * 4000, "maker/models/b-q8.gguf": b"big" * 300000}
+
+
+def normalized(text: str) -> str:
+    """A report without dates and durations: what may differ after an interruption."""
+    text = re.sub(r"<time>[^<]*</time>", "<time/>", text)
+    text = re.sub(r' (time|timestamp)="[^"]*"', "", text)
+    return re.sub(r'"(id|started|seconds)": ("[^"]*"|[\d.e-]+)', r'"\1": null', text)
+
+
+def reports(state: Path) -> dict[str, str]:
+    return {name: normalized((state / name).read_text()) for name in ("report.html", "junit.xml", "result.json", "history.jsonl")}
+
+
+class Tree(unittest.TestCase):
+    """A tree in a temporary folder, with one local model and two on the hub."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="nightly-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.root = self.folder / "tree"
+        (self.root / "models").mkdir(parents=True)
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        for tool in ("llmcheck", "llmgguf", "llmbench"):
+            shutil.copy(HERE / "fake_tool.sh", self.bin / tool)
+        self.hub = Hub(dict(HUB_FILES))
+        self.addCleanup(self.hub.close)
+        self.manifest = self.make_manifest()
+
+    def make_manifest(self) -> Manifest:
+        (self.root / "text.txt").write_text("Once upon a time")
+        (self.root / "models/a.gguf").write_bytes(b"local model")
+        (self.root / "ref.json").write_text("{}")
+        reference = {"path": "root/ref.json", "sha256": files.sha256(self.root / "ref.json")}
+        local = Model("a", "a", path="models/a.gguf", size=11, sha256=files.sha256(self.root / "models/a.gguf"),
+                      references={"verify": reference, "quality": reference}, figures={"ppl": {"perplexity": 1.25}})
+        remote = [Model(f"b-{t}", "b", repository="maker/models", revision="main", file=f"b-{t}.gguf",
+                        size=len(HUB_FILES[f"maker/models/b-{t}.gguf"]),
+                        sha256=hashlib.sha256(HUB_FILES[f"maker/models/b-{t}.gguf"]).hexdigest()) for t in ("q4", "q8")]
+        text = {"path": "text.txt", "sha256": files.sha256(self.root / "text.txt")}
+        Manifest(self.root / "models.lock", text, {"b": "b-q8"}, [local, *remote]).save()
+        return load(self.root / "models.lock")
+
+    def place(self, state: str = "state") -> Place:
+        return Place(self.root, self.bin, self.folder / state)
+
+    def options(self, **changes) -> run.Options:
+        values = {"models": self.manifest.models, "checks": list(CHECKS), "hub": self.hub.url, "client": Client(QUICK),
+                  "jobs": 2, "memory": 8 << 30, "threads": 1, "timeout": 60.0, **changes}
+        return run.Options(**values)
+
+    def run_once(self, state: str = "state", **changes) -> tuple[int, history.RunRecord]:
+        """A whole run in this process: exit code and record."""
+        code = run.run(self.manifest, self.place(state), self.options(**changes))
+        return code, history.load(self.folder / state / "history.jsonl")[-1]
+
+    def fault(self, check: str, code: str) -> None:
+        (self.bin / f"fault-{check}").write_text(code)
+
+    def command(self, *arguments: str, state: str = "state") -> list[str]:
+        return [sys.executable, "-m", "nightly", "--root", str(self.root), "--lock", str(self.root / "models.lock"), "--bin",
+                str(self.bin), "--state", str(self.folder / state), "--hub", self.hub.url, "--backoff", "0.01", *arguments]
+
+    def spawn(self, *arguments: str, state: str = "state") -> subprocess.Popen:
+        return subprocess.Popen(self.command(*arguments, state=state), cwd=ROOT / "tools", stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+
+    def git(self, *arguments: str) -> str:
+        command = ["git", "-C", str(self.root), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def result_json(self, state: str = "state") -> dict:
+        return json.loads((self.folder / state / "result.json").read_text())

@@ -1,0 +1,234 @@
+// Byte-level BPE: its rules one by one, hostile vocabularies and texts.
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/utf8.h"
+#include "tests/support/catch.h"
+#include "tests/tokenizer/cost.h"
+#include "tests/tokenizer/tiny_bpe.h"
+#include "tests/tokenizer/vocab_builder.h"
+#include "tokenizer/pre_tokenizer_rules.h"
+#include "tokenizer/stream_decoder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+namespace {
+
+Tokenizer built(VocabSpec spec) {
+  auto tokenizer = Tokenizer::create(std::move(spec));
+  if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
+  return std::move(tokenizer).value();
+}
+
+Tokenizer tiny(const std::string& pre_tokenizer) { return built(tiny_bpe(pre_tokenizer)); }
+
+/// The texts of the tokens, with "|" between them.
+std::string cut(const Tokenizer& tokenizer, const std::string& text,
+                const EncodeOptions& options = {}) {
+  std::string out;
+  for (const TokenId id : tokenizer.encode(text, options))
+    out += (out.empty() ? "" : "|") + tokenizer.piece_text(id, true);
+  return out;
+}
+
+/// The tiny vocabulary without its merges: each byte is a token but for whole pieces.
+VocabSpec unmerged(const std::string& pre_tokenizer) {
+  VocabSpec spec = tiny_bpe(pre_tokenizer);
+  spec.merges.clear();
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("a piece that is a token is that token only where the rule says so",
+          "[tokenizer][byte_bpe]") {
+  CHECK(cut(tiny("llama-bpe"), "a tzunami!?!").ends_with("| tzunami|!?!"));
+  CHECK(cut(tiny("tekken"), "zzz") == "zzz");
+  CHECK(cut(tiny("smaug-bpe"), "zzz") == "z|z|z");
+  CHECK(cut(tiny("qwen2"), "zzz") == "z|z|z");
+}
+
+TEST_CASE("the lowest rank merges first, the leftmost among equals", "[tokenizer][byte_bpe]") {
+  VocabSpec spec = unmerged("gpt-2");
+  const auto id = [&spec](const std::string& text) {
+    const auto found = std::ranges::find(spec.tokens, text, &VocabSpec::Token::text);
+    if (found != spec.tokens.end()) return static_cast<TokenId>(found - spec.tokens.begin());
+    spec.tokens.push_back({.text = text});
+    return static_cast<TokenId>(spec.tokens.size()) - 1;
+  };
+  const auto merge = [&](const std::string& left, const std::string& right) {
+    spec.merges.push_back({id(left), id(right), id(left + right)});
+  };
+  merge("x", "y");
+  merge("y", "z");
+  merge("q", "q");
+  merge("x", "yz");
+  merge("q", "q");  // given twice: the first counts
+  CHECK(cut(built(spec), "xyz") == "xy|z");
+  CHECK(cut(built(spec), "qqqqq") == "qq|qq|q");
+  std::swap(spec.merges[0], spec.merges[1]);
+  CHECK(cut(built(spec), "xyz") == "xyz");
+  CHECK(cut(built(spec), "qqq") == "qq|q");
+}
+
+TEST_CASE("what PCRE2 would read otherwise is read as in tokenizer.json", "[tokenizer][byte_bpe]") {
+  // Tokens that no merges make show the pieces.
+  VocabSpec spec = unmerged("llama-bpe");
+  // The bytes of U+017F are C5 BF. It folds to s under (?i:...).
+  for (const char* text : {"'\u00C5\u00BF", "'S", "'lL"}) spec.tokens.push_back({.text = text});
+  const Tokenizer whole = built(spec);
+  CHECK(cut(whole, "x'\u017F") == "x|'\u017F");
+  CHECK(cut(whole, "x'Sx") == "x|'S|x");
+  CHECK(cut(whole, "x'lLx") == "x|'lL|x");
+  // U+180E is no space since Unicode 6.3: two spaces before it are "\s+(?!\S)" and " ?[^\s...]+".
+  VocabSpec spaces = unmerged("llama-bpe");
+  spaces.tokens.push_back({.text = "\u0120\u0120"});
+  spaces.tokens.push_back({.text = "\u0120\u00E1\u0142\u0130"});  // " " and the bytes E1 A0 8E
+  CHECK(cut(built(spaces), "  \u180E") == " | \u180E");
+  CHECK(cut(built(spaces), "  ") == "  ");
+}
+
+TEST_CASE("user-defined tokens are cut out, control tokens when asked", "[tokenizer][byte_bpe]") {
+  const Tokenizer tokenizer = tiny("gpt-2");
+  const auto think = tokenizer.find("<think>");
+  const auto end = tokenizer.find("<|im_end|>");
+  REQUIRE(think);
+  REQUIRE(end);
+  CHECK(tokenizer.encode("<think>") == Ids{*think});  // not "<thin"
+  const Ids text = tokenizer.encode("a<|im_end|>");
+  CHECK(std::ranges::find(text, *end) == text.end());
+  CHECK(tokenizer.decode(text) == "a<|im_end|>");
+  const Ids parsed = tokenizer.encode("a<|im_end|>", {.parse_special = true});
+  CHECK(parsed.back() == *end);
+  CHECK(tokenizer.decode(parsed) == "a");
+  constexpr std::string_view kLiteral[] = {"<think>", "<thin"};
+  const Ids literal = tokenizer.encode("<think>", {.literal = kLiteral});
+  CHECK(std::ranges::find(literal, *think) == literal.end());
+  CHECK(tokenizer.decode(literal) == "<think>");
+}
+
+TEST_CASE("any bytes come back, whatever the rule", "[tokenizer][byte_bpe]") {
+  std::mt19937 random(5);
+  for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
+    const Tokenizer tokenizer = tiny(std::string(rule.name));
+    for (int i = 0; i < 300; ++i) {
+      std::string text;
+      for (std::size_t n = random() % 40; n > 0; --n)
+        text += static_cast<char>(random() % 3 == 0 ? random() % 256 : ' ' + random() % 95);
+      const Ids ids = tokenizer.encode(text);
+      CAPTURE(rule.name, text);
+      CHECK(tokenizer.decode(ids, {.keep_invalid = true}) == text);
+      StreamDecoder stream(tokenizer);
+      std::string whole;
+      for (const TokenId id : ids) {
+        const std::string step = stream.push(id);
+        CHECK(is_valid_utf8(step));
+        whole += step;
+      }
+      CHECK(whole + stream.flush() == tokenizer.decode(ids));
+    }
+  }
+}
+
+TEST_CASE("bytes that are no UTF-8 are pieces of their own", "[tokenizer][byte_bpe]") {
+  const Tokenizer tokenizer = tiny("gpt-2");
+  const Ids before = tokenizer.encode("the ");
+  const Ids behind = tokenizer.encode(" cat");
+  Ids all = before;
+  const Ids bad = tokenizer.encode("\xFF\xFE");
+  CHECK(bad.size() == 2);
+  all.insert(all.end(), bad.begin(), bad.end());
+  all.insert(all.end(), behind.begin(), behind.end());
+  CHECK(tokenizer.encode("the \xFF\xFE cat") == all);
+}
+
+TEST_CASE("bytes that UTF-8 never uses may lack tokens and become U+FFFD",
+          "[tokenizer][byte_bpe]") {
+  VocabSpec spec = tiny_bpe("gpt-2");
+  const auto y = std::ranges::find(spec.tokens, "\u00FF", &VocabSpec::Token::text);
+  REQUIRE(y != spec.tokens.end());
+  y->text = "lacking";
+  const Tokenizer tokenizer = built(spec);
+  CHECK(tokenizer.decode(tokenizer.encode("a\xFFz\xFE")) == "a\uFFFDz\uFFFD");
+  CHECK(tokenizer.decode(tokenizer.encode("a\xFFz\xFE"), {.keep_invalid = true}) == "a\uFFFDz\xFE");
+}
+
+TEST_CASE("a byte-level vocabulary that cannot work is refused", "[tokenizer][byte_bpe]") {
+  VocabSpec spec = tiny_bpe("gpt-2");
+  const auto control = *spec.eos;
+  std::string expected;
+  auto code = ErrorCode::kMalformed;
+  SECTION("unknown pre-tokenizer") {
+    spec.pre_tokenizer = "gpt-5";
+    expected = "found \"gpt-5\", need one of llama-bpe, ";
+    code = ErrorCode::kUnsupported;
+  }
+  SECTION("missing byte") {
+    std::ranges::find(spec.tokens, "a", &VocabSpec::Token::text)->kind = TokenKind::kUserDefined;
+    expected = "found no token \"a\" for byte 0x61";
+  }
+  SECTION("byte tokens") {
+    spec.tokens.push_back({.text = "<0x0A>", .score = 0, .kind = TokenKind::kByte});
+    expected = "need none in byte-level BPE";
+  }
+  SECTION("merge with an id outside") {
+    spec.merges[7].right = 100'000;
+    expected = "found token id 100000, need an id below 1509 in merge 7";
+  }
+  SECTION("merge that makes a control token") {
+    spec.merges[7].joined = control;
+    expected = "in merge 7, need a normal token";
+  }
+  SECTION("merge that makes another token") {
+    std::swap(spec.merges[7].joined, spec.merges[8].joined);
+    expected = "in merge 7, need the spellings of its parts";
+  }
+  const auto tokenizer = Tokenizer::create(spec);
+  REQUIRE_FALSE(tokenizer.ok());
+  CHECK(tokenizer.error().code == code);
+  CHECK_THAT(tokenizer.error().to_string(), Catch::Matchers::Contains(expected));
+}
+
+TEST_CASE("a text costs in proportion to its length under every rule", "[tokenizer][byte_bpe]") {
+  // Of 16 times as much work: about 16, and 256 where it is quadratic.
+  constexpr double kMost = 80;
+  const void* passes = nullptr;
+  for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
+    if (rule.passes.data() == passes) continue;  // as the rule before
+    passes = rule.passes.data();
+    const Tokenizer tokenizer = tiny(std::string(rule.name));
+    for (const std::string unit : {"a", "A", " ", " \n", "1", "!", "\u0301", "\xFF"}) {
+      for (const std::string end : {"", "5"}) {
+        const auto encode = [&](std::size_t n) {
+          std::string text;
+          while (text.size() < n) text += unit;
+          text += end;
+          return cost([&] { tokenizer.encode(text); });
+        };
+        CAPTURE(rule.name, unit, end);
+        CHECK(encode(64'000) / encode(4'000) < kMost);
+      }
+    }
+  }
+}
+
+TEST_CASE("a megabyte of one letter that merges again and again", "[tokenizer][byte_bpe]") {
+  VocabSpec spec = unmerged("gpt-2");
+  std::string text = "k";
+  auto left = static_cast<TokenId>(std::ranges::find(spec.tokens, "k", &VocabSpec::Token::text) -
+                                   spec.tokens.begin());
+  for (int i = 0; i < 12; ++i) {
+    text += text;
+    const auto joined = static_cast<TokenId>(spec.tokens.size());
+    spec.tokens.push_back({.text = text});
+    spec.merges.push_back({left, left, joined});
+    left = joined;
+  }
+  const Ids ids = built(spec).encode(std::string(std::size_t{1} << 20, 'k'));
+  CHECK(ids == Ids(256, left));
+}
+
+}  // namespace llm

@@ -1,0 +1,47 @@
+#ifndef LLM_TESTS_TOKENIZER_TINY_BPE_H_
+#define LLM_TESTS_TOKENIZER_TINY_BPE_H_
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm {
+
+/// The small byte-level vocabulary of tests/golden/bpe: 1,500 tokens with their merges, three that
+/// no merges make ("Ġtzunami", "!?!", "zzz"), three control tokens and three user-defined ones.
+inline VocabSpec tiny_bpe(const std::string& pre_tokenizer) {
+  std::ifstream file(LLM_SOURCE_DIR "/tests/golden/bpe/tiny.json");
+  REQUIRE(file.is_open());
+  const auto json = nlohmann::json::parse(file);
+  VocabSpec spec;
+  spec.tokenizer = TokenizerKind::kByteBpe;
+  spec.pre_tokenizer = pre_tokenizer;
+  spec.add_bos = false;
+  spec.add_space_prefix = false;
+  std::map<std::string, TokenId> ids;
+  const auto& special = json.at("special");
+  for (const auto& token : json.at("tokens")) {
+    const auto text = token.get<std::string>();
+    const auto kind = special.contains(text) ? special.at(text).get<int>() : 1;
+    ids[text] = static_cast<TokenId>(spec.tokens.size());
+    spec.tokens.push_back({.text = text, .score = 0, .kind = static_cast<TokenKind>(kind)});
+  }
+  for (const auto& merge : json.at("merges")) {
+    const auto text = merge.get<std::string>();
+    const auto space = text.find(' ');
+    const std::string left = text.substr(0, space);
+    const std::string right = text.substr(space + 1);
+    spec.merges.push_back({ids.at(left), ids.at(right), ids.at(left + right)});
+  }
+  spec.eos = ids.at("<|endoftext|>");
+  spec.end_of_generation = {*spec.eos};
+  return spec;
+}
+
+}  // namespace llm
+
+#endif  // LLM_TESTS_TOKENIZER_TINY_BPE_H_

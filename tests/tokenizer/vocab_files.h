@@ -1,0 +1,80 @@
+#ifndef LLM_TESTS_TOKENIZER_VOCAB_FILES_H_
+#define LLM_TESTS_TOKENIZER_VOCAB_FILES_H_
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/vocab_from_gguf.h"
+#include "tests/support/catch.h"
+#include "tests/tokenizer/vocab_builder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+
+/// Path of a file in the test data, or nothing (said aloud) when there is no such data.
+inline std::optional<std::string> test_data(const std::string& name) {
+  const char* folder = std::getenv("LLM_TEST_DATA");
+  if (folder == nullptr || *folder == '\0') {
+    WARN("SKIPPED: " << name << " (LLM_TEST_DATA is not set)");
+    return std::nullopt;
+  }
+  return std::string(folder) + "/" + name;
+}
+
+inline Tokenizer tokenizer_of(const std::string& path) {
+  const auto file = MappedFile::open(path);
+  if (!file.ok()) FAIL(file.error().to_string());
+  const auto gguf = GgufFile::parse(file->bytes());
+  if (!gguf.ok()) FAIL(gguf.error().to_string());
+  std::vector<std::string> warnings;
+  const auto spec = vocab_from_gguf(*gguf, warnings);
+  if (!spec.ok()) FAIL(spec.error().to_string());
+  CHECK(warnings.empty());
+  auto tokenizer = Tokenizer::create(*spec);
+  if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
+  return std::move(tokenizer).value();
+}
+
+inline std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file.is_open());
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+inline std::vector<std::string> split(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
+    if (end == std::string::npos) return parts;
+    begin = end + separator.size();
+  }
+}
+
+/// The texts of NAME.inp give the ids of NAME.out without BOS, and these the texts.
+inline void check_llama_cpp(const Tokenizer& tokenizer, const std::string& name) {
+  const auto texts = split(read_all(*test_data(name + ".inp")), "\n__ggml_vocab_test__\n");
+  const auto rows = split(read_all(*test_data(name + ".out")), "\n");
+  REQUIRE(texts.size() == 47);
+  REQUIRE(rows.size() >= texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::istringstream row(rows[i]);
+    const Ids ids{std::istream_iterator<TokenId>(row), {}};
+    CAPTURE(i, texts[i]);
+    CHECK(tokenizer.encode(texts[i], {.add_bos = false}) == ids);
+    CHECK(tokenizer.decode(ids) == texts[i]);
+  }
+}
+
+}  // namespace llm
+
+#endif  // LLM_TESTS_TOKENIZER_VOCAB_FILES_H_

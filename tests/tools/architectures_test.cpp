@@ -1,0 +1,79 @@
+// Each family of models against transformers: tiny checkpoints, frozen with its activations and
+// greedy text (tests/golden/make_architectures.py), through the converter and the tools.
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/tools/oracle_process.h"
+
+namespace llm::test {
+namespace {
+
+const std::vector<std::string> kFamilies = {"llama-bpe", "mistral", "qwen2", "qwen3"};
+
+std::string golden(const std::string& name) {
+  return LLM_SOURCE_DIR "/tests/golden/architectures/" + name;
+}
+
+}  // namespace
+
+TEST_CASE("every tap of a family's model agrees with transformers", "[architectures]") {
+  const std::string family = GENERATE(from_range(kFamilies));
+  CAPTURE(family);
+  const auto finished = run_tool("llmcheck", {golden(family + ".gguf"), "--layer-diff",
+                                              golden(family + ".npz"), "-q", "-t", "2"});
+  INFO(finished.out << finished.err);
+  CHECK(finished.exit_code == 0);
+}
+
+TEST_CASE("a family's model goes on as transformers does", "[architectures]") {
+  const std::string family = GENERATE(from_range(kFamilies));
+  CAPTURE(family);
+  const auto expected = nlohmann::json::parse(read_file(golden(family + ".json")));
+  const auto finished = run_tool(
+      "llmrun", {golden(family + ".gguf"), "-p", expected["prompt"].get<std::string>(), "-n", "64",
+                 "--temp", "0", "--ignore-eos", "--compute", "f32", "--kv", "f32", "--json"});
+  INFO(finished.err);
+  REQUIRE(finished.exit_code == 0);
+  const auto out = nlohmann::json::parse(finished.out);
+  CHECK(out["prompt_ids"] == expected["prompt_ids"]);
+  CHECK(out["ids"] == expected["greedy"]);
+}
+
+TEST_CASE("--self passes on a family's model", "[architectures]") {
+  const std::string family = GENERATE(from_range(kFamilies));
+  CAPTURE(family);
+  const auto finished = run_tool("llmcheck", {golden(family + ".gguf"), "--self", "-q", "-t", "2"});
+  INFO(finished.out << finished.err);
+  CHECK(finished.exit_code == 0);
+}
+
+TEST_CASE("a family's checkpoint is converted to the frozen GGUF", "[architectures]") {
+  if (!oracle_available()) return;
+  const std::string family = GENERATE(from_range(kFamilies));
+  CAPTURE(family);
+  const ScratchDirectory scratch;
+  const std::string out = scratch / "model.gguf";
+  REQUIRE(run(fmt::format("'{}' '{}/tools/convert/hf_to_gguf.py' '{}' -o '{}'", python(),
+                          LLM_SOURCE_DIR, golden(family), out)) == 0);
+  const auto differs = run_tool("llmgguf", {"diff", out, golden(family + ".gguf")});
+  INFO(differs.out << differs.err);
+  CHECK(differs.exit_code == 0);
+}
+
+TEST_CASE("the converter passes its own checks", "[architectures]") {
+  if (!oracle_available()) return;
+  const auto finished =
+      run_shell(fmt::format("'{}' '{}/tools/convert/selftest.py'", python(), LLM_SOURCE_DIR));
+  INFO(finished.out << finished.err);
+  CHECK(finished.exit_code == 0);
+}
+
+}  // namespace llm::test

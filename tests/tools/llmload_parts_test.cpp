@@ -1,0 +1,289 @@
+// What llmload is made of: workloads, the simulation, step costs. Nothing here looks at a clock.
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tools/llmload/cost_model.h"
+#include "tools/llmload/figures.h"
+#include "tools/llmload/load_run.h"
+#include "tools/llmload/workload.h"
+
+namespace llm {
+namespace {
+
+CostModel costs_of(double step, double token) {
+  CostModel::Features seconds = {};
+  seconds[0] = step;
+  seconds[2] = seconds[3] = token;  // up to 16 tokens, and from there on
+  return CostModel(seconds);
+}
+
+LoadTrace simulate(const std::vector<LoadRequest>& workload, const SchedulerOptions& options,
+                   const CostModel& costs) {
+  auto trace = simulate_load(workload, options, costs);
+  REQUIRE(trace.ok());
+  return *trace;
+}
+
+LengthDistribution lengths_of(const std::string& json) {
+  auto lengths = LengthDistribution::parse(json);
+  REQUIRE(lengths.ok());
+  return *lengths;
+}
+
+constexpr SchedulerOptions kOptions{
+    .step_tokens = 64, .parallel = 8, .queue = 1000, .context = 416, .kv_pages = 6};
+
+}  // namespace
+
+TEST_CASE("a workload depends on its seed alone", "[llmload]") {
+  const auto lengths = LengthDistribution::usual();
+  WorkloadOptions options{.rate = 20, .requests = 500, .seed = 3};
+  const auto workload = make_workload(options, lengths);
+  REQUIRE(workload == make_workload(options, lengths));
+  options.seed = 4;
+  REQUIRE(workload != make_workload(options, lengths));
+  options.seed = 3;
+  options.rate = 40;
+  const auto faster = make_workload(options, lengths);
+  for (std::size_t i = 0; i < workload.size(); ++i) {
+    REQUIRE(workload[i].n_prompt == faster[i].n_prompt);
+    REQUIRE(workload[i].n_output == faster[i].n_output);
+    REQUIRE(to_seconds(workload[i].arrival) ==
+            Approx(2 * to_seconds(faster[i].arrival)).margin(1e-8));
+  }
+  REQUIRE(prompt_of(3, 5, 50, 100) == prompt_of(3, 5, 50, 100));
+  REQUIRE(prompt_of(3, 5, 50, 100) != prompt_of(3, 6, 50, 100));
+  const auto ids = prompt_of(3, 5, 2000, 100);
+  REQUIRE(*std::ranges::min_element(ids) == 0);
+  REQUIRE(*std::ranges::max_element(ids) == 99);
+}
+
+TEST_CASE("training loads are of the same kind, and none is the one that is compared",
+          "[llmload]") {
+  const auto lengths = LengthDistribution::usual();
+  const WorkloadOptions compared{.arrivals = Arrivals::kBurst,
+                                 .rate = 20,
+                                 .burst = 3,
+                                 .requests = 50,
+                                 .seconds = 1,
+                                 .seed = 3};
+  WorkloadOptions same = compared;
+  same.seconds.reset();
+  std::vector<std::vector<LoadRequest>> loads = {make_workload(same, lengths)};
+  for (std::size_t round = 0; round < 5; ++round) {
+    const WorkloadOptions options = training_load(compared, 50, round);
+    REQUIRE(options.arrivals == compared.arrivals);
+    REQUIRE(options.rate == compared.rate);
+    REQUIRE(options.burst == compared.burst);
+    const auto load = make_workload(options, lengths);
+    REQUIRE(load.size() == 50);
+    for (const auto& other : loads) REQUIRE(load != other);
+    loads.push_back(load);
+  }
+}
+
+TEST_CASE("arrivals have their rate and their shape", "[llmload]") {
+  const auto lengths = LengthDistribution::usual();
+  const std::size_t n = 20000;
+  WorkloadOptions options{.rate = 50, .burst = 10, .requests = n, .seed = 1};
+  const auto poisson = make_workload(options, lengths);
+  // The sum of n exponential gaps has a standard deviation of sqrt(n) / rate: 5 of them.
+  REQUIRE(std::abs(to_seconds(poisson.back().arrival) - n / 50.0) < 5 * std::sqrt(n) / 50);
+  std::size_t long_gaps = 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    REQUIRE(poisson[i].arrival >= poisson[i - 1].arrival);
+    long_gaps += to_seconds(poisson[i].arrival - poisson[i - 1].arrival) > 1 / 50.0 ? 1 : 0;
+  }
+  const double share = std::exp(-1);
+  REQUIRE(std::abs(static_cast<double>(long_gaps) - share * n) <
+          5 * std::sqrt(n * share * (1 - share)));
+
+  options.arrivals = Arrivals::kBurst;
+  const auto burst = make_workload(options, lengths);
+  REQUIRE(std::abs(to_seconds(burst.back().arrival) - n / 50.0) < 5 * std::sqrt(10.0 * n) / 50);
+  for (std::size_t i = 0; i < n; ++i) REQUIRE(burst[i].arrival == burst[i - i % 10].arrival);
+  REQUIRE(burst[10].arrival > burst[9].arrival);
+
+  options.seconds = to_seconds(burst[100].arrival) + 1e-9;
+  REQUIRE(make_workload(options, lengths).size() == 110);
+}
+
+TEST_CASE("lengths are drawn by weight, uniform in their ranges", "[llmload]") {
+  const auto lengths = lengths_of(
+      R"([{"weight": 3, "prompt": [1, 4], "output": [7, 7]}, {"prompt": [50, 50], "output": [2, 3]}])");
+  REQUIRE(lengths.draw(0, 0, 0) == RequestLengths{1, 7});
+  REQUIRE(lengths.draw(0.749, 0.99, 0.99) == RequestLengths{4, 7});
+  REQUIRE(lengths.draw(0.75, 0, 0.49) == RequestLengths{50, 2});
+  REQUIRE(lengths.draw(0.9999, 0, 0.5) == RequestLengths{50, 3});
+  REQUIRE(lengths.longest_prompt() == 50);
+  REQUIRE(lengths.longest_output() == 7);
+  REQUIRE(lengths.longest_request() == 53);
+}
+
+TEST_CASE("three requests by hand", "[llmload]") {
+  // 1 s a step and nothing else; two may run.
+  using std::chrono::seconds;
+  const std::vector<LoadRequest> workload = {
+      {seconds(2), 10, 3}, {seconds(3), 5, 1}, {seconds(3), 5, 2}};
+  const SchedulerOptions options{
+      .step_tokens = 8, .parallel = 2, .queue = 9, .context = 20, .kv_pages = 2};
+  const LoadTrace trace = simulate(workload, options, costs_of(1, 0));
+  // 2-3: 8 tokens of the first. 3-4: its other 2, 5 of the second. 4-5: decode; the third begins.
+  using Times = std::vector<Nanoseconds>;
+  REQUIRE(trace.requests[0].tokens == Times{seconds(4), seconds(5), seconds(6)});
+  REQUIRE(trace.requests[1].tokens == Times{seconds(4)});
+  REQUIRE(trace.requests[2].tokens == Times{seconds(5), seconds(6)});
+  REQUIRE(trace.requests[0].started == seconds(2));
+  REQUIRE(trace.requests[1].started == seconds(3));
+  REQUIRE(trace.requests[2].started == seconds(4));
+  const LoadFigures figures = figures_of(trace);
+  REQUIRE(figures.queue.p50 == 0);
+  REQUIRE(figures.mean_queue == Approx(1.0 / 3));
+  REQUIRE(figures.first_token.p50 == 2);
+  REQUIRE(figures.between.p99 == 1);
+  REQUIRE(figures.whole.p50 == 3);
+  REQUIRE(figures.seconds == 4);
+  REQUIRE(figures.output_per_second == 1.5);
+  REQUIRE(figures.tokens_per_second == 6.5);
+  REQUIRE(figures.steps == 4);
+  REQUIRE(figures.tokens_per_step == 23 / 4.0);
+  REQUIRE(figures.sequences_per_step == 7 / 4.0);
+}
+
+TEST_CASE("one server of constant time waits as the theory of queues says", "[llmload]") {
+  // M/D/1 (Pollaczek, Khinchine): the mean wait is rho * D / (2 (1 - rho)).
+  const auto lengths = lengths_of(R"([{"prompt": [1, 1], "output": [1, 1]}])");
+  const SchedulerOptions options{
+      .step_tokens = 1, .parallel = 1, .queue = 1000000, .context = 1, .kv_pages = 1};
+  const double d = 0.01;
+  const std::size_t n = 200000;
+  for (const double rho : {0.3, 0.6, 0.8}) {
+    const auto workload = make_workload({.rate = rho / d, .requests = n, .seed = 7}, lengths);
+    const LoadTrace trace = simulate(workload, options, costs_of(d, 0));
+    const double expected = rho * d / (2 * (1 - rho));
+    // Waits are correlated over about 1 / (1 - rho)^2 requests; their standard deviation is near
+    // their mean. Five standard errors.
+    const double error = 5 * expected * std::sqrt(2 / (1 - rho) / (1 - rho) / n);
+    for (const RequestTrace& request : trace.requests) {
+      if (request.started < request.arrival) FAIL("a request began before it came");
+    }
+    CAPTURE(rho, expected, figures_of(trace).mean_queue, error);
+    REQUIRE(std::abs(figures_of(trace).mean_queue - expected) < error);
+    REQUIRE(error < 0.1 * expected);
+  }
+}
+
+TEST_CASE("a simulation is the same each time, and its replay too", "[llmload]") {
+  const auto workload =
+      make_workload({.rate = 30, .requests = 300, .seed = 2}, LengthDistribution::usual());
+  const CostModel costs = costs_of(1e-3, 1e-4);
+  const LoadTrace trace = simulate(workload, kOptions, costs);
+  REQUIRE(trace.preemptions > 0);
+  REQUIRE(simulate(workload, kOptions, costs) == trace);
+  // A machine that wakes late and whose steps take what they want: its decisions are replayed.
+  class Odd final : public LoadBackend {
+   public:
+    Nanoseconds wait_until(Nanoseconds time) override {
+      return time + Nanoseconds(random_() % 300000);
+    }
+    Result<Nanoseconds> run(const Step&, const StepShape&, Nanoseconds now) override {
+      return now + Nanoseconds(random_() % 20000000);
+    }
+
+   private:
+    std::mt19937 random_{5};
+  };
+  Odd odd;
+  auto measured = run_load(workload, kOptions, odd);
+  REQUIRE(measured.ok());
+  auto replay = replay_load(workload, kOptions, *measured);
+  REQUIRE(replay.ok());
+  REQUIRE(*replay == *measured);
+  // With another policy it is another run.
+  SchedulerOptions other = kOptions;
+  other.step_tokens = 65;
+  REQUIRE_FALSE(*replay_load(workload, other, *measured) == *measured);
+}
+
+TEST_CASE("a bounded queue refuses, and counts", "[llmload]") {
+  const auto workload = make_workload(
+      {.arrivals = Arrivals::kBurst, .rate = 1000, .burst = 50, .requests = 50, .seed = 1},
+      lengths_of(
+          R"([{"prompt": [9, 9], "output": [2, 2]}, {"prompt": [99, 99], "output": [2, 2]}])"));
+  const SchedulerOptions options{
+      .step_tokens = 8, .parallel = 2, .queue = 10, .context = 20, .kv_pages = 2};
+  const LoadFigures figures = figures_of(simulate(workload, options, costs_of(1e-3, 0)));
+  REQUIRE(figures.requests == 50);
+  REQUIRE(figures.finished == 10);
+  REQUIRE(figures.too_long > 5);
+  REQUIRE(figures.queue_full == 40 - figures.too_long);
+}
+
+TEST_CASE("a simulation draws its residuals by seed, and they take their time", "[llmload]") {
+  Residuals::Group group{.up_to = 1, .ratios = {}};
+  for (std::size_t i = 0; i < Residuals::kBins; ++i) group.ratios[i] = i % 2 == 0 ? 0.5 : 1.5;
+  const Residuals residuals({group});
+  const auto workload =
+      make_workload({.rate = 30, .requests = 300, .seed = 2}, LengthDistribution::usual());
+  const CostModel costs = costs_of(1e-3, 0);
+  const auto with = [&](std::uint64_t seed) {
+    auto trace = simulate_load(workload, kOptions, costs, residuals, seed);
+    REQUIRE(trace.ok());
+    return *trace;
+  };
+  const LoadTrace trace = with(7);
+  REQUIRE(trace == with(7));
+  REQUIRE_FALSE(trace == with(8));
+  double ratio = 0;
+  for (const StepTrace& step : trace.steps) ratio += to_seconds(step.end - step.begin) / 1e-3;
+  const auto n = static_cast<double>(trace.steps.size());
+  // Factors of 0.5 and 1.5 have a standard deviation of 0.5: 5 standard errors.
+  REQUIRE(std::abs(ratio / n - 1) < 5 * 0.5 / std::sqrt(n));
+  REQUIRE(*replay_load(workload, kOptions, trace) == trace);
+}
+
+TEST_CASE("a step after a wait is told from others", "[llmload]") {
+  using std::chrono::seconds;
+  const std::vector<LoadRequest> workload = {{seconds(2), 1, 2}, {seconds(9), 1, 1}};
+  CostModel::Features cost = {};
+  cost[0] = 1;
+  cost[8] = 3;
+  const LoadTrace trace = simulate(workload, kOptions, CostModel(cost));
+  using Times = std::vector<Nanoseconds>;
+  REQUIRE(trace.requests[0].tokens == Times{seconds(6), seconds(7)});
+  REQUIRE(trace.requests[1].tokens == Times{seconds(13)});
+}
+
+TEST_CASE("a figure of several runs is their median, with the least and the most", "[llmload]") {
+  std::vector<LoadFigures> runs(3);
+  runs[0].between.p95 = 4e-3;
+  runs[1].between.p95 = 1e-3;
+  runs[2].between.p95 = 2e-3;
+  for (const NamedFigure& f : named_figures(runs)) {
+    if (f.name != "tbt p95 ms") continue;
+    REQUIRE(f.value == Approx(2));
+    REQUIRE(f.least == Approx(1));
+    REQUIRE(f.most == Approx(4));
+    return;
+  }
+  FAIL("no such figure");
+}
+
+TEST_CASE("figures agree within the limit, and NaN never does", "[llmload]") {
+  const std::vector<NamedFigure> real = {{"a", 100, 0, true}, {"b", 100, 0, false}};
+  const auto differing = [&](double a, double b) {
+    return disagreements(real, {{"a", a, 0, true}, {"b", b, 0, false}}, 0.15);
+  };
+  REQUIRE(differing(114, 500).empty());
+  REQUIRE(differing(86, 0).empty());
+  REQUIRE(differing(116, 100) == std::vector<std::string>{"a"});
+  REQUIRE(differing(84, 100) == std::vector<std::string>{"a"});
+  REQUIRE(differing(std::nan(""), 100) == std::vector<std::string>{"a"});
+}
+
+}  // namespace llm

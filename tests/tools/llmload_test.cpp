@@ -1,0 +1,175 @@
+// llmload as scripts meet it: the real program, its shapes and its exit codes. Never its times.
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using Catch::Matchers::Contains;
+using test::Finished;
+
+class Llmload : public test::Llmrun {
+ public:
+  Llmload() {
+    setenv("LLMLOAD", test::tool_path("llmload").c_str(), 1);
+    write("l.json", std::string(R"([{"prompt": [2, 20], "output": [2, 6]}])"));
+  }
+  Finished operator()(const std::string& arguments) {
+    return shell("\"$LLMLOAD\" \"$TINY\" -t 1 -q --lengths $DIR/l.json " + arguments);
+  }
+  Json json(const std::string& arguments, int exit_code = 0) {
+    const Finished run = (*this)(arguments + " --json");
+    CAPTURE(arguments, run.err, run.out);
+    REQUIRE(run.exit_code == exit_code);
+    return Json::parse(run.out);
+  }
+  /// A calibration of this machine, in $DIR/c.json.
+  void calibrate(const std::string& arguments = "") {
+    json("--mode simulate --requests 3 --rounds 2 --training 20 --save-calibration $DIR/c.json " +
+         arguments);
+  }
+};
+
+const std::string kCosts = "--calibration $DIR/c.json ";
+
+}  // namespace
+
+TEST_CASE("a simulation is the same byte for byte, for its seed", "[llmload]") {
+  Llmload llmload;
+  llmload.calibrate();
+  const std::string words = kCosts + "--mode simulate --requests 50 -s 5 ";
+  const Finished run = llmload(words);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(llmload(words).out == run.out);
+  REQUIRE_THAT(run.out, Contains("tbt p95 ms") && Contains("simulated") && !Contains("real"));
+  REQUIRE(llmload(kCosts + "--mode simulate --requests 50 -s 6").out != run.out);
+  REQUIRE(llmload.json(words).dump() == llmload.json(words).dump());
+}
+
+TEST_CASE("each option of the load and of the scheduler has its effect", "[llmload]") {
+  Llmload llmload;
+  llmload.calibrate();
+  const std::string words = kCosts + "--mode simulate -s 5 ";
+  const Json usual = llmload.json(words);
+  REQUIRE(usual["simulated"]["requests"] == 100);
+  REQUIRE(usual["simulated"]["finished"] == 100);
+  REQUIRE(usual["parallel"] == 16);
+  REQUIRE(usual["kv_pages"] == 16);
+  const double rate = usual["rate"];
+  REQUIRE(llmload.json(words + "--load 100")["rate"].get<double>() == Approx(2 * rate));
+  REQUIRE(llmload.json(words + "--rate 25")["rate"] == 25);
+  REQUIRE(llmload.json(words + "--requests 7")["simulated"]["requests"] == 7);
+  const Json second = llmload.json(words + "--rate 400 --duration 0.5");
+  REQUIRE(second["simulated"]["requests"] > 120);
+  REQUIRE(second["simulated"]["requests"] < 280);
+  const Json burst = llmload.json(words + "--arrivals burst --burst 100 --queue 10");
+  REQUIRE(burst["simulated"]["refused_queue_full"] == 90);
+  REQUIRE(llmload.json(words + "--arrivals burst --burst 9")["burst"] == 9);
+  const Json narrow = llmload.json(words + "--parallel 1 --chunk 2 --rate 1000000");
+  REQUIRE(narrow["simulated"]["sequences_per_step"] == 1);
+  REQUIRE(narrow["simulated"]["tokens_per_step"] <= 2);
+  const Json short_of = llmload.json(words + "--kv-pages 1 --rate 1000000");
+  REQUIRE(short_of["simulated"]["sequences_per_step"] == 1);
+}
+
+TEST_CASE("a real run decides as its replay and makes the texts of one alone", "[llmload]") {
+  Llmload llmload;
+  const std::string words = "--mode real --check --rate 100000 --requests 12 ";
+  for (const std::string more : {"", "--temp 0.9 -s 3 --kv f32 --compute f32 --isa scalar "}) {
+    const Json json = llmload.json(words + more + "--parallel 4 --chunk 8");
+    REQUIRE(json["same_decisions"] == true);
+    REQUIRE(json["differing_texts"].empty());
+    REQUIRE(json["real"]["finished"] == 12);
+    REQUIRE(json["real"]["output_tokens/s"] > 0);
+    REQUIRE_FALSE(json.contains("calibration"));
+    REQUIRE(json["passed"] == true);
+    if (more.empty()) continue;
+    REQUIRE(json["isa"] == "scalar");
+    REQUIRE(json["kv"] == "f32");
+    REQUIRE(json["compute"] == "f32");
+  }
+  const Finished text = llmload(words);
+  REQUIRE_THAT(text.out, Contains("texts: 12 equal those made alone") &&
+                             Contains("the same decisions, to the nanosecond"));
+  REQUIRE_THAT(llmload("--mode real --rate 100000 --requests 3").out, !Contains("texts:"));
+}
+
+TEST_CASE("a real run that loses pages makes the same texts", "[llmload]") {
+  Llmload llmload;
+  // Prompts that grow over a page while all decode.
+  llmload.write("l.json", std::string(R"([{"prompt": [247, 255], "output": [15, 20]}])"));
+  setenv("TINY", LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", 1);
+  const Json json =
+      llmload.json("--mode real --check --rate 100000 --requests 6 --kv-pages 4 --chunk 100");
+  REQUIRE(json["real"]["preemptions"] > 0);
+  REQUIRE(json["real"]["finished"] == 6);
+  REQUIRE(json["same_decisions"] == true);
+  REQUIRE(json["differing_texts"].empty());
+  const Finished refused = llmload("--mode real --rate 1 --requests 2 --kv-pages 1");
+  REQUIRE(refused.exit_code == 2);
+  REQUIRE_THAT(refused.err, Contains("--kv-pages: found 1, which no request fits"));
+}
+
+TEST_CASE("both runs are compared, and the verdict is the exit code", "[llmload]") {
+  Llmload llmload;
+  const std::string words = "--requests 10 --rounds 3 --training 20 ";
+  const Json json = llmload.json(words + "--rate 1000 --agree 1000");
+  REQUIRE(json["agree"] == 10);
+  for (const char* key :
+       {"real", "simulated", "calibration", "real_range", "costs_on_real_steps"}) {
+    REQUIRE(json.contains(key));
+  }
+  REQUIRE(json["real"]["requests"] == json["simulated"]["requests"]);
+  REQUIRE(json["rounds"] == 3);
+  REQUIRE(json["real_range"]["ttft_p50_ms"][0] <= json["real"]["ttft_p50_ms"]);
+  REQUIRE(json["real_range"]["ttft_p50_ms"][1] > json["real_range"]["ttft_p50_ms"][0]);
+  const std::size_t steps = json["calibration"]["steps"];
+  REQUIRE(
+      llmload.json("--requests 10 --rounds 3 --training 60 --rate 1000 --agree 1000")["calibration"]
+                                                                                     ["steps"] >
+      steps * 3 / 2);
+  const Json differing = llmload.json(words + "--rate 1000 --agree 0", 1);
+  REQUIRE(differing["passed"] == false);
+  REQUIRE_FALSE(differing["disagreements"].empty());
+  const Finished text = llmload(words + "--rate 1000 --agree 0");
+  REQUIRE(text.exit_code == 1);
+  REQUIRE_THAT(text.out, Contains("agreement (*): FAIL, beyond 0.0 %: ttft p50 ms"));
+}
+
+TEST_CASE("what llmload cannot use is refused by name", "[llmload][bad_input]") {
+  Llmload llmload;
+  llmload.calibrate();
+  const auto refused = [&](const std::string& words, int code, const std::string& part) {
+    CAPTURE(words);
+    const Finished run = llmload(words);
+    CHECK(run.exit_code == code);
+    CHECK_THAT(run.err, Contains(part));
+    CHECK(run.out.empty());
+  };
+  refused("--rate 1 --load 5", 2, "--load: found with --rate");
+  refused("--requests 1 --duration 5", 2, "--duration: found with --requests");
+  refused(kCosts + "--save-calibration $DIR/d.json", 2,
+          "--save-calibration: found with --calibration");
+  refused("--mode simulate --check", 2, "--check: found with --mode simulate");
+  refused("--chunk 15", 2, "--chunk: found 15, need --parallel (16) or more");
+  refused("--rate 0", 2, "--rate: found \"0\"");
+  refused("--rate nan", 2, "--rate: found \"nan\"");
+  refused(kCosts + "--rate 1000000 --duration 86400", 2, "--duration: found 8.64e+10 requests");
+  refused(kCosts + "--rate 0.001 --requests 1000000", 2, "--rate: found 1e+09 seconds");
+  refused("--save-calibration $DIR/l.json", 2, "found a file that is read");
+  refused("--save-calibration $DIR/no/c.json", 4, "cannot create");
+  refused(kCosts + "--mode simulate --chunk 512", 8, "c.json: step_tokens: found 256, need 512");
+  refused(kCosts + "--mode simulate --kv f32", 8, "c.json: kv: found f16, need f32");
+  refused(kCosts + "-t 2", 8, "c.json: threads: found 1, need 2");
+  llmload.write("l.json", std::string(R"([{"prompt": [2, 20], "output": [0, 6]}])"));
+  refused("", 3, "l.json: [0].output: found [0,6], need [lowest, highest]");
+  llmload.write("l.json", std::string(R"([{"prompt": [2, 200], "output": [1, 6000]}])"));
+  refused("", 5, "--lengths: found a request of 6200 tokens, need at most ");
+}
+
+}  // namespace llm

@@ -1,0 +1,202 @@
+"""What a checkpoint's config.json and tensors are in a GGUF: hyper-parameters, names, the order of rows.
+
+Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2 and modeling_qwen3; keys and tensor names of the GGUF
+specification (ggml's docs/gguf.md).
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import gguf
+import numpy as np
+
+from hf_checkpoint import Checkpoint, ConversionError, Tensor
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the converter must know of a class of transformers."""
+
+    architecture: str  # of the GGUF
+    pairs: bool = False  # rows of q and k go from HF's halves to GGUF's neighbours
+    vectors: dict[str, str] = field(default_factory=dict)  # of a layer, beyond the norms that all have
+
+
+BIASES = {f"self_attn.{x}_proj.bias": f"attn_{x}.bias" for x in "qkv"}
+HEAD_NORMS = {f"self_attn.{x}_norm.weight": f"attn_{x}_norm.weight" for x in "qk"}
+FAMILIES = {
+    "LlamaForCausalLM": Family("llama", pairs=True),
+    "MistralForCausalLM": Family("llama", pairs=True),
+    "Qwen2ForCausalLM": Family("qwen2", vectors=BIASES),
+    "Qwen3ForCausalLM": Family("qwen3", vectors=HEAD_NORMS),
+}
+LAYER = {
+    "input_layernorm.weight": "attn_norm.weight", "self_attn.q_proj.weight": "attn_q.weight",
+    "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight",
+    "self_attn.o_proj.weight": "attn_output.weight", "post_attention_layernorm.weight": "ffn_norm.weight",
+    "mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight",
+    "mlp.down_proj.weight": "ffn_down.weight"}
+# Values of config.json that would change the result and are not computed by the engine.
+NEEDED = {"hidden_act": ("silu", "swish"), "mlp_bias": (False, None), "quantization_config": (None,),
+          "pretraining_tp": (1, None), "partial_rotary_factor": (1, 1.0, None)}
+
+
+@dataclass(frozen=True)
+class HParams:
+    n_layers: int
+    d_model: int
+    d_ff: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    n_vocab: int
+    context: int
+    eps: float
+    theta: float
+    rope: dict
+    tied: bool
+
+
+def family_of(config: dict) -> Family:
+    names = config.get("architectures") or ["none"]
+    if names[0] not in FAMILIES:
+        raise ConversionError(f"config.json: architectures is {names[0]}; need one of {', '.join(FAMILIES)}")
+    return FAMILIES[names[0]]
+
+
+def rope_of(config: dict) -> tuple[float, dict]:
+    """Theta and what scales the positions: rope_parameters of transformers 5, rope_theta and rope_scaling before."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = {**rope, "rope_type": rope.get("rope_type") or rope.get("type") or "default"}
+    theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        raise ConversionError("config.json: partial_rotary_factor is not 1: RoPE on part of a head is not converted")
+    wanted = {"default": (), "linear": ("factor",),
+              "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")}
+    if rope["rope_type"] not in wanted:
+        raise ConversionError(f"config.json: RoPE scaling {rope['rope_type']!r} is not computed by the engine; need one of "
+                              f"{', '.join(wanted)}")
+    for key in wanted[rope["rope_type"]]:
+        if not isinstance(rope.get(key), (int, float)):
+            raise ConversionError(f"config.json: RoPE scaling {rope['rope_type']!r} needs a number {key}")
+    return theta, rope
+
+
+def check_window(config: dict, context: int) -> None:
+    """A window that no position reaches over is none."""
+    window = config.get("sliding_window")
+    if "use_sliding_window" in config and not config["use_sliding_window"]:
+        window = None
+    if window and window < context:
+        raise ConversionError(f"config.json: sliding_window is {window} of {context} positions, which the engine does not "
+                              f"compute; give --context {window} for a model of that many positions")
+
+
+def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
+    config = checkpoint.config
+
+    def number(key: str) -> int:
+        value = config.get(key)
+        if not isinstance(value, int) or value < 1:
+            raise ConversionError(f"config.json: {key} is {value!r}; need a whole number above 0")
+        return value
+
+    for key, allowed in NEEDED.items():
+        if key in config and config[key] not in allowed:
+            raise ConversionError(f"config.json: {key} is {str(config[key])[:60]}, which is not converted; need {allowed[0]}")
+    if config.get("attention_bias") and not family_of(config).vectors:
+        raise ConversionError("config.json: attention_bias is true, which is not converted for this architecture")
+    n_heads, d_model = number("num_attention_heads"), number("hidden_size")
+    trained = number("max_position_embeddings")
+    if context is not None and not 0 < context <= trained:
+        raise ConversionError(f"--context {context}: need 1 to max_position_embeddings, {trained}")
+    check_window(config, context or trained)
+    theta, rope = rope_of(config)
+    if not isinstance(config.get("rms_norm_eps"), float):
+        raise ConversionError(f"config.json: rms_norm_eps is {config.get('rms_norm_eps')!r}; need a number")
+    return HParams(
+        n_layers=number("num_hidden_layers"), d_model=d_model, d_ff=number("intermediate_size"), n_heads=n_heads,
+        n_kv_heads=config.get("num_key_value_heads") or n_heads, head_dim=config.get("head_dim") or d_model // n_heads,
+        n_vocab=number("vocab_size"), context=context or trained, eps=config["rms_norm_eps"], theta=theta, rope=rope,
+        tied=bool(config.get("tie_word_embeddings", False)))
+
+
+def write_hparams(writer: gguf.GGUFWriter, hp: HParams) -> None:
+    writer.add_vocab_size(hp.n_vocab)
+    writer.add_context_length(hp.context)
+    writer.add_embedding_length(hp.d_model)
+    writer.add_block_count(hp.n_layers)
+    writer.add_feed_forward_length(hp.d_ff)
+    writer.add_head_count(hp.n_heads)
+    writer.add_head_count_kv(hp.n_kv_heads)
+    writer.add_key_length(hp.head_dim)
+    writer.add_value_length(hp.head_dim)
+    writer.add_layer_norm_rms_eps(hp.eps)
+    writer.add_rope_dimension_count(hp.head_dim)
+    writer.add_rope_freq_base(hp.theta)
+    if hp.rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(hp.rope["factor"])
+
+
+def llama3_divisors(hp: HParams) -> np.ndarray:
+    """What divides the frequency of each pair under Llama 3's scaling (transformers' modeling_rope_utils): those that turn
+    more than high_freq_factor times within the original context stay, those that turn less than low_freq_factor times are
+    divided by factor, and between the two the frequency is interpolated in the number of turns."""
+    rope = hp.rope
+    frequency = hp.theta ** (-np.arange(0, hp.head_dim, 2, dtype=np.float64) / hp.head_dim)
+    turns = rope["original_max_position_embeddings"] * frequency / (2 * math.pi)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return (1.0 / (kept + (1.0 - kept) / rope["factor"])).astype(np.float32)
+
+
+def halves_to_pairs(rows: np.ndarray, n_heads: int) -> np.ndarray:
+    """Rows of q or k from HF's order, where RoPE turns the halves of a head against each other, to that of llama GGUFs,
+    where it turns neighbours: gguf[2 i + j] = hf[j * head_dim / 2 + i]."""
+    return rows.reshape(n_heads, 2, -1, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A tensor of the GGUF and where it comes from."""
+
+    name: str
+    source: Tensor
+    pair_heads: int = 0  # heads whose rows halves_to_pairs reorders; 0: none
+
+
+def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Planned]:
+    """Every tensor in the order of the data flow. Raises ConversionError for those that lack, are left over or have
+    another shape."""
+    q, kv = hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim
+    shapes = {"attn_norm.weight": (hp.d_model,), "ffn_norm.weight": (hp.d_model,), "attn_q.weight": (q, hp.d_model),
+              "attn_k.weight": (kv, hp.d_model), "attn_v.weight": (kv, hp.d_model), "attn_output.weight": (hp.d_model, q),
+              "ffn_gate.weight": (hp.d_ff, hp.d_model), "ffn_up.weight": (hp.d_ff, hp.d_model),
+              "ffn_down.weight": (hp.d_model, hp.d_ff), "attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,),
+              "attn_q_norm.weight": (hp.head_dim,), "attn_k_norm.weight": (hp.head_dim,)}
+    heads = {"attn_q.weight": hp.n_heads, "attn_k.weight": hp.n_kv_heads} if family.pairs else {}
+    left = dict(checkpoint.tensors)
+
+    def take(source: str, name: str, shape: tuple[int, ...], pair_heads: int = 0) -> Planned:
+        if source not in left:
+            raise ConversionError(f"the checkpoint has no tensor {source}")
+        tensor = left.pop(source)
+        if tensor.shape != shape:
+            raise ConversionError(f"{source} has shape {list(tensor.shape)}; config.json needs {list(shape)}")
+        return Planned(name, tensor, pair_heads)
+
+    table = (hp.n_vocab, hp.d_model)
+    plan = [take("model.embed_tokens.weight", "token_embd.weight", table)]
+    for i in range(hp.n_layers):
+        plan += [take(f"model.layers.{i}.{source}", f"blk.{i}.{name}", shapes[name], heads.get(name, 0))
+                 for source, name in (LAYER | family.vectors).items()]
+    plan.append(take("model.norm.weight", "output_norm.weight", (hp.d_model,)))
+    if not hp.tied:
+        plan.append(take("lm_head.weight", "output.weight", table))
+    left.pop("lm_head.weight", None)  # tied: transformers takes the embedding, whatever stands here
+    unknown = [name for name in left if not name.endswith("rotary_emb.inv_freq")]  # of older files; follows from theta
+    if unknown:
+        raise ConversionError(f"the checkpoint has tensors that would be lost: {', '.join(unknown[:3])}"
+                              + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""))
+    return plan

@@ -1,0 +1,1 @@
+"""The nightly regression job: `./dev nightly`, described in docs/nightly.md."""

@@ -1,0 +1,195 @@
+"""`./dev nightly`: the command line. docs/nightly.md is its manual."""
+
+import argparse
+import fnmatch
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from . import bisect, download, history, lock, references, run, schedule
+from .checks import CHECKS
+from .manifest import Manifest, ManifestError, Model, load
+from .plan import plan
+from .resolve import Place, hub_of, resolve
+
+
+class Usage(Exception):
+    """A bad command line: exit code 2."""
+
+
+def size(text: str) -> int:
+    """Bytes of 512M, 6G or 1000000."""
+    match = re.fullmatch(r"(\d+)([KMGT]?)", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"found {text!r}, need a number with K, M, G or T (powers of 1024)")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[match[2]]
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"found {text!r}, need a number from 1 on")
+    return int(text)
+
+
+def chosen(names: list[str], patterns: str | None, what: str) -> list[str]:
+    """The names that one of the comma-separated patterns matches, in their own order."""
+    if patterns is None:
+        return names
+    parts = patterns.split(",")
+    for part in parts:
+        if not fnmatch.filter(names, part):
+            raise Usage(f"--{what}: found {part!r}, need one of {', '.join(names)}, or a pattern of them")
+    return [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in parts)]
+
+
+def common_options() -> argparse.ArgumentParser:
+    root = Path(__file__).resolve().parents[2]
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--lock", type=Path, default=root / "models/models.lock", help="which models there are")
+    common.add_argument("--root", type=Path, default=root, help="the source tree")
+    common.add_argument("--bin", type=Path, help="the tools (default: build/release/bin of the tree)")
+    common.add_argument("--state", type=Path, help="cache, results, history (default: build/nightly of the tree)")
+    common.add_argument("--hub", help="address of the hub (default: HF_ENDPOINT, else https://huggingface.co)")
+    common.add_argument("--offline", action="store_true", help="ask no network; what is not cached is skipped")
+    common.add_argument("--models", help="names or patterns, separated by commas (default: all)")
+    common.add_argument("--threads", type=positive, help="of each program (default: CPUs / jobs)")
+    common.add_argument("--timeout", type=positive, default=6 * 3600, help="seconds for each program")
+    common.add_argument("--tries", type=positive, default=6, help="of a download without progress")
+    common.add_argument("--backoff", type=float, default=1.0, help="seconds before the second try; doubled each time")
+    return common
+
+
+def parser() -> argparse.ArgumentParser:
+    after = common_options()  # behind a verb they replace what stands before it, and only when they are given
+    for action in after._actions:
+        action.default = argparse.SUPPRESS
+    top = argparse.ArgumentParser(prog="./dev nightly", parents=[common_options()], description="The nightly regression job.")
+    top.add_argument("--checks", help=f"of {', '.join(CHECKS)} (default: all)")
+    top.add_argument("--jobs", type=positive, default=1, help="tasks at once")
+    top.add_argument("--memory", type=size, help="for all tasks together, such as 6G (default: 80%% of what is free)")
+    top.add_argument("--again", action="store_true", help="use no result of an earlier run")
+    top.add_argument("--strict", action="store_true", help="a skipped check is one that could not run: exit code 2")
+    top.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="over a Ray cluster; without ADDRESS, a local one")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", title="instead of a run")
+
+    def verb(name: str, text: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, parents=[after], help=text, description=text)
+
+    one = verb("lock", "fill models.lock: commits, sizes, hashes")
+    one.add_argument("--update", action="store_true", default=False, help="replace what is pinned")
+    one.add_argument("--no-fetch", action="store_true", default=False, help="believe the hub's hashes, download nothing")
+    verb("fetch", "download the models into the cache")
+    one = verb("references", "make and pin the frozen references of a model")
+    one.add_argument("model")
+    one.add_argument("--hf", metavar="DIR", default=None, help="a transformers checkpoint, the reference of layer-diff")
+    one.add_argument("--only", default=None, help=f"of {', '.join(references.KINDS)}")
+    one.add_argument("--again", action="store_true", default=False, help="make anew what is there")
+    one.add_argument("--steps", type=positive, default=32, help="of each prompt of verify (default: 32)")
+    one.add_argument("--reason", default="first references", help="noted in baselines")
+    one = verb("bisect", "find the commit that turned a check red")
+    one.add_argument("good")
+    one.add_argument("bad")
+    one.add_argument("--check", required=True, choices=list(CHECKS))
+    one.add_argument("--model", required=True)
+    one.add_argument("--build", default=bisect.BUILD, help="shell command that builds a commit")
+    verb("report", "write the last run's report anew from the history")
+    return top
+
+
+def place_of(args: argparse.Namespace) -> Place:
+    root = args.root.resolve()
+    return Place(root, (args.bin or root / "build/release/bin").resolve(), (args.state or root / "build/nightly").resolve(),
+                 os.environ.get("LLM_PYTHON", sys.executable))
+
+
+def client_of(args: argparse.Namespace) -> download.Client | None:
+    return None if args.offline else download.Client(download.Patience(tries=args.tries, backoff=args.backoff))
+
+
+def threads_of(args: argparse.Namespace) -> int:
+    return args.threads or max(1, len(os.sched_getaffinity(0)) // getattr(args, "jobs", 1))
+
+
+def with_family(manifest: Manifest, model: Model) -> Manifest:
+    """The manifest of this model and the one it is held against."""
+    names = {model.name, manifest.families.get(model.family, model.name)}
+    return Manifest(manifest.path, manifest.text, manifest.families, [m for m in manifest.models if m.name in names])
+
+
+def do_references(args: argparse.Namespace, manifest: Manifest, place: Place) -> int:
+    model = manifest.model(args.model)
+    kinds = chosen(list(references.KINDS), args.only, "only")
+    found = resolve(with_family(manifest, model), place, client_of(args), hub_of(args.hub))
+    wish = references.Wish(args.hf, args.steps, args.reason, args.again, threads_of(args))
+    return references.make(manifest, model, found, place, kinds, wish)
+
+
+def do_bisect(args: argparse.Namespace, manifest: Manifest, place: Place) -> int:
+    model = manifest.model(args.model)
+    few = with_family(manifest, model)
+    found = resolve(few, place, client_of(args), hub_of(args.hub))
+    task = plan(few, found, place, [model], [args.check])[0]
+    if task.verdict:
+        raise bisect.BisectError(f"{task.name}: {task.message}")
+    return bisect.find(bisect.Bisection(task, place, args.build, threads=threads_of(args), timeout=args.timeout),
+                       args.good, args.bad)
+
+
+def do_run(args: argparse.Namespace, manifest: Manifest, place: Place, models: list[Model]) -> int:
+    memory = args.memory or int(0.8 * schedule.available_memory())
+    options = run.Options(models, chosen(list(CHECKS), args.checks, "checks"), hub_of(args.hub), client_of(args), args.jobs,
+                          memory, threads_of(args), args.timeout, args.again, args.strict, args.ray is not None,
+                          args.ray or None)
+    return run.run(manifest, place, options)
+
+
+def dispatch(args: argparse.Namespace) -> int:
+    place = place_of(args)
+    manifest = load(args.lock)
+    names = chosen([m.name for m in manifest.models], args.models, "models")
+    models = [m for m in manifest.models if m.name in names]
+    if args.verb == "lock":
+        client = client_of(args)
+        if client is None:
+            raise Usage("lock asks the hub: not with --offline")
+        return lock.lock(manifest, models, lock.Locker(place, client, hub_of(args.hub), args.update), not args.no_fetch)
+    if args.verb == "fetch":
+        some = Manifest(manifest.path, manifest.text, manifest.families, models)
+        found = resolve(some, place, client_of(args), hub_of(args.hub))
+        for name, file in found.items():
+            print(f"{name}: {file.status} {file.reason or place.path(file.name)}")
+        states = {file.status for file in found.values()}
+        return 1 if "wrong" in states else 0 if states == {"ready"} else 2
+    if args.verb == "references":
+        return do_references(args, manifest, place)
+    if args.verb == "bisect":
+        return do_bisect(args, manifest, place)
+    if args.verb == "report":
+        runs = history.load(place.state / "history.jsonl")
+        if not runs:
+            raise Usage(f"{place.state / 'history.jsonl'}: no run to report")
+        print(run.write_reports(place, runs[-1]))
+        return history.EXIT[runs[-1].verdict]
+    return do_run(args, manifest, place, models)
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    args = parser().parse_args()
+    try:
+        return dispatch(args)
+    except (ManifestError, Usage, bisect.BisectError) as error:
+        print(f"nightly: error: {error}", file=sys.stderr)
+    except BlockingIOError:
+        print("nightly: error: another run is at work in the same --state folder", file=sys.stderr)
+    except OSError as error:
+        print(f"nightly: error: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

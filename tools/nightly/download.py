@@ -1,0 +1,241 @@
+"""One file from a public hub: in parts, after interruptions, from servers that answer as they like.
+
+The file appears in the cache complete and with the promised SHA-256, or not at all. What has arrived so far stays in
+`partial/` with the ETag it belongs to, and is continued by Range and If-Range.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import urllib3
+
+from . import files
+
+RESERVE = 64 << 20  # bytes that stay free on the disk
+PASSING = (408, 429, 500, 502, 503, 504)  # statuses worth another try
+
+
+class Unreachable(Exception):
+    """The hub or the network does not answer: named SKIP."""
+
+
+class NoSpace(Exception):
+    """The disk is too small: the job could not run."""
+
+
+class WrongContent(Exception):
+    """The hub has other bytes than promised: red."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    url: str
+    name: str
+    size: int | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How often and how long is waited. `tries` counts tries in a row that brought no byte."""
+
+    tries: int = 6
+    backoff: float = 1.0  # seconds before the second try, doubled for each further one
+    longest: float = 120.0  # seconds; also the most that Retry-After may ask for
+    timeout: float = 60.0  # seconds without a byte
+
+
+class Client:
+    """Requests with redirects, retries and Retry-After."""
+
+    def __init__(self, patience: Patience = Patience()):
+        self.patience = patience
+        retry = urllib3.Retry(
+            total=None, connect=patience.tries, read=patience.tries, status=patience.tries, other=0, redirect=10,
+            status_forcelist=PASSING, allowed_methods=("GET", "HEAD"), backoff_factor=patience.backoff,
+            backoff_max=patience.longest, retry_after_max=int(patience.longest), raise_on_status=False)
+        timeout = urllib3.Timeout(connect=patience.timeout, read=patience.timeout)
+        self.pool = urllib3.PoolManager(retries=retry, timeout=timeout, headers={"User-Agent": "llmrun-nightly/1"})
+
+    def get(self, url: str, headers: dict | None = None) -> urllib3.BaseHTTPResponse:
+        """The answer, its body not yet read; of statuses >= 400 only 416. @throws Unreachable"""
+        all_headers = {**self.pool.headers, "Accept-Encoding": "identity", **(headers or {})}
+        try:
+            response = self.pool.request("GET", url, headers=all_headers, preload_content=False)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"{url}: {error}") from error
+        if response.status >= 400 and response.status != 416:
+            response.release_conn()
+            raise Unreachable(f"{url}: status {response.status}")
+        return response
+
+    def json(self, url: str) -> dict:
+        """@throws Unreachable also for an answer that is no JSON object"""
+        response = self.get(url)
+        try:
+            value = json.loads(response.read(16 << 20, decode_content=True))
+        except (ValueError, urllib3.exceptions.HTTPError) as error:
+            raise Unreachable(f"{url}: {error}") from error
+        if not isinstance(value, dict):
+            raise Unreachable(f"{url}: found {type(value).__name__}, need an object")
+        return value
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """@throws NoSpace unless `needed` bytes fit into the file system of `folder`"""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if needed + RESERVE > free:
+        raise NoSpace(f"{folder}: {free} bytes free, need {needed} and a reserve of {RESERVE}")
+
+
+class Partial:
+    """What has arrived of one file, and of which version (`etag`) it is."""
+
+    def __init__(self, folder: Path, wanted: Wanted):
+        key = hashlib.sha256(json.dumps([wanted.url, wanted.sha256]).encode()).hexdigest()[:32]
+        self.data = folder / f"{key}.part"
+        self.note = folder / f"{key}.json"
+        self.lock = folder / f"{key}.lock"
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def size(self) -> int:
+        return self.data.stat().st_size if self.data.exists() else 0
+
+    def validator(self) -> str | None:
+        """What If-Range takes: a strong ETag. Weak ones are not for ranges (RFC 9110, 13.1.5)."""
+        try:
+            etag = json.loads(self.note.read_text())["etag"]
+        except (OSError, ValueError, KeyError):
+            return None
+        return etag if isinstance(etag, str) and etag.startswith('"') else None
+
+    def restart(self, etag: str | None) -> None:
+        self.data.unlink(missing_ok=True)
+        files.write_json(self.note, {"etag": etag})
+
+    def remove(self) -> None:
+        for path in (self.data, self.note):
+            path.unlink(missing_ok=True)
+
+
+def _continues(response: urllib3.BaseHTTPResponse, begin: int, size: int | None) -> bool:
+    """Whether this is the rest of our file from byte `begin` on."""
+    unit, _, span = response.headers.get("Content-Range", "").partition(" ")
+    bounds, _, total = span.partition("/")
+    first = bounds.partition("-")[0]
+    return (response.status == 206 and unit == "bytes" and first == str(begin)
+            and (size is None or total in ("*", str(size))))
+
+
+def _receive(client: Client, wanted: Wanted, partial: Partial) -> None:
+    """One request, from where the last one ended. Returns when the server says that it sent everything."""
+    begin, validator = partial.size, partial.validator()
+    if begin and validator is None:
+        partial.restart(None)
+        begin = 0
+    headers = {"Range": f"bytes={begin}-", "If-Range": validator} if begin else {}
+    response = client.get(wanted.url, headers)
+    try:
+        if begin and not _continues(response, begin, wanted.size):
+            begin = 0
+            if response.status != 200:  # 416, or a part that nobody asked for: ask for all of it
+                response.close()
+                response = client.get(wanted.url)
+        if begin == 0:
+            if response.status != 200:
+                raise Unreachable(f"{wanted.url}: status {response.status}, need 200")
+            partial.restart(response.headers.get("ETag"))
+        with open(partial.data, "ab") as out:
+            for block in response.stream(files.BLOCK, decode_content=False):
+                out.write(block)
+                if wanted.size is not None and out.tell() > wanted.size:
+                    return  # too much: the size is refused
+    finally:
+        response.close()
+
+
+def _fetch_all(client: Client, wanted: Wanted, partial: Partial) -> None:
+    """Continues until the file is whole. @throws Unreachable after `tries` attempts in a row without a new byte"""
+    failures = 0
+    while True:
+        before = partial.size
+        try:
+            _receive(client, wanted, partial)
+            if wanted.size is None or partial.size >= wanted.size:
+                return
+            error = f"the connection ended at byte {partial.size} of {wanted.size}"
+        except urllib3.exceptions.HTTPError as problem:  # cut or stalled while the body was read
+            error = str(problem)
+        failures = 1 if partial.size > before else failures + 1
+        if failures >= client.patience.tries:
+            raise Unreachable(f"{wanted.url}: {error}; gave up after {failures} attempts without progress")
+        time.sleep(min(client.patience.longest, client.patience.backoff * 2 ** (failures - 1)))
+
+
+def _fault(path: Path, wanted: Wanted) -> str | None:
+    """What is wrong with a whole file, if anything."""
+    size = path.stat().st_size
+    if wanted.size is not None and size != wanted.size:
+        return f"size: found {size} bytes, need {wanted.size}"
+    if wanted.sha256 is not None and (found := files.sha256(path)) != wanted.sha256:
+        return f"SHA-256: found {found}, need {wanted.sha256}"
+    return None
+
+
+def fetch(client: Client, wanted: Wanted, cache: Path) -> Path:
+    """The file in `cache/sha256/HASH/NAME`; nothing is asked for when it is there.
+
+    A file with other bytes than promised goes to `cache/quarantine`; when it was put together from several answers, it is
+    first fetched once more from its first byte.
+    @throws Unreachable, NoSpace, WrongContent
+    """
+    if wanted.sha256 and (ready := cached(wanted, cache)):
+        return ready
+    partial = Partial(cache / "partial", wanted)
+    with files.locked(partial.lock):
+        if wanted.sha256 and (ready := cached(wanted, cache)):
+            return ready  # by another process meanwhile
+        resumed = partial.size > 0
+        check_space(cache, max(0, (wanted.size or 0) - partial.size))
+        try:
+            _fetch_all(client, wanted, partial)
+            fault = _fault(partial.data, wanted)
+            if fault and resumed:
+                partial.restart(None)
+                _fetch_all(client, wanted, partial)
+                fault = _fault(partial.data, wanted)
+        except OSError as error:
+            raise NoSpace(f"{partial.data}: {error}") from error
+        if fault:
+            raise WrongContent(f"{wanted.url}: {fault}; kept as {_quarantine(partial, wanted, cache)}")
+        place = cache / "sha256" / (wanted.sha256 or files.sha256(partial.data)) / wanted.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open(partial.data, "rb+") as data:
+            os.fsync(data.fileno())
+        partial.data.replace(place)
+        files.sync_folder(place.parent)
+        partial.remove()
+        return place
+
+
+def _quarantine(partial: Partial, wanted: Wanted, cache: Path) -> Path:
+    place = cache / "quarantine" / f"{files.sha256(partial.data)[:16]}-{wanted.name}"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial.data.replace(place)
+    partial.remove()
+    return place
+
+
+def cached(wanted: Wanted, cache: Path) -> Path | None:
+    """The file of the promised hash, when the cache has it at its full size. Its bytes are checked by who uses it."""
+    place = cache / "sha256" / str(wanted.sha256) / wanted.name
+    if not place.exists() or (wanted.size is not None and place.stat().st_size != wanted.size):
+        return None
+    return place

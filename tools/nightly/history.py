@@ -1,0 +1,155 @@
+"""Past runs, one JSON line each, and what they say together with the one at hand."""
+
+import json
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from . import files
+from .plan import git
+from .results import ERROR, FAIL, INFO, PASS, SKIP, Result
+
+GREEN, RED, NOT_RUN = "PASS", "FAIL", "NOT RUN"
+EXIT = {GREEN: 0, RED: 1, NOT_RUN: 2}
+SHOWN_COMMITS = 100
+
+
+@dataclass
+class RunRecord:
+    """A whole run."""
+
+    id: str
+    started: str  # UTC, ISO 8601
+    commit: str
+    tools: str
+    machine: str
+    strict: bool = False  # a skipped check is then one that could not run
+    results: list[Result] = field(default_factory=list)
+
+    def of(self, verdict: str) -> list[Result]:
+        return [r for r in self.results if r.verdict == verdict]
+
+    @property
+    def verdict(self) -> str:
+        """Red when a gate is red. Green only when every check ran that should, and one at least passed."""
+        if self.of(FAIL):
+            return RED
+        if self.of(ERROR) or not self.of(PASS) or (self.strict and self.of(SKIP)):
+            return NOT_RUN
+        return GREEN
+
+    @property
+    def summary(self) -> str:
+        names = ((PASS, "passed"), (FAIL, "failed"), (ERROR, "could not run"), (SKIP, "SKIPPED, which is no pass"),
+                 (INFO, "for information"))
+        return ", ".join(f"{len(self.of(v))} {text}" for v, text in names if self.of(v))
+
+    def result(self, model: str, check: str) -> Result | None:
+        return next((r for r in self.results if (r.model, r.check) == (model, check)), None)
+
+
+def skipped(run: RunRecord) -> list[tuple[str, list[str]]]:
+    """Each reason with what it kept from running, as "MODELS: CHECKS" of models that lack the same checks."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    for result in run.of(SKIP):
+        by_reason.setdefault(result.message, {}).setdefault(result.model, []).append(result.check)
+    grouped = []
+    for reason, by_model in by_reason.items():
+        by_checks: dict[str, list[str]] = {}
+        for model, checks in by_model.items():
+            by_checks.setdefault(", ".join(checks), []).append(model)
+        grouped.append((reason, [f"{', '.join(models)}: {checks}" for checks, models in by_checks.items()]))
+    return grouped
+
+
+def load(path: Path) -> list[RunRecord]:
+    """Oldest first; lines that are damaged are left out."""
+    runs = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        try:
+            value = json.loads(line)
+            value["results"] = [Result(**r) for r in value["results"]]
+            runs.append(RunRecord(**value))
+        except (ValueError, TypeError, KeyError):
+            continue
+    return sorted(runs, key=lambda r: (r.started, r.id))
+
+
+def add(path: Path, run: RunRecord) -> None:
+    """Writes `run`, once however often it is added."""
+    runs = [r for r in load(path) if r.id != run.id] + [run]
+    files.write_atomically(path, "".join(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in runs))
+
+
+def before(runs: list[RunRecord], run: RunRecord) -> list[RunRecord]:
+    return [r for r in runs if (r.started, r.id) < (run.started, run.id)]
+
+
+def commits_between(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
+    """(short hash, subject) of what `bad` has and `good` has not, newest first; empty when git cannot say."""
+    good, bad = good.partition("+")[0], bad.partition("+")[0]
+    if not good or not bad or good == bad:
+        return []
+    try:
+        log = git(root, "log", f"-n{SHOWN_COMMITS}", "--format=%h%x09%s", f"{good}..{bad}")
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [tuple(line.split("\t", 1)) for line in log.splitlines()]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A result that is not what it was in the last green run, or for reds: since when."""
+
+    result: Result
+    text: str
+    bisect: str = ""  # the command that finds the commit
+
+
+def _last(runs: list[RunRecord], result: Result, verdict: str) -> RunRecord | None:
+    return next((r for r in reversed(runs)
+                 if (old := r.result(result.model, result.check)) and old.verdict == verdict), None)
+
+
+def _apart(old: float, new: float) -> str:
+    """Both with as many digits, from 4 on, as show the difference."""
+    digits = next(d for d in range(4, 18) if f"{old:.{d}g}" != f"{new:.{d}g}")
+    return f"{old:.{digits}g} to {new:.{digits}g}"
+
+
+def _red(past: list[RunRecord], run: RunRecord, result: Result) -> Change:
+    good = _last(past, result, PASS)
+    if not good:
+        return Change(result, "never green in the history")
+    reds = [r for r in past if r.started > good.started and (old := r.result(result.model, result.check))
+            and old.verdict == FAIL]
+    since = (reds[0] if reds else run)
+    bad = since.commit.partition("+")[0][:12]
+    command = f"./dev nightly bisect {good.commit.partition('+')[0][:12]} {bad} --check {result.check} --model {result.model}"
+    dirty = good.commit == since.commit or "+" in since.commit
+    return Change(result, f"green on {good.started[:10]} at {good.commit[:12]}, red since {since.started[:10]} at "
+                  f"{since.commit[:12]}", "" if dirty else command)
+
+
+def changes(past: list[RunRecord], run: RunRecord) -> list[Change]:
+    """Every red with its beginning, then verdicts and gates' figures that differ from the last green run's."""
+    found = [_red(past, run, r) for r in run.of(FAIL)]
+    green = next((r for r in reversed(past) if r.verdict == GREEN), None)
+    for result in run.results if green else []:
+        old = green.result(result.model, result.check)
+        if result.verdict == FAIL or result.verdict == INFO:
+            continue
+        if old is None:
+            found.append(Change(result, "new"))
+        elif old.verdict != result.verdict:
+            found.append(Change(result, f"{old.verdict} then, {result.verdict} now"))
+        else:
+            moved = [f"{k} {_apart(old.figures[k], v)}" for k, v in result.figures.items()
+                     if k in old.figures and old.figures[k] != v]
+            if moved:
+                found.append(Change(result, ", ".join(moved)))
+    return found

@@ -1,0 +1,103 @@
+"""The matrix: one independent task for each model and check, or the reason why there is none."""
+
+import hashlib
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+from . import files
+from .checks import CHECKS, MIB
+from .manifest import Manifest, Model
+from .resolve import File, Hashes, Place
+from .results import ERROR, FAIL, SKIP, Build, Task
+
+TOOLS = ("llmcheck", "llmgguf", "llmbench")
+BASE_MEMORY = 256 * MIB
+
+
+def _undecided(model: Model, check: str, file: File) -> Task:
+    """The task of a model that is not there as pinned."""
+    if file.status == "error":
+        return Task(model.name, check, verdict=ERROR, message=file.reason)
+    if file.status == "wrong" and check == "integrity":
+        return Task(model.name, check, verdict=FAIL, message=file.reason)
+    reason = "not the pinned file (see integrity)" if file.status == "wrong" else file.reason
+    return Task(model.name, check, verdict=SKIP, message=reason)
+
+
+def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], place: Place,
+          hashes: Hashes) -> Task:
+    file = found[model.name]
+    if file.status != "ready":
+        return _undecided(model, check, file)
+    inputs = {"model": [file.name, model.sha256]}
+    size = model.size
+    if check == "integrity":
+        if model.root:
+            inputs["root"] = ["", model.root]
+    if check in ("ppl", "kld", "quality"):
+        text = f"root/{manifest.text['path']}"
+        if (actual := hashes.of(place.path(text))) != manifest.text["sha256"]:
+            need = f"need {manifest.text['sha256']} (models.lock)"
+            return Task(model.name, check, verdict=ERROR, message=f"{text}: SHA-256: found {actual}, {need}")
+        inputs["text"] = [text, actual]
+    if check == "kld":
+        other = manifest.families[model.family]
+        if found[other].status != "ready":
+            return Task(model.name, check, verdict=SKIP, message=f"{other}: {found[other].reason}")
+        inputs["family"] = [found[other].name, manifest.model(other).sha256]
+        size += manifest.model(other).size
+    manifest_here = "manifest" in model.references and place.path(model.references["manifest"]["path"]).exists()
+    optional = ("manifest",) if check == "integrity" and manifest_here else ()
+    for kind in (*CHECKS[check].needs, *optional):
+        reference = model.references.get(kind)
+        if reference is None or not (path := place.path(reference["path"])).exists():
+            what = f"no {kind} reference" if reference is None else f"{reference['path']} is not here"
+            return Task(model.name, check, verdict=SKIP, message=f"{what}: ./dev nightly references {model.name}")
+        if (actual := hashes.of(path)) != reference["sha256"]:
+            need = f"need {reference['sha256']} (models.lock)"
+            return Task(model.name, check, verdict=ERROR, message=f"{reference['path']}: SHA-256: found {actual}, {need}")
+        inputs[kind] = [reference["path"], actual]
+    memory = BASE_MEMORY + int(CHECKS[check].copies * size)
+    return Task(model.name, check, inputs, model.figures.get(check, {}), memory)
+
+
+def plan(manifest: Manifest, found: dict[str, File], place: Place, models: list[Model],
+         checks: list[str]) -> list[Task]:
+    """The tasks of these models and checks, model by model. The model that its family is held against has no `kld`."""
+    hashes = Hashes(place.state / "hashes.json")
+    return [_task(model, check, manifest, found, place, hashes) for model in models for check in checks
+            if check != "kld" or manifest.families.get(model.family, model.name) != model.name]
+
+
+def git(root: Path, *arguments: str) -> str:
+    """@throws subprocess.CalledProcessError"""
+    return subprocess.run(["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True,
+                          errors="replace").stdout
+
+
+def build_of(place: Place) -> Build:
+    """@throws OSError when a tool is missing"""
+    digest = hashlib.sha256()
+    for tool in TOOLS:
+        digest.update(files.sha256(place.bin / tool).encode())
+    try:
+        commit = git(place.root, "rev-parse", "HEAD").strip()
+        changes = git(place.root, "diff", "HEAD")
+    except (OSError, subprocess.CalledProcessError):
+        return Build("", digest.hexdigest()[:16])
+    dirty = f"+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else ""
+    return Build(commit + dirty, digest.hexdigest()[:16])
+
+
+def machine_id() -> str:
+    """CPU model, and a hash of what it can do: two machines of one id run the same code."""
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        info = ""
+    name = re.search(r"^model name\s*:\s*(.*)$", info, re.M)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", info, re.M)
+    features = hashlib.sha256((flags.group(1) if flags else "").encode()).hexdigest()[:8]
+    return f"{name.group(1).strip() if name else platform.machine()} ({features})"

@@ -1,0 +1,101 @@
+#include "validate/report/json_members.h"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+constexpr std::size_t kMaxShown = 40;
+
+std::string array_rule(std::optional<std::size_t> size) {
+  return size ? fmt::format("an array of {}", *size) : "an array, not empty";
+}
+
+}  // namespace
+
+Error malformed_json(std::string field, const std::string& found, const std::string& rule) {
+  return Error{.code = ErrorCode::kMalformed,
+               .field = std::move(field),
+               .message = fmt::format("found {}, need {}", found, rule)};
+}
+
+std::string shown_json(const Json& value) {
+  if (value.is_structured()) return value.is_array() ? "an array" : "an object";
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
+  return text;
+}
+
+Result<Json> parse_json_object(std::string_view text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    return malformed_json("JSON", "none, or more than one value", "one object");
+  if (!json.is_object()) return malformed_json("JSON", shown_json(json), "an object");
+  return json;
+}
+
+Result<std::vector<TokenId>> token_ids(const Json& array, const std::string& field) {
+  std::vector<TokenId> ids;
+  for (const Json& value : array) {
+    const bool fits = value.is_number_unsigned() &&
+                      value.get<std::uint64_t>() <= std::numeric_limits<TokenId>::max();
+    if (!fits)
+      return malformed_json(fmt::format("{}[{}]", field, ids.size()), shown_json(value),
+                            "a token id");
+    ids.push_back(value.get<TokenId>());
+  }
+  return ids;
+}
+
+std::string JsonMembers::field(std::string_view key) const {
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+Result<const Json*> JsonMembers::member(const char* key, std::string_view rule) const {
+  const auto found = json_.find(key);
+  if (found == json_.end()) return malformed_json(field(key), "none", std::string(rule));
+  return &*found;
+}
+
+Result<std::string> JsonMembers::text(const char* key) const {
+  LLM_TRY(const Json* value, member(key, "a string"));
+  if (!value->is_string()) return malformed_json(field(key), shown_json(*value), "a string");
+  return value->get<std::string>();
+}
+
+Result<std::string> JsonMembers::sha256(const char* key) const {
+  LLM_TRY(std::string hash, text(key));
+  if (hash.size() == 64 && hash.find_first_not_of("0123456789abcdef") == std::string::npos)
+    return hash;
+  return malformed_json(field(key), shown_json(hash), "64 lower-case hex digits");
+}
+
+Result<std::size_t> JsonMembers::count(const char* key, std::size_t lowest,
+                                       std::size_t highest) const {
+  const std::string rule = fmt::format("an integer in {}..{}", lowest, highest);
+  LLM_TRY(const Json* value, member(key, rule));
+  const bool fits = value->is_number_unsigned() && value->get<std::uint64_t>() >= lowest &&
+                    value->get<std::uint64_t>() <= highest;
+  if (!fits) return malformed_json(field(key), shown_json(*value), rule);
+  return value->get<std::size_t>();
+}
+
+Result<const Json*> JsonMembers::array(const char* key, std::optional<std::size_t> size) const {
+  LLM_TRY(const Json* value, member(key, array_rule(size)));
+  LLM_RETURN_IF_ERROR(check_array(*value, field(key), size));
+  return value;
+}
+
+Status JsonMembers::check_array(const Json& value, const std::string& field,
+                                std::optional<std::size_t> size) {
+  if (!value.is_array()) return malformed_json(field, shown_json(value), array_rule(size));
+  if (size ? value.size() == *size : !value.empty()) return Ok{};
+  return malformed_json(field, fmt::format("{} entries", value.size()), array_rule(size));
+}
+
+}  // namespace llm

@@ -1,0 +1,113 @@
+#include "validate/self/naive_byte_bpe.h"
+
+#include "validate/self/naive_tokenizer.h"
+
+namespace llm {
+namespace {
+
+/// Bytes of the character that `text` begins with; 0: it begins with none.
+std::size_t character_size(std::string_view text) {
+  for (std::size_t size = 1; size <= 4 && size <= text.size(); ++size) {
+    if (naive_is_character(text.substr(0, size))) return size;
+  }
+  return 0;
+}
+
+}  // namespace
+
+NaiveByteBpe::NaiveByteBpe(const VocabSpec& spec)
+    : splitter_(*find_pre_tokenizer_rule(spec.pre_tokenizer)) {
+  char32_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable =
+        (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte < 0xAD) || byte > 0xAD;
+    byte_of_[printable ? static_cast<char32_t>(byte) : next++] = static_cast<char>(byte);
+  }
+  const bool ignore_merges = find_pre_tokenizer_rule(spec.pre_tokenizer)->ignore_merges;
+  for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
+    const auto& [text, score, kind] = spec.tokens[i];
+    if (text.empty() || (kind != TokenKind::kNormal && kind != TokenKind::kUnused)) continue;
+    const auto bytes = in_alphabet(text);
+    if (!bytes) continue;
+    const auto id = static_cast<TokenId>(i);
+    if (bytes->size() == 1 && !byte_tokens_[static_cast<unsigned char>(bytes->front())])
+      byte_tokens_[static_cast<unsigned char>(bytes->front())] = id;
+    if (ignore_merges) whole_.emplace(*bytes, id);
+  }
+  for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const auto& [left, right, joined] = spec.merges[rank];
+    merges_.emplace(std::pair(left, right), std::pair(rank, joined));
+  }
+}
+
+std::string NaiveByteBpe::bytes_of(const std::string& spelling) const {
+  return in_alphabet(spelling).value_or(spelling);
+}
+
+std::optional<std::string> NaiveByteBpe::in_alphabet(const std::string& spelling) const {
+  std::string bytes;
+  for (std::size_t at = 0; at < spelling.size();) {
+    const std::size_t size = character_size(std::string_view(spelling).substr(at));
+    if (size == 0 || size > 2) return std::nullopt;
+    char32_t code = static_cast<unsigned char>(spelling[at]);
+    if (size == 2)
+      code = (code & 0x1F) << 6 | (static_cast<unsigned char>(spelling[at + 1]) & 0x3F);
+    const auto found = byte_of_.find(code);
+    if (found == byte_of_.end()) return std::nullopt;
+    bytes += found->second;
+    at += size;
+  }
+  return bytes;
+}
+
+void NaiveByteBpe::append(std::string_view text, bool rightmost, std::vector<TokenId>& ids) const {
+  std::string known;  // bytes without a token of their own
+  for (const char c : text) {
+    const bool lacking = !byte_tokens_[static_cast<unsigned char>(c)];
+    known += lacking ? std::string("\xEF\xBF\xBD") : std::string(1, c);
+  }
+  std::string characters;
+  std::string others;
+  const auto give_out = [&] {
+    for (const std::string& piece : splitter_.split(characters))
+      append_piece(piece, rightmost, ids);
+    append_piece(others, rightmost, ids);
+    characters.clear();
+    others.clear();
+  };
+  for (std::size_t at = 0; at < known.size();) {
+    const std::size_t size = character_size(std::string_view(known).substr(at));
+    if (size > 0 && !others.empty()) give_out();
+    (size > 0 ? characters : others).append(known, at, size > 0 ? size : 1);
+    at += size > 0 ? size : 1;
+  }
+  give_out();
+}
+
+void NaiveByteBpe::append_piece(std::string_view piece, bool rightmost,
+                                std::vector<TokenId>& ids) const {
+  if (const auto whole = whole_.find(std::string(piece)); whole != whole_.end()) {
+    ids.push_back(whole->second);
+    return;
+  }
+  std::vector<TokenId> symbols;
+  for (const char c : piece) symbols.push_back(*byte_tokens_[static_cast<unsigned char>(c)]);
+  while (true) {
+    std::optional<std::size_t> best;
+    std::pair<std::size_t, TokenId> merge;
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+      const auto found = merges_.find(std::pair(symbols[i], symbols[i + 1]));
+      if (found == merges_.end()) continue;
+      const std::size_t rank = found->second.first;
+      if (best && (rank > merge.first || (rank == merge.first && !rightmost))) continue;
+      best = i;
+      merge = found->second;
+    }
+    if (!best) break;
+    symbols[*best] = merge.second;
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(*best) + 1);
+  }
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+}  // namespace llm

@@ -1,0 +1,296 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "validate/self/naive_splitter.h"
+
+#include <pcre2.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/utf8.h"
+
+namespace llm {
+namespace {
+
+using Codes = std::u32string;
+using Set = std::function<bool(char32_t)>;
+
+Codes codes_of(std::string_view text) {
+  Codes codes;
+  while (!text.empty()) {
+    const Utf8Head head = utf8_head(text);
+    char32_t code = static_cast<unsigned char>(text[0]);
+    if (head.size > 1) code &= (1U << (7 - head.size)) - 1;
+    for (std::size_t i = 1; i < head.size; ++i)
+      code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3FU);
+    codes += code;
+    text.remove_prefix(head.size);
+  }
+  return codes;
+}
+
+void append_utf8(char32_t code, std::string& out) {
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+    return;
+  }
+  const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  out += static_cast<char>(0xFF << (7 - n_more) | code >> 6 * n_more);
+  for (int i = n_more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
+}
+
+/// Unicode's White_Space (PropList.txt).
+bool is_space(char32_t c) {
+  return (c >= 0x9 && c <= 0xD) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
+/// Characters of a general category ("L", "Lu"), each asked once.
+Set category(const std::string& name) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  const std::string regex = "\\p{" + name + "}";
+  const std::shared_ptr<pcre2_code> code(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(regex.data()), regex.size(), PCRE2_UTF, &error,
+                    &offset, nullptr),
+      pcre2_code_free);
+  LLM_CHECK(code != nullptr);
+  const std::shared_ptr<pcre2_match_data> data(
+      pcre2_match_data_create_from_pattern(code.get(), nullptr), pcre2_match_data_free);
+  const auto known = std::make_shared<std::map<char32_t, bool>>();
+  return [code, data, known](char32_t c) {
+    const auto [entry, is_new] = known->try_emplace(c);
+    if (is_new) {
+      std::string text;
+      append_utf8(c, text);
+      entry->second = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                  text.size(), 0, 0, data.get(), nullptr) > 0;
+    }
+    return entry->second;
+  };
+}
+
+Set one_of(std::vector<Set> sets, bool negated) {
+  return [sets = std::move(sets), negated](char32_t c) {
+    return std::ranges::any_of(sets, [c](const Set& set) { return set(c); }) != negated;
+  };
+}
+
+Set character(char32_t wanted, bool fold) {
+  return [wanted, fold](char32_t c) {
+    if (fold && c < 0x80 && c >= 'A' && c <= 'Z') c += 'a' - 'A';
+    if (fold && c == 0x17F) c = 's';
+    return c == wanted;
+  };
+}
+
+}  // namespace
+
+struct NaiveSplitter::Item {
+  enum class Kind { kCharacters, kNotBehind, kNotAhead, kEnd };
+  Kind kind = Kind::kCharacters;
+  Set set = {};
+  std::size_t least = 1;
+  std::size_t most = 1;
+  bool possessive = false;
+};
+
+struct NaiveSplitter::Pass {
+  std::vector<std::vector<Item>> alternatives;
+  bool of_bytes = false;
+};
+
+namespace {
+
+/// Reads an expression from left to right.
+struct Reader {
+  Codes regex;
+  std::size_t at = 0;
+
+  bool done() const { return at == regex.size(); }
+  bool take(std::u32string_view text) {
+    if (regex.compare(at, text.size(), text) != 0) return false;
+    at += text.size();
+    return true;
+  }
+
+  /// A character of a class or outside: "a", "\s", "\p{L}", "\xB2". Sets `literal` if it is one.
+  Set set(bool fold, std::optional<char32_t>& literal) {
+    literal.reset();
+    if (!take(U"\\")) return character(*(literal = regex[at++]), fold);
+    const char32_t c = regex[at++];
+    if (c == 's') return is_space;
+    if (c == 'S') return [](char32_t code) { return !is_space(code); };
+    if (c == 'p') {
+      const std::size_t end = regex.find(U'}', at);
+      const std::string name(regex.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                             regex.begin() + static_cast<std::ptrdiff_t>(end));
+      at = end + 1;
+      return category(name);
+    }
+    if (c == 'x') {
+      const std::string digits(regex.begin() + static_cast<std::ptrdiff_t>(at),
+                               regex.begin() + static_cast<std::ptrdiff_t>(at) + 2);
+      at += 2;
+      literal = static_cast<char32_t>(std::stoul(digits, nullptr, 16));
+    } else {
+      literal = c == 'r' ? U'\r' : c == 'n' ? U'\n' : c;
+    }
+    return character(*literal, fold);
+  }
+
+  Set bracket(bool fold) {
+    const bool negated = take(U"^");
+    std::vector<Set> sets;
+    while (!take(U"]")) {
+      std::optional<char32_t> low;
+      sets.push_back(set(fold, low));
+      if (!low || regex[at] != '-') continue;
+      ++at;
+      std::optional<char32_t> high;
+      set(fold, high);
+      sets.back() = [low = *low, high = high.value()](char32_t c) { return c >= low && c <= high; };
+    }
+    return one_of(std::move(sets), negated);
+  }
+};
+
+}  // namespace
+
+NaiveSplitter::Pass NaiveSplitter::parse(const SplitPass& pass) {
+  using Kind = Item::Kind;
+  constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+  Pass out{{{}}, pass.of_bytes};
+  Reader reader{codes_of(pass.regex)};
+  bool fold = false;
+  std::optional<char32_t> literal;
+  while (!reader.done()) {
+    if (reader.take(U"|")) {
+      out.alternatives.emplace_back();
+      continue;
+    }
+    if (reader.take(U"(?i:")) {  // only as the first of all; its alternatives are the expression's
+      fold = true;
+      continue;
+    }
+    if (fold && reader.take(U")")) {
+      fold = false;
+      continue;
+    }
+    std::vector<Item>& items = out.alternatives.back();
+    const bool not_ahead = reader.take(U"(?!");
+    if (not_ahead || reader.take(U"(?<!")) {
+      items.push_back({not_ahead ? Kind::kNotAhead : Kind::kNotBehind, reader.set(fold, literal)});
+      LLM_CHECK(reader.take(U")"));
+      continue;
+    }
+    if (reader.take(U"$") || reader.take(U"\\z")) {
+      items.push_back({Kind::kEnd});
+      continue;
+    }
+    Item item{Kind::kCharacters,
+              reader.take(U"[") ? reader.bracket(fold) : reader.set(fold, literal)};
+    if (reader.take(U"++")) {
+      item.most = kAny;
+      item.possessive = true;
+    } else if (reader.take(U"+")) {
+      item.most = kAny;
+    } else if (reader.take(U"*")) {
+      item.least = 0;
+      item.most = kAny;
+    } else if (reader.take(U"?")) {
+      item.least = 0;
+    } else if (reader.take(U"{")) {  // {n,m}, one digit each
+      item.least = reader.regex[reader.at] - U'0';
+      item.most = reader.regex[reader.at + 2] - U'0';
+      reader.at += 4;
+    }
+    items.push_back(std::move(item));
+  }
+  return out;
+}
+
+/// The end of the match that begins at `at`, or `at`: none does.
+std::size_t NaiveSplitter::match(const Pass& pass, const Codes& text, std::size_t at) {
+  const auto go = [&text](const auto& self, const std::vector<Item>& items, std::size_t i,
+                          std::size_t place) -> std::optional<std::size_t> {
+    if (i == items.size()) return place;
+    const Item& item = items[i];
+    switch (item.kind) {
+      case Item::Kind::kNotAhead:
+        if (place < text.size() && item.set(text[place])) return std::nullopt;
+        return self(self, items, i + 1, place);
+      case Item::Kind::kNotBehind:
+        if (place > 0 && item.set(text[place - 1])) return std::nullopt;
+        return self(self, items, i + 1, place);
+      case Item::Kind::kEnd:
+        return place == text.size() ? self(self, items, i + 1, place) : std::nullopt;
+      case Item::Kind::kCharacters:
+        break;
+    }
+    std::size_t n = 0;
+    while (n < item.most && place + n < text.size() && item.set(text[place + n])) ++n;
+    const std::size_t least = item.possessive ? std::max(n, item.least) : item.least;
+    for (; n >= least; --n) {
+      if (const auto end = self(self, items, i + 1, place + n)) return end;
+      if (n == 0) break;
+    }
+    return std::nullopt;
+  };
+  for (const std::vector<Item>& items : pass.alternatives) {
+    if (const auto end = go(go, items, 0, at)) return *end;
+  }
+  return at;
+}
+
+NaiveSplitter::NaiveSplitter(const PreTokenizerRule& rule) {
+  for (const SplitPass& pass : rule.passes) passes_.push_back(parse(pass));
+}
+
+NaiveSplitter::~NaiveSplitter() = default;
+
+std::vector<std::string> NaiveSplitter::split(std::string_view text) const {
+  std::vector<std::string> pieces = {std::string(text)};
+  for (const Pass& pass : passes_) {
+    std::vector<std::string> finer;
+    for (const std::string& piece : pieces) {
+      Codes codes;
+      if (pass.of_bytes) {
+        for (const char c : piece) codes += static_cast<unsigned char>(c);
+      } else {
+        codes = codes_of(piece);
+      }
+      const auto add = [&](std::size_t begin, std::size_t end) {
+        std::string part;
+        for (std::size_t i = begin; i < end; ++i) {
+          if (pass.of_bytes) {
+            part += static_cast<char>(codes[i]);
+          } else {
+            append_utf8(codes[i], part);
+          }
+        }
+        if (!part.empty()) finer.push_back(std::move(part));
+      };
+      std::size_t begin = 0;
+      for (std::size_t at = 0; at < codes.size();) {
+        const std::size_t end = match(pass, codes, at);
+        if (end == at) {
+          ++at;
+          continue;
+        }
+        add(begin, at);
+        add(at, end);
+        begin = at = end;
+      }
+      add(begin, codes.size());
+    }
+    pieces = std::move(finer);
+  }
+  return pieces;
+}
+
+}  // namespace llm
