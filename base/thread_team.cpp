@@ -137,7 +137,7 @@ RandomWaits::~RandomWaits() { random_waits.reset(); }
 
 TeamBarrier::TeamBarrier(int count, bool own_cpus, std::optional<std::uint64_t> waits)
     : count_(count),
-      spins_(own_cpus ? 50'000 : 100),
+      spin_time_(own_cpus ? std::chrono::microseconds(50) : std::chrono::microseconds(1)),
       dozes_(waits.has_value()),
       draws_(waits.value_or(0)) {}
 
@@ -174,10 +174,13 @@ void TeamBarrier::meet() {
     generation_.notify_all();
     return;
   }
-  for (int i = 0; i < spins_; ++i) {
-    if (generation_.load(std::memory_order_acquire) != generation) return check_complete();
-    pause_cpu();
-  }
+  const auto give_up = std::chrono::steady_clock::now() + spin_time_;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (generation_.load(std::memory_order_acquire) != generation) return check_complete();
+      pause_cpu();
+    }
+  } while (std::chrono::steady_clock::now() < give_up);
   generation_.wait(generation, std::memory_order_acquire);
   check_complete();
 }

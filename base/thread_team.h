@@ -2,6 +2,7 @@
 #define LLM_BASE_THREAD_TEAM_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,11 +29,12 @@ class RandomWaits {
 };
 
 /// Lets the workers of one region wait for each other: spins, which answers within a fraction of a
-/// microsecond, then sleeps, which leaves the CPU to others.
+/// microsecond, then sleeps, which leaves the CPU to others, and above all to the worker that is
+/// waited for. It spins for about as long as falling asleep and waking take, so that no wait costs
+/// more than twice what it must.
 class TeamBarrier {
  public:
-  /// @param own_cpus  every worker can have a CPU of its own: spin for about half a millisecond,
-  ///                  more than workers of equal shares differ by; otherwise sleep almost at once
+  /// @param own_cpus  every worker can have a CPU of its own; otherwise sleep almost at once
   /// @param waits     seed of random waits (RandomWaits), if any
   TeamBarrier(int count, bool own_cpus, std::optional<std::uint64_t> waits = {});
   /// Returns when all `count` workers have called it.
@@ -53,7 +55,7 @@ class TeamBarrier {
   void sleep_at_random();
 
   const int count_;
-  const int spins_;
+  const std::chrono::nanoseconds spin_time_;
   const bool dozes_;
   std::atomic<std::uint64_t> draws_;  ///< of random waits so far, by all workers, after the seed
   std::atomic<int> arrived_ = 0;
