@@ -135,41 +135,52 @@ RandomWaits::RandomWaits(std::uint64_t seed) {
 
 RandomWaits::~RandomWaits() { random_waits.reset(); }
 
-TeamBarrier::TeamBarrier(int count, bool own_cpus, std::optional<std::uint64_t> waits)
-    : count_(count),
-      spin_time_(own_cpus ? std::chrono::microseconds(50) : std::chrono::microseconds(1)),
+Team::Team(bool own_cpus, std::optional<std::uint64_t> waits)
+    : spin_time_(own_cpus ? std::chrono::microseconds(50) : std::chrono::microseconds(1)),
       dozes_(waits.has_value()),
       draws_(waits.value_or(0)) {}
 
-void TeamBarrier::wait() {
-  if (count_ == 1) return;
+void Team::wait() {
+  if (count_.load(std::memory_order_relaxed) == 1) {
+    next_task_.store(0, std::memory_order_relaxed);
+    return;
+  }
   doze();
   meet();
   doze();
 }
 
-void TeamBarrier::sleep_at_random() {
+void Team::sleep_at_random() {
   const std::uint64_t draw = mixed(draws_.fetch_add(1, std::memory_order_relaxed));
   if (draw % 2 == 0) return;
   std::this_thread::sleep_for(std::chrono::microseconds(draw / 2 % 201));
 }
 
-void TeamBarrier::abandon() {
+std::size_t Team::random_task(std::size_t i, std::size_t n) {
+  sleep_at_random();
+  // The same for all workers between two barriers.
+  const auto generation = static_cast<std::uint64_t>(generation_.load(std::memory_order_relaxed));
+  return (i + mixed(generation) % n) % n;
+}
+
+void Team::abandon() {
   abandoned_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_acq_rel);
   generation_.notify_all();
 }
 
-void TeamBarrier::check_complete() const {
+void Team::check_complete() const {
   if (abandoned_.load(std::memory_order_relaxed)) [[unlikely]]
     throw Abandoned{};
 }
 
-void TeamBarrier::meet() {
+void Team::meet() {
   const int generation = generation_.load(std::memory_order_acquire);
   check_complete();
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+      count_.load(std::memory_order_relaxed)) {
     arrived_.store(0, std::memory_order_relaxed);
+    next_task_.store(0, std::memory_order_relaxed);
     generation_.fetch_add(1, std::memory_order_acq_rel);
     generation_.notify_all();
     return;
@@ -217,26 +228,25 @@ void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   if (const Status started = start_threads(n_threads); !started.ok())
     throw std::runtime_error(started.error().to_string());
   static const int cpus = available_cpus();
-  std::optional<TeamBarrier> barrier;
   std::exception_ptr thrown;
   std::atomic<bool> failed = false;
   // Regions of one seed draw different waits.
   if (random_waits) random_waits = mixed(*random_waits);
+  Team team(n_threads <= cpus, random_waits);
 #pragma omp parallel num_threads(n_threads)
   {
     const FloatEnvironment contract;
     // OpenMP's own settings may give fewer threads than asked for.
-#pragma omp single
-    barrier.emplace(omp_get_num_threads(), n_threads <= cpus, random_waits);
-    barrier->doze();
+    team.set_count(omp_get_num_threads());
+    team.doze();
     // Nothing may leave the region: OpenMP ends the process then.
     try {
-      body({omp_get_thread_num(), omp_get_num_threads(), &*barrier});
-    } catch (const TeamBarrier::Abandoned&) {
+      body({omp_get_thread_num(), omp_get_num_threads(), &team});
+    } catch (const Team::Abandoned&) {
       // Whoever abandoned the team has said why.
     } catch (...) {
       if (!failed.exchange(true)) thrown = std::current_exception();
-      barrier->abandon();
+      team.abandon();
     }
   }
   if (thrown) std::rethrow_exception(thrown);

@@ -17,9 +17,10 @@ namespace llm {
 int available_cpus();
 
 /// For tests of code that waits: while one of these lives, every worker of every region sleeps
-/// before it begins and before and after each barrier, 0 to 200 microseconds, half the time not at
-/// all, drawn from the seed. What reads before others have written, because a barrier is missing,
-/// then does so most of the time. Not nested; no region may run while it is made or destroyed.
+/// before it begins, before and after each barrier and before each task, 0 to 200 microseconds, half
+/// the time not at all, drawn from the seed, and tasks are dealt out from a random one on. What reads
+/// before others have written, because a barrier is missing, then does so most of the time. Not
+/// nested; no region may run while it is made or destroyed.
 class RandomWaits {
  public:
   explicit RandomWaits(std::uint64_t seed);
@@ -28,16 +29,27 @@ class RandomWaits {
   RandomWaits& operator=(const RandomWaits&) = delete;
 };
 
-/// Lets the workers of one region wait for each other: spins, which answers within a fraction of a
+/// What the workers of one region share: a barrier, and the tasks between two barriers.
+///
+/// A worker that waits spins, which answers within a fraction of a
 /// microsecond, then sleeps, which leaves the CPU to others, and above all to the worker that is
 /// waited for. It spins for about as long as falling asleep and waking take, so that no wait costs
 /// more than twice what it must.
-class TeamBarrier {
+class Team {
  public:
   /// @param own_cpus  every worker can have a CPU of its own; otherwise sleep almost at once
   /// @param waits     seed of random waits (RandomWaits), if any
-  TeamBarrier(int count, bool own_cpus, std::optional<std::uint64_t> waits = {});
-  /// Returns when all `count` workers have called it.
+  Team(bool own_cpus, std::optional<std::uint64_t> waits = {});
+  /// How many workers there are. Every one says so, the same, before it does anything else here.
+  void set_count(int count) { count_.store(count, std::memory_order_relaxed); }
+  /// The next of n tasks that nobody has taken since the last barrier; n or more when none is left.
+  std::size_t take_task(std::size_t n) {
+    const std::size_t i = next_task_.fetch_add(1, std::memory_order_relaxed);
+    if (!dozes_ || i >= n) [[likely]]
+      return i;
+    return random_task(i, n);
+  }
+  /// Returns when all workers have called it.
   /// Throws Abandoned, now or while it waits, once somebody has called abandon().
   void wait();
   /// Tells those who wait, and will, that not everybody comes: a worker leaves with an exception.
@@ -53,31 +65,43 @@ class TeamBarrier {
   void meet();
   void check_complete() const;
   void sleep_at_random();
+  std::size_t random_task(std::size_t i, std::size_t n);
 
-  const int count_;
   const std::chrono::nanoseconds spin_time_;
   const bool dozes_;
+  std::atomic<int> count_ = 1;
   std::atomic<std::uint64_t> draws_;  ///< of random waits so far, by all workers, after the seed
   std::atomic<int> arrived_ = 0;
-  std::atomic<int> generation_ = 0;
   std::atomic<bool> abandoned_ = false;  ///< set before generation_ moves on
+  // Each on a cache line of its own: one is written for every task, the other read while waiting.
+  alignas(64) std::atomic<std::size_t> next_task_ = 0;
+  alignas(64) std::atomic<int> generation_ = 0;
 };
 
 /// One worker's share of a parallel region.
 struct Worker {
-  int id;                       ///< 0 .. count - 1
-  int count;                    ///< workers in the region
-  TeamBarrier* team = nullptr;  ///< set inside run_parallel
+  int id;                ///< 0 .. count - 1
+  int count;             ///< workers in the region
+  Team* team = nullptr;  ///< set inside run_parallel
 
   /// Waits until every worker of the region has come here. @pre inside run_parallel
   void barrier() const { team->wait(); }
 
-  /// Half-open range of this worker's items out of `n`, in whole groups of `group` items:
-  /// contiguous, disjoint, covering, sizes differing by at most one group.
+  /// Calls task(i) for those i of [0, n) that this worker takes: each is taken once, by whoever is
+  /// free, so that nobody waits long for one that the system has stopped. Every worker of the region
+  /// calls it with the same n; all tasks are done after the next barrier.
+  /// @pre inside run_parallel, and a barrier since the last call
+  template <typename Task>
+  void take_tasks(std::size_t n, Task&& task) const {
+    for (std::size_t i = team->take_task(n); i < n; i = team->take_task(n)) task(i);
+  }
+
   struct Range {
     std::size_t begin;
     std::size_t end;
   };
+  /// Half-open range of this worker's items out of `n`, in whole groups of `group` items:
+  /// contiguous, disjoint, covering, sizes differing by at most one group.
   Range share(std::size_t n, std::size_t group = 1) const;
 };
 

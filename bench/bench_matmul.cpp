@@ -59,8 +59,11 @@ void run_matmul(benchmark::State& state, const BenchContext& context, WeightType
     const auto started = std::chrono::steady_clock::now();
     run_parallel(context.threads, [&](Worker worker) {
       for (const PackedMatrix& w : matrices) {
-        matmul(kernels, worker, w, input, y.data(), shape.rows, Epilogue::kStore,
-               workspaces[static_cast<std::size_t>(worker.id)]);
+        const RowTasks tasks(w, n_tokens, worker.count);
+        worker.take_tasks(tasks.size(), [&](std::size_t i) {
+          matmul(kernels, w, tasks[i], input, y.data(), shape.rows, Epilogue::kStore,
+                 workspaces[static_cast<std::size_t>(worker.id)]);
+        });
         worker.barrier();
       }
     });

@@ -6,11 +6,39 @@
 
 namespace llm {
 
-Worker::Range Forward::rows_to_rotate(Worker worker, const PackedMatrix& w, std::size_t n,
-                                      bool normed) const {
-  if (!normed) return matmul_rows(worker, w, n);
-  const auto [begin, end] = worker.share(w.n_rows() / config_.head_dim);
-  return {begin * config_.head_dim, end * config_.head_dim};
+/// Tasks: rows of K and the same rows of V, then rows of q; whole heads, so that one task can
+/// finish what the next op needs.
+void Forward::project_heads(const Pass& pass, Worker worker, std::size_t layer,
+                            const InputRows& input) {
+  const LayerWeights& w = weights_.layers[layer];
+  const RowTasks kv(w.attn_k, input.n, worker.count, config_.head_dim);
+  const RowTasks q(w.attn_q, input.n, worker.count, config_.head_dim);
+  const auto project = [&](const PackedMatrix& matrix, std::span<const float> bias,
+                           Worker::Range rows, float* y) {
+    product(worker, PassOp::kQkv, matrix, rows, input, y, Epilogue::kStore);
+    add_bias(matrix, bias, rows, input.n, y);
+  };
+  const auto rotate = [&](std::size_t i) {
+    if (i < kv.size()) return rotate_and_store(pass, worker, layer, kv[i]);
+    rotate_queries(pass, worker, layer, q[i - kv.size()]);
+  };
+  run_tasks(worker, kv.size() + q.size(), [&](std::size_t i) {
+    if (i < kv.size()) {
+      project(w.attn_k, w.attn_k_bias.span(), kv[i], k_.data());
+      project(w.attn_v, w.attn_v_bias.span(), kv[i], v_.data());
+    } else {
+      project(w.attn_q, w.attn_q_bias.span(), q[i - kv.size()], q_.data());
+    }
+    if (pass.probe == nullptr) rotate(i);
+  });
+  if (pass.probe == nullptr) return;
+  const int id = static_cast<int>(layer);
+  tap(pass, worker, id, "q", q_.data(), config_.q_rows());
+  tap(pass, worker, id, "k", k_.data(), config_.kv_rows());
+  tap(pass, worker, id, "v", v_.data(), config_.kv_rows());
+  run_tasks(worker, kv.size() + q.size(), rotate);
+  tap(pass, worker, id, "q_rope", q_.data(), config_.q_rows());
+  tap(pass, worker, id, "k_rope", k_.data(), config_.kv_rows());
 }
 
 void Forward::norm_heads(std::span<const float> weight, Worker::Range rows, float* x) const {
@@ -19,37 +47,39 @@ void Forward::norm_heads(std::span<const float> weight, Worker::Range rows, floa
     kernels_.rms_norm(x + head, weight.data(), weight.size(), config_.norm_eps, x + head);
 }
 
-void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t layer) {
-  const LayerWeights& w = weights_.layers[layer];
-  const bool normed = w.attn_q_norm.size() + w.attn_k_norm.size() > 0;
-  if (normed) worker.barrier();  // heads of several workers
-  // What a worker computed it also rotates and stores: shares begin and end at even rows, and K and
-  // V have equally many.
-  const Worker::Range q_own = rows_to_rotate(worker, w.attn_q, pass.rows.size(), normed);
-  const Worker::Range k_own = rows_to_rotate(worker, w.attn_k, pass.rows.size(), normed);
-  const std::size_t n_own = k_own.end - k_own.begin;
+void Forward::rotate_queries(const Pass& pass, Worker worker, std::size_t layer,
+                             Worker::Range rows) {
+  for (std::size_t t = 0; t < pass.rows.size(); ++t) {
+    float* q = q_.data() + t * config_.q_rows();
+    norm_heads(weights_.layers[layer].attn_q_norm.span(), rows, q);
+    kernels_.rope(q, rows.begin, rows.end, config_.head_dim, cos_.data() + t * rope_.pairs(),
+                  sin_.data() + t * rope_.pairs(), rope_.pairs());
+  }
+  clock(worker).lap(PassOp::kRope);
+}
+
+void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t layer,
+                               Worker::Range rows) {
+  const auto [begin, end] = rows;
+  const std::size_t n = end - begin;
   const std::span<std::uint16_t> half = scratch_[static_cast<std::size_t>(worker.id)].half.span();
   for (std::size_t t = 0; t < pass.rows.size(); ++t) {
-    const auto& [segment, token, position] = pass.rows[t];
-    const float* cos = cos_.data() + t * rope_.pairs();
-    const float* sin = sin_.data() + t * rope_.pairs();
     float* k = k_.data() + t * config_.kv_rows();
     const float* v = v_.data() + t * config_.kv_rows();
-    float* q = q_.data() + t * config_.q_rows();
-    norm_heads(w.attn_q_norm.span(), q_own, q);
-    norm_heads(w.attn_k_norm.span(), k_own, k);
-    kernels_.rope(q, q_own.begin, q_own.end, config_.head_dim, cos, sin, rope_.pairs());
-    kernels_.rope(k, k_own.begin, k_own.end, config_.head_dim, cos, sin, rope_.pairs());
-    KvCache& cache = *segment->cache;
+    norm_heads(weights_.layers[layer].attn_k_norm.span(), rows, k);
+    kernels_.rope(k, begin, end, config_.head_dim, cos_.data() + t * rope_.pairs(),
+                  sin_.data() + t * rope_.pairs(), rope_.pairs());
+    const std::size_t position = pass.rows[t].position;
+    KvCache& cache = *pass.rows[t].segment->cache;
     if (cache.pool().type() == KvType::kF32) {
-      cache.store(layer, k_own.begin, position, {k + k_own.begin, n_own}, {v + k_own.begin, n_own});
+      cache.store(layer, begin, position, {k + begin, n}, {v + begin, n});
       continue;
     }
-    kernels_.to_half(k + k_own.begin, n_own, half.data());
-    kernels_.to_half(v + k_own.begin, n_own, half.data() + n_own);
-    cache.store_half(layer, k_own.begin, position, half.first(n_own), half.subspan(n_own, n_own));
+    kernels_.to_half(k + begin, n, half.data());
+    kernels_.to_half(v + begin, n, half.data() + n);
+    cache.store_half(layer, begin, position, half.first(n), half.subspan(n, n));
   }
-  worker.barrier();
+  clock(worker).lap(PassOp::kRope);
 }
 
 void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
@@ -60,29 +90,29 @@ void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
   }
 }
 
-/// Tasks: (block of rows, KV head), each over all its chunks.
+/// Tasks: (block of rows, KV head), each over all its chunks; the last rows, which see most, first.
 void Forward::attend_blocks(const Pass& pass, Worker worker, std::size_t layer) {
   const std::size_t head_dim = config_.head_dim;
   const std::size_t heads_per_kv = config_.n_heads / config_.n_kv_heads;
-  const auto workers = static_cast<std::size_t>(worker.count);
   float* const partial = scratch_[static_cast<std::size_t>(worker.id)].partial.data();
   float* const context = batch_inputs_.context.data();
-  for (auto task = static_cast<std::size_t>(worker.id);
-       task < pass.blocks.size() * config_.n_kv_heads; task += workers) {
+  const std::size_t n_tasks = pass.blocks.size() * config_.n_kv_heads;
+  run_tasks(worker, n_tasks, [&](std::size_t i) {
+    const std::size_t task = n_tasks - 1 - i;
     const std::size_t kv_head = task % config_.n_kv_heads;
     const Block& block = pass.blocks[task / config_.n_kv_heads];
     const Row& first = pass.rows[block.first_row];
     const std::size_t n_chunks = KvPool::pages_for(first.position + block.n_rows);
     attend_heads(first, block.first_row, block.n_rows, kv_head, 0, n_chunks, partial, worker,
                  layer);
-    for (std::size_t i = 0; i < block.n_rows * heads_per_kv; ++i) {
-      const std::size_t row = block.first_row + i / heads_per_kv;
-      const std::size_t head = kv_head * heads_per_kv + i % heads_per_kv;
-      kernels_.finish(partial + i * (2 + head_dim), head_dim,
+    for (std::size_t j = 0; j < block.n_rows * heads_per_kv; ++j) {
+      const std::size_t row = block.first_row + j / heads_per_kv;
+      const std::size_t head = kv_head * heads_per_kv + j % heads_per_kv;
+      kernels_.finish(partial + j * (2 + head_dim), head_dim,
                       context + row * config_.q_rows() + head * head_dim);
     }
-  }
-  worker.barrier();
+    clock(worker).lap(PassOp::kAttention);
+  });
 }
 
 /// Tasks: (chunk, KV head), so that a long context has work for all. Afterwards every worker merges
@@ -92,16 +122,14 @@ void Forward::attend_one_row(const Row& row, Worker worker, std::size_t layer) {
   const std::size_t heads_per_kv = config_.n_heads / config_.n_kv_heads;
   const std::size_t partial_size = 2 + head_dim;
   const std::size_t n_chunks = KvPool::pages_for(row.position + 1);
-  const auto workers = static_cast<std::size_t>(worker.count);
-  for (auto task = static_cast<std::size_t>(worker.id); task < n_chunks * config_.n_kv_heads;
-       task += workers) {
+  run_tasks(worker, n_chunks * config_.n_kv_heads, [&](std::size_t task) {
     const std::size_t kv_head = task % config_.n_kv_heads;
     const std::size_t chunk = task / config_.n_kv_heads;
     const std::size_t slot = chunk * config_.n_heads + kv_head * heads_per_kv;
     attend_heads(row, 0, 1, kv_head, chunk, chunk + 1, partial_.data() + slot * partial_size,
                  worker, layer);
-  }
-  worker.barrier();
+    clock(worker).lap(PassOp::kAttention);
+  });
   Scratch& scratch = scratch_[static_cast<std::size_t>(worker.id)];
   for (std::size_t head = 0; head < config_.n_heads; ++head) {
     const float* first = partial_.data() + head * partial_size;

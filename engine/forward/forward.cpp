@@ -20,7 +20,14 @@ Status Forward::Inputs::allocate(const HyperParameters& config, std::size_t n) {
   const std::size_t widest = std::max({config.d_model, config.q_rows(), config.d_ff});
   LLM_RETURN_IF_ERROR(allocate_floats(normed, n * config.d_model));
   LLM_RETURN_IF_ERROR(allocate_floats(context, n * config.q_rows()));
-  LLM_TRY(input, AlignedBuffer<std::byte>::allocate(n * widest * sizeof(float), "activations"));
+  const auto bytes = [&](ActivationFormat format) {
+    const std::size_t block = activation_block_size(format);
+    return ActivationMatrix::bytes(format, n, (widest + block - 1) / block * block);
+  };
+  LLM_TRY(q8_k,
+          AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_K), "activations"));
+  LLM_TRY(q8_32,
+          AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_32), "activations"));
   return Ok{};
 }
 
@@ -70,8 +77,13 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
 
 void Forward::run(std::span<const PassSegment> segments, std::span<float> logits,
                   ProbeSink* probe) {
+  const auto started = OpClock::Time::clock::now();
   const Pass pass = plan(segments, logits, probe);
+  int n_workers = 1;
   run_parallel(n_threads_, [&](Worker worker) {
+    if (worker.id == 0) n_workers = worker.count;
+    clock(worker).start(profile_ != nullptr, started);
+    clock(worker).lap(PassOp::kRegion);
     embed(pass, worker);
     for (std::size_t layer = 0; layer < config_.n_layers; ++layer) {
       run_attention(pass, worker, layer);
@@ -79,6 +91,19 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> logits
     }
     run_output(pass, worker);
   });
+  if (profile_ != nullptr) add_to_profile(started, n_workers);
+}
+
+void Forward::add_to_profile(OpClock::Time started, int n_workers) {
+  const auto now = OpClock::Time::clock::now();
+  for (int id = 0; id < n_workers; ++id) {
+    OpClock& clock = scratch_[static_cast<std::size_t>(id)].clock;
+    clock.lap_at(now, PassOp::kRegion);
+    for (std::size_t op = 0; op < kPassOps; ++op) profile_->ops[op].add(clock.ops()[op]);
+  }
+  ++profile_->passes;
+  profile_->wall += now - started;
+  profile_->worker_time += (now - started) * n_workers;
 }
 
 Forward::Pass Forward::plan(std::span<const PassSegment> segments, std::span<float> logits,
@@ -104,48 +129,32 @@ Forward::Pass Forward::plan(std::span<const PassSegment> segments, std::span<flo
 
 void Forward::embed(const Pass& pass, Worker worker) {
   const PackedMatrix& table = weights_.token_embd;
-  const auto [begin, end] = worker.share(pass.rows.size());
   const std::span<std::byte> bytes = scratch_[static_cast<std::size_t>(worker.id)].row.span();
-  for (std::size_t t = begin; t < end; ++t) {
+  run_tasks(worker, pass.rows.size(), [&](std::size_t t) {
     rope_.angles(pass.rows[t].position, cos_.span().subspan(t * rope_.pairs(), rope_.pairs()),
                  sin_.span().subspan(t * rope_.pairs(), rope_.pairs()));
     table.extract_row(static_cast<std::size_t>(pass.rows[t].token), bytes);
     contract::dequantize_row(table.type(), bytes,
                              x_.span().subspan(t * config_.d_model, config_.d_model));
-  }
-  worker.barrier();
+    clock(worker).lap(PassOp::kEmbed);
+  });
   tap(pass, worker, ProbeSink::kGlobal, "embd", x_.data(), config_.d_model);
 }
 
 void Forward::run_attention(const Pass& pass, Worker worker, std::size_t layer) {
   const LayerWeights& w = weights_.layers[layer];
   const int id = static_cast<int>(layer);
-  const std::size_t n_rows = pass.rows.size();
 
-  Inputs& inputs = inputs_of(worker, n_rows);
-  ActivationMatrix input = norm_rows(worker, w.attn_norm.span(), w.attn_q, all_rows(pass));
-  tap(pass, worker, id, "attn_norm", inputs.normed.data(), config_.d_model);
-  product(worker, w.attn_q, input, q_.data(), Epilogue::kStore);
-  add_bias(worker, w.attn_q, w.attn_q_bias.span(), n_rows, q_.data());
-  input = in_format_of(worker, w.attn_k, input);
-  product(worker, w.attn_k, input, k_.data(), Epilogue::kStore);
-  add_bias(worker, w.attn_k, w.attn_k_bias.span(), n_rows, k_.data());
-  input = in_format_of(worker, w.attn_v, input);
-  product(worker, w.attn_v, input, v_.data(), Epilogue::kStore);
-  add_bias(worker, w.attn_v, w.attn_v_bias.span(), n_rows, v_.data());
-  if (pass.probe != nullptr) worker.barrier();
-  tap(pass, worker, id, "q", q_.data(), config_.q_rows());
-  tap(pass, worker, id, "k", k_.data(), config_.kv_rows());
-  tap(pass, worker, id, "v", v_.data(), config_.kv_rows());
-
-  rotate_and_store(pass, worker, layer);
-  tap(pass, worker, id, "q_rope", q_.data(), config_.q_rows());
-  tap(pass, worker, id, "k_rope", k_.data(), config_.kv_rows());
+  const InputRows normed =
+      norm_rows(worker, w.attn_norm.span(), all_rows(pass), {&w.attn_q, &w.attn_k, &w.attn_v});
+  tap(pass, worker, id, "attn_norm", normed.f32, config_.d_model);
+  project_heads(pass, worker, layer, normed);
   attend(pass, worker, layer);
-  tap(pass, worker, id, "attn_ctx", inputs.context.data(), config_.q_rows());
-
-  input = load_rows(worker, inputs.context.data(), w.attn_output, n_rows);
-  add_product(pass, worker, w.attn_output, input, id, "attn_out");
+  float* const context = inputs_of(worker, pass.rows.size()).context.data();
+  tap(pass, worker, id, "attn_ctx", context, config_.q_rows());
+  const InputRows input = load_rows(worker, PassOp::kMerge, context, pass.rows.size(),
+                                    config_.q_rows(), {&w.attn_output});
+  add_product(pass, worker, PassOp::kAttnOutput, w.attn_output, input, id, "attn_out");
   tap(pass, worker, id, "ffn_inp", x_.data(), config_.d_model);
 }
 
@@ -155,26 +164,32 @@ void Forward::run_ffn(const Pass& pass, Worker worker, std::size_t layer) {
   const std::size_t n_rows = pass.rows.size();
   const std::size_t d_ff = config_.d_ff;
 
-  ActivationMatrix input = norm_rows(worker, w.ffn_norm.span(), w.ffn_gate, all_rows(pass));
-  tap(pass, worker, id, "ffn_norm", inputs_of(worker, n_rows).normed.data(), config_.d_model);
-  product(worker, w.ffn_gate, input, gate_.data(), Epilogue::kStore);
-  input = in_format_of(worker, w.ffn_up, input);
-  product(worker, w.ffn_up, input, up_.data(), Epilogue::kStore);
-  if (pass.probe != nullptr) worker.barrier();
-  tap(pass, worker, id, "gate", gate_.data(), d_ff);
-  tap(pass, worker, id, "up", up_.data(), d_ff);
-
-  // A worker's columns of gate and up are its own: their matrices have equally many rows.
-  const Worker::Range columns = matmul_rows(worker, w.ffn_gate, n_rows);
-  for (std::size_t t = 0; t < n_rows; ++t) {
-    kernels_.silu_mul(gate_.data() + t * d_ff + columns.begin,
-                      up_.data() + t * d_ff + columns.begin, columns.end - columns.begin);
+  const InputRows normed =
+      norm_rows(worker, w.ffn_norm.span(), all_rows(pass), {&w.ffn_gate, &w.ffn_up});
+  tap(pass, worker, id, "ffn_norm", normed.f32, config_.d_model);
+  const RowTasks tasks(w.ffn_gate, n_rows, worker.count);
+  const auto activate = [&](Worker::Range columns) {
+    for (std::size_t t = 0; t < n_rows; ++t) {
+      kernels_.silu_mul(gate_.data() + t * d_ff + columns.begin,
+                        up_.data() + t * d_ff + columns.begin, columns.end - columns.begin);
+    }
+    clock(worker).lap(PassOp::kSilu);
+  };
+  run_tasks(worker, tasks.size(), [&](std::size_t i) {
+    product(worker, PassOp::kGateUp, w.ffn_gate, tasks[i], normed, gate_.data(), Epilogue::kStore);
+    product(worker, PassOp::kGateUp, w.ffn_up, tasks[i], normed, up_.data(), Epilogue::kStore);
+    if (pass.probe == nullptr) activate(tasks[i]);
+  });
+  if (pass.probe != nullptr) {
+    tap(pass, worker, id, "gate", gate_.data(), d_ff);
+    tap(pass, worker, id, "up", up_.data(), d_ff);
+    run_tasks(worker, tasks.size(), [&](std::size_t i) { activate(tasks[i]); });
   }
-  worker.barrier();
   tap(pass, worker, id, "ffn_act", gate_.data(), d_ff);
 
-  input = load_rows(worker, gate_.data(), w.ffn_down, n_rows);
-  add_product(pass, worker, w.ffn_down, input, id, "ffn_out");
+  const InputRows active =
+      load_rows(worker, PassOp::kNorm, gate_.data(), n_rows, d_ff, {&w.ffn_down});
+  add_product(pass, worker, PassOp::kFfnDown, w.ffn_down, active, id, "ffn_out");
   tap(pass, worker, id, "l_out", x_.data(), config_.d_model);
 }
 
@@ -182,11 +197,14 @@ void Forward::run_output(const Pass& pass, Worker worker) {
   const std::size_t n = pass.logit_rows.size();
   if (n == 0) return;
   const PackedMatrix& w = weights_.output();
-  const ActivationMatrix input = norm_rows(worker, weights_.output_norm.span(), w, pass.logit_rows);
-  tap(pass, worker, ProbeSink::kGlobal, "result_norm", inputs_of(worker, n).normed.data(),
-      config_.d_model, pass.logit_rows[0]);
-  product(worker, w, input, pass.logits.data(), Epilogue::kStore);
-  worker.barrier();
+  const InputRows normed =
+      norm_rows(worker, weights_.output_norm.span(), pass.logit_rows, {&w});
+  tap(pass, worker, ProbeSink::kGlobal, "result_norm", normed.f32, config_.d_model,
+      pass.logit_rows[0]);
+  const RowTasks tasks(w, n, worker.count);
+  run_tasks(worker, tasks.size(), [&](std::size_t i) {
+    product(worker, PassOp::kOutput, w, tasks[i], normed, pass.logits.data(), Epilogue::kStore);
+  });
   tap(pass, worker, ProbeSink::kGlobal, "logits", pass.logits.data(), config_.n_vocab,
       pass.logit_rows[0]);
 }
@@ -199,77 +217,87 @@ Forward::Inputs& Forward::inputs_of(Worker worker, std::size_t n) {
   return n == 1 ? scratch_[static_cast<std::size_t>(worker.id)].inputs : batch_inputs_;
 }
 
-Worker::Range Forward::share_of_rows(Worker worker, std::size_t n) {
-  return n == 1 ? Worker::Range{0, 1} : worker.share(n);
-}
-
-void Forward::wait_for_rows(Worker worker, std::size_t n) {
-  if (n > 1) worker.barrier();
-}
-
-ActivationMatrix Forward::norm_rows(Worker worker, std::span<const float> weight,
-                                    const PackedMatrix& w, std::span<const std::size_t> rows) {
-  const std::size_t d = config_.d_model;
-  const std::size_t n = rows.size();
-  Inputs& inputs = inputs_of(worker, n);
-  ActivationMatrix input(inputs.input.span(), format_for(w), n, d);
-  const auto [begin, end] = share_of_rows(worker, n);
-  for (std::size_t i = begin; i < end; ++i) {
-    const std::span<float> normed = inputs.normed.span().subspan(i * d, d);
-    kernels_.rms_norm(x_.data() + rows[i] * d, weight.data(), d, config_.norm_eps, normed.data());
-    input.store(kernels_, i, normed);
+ActivationMatrix Forward::InputRows::as(ActivationFormat format) const {
+  switch (format) {
+    case ActivationFormat::kQ8_K:
+      return {memory->q8_k.span(), format, n, features};
+    case ActivationFormat::kQ8_32:
+      return {memory->q8_32.span(), format, n, features};
+    case ActivationFormat::kF32:
+      break;
   }
-  wait_for_rows(worker, n);
-  return input;
+  return {std::as_writable_bytes(std::span(f32, n * features)), format, n, features};
 }
 
-ActivationMatrix Forward::load_rows(Worker worker, const float* x, const PackedMatrix& w,
-                                    std::size_t n) {
-  const std::size_t features = w.n_cols();
-  ActivationMatrix input(inputs_of(worker, n).input.span(), format_for(w), n, features);
-  const auto [begin, end] = share_of_rows(worker, n);
-  for (std::size_t t = begin; t < end; ++t) {
-    input.store(kernels_, t, std::span(x + t * features, features));
-  }
-  wait_for_rows(worker, n);
-  return input;
-}
-
-ActivationMatrix Forward::in_format_of(Worker worker, const PackedMatrix& w,
-                                       const ActivationMatrix& input) {
-  if (input.format() == format_for(w)) return input;
-  const std::size_t n = input.n_tokens();
-  wait_for_rows(worker, n);  // others may still read the old format
-  return load_rows(worker, inputs_of(worker, n).normed.data(), w, n);
-}
-
-void Forward::add_product(const Pass& pass, Worker worker, const PackedMatrix& w,
-                          const ActivationMatrix& input, int layer, std::string_view name) {
-  if (pass.probe == nullptr) {
-    product(worker, w, input, x_.data(), Epilogue::kAdd);
-    worker.barrier();
-    return;
-  }
-  product(worker, w, input, output_.data(), Epilogue::kStore);
+void Forward::wait(Worker worker) {
   worker.barrier();
+  clock(worker).lap(PassOp::kWait);
+}
+
+template <typename MakeRow>
+void Forward::prepare_rows(Worker worker, PassOp op, const InputRows& input, Readers readers,
+                           MakeRow make_row) {
+  const auto prepare = [&](std::size_t i) {
+    make_row(i);
+    const std::span<const float> row(input.f32 + i * input.features, input.features);
+    for (const ActivationFormat format : {ActivationFormat::kQ8_K, ActivationFormat::kQ8_32}) {
+      const auto reads = [&](const PackedMatrix* w) { return format_for(*w) == format; };
+      if (std::ranges::any_of(readers, reads)) input.as(format).store(kernels_, i, row);
+    }
+    clock(worker).lap(op);
+  };
+  if (input.n == 1) return prepare(0);
+  run_tasks(worker, input.n, prepare);
+}
+
+Forward::InputRows Forward::norm_rows(Worker worker, std::span<const float> weight,
+                                      std::span<const std::size_t> rows, Readers readers) {
+  const std::size_t d = config_.d_model;
+  Inputs& inputs = inputs_of(worker, rows.size());
+  const InputRows input{&inputs, inputs.normed.data(), rows.size(), d};
+  prepare_rows(worker, PassOp::kNorm, input, readers, [&](std::size_t i) {
+    kernels_.rms_norm(x_.data() + rows[i] * d, weight.data(), d, config_.norm_eps,
+                      input.f32 + i * d);
+  });
+  return input;
+}
+
+Forward::InputRows Forward::load_rows(Worker worker, PassOp op, float* x, std::size_t n,
+                                      std::size_t features, Readers readers) {
+  const InputRows input{&inputs_of(worker, n), x, n, features};
+  prepare_rows(worker, op, input, readers, [](std::size_t) {});
+  return input;
+}
+
+void Forward::add_product(const Pass& pass, Worker worker, PassOp op, const PackedMatrix& w,
+                          const InputRows& input, int layer, std::string_view name) {
+  const bool probed = pass.probe != nullptr;
+  float* const y = probed ? output_.data() : x_.data();
+  const RowTasks tasks(w, input.n, worker.count);
+  run_tasks(worker, tasks.size(), [&](std::size_t i) {
+    product(worker, op, w, tasks[i], input, y, probed ? Epilogue::kStore : Epilogue::kAdd);
+  });
+  if (!probed) return;
   tap(pass, worker, layer, name, output_.data(), config_.d_model);
   const auto [begin, end] = worker.share(pass.rows.size() * config_.d_model);
   for (std::size_t i = begin; i < end; ++i) x_[i] += output_[i];
-  worker.barrier();
+  wait(worker);
 }
 
-void Forward::product(Worker worker, const PackedMatrix& w, const ActivationMatrix& input, float* y,
-                      Epilogue epilogue) {
-  matmul(kernels_, worker, w, input, y, w.n_rows(), epilogue,
+void Forward::product(Worker worker, PassOp op, const PackedMatrix& w, Worker::Range rows,
+                      const InputRows& input, float* y, Epilogue epilogue) {
+  matmul(kernels_, w, rows, input.as(format_for(w)), y, w.n_rows(), epilogue,
          scratch_[static_cast<std::size_t>(worker.id)].product);
+  const auto n_rows = static_cast<double>(rows.end - rows.begin);
+  clock(worker).lap(op, n_rows * static_cast<double>(row_bytes(w.type(), w.n_cols())),
+                    n_rows * static_cast<double>(w.n_cols() * input.n));
 }
 
-void Forward::add_bias(Worker worker, const PackedMatrix& w, std::span<const float> bias,
+void Forward::add_bias(const PackedMatrix& w, std::span<const float> bias, Worker::Range rows,
                        std::size_t n, float* y) {
   if (bias.empty()) return;
-  const auto [begin, end] = matmul_rows(worker, w, n);
   for (std::size_t t = 0; t < n; ++t)
-    for (std::size_t r = begin; r < end; ++r) y[t * w.n_rows() + r] += bias[r];
+    for (std::size_t r = rows.begin; r < rows.end; ++r) y[t * w.n_rows() + r] += bias[r];
 }
 
 ActivationFormat Forward::format_for(const PackedMatrix& w) const {
@@ -277,13 +305,13 @@ ActivationFormat Forward::format_for(const PackedMatrix& w) const {
 }
 
 void Forward::tap(const Pass& pass, Worker worker, int layer, std::string_view name, float* values,
-                  std::size_t features, std::size_t first_row) const {
+                  std::size_t features, std::size_t first_row) {
   if (pass.probe == nullptr) return;
   if (worker.id == 0) {
     pass.probe->tap(layer, name, {values, (pass.rows.size() - first_row) * features}, features,
                     first_row);
   }
-  worker.barrier();
+  wait(worker);
 }
 
 }  // namespace llm

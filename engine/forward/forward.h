@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/thread_team.h"
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
+#include "engine/forward/profile.h"
 #include "engine/model/model.h"
 #include "quant/kernels/matmul.h"
 #include "tokenizer/vocab_spec.h"
@@ -45,6 +47,9 @@ class Forward {
   /// in the vocabulary; positions are reserved in the caches
   void run(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
 
+  /// Where the times of the passes to come are added; nullptr: they are not taken.
+  void set_profile(PassProfile* profile) { profile_ = profile; }
+
  private:
   /// One row of the batch: a token of a sequence.
   struct Row {
@@ -77,54 +82,76 @@ class Forward {
   struct Inputs {
     AlignedBuffer<float> normed;     ///< (n, d_model)
     AlignedBuffer<float> context;    ///< (n, n_heads * head_dim): attention's result
-    AlignedBuffer<std::byte> input;  ///< the current product's right-hand side, n rows
+    AlignedBuffer<std::byte> q8_k;   ///< n rows, the widest product's, as that format
+    AlignedBuffer<std::byte> q8_32;  ///< likewise
     Status allocate(const HyperParameters& config, std::size_t n);
   };
   /// One row is prepared by each worker in memory of its own, which is cheaper than waiting for
-  /// each other; of more, every worker prepares a share in memory that all read.
+  /// each other; of more, every worker prepares some in memory that all read.
   Inputs& inputs_of(Worker worker, std::size_t n);
-  static Worker::Range share_of_rows(Worker worker, std::size_t n);
-  /// Returns when all n rows are prepared.
-  static void wait_for_rows(Worker worker, std::size_t n);
+
+  /// n rows as products read them: in f32, and in each format that was asked for.
+  struct InputRows {
+    Inputs* memory;
+    float* f32;  ///< (n, features)
+    std::size_t n;
+    std::size_t features;
+    ActivationMatrix as(ActivationFormat format) const;
+  };
+  using Readers = std::initializer_list<const PackedMatrix*>;
 
   std::span<const std::size_t> all_rows(const Pass& pass) const;
   Pass plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
+  void add_to_profile(OpClock::Time started, int n_workers);
 
-  // Every function below is called by all workers of the region. Decode waits five times per layer:
-  // after K and V are stored, after attention, attn_output, gate and up, and ffn_down; with head
-  // norms before those, too.
+  // Every function below is called by all workers of the region; `op` is what its time belongs to.
+  // Decode waits five times per layer: after K and V are stored, after attention, attn_output, gate
+  // and up, and ffn_down.
   void embed(const Pass& pass, Worker worker);
   void run_attention(const Pass& pass, Worker worker, std::size_t layer);
   void run_ffn(const Pass& pass, Worker worker, std::size_t layer);
   void run_output(const Pass& pass, Worker worker);
 
-  /// Inputs::normed and the returned matrix = norm(`rows` of x_), in w's format.
-  ActivationMatrix norm_rows(Worker worker, std::span<const float> weight, const PackedMatrix& w,
-                             std::span<const std::size_t> rows);
-  /// The rows of `x`, (n, w.n_cols()), in w's format.
-  ActivationMatrix load_rows(Worker worker, const float* x, const PackedMatrix& w, std::size_t n);
-  /// `input`, or Inputs::normed again when w wants another format.
-  ActivationMatrix in_format_of(Worker worker, const PackedMatrix& w,
-                                const ActivationMatrix& input);
+  /// Inputs::normed = norm(`rows` of x_), for those who read it.
+  InputRows norm_rows(Worker worker, std::span<const float> weight,
+                      std::span<const std::size_t> rows, Readers readers);
+  /// The n rows of `x` for those who read them.
+  InputRows load_rows(Worker worker, PassOp op, float* x, std::size_t n, std::size_t features,
+                      Readers readers);
+  /// Stores every row in the formats that the readers want, once make_row(i) has made its f32
+  /// values. Returns when all are there.
+  template <typename MakeRow>
+  void prepare_rows(Worker worker, PassOp op, const InputRows& input, Readers readers,
+                    MakeRow make_row);
+  /// Runs tasks until none is left, and returns when all are done.
+  template <typename Task>
+  void run_tasks(Worker worker, std::size_t n, Task task) {
+    worker.take_tasks(n, task);
+    wait(worker);
+  }
+  void wait(Worker worker);
+  OpClock& clock(Worker worker) { return scratch_[static_cast<std::size_t>(worker.id)].clock; }
+
   /// x_ = x_ + W input; the product itself goes to a tap.
-  void add_product(const Pass& pass, Worker worker, const PackedMatrix& w,
-                   const ActivationMatrix& input, int layer, std::string_view name);
-  void product(Worker worker, const PackedMatrix& w, const ActivationMatrix& input, float* y,
-               Epilogue epilogue);
-  /// y = y + bias in the rows of the product W x that this worker computed; no bias is empty.
-  static void add_bias(Worker worker, const PackedMatrix& w, std::span<const float> bias,
+  void add_product(const Pass& pass, Worker worker, PassOp op, const PackedMatrix& w,
+                   const InputRows& input, int layer, std::string_view name);
+  /// Rows of y = W input, or of y = y + W input.
+  void product(Worker worker, PassOp op, const PackedMatrix& w, Worker::Range rows,
+               const InputRows& input, float* y, Epilogue epilogue);
+  /// y = y + bias in those rows of n tokens; no bias is empty.
+  static void add_bias(const PackedMatrix& w, std::span<const float> bias, Worker::Range rows,
                        std::size_t n, float* y);
   ActivationFormat format_for(const PackedMatrix& w) const;
   void tap(const Pass& pass, Worker worker, int layer, std::string_view name, float* values,
-           std::size_t features, std::size_t first_row = 0) const;
+           std::size_t features, std::size_t first_row = 0);
 
   // attention.cpp
-  /// Head norms, where the model has them, RoPE, and K and V into the caches.
-  void rotate_and_store(const Pass& pass, Worker worker, std::size_t layer);
-  /// The rows of the product W x that this worker rotates: those that it computed, or whole heads
-  /// where they are normed.
-  Worker::Range rows_to_rotate(Worker worker, const PackedMatrix& w, std::size_t n,
-                               bool normed) const;
+  /// q, K and V: products with biases, head norms, RoPE, K and V into the caches.
+  void project_heads(const Pass& pass, Worker worker, std::size_t layer, const InputRows& input);
+  /// Head norms, where the model has them, and RoPE, in `rows` (whole heads) of q.
+  void rotate_queries(const Pass& pass, Worker worker, std::size_t layer, Worker::Range rows);
+  /// The same with K; K and V then go into the caches.
+  void rotate_and_store(const Pass& pass, Worker worker, std::size_t layer, Worker::Range rows);
   void norm_heads(std::span<const float> weight, Worker::Range rows, float* x) const;
   void attend(const Pass& pass, Worker worker, std::size_t layer);
   void attend_blocks(const Pass& pass, Worker worker, std::size_t layer);
@@ -141,6 +168,7 @@ class Forward {
   const KernelTable& kernels_;
   Compute compute_;
   int n_threads_;
+  PassProfile* profile_ = nullptr;
 
   // The plan of the current pass.
   std::vector<Row> rows_;
@@ -163,6 +191,7 @@ class Forward {
 
   /// Memory of one worker.
   struct Scratch {
+    OpClock clock;
     Inputs inputs;
     Workspace product;
     Workspace attention;

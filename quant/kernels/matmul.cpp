@@ -1,7 +1,7 @@
 #include "quant/kernels/matmul.h"
 
-#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -18,11 +18,6 @@ std::size_t kernel_row_bytes(ActivationFormat format, std::size_t n_cols) {
       break;
   }
   return n_cols * sizeof(float);
-}
-
-/// Panels of a worker; of a batch in whole register tiles.
-Worker::Range panel_share(Worker worker, const PackedMatrix& w, std::size_t n_tokens) {
-  return worker.share(w.n_panels(), n_tokens > 1 ? contract::kMaxTilePanels : 1);
 }
 
 }  // namespace
@@ -55,28 +50,37 @@ void ActivationMatrix::store(const KernelTable& kernels, std::size_t t, std::spa
   }
 }
 
-Worker::Range matmul_rows(Worker worker, const PackedMatrix& w, std::size_t n_tokens) {
-  const Worker::Range panels = panel_share(worker, w, n_tokens);
-  return {std::min(panels.begin * PackedMatrix::kPanelRows, w.n_rows()),
-          std::min(panels.end * PackedMatrix::kPanelRows, w.n_rows())};
+RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit)
+    : n_rows_(w.n_rows()) {
+  constexpr std::size_t kTaskBytes = std::size_t{64} << 10;
+  constexpr std::size_t kBatchTasks = 16;
+  const bool batch = n_tokens > 1;
+  unit = std::lcm(unit, PackedMatrix::kPanelRows * (batch ? contract::kMaxTilePanels : 1));
+  const std::size_t panels =
+      batch ? w.n_panels() / (kBatchTasks * static_cast<std::size_t>(n_workers))
+            : kTaskBytes / w.panel_bytes();
+  const std::size_t units = panels * PackedMatrix::kPanelRows / unit;
+  rows_per_task_ = std::max<std::size_t>(units, 1) * unit;
 }
 
-void matmul(const KernelTable& kernels, Worker worker, const PackedMatrix& w,
+void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace) {
+  constexpr std::size_t kPanelRows = PackedMatrix::kPanelRows;
   LLM_CHECK(x.n_cols() == w.n_cols());
   LLM_CHECK(workspace.size() >= matmul_workspace_bytes(x.n_tokens()));
+  LLM_CHECK(rows.begin % kPanelRows == 0 && rows.end <= w.n_rows());
+  LLM_CHECK(rows.end % kPanelRows == 0 || rows.end == w.n_rows());
   const ActivationFormat native = activation_format(w.type());
   LLM_CHECK(x.format() == native || x.format() == ActivationFormat::kF32);
-  const Worker::Range panels = panel_share(worker, w, x.n_tokens());
-  if (panels.begin >= panels.end) return;
+  if (rows.begin >= rows.end) return;
   kernels.matmul({.type = w.type(),
                   .dequantize = x.format() != native,
                   .panels = w.panel(0),
                   .n_rows = w.n_rows(),
                   .n_cols = w.n_cols(),
-                  .panel_begin = panels.begin,
-                  .panel_end = panels.end,
+                  .panel_begin = rows.begin / kPanelRows,
+                  .panel_end = (rows.end + kPanelRows - 1) / kPanelRows,
                   .x = x.data(),
                   .n_tokens = x.n_tokens(),
                   .y = y,

@@ -1,6 +1,7 @@
 #ifndef LLM_QUANT_KERNELS_MATMUL_H_
 #define LLM_QUANT_KERNELS_MATMUL_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -48,21 +49,38 @@ enum class Epilogue {
   kAdd,    ///< y = y + W x, the sum rounded once more
 };
 
-/// The rows of w (columns of y) whose products this worker computes for a batch of n_tokens.
-Worker::Range matmul_rows(Worker worker, const PackedMatrix& w, std::size_t n_tokens);
+/// The rows of a matrix (columns of y) cut into tasks, for workers who take them by demand.
+class RowTasks {
+ public:
+  /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple of
+  ///              it and PackedMatrix::kPanelRows does
+  /// Of one token, a task reads about 64 KiB of weights: enough for the hardware to stream, little
+  /// to wait for. Of a batch, every worker gets about 16, in whole register tiles.
+  RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1);
 
-/// This worker's share of y = W x for T tokens; decode is T = 1 and nothing else differs. Every
-/// worker of the region calls it; y is complete after the next barrier.
+  std::size_t size() const { return (n_rows_ + rows_per_task_ - 1) / rows_per_task_; }
+  /// Rows of task i. @pre i < size()
+  Worker::Range operator[](std::size_t i) const {
+    const std::size_t begin = i * rows_per_task_;
+    return {begin, std::min(begin + rows_per_task_, n_rows_)};
+  }
+
+ private:
+  std::size_t n_rows_;
+  std::size_t rows_per_task_;
+};
+
+/// y = W x in the given rows of W, for T tokens; decode is T = 1 and nothing else differs.
 ///
+/// @param rows  begins with a panel, ends with a panel or the last row
 /// @param x  activations in w's format, or f32 for --compute f32
-/// @param y  (T, y_stride), f32; rows of w go to columns [0, w.n_rows())
+/// @param y  (T, y_stride), f32; row r of w goes to column r
 /// @param workspace  at least matmul_workspace_bytes(T), this worker's own
 /// @pre   x.n_cols() == w.n_cols()
-/// @post  equal bits for any number of workers, T and instruction set (docs/numerics.md)
-/// Cost:  T = 1 reads w.bytes() once and is memory-bound: judge it in GB/s. Large T is bound by the
-/// rate of
-///        8-bit dot products: judge it in MAC/s.
-void matmul(const KernelTable& kernels, Worker worker, const PackedMatrix& w,
+/// @post  equal bits for any division of the rows, T and instruction set (docs/numerics.md)
+/// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is bound
+/// by the rate of 8-bit dot products: judge it in MAC/s.
+void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace);
 

@@ -246,8 +246,8 @@ def forward() -> list[Mutant]:
         add("d", op, effect="ulp", isa=ISAS[len(op) % 3], layer=3)
 
     race = rf"{PATH}, .*(race|threads?|prefill|definition|batches|sequences|token|cut|logits|text|wait).*"
-    for at in ("embed", "silu", "logits", "residual", "format", "norm", "load", "rotate", "attend", "merge"):
-        out.append(Mutant(item("barrier", at=at), "f", "MIX" if at == "format" else "Q8_0", race))
+    for at in ("embed", "silu", "logits", "residual", "norm", "load", "rotate", "attend", "merge"):
+        out.append(Mutant(item("barrier", at=at), "f", "Q8_0", race))
     out.append(Mutant(item("barrier", at="silu", rows=1), "f", "Q4_K_M", race))
     out.append(Mutant(item("barrier", at="rotate", rows=">1", threads=2), "f", "Q4_K_M", race))
     out.append(Mutant(item("barrier", at="residual", layer=LAYERS - 1), "f", "Q4_K_M", race))

@@ -8,6 +8,18 @@
 namespace llm {
 namespace {
 
+/// Runs tasks as Forward::run_tasks does, or with a wait missing at the end: in shares then, because
+/// what deals tasks out counts on the wait.
+template <class Wait, class Team, class Task>
+void planted_tasks(bool without_wait, Wait wait, Team worker, std::size_t n, Task task) {
+  if (!without_wait) {
+    worker.take_tasks(n, task);
+    return wait();
+  }
+  const auto [begin, end] = worker.share(n);
+  for (std::size_t i = begin; i < end; ++i) task(i);
+}
+
 /// Faults of the fast forward pass: what an op gave, named as its tap, made wrong before the next
 /// op reads it. Every worker of the region calls it.
 template <class Pass, class Team>

@@ -67,9 +67,12 @@ std::vector<float> fast_matmul(const KernelTable& kernels, const PackedMatrix& w
     matrix.store(kernels, t, x.subspan(t * w.n_cols(), w.n_cols()));
   }
   std::vector<float> y(tokens * w.n_rows(), NAN);
+  const RowTasks tasks(w, tokens, n_threads);
   run_parallel(n_threads, [&](Worker worker) {
     auto workspace = Workspace::allocate(matmul_workspace_bytes(tokens), "test");
-    matmul(kernels, worker, w, matrix, y.data(), w.n_rows(), Epilogue::kStore, *workspace);
+    worker.take_tasks(tasks.size(), [&](std::size_t i) {
+      matmul(kernels, w, tasks[i], matrix, y.data(), w.n_rows(), Epilogue::kStore, *workspace);
+    });
   });
   return y;
 }

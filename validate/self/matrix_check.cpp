@@ -204,7 +204,7 @@ class MatrixCheck {
   }
 
   /// W x for the tokens in x; of a batch only the chosen rows. What nobody computes stays NaN.
-  /// @param team  workers that share the rows, dealt out to the threads
+  /// @param team  workers for whom the rows are cut into tasks
   Result<std::vector<float>> product(const KernelTable& table, const PackedMatrix& w,
                                      ActivationFormat format, std::span<const float> x,
                                      std::size_t rows, int team) {
@@ -217,22 +217,18 @@ class MatrixCheck {
     for (Workspace& workspace : workspaces) {
       LLM_TRY(workspace, Workspace::allocate(matmul_workspace_bytes(n), "self check"));
     }
+    const RowTasks tasks(w, n, team);
     run_parallel(options_.threads, [&](Worker worker) {
       Workspace& workspace = workspaces[static_cast<std::size_t>(worker.id)];
-      if (rows >= w.n_rows()) {
-        for (int id = worker.id; id < team; id += worker.count) {
-          matmul(table, Worker{id, team}, w, activations, y.data(), w.n_rows(), Epilogue::kStore,
-                 workspace);
-        }
-        return;
-      }
-      // A worker of as many as there are groups computes one of them.
-      const auto groups = static_cast<int>((w.n_rows() + kGroup - 1) / kGroup);
-      for (int g = worker.id; g < groups; g += worker.count) {
-        if (!chosen(static_cast<std::size_t>(g) * kGroup, w.n_rows(), rows)) continue;
-        matmul(table, Worker{g, groups}, w, activations, y.data(), w.n_rows(), Epilogue::kStore,
-               workspace);
-      }
+      const auto compute = [&](Worker::Range range) {
+        matmul(table, w, range, activations, y.data(), w.n_rows(), Epilogue::kStore, workspace);
+      };
+      if (rows >= w.n_rows())
+        return worker.take_tasks(tasks.size(), [&](std::size_t i) { compute(tasks[i]); });
+      worker.take_tasks((w.n_rows() + kGroup - 1) / kGroup, [&](std::size_t g) {
+        if (!chosen(g * kGroup, w.n_rows(), rows)) return;
+        compute({g * kGroup, std::min((g + 1) * kGroup, w.n_rows())});
+      });
     });
     return y;
   }

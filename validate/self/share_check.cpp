@@ -19,7 +19,7 @@ constexpr std::size_t kRows = 24'039;
 constexpr int kTeams[] = {1, 2, 3, 7};
 constexpr std::size_t kTokens[] = {1, 3};
 
-/// y = W x, computed by a team of `count`, NaN where nobody wrote.
+/// y = W x, computed in the tasks of a team of `count`, NaN where nobody wrote.
 Result<std::vector<float>> team_product(const KernelTable& table, const PackedMatrix& w,
                                         std::span<const float> x, int count) {
   const std::size_t n = x.size() / w.n_cols();
@@ -31,10 +31,9 @@ Result<std::vector<float>> team_product(const KernelTable& table, const PackedMa
   for (std::size_t t = 0; t < n; ++t)
     activations.store(table, t, x.subspan(t * w.n_cols(), w.n_cols()));
   std::vector<float> y(n * w.n_rows(), std::numeric_limits<float>::quiet_NaN());
-  for (int id = 0; id < count; ++id) {
-    matmul(table, Worker{id, count}, w, activations, y.data(), w.n_rows(), Epilogue::kStore,
-           workspace);
-  }
+  const RowTasks tasks(w, n, count);
+  for (std::size_t i = 0; i < tasks.size(); ++i)
+    matmul(table, w, tasks[i], activations, y.data(), w.n_rows(), Epilogue::kStore, workspace);
   return y;
 }
 
