@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <omp.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -126,6 +127,12 @@ int available_cpus() {
   const auto quota = cgroup_quota();
   if (!quota) return cpus;
   return std::clamp(static_cast<int>(std::ceil(*quota)), 1, cpus);
+}
+
+std::uint64_t involuntary_switches() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<std::uint64_t>(usage.ru_nivcsw);
 }
 
 RandomWaits::RandomWaits(std::uint64_t seed) {

@@ -16,11 +16,15 @@ namespace llm {
 /// up. At least 1. Cost: reads a few small files; ask once.
 int available_cpus();
 
+/// Times the system took the CPU from the calling thread so far, to give it to another. Cost: a
+/// system call.
+std::uint64_t involuntary_switches();
+
 /// For tests of code that waits: while one of these lives, every worker of every region sleeps
-/// before it begins, before and after each barrier and before each task, 0 to 200 microseconds, half
-/// the time not at all, drawn from the seed, and tasks are dealt out from a random one on. What reads
-/// before others have written, because a barrier is missing, then does so most of the time. Not
-/// nested; no region may run while it is made or destroyed.
+/// before it begins, before and after each barrier and before each task, 0 to 200 microseconds,
+/// half the time not at all, drawn from the seed, and tasks are dealt out from a random one on.
+/// What reads before others have written, because a barrier is missing, then does so most of the
+/// time. Not nested; no region may run while it is made or destroyed.
 class RandomWaits {
  public:
   explicit RandomWaits(std::uint64_t seed);
@@ -88,8 +92,8 @@ struct Worker {
   void barrier() const { team->wait(); }
 
   /// Calls task(i) for those i of [0, n) that this worker takes: each is taken once, by whoever is
-  /// free, so that nobody waits long for one that the system has stopped. Every worker of the region
-  /// calls it with the same n; all tasks are done after the next barrier.
+  /// free, so that nobody waits long for one that the system has stopped. Every worker of the
+  /// region calls it with the same n; all tasks are done after the next barrier.
   /// @pre inside run_parallel, and a barrier since the last call
   template <typename Task>
   void take_tasks(std::size_t n, Task&& task) const {

@@ -66,6 +66,9 @@ class Executor {
   /// After an error every sequence is where it was before the call.
   Status evaluate(std::span<Segment> segments);
 
+  /// Where the times of the passes to come are added (engine/forward/profile.h); nullptr: nowhere.
+  void set_profile(PassProfile* profile) { forward_.set_profile(profile); }
+
   const Model& model() const { return *model_; }
   const ExecutorOptions& options() const { return options_; }
   const KvPool& pool() const { return *pool_; }
@@ -122,6 +125,7 @@ class Sequence final : public Session {
 
   const Model& model() const { return executor_->model(); }
   const Executor& executor() const { return *executor_; }
+  Executor& executor() { return *executor_; }
   const SequenceOptions& options() const { return options_; }
   KvType kv() const { return executor_->options().kv; }
   std::span<const TokenId> tokens() const { return tokens_; }

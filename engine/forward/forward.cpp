@@ -24,8 +24,7 @@ Status Forward::Inputs::allocate(const HyperParameters& config, std::size_t n) {
     const std::size_t block = activation_block_size(format);
     return ActivationMatrix::bytes(format, n, (widest + block - 1) / block * block);
   };
-  LLM_TRY(q8_k,
-          AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_K), "activations"));
+  LLM_TRY(q8_k, AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_K), "activations"));
   LLM_TRY(q8_32,
           AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_32), "activations"));
   return Ok{};
@@ -37,7 +36,7 @@ Forward::Forward(const Model& model)
       rope_(model.rope()),
       kernels_(*kernel_table(model.isa())),
       compute_(model.compute()),
-      n_threads_(model.threads()) {}
+      team_size_(model.threads()) {}
 
 Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::size_t context) {
   Forward f(model);
@@ -56,7 +55,7 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
   const std::size_t chunks = KvPool::pages_for(context);
   LLM_RETURN_IF_ERROR(allocate_floats(f.partial_, chunks * config.n_heads * (2 + config.head_dim)));
   const std::size_t heads_per_kv = config.n_heads / config.n_kv_heads;
-  for (int i = 0; i < f.n_threads_; ++i) {
+  for (int i = 0; i < model.threads(); ++i) {
     Scratch scratch;
     LLM_RETURN_IF_ERROR(scratch.inputs.allocate(config, 1));
     LLM_TRY(scratch.product, Workspace::allocate(matmul_workspace_bytes(t), "workspace"));
@@ -79,31 +78,44 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> logits
                   ProbeSink* probe) {
   const auto started = OpClock::Time::clock::now();
   const Pass pass = plan(segments, logits, probe);
-  int n_workers = 1;
-  run_parallel(n_threads_, [&](Worker worker) {
-    if (worker.id == 0) n_workers = worker.count;
-    clock(worker).start(profile_ != nullptr, started);
-    clock(worker).lap(PassOp::kRegion);
+  std::size_t n_workers = 1;
+  run_parallel(team_size_.workers(rows_.size()), [&](Worker worker) {
+    if (worker.id == 0) n_workers = static_cast<std::size_t>(worker.count);
+    begin(worker, started);
     embed(pass, worker);
     for (std::size_t layer = 0; layer < config_.n_layers; ++layer) {
       run_attention(pass, worker, layer);
       run_ffn(pass, worker, layer);
     }
     run_output(pass, worker);
+    end(worker);
   });
-  if (profile_ != nullptr) add_to_profile(started, n_workers);
+  const auto now = OpClock::Time::clock::now();
+  const auto team = std::span(scratch_).first(n_workers);
+  team_size_.passed(rows_.size(), now - started, std::ranges::any_of(team, &Scratch::stopped));
+  if (profile_ != nullptr) add_to_profile(started, now, n_workers);
 }
 
-void Forward::add_to_profile(OpClock::Time started, int n_workers) {
-  const auto now = OpClock::Time::clock::now();
-  for (int id = 0; id < n_workers; ++id) {
-    OpClock& clock = scratch_[static_cast<std::size_t>(id)].clock;
-    clock.lap_at(now, PassOp::kRegion);
-    for (std::size_t op = 0; op < kPassOps; ++op) profile_->ops[op].add(clock.ops()[op]);
+void Forward::begin(Worker worker, OpClock::Time started) {
+  clock(worker).start(profile_ != nullptr, started);
+  clock(worker).lap(PassOp::kRegion);
+  scratch_[static_cast<std::size_t>(worker.id)].switches = involuntary_switches();
+}
+
+void Forward::end(Worker worker) {
+  Scratch& scratch = scratch_[static_cast<std::size_t>(worker.id)];
+  scratch.stopped = involuntary_switches() > scratch.switches;
+}
+
+void Forward::add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers) {
+  OpProfile& profile = rows_.size() == 1 ? profile_->one_row : profile_->batch;
+  for (Scratch& scratch : std::span(scratch_).first(n_workers)) {
+    scratch.clock.lap_at(now, PassOp::kRegion);
+    for (std::size_t op = 0; op < kPassOps; ++op) profile.ops[op].add(scratch.clock.ops()[op]);
   }
-  ++profile_->passes;
-  profile_->wall += now - started;
-  profile_->worker_time += (now - started) * n_workers;
+  ++profile.passes;
+  profile.wall += now - started;
+  profile.worker_time += (now - started) * static_cast<std::int64_t>(n_workers);
 }
 
 Forward::Pass Forward::plan(std::span<const PassSegment> segments, std::span<float> logits,
@@ -197,8 +209,7 @@ void Forward::run_output(const Pass& pass, Worker worker) {
   const std::size_t n = pass.logit_rows.size();
   if (n == 0) return;
   const PackedMatrix& w = weights_.output();
-  const InputRows normed =
-      norm_rows(worker, weights_.output_norm.span(), pass.logit_rows, {&w});
+  const InputRows normed = norm_rows(worker, weights_.output_norm.span(), pass.logit_rows, {&w});
   tap(pass, worker, ProbeSink::kGlobal, "result_norm", normed.f32, config_.d_model,
       pass.logit_rows[0]);
   const RowTasks tasks(w, n, worker.count);

@@ -13,6 +13,7 @@
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
 #include "engine/forward/profile.h"
+#include "engine/forward/team_size.h"
 #include "engine/model/model.h"
 #include "quant/kernels/matmul.h"
 #include "tokenizer/vocab_spec.h"
@@ -28,10 +29,10 @@ struct PassSegment {
   std::size_t n_logits;
 };
 
-/// The Llama forward pass on all threads and the chosen instruction set: one parallel region per
-/// pass over the weights. A pass takes the rows (tokens) of any number of sequences; prefill,
-/// decode and both at once are the same code. Equal, bit for bit, to reference::Forward on each
-/// sequence by itself.
+/// The Llama forward pass on the model's threads and the chosen instruction set: one parallel
+/// region per pass over the weights. A pass takes the rows (tokens) of any number of sequences;
+/// prefill, decode and both at once are the same code. Equal, bit for bit, to reference::Forward on
+/// each sequence by itself.
 class Forward {
  public:
   /// @param model      borrowed, must outlive this object
@@ -102,7 +103,10 @@ class Forward {
 
   std::span<const std::size_t> all_rows(const Pass& pass) const;
   Pass plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
-  void add_to_profile(OpClock::Time started, int n_workers);
+  /// Every worker calls them first and last.
+  void begin(Worker worker, OpClock::Time started);
+  void end(Worker worker);
+  void add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers);
 
   // Every function below is called by all workers of the region; `op` is what its time belongs to.
   // Decode waits five times per layer: after K and V are stored, after attention, attn_output, gate
@@ -167,7 +171,7 @@ class Forward {
   const Rope& rope_;
   const KernelTable& kernels_;
   Compute compute_;
-  int n_threads_;
+  TeamSize team_size_;
   PassProfile* profile_ = nullptr;
 
   // The plan of the current pass.
@@ -192,6 +196,8 @@ class Forward {
   /// Memory of one worker.
   struct Scratch {
     OpClock clock;
+    std::uint64_t switches = 0;  ///< times the system stopped this worker before the pass
+    bool stopped = false;        ///< and whether it did during the pass
     Inputs inputs;
     Workspace product;
     Workspace attention;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace llm {
@@ -40,13 +41,32 @@ struct OpTotals {
   void add(const OpTotals& other);
 };
 
-/// Times of passes, each worker's summed: their sum is `workers` times the wall time.
-struct PassProfile {
+/// Times of passes, each worker's summed: all of them are worker_time.
+struct OpProfile {
   std::array<OpTotals, kPassOps> ops;
   std::uint64_t passes = 0;
   std::chrono::nanoseconds wall{0};
   std::chrono::nanoseconds worker_time{0};  ///< wall time times workers, summed over passes
 };
+
+/// Where the time of passes goes: those of one row (decode), and the others.
+struct PassProfile {
+  OpProfile batch;
+  OpProfile one_row;
+};
+
+/// What a machine can do, in the same process; 0: not measured.
+struct ProfileLimits {
+  double read_gb_per_s = 0;
+  double gmac_per_s = 0;
+};
+
+/// The profile as an aligned table: a line for each op that took time, with its calls, milliseconds
+/// (a worker's mean), share of `seconds`, rates, and the share of the limit that is nearer. The
+/// last lines are what was outside the passes, and the sum.
+/// @param seconds  wall time of everything that is accounted for; at least profile.wall
+std::string profile_table(std::string_view title, const OpProfile& profile, double seconds,
+                          const ProfileLimits& limits = {});
 
 /// One worker's stopwatch: every lap gives the time since the last one to an op. Off, a lap is one
 /// branch.

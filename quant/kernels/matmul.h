@@ -52,7 +52,8 @@ enum class Epilogue {
 /// The rows of a matrix (columns of y) cut into tasks, for workers who take them by demand.
 class RowTasks {
  public:
-  /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple of
+  /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple
+  /// of
   ///              it and PackedMatrix::kPanelRows does
   /// Of one token, a task reads about 64 KiB of weights: enough for the hardware to stream, little
   /// to wait for. Of a batch, every worker gets about 16, in whole register tiles.
@@ -78,8 +79,8 @@ class RowTasks {
 /// @param workspace  at least matmul_workspace_bytes(T), this worker's own
 /// @pre   x.n_cols() == w.n_cols()
 /// @post  equal bits for any division of the rows, T and instruction set (docs/numerics.md)
-/// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is bound
-/// by the rate of 8-bit dot products: judge it in MAC/s.
+/// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is
+/// bound by the rate of 8-bit dot products: judge it in MAC/s.
 void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -67,6 +68,47 @@ TEST_CASE("nobody passes the barrier before all have come", "[base][thread_team]
   });
   CHECK(arrived == 100 * kThreads);
   CHECK(early == 0);
+}
+
+TEST_CASE("every task is taken once between two barriers, by whoever comes",
+          "[base][thread_team]") {
+  const auto check = [](int n_threads) {
+    constexpr int kRounds = 20;
+    std::vector<std::atomic<int>> taken(kRounds * 40);
+    std::atomic<int> early = 0;
+    run_parallel(n_threads, [&](Worker worker) {
+      for (std::size_t round = 0; round < kRounds; ++round) {
+        const std::size_t n = round * 2;
+        worker.take_tasks(n, [&](std::size_t i) { ++taken[round * 40 + i]; });
+        worker.barrier();
+        for (std::size_t i = 0; i < n; ++i) early += taken[round * 40 + i] == 1 ? 0 : 1;
+      }
+    });
+    for (std::size_t i = 0; i < taken.size(); ++i)
+      REQUIRE(taken[i] == (i % 40 < i / 40 * 2 ? 1 : 0));
+    REQUIRE(early == 0);
+  };
+  for (const int n_threads : {1, 2, 3, 5}) {
+    check(n_threads);
+    const RandomWaits waits(static_cast<std::uint64_t>(n_threads));
+    check(n_threads);
+  }
+}
+
+TEST_CASE("random waits deal the tasks out in other ways", "[base][thread_team]") {
+  // Who takes what, one digit a task.
+  const auto dealt = [](std::uint64_t seed) {
+    const RandomWaits waits(seed);
+    std::string taker(12, '?');
+    run_parallel(3, [&](Worker worker) {
+      worker.take_tasks(taker.size(),
+                        [&](std::size_t i) { taker[i] = static_cast<char>('0' + worker.id); });
+    });
+    return taker;
+  };
+  std::set<std::string> ways;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) ways.insert(dealt(seed));
+  CHECK(ways.size() > 10);
 }
 
 TEST_CASE("what a worker throws reaches the caller, and nobody waits for it",

@@ -8,8 +8,8 @@
 namespace llm {
 namespace {
 
-/// Runs tasks as Forward::run_tasks does, or with a wait missing at the end: in shares then, because
-/// what deals tasks out counts on the wait.
+/// Runs tasks as Forward::run_tasks does, or with a wait missing at the end: in shares then,
+/// because what deals tasks out counts on the wait.
 template <class Wait, class Team, class Task>
 void planted_tasks(bool without_wait, Wait wait, Team worker, std::size_t n, Task task) {
   if (!without_wait) {

@@ -79,6 +79,8 @@ void add_output_options(OptionTable& table, BenchArguments& a) {
       {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}, {"csv", BenchFormat::kCsv}},
       "table, JSON array, or comma-separated values");
   table.flag("peaks", &a.show_peaks, "print the measured peaks too; without a model, only them");
+  table.flag("profile", &a.profile,
+             "also print where the time goes, op by op, with the share of the machine's limits");
   table.flag("no-peaks", &a.no_peaks, "measure no peaks (512 MiB): no shares of them");
   table
       .text("compare", "OLD.json", &a.compare,

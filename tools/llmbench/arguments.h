@@ -30,6 +30,7 @@ struct BenchArguments {
 
   bool no_load = false;
   bool show_peaks = false;
+  bool profile = false;
   bool no_peaks = false;
   BenchFormat format = BenchFormat::kMarkdown;
   std::string compare;

@@ -49,6 +49,7 @@ Status measure_model(const BenchArguments& arguments, const ToolContext& context
                       .compute = arguments.compute,
                       .repetitions = arguments.repetitions,
                       .peaks = !arguments.no_peaks,
+                      .profile = arguments.profile,
                       .progress = std::ref(bar)});
   LLM_RETURN_IF_ERROR(runner.run());
   report.model.weight_bytes = runner.weight_bytes();

@@ -45,6 +45,7 @@ struct Measurement {
   std::vector<double> seconds = {};        ///< of each repetition
   std::vector<double> token_seconds = {};  ///< kGenerate: of each token of every repetition
   std::uint64_t peak_rss_bytes = 0;        ///< largest of all repetitions
+  PassProfile profile = {};                ///< of all repetitions, if it was asked for
 };
 
 /// "f16" or "f32".

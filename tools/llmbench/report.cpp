@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/shown_text.h"
 #include "tools/common/option_pages.h"
@@ -47,6 +48,53 @@ Json spread_json(const Spread& spread) {
 
 double milliseconds(double seconds) { return seconds * 1e3; }
 
+/// The limits that were measured with that many threads; none without peaks.
+ProfileLimits limits_of(const BenchReport& report, int threads) {
+  const auto peaks = report.peaks.find(threads);
+  if (peaks == report.peaks.end()) return {};
+  const Peaks& best = peaks->second.best();
+  return {best.read_gb_per_s, best.dot_gmac_per_s};
+}
+
+/// Seconds of all repetitions.
+double total_seconds(const Measurement& m) {
+  return std::accumulate(m.seconds.begin(), m.seconds.end(), 0.0);
+}
+
+std::string profiles_text(const BenchReport& report) {
+  std::string text;
+  for (const Measurement& m : report.measurements) {
+    for (const OpProfile* profile : {&m.profile.batch, &m.profile.one_row}) {
+      const std::string table =
+          profile_table(fmt::format("{}, {} threads", m.test.name(), m.threads), *profile,
+                        total_seconds(m), limits_of(report, m.threads));
+      if (!table.empty()) text += '\n' + table;
+    }
+  }
+  return text;
+}
+
+Json profile_json(const Measurement& m) {
+  Json json = Json::object();
+  for (const OpProfile* profile : {&m.profile.batch, &m.profile.one_row}) {
+    if (profile->passes == 0) continue;
+    const double workers = std::chrono::duration<double>(profile->worker_time) /
+                           std::chrono::duration<double>(profile->wall);
+    for (std::size_t i = 0; i < kPassOps; ++i) {
+      const OpTotals& op = profile->ops[i];
+      if (op.calls == 0) continue;
+      const double seconds = std::chrono::duration<double>(op.time).count() / workers;
+      json[std::string(pass_op_name(static_cast<PassOp>(i)))] = {
+          {"calls", op.calls},
+          {"ms", milliseconds(seconds)},
+          {"share", seconds / total_seconds(m)},
+          {"gb_per_s", op.bytes / seconds * 1e-9},
+          {"gmac_per_s", op.macs / seconds * 1e-9}};
+    }
+  }
+  return json;
+}
+
 Json row_json(const BenchReport& report, const Measurement& measurement) {
   const Row row = make_row(report, measurement);
   const BenchTest& test = measurement.test;
@@ -71,6 +119,7 @@ Json row_json(const BenchReport& report, const Measurement& measurement) {
                                             {"overlap", row.comparison->overlap}}
                                      : Json(nullptr);
   }
+  if (const Json profile = profile_json(measurement); !profile.empty()) json["profile"] = profile;
   json.update({{"samples", figures(measurement)},
                {"n_tokens", test.n_tokens},
                {"depth", test.depth},
@@ -251,6 +300,7 @@ std::string report_markdown(const BenchReport& report) {
     for (const Measurement& m : report.measurements) table.push_back(table_row(report, m));
     text += aligned(table, 2);
   }
+  text += profiles_text(report);
   if (!report.show_peaks) return text;
   Table table = {{"cpu", "isa", "threads", "read GB/s", "one thread", "dot GMAC/s", "one thread"}};
   for (const auto& [threads, meter] : report.peaks) {

@@ -108,15 +108,23 @@ Status BenchRunner::run_tokens(Measurement& measurement) {
   LLM_RETURN_IF_ERROR(ensure_model(test.threads));
   LLM_TRY(Sequence * session, ensure_session(test));
   LLM_RETURN_IF_ERROR(go_to_depth(*session, test.depth));
+  session->executor().set_profile(options_.profile ? &measurement.profile : nullptr);
+  const Status status = time_tokens(*session, measurement);
+  session->executor().set_profile(nullptr);
+  return status;
+}
+
+Status BenchRunner::time_tokens(Session& session, Measurement& measurement) {
+  const BenchTest& test = measurement.test;
   const auto started = Clock::now();
   if (test.kind == BenchKind::kPrompt) {
-    LLM_RETURN_IF_ERROR(session->evaluate(tokens(test.depth, test.n_tokens), LogitRows::kLast));
+    LLM_RETURN_IF_ERROR(session.evaluate(tokens(test.depth, test.n_tokens), LogitRows::kLast));
     measurement.seconds.push_back(seconds_since(started));
     return Ok{};
   }
   auto token_started = started;
   for (std::size_t i = 0; i < test.n_tokens; ++i) {
-    LLM_RETURN_IF_ERROR(session->evaluate(tokens(test.depth + i, 1), LogitRows::kLast));
+    LLM_RETURN_IF_ERROR(session.evaluate(tokens(test.depth + i, 1), LogitRows::kLast));
     const auto now = Clock::now();
     measurement.token_seconds.push_back(std::chrono::duration<double>(now - token_started).count());
     token_started = now;

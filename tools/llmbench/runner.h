@@ -21,8 +21,9 @@ struct RunnerOptions {
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
   int repetitions = 5;
-  bool peaks = true;  ///< one round of each PeakMeter in every round
-  Progress progress;  ///< may be empty
+  bool peaks = true;     ///< one round of each PeakMeter in every round
+  bool profile = false;  ///< time every op of the passes
+  Progress progress;     ///< may be empty
 };
 
 /// Runs a plan in rounds, each test once a round, so that a machine that speeds up or slows down
@@ -49,6 +50,7 @@ class BenchRunner {
   Status run_load(Measurement& measurement);
   Status run_first_token(Measurement& measurement);
   Status run_tokens(Measurement& measurement);
+  Status time_tokens(Session& session, Measurement& measurement);
   Status ensure_model(int threads);
   Result<Sequence*> ensure_session(const BenchTest& test);
   Status go_to_depth(Session& session, std::size_t depth) const;

@@ -121,6 +121,9 @@ void add_output_options(OptionTable& table, RunArguments& a) {
       .integer("logprobs", "N", &a.logprobs, 0, 1000,
                "with JSON: log probability of each token and of the N most likely")
       .shown_default("none");
+  table.flag(
+      "profile", &a.profile,
+      "print where the time goes, op by op, on standard error; llmbench has the limits, too");
   table.flag("logits-hash", &a.logits_hash, "print the SHA-256 of all logits on standard error");
   table
       .text("receipt", "FILE", &a.receipt,

@@ -57,6 +57,7 @@ struct RunArguments {
   bool jsonl = false;
   std::size_t logprobs = 0;
   bool want_logprobs = false;
+  bool profile = false;
   bool logits_hash = false;
   std::string receipt;
   std::string dump_layers;

@@ -172,6 +172,8 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
     return arguments.jsonl ? write_stdout(event_json(event)) : Status(Ok{});
   };
 
+  PassProfile profile;
+  if (arguments.profile) session.executor().set_profile(&profile);
   const GracefulInterrupt graceful;
   LLM_TRY(const GenerateResult result, conversation
                                            ? conversation->reply(options, sink)
@@ -185,6 +187,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
     error.add(write_stdout("\n"));
   }
   print_summary(arguments, context, result, stats, session, hashes);
+  if (arguments.profile) write_message(profile_text(profile, stats));
   if (!arguments.receipt.empty()) {
     error.add(write_receipt(arguments, session, prompt_ids, result, hashes.all()));
   }

@@ -94,6 +94,12 @@ Json options_json(const RunArguments& arguments, const Sequence& session) {
 
 }  // namespace
 
+std::string profile_text(const PassProfile& profile, const RunStats& stats) {
+  return fmt::format("load: {:.3f} ms\n", milliseconds(stats.load_seconds)) +
+         profile_table("prefill", profile.batch, stats.prefill_seconds) +
+         profile_table("decode", profile.one_row, stats.decode_seconds);
+}
+
 RunStats make_stats(const Model& model, const GenerateResult& result, double load_seconds) {
   RunStats stats;
   stats.load_seconds = load_seconds;

@@ -30,6 +30,9 @@ struct RunStats {
   double peak_rss_mib = 0;
 };
 
+/// --profile: where the times of load, prefill and decode went.
+std::string profile_text(const PassProfile& profile, const RunStats& stats);
+
 RunStats make_stats(const Model& model, const GenerateResult& result, double load_seconds);
 /// "load 12 ms | prompt 5 tokens, 40.1 t/s | ...".
 std::string stats_line(const RunStats& stats);
