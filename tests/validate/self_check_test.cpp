@@ -134,7 +134,7 @@ TEST_CASE("a share that ends early and a last row left out are named", "[self]")
   auto results = check_shares(wrong, types);
   REQUIRE(results.ok());
   CHECK_FALSE((*results)[0].passed);
-  CHECK_THAT((*results)[0].detail, Contains("team of 2") && Contains("panel 1502 of 1503"));
+  CHECK_THAT((*results)[0].detail, Contains("team of 1") && Contains("panel 1502 of 1503"));
   wrong.matmul = matmul_short_of_a_row;
   results = check_shares(wrong, types);
   REQUIRE(results.ok());
