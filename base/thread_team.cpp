@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 #include <omp.h>
 #include <sched.h>
-#include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -79,6 +79,8 @@ std::optional<double> cgroup_quota() {
 
 std::optional<std::uint64_t> random_waits;  // changes between regions only
 
+thread_local std::chrono::nanoseconds asleep{0};  // at barriers
+
 /// SplitMix64 (Steele, Lea, Flood 2014): neighbouring inputs give independent outputs.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15U;
@@ -129,10 +131,10 @@ int available_cpus() {
   return std::clamp(static_cast<int>(std::ceil(*quota)), 1, cpus);
 }
 
-std::uint64_t involuntary_switches() {
-  rusage usage{};
-  ::getrusage(RUSAGE_THREAD, &usage);
-  return static_cast<std::uint64_t>(usage.ru_nivcsw);
+std::chrono::nanoseconds own_time() {
+  timespec ran{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
+  return asleep + std::chrono::seconds(ran.tv_sec) + std::chrono::nanoseconds(ran.tv_nsec);
 }
 
 RandomWaits::RandomWaits(std::uint64_t seed) {
@@ -160,7 +162,9 @@ void Team::wait() {
 void Team::sleep_at_random() {
   const std::uint64_t draw = mixed(draws_.fetch_add(1, std::memory_order_relaxed));
   if (draw % 2 == 0) return;
-  std::this_thread::sleep_for(std::chrono::microseconds(draw / 2 % 201));
+  const std::chrono::microseconds time(draw / 2 % 201);
+  std::this_thread::sleep_for(time);
+  asleep += time;
 }
 
 std::size_t Team::random_task(std::size_t i, std::size_t n) {
@@ -199,7 +203,9 @@ void Team::meet() {
       pause_cpu();
     }
   } while (std::chrono::steady_clock::now() < give_up);
+  const auto falls_asleep = std::chrono::steady_clock::now();
   generation_.wait(generation, std::memory_order_acquire);
+  asleep += std::chrono::steady_clock::now() - falls_asleep;
   check_complete();
 }
 

@@ -16,9 +16,9 @@ namespace llm {
 /// up. At least 1. Cost: reads a few small files; ask once.
 int available_cpus();
 
-/// Times the system took the CPU from the calling thread so far, to give it to another. Cost: a
-/// system call.
-std::uint64_t involuntary_switches();
+/// Time in which the calling thread ran, or slept at a barrier of its own will, so far. What it
+/// falls behind the clock, the system gave the CPU to others. Cost: a system call.
+std::chrono::nanoseconds own_time();
 
 /// For tests of code that waits: while one of these lives, every worker of every region sleeps
 /// before it begins, before and after each barrier and before each task, 0 to 200 microseconds,

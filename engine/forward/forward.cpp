@@ -88,7 +88,7 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> logits
       run_ffn(pass, worker, layer);
     }
     run_output(pass, worker);
-    end(worker);
+    end(worker, started);
   });
   const auto now = OpClock::Time::clock::now();
   const auto team = std::span(scratch_).first(n_workers);
@@ -99,12 +99,14 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> logits
 void Forward::begin(Worker worker, OpClock::Time started) {
   clock(worker).start(profile_ != nullptr, started);
   clock(worker).lap(PassOp::kRegion);
-  scratch_[static_cast<std::size_t>(worker.id)].switches = involuntary_switches();
+  scratch_[static_cast<std::size_t>(worker.id)].own_time = own_time();
 }
 
-void Forward::end(Worker worker) {
+void Forward::end(Worker worker, OpClock::Time started) {
   Scratch& scratch = scratch_[static_cast<std::size_t>(worker.id)];
-  scratch.stopped = involuntary_switches() > scratch.switches;
+  const std::chrono::nanoseconds wall = OpClock::Time::clock::now() - started;
+  // Less than a fifth of the time costs less than a worker fewer.
+  scratch.stopped = wall - (own_time() - scratch.own_time) > wall / 5;
 }
 
 void Forward::add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers) {

@@ -105,7 +105,7 @@ class Forward {
   Pass plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
   /// Every worker calls them first and last.
   void begin(Worker worker, OpClock::Time started);
-  void end(Worker worker);
+  void end(Worker worker, OpClock::Time started);
   void add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers);
 
   // Every function below is called by all workers of the region; `op` is what its time belongs to.
@@ -196,8 +196,8 @@ class Forward {
   /// Memory of one worker.
   struct Scratch {
     OpClock clock;
-    std::uint64_t switches = 0;  ///< times the system stopped this worker before the pass
-    bool stopped = false;        ///< and whether it did during the pass
+    std::chrono::nanoseconds own_time{0};  ///< of this worker when the pass began
+    bool stopped = false;  ///< whether the system gave its CPU to others for long
     Inputs inputs;
     Workspace product;
     Workspace attention;

@@ -23,7 +23,7 @@ class TeamSize {
 
   /// Workers of the next pass; of several rows, all.
   int workers(std::size_t n_rows) const { return n_rows == 1 ? current_ : most_; }
-  /// What the pass took, and whether the system stopped one of its workers meanwhile.
+  /// What the pass took, and whether the system stopped one of its workers for long.
   void passed(std::size_t n_rows, Time time, bool stopped);
 
  private:
@@ -37,7 +37,7 @@ class TeamSize {
   };
   static constexpr std::size_t kLeastPasses = 4;
   static constexpr Time kLeastTime = std::chrono::milliseconds(30);  ///< several time slices
-  static constexpr std::size_t kFirstPause = 4;                      ///< windows between two trials
+  static constexpr std::size_t kFirstPause = 8;                      ///< windows between two trials
   static constexpr std::size_t kLongestPause = 128;
   static constexpr double kGain = 0.97;  ///< of the time: less is noise
 

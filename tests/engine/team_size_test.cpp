@@ -50,7 +50,7 @@ TEST_CASE("a busy machine costs a worker, an idle one gives it back", "[team_siz
     for (const int free : {1, most - 1}) {
       CAPTURE(most, free);
       TeamSize size(most);
-      CHECK(Machine{.free_cpus = free, .stopped_every = 3}.run(size, 1500) <= free);
+      CHECK(Machine{.free_cpus = free, .stopped_every = 2}.run(size, 3000) <= free);
       double mean = 0;
       Machine{.free_cpus = free}.run(size, 4000, &mean);
       CHECK(mean < 20.0 / free * 1.1);  // trials cost little
