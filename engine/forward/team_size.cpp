@@ -27,7 +27,7 @@ void TeamSize::end_window() {
     --until_trial_;
     return;
   }
-  const bool crowded = window.n_stopped * 2 >= window.n;
+  const bool crowded = window.n_stopped * 3 >= window.n;
   if (crowded && settled_ > 1) {
     current_ = std::max(settled_ - step_, 1);
   } else if (settled_ < most_) {
