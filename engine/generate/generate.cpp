@@ -3,25 +3,23 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
-#include "engine/generate/stop_matcher.h"
-#include "tokenizer/stream_decoder.h"
+#include "engine/generate/generated_text.h"
 
 namespace llm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 bool interrupted(const GenerateOptions& options) {
   return options.interrupted && options.interrupted();
 }
+
+/// However run() ends, its session is where its text is.
+struct Settled {
+  Lookahead& session;
+  ~Settled() { session.settle(); }
+};
 
 }  // namespace
 
@@ -40,63 +38,6 @@ std::string_view stop_reason_name(StopReason reason) {
   }
   return "";
 }
-
-/// The text of one run as it grows: ids to characters to what may be shown, and its clock.
-class Generator::Text {
- public:
-  Text(const Tokenizer& tokenizer, const GenerateOptions& options, const GenerateSink& sink)
-      : decoder_(tokenizer, {.render_special = false,
-                             .keep_invalid = false,
-                             .continues_text = options.continues_text}),
-        matcher_(options.stop),
-        sink_(sink) {}
-
-  void note_draw() {
-    if (drawn_++ == 0) {
-      result.first_token_seconds = seconds_since(started_);
-    } else {
-      result.token_seconds.push_back(seconds_since(last_draw_));
-    }
-    last_draw_ = Clock::now();
-  }
-
-  void note_prefill(std::size_t n_tokens) {
-    result.prefill_tokens = n_tokens;
-    result.prefill_seconds = seconds_since(started_);
-  }
-
-  Status add(TokenId id, const Logprobs* logprobs) {
-    result.ids.push_back(id);
-    if (logprobs != nullptr) result.logprobs.push_back(*logprobs);
-    return show(id, matcher_.push(decoder_.push(id)), logprobs);
-  }
-
-  bool stop_string_came() const { return matcher_.matched(); }
-
-  /// Gives out what was held back for a character or a stop string that did not come.
-  Status finish() {
-    if (matcher_.matched()) return Ok{};
-    std::string rest = matcher_.push(decoder_.flush());
-    rest += matcher_.flush();
-    return rest.empty() ? Status(Ok{}) : show(std::nullopt, rest, nullptr);
-  }
-
-  GenerateResult result;
-
- private:
-  Status show(std::optional<TokenId> id, const std::string& text, const Logprobs* logprobs) {
-    result.text += text;
-    if (!sink_) return Ok{};
-    return sink_({.id = id, .text = text, .logprobs = logprobs});
-  }
-
-  StreamDecoder decoder_;
-  StopMatcher matcher_;
-  const GenerateSink& sink_;
-  Clock::time_point started_ = Clock::now();
-  Clock::time_point last_draw_;
-  std::size_t drawn_ = 0;
-};
 
 void Generator::set_text(std::span<const TokenId> tokens) {
   const auto [differs, ignored] = std::ranges::mismatch(tokens_, tokens);
@@ -178,22 +119,44 @@ bool Generator::ends_text(TokenId id, const GenerateOptions& options) const {
          std::ranges::find(options.stop_tokens, id) != options.stop_tokens.end();
 }
 
-Result<TokenId> Generator::draw(std::span<const float> logits,
+/// The token that follows `past`, whose tokens are the text's or what is proposed to follow it.
+Result<TokenId> Generator::draw(std::span<const float> logits, std::span<const TokenId> past,
                                 const GenerateOptions& options) const {
   const Sampler sampler(options.sampler, options.sequence);
-  const std::uint64_t position = next_draw();
-  if (!options.ignore_eos) return sampler.sample(logits, tokens_, position);
+  const std::uint64_t position = forgotten_ + past.size();
+  if (!options.ignore_eos) return sampler.sample(logits, past, position);
   std::vector<float> masked(logits.begin(), logits.end());
   for (std::size_t i = 0; i < masked.size(); ++i) {
     if (ends_text(static_cast<TokenId>(i), options)) {
       masked[i] = -std::numeric_limits<float>::infinity();
     }
   }
-  return sampler.sample(masked, tokens_, position);
+  return sampler.sample(masked, past, position);
+}
+
+/// What may follow the text, as far as its tokens would be evaluated one by one.
+/// @param n_drawn  tokens drawn so far
+std::vector<TokenId> Generator::propose(const GenerateOptions& options, std::size_t n_drawn,
+                                        std::size_t most) const {
+  // The last token that is wanted is not evaluated.
+  if (options.max_tokens) {
+    most = std::min(most, *options.max_tokens - std::min(*options.max_tokens, n_drawn + 1));
+  }
+  const auto guess = [&](std::span<const float> logits,
+                         std::span<const TokenId> past) -> std::optional<TokenId> {
+    const auto id = draw(logits, past, options);
+    if (!id.ok() || ends_text(*id, options)) return std::nullopt;
+    return *id;
+  };
+  std::vector<TokenId> tokens = options.speculation->propose(
+      {.text = tokens_, .draw = guess, .interrupted = options.interrupted}, most);
+  const auto end = std::ranges::find_if(tokens, [&](TokenId id) { return ends_text(id, options); });
+  tokens.erase(end, tokens.end());
+  return tokens;
 }
 
 /// Draws tokens until a reason to stop.
-Status Generator::continue_text(const GenerateOptions& options, Text& text) {
+Status Generator::continue_text(const GenerateOptions& options, GeneratedText& text) {
   GenerateResult& result = text.result;
   const auto stop = [&result](StopReason reason) {
     result.stop_reason = reason;
@@ -207,8 +170,8 @@ Status Generator::continue_text(const GenerateOptions& options, Text& text) {
     if (options.max_tokens && result.ids.size() >= *options.max_tokens) {
       return stop(StopReason::kLength);
     }
-    LLM_TRY(const TokenId id, draw(logits, options));
-    text.note_draw();
+    LLM_TRY(const TokenId id, draw(logits, tokens_, options));
+    text.note_draw(session_.passes());
     if (ends_text(id, options)) return stop(StopReason::kEos);
     std::optional<Logprobs> logprobs;
     if (options.logprobs) logprobs = logprobs_of(logits, id, *options.logprobs);
@@ -240,15 +203,32 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> given,
                  .message = "found no token, need at least one",
                  .hint = "the model has no BOS token to start from"};
   }
-  Text text(session_.tokenizer(), options, sink);
+  GeneratedText text(session_.tokenizer(), options, sink);
   text.result.cropped = cropped;
+  const std::size_t proposed = session_.proposed();
+  const std::size_t accepted = session_.accepted();
+  const Settled settled{session_};
+  const Lookahead::Note note = [&](const LookaheadPass& pass) { options.speculation->note(pass); };
+  if (options.speculation != nullptr) {
+    session_.set_hooks(
+        [&](std::size_t most) { return propose(options, text.result.ids.size(), most); }, note);
+  }
   LLM_RETURN_IF_ERROR(continue_text(options, text));
+  if (options.speculation != nullptr) session_.set_hooks({}, note);  // nothing more is drawn
+  LLM_RETURN_IF_ERROR(finish(options, text));
+  text.result.proposed = session_.proposed() - proposed;
+  text.result.accepted = session_.accepted() - accepted;
+  return std::move(text.result);
+}
+
+/// Shows what was held back, and evaluates the last token for who wants every row of logits.
+Status Generator::finish(const GenerateOptions& options, GeneratedText& text) {
   LLM_RETURN_IF_ERROR(text.finish());
   const bool fits = tokens_.size() <= session_.context();
   if (options.on_logits && fits && !interrupted(options)) {
     LLM_RETURN_IF_ERROR(evaluate_pending(options));
   }
-  return std::move(text.result);
+  return Ok{};
 }
 
 Result<GenerateResult> generate(Session& session, std::span<const TokenId> prompt,

@@ -13,9 +13,13 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/generate/lookahead.h"
+#include "engine/generate/speculation.h"
 #include "engine/sampler/sampler.h"
 
 namespace llm {
+
+class GeneratedText;
 
 /// Why a text ended.
 enum class StopReason {
@@ -44,6 +48,8 @@ struct GenerateOptions {
   std::function<std::vector<TokenId>()> shorten;
   bool continues_text = true;           ///< a leading space of the text is kept
   std::optional<std::size_t> logprobs;  ///< collect them, with that many alternatives
+  /// Proposes tokens that are evaluated in one pass; changes no result, only its time. May be null.
+  Speculation* speculation = nullptr;
 
   std::function<bool()> interrupted;  ///< asked between evaluations; may be empty
   Progress progress;                  ///< of the prefill; may be empty
@@ -73,9 +79,13 @@ struct GenerateResult {
   double prefill_seconds = 0;
   double first_token_seconds = 0;     ///< from the call to the first token, 0 if none came
   std::vector<double> token_seconds;  ///< between tokens: one fewer than tokens drawn
+  std::size_t decode_passes = 0;      ///< over the weights, from the first token to the last
+  std::size_t proposed = 0;           ///< tokens, by GenerateOptions::speculation
+  std::size_t accepted = 0;           ///< of those
 };
 
-/// Generates texts on one session, each after the last (a chat), reusing its cache.
+/// Generates texts on one session, each after the last (a chat), reusing its cache. A session that
+/// runs ahead of its text does so inside run() alone.
 class Generator {
  public:
   /// @pre session.position() == 0 or hold() follows; nobody else moves the session meanwhile
@@ -106,17 +116,19 @@ class Generator {
                              const GenerateSink& sink = {});
 
  private:
-  class Text;
-
   std::size_t n_kept() const;
   std::size_t crop(std::vector<TokenId>& prompt) const;
   Status make_room(std::size_t n_new, bool context_shift);
   Result<std::span<const float>> evaluate_pending(const GenerateOptions& options);
-  Result<TokenId> draw(std::span<const float> logits, const GenerateOptions& options) const;
+  Result<TokenId> draw(std::span<const float> logits, std::span<const TokenId> past,
+                       const GenerateOptions& options) const;
   bool ends_text(TokenId id, const GenerateOptions& options) const;
-  Status continue_text(const GenerateOptions& options, Text& text);
+  std::vector<TokenId> propose(const GenerateOptions& options, std::size_t n_drawn,
+                               std::size_t most) const;
+  Status continue_text(const GenerateOptions& options, GeneratedText& text);
+  Status finish(const GenerateOptions& options, GeneratedText& text);
 
-  Session& session_;
+  Lookahead session_;
   std::vector<TokenId> tokens_;  ///< the text so far; the first session_.position() are evaluated
   std::uint64_t forgotten_ = 0;  ///< tokens dropped by context shifts
 };

@@ -1,6 +1,7 @@
 #ifndef LLM_TESTS_ENGINE_FAKE_SESSION_H_
 #define LLM_TESTS_ENGINE_FAKE_SESSION_H_
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -35,6 +36,9 @@ class FakeSession final : public Session {
                                           LogitRows rows) override {
     REQUIRE(!tokens.empty());
     REQUIRE(position() + tokens.size() <= context());
+    if (std::ranges::find(tokens, refused) != tokens.end()) {
+      return Error{.code = ErrorCode::kNonFinite, .field = "logits", .message = "found NaN"};
+    }
     calls.push_back(tokens.size());
     logits_.clear();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -57,6 +61,7 @@ class FakeSession final : public Session {
 
   std::vector<TokenId> text;       ///< every evaluated token
   std::vector<std::size_t> calls;  ///< tokens of each evaluate()
+  TokenId refused = -1;            ///< a token whose logits are not finite
 
  private:
   Tokenizer tokenizer_;

@@ -82,6 +82,14 @@ TEST_CASE("bytes and products of a test are counted as they are computed", "[llm
   REQUIRE(*gb_per_s(model, generate) == Approx(10 * 0.003 / 0.5));
   REQUIRE(*gmac_per_s(model, generate) == Approx(10 * 0.006 / 0.5));
 
+  Measurement several = measured(BenchKind::kGenerate, 10, {0.5});
+  several.test.step = 4;
+  REQUIRE(several.test.name() == "tg10@x4");
+  REQUIRE(weight_passes(several.test) == 3);
+  several.test.batch = 3;
+  REQUIRE(weight_passes(several.test) == 2 * 2 + 1);
+  REQUIRE(gmac_per_s(a_model(), several) == gmac_per_s(a_model(), generate));
+
   Measurement without_cache = measured(BenchKind::kGenerate, 2, {1.0});
   without_cache.test.depth = 99;
   without_cache.test.cache = false;

@@ -118,6 +118,18 @@ TEST_CASE("generation without a cache is a test of its own", "[llmbench]") {
   REQUIRE(rows[1]["cache"] == false);
 }
 
+TEST_CASE("several tokens a pass are a test of their own", "[llmbench]") {
+  Llmbench llmbench;
+  const Json rows = llmbench.json(
+      "\"$TINY\" -q -r 1 -p 0 -n 10 --no-peaks --no-load --tokens-per-pass 1,4,8");
+  REQUIRE(tests_of(rows) == std::vector<std::string>{"tg10", "tg10@x4", "tg10@x8"});
+  REQUIRE(rows[1]["tokens_per_pass"] == 4);
+  REQUIRE(!rows[1].contains("tbt_ms"));
+  const Finished wrong = llmbench("\"$TINY\" --tokens-per-pass 0");
+  REQUIRE(wrong.exit_code == 2);
+  REQUIRE(contains(wrong.err, "--tokens-per-pass: found \"0\", need integers in 1..512"));
+}
+
 TEST_CASE("tables and comma-separated values have a line per test", "[llmbench]") {
   Llmbench llmbench;
   const Finished table = llmbench(std::string(kSmall) + "--no-peaks");

@@ -32,7 +32,10 @@ void add_foreign_options(OptionTable& table) {
                 "constrained output is not there yet");
   table.foreign("lora,lora-scaled,control-vector,control-vector-scaled",
                 "adapters are not read; merge them into the model before converting it");
-  table.foreign("md,model-draft,draft,draft-max,draft-min", "there are no draft models");
+  table.foreign("md,model-draft,draft,draft-max", "llmrun has --draft and --speculate-length");
+  table.foreign("draft-min,draft-p-min,draft-p-split",
+                "llmrun proposes as many tokens as pay; leave it out");
+  table.foreign("cd,ctx-size-draft", "a draft has the context of the model; leave it out");
   table.foreign("mm,mmproj,mmproj-url,image", "models here read text only");
   table.foreign("rope-scaling,rope-scale,rope-freq-base,rope-freq-scale",
                 "taken from the model file; leave it out");

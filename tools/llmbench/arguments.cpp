@@ -55,6 +55,9 @@ void add_test_options(OptionTable& table, BenchArguments& a) {
   table.integer("r,repetitions", "N", &a.repetitions, 1, 10000,
                 "rounds; each runs every test once, so that drift hits all alike");
   table.flag("no-load", &a.no_load, "load once and do not measure load and ttft");
+  table.texts("tokens-per-pass", "N", &a.typed.steps,
+              "also generate N tokens a pass, as where N - 1 proposed tokens are right each time "
+              "(llmrun --speculate)");
   table.flag("no-cache", &a.lists.no_cache,
              "also generate without KV cache, for comparison (slow)");
 }
@@ -136,6 +139,7 @@ Status complete_bench(BenchArguments& a, const OptionTable& table) {
   LLM_RETURN_IF_ERROR(read_list("-d", a.typed.depth, 0, 1 << 20, a.lists.depth));
   LLM_RETURN_IF_ERROR(read_list("-b", a.typed.batch, 1, 65536, a.lists.batch));
   LLM_RETURN_IF_ERROR(read_list("-t", a.typed.threads, 0, 256, a.lists.threads));
+  LLM_RETURN_IF_ERROR(read_list("--tokens-per-pass", a.typed.steps, 1, 512, a.lists.steps));
   a.lists.load = !a.no_load;
   LLM_RETURN_IF_ERROR(find_model(a, table));
   if (a.show_peaks && a.no_peaks)

@@ -37,7 +37,7 @@ struct BenchArguments {
 
   /// Lists as they were typed; complete_bench() reads them.
   struct Typed {
-    std::vector<std::string> prompt, generate, depth, batch, threads;
+    std::vector<std::string> prompt, generate, depth, batch, threads, steps;
   } typed;
 };
 

@@ -89,7 +89,10 @@ std::uint64_t weight_passes(const BenchTest& test) {
     case BenchKind::kGenerate:
       break;
   }
-  if (test.cache) return test.n_tokens;
+  if (test.cache) {
+    return test.n_tokens / test.step * batches(test.step, test.batch) +
+           batches(test.n_tokens % test.step, test.batch);
+  }
   std::uint64_t passes = 0;
   for (std::uint64_t i = 1; i <= test.n_tokens; ++i) passes += batches(test.depth + i, test.batch);
   return passes;

@@ -43,7 +43,7 @@ struct Measurement {
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
   std::vector<double> seconds = {};        ///< of each repetition
-  std::vector<double> token_seconds = {};  ///< kGenerate: of each token of every repetition
+  std::vector<double> token_seconds = {};  ///< kGenerate one by one: of each token
   std::uint64_t peak_rss_bytes = 0;        ///< largest of all repetitions
   PassProfile profile = {};                ///< of all repetitions, if it was asked for
 };
@@ -54,7 +54,7 @@ const char* kv_name(KvType type);
 /// Tokens/s of a rate, milliseconds of a latency; one value a repetition.
 std::vector<double> figures(const Measurement& measurement);
 
-/// Passes over the weights in one repetition: a token each, a batch each for prompts, and every
+/// Passes over the weights in one repetition: a step each, a batch each for prompts, and every
 /// earlier batch again without a cache; a load reads the file once and is no pass.
 std::uint64_t weight_passes(const BenchTest& test);
 /// 10^9 bytes/s: of weights in median time, or of the file for kLoad; nothing for kFirstToken.

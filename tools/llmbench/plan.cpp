@@ -28,6 +28,7 @@ std::string BenchTest::name() const {
   }
   std::string text = fmt::format("{}{}", kind == BenchKind::kPrompt ? "pp" : "tg", n_tokens);
   if (depth > 0) text += fmt::format("@d{}", depth);
+  if (step > 1) text += fmt::format("@x{}", step);
   if (!cache) text += "@nocache";
   return text;
 }
@@ -54,6 +55,11 @@ std::vector<BenchTest> make_plan(const BenchLists& lists) {
         };
         add_lengths(BenchKind::kPrompt, lists.prompt);
         add_lengths(BenchKind::kGenerate, lists.generate);
+        for (const std::size_t step : lists.steps) {
+          test.step = step;
+          add_lengths(BenchKind::kGenerate, lists.generate);
+        }
+        test.step = 1;
         test.cache = false;
         if (lists.no_cache) add_lengths(BenchKind::kGenerate, lists.generate);
       }

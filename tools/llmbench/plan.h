@@ -11,7 +11,7 @@ enum class BenchKind {
   kLoad,        ///< opening, checking and packing the model
   kFirstToken,  ///< that, and an 8-token prompt up to its first token
   kPrompt,      ///< prefill of n tokens behind `depth` others
-  kGenerate,    ///< n tokens one by one behind `depth` others
+  kGenerate,    ///< n tokens, `step` at a time, behind `depth` others
 };
 
 /// One thing to measure, repeatedly.
@@ -22,11 +22,12 @@ struct BenchTest {
   std::size_t batch = 512;
   int threads = 0;  ///< 0: the CPUs this process may use
   bool cache = true;
+  std::size_t step = 1;  ///< kGenerate: tokens a call, logits of each
 
   bool operator==(const BenchTest&) const = default;
   /// Whether the figure is a time and not a rate.
   bool is_latency() const { return kind == BenchKind::kLoad || kind == BenchKind::kFirstToken; }
-  /// "load", "ttft", "pp512", "tg128@d1536", "tg128@nocache".
+  /// "load", "ttft", "pp512", "tg128@d1536", "tg128@x8", "tg128@nocache".
   std::string name() const;
 };
 
@@ -37,6 +38,7 @@ struct BenchLists {
   std::vector<std::size_t> depth = {0};
   std::vector<std::size_t> batch = {512};
   std::vector<int> threads = {0};
+  std::vector<std::size_t> steps = {};  ///< generate once more, so many tokens at a time
   bool load = true;       ///< measure loading and the first token
   bool no_cache = false;  ///< generate once more without KV cache
 };

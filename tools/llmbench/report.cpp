@@ -125,6 +125,7 @@ Json row_json(const BenchReport& report, const Measurement& measurement) {
                {"depth", test.depth},
                {"batch", test.batch},
                {"cache", test.cache},
+               {"tokens_per_pass", test.step},
                {"compute", measurement.compute == Compute::kInt8 ? "int8" : "f32"},
                {"file_bytes", report.model.file_bytes},
                {"n_weights", report.model.n_weights},

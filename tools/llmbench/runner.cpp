@@ -123,8 +123,10 @@ Status BenchRunner::time_tokens(Session& session, Measurement& measurement) {
     return Ok{};
   }
   auto token_started = started;
-  for (std::size_t i = 0; i < test.n_tokens; ++i) {
-    LLM_RETURN_IF_ERROR(session.evaluate(tokens(test.depth + i, 1), LogitRows::kLast));
+  for (std::size_t i = 0; i < test.n_tokens; i += test.step) {
+    const std::size_t count = std::min(test.step, test.n_tokens - i);
+    LLM_RETURN_IF_ERROR(session.evaluate(tokens(test.depth + i, count), LogitRows::kAll));
+    if (test.step > 1) continue;
     const auto now = Clock::now();
     measurement.token_seconds.push_back(std::chrono::duration<double>(now - token_started).count());
     token_started = now;

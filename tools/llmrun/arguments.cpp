@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/hex.h"
+#include "engine/generate/speculation_policy.h"
 #include "tools/llmrun/model_choice.h"
 #include "tools/llmrun/prompt_source.h"
 
@@ -93,6 +94,18 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
                "type of the cached keys and values");
   table.choice("compute", "KIND", &a.compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
                "activations in matrix products");
+  table.choice("speculate", "KIND", &a.speculate,
+               {{"off", SpeculateKind::kOff}, {"ngram", SpeculateKind::kNgram}},
+               "guess tokens from what stands in the text already and check several in one pass; "
+               "never changes a result");
+  table
+      .text("draft,model-draft,md", "FILE", &a.draft,
+            "let this smaller model of the same vocabulary guess them; never changes a result")
+      .file();
+  table
+      .integer("speculate-length,draft-max", "N", &a.speculate_length, 0,
+               static_cast<std::int64_t>(SpeculationPolicy::kMost), "tokens to guess each time")
+      .shown_default("as many as pay");
   table.flag("no-cache", &a.no_cache, "recompute every position for each token (slow, same text)");
   table
       .text("cache-save", "FILE", &a.cache_save,
@@ -183,6 +196,18 @@ Status check_combinations(const RunArguments& a) {
   return Ok{};
 }
 
+Status check_speculation(const RunArguments& a, const OptionTable& table) {
+  if (!a.draft.empty() && table.given("speculate"))
+    return usage("--draft", "found with --speculate, need one of them");
+  if (table.given("speculate-length") && !a.speculates())
+    return usage("--speculate-length", "found without --speculate ngram and --draft, need one");
+  if (a.speculates() && !a.dump_layers.empty())
+    return usage("--dump-layers", "found with --speculate or --draft, need each position once");
+  if (a.speculates() && a.profile)
+    return usage("--profile", "found with --speculate or --draft, need one row in each pass");
+  return Ok{};
+}
+
 /// Which words without a dash are model and prompt, and where the prompt comes from.
 Result<PromptSource> find_model_and_prompt(RunArguments& a, const OptionTable& table) {
   std::vector<std::string> words;
@@ -262,6 +287,10 @@ OptionTable make_run_table(RunArguments& arguments) {
 Status complete(RunArguments& arguments, const OptionTable& table) {
   arguments.want_logprobs = table.given("logprobs");
   LLM_RETURN_IF_ERROR(check_combinations(arguments));
+  LLM_RETURN_IF_ERROR(check_speculation(arguments, table));
+  if (table.given("draft")) {
+    LLM_TRY(arguments.draft, resolve_model(arguments.draft));
+  }
   LLM_TRY(const PromptSource source, find_model_and_prompt(arguments, table));
   LLM_TRY(arguments.prompt, read_prompt(source));
   if (arguments.escapes) {

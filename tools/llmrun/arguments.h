@@ -15,6 +15,9 @@
 
 namespace llm {
 
+/// Where guesses at the next tokens come from, without --draft.
+enum class SpeculateKind { kOff, kNgram };
+
 /// llmrun's command line, with its defaults.
 struct RunArguments {
   std::string model;
@@ -47,6 +50,9 @@ struct RunArguments {
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
   bool no_cache = false;
+  SpeculateKind speculate = SpeculateKind::kOff;
+  std::string draft;
+  std::size_t speculate_length = 0;  ///< 0: as many as pay
   std::string cache_load;
   std::string cache_save;
   bool strict = false;
@@ -64,6 +70,7 @@ struct RunArguments {
 
   /// Whether the prompt is a message of a conversation and not a text to continue.
   bool is_chat() const { return interactive || chat_format || !system.empty(); }
+  bool speculates() const { return speculate != SpeculateKind::kOff || !draft.empty(); }
 };
 
 OptionTable make_run_table(RunArguments& arguments);

@@ -109,7 +109,7 @@ Status Chat::tell(const Error& error) const {
 }
 
 Status Chat::save(const std::string& path) {
-  Status saved = check_output("/save", path, std::span(&arguments_.model, 1));
+  Status saved = check_output("/save", path, std::vector{arguments_.model, arguments_.draft});
   if (saved.ok())
     saved = save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true);
   return saved.ok() ? saved : tell(saved.error());
@@ -160,7 +160,7 @@ Status Chat::reply(const Result<Conversation::Forgotten>& asked) {
   };
   LLM_TRY(const GenerateResult result, conversation_->reply(generation_, sink));
   const std::size_t dropped_meanwhile = conversation_->forgotten_turns() - before;
-  const RunStats stats = make_stats(*loaded_.model, result, loaded_.seconds);
+  const RunStats stats = make_stats(loaded_, result);
   last_stats_ = stats_line(stats);
   LLM_RETURN_IF_ERROR(print_reply(result, asked->turns + dropped_meanwhile, asked->tokens, stats));
   tell_of_dropped_turns(dropped_meanwhile);
@@ -179,6 +179,7 @@ Status Chat::print_reply(const GenerateResult& result, std::size_t dropped_turns
                  loaded_.session->context());
   }
   if (context_.verbosity > 0) write_message(fmt::format("llmrun: {}\n", last_stats_));
+  loaded_.report_speculation();
   return Ok{};
 }
 

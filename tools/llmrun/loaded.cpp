@@ -6,6 +6,8 @@
 #include <functional>
 #include <utility>
 
+#include "engine/generate/draft_proposer.h"
+#include "engine/generate/ngram_proposer.h"
 #include "tools/common/signals.h"
 
 namespace llm {
@@ -18,23 +20,62 @@ bool needs_hash(const RunArguments& a) {
          !a.cache_load.empty();
 }
 
+LoadOptions load_options(const RunArguments& arguments, ProgressBar& progress) {
+  LoadOptions options;
+  options.compute = arguments.compute;
+  options.isa = arguments.isa;
+  options.threads = arguments.threads;
+  options.strict = arguments.strict;
+  options.progress = std::ref(progress);
+  return options;
+}
+
+/// A sequence of the draft that can hold all that `model` can.
+Result<std::unique_ptr<Proposer>> load_draft(const RunArguments& arguments, const Sequence& session,
+                                             ProgressBar& progress) {
+  guard_mapped_file(arguments.draft);
+  LLM_TRY(const auto draft, Model::load(arguments.draft, load_options(arguments, progress)));
+  progress.clear();
+  for (const std::string& warning : draft->warnings())
+    spdlog::warn("{}: {}", arguments.draft, warning);
+  const Status same = check_same_vocabulary(draft->tokenizer(), session.tokenizer());
+  if (!same.ok()) return in_file(same.error(), arguments.draft);
+  LLM_TRY(auto sequence,
+          open_sequence(
+              draft, {.context = session.context(), .kv = arguments.kv, .batch = arguments.batch}));
+  return std::unique_ptr<Proposer>(std::make_unique<DraftProposer>(std::move(sequence)));
+}
+
+Result<std::unique_ptr<Speculation>> make_speculation(const RunArguments& arguments,
+                                                      const Sequence& session,
+                                                      ProgressBar& progress) {
+  if (!arguments.speculates()) return std::unique_ptr<Speculation>();
+  std::unique_ptr<Proposer> proposer = std::make_unique<NgramProposer>();
+  if (!arguments.draft.empty()) {
+    LLM_TRY(proposer, load_draft(arguments, session, progress));
+  }
+  std::optional<std::size_t> length;
+  if (arguments.speculate_length > 0) length = arguments.speculate_length;
+  return std::make_unique<Speculation>(std::move(proposer), length);
+}
+
 }  // namespace
 
 CacheIdentity Loaded::identity() const {
   return cache_identity(*session, session->model().file_sha256());
 }
 
+void Loaded::report_speculation() const {
+  if (speculation == nullptr) return;
+  spdlog::info("{}: {}", speculation->proposer(), speculation->policy().describe());
+}
+
 Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   const auto started = std::chrono::steady_clock::now();
   guard_mapped_file(arguments.model);
-  LoadOptions options;
-  options.compute = arguments.compute;
-  options.isa = arguments.isa;
-  options.threads = arguments.threads;
-  options.strict = arguments.strict;
+  LoadOptions options = load_options(arguments, progress);
   options.hash_file = needs_hash(arguments);
   options.manifest = arguments.manifest;
-  options.progress = std::ref(progress);
   Loaded loaded;
   LLM_TRY(loaded.model, Model::load(arguments.model, options));
   progress.clear();
@@ -48,6 +89,7 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
       open_sequence(loaded.model,
                     {.context = arguments.context, .kv = arguments.kv, .batch = arguments.batch},
                     {.use_cache = !arguments.no_cache}));
+  LLM_TRY(loaded.speculation, make_speculation(arguments, *loaded.session, progress));
   loaded.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   spdlog::info("{}: {}, {} threads, seed {}", loaded.model->name(), isa_name(loaded.model->isa()),

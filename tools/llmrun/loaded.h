@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/generate/speculation.h"
 #include "tools/common/progress.h"
 #include "tools/llmrun/arguments.h"
 
@@ -15,13 +16,18 @@ namespace llm {
 struct Loaded {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Sequence> session;
+  std::unique_ptr<Speculation> speculation;  ///< null without --speculate and --draft
   double seconds = 0;
 
   /// What caches of this run depend on. @pre the command line writes or reads one
   CacheIdentity identity() const;
+  /// Says for -v what was learned of proposals, if there are any.
+  void report_speculation() const;
 };
 
 /// Loads with a progress bar; warns of what the file and the context give reason for.
+/// Errors: those of Model::load and Executor, for the draft too; kUsage for one of another
+/// vocabulary.
 Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress);
 
 }  // namespace llm

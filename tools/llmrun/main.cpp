@@ -24,7 +24,8 @@
 namespace llm {
 namespace {
 
-GenerateOptions generation_of(const RunArguments& arguments, ProgressBar& progress) {
+GenerateOptions generation_of(const RunArguments& arguments, const Loaded& loaded,
+                              ProgressBar& progress) {
   GenerateOptions options;
   options.sampler = arguments.sampler;
   if (arguments.max_tokens >= 0) options.max_tokens = arguments.max_tokens;
@@ -33,6 +34,7 @@ GenerateOptions generation_of(const RunArguments& arguments, ProgressBar& progre
   options.context_shift = arguments.context_shift;
   options.continues_text = !arguments.prompt.empty();
   if (arguments.want_logprobs) options.logprobs = arguments.logprobs;
+  options.speculation = loaded.speculation.get();
   options.interrupted = GracefulInterrupt::requested;
   options.progress = std::ref(progress);
   return options;
@@ -179,7 +181,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
                                            ? conversation->reply(options, sink)
                                            : continue_prompt(session, prompt_ids, options, sink));
   report_cropped(result.cropped, session.context());
-  const RunStats stats = make_stats(*loaded.model, result, loaded.seconds);
+  const RunStats stats = make_stats(loaded, result);
   FirstError error;
   if (!streams) {
     error.add(write_stdout(result_json(arguments, session, prompt_ids, result, stats)));
@@ -188,6 +190,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   }
   print_summary(arguments, context, result, stats, session, hashes);
   if (arguments.profile) write_message(profile_text(profile, stats));
+  loaded.report_speculation();
   if (!arguments.receipt.empty()) {
     error.add(write_receipt(arguments, session, prompt_ids, result, hashes.all()));
   }
@@ -199,7 +202,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
 
 /// What is written behind the text can be written.
 Status check_outputs(const RunArguments& arguments) {
-  const std::vector<std::string> read = {arguments.model, arguments.prompt_file};
+  const std::vector<std::string> read = {arguments.model, arguments.prompt_file, arguments.draft};
   for (const auto& [option, path] : {std::pair("--receipt", &arguments.receipt),
                                      std::pair("--dump-layers", &arguments.dump_layers),
                                      std::pair("--cache-save", &arguments.cache_save)}) {
@@ -217,7 +220,7 @@ Result<int> run(RunArguments& arguments, const ToolContext& context) {
   ProgressBar progress(!context.quiet());
   LLM_TRY(Loaded loaded, load(arguments, progress));
   ProgressBar prefill(!context.quiet(), "tokens");
-  const GenerateOptions options = generation_of(arguments, prefill);
+  const GenerateOptions options = generation_of(arguments, loaded, prefill);
   if (!arguments.interactive) return run_once(arguments, context, loaded, options);
   LLM_TRY(Chat chat, Chat::open(arguments, context, loaded, options));
   return chat.run();

@@ -50,25 +50,33 @@ Json all_logprobs_json(const GenerateResult& result) {
 
 Json stats_json(const RunArguments& arguments, const Sequence& session, const RunStats& stats) {
   const Model& model = session.model();
-  return {{"load_ms", milliseconds(stats.load_seconds)},
-          {"prefill_tokens", stats.prefill_tokens},
-          {"prefill_ms", milliseconds(stats.prefill_seconds)},
-          {"prefill_tokens_per_s", rate(stats.prefill_tokens, stats.prefill_seconds)},
-          {"ttft_ms", milliseconds(stats.first_token_seconds)},
-          {"decode_tokens", stats.decode_tokens},
-          {"decode_tokens_per_s", rate(stats.decode_tokens, stats.decode_seconds)},
-          {"tbt_ms",
-           {{"p50", milliseconds(stats.token_p50_seconds)},
-            {"p99", milliseconds(stats.token_p99_seconds)}}},
-          {"gb_per_s", stats.weight_gb_per_s},
-          {"peak_rss_mib", stats.peak_rss_mib},
-          {"seed", arguments.sampler.seed},
-          {"isa", isa_name(model.isa())},
-          {"threads", model.threads()},
-          {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
-          {"cache", session.options().use_cache},
-          {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
-          {"context", session.context()}};
+  Json json = {{"load_ms", milliseconds(stats.load_seconds)},
+               {"prefill_tokens", stats.prefill_tokens},
+               {"prefill_ms", milliseconds(stats.prefill_seconds)},
+               {"prefill_tokens_per_s", rate(stats.prefill_tokens, stats.prefill_seconds)},
+               {"ttft_ms", milliseconds(stats.first_token_seconds)},
+               {"decode_tokens", stats.decode_tokens},
+               {"decode_tokens_per_s", rate(stats.decode_tokens, stats.decode_seconds)},
+               {"tbt_ms",
+                {{"p50", milliseconds(stats.token_p50_seconds)},
+                 {"p99", milliseconds(stats.token_p99_seconds)}}},
+               {"gb_per_s", stats.weight_gb_per_s},
+               {"peak_rss_mib", stats.peak_rss_mib},
+               {"seed", arguments.sampler.seed},
+               {"isa", isa_name(model.isa())},
+               {"threads", model.threads()},
+               {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
+               {"cache", session.options().use_cache},
+               {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
+               {"context", session.context()}};
+  if (!stats.proposer.empty()) {
+    json["speculation"] = {{"proposer", stats.proposer},
+                           {"proposed", stats.proposed},
+                           {"accepted", stats.accepted},
+                           {"passes", stats.decode_passes},
+                           {"tokens_per_pass", stats.tokens_per_pass()}};
+  }
+  return json;
 }
 
 Json options_json(const RunArguments& arguments, const Sequence& session) {
@@ -100,9 +108,14 @@ std::string profile_text(const PassProfile& profile, const RunStats& stats) {
          profile_table("decode", profile.one_row, stats.decode_seconds);
 }
 
-RunStats make_stats(const Model& model, const GenerateResult& result, double load_seconds) {
+double RunStats::tokens_per_pass() const {
+  if (decode_passes == 0) return 0;
+  return static_cast<double>(decode_tokens) / static_cast<double>(decode_passes);
+}
+
+RunStats make_stats(const Loaded& loaded, const GenerateResult& result) {
   RunStats stats;
-  stats.load_seconds = load_seconds;
+  stats.load_seconds = loaded.seconds;
   stats.prefill_tokens = result.prefill_tokens;
   stats.prefill_seconds = result.prefill_seconds;
   stats.first_token_seconds = result.first_token_seconds;
@@ -111,9 +124,13 @@ RunStats make_stats(const Model& model, const GenerateResult& result, double loa
       std::accumulate(result.token_seconds.begin(), result.token_seconds.end(), 0.0);
   stats.token_p50_seconds = percentile(result.token_seconds, 0.5);
   stats.token_p99_seconds = percentile(result.token_seconds, 0.99);
-  stats.weight_gb_per_s = rate(stats.decode_tokens, stats.decode_seconds) *
-                          static_cast<double>(model.weight_bytes()) * 1e-9;
+  stats.decode_passes = result.decode_passes;
+  stats.weight_gb_per_s = rate(stats.decode_passes, stats.decode_seconds) *
+                          static_cast<double>(loaded.model->weight_bytes()) * 1e-9;
   stats.peak_rss_mib = static_cast<double>(peak_rss_bytes()) / (1 << 20);
+  if (loaded.speculation != nullptr) stats.proposer = loaded.speculation->proposer();
+  stats.proposed = result.proposed;
+  stats.accepted = result.accepted;
   return stats;
 }
 
@@ -128,6 +145,10 @@ std::string stats_line(const RunStats& stats) {
         stats.decode_tokens, rate(stats.decode_tokens, stats.decode_seconds),
         milliseconds(stats.token_p50_seconds), milliseconds(stats.token_p99_seconds),
         stats.weight_gb_per_s);
+  }
+  if (!stats.proposer.empty()) {
+    line += fmt::format(" | {}: {} of {} proposed tokens accepted, {:.2f} tokens a pass",
+                        stats.proposer, stats.accepted, stats.proposed, stats.tokens_per_pass());
   }
   return line + fmt::format(" | peak RSS {:.1f} MiB", stats.peak_rss_mib);
 }

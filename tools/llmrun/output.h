@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "engine/generate/generate.h"
 #include "tools/llmrun/arguments.h"
+#include "tools/llmrun/loaded.h"
 
 namespace llm {
 
@@ -26,14 +27,20 @@ struct RunStats {
   double decode_seconds = 0;
   double token_p50_seconds = 0;
   double token_p99_seconds = 0;
-  double weight_gb_per_s = 0;  ///< weight bytes times decoded tokens per second
+  double weight_gb_per_s = 0;  ///< weight bytes times passes per second while decoding
   double peak_rss_mib = 0;
+  std::string proposer = {};      ///< of GenerateOptions::speculation; empty: none
+  std::size_t decode_passes = 0;  ///< from the first token to the last
+  std::size_t proposed = 0;
+  std::size_t accepted = 0;
+
+  double tokens_per_pass() const;  ///< 0 where there was no pass
 };
 
 /// --profile: where the times of load, prefill and decode went.
 std::string profile_text(const PassProfile& profile, const RunStats& stats);
 
-RunStats make_stats(const Model& model, const GenerateResult& result, double load_seconds);
+RunStats make_stats(const Loaded& loaded, const GenerateResult& result);
 /// "load 12 ms | prompt 5 tokens, 40.1 t/s | ...".
 std::string stats_line(const RunStats& stats);
 

@@ -142,7 +142,8 @@ std::string first_row(const CaseText& actual, const CaseText& frozen) {
 
 std::span<const EquivalenceCase> equivalence_cases() { return kCases; }
 
-Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const EquivalenceCase& which) {
+Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const EquivalenceCase& which,
+                          Speculation* speculation) {
   CaseText out;
   out.name = which.name;
   ExecutorOptions executor;
@@ -155,6 +156,7 @@ Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const Equiv
   options.max_tokens = which.n_tokens;
   options.ignore_eos = true;
   options.context_shift = true;
+  options.speculation = speculation;
   options.on_logits = [&](std::span<const float> some) { rows.add(some); };
   if (which.chat) {
     LLM_RETURN_IF_ERROR(converse(*session, which, options, out));

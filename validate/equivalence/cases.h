@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/generate/chat_template.h"
+#include "engine/generate/speculation.h"
 #include "engine/sampler/sampler.h"
 
 namespace llm {
@@ -53,8 +54,10 @@ struct CaseText {
 };
 
 /// Runs one case. An end of text is never drawn, so every text has its length.
+/// @param model  with the case's compute. @param speculation  proposes tokens; may be null
 /// Errors: those of generate().
-Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const EquivalenceCase& which);
+Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const EquivalenceCase& which,
+                          Speculation* speculation = nullptr);
 
 /// Where two texts of a case part, in words: the first id of the prompt, else the first token and
 /// the first row of logits, each with both values. Empty when they are equal.

@@ -10,6 +10,7 @@
 #include "base/shown_text.h"
 #include "validate/self/cache_check.h"
 #include "validate/self/mode_check.h"
+#include "validate/self/speculation_check.h"
 
 namespace llm {
 namespace {
@@ -39,6 +40,7 @@ class EquivalenceCheck {
     }
     LLM_TRY(const auto texts, run_cases(model_, progress_));
     compare(texts);
+    LLM_RETURN_IF_ERROR(proposals());
     LLM_RETURN_IF_ERROR(paths(texts));
     LLM_RETURN_IF_ERROR(cache());
     list_what_is_missing();
@@ -51,19 +53,22 @@ class EquivalenceCheck {
     out_.checks.push_back(std::move(result));
   }
 
-  void compare(const std::vector<CaseText>& texts) {
-    const auto spelling = [&](TokenId id) {
+  std::string difference(const CaseText& text, const CaseText& frozen) const {
+    return text_difference(text, frozen, [&](TokenId id) {
       const bool known = id >= 0 && static_cast<std::size_t>(id) < model_->config().n_vocab;
       return known ? fmt::format("{} ({})", id, quoted(model_->tokenizer().piece_text(id, true)))
                    : fmt::format("{} (no token of this vocabulary)", id);
-    };
+    });
+  }
+
+  void compare(const std::vector<CaseText>& texts) {
     for (const CaseText& text : texts) {
       const auto found = std::ranges::find(frozen_.cases, text.name, &CaseText::name);
       if (found == frozen_.cases.end()) {
         add("frozen: ", {text.name, false, "not in the file; --update-equivalence adds it"});
         continue;
       }
-      const std::string words = text_difference(text, *found, spelling);
+      const std::string words = difference(text, *found);
       add("frozen: ", {text.name, words.empty(),
                        words.empty() ? fmt::format("{} tokens, {} rows of logits, SHA-256 {}...",
                                                    text.tokens.size(), text.rows.size(),
@@ -74,6 +79,37 @@ class EquivalenceCheck {
       if (std::ranges::find(texts, old.name, &CaseText::name) == texts.end())
         add("frozen: ", {old.name, false, "in the file, but no case of this version"});
     }
+  }
+
+  /// The frozen texts again, with every kind of proposals.
+  Status proposals() {
+    std::vector<CheckResult> results;  // by proposer
+    std::size_t n_texts = 0;
+    for (const EquivalenceCase& which : equivalence_cases()) {
+      const auto frozen = std::ranges::find(frozen_.cases, which.name, &CaseText::name);
+      if (frozen == frozen_.cases.end()) continue;
+      ++n_texts;
+      LLM_TRY(const auto model, model_->with_compute(which.compute));
+      std::size_t next = 0;
+      LLM_RETURN_IF_ERROR(with_every_proposer(
+          model, which.kv, which.context,
+          [&](Speculation* speculation, std::string_view name) -> Status {
+            if (speculation == nullptr) return Ok{};  // compare() has seen that
+            if (next == results.size()) results.push_back({std::string(name), true, ""});
+            CheckResult& result = results[next++];
+            LLM_TRY(const CaseText text, run_case(model, which, speculation));
+            const std::string words = difference(text, *frozen);
+            if (!words.empty() && result.passed)
+              result = {result.name, false, fmt::format("{}: {}", which.name, words)};
+            return Ok{};
+          }));
+      if (progress_) progress_("proposals", n_texts, frozen_.cases.size());
+    }
+    for (CheckResult& result : results) {
+      if (result.passed) result.detail = fmt::format("{} texts are the frozen ones", n_texts);
+      add("proposals: ", std::move(result));
+    }
+    return Ok{};
   }
 
   /// The texts of the cases, joined and repeated, in every way the contract calls equal.

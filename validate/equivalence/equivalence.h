@@ -22,10 +22,11 @@ struct EquivalenceOutcome {
 Result<std::vector<CaseText>> run_cases(const std::shared_ptr<const Model>& model,
                                         const Progress& progress = {});
 
-/// The gate of exact results (docs/testing.md): every case gives its frozen ids, tokens and logits;
-/// a text evaluated by every number of threads, instruction set, split into calls and with nothing
-/// cached gives the definition's bits (check_paths()); 50 prompts, on prefixes of 16 to 1,024
-/// tokens, give the same 20 tokens and logits with a cache and without. Nothing has a tolerance.
+/// The gate of exact results (docs/testing.md): every case gives its frozen ids, tokens and logits,
+/// also with every kind of proposals (with_every_proposer()); a text evaluated by every number of
+/// threads, instruction set, split into calls and with nothing cached gives the definition's bits
+/// (check_paths()); 50 prompts, on prefixes of 16 to 1,024 tokens, give the same 20 tokens and
+/// logits with a cache and without. Nothing has a tolerance.
 ///
 /// A failed check names the case or the path, and the first token or position with both values.
 /// What this CPU lacks, and what is left out for models above 64 MiB, is in `not_covered`.

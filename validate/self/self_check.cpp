@@ -19,6 +19,7 @@
 #include "validate/self/sequence_check.h"
 #include "validate/self/share_check.h"
 #include "validate/self/shift_check.h"
+#include "validate/self/speculation_check.h"
 #include "validate/self/tokenizer_check.h"
 #include "validate/self/wait_check.h"
 
@@ -32,6 +33,8 @@ constexpr Lengths kLargeInt8 = {40, 2, 14, 8};
 constexpr Lengths kLargeF32 = {14, 1, 8, 5};
 /// Tokens with the type of cache that does not go with the compute.
 constexpr std::size_t kOtherCache = 40;
+/// Tokens before a text with proposals.
+constexpr std::size_t kProposalPrompt = 9;
 
 class SelfCheck {
  public:
@@ -159,12 +162,16 @@ class SelfCheck {
     return plan.compute == Compute::kInt8 ? generation(plan, model) : Ok{};
   }
 
-  /// What makes text of logits: the sampler and the context shift.
+  /// What makes text of logits: the sampler, the context shift and proposals.
   Status generated_text() {
     LLM_RETURN_IF_ERROR(add("", check_sampler(base_)));
     ShiftCheckOptions options;
     if (!small_) options = {.contexts = {16}, .without_bos = false, .open = {}};
-    return add("", check_context_shift(base_, KvType::kF16, options));
+    LLM_RETURN_IF_ERROR(add("", check_context_shift(base_, KvType::kF16, options)));
+    LLM_TRY(const auto prompt, text(kProposalPrompt));
+    SpeculationCheckOptions proposals;
+    if (!small_) proposals = {.n_tokens = 16, .every_way = false};
+    return add("", check_speculation(base_, KvType::kF16, prompt, proposals));
   }
 
   Status sequences(const ModePlan& plan, const ModelPointer& model) {

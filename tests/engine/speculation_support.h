@@ -1,0 +1,132 @@
+#ifndef LLM_TESTS_ENGINE_SPECULATION_SUPPORT_H_
+#define LLM_TESTS_ENGINE_SPECULATION_SUPPORT_H_
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/generate/generate.h"
+#include "tests/support/catch.h"
+
+namespace llm::test {
+
+/// Proposes what a function says, whatever is worth it.
+class FunctionProposer final : public Proposer {
+ public:
+  using Function = std::function<std::vector<TokenId>(std::span<const TokenId> text)>;
+  explicit FunctionProposer(Function function) : function_(std::move(function)) {}
+
+  std::string_view name() const override { return "function"; }
+  Proposal propose(const ProposalRequest& request, const Worth&) override {
+    return {.tokens = function_(request.text), .grade = 0};
+  }
+
+ private:
+  Function function_;
+};
+
+/// A guess that is right, wrong, right for a while, empty, too long, of tokens that end a text, or
+/// of ids that no vocabulary has, at random.
+/// @param known  the whole text as it comes to be, where that is known
+inline FunctionProposer::Function random_guess(std::uint64_t seed, std::vector<TokenId> known,
+                                               std::size_t n_vocab, TokenId end) {
+  auto random = std::make_shared<std::mt19937_64>(seed);
+  return [=](std::span<const TokenId> text) {
+    std::mt19937_64& draw = *random;
+    std::vector<TokenId> guess;
+    const std::size_t length = draw() % 12;
+    for (std::size_t i = 0; i < length; ++i) {
+      const std::size_t at = text.size() + i;
+      guess.push_back(at < known.size() ? known[at] : static_cast<TokenId>(draw() % n_vocab));
+    }
+    const auto spoil = [&](TokenId id) {
+      if (!guess.empty()) guess[draw() % guess.size()] = id;
+    };
+    switch (draw() % 8) {
+      case 0:
+        spoil(static_cast<TokenId>(draw() % n_vocab));
+        break;
+      case 1:
+        spoil(end);
+        break;
+      case 2:
+        spoil(draw() % 2 == 0 ? -1 : static_cast<TokenId>(n_vocab));
+        break;
+      case 3:
+        guess.resize(300, 5);
+        break;
+      case 4:
+        guess.clear();
+        break;
+      default:
+        break;
+    }
+    return guess;
+  };
+}
+
+/// All that a user can see of a generation but its time.
+struct Seen {
+  std::vector<std::vector<TokenId>> ids;
+  std::vector<std::string> texts;
+  std::vector<StopReason> reasons;
+  std::vector<std::pair<TokenId, float>> logprobs;
+  std::vector<std::string> events;
+  std::vector<float> rows;  ///< given to on_logits
+  std::vector<TokenId> text;
+  std::uint64_t next_draw = 0;
+
+  bool operator==(const Seen&) const = default;
+};
+
+struct Counts {
+  std::size_t proposed = 0;
+  std::size_t accepted = 0;
+  std::size_t passes = 0;
+};
+
+/// Runs the prompts behind each other on one generator.
+inline Seen see(Session& session, const std::vector<std::vector<TokenId>>& prompts,
+                GenerateOptions options, Speculation* speculation, Counts* counts = nullptr) {
+  Seen seen;
+  options.speculation = speculation;
+  const bool wants_rows = static_cast<bool>(options.on_logits);
+  options.on_logits = nullptr;
+  if (wants_rows) {
+    options.on_logits = [&](std::span<const float> rows) {
+      seen.rows.insert(seen.rows.end(), rows.begin(), rows.end());
+    };
+  }
+  Generator generator(session);
+  for (const auto& prompt : prompts) {
+    const auto result = generator.run(prompt, options, [&](const GenerateEvent& event) -> Status {
+      seen.events.push_back(std::to_string(event.id.value_or(-1)) + std::string(event.text));
+      return Ok{};
+    });
+    INFO((result.ok() ? "" : result.error().to_string()));
+    REQUIRE(result.ok());
+    seen.ids.push_back(result->ids);
+    seen.texts.push_back(result->text);
+    seen.reasons.push_back(result->stop_reason);
+    for (const Logprobs& some : result->logprobs) {
+      seen.logprobs.emplace_back(some.chosen.id, some.chosen.logprob);
+      for (const TokenLogprob& one : some.top) seen.logprobs.emplace_back(one.id, one.logprob);
+    }
+    if (counts != nullptr) {
+      counts->proposed += result->proposed;
+      counts->accepted += result->accepted;
+      counts->passes += result->decode_passes;
+    }
+  }
+  seen.text.assign(generator.text().begin(), generator.text().end());
+  seen.next_draw = generator.next_draw();
+  return seen;
+}
+
+}  // namespace llm::test
+
+#endif  // LLM_TESTS_ENGINE_SPECULATION_SUPPORT_H_

@@ -1,0 +1,294 @@
+// Text with speculation is text without it: tokens, logits, log probabilities, events, reasons and
+// the session's state, whatever is proposed.
+
+#include "engine/generate/speculation.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/generate/conversation.h"
+#include "engine/generate/draft_proposer.h"
+#include "engine/generate/ngram_proposer.h"
+#include "tests/engine/fake_session.h"
+#include "tests/engine/speculation_support.h"
+#include "tests/support/effort.h"
+#include "tests/tokenizer/vocab_builder.h"
+
+namespace llm {
+namespace {
+
+using test::Counts;
+using test::FunctionProposer;
+using test::random_guess;
+using test::see;
+using test::Seen;
+
+constexpr TokenId kBos = 1;
+constexpr TokenId kEos = 2;
+constexpr std::size_t kRandomTexts = test::effort(std::size_t{40}, std::size_t{6});
+
+Speculation guessing(FunctionProposer::Function function) {
+  return Speculation(std::make_unique<FunctionProposer>(std::move(function)));
+}
+
+std::shared_ptr<const Model> load(const char* name) {
+  LoadOptions options;
+  options.threads = 1;  // thousands of passes over little work
+  auto model = Model::load(std::string(LLM_SOURCE_DIR "/models/") + name, options);
+  INFO((model.ok() ? "" : model.error().to_string()));
+  REQUIRE(model.ok());
+  return *model;
+}
+
+std::unique_ptr<Sequence> open(const std::shared_ptr<const Model>& model, std::size_t context,
+                               const SequenceOptions& how = {}) {
+  auto sequence = open_sequence(model, {.context = context, .batch = 32}, how);
+  REQUIRE(sequence.ok());
+  return std::move(sequence).value();
+}
+
+/// Logits behind `more` tokens fed one by one: what a row left over in the cache would change.
+std::vector<float> logits_behind(Sequence& sequence, std::size_t more) {
+  std::vector<float> rows;
+  for (std::size_t i = 0; i < more && sequence.position() < sequence.context(); ++i) {
+    const auto id = static_cast<TokenId>(100 + i);
+    const auto row = sequence.evaluate({&id, 1}, LogitRows::kLast);
+    REQUIRE(row.ok());
+    rows.insert(rows.end(), row->begin(), row->end());
+  }
+  return rows;
+}
+
+/// The known text of a run on one prompt.
+std::vector<TokenId> known(const std::vector<TokenId>& prompt, const Seen& plain) {
+  std::vector<TokenId> text = prompt;
+  text.insert(text.end(), plain.ids[0].begin(), plain.ids[0].end());
+  return text;
+}
+
+/// Ways to draw that meet every end of a text.
+std::vector<GenerateOptions> ways() {
+  GenerateOptions base;
+  base.max_tokens = 40;
+  base.on_logits = [](std::span<const float>) {};
+  std::vector<GenerateOptions> all;
+  for (const float temperature : {0.0F, 0.8F, 3.0F}) {
+    GenerateOptions options = base;
+    options.sampler.temperature = temperature;
+    options.sampler.seed = 7;
+    all.push_back(options);
+    options.ignore_eos = true;
+    options.sampler.repeat_penalty = 1.3F;
+    options.sampler.repeat_last_n = 9;
+    options.logprobs = 2;
+    all.push_back(options);
+    options.on_logits = nullptr;
+    options.stop = {"the", "!", "zz"};
+    all.push_back(options);
+  }
+  for (const std::size_t limit : {0, 1, 2, 5, 6}) {
+    GenerateOptions options = base;
+    options.sampler.temperature = 0;
+    options.max_tokens = limit;
+    all.push_back(options);
+    options.on_logits = nullptr;
+    all.push_back(options);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("random proposals change nothing of a text but its passes", "[speculation]") {
+  Counts counts;
+  const auto options = ways();
+  for (std::size_t seed = 0; seed < kRandomTexts; ++seed) {
+    for (std::size_t way = 0; way < options.size(); ++way) {
+      CAPTURE(seed, way);
+      const auto predict = [seed](const std::vector<TokenId>& text) {
+        const auto mixed = (text.size() * 31 + static_cast<std::size_t>(text.back()) * 7 + seed);
+        return mixed % 37 == 0 ? kEos : static_cast<TokenId>(40 + mixed % 90);
+      };
+      GenerateOptions some = options[way];
+      some.context_shift = seed % 3 == 0;
+      const std::size_t context = seed % 3 == 1 ? 23 : seed % 3 == 0 ? 17 : 100;
+      FakeSession plain_session(VocabBuilder().build(), predict, context, 9);
+      const Ids prompt = {kBos, 100, static_cast<TokenId>(60 + seed)};
+      const Seen plain = see(plain_session, {prompt}, some, nullptr);
+      FakeSession session(VocabBuilder().build(), predict, context, 9);
+      Speculation speculation = guessing(random_guess(
+          seed, seed % 3 == 0 ? Ids{} : known(prompt, plain), session.n_vocab(), kEos));
+      // Ids that no vocabulary has are refused by a real session.
+      session.refused = static_cast<TokenId>(session.n_vocab());
+      const Seen seen = see(session, {prompt}, some, &speculation, &counts);
+      REQUIRE(seen == plain);
+      REQUIRE(session.text == plain_session.text);
+    }
+  }
+  REQUIRE(counts.accepted > 100);
+  REQUIRE(counts.accepted < counts.proposed);
+}
+
+TEST_CASE("a right proposal saves passes and never draws one token too many", "[speculation]") {
+  const std::size_t limit = GENERATE(std::size_t{1}, std::size_t{5}, std::size_t{9});
+  const auto predict = [](const std::vector<TokenId>& text) { return text.back() + 1; };
+  FakeSession session(VocabBuilder().build(), predict);
+  GenerateOptions options;
+  options.sampler.temperature = 0;
+  options.max_tokens = limit;
+  Speculation speculation = guessing([](std::span<const TokenId> text) {
+    Ids guess(8);
+    for (std::size_t i = 0; i < 8; ++i) guess[i] = text.back() + static_cast<TokenId>(i + 1);
+    return guess;
+  });
+  Counts counts;
+  const Seen seen = see(session, {{kBos, 50, 60}}, options, &speculation, &counts);
+  REQUIRE(seen.ids[0].size() == limit);
+  REQUIRE(seen.ids[0].back() == static_cast<TokenId>(60 + limit));
+  // The prompt, then all that is left at once; the last token needs no pass.
+  REQUIRE(session.calls.size() == (limit == 1 ? 1U : 2U));
+  REQUIRE(counts.passes == (limit == 1 ? 0U : 1U));
+  REQUIRE(session.text.size() == 3 + limit - 1);
+  if (limit > 1) REQUIRE(session.calls[1] == limit - 1);
+}
+
+TEST_CASE("several prompts, a stop string and an interrupt leave the plain session",
+          "[speculation]") {
+  const auto predict = [](const std::vector<TokenId>& text) {
+    return text.back() >= 100 ? 60 : text.back() + 1;
+  };
+  const auto guess = [](std::span<const TokenId> text) {
+    return Ids{text.back() + 1, text.back() + 2, text.back() + 3, text.back() + 4};
+  };
+  for (int interrupt_at = 0; interrupt_at < 12; ++interrupt_at) {
+    GenerateOptions options;
+    options.sampler.temperature = 0;
+    options.max_tokens = 20;
+    options.stop = {"P"};
+    const auto run = [&](FakeSession& session, Speculation* speculation) {
+      int asked = 0;
+      // Between the draws alone, which are as many with proposals as without.
+      options.interrupted = [&] { return interrupt_at > 0 && ++asked == interrupt_at; };
+      return see(session, {{kBos, 65}, {kBos, 70, 71}, {72}}, options, speculation);
+    };
+    FakeSession plain_session(VocabBuilder().build(), predict, 90);
+    FakeSession session(VocabBuilder().build(), predict, 90);
+    Speculation speculation = guessing(guess);
+    const Seen plain = run(plain_session, nullptr);
+    REQUIRE(run(session, &speculation) == plain);
+    REQUIRE(session.text == plain_session.text);
+  }
+}
+
+TEST_CASE("an error of the sink leaves the session where its text is", "[speculation]") {
+  FakeSession session(VocabBuilder().build(),
+                      [](const std::vector<TokenId>& text) { return text.back() + 1; });
+  GenerateOptions options;
+  options.sampler.temperature = 0;
+  Speculation speculation = guessing([](std::span<const TokenId> text) {
+    return Ids{text.back() + 1, text.back() + 2, text.back() + 3};
+  });
+  options.speculation = &speculation;
+  int events = 0;
+  const auto result =
+      generate(session, Ids{kBos, 50}, options, [&](const GenerateEvent&) -> Status {
+        if (++events < 3) return Ok{};
+        return Error{.code = ErrorCode::kIo, .field = "", .message = "closed"};
+      });
+  REQUIRE_FALSE(result.ok());
+  REQUIRE(session.text == Ids{kBos, 50, 51, 52});
+}
+
+TEST_CASE("the embedded model: every proposer gives the plain text and logits", "[speculation]") {
+  const auto model = load("fable-3m-f16.gguf");
+  const auto draft = load("fable-3m-q4_k_m.gguf");
+  const auto prompt = model->tokenizer().encode(
+      "One day, a little fox named Pip found a red ball. A little fox named Pip");
+  std::size_t way = 0;
+  for (GenerateOptions options : ways()) {
+    CAPTURE(++way);
+    if (test::kSanitized && way % 5 != 1) continue;
+    for (const bool shifts : {false, true}) {
+      const std::size_t context = shifts ? 48 : 256;
+      options.context_shift = shifts;
+      const auto plain_session = open(model, context);
+      const Seen plain = see(*plain_session, {prompt, {50, 60}}, options, nullptr);
+      const auto state = logits_behind(*plain_session, 3);
+      const auto check = [&](const char* name, std::unique_ptr<Proposer> proposer,
+                             std::optional<std::size_t> length, bool cached = true) {
+        CAPTURE(name);
+        const auto session = open(model, context, {.use_cache = cached});
+        Speculation speculation(std::move(proposer), length);
+        Counts counts;
+        REQUIRE(see(*session, {prompt, {50, 60}}, options, &speculation, &counts) == plain);
+        REQUIRE(session->position() + 3 >= plain_session->position());
+        REQUIRE(logits_behind(*session, 3) == state);
+        return counts;
+      };
+      check("ngram", std::make_unique<NgramProposer>(), 5);
+      check("ngram, adaptive", std::make_unique<NgramProposer>(), {});
+      check("draft", std::make_unique<DraftProposer>(open(draft, context)), 4);
+      check(
+          "random",
+          std::make_unique<FunctionProposer>(random_guess(
+              way, known(prompt, plain), model->config().n_vocab, *model->tokenizer().spec().eos)),
+          {});
+      if (way == 1) check("no cache", std::make_unique<NgramProposer>(), 5, false);
+    }
+  }
+}
+
+TEST_CASE("a draft draws with the text's own random numbers", "[speculation]") {
+  const auto model = load("fable-3m-f16.gguf");
+  const auto draft = load("fable-3m-q4_k_m.gguf");
+  GenerateOptions options;
+  options.sampler = kUsualSampling;
+  options.sampler.seed = 3;
+  options.max_tokens = 60;
+  options.ignore_eos = true;
+  const auto prompt = model->tokenizer().encode("Once upon a time");
+  const auto session = open(model, 256);
+  Speculation speculation(std::make_unique<DraftProposer>(open(draft, 256)), 4);
+  Counts counts;
+  see(*session, {prompt}, options, &speculation, &counts);
+  // Two quantizations of one model, sampled apart, would agree on fewer than half of the tokens.
+  CHECK(counts.accepted * 4 > counts.proposed * 3);
+  CHECK(counts.passes < 25);
+}
+
+TEST_CASE("a chat that forgets turns is the same chat with speculation", "[speculation]") {
+  const auto model = load("fable-3m-f16.gguf");
+  const auto chat = [&](Speculation* speculation) {
+    const auto session = open(model, 120);
+    Conversation conversation(*session, ChatFormat::kZephyr);
+    GenerateOptions options;
+    options.sampler = kUsualSampling;
+    options.sampler.seed = 11;
+    options.max_tokens = 30;
+    options.speculation = speculation;
+    std::vector<std::string> replies;
+    for (const char* message : {"Tell me of a fox.", "And then?", "And then?", "Again, please."}) {
+      REQUIRE(conversation.ask(message).ok());
+      const auto reply = conversation.reply(options);
+      REQUIRE(reply.ok());
+      replies.push_back(reply->text + std::to_string(session->position()));
+    }
+    REQUIRE(conversation.ask_again().ok());
+    REQUIRE(conversation.reply(options).ok());
+    replies.push_back(conversation.turns().back().reply);
+    replies.push_back(std::to_string(conversation.next_draw()) + "/" +
+                      std::to_string(conversation.forgotten_turns()));
+    const auto state = logits_behind(*session, 2);
+    for (const float logit : state) replies.push_back(std::to_string(logit));
+    return replies;
+  };
+  const auto plain = chat(nullptr);
+  Speculation ngram(std::make_unique<NgramProposer>(), 4);
+  CHECK(chat(&ngram) == plain);
+  Speculation draft(std::make_unique<DraftProposer>(open(load("fable-3m-q4_k_m.gguf"), 120)), 3);
+  CHECK(chat(&draft) == plain);
+}
+
+}  // namespace llm

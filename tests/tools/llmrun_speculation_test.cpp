@@ -1,0 +1,222 @@
+// llmrun --speculate and --draft: the same output in every form, and what is refused.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+
+constexpr const char* kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
+constexpr const char* kDraft = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+
+std::vector<std::string> all_ways() {
+  return {"--speculate off", "--speculate ngram", "--speculate ngram --speculate-length 5",
+          fmt::format("--draft {}", kDraft), fmt::format("--draft {} --speculate-length 4", kDraft)};
+}
+
+std::string hash_lines(const std::string& err) {
+  std::string lines;
+  for (std::size_t at = 0; (at = err.find("logits-sha256: ", at)) != std::string::npos; ++at)
+    lines += err.substr(at, 15 + 64) + '\n';
+  return lines;
+}
+
+/// Without the statistics, which tell the time.
+std::string without_stats(const std::string& out) {
+  std::string rest;
+  for (std::size_t begin = 0; begin < out.size();) {
+    const std::size_t end = std::min(out.find('\n', begin), out.size());
+    Json line = Json::parse(out.substr(begin, end - begin));
+    line.erase("stats");
+    rest += line.dump() + '\n';
+    begin = end + 1;
+  }
+  return rest;
+}
+
+}  // namespace
+
+TEST_CASE("speculation changes neither text nor hash nor JSON nor receipt", "[llmrun]") {
+  Llmrun llmrun;
+  for (const char* options :
+       {"-n 40 --temp 0", "-n 5 --temp 0", "-n 1 --temp 0", "-n 60", "-n 60 --temp 1.3",
+        "-n 60 --temp 0 -r lived --repeat-penalty 1.2", "-c 60 -s 2 --ignore-eos",
+        "-n 30 -s 5 --system Be --chat-template zephyr", "-n 20 -s 3 --no-cache",
+        "-n 20 -s 1 -b 1", "-n 20 -s 1 -b 3 -t 3"}) {
+    const auto run = [&](const std::string& way, const char* form) {
+      const Finished finished = llmrun(fmt::format(
+          "{} -p 'Once upon a time a time a time' -s 3 -q {} {} {}", kModel, options, form, way));
+      CAPTURE(options, way, finished.err);
+      REQUIRE(finished.exit_code == 0);
+      return finished;
+    };
+    const Finished plain = run("", "--logits-hash");
+    const Finished plain_lines = run("", "--jsonl --logprobs 2 --receipt \"$DIR/plain\"");
+    REQUIRE(!hash_lines(plain.err).empty());
+    for (const std::string& way : all_ways()) {
+      CAPTURE(options, way);
+      const Finished text = run(way, "--logits-hash");
+      REQUIRE(text.out == plain.out);
+      REQUIRE(hash_lines(text.err) == hash_lines(plain.err));
+      const Finished lines = run(way, "--jsonl --logprobs 2 --receipt \"$DIR/receipt\"");
+      REQUIRE(without_stats(lines.out) == without_stats(plain_lines.out));
+      REQUIRE(test::read_file(llmrun.path("receipt")) == test::read_file(llmrun.path("plain")));
+    }
+  }
+}
+
+TEST_CASE("speculation past a full context gives the same text", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run =
+      fmt::format("{} -p 'Once upon a time' -q -c 40 -n 150 -s 3 --context-shift ", kModel);
+  const std::string plain = llmrun(run).out;
+  REQUIRE(plain.size() > 150);
+  for (const std::string& way : all_ways()) REQUIRE(llmrun(run + way).out == plain);
+}
+
+TEST_CASE("a prompt cache written or read with speculation is the same", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run =
+      fmt::format("{} -p 'Once upon a time' -q -n 30 -s 3 --logits-hash ", kModel);
+  const Finished plain = llmrun(run + "--cache-save \"$DIR/plain\"");
+  REQUIRE(plain.exit_code == 0);
+  for (const std::string& way : all_ways()) {
+    CAPTURE(way);
+    const Finished saved = llmrun(run + way + " --cache-save \"$DIR/cache\"");
+    REQUIRE(saved.out == plain.out);
+    REQUIRE(test::read_file(llmrun.path("cache")) == test::read_file(llmrun.path("plain")));
+    const Finished loaded = llmrun(run + way + " --cache-load \"$DIR/plain\"");
+    CAPTURE(loaded.err);
+    REQUIRE(loaded.out == plain.out);
+    REQUIRE(contains(hash_lines(plain.err), hash_lines(loaded.err)));
+  }
+}
+
+TEST_CASE("a chat with speculation and its session file are the same", "[llmrun]") {
+  Llmrun llmrun;
+  std::string input;
+  for (const char* message : {"Tell me of a fox", "and more", "/regenerate", "and more", "again"})
+    input += std::string(message) + '\n';
+  llmrun.write("input", input);
+  const auto chat = [&](const std::string& way) {
+    const Finished run = llmrun(
+        fmt::format("{} -i -q --chat-template zephyr -c 120 -n 25 -s 3 --session \"$DIR/session\" {} < \"$DIR/input\"",
+                    kModel, way));
+    CAPTURE(way, run.err);
+    REQUIRE(run.exit_code == 0);
+    const std::string file = test::read_file(llmrun.path("session"));
+    // Gone on with in another process.
+    const Finished more =
+        llmrun(fmt::format("{} -i -q --chat-template zephyr -c 120 -n 25 -s 3 -p more --json "
+                           "--session \"$DIR/session\" {} "
+                           "< /dev/null",
+                           kModel, way));
+    REQUIRE(more.exit_code == 0);
+    REQUIRE(std::remove(llmrun.path("session").c_str()) == 0);
+    return run.out + file + without_stats(more.out);
+  };
+  const std::string plain = chat("");
+  for (const std::string& way : all_ways()) {
+    CAPTURE(way);
+    REQUIRE(chat(way) == plain);
+  }
+}
+
+TEST_CASE("statistics tell what was proposed, accepted and how many passes there were",
+          "[llmrun]") {
+  Llmrun llmrun;
+  const std::string run = fmt::format(
+      "{} -p 'Once upon a time' -t 1 -n 33 --temp 0 --draft {} --speculate-length 3 ", kModel,
+      kDraft);
+  const Json stats = Json::parse(llmrun(run + "--json -q").out)["stats"];
+  const Json& speculation = stats["speculation"];
+  REQUIRE(speculation["proposer"] == "draft");
+  const auto passes = speculation["passes"].get<double>();
+  REQUIRE(stats["decode_tokens"] == 32);
+  REQUIRE(passes < 20);
+  REQUIRE(speculation["tokens_per_pass"].get<double>() == 32 / passes);
+  REQUIRE(speculation["accepted"].get<int>() > 12);
+  REQUIRE(speculation["accepted"].get<int>() <= speculation["proposed"].get<int>());
+  const std::string line = fmt::format(" | draft: {} of {} proposed tokens accepted, {:.2f} tokens",
+                                       speculation["accepted"].get<int>(),
+                                       speculation["proposed"].get<int>(), 32 / passes);
+  REQUIRE(contains(llmrun(run).err, line));
+  REQUIRE(contains(llmrun(run + "-v").err, "info: draft: "));
+  const std::string plain = fmt::format("{} -p a -t 1 -n 3 --temp 0 ", kModel);
+  REQUIRE(!Json::parse(llmrun(plain + "--json -q").out)["stats"].contains("speculation"));
+  REQUIRE(!contains(llmrun(plain).err, "proposed"));
+}
+
+TEST_CASE("--speculate ngram proposes from the text", "[llmrun]") {
+  Llmrun llmrun;
+  const Json json =
+      Json::parse(llmrun(fmt::format("{} -p 'a time, a time, a time' -t 1 -n 20 --temp 0 --json -q "
+                                     "--speculate ngram --speculate-length 2",
+                                     kModel))
+                      .out);
+  REQUIRE(json["stats"]["speculation"]["proposer"] == "ngram");
+  REQUIRE(json["stats"]["speculation"]["proposed"].get<int>() > 0);
+}
+
+TEST_CASE("a draft that cannot be used is refused by name", "[llmrun]") {
+  struct Case {
+    const char* options;
+    int exit_code;
+    const char* words;
+  };
+  Llmrun llmrun;
+  test::TinyGguf renamed = test::TinyGguf::llama();
+  renamed.set_string("general.name", "other");
+  llmrun.write("renamed.gguf", renamed.bytes());
+  REQUIRE(llmrun("\"$TINY\" -p a -n 3 -q --draft \"$DIR/renamed.gguf\"").exit_code == 0);
+  llmrun.write("text.gguf", std::string("no model at all, but long enough"));
+  const auto [options, exit_code, words] = GENERATE(values<Case>({
+      {"--draft \"$DIR/absent.gguf\"", 4, "absent.gguf: "},
+      {"--draft \"$DIR/text.gguf\"", 3, "text.gguf: "},
+      {"--draft \"$TINY\" --speculate ngram", 2, "--draft: found with --speculate, need one of"},
+      {"--draft \"$TINY\" --speculate off", 2, "--draft: found with --speculate, need one of"},
+      {"--speculate-length 3", 2, "--speculate-length: found without --speculate ngram and"},
+      {"--speculate ngram --speculate-length 32", 2, "need an integer in 0..31"},
+      {"--speculate words", 2, "--speculate: found \"words\", need off or ngram"},
+      {"--speculate ngram --dump-layers \"$DIR/d\"", 2, "--dump-layers: found with --speculate or"},
+      {"--speculate ngram --profile", 2, "--profile: found with --speculate or --draft"},
+      {"--draft \"$DIR/renamed.gguf\" --receipt \"$DIR/renamed.gguf\"", 2,
+       "--receipt: found a file that is read ("},
+  }));
+  const Finished run = llmrun(std::string("\"$TINY\" -p a -n 3 ") + options);
+  CAPTURE(options, run.err);
+  REQUIRE(run.exit_code == exit_code);
+  REQUIRE(contains(run.err, words));
+  REQUIRE(run.out.empty());
+}
+
+TEST_CASE("a draft of another vocabulary is refused with both", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished larger = llmrun(fmt::format("\"$TINY\" -p a -n 3 --draft {}", kModel));
+  CAPTURE(larger.err);
+  REQUIRE(larger.exit_code == 2);
+  REQUIRE(contains(larger.err, "fable-3m-f16.gguf: vocabulary: found 1536 tokens in the draft, "));
+  test::TinyGguf model = test::TinyGguf::llama();
+  std::vector<std::string> tokens = test::TinyGguf::pieces();
+  tokens.at(270) = "other";
+  model.set_strings("tokenizer.ggml.tokens", tokens);
+  llmrun.write("other.gguf", model.bytes());
+  const Finished spelled = llmrun("\"$TINY\" -p a -n 3 --draft \"$DIR/other.gguf\"");
+  CAPTURE(spelled.err);
+  REQUIRE(spelled.exit_code == 2);
+  REQUIRE(contains(spelled.err, "other.gguf: vocabulary: found token 270 as \"other\" of kind 1"));
+}
+
+}  // namespace llm
