@@ -5,7 +5,8 @@
 #include <functional>
 
 #include "bench/kernel_bench.h"
-#include "quant/formats/half.h"
+#include "engine/forward/kv_row.h"
+#include "engine/model/precision.h"
 #include "quant/kernels/kernel_table.h"
 
 namespace llm {
@@ -95,19 +96,22 @@ void quantize_q8x32(benchmark::State& state, const KernelTable& kernels) {
 struct AttendShape {
   std::size_t n_tokens;
   std::size_t n_keys;  ///< whole pages
-  bool half;
+  KvType type;
 
-  std::size_t element_bytes() const { return half ? sizeof(std::uint16_t) : sizeof(float); }
+  KvLayout layout() const { return {type, kHeadDim}; }
+  std::size_t page_bytes() const { return layout().keys_bytes() + layout().values_bytes(); }
 };
 
 /// Pages of one KV head in the cache's type: 256 keys, then their values.
 AlignedBuffer<std::byte> noise_pages(const AttendShape& shape) {
-  const auto x = noise(2 * shape.n_keys * kHeadDim, 2);
-  auto pages = allocate_or_exit<std::byte>(x.size() * shape.element_bytes());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::uint16_t half = f32_to_f16(x[i]);
-    std::memcpy(pages.data() + i * shape.element_bytes(),
-                shape.half ? static_cast<const void*>(&half) : &x[i], shape.element_bytes());
+  const auto x = noise(shape.n_keys * kHeadDim, 2);
+  auto pages = allocate_or_exit<std::byte>(shape.n_keys / kChunk * shape.page_bytes());
+  const KvLayout layout = shape.layout();
+  for (std::size_t i = 0; i < shape.n_keys; ++i) {
+    std::byte* page = pages.data() + i / kChunk * shape.page_bytes();
+    const std::span row = x.span().subspan(i * kHeadDim, kHeadDim);
+    KvRow(layout, page, page + layout.keys_bytes(), i % kChunk)
+        .store(0, row, row, KvRounding::kDefinition);
   }
   return pages;
 }
@@ -115,23 +119,22 @@ AlignedBuffer<std::byte> noise_pages(const AttendShape& shape) {
 /// n_tokens new tokens that see n_keys keys in all; one group of query heads. Judged by the keys
 /// and values that one token reads, by the products of several.
 void attend(benchmark::State& state, const KernelTable& kernels, const AttendShape& shape) {
-  const auto& [n_tokens, n_keys, half] = shape;
+  const auto& [n_tokens, n_keys, type] = shape;
   const auto q = noise(n_tokens * kHeadsPerKv * kHeadDim, 1);
   const auto cache = noise_pages(shape);
-  const std::size_t head_bytes = kChunk * kHeadDim * shape.element_bytes();
   std::vector<const std::byte*> pages;
-  for (std::size_t at = 0; at < cache.size(); at += 2 * head_bytes) {
+  for (std::size_t at = 0; at < cache.size(); at += shape.page_bytes()) {
     pages.push_back(cache.data() + at);
   }
   auto partial = allocate_or_exit<float>(n_tokens * kHeadsPerKv * (2 + kHeadDim));
-  auto workspace = allocate_or_exit<std::byte>(attend_workspace_bytes(kHeadDim));
+  auto workspace =
+      allocate_or_exit<std::byte>(attend_workspace_bytes(shape.layout(), n_tokens * kHeadsPerKv));
   const AttendArgs args{.q = q.data(),
                         .q_stride = kHeadsPerKv * kHeadDim,
                         .pages = pages.data(),
                         .keys_offset = 0,
-                        .values_offset = head_bytes,
-                        .half = half,
-                        .head_dim = kHeadDim,
+                        .values_offset = shape.layout().keys_bytes(),
+                        .layout = shape.layout(),
                         .n_heads = kHeadsPerKv,
                         .n_tokens = n_tokens,
                         .first_position = n_keys - n_tokens,
@@ -180,11 +183,11 @@ void register_float_ops() {
   add(fmt::format("QuantizeQ8x32/{}", kModel), quantize_q8x32);
   add(fmt::format("Merge/{}", kHeadDim), merge);
   add(fmt::format("Finish/{}", kHeadDim), finish);
-  for (const bool half : {true, false}) {
+  for (const KvType type : kKvTypes) {
     for (const std::size_t n_tokens : {1, 32}) {
       for (const std::size_t n_keys : {512, 2048}) {
-        const AttendShape shape{n_tokens, n_keys, half};
-        add(fmt::format("Attend/{}/T:{}/keys:{}", half ? "f16" : "f32", n_tokens, n_keys),
+        const AttendShape shape{n_tokens, n_keys, type};
+        add(fmt::format("Attend/{}/T:{}/keys:{}", kv_name(type), n_tokens, n_keys),
             [shape](benchmark::State& state, const KernelTable& kernels) {
               attend(state, kernels, shape);
             });

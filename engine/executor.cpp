@@ -20,7 +20,7 @@ Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> 
   if (chosen.kv_pages == 0) chosen.kv_pages = KvPool::pages_for(chosen.context);
   chosen.batch = std::min(chosen.batch, chosen.context);
   LLM_TRY(auto pool, KvPool::create(model->config(), chosen.kv_pages, chosen.kv));
-  LLM_TRY(Forward forward, Forward::create(*model, chosen.batch, chosen.context));
+  LLM_TRY(Forward forward, Forward::create(*model, chosen.batch, chosen.context, chosen.kv));
   return std::shared_ptr<Executor>(
       new Executor(std::move(model), chosen, std::move(pool), std::move(forward)));
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -23,13 +24,12 @@ constexpr std::size_t kHashOffset = 8 + 4 + 8;  // magic, version, file size
 constexpr std::size_t kHeaderBytes = kHashOffset + kHashDigits;
 constexpr std::uint64_t kMaxNoteBytes = std::uint64_t{1} << 30;
 
-std::string_view name(KvType kv) { return kv == KvType::kF16 ? "f16" : "f32"; }
 std::string_view name(Compute compute) { return compute == Compute::kInt8 ? "int8" : "f32"; }
 
 /// Bytes of a position's keys, or of its values, in one layer.
 std::size_t row_bytes(const Sequence& sequence) {
   const KvPool& pool = sequence.executor().pool();
-  return pool.n_heads() * pool.head_dim() * pool.element_bytes();
+  return pool.n_heads() * pool.layout().row_bytes();
 }
 
 /// Appends to a file and hashes what is appended.
@@ -83,7 +83,7 @@ Status PromptCache::write(const std::string& path, const Sequence& sequence, std
   HashedFile content(file);
   LLM_RETURN_IF_ERROR(content.text(identity.model_sha256));
   LLM_RETURN_IF_ERROR(content.value(std::uint32_t{contract::kContractVersion}));
-  LLM_RETURN_IF_ERROR(content.text(name(identity.kv)));
+  LLM_RETURN_IF_ERROR(content.text(kv_name(identity.kv)));
   LLM_RETURN_IF_ERROR(content.text(name(identity.compute)));
   LLM_RETURN_IF_ERROR(content.text(note));
   LLM_RETURN_IF_ERROR(content.value(std::uint64_t{n_tokens}));
@@ -157,14 +157,13 @@ Status PromptCache::parse() {
   if (!reader.ok()) return reader.error();
   if (stored > n_tokens)
     return malformed("stored", fmt::format("found {}, need at most {} tokens", stored, n_tokens));
-  for (const KvType type : {KvType::kF16, KvType::kF32}) {
-    if (kv == name(type)) identity_.kv = type;
-  }
+  const auto type = kv_from_name(kv);
+  if (type) identity_.kv = *type;
   for (const Compute kind : {Compute::kInt8, Compute::kF32}) {
     if (compute == name(kind)) identity_.compute = kind;
   }
-  if (kv != name(identity_.kv) || compute != name(identity_.compute))
-    return malformed("kv, compute", "found unknown names, need f16 or f32, int8 or f32");
+  if (!type || compute != name(identity_.compute))
+    return malformed("kv, compute", "found unknown names, need f16, f32 or q8, int8 or f32");
   tokens_.resize(n_tokens);
   if (!ids.empty()) std::memcpy(tokens_.data(), ids.data(), ids.size());
   stored_ = stored;
@@ -179,13 +178,30 @@ Status PromptCache::check(const CacheIdentity& identity) const {
     if (contract_ != contract::kContractVersion)
       return differs("numeric contract", fmt::format("version {}", contract_),
                      fmt::format("version {}", contract::kContractVersion));
-    if (identity_.kv != identity.kv) return differs("--kv", name(identity_.kv), name(identity.kv));
+    if (identity_.kv != identity.kv)
+      return differs("--kv", kv_name(identity_.kv), kv_name(identity.kv));
     if (identity_.compute != identity.compute)
       return differs("--compute", name(identity_.compute), name(identity.compute));
     return Ok{};
   };
   const Status status = check();
   return status.ok() ? status : Status(in_file(status.error(), file_.path()));
+}
+
+Status PromptCache::check_scales(const KvLayout& layout) const {
+  if (layout.type != KvType::kQ8) return Ok{};
+  for (auto head = values_; !head.empty(); head = head.subspan(layout.row_bytes())) {
+    for (std::size_t at = layout.head_dim; at < layout.row_bytes(); at += sizeof(float)) {
+      float scale;
+      std::memcpy(&scale, &head[at], sizeof(scale));
+      // NaN is a fault of the text's activations; it was stored to reach the logits.
+      if (!std::signbit(scale)) continue;
+      return in_file(malformed("keys and values",
+                               fmt::format("found {}, need no negative scale", scale)),
+                     file_.path());
+    }
+  }
+  return Ok{};
 }
 
 Status PromptCache::restore(Sequence& sequence) const {
@@ -198,6 +214,7 @@ Status PromptCache::restore(Sequence& sequence) const {
                                          stored_, expected.value_or(UINT64_MAX))),
                    file_.path());
   }
+  LLM_RETURN_IF_ERROR(check_scales(sequence.executor().pool().layout()));
   const auto n_vocab = static_cast<TokenId>(sequence.n_vocab());
   for (const TokenId id : tokens_) {
     if (id < 0 || id >= n_vocab) {

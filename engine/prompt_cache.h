@@ -52,12 +52,14 @@ class PromptCache {
 
   /// Gives the stored tokens to an empty sequence.
   /// @pre check() passed for the sequence's model. Errors: kMalformed for ids outside the
-  /// vocabulary or too few bytes; kResource when the context is too small.
+  /// vocabulary, too few bytes, a negative scale; kResource when the context is too small.
   Status restore(Sequence& sequence) const;
 
  private:
   explicit PromptCache(MappedFile file) : file_(std::move(file)) {}
   Status parse();
+  /// Scales of q8 are largest magnitudes; kernels rely on that.
+  Status check_scales(const KvLayout& layout) const;
 
   MappedFile file_;
   CacheIdentity identity_;

@@ -62,22 +62,15 @@ void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t laye
                                Worker::Range rows) {
   const auto [begin, end] = rows;
   const std::size_t n = end - begin;
-  const std::span<std::uint16_t> half = scratch_[static_cast<std::size_t>(worker.id)].half.span();
+  const KvRounding rounding{kernels_.to_half, kernels_.quantize_q8x32};
   for (std::size_t t = 0; t < pass.rows.size(); ++t) {
     float* k = k_.data() + t * config_.kv_rows();
     const float* v = v_.data() + t * config_.kv_rows();
     norm_heads(weights_.layers[layer].attn_k_norm.span(), rows, k);
     kernels_.rope(k, begin, end, config_.head_dim, cos_.data() + t * rope_.pairs(),
                   sin_.data() + t * rope_.pairs(), rope_.pairs());
-    const std::size_t position = pass.rows[t].position;
-    KvCache& cache = *pass.rows[t].segment->cache;
-    if (cache.pool().type() == KvType::kF32) {
-      cache.store(layer, begin, position, {k + begin, n}, {v + begin, n});
-      continue;
-    }
-    kernels_.to_half(k + begin, n, half.data());
-    kernels_.to_half(v + begin, n, half.data() + n);
-    cache.store_half(layer, begin, position, half.first(n), half.subspan(n, n));
+    pass.rows[t].segment->cache->store(layer, begin, pass.rows[t].position, {k + begin, n},
+                                       {v + begin, n}, rounding);
   }
   clock(worker).lap(PassOp::kRope);
 }
@@ -153,8 +146,7 @@ void Forward::attend_heads(const Row& first, std::size_t first_row, std::size_t 
        .pages = cache.pages(),
        .keys_offset = cache.pool().keys_offset(layer, kv_head),
        .values_offset = cache.pool().values_offset(layer, kv_head),
-       .half = cache.pool().type() == KvType::kF16,
-       .head_dim = config_.head_dim,
+       .layout = cache.pool().layout(),
        .n_heads = heads_per_kv,
        .n_tokens = n_rows,
        .first_position = first.position,

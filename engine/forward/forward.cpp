@@ -38,7 +38,8 @@ Forward::Forward(const Model& model)
       compute_(model.compute()),
       team_size_(model.threads()) {}
 
-Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::size_t context) {
+Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::size_t context,
+                                KvType kv) {
   Forward f(model);
   const HyperParameters& config = model.config();
   const std::size_t t = max_batch;
@@ -60,13 +61,13 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
     LLM_RETURN_IF_ERROR(scratch.inputs.allocate(config, 1));
     LLM_TRY(scratch.product, Workspace::allocate(matmul_workspace_bytes(t), "workspace"));
     LLM_TRY(scratch.attention,
-            Workspace::allocate(attend_workspace_bytes(config.head_dim), "workspace"));
+            Workspace::allocate(
+                attend_workspace_bytes({kv, config.head_dim}, kAttendRows * heads_per_kv),
+                "workspace"));
     LLM_RETURN_IF_ERROR(
         allocate_floats(scratch.partial, kAttendRows * heads_per_kv * (2 + config.head_dim)));
     LLM_TRY(scratch.row, Workspace::allocate(
                              row_bytes(f.weights_.token_embd.type(), config.d_model), "workspace"));
-    LLM_TRY(scratch.half,
-            AlignedBuffer<std::uint16_t>::allocate(2 * config.kv_rows(), "workspace"));
     f.scratch_.push_back(std::move(scratch));
   }
   f.all_rows_.resize(t);

@@ -38,8 +38,10 @@ class Forward {
   /// @param model      borrowed, must outlive this object
   /// @param max_batch  the most rows of one run()
   /// @param context    positions of the longest sequence
+  /// @param kv         type of the sequences' caches
   /// Errors: kResource for the activations' memory.
-  static Result<Forward> create(const Model& model, std::size_t max_batch, std::size_t context);
+  static Result<Forward> create(const Model& model, std::size_t max_batch, std::size_t context,
+                                KvType kv);
 
   /// @param logits  (R, n_vocab), overwritten, the rows of the segments in turn; R = sum of
   /// n_logits
@@ -201,9 +203,8 @@ class Forward {
     Inputs inputs;
     Workspace product;
     Workspace attention;
-    AlignedBuffer<float> partial;       ///< attention of a block: (row, head, 2 + head_dim)
-    AlignedBuffer<std::byte> row;       ///< one row of the embedding as in the file
-    AlignedBuffer<std::uint16_t> half;  ///< K and V of one row, rounded
+    AlignedBuffer<float> partial;  ///< attention of a block: (row, head, 2 + head_dim)
+    AlignedBuffer<std::byte> row;  ///< one row of the embedding as in the file
   };
   std::vector<Scratch> scratch_;
 };

@@ -4,34 +4,11 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "quant/formats/half.h"
 
 namespace llm {
 namespace {
 
 constexpr std::size_t kPage = KvPool::kPagePositions;
-constexpr std::size_t kLanes = KvPool::kLanes;
-
-template <typename T>
-float load_element(const std::byte* base, std::size_t index) {
-  T x;
-  std::memcpy(&x, base + index * sizeof(T), sizeof(T));
-  if constexpr (sizeof(T) == 2) {
-    return f16_to_f32(x);
-  } else {
-    return x;
-  }
-}
-
-float load_element(const std::byte* base, std::size_t index, KvType type) {
-  return type == KvType::kF16 ? load_element<std::uint16_t>(base, index)
-                              : load_element<float>(base, index);
-}
-
-/// Index of an element among the keys of its (layer, KV head) in a page.
-std::size_t key_index(std::size_t row, std::size_t d, std::size_t head_dim) {
-  return (row / kLanes * head_dim + d) * kLanes + row % kLanes;
-}
 
 }  // namespace
 
@@ -93,86 +70,45 @@ void KvCache::publish(std::span<const TokenId> tokens) {
   }
 }
 
-template <typename T>
-void KvCache::scatter(std::size_t layer, std::size_t first_row, std::size_t position,
-                      std::span<const T> key, std::span<const T> value) {
-  const std::size_t head_dim = pool_->head_dim();
-  LLM_CHECK(position < pages_.size() * kPage && key.size() == value.size());
-  LLM_CHECK(first_row + key.size() <= pool_->n_heads() * head_dim);
-  LLM_CHECK(sizeof(T) == pool_->element_bytes());
+KvRow KvCache::row(std::size_t layer, std::size_t head, std::size_t position) const {
+  LLM_CHECK(position < pages_.size() * kPage && head < pool_->n_heads());
   std::byte* page = pool_->memory(pages_[position / kPage]);
-  const std::size_t row = position % kPage;
+  return {pool_->layout(), page + pool_->keys_offset(layer, head),
+          page + pool_->values_offset(layer, head), position % kPage};
+}
+
+void KvCache::store(std::size_t layer, std::size_t first_row, std::size_t position,
+                    std::span<const float> key, std::span<const float> value,
+                    const KvRounding& rounding) {
+  const std::size_t head_dim = pool_->head_dim();
+  LLM_CHECK(key.size() == value.size());
   for (std::size_t i = 0; i < key.size();) {
-    const std::size_t head = (first_row + i) / head_dim;
     const std::size_t d = (first_row + i) % head_dim;
     const std::size_t n = std::min(head_dim - d, key.size() - i);
-    std::byte* keys = page + pool_->keys_offset(layer, head);
-    for (std::size_t j = 0; j < n; ++j) {
-      std::memcpy(keys + key_index(row, d + j, head_dim) * sizeof(T), &key[i + j], sizeof(T));
-    }
-    std::byte* values = page + pool_->values_offset(layer, head);
-    std::memcpy(values + (row * head_dim + d) * sizeof(T), &value[i], n * sizeof(T));
+    row(layer, (first_row + i) / head_dim, position)
+        .store(d, key.subspan(i, n), value.subspan(i, n), rounding);
     i += n;
   }
 }
 
-void KvCache::store(std::size_t layer, std::size_t first_row, std::size_t position,
-                    std::span<const float> key, std::span<const float> value) {
-  if (pool_->type() == KvType::kF32) return scatter(layer, first_row, position, key, value);
-  std::vector<std::uint16_t> half(key.size() + value.size());
-  std::transform(key.begin(), key.end(), half.begin(), f32_to_f16);
-  std::transform(value.begin(), value.end(), half.begin() + static_cast<std::ptrdiff_t>(key.size()),
-                 f32_to_f16);
-  const std::span<const std::uint16_t> rounded = half;
-  store_half(layer, first_row, position, rounded.first(key.size()), rounded.last(value.size()));
-}
-
-void KvCache::store_half(std::size_t layer, std::size_t first_row, std::size_t position,
-                         std::span<const std::uint16_t> key, std::span<const std::uint16_t> value) {
-  scatter(layer, first_row, position, key, value);
-}
-
 void KvCache::load_raw(std::size_t layer, std::size_t position, std::span<std::byte> key,
                        std::span<std::byte> value) const {
-  const std::size_t head_dim = pool_->head_dim();
-  const std::size_t size = pool_->element_bytes();
-  LLM_CHECK(position < pages_.size() * kPage && key.size() == value.size());
-  LLM_CHECK(key.size() == pool_->n_heads() * head_dim * size);
-  const std::size_t row = position % kPage;
+  const std::size_t size = pool_->layout().row_bytes();
+  LLM_CHECK(key.size() == value.size() && key.size() == pool_->n_heads() * size);
   for (std::size_t head = 0; head < pool_->n_heads(); ++head) {
-    const std::byte* keys = memory_[position / kPage] + pool_->keys_offset(layer, head);
-    for (std::size_t d = 0; d < head_dim; ++d) {
-      std::memcpy(&key[(head * head_dim + d) * size], keys + key_index(row, d, head_dim) * size,
-                  size);
-    }
-    const std::byte* values = memory_[position / kPage] + pool_->values_offset(layer, head);
-    std::memcpy(&value[head * head_dim * size], values + row * head_dim * size, head_dim * size);
+    row(layer, head, position)
+        .load_raw(key.subspan(head * size, size), value.subspan(head * size, size));
   }
 }
 
 void KvCache::store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
                         std::span<const std::byte> value) {
-  const auto store_as = [&]<typename T>(T) {
-    std::vector<T> elements((key.size() + value.size()) / sizeof(T));
-    std::memcpy(elements.data(), key.data(), key.size());
-    std::memcpy(elements.data() + key.size() / sizeof(T), value.data(), value.size());
-    const std::span<const T> rows = elements;
-    scatter(layer, 0, position, rows.first(rows.size() / 2), rows.last(rows.size() / 2));
-  };
-  LLM_CHECK(key.size() == value.size() && key.size() % pool_->element_bytes() == 0);
-  if (pool_->type() == KvType::kF16) return store_as(std::uint16_t{});
-  store_as(float{});
-}
-
-float KvCache::key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const {
-  return load_element(memory_[position / kPage] + pool_->keys_offset(layer, head),
-                      key_index(position % kPage, d, pool_->head_dim()), pool_->type());
-}
-
-float KvCache::value(std::size_t layer, std::size_t head, std::size_t position,
-                     std::size_t d) const {
-  return load_element(memory_[position / kPage] + pool_->values_offset(layer, head),
-                      position % kPage * pool_->head_dim() + d, pool_->type());
+  const std::size_t size = pool_->layout().row_bytes();
+  LLM_CHECK(key.size() == value.size() && key.size() == pool_->n_heads() * size);
+  for (std::size_t head = 0; head < pool_->n_heads(); ++head) {
+    row(layer, head, position)
+        .store_raw(key.subspan(head * size, size), value.subspan(head * size, size));
+  }
 }
 
 }  // namespace llm

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/forward/kv_pool.h"
+#include "engine/forward/kv_row.h"
 
 namespace llm {
 
@@ -48,32 +49,32 @@ class KvCache {
 
   /// Rounds and stores rows [first_row, first_row + key.size()) of K and V at `position`; row r is
   /// dim r % head_dim of KV head r / head_dim. Different rows may be stored by different workers.
-  /// @pre key.size() == value.size(), the rows exist, the position was reserved
+  /// @pre key.size() == value.size(), the rows exist, the position was reserved; of q8 whole groups
   void store(std::size_t layer, std::size_t first_row, std::size_t position,
-             std::span<const float> key, std::span<const float> value);
-  /// The same with values that are rounded already. @pre pool().type() == KvType::kF16
-  void store_half(std::size_t layer, std::size_t first_row, std::size_t position,
-                  std::span<const std::uint16_t> key, std::span<const std::uint16_t> value);
+             std::span<const float> key, std::span<const float> value,
+             const KvRounding& rounding = KvRounding::kDefinition);
 
-  /// K and V of one position of a layer as they are stored, for files: elements of the pool's type,
-  /// [n_heads][head_dim]. @pre both have n_heads * head_dim elements; the position was reserved
+  /// K and V of one position of a layer as they are stored, for files: head by head
+  /// KvLayout::row_bytes(). @pre the position was reserved
   void load_raw(std::size_t layer, std::size_t position, std::span<std::byte> key,
                 std::span<std::byte> value) const;
   void store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
                  std::span<const std::byte> value);
 
-  /// One element, read back. For the definition; kernels use pages().
-  float key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const;
-  float value(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const;
+  /// Keys and values of one position and head, for the definition; kernels use pages().
+  KvRow row(std::size_t layer, std::size_t head, std::size_t position) const;
+  /// One element, read back.
+  float key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const {
+    return row(layer, head, position).key(d);
+  }
+  float value(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const {
+    return row(layer, head, position).value(d);
+  }
 
   /// First byte of each page; keys and values of (layer, head) at KvPool's offsets.
   const std::byte* const* pages() const { return memory_.data(); }
 
  private:
-  template <typename T>
-  void scatter(std::size_t layer, std::size_t first_row, std::size_t position,
-               std::span<const T> key, std::span<const T> value);
-
   std::shared_ptr<KvPool> pool_;
   std::vector<KvPool::Page> pages_;
   std::vector<const std::byte*> memory_;  ///< of each page

@@ -11,11 +11,10 @@ namespace llm {
 Result<std::shared_ptr<KvPool>> KvPool::create(const HyperParameters& config, std::size_t n_pages,
                                                KvType type) {
   auto pool = std::make_shared<KvPool>();
-  pool->type_ = type;
+  pool->layout_ = {type, config.head_dim};
   pool->n_heads_ = config.n_kv_heads;
-  pool->head_dim_ = config.head_dim;
-  pool->head_bytes_ = kPagePositions * config.head_dim * pool->element_bytes();
-  const CheckedSize page = CheckedSize(pool->head_bytes_) * 2 * config.n_kv_heads * config.n_layers;
+  const CheckedSize page = CheckedSize(pool->layout_.keys_bytes() + pool->layout_.values_bytes()) *
+                           config.n_kv_heads * config.n_layers;
   const auto bytes = (page * n_pages).value();
   if (!bytes || n_pages > UINT32_MAX) return detail::out_of_memory(UINT64_MAX, "KV cache");
   pool->page_bytes_ = static_cast<std::size_t>(*page.value());

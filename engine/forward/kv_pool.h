@@ -24,16 +24,13 @@ namespace llm {
 /// and may share those whose tokens, from position 0 on, are equal: K and V depend on nothing else,
 /// so sharing is exact.
 ///
-/// Layout of a page, for each (layer, KV head), chosen so that attention needs no shuffles:
-///   keys    [position / 16][head_dim][16]   16 neighbouring positions in lanes
-///   values  [position][head_dim]
+/// Layout of a page, for each (layer, KV head): keys, then values, as KvLayout has them.
 ///
 /// Not thread-safe, but different rows of one page may be stored by different threads.
 class KvPool {
  public:
   /// One chunk of attention (docs/numerics.md): a chunk's keys lie in one page.
   static constexpr std::size_t kPagePositions = contract::kAttentionChunk;
-  static constexpr std::size_t kLanes = contract::kPanelRows;
 
   using Page = std::uint32_t;
 
@@ -46,10 +43,10 @@ class KvPool {
   static Result<std::shared_ptr<KvPool>> create(const HyperParameters& config, std::size_t n_pages,
                                                 KvType type);
 
-  KvType type() const { return type_; }
-  std::size_t element_bytes() const { return type_ == KvType::kF16 ? 2 : 4; }
+  const KvLayout& layout() const { return layout_; }
+  KvType type() const { return layout_.type; }
   std::size_t n_heads() const { return n_heads_; }
-  std::size_t head_dim() const { return head_dim_; }
+  std::size_t head_dim() const { return layout_.head_dim; }
   std::size_t page_bytes() const { return page_bytes_; }
 
   std::size_t n_pages() const { return states_.size(); }
@@ -60,10 +57,10 @@ class KvPool {
 
   /// Offset, in a page, of the keys or values of (layer, KV head).
   std::size_t keys_offset(std::size_t layer, std::size_t head) const {
-    return (layer * n_heads_ + head) * 2 * head_bytes_;
+    return (layer * n_heads_ + head) * (layout_.keys_bytes() + layout_.values_bytes());
   }
   std::size_t values_offset(std::size_t layer, std::size_t head) const {
-    return keys_offset(layer, head) + head_bytes_;
+    return keys_offset(layer, head) + layout_.keys_bytes();
   }
   std::byte* memory(Page page) { return data_.data() + page * page_bytes_; }
   const std::byte* memory(Page page) const { return data_.data() + page * page_bytes_; }
@@ -98,10 +95,8 @@ class KvPool {
     std::map<Key, Page>::iterator entry;  ///< valid when prefix != kNoPrefix
   };
 
-  KvType type_ = KvType::kF16;
+  KvLayout layout_{};
   std::size_t n_heads_ = 0;
-  std::size_t head_dim_ = 0;
-  std::size_t head_bytes_ = 0;  ///< keys, or values, of one (layer, KV head) in a page
   std::size_t page_bytes_ = 0;
   AlignedBuffer<std::byte> data_;
   std::vector<State> states_;

@@ -22,6 +22,8 @@ inline constexpr std::size_t kBlock = 32;
 inline constexpr std::size_t kSuperBlock = 256;
 /// Largest magnitude of an activation's code.
 inline constexpr int kMaxActivationCode = 127;
+/// Largest weight of a key, rounded for the sum of q8 values.
+inline constexpr int kMaxAttentionWeight = 32767;
 
 // Sizes that folders share but that no bit depends on.
 

@@ -29,21 +29,6 @@ std::int32_t round_half_even(float v) {
   return std::bit_cast<std::int32_t>(v + kShift) - std::bit_cast<std::int32_t>(kShift);
 }
 
-/// Writes codes and returns d, by the rule in the header.
-float quantize_codes(std::span<const float> x, std::int8_t* qs) {
-  const float amax = largest_magnitude(x);
-  const float scale = kMaxCode / amax;
-  const float d = amax / kMaxCode;
-  if (!std::isfinite(d) || !std::isfinite(scale)) {
-    std::fill_n(qs, x.size(), std::int8_t{0});
-    return std::isfinite(d) ? 0.0f : d;
-  }
-  for (std::size_t j = 0; j < x.size(); ++j) {
-    qs[j] = static_cast<std::int8_t>(round_half_even(x[j] * scale));
-  }
-  return d;
-}
-
 std::int16_t sum_of(const std::int8_t* qs, std::size_t n) {
   int sum = 0;
   for (std::size_t j = 0; j < n; ++j) sum += qs[j];
@@ -97,6 +82,20 @@ std::size_t activation_row_bytes(ActivationFormat format, std::size_t n) {
       return n / block * sizeof(BlockQ8_K);
   }
   return 0;
+}
+
+float quantize_codes(std::span<const float> x, std::int8_t* qs) {
+  const float amax = largest_magnitude(x);
+  const float scale = kMaxCode / amax;
+  const float d = amax / kMaxCode;
+  if (!std::isfinite(d) || !std::isfinite(scale)) {
+    std::fill_n(qs, x.size(), std::int8_t{0});
+    return std::isfinite(d) ? 0.0f : d;
+  }
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    qs[j] = static_cast<std::int8_t>(round_half_even(x[j] * scale));
+  }
+  return d;
 }
 
 void quantize_block(std::span<const float, 256> x, BlockQ8_K& out) {

@@ -52,6 +52,8 @@ std::size_t activation_row_bytes(ActivationFormat format, std::size_t n);
 /// Otherwise |q| <= 127: amax is then a normal number, so both roundings of x * (127 / amax) are
 /// relative ones of 2^-24 and the product stays below 127.5.
 /// @post bsums / sum are the exact sums of qs, padding is zero: equal input gives equal bytes
+/// @return d. Codes go to qs, one for each of x's elements, of which there may be any number.
+float quantize_codes(std::span<const float> x, std::int8_t* qs);
 void quantize_block(std::span<const float, 256> x, BlockQ8_K& out);
 void quantize_block(std::span<const float, 32> x, BlockQ8_32& out);
 

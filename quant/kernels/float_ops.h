@@ -135,27 +135,38 @@ LLM_INLINE float largest_magnitude(const float* x, std::size_t n) {
   return __builtin_bit_cast(float, all);
 }
 
+/// What values of largest magnitude amax, and 0 at least, become integers up to `most` with.
+struct CodeScale {
+  float step;
+  float inverse;
+  bool vanishes;  ///< all integers are 0: amax is not finite, or too small
+};
+LLM_INLINE CodeScale code_scale(float amax, float most) {
+  const float inverse = most / amax;
+  const bool finite = amax <= std::numeric_limits<float>::max();
+  const bool vanishes = !finite || !(inverse <= std::numeric_limits<float>::max());
+  return {finite && vanishes ? 0.0F : amax / most, inverse, vanishes};
+}
+
 /// Codes of n activations, the sum of each 16 codes, and the block's scale (returned).
 template <class A, std::size_t n>
 LLM_INLINE float quantize_codes(const float* x, std::int8_t* qs, std::int32_t* sums) {
-  const float amax = largest_magnitude<A>(x, n);
   constexpr auto kMaxCode = static_cast<float>(llm::contract::kMaxActivationCode);
-  const float inverse = kMaxCode / amax;
-  const bool finite = amax <= std::numeric_limits<float>::max();
-  if (!finite || !(inverse <= std::numeric_limits<float>::max())) {
+  const CodeScale block = code_scale(largest_magnitude<A>(x, n), kMaxCode);
+  if (block.vanishes) {
     std::memset(qs, 0, n);
     std::memset(sums, 0, n / 16 * sizeof(*sums));
-    return finite ? 0.0F : amax / kMaxCode;
+    return block.step;
   }
   // Adding 1.5 * 2^23 rounds to an integer, half to even, and leaves it in the low bits.
   const auto magic = broadcast_f32<A>(0x1.8p+23F);
-  const auto scale = broadcast_f32<A>(inverse);
+  const auto scale = broadcast_f32<A>(block.inverse);
   for (std::size_t i = 0; i < n; i += 16) {
     const auto codes = bits(load_f32<A>(x + i) * scale + magic) - bits(magic);
     to_bytes(qs + i, codes);
     sums[i / 16] = lane_sum(codes);
   }
-  return amax / kMaxCode;
+  return block.step;
 }
 
 template <class A>

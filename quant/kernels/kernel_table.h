@@ -7,6 +7,7 @@
 #include "base/cpu_features.h"
 #include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
+#include "quant/kernels/kv_layout.h"
 
 namespace llm {
 
@@ -58,24 +59,22 @@ std::size_t matmul_workspace_bytes(std::size_t n_tokens);
 struct AttendArgs {
   const float* q;        ///< first token's first query head of the group
   std::size_t q_stride;  ///< between tokens
-  /// Chunk c of 256 keys lies in page c, from these offsets on: keys [position / 16][head_dim][16],
-  /// values [position][head_dim].
+  /// Chunk c of 256 keys lies in page c, keys and values from these offsets on, as `layout` says.
   const std::byte* const* pages;
   std::size_t keys_offset;
   std::size_t values_offset;
-  bool half;  ///< cache type: f16, else f32
-  std::size_t head_dim;
+  KvLayout layout;
   std::size_t n_heads;  ///< query heads in the group
   std::size_t n_tokens;
   std::size_t first_position;  ///< of token 0
   std::size_t chunk_begin;     ///< chunks of contract::kAttentionChunk positions
   std::size_t chunk_end;
   float* partial;        ///< (n_tokens, n_heads, 2 + head_dim), overwritten
-  std::byte* workspace;  ///< attend_workspace_bytes(head_dim), this thread's own
+  std::byte* workspace;  ///< attend_workspace_bytes(), 64-byte aligned, this thread's own
 };
 
-/// Bytes of AttendArgs::workspace.
-std::size_t attend_workspace_bytes(std::size_t head_dim);
+/// Bytes of AttendArgs::workspace for up to n_rows = n_tokens * n_heads.
+std::size_t attend_workspace_bytes(const KvLayout& layout, std::size_t n_rows);
 
 /// Every fast path, once per instruction set; all tables give equal bits (docs/numerics.md).
 struct KernelTable {

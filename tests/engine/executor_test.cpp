@@ -2,7 +2,6 @@
 // preempted or shared changes no bit of a sequence's logits.
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -49,12 +48,28 @@ Ids random_ids(std::size_t n, std::size_t n_vocab, std::mt19937& random) {
   return ids;
 }
 
-std::string solo_hash(const std::shared_ptr<const Model>& model, const Ids& ids) {
-  auto sequence = open_sequence(model, {.context = ids.size()});
+std::string solo_hash(const std::shared_ptr<const Model>& model, const Ids& ids,
+                      KvType kv = KvType::kF16) {
+  auto sequence = open_sequence(model, {.context = ids.size(), .kv = kv});
   REQUIRE(sequence.ok());
   const auto logits = (*sequence)->evaluate(ids, LogitRows::kAll);
   REQUIRE(logits.ok());
   return sha256_hex(std::as_bytes(*logits));
+}
+
+/// Keys and values of the first page, in every layer.
+std::vector<std::byte> first_page(const Sequence& sequence) {
+  const KvPool& pool = sequence.executor().pool();
+  const std::size_t row = pool.n_heads() * pool.layout().row_bytes();
+  std::vector<std::byte> out;
+  for (std::size_t layer = 0; layer < sequence.model().config().n_layers; ++layer) {
+    for (std::size_t position = 0; position < KvPool::kPagePositions; ++position) {
+      out.resize(out.size() + 2 * row);
+      const auto both = std::span(out).last(2 * row);
+      sequence.cache().load_raw(layer, position, both.first(row), both.last(row));
+    }
+  }
+  return out;
 }
 
 /// A text on its way through an executor.
@@ -102,14 +117,16 @@ TEST_CASE("64 sequences in random mixes, preempted: each equals its solo run", "
   std::mt19937 random(20261122);
   // Far fewer pages than sequences, which want up to 2 each.
   const std::size_t n_pages = effort<std::size_t>(6, 2);
-  const auto executor = executor_of(model, {.context = 300, .batch = 96, .kv_pages = n_pages});
+  const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
+  const auto executor =
+      executor_of(model, {.context = 300, .kv = kv, .batch = 96, .kv_pages = n_pages});
   std::vector<Traveller> all(effort<std::size_t>(64, 8));
   std::vector<std::string> expected;
   for (Traveller& t : all) {
     const std::size_t length = random() % 4 == 0 ? 200 + random() % 100 : 1 + random() % 60;
     t.ids = random_ids(length, model->config().n_vocab, random);
     t.sequence = open(executor);
-    expected.push_back(solo_hash(model, t.ids));
+    expected.push_back(solo_hash(model, t.ids, kv));
   }
   REQUIRE(travel(all, *executor, random, 9) == expected);
   REQUIRE(executor->preemptions() > all.size() / 2);
@@ -123,8 +140,10 @@ TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
   const std::size_t n_vocab = model->config().n_vocab;
   std::mt19937 random(7);
   const Ids prefix = random_ids(300, n_vocab, random);
+  const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
   for (const std::size_t n_pages : {40, 3}) {  // 3: preempted, and adopted again
-    const auto executor = executor_of(model, {.context = 400, .batch = 64, .kv_pages = n_pages});
+    const auto executor =
+        executor_of(model, {.context = 400, .kv = kv, .batch = 64, .kv_pages = n_pages});
     std::vector<Traveller> all(effort<std::size_t>(12, 3));
     std::vector<std::string> expected;
     for (Traveller& t : all) {
@@ -132,7 +151,7 @@ TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
       const Ids own = random_ids(1 + random() % 60, n_vocab, random);
       t.ids.insert(t.ids.end(), own.begin(), own.end());
       t.sequence = open(executor, {.share_prefix = true});
-      expected.push_back(solo_hash(model, t.ids));
+      expected.push_back(solo_hash(model, t.ids, kv));
     }
     // One text first, so that the others find its page.
     REQUIRE(all[0].sequence->evaluate(prefix, LogitRows::kNone).ok());
@@ -143,12 +162,11 @@ TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
       REQUIRE(t.sequence->evaluate(ids.first(280), LogitRows::kNone).ok());
       const auto logits = t.sequence->evaluate(ids.subspan(280), LogitRows::kAll);
       REQUIRE(logits.ok());
-      auto solo = open_sequence(model, {.context = 400});
+      auto solo = open_sequence(model, {.context = 400, .kv = kv});
       REQUIRE((*solo)->evaluate(ids.first(280), LogitRows::kNone).ok());
       const auto alone = (*solo)->evaluate(ids.subspan(280), LogitRows::kAll);
       REQUIRE(std::ranges::equal(*logits, *alone));
-      REQUIRE(std::memcmp(t.sequence->cache().pages()[0], (*solo)->cache().pages()[0],
-                          executor->pool().page_bytes()) == 0);
+      REQUIRE(first_page(*t.sequence) == first_page(**solo));
     }
     REQUIRE(executor->pool().pages_shared() >= all.size());
     if (n_pages == 40) REQUIRE(executor->pool().pages_in_use() == 1 + all.size());

@@ -130,7 +130,7 @@ std::string embedded_model() { return LLM_SOURCE_DIR "/models/fable-3m-f16.gguf"
 }  // namespace
 
 TEST_CASE("embedded model: one hash on every path", "[invariance]") {
-  for (const KvType kv : {KvType::kF16, KvType::kF32}) {
+  for (const KvType kv : kKvTypes) {
     require_invariance(embedded_model(), effort(40, 9), kv, Compute::kInt8);
   }
   require_invariance(embedded_model(), effort(20, 8), KvType::kF32, Compute::kF32);
@@ -154,6 +154,8 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
       require_invariance(synthetic(directory, shape, type), effort(34, 9), KvType::kF16,
                          Compute::kInt8);
     }
+    require_invariance(synthetic(directory, shape, "Q4_0"), effort(34, 9), KvType::kQ8,
+                       Compute::kInt8);
   }
   for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
     test::TinyGguf tiny = test::TinyGguf::llama({.n_layers = 2, .architecture = architecture});

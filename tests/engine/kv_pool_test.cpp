@@ -1,12 +1,14 @@
 // Pages of keys and values: what is stored is read back, shared pages are never written, and every
 // page finds its way back.
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <vector>
 
 #include "engine/forward/kv_cache.h"
+#include "quant/formats/activations.h"
 #include "quant/formats/half.h"
 #include "tests/support/catch.h"
 
@@ -55,13 +57,22 @@ void fill(KvCache& cache, std::size_t begin, std::size_t end, float shift = 0) {
   for (std::size_t p = begin; p < end; ++p) store(cache, p, shift);
 }
 
+/// Element d of a head of ten dims as the cache gives it back: a group of its own.
+float read_back(KvType type, std::span<const float, 10> head, std::size_t d) {
+  if (type == KvType::kF32) return head[d];
+  if (type == KvType::kF16) return f16_to_f32(f32_to_f16(head[d]));
+  std::int8_t codes[10];
+  const float scale = quantize_codes(head, codes);
+  return static_cast<float>(codes[d]) * scale;
+}
+
 bool holds(const KvCache& cache, std::size_t begin, std::size_t end, float shift = 0) {
-  const bool half = cache.pool().type() == KvType::kF16;
   for (std::size_t layer = 0; layer < 3; ++layer) {
     for (std::size_t p = begin; p < end; ++p) {
       for (std::size_t r = 0; r < kRows; ++r) {
-        float x = value_of(layer, p, r) + shift;
-        if (half) x = f16_to_f32(f32_to_f16(x));
+        std::array<float, 10> head;
+        for (std::size_t d = 0; d < 10; ++d) head[d] = value_of(layer, p, r / 10 * 10 + d) + shift;
+        const float x = read_back(cache.pool().type(), head, r % 10);
         if (cache.key(layer, r / 10, p, r % 10) != x) return false;
         if (cache.value(layer, r / 10, p, r % 10) != -x) return false;
       }
@@ -73,7 +84,7 @@ bool holds(const KvCache& cache, std::size_t begin, std::size_t end, float shift
 }  // namespace
 
 TEST_CASE("keys and values of every position are read back rounded", "[kv]") {
-  for (const KvType type : {KvType::kF16, KvType::kF32}) {
+  for (const KvType type : kKvTypes) {
     KvCache cache(pool_of(3, type));
     fill(cache, 0, 600);
     REQUIRE(holds(cache, 0, 600));
@@ -98,6 +109,36 @@ TEST_CASE("any range of rows may be stored by itself", "[kv]") {
     REQUIRE(cache.key(0, r / 10, 0, r % 10) == x[r]);
     REQUIRE(cache.value(0, r / 10, 0, r % 10) == -x[r]);
   }
+}
+
+TEST_CASE("rows come back from files' form in every layout", "[kv]") {
+  const KvType type = GENERATE(from_range(std::begin(kKvTypes), std::end(kKvTypes)));
+  const std::size_t head_dim = GENERATE(2, 24, 32, 34, 64, 80);
+  const KvLayout layout{type, head_dim};
+  constexpr auto kUntouched = std::byte{0xA5};
+  std::vector<std::byte> page(layout.keys_bytes() + layout.values_bytes(), kUntouched);
+  std::vector<std::vector<std::byte>> rows;
+  const auto row_at = [&](std::size_t p) {
+    return KvRow(layout, page.data(), page.data() + layout.keys_bytes(), p);
+  };
+  for (std::size_t p = 0; p < kPage; ++p) {
+    std::vector<float> k(head_dim);
+    for (std::size_t d = 0; d < head_dim; ++d) k[d] = value_of(p % 3, p, d);
+    std::vector<float> v = k;
+    for (float& x : v) x = -2 * x;
+    row_at(p).store(0, k, v, KvRounding::kDefinition);
+    std::vector<std::byte> raw(2 * layout.row_bytes());
+    row_at(p).load_raw(std::span(raw).first(raw.size() / 2), std::span(raw).last(raw.size() / 2));
+    rows.push_back(raw);
+  }
+  // Written the other way round, every byte is what it was: no position touches another's.
+  const std::vector<std::byte> first = page;
+  std::ranges::fill(page, kUntouched);
+  for (std::size_t p = kPage; p-- > 0;) {
+    const std::size_t half = rows[p].size() / 2;
+    row_at(p).store_raw(std::span(rows[p]).first(half), std::span(rows[p]).last(half));
+  }
+  REQUIRE(page == first);
 }
 
 TEST_CASE("pages are taken on demand and given back", "[kv]") {

@@ -194,10 +194,12 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   test::make_huge(gguf, tensor);
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
+  const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
   for (const LoadOptions& options : every_isa(compute)) {
-    CAPTURE(tensor, isa_name(*options.isa));
+    CAPTURE(tensor, isa_name(*options.isa), kv_name(kv));
     for (const bool reference : {false, true}) {
-      const auto session = session_of(folder, gguf, options, {}, {.reference = reference});
+      const auto session =
+          session_of(folder, gguf, options, {.kv = kv}, {.reference = reference});
       require_nonfinite(session->evaluate(Ids{1, 260, 261}, LogitRows::kAll), field, 0);
       REQUIRE(session->position() == 0);
       // Only one row of logits: a fault that arises there is at the last position.
@@ -254,9 +256,9 @@ TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfin
   test::make_denormal(gguf, norms_too);
   const Ids ids = {1, 260, 261, 262, 263, 264, 265};
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
+  const KvType kv = GENERATE(KvType::kF32, KvType::kQ8);
   const std::vector<LoadOptions> isas = every_isa(compute);
-  const auto reference =
-      session_of(folder, gguf, isas.front(), {.kv = KvType::kF32}, {.reference = true});
+  const auto reference = session_of(folder, gguf, isas.front(), {.kv = kv}, {.reference = true});
   const std::vector<float> expected = logits_of(*reference, ids);
   // Flushing them to zero would lose the text: what is left must be denormal numbers, not zeros.
   const auto denormal = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; };
@@ -264,7 +266,7 @@ TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfin
   if (!norms_too) REQUIRE(n_denormal > static_cast<std::ptrdiff_t>(expected.size()) / 2);
   for (const LoadOptions& options : isas) {
     CAPTURE(isa_name(*options.isa), norms_too, compute == Compute::kInt8);
-    const auto session = session_of(folder, gguf, options, {.kv = KvType::kF32});
+    const auto session = session_of(folder, gguf, options, {.kv = kv});
     REQUIRE(same_bits(logits_of(*session, ids), expected));
   }
 }

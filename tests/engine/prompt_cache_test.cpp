@@ -91,7 +91,7 @@ std::string with_header(const std::string& content) {
 
 TEST_CASE("a restored cache gives the logits of recomputation, wherever it was cut",
           "[prompt_cache]") {
-  const KvType kv = GENERATE(KvType::kF16, KvType::kF32);
+  const KvType kv = GENERATE(KvType::kF16, KvType::kF32, KvType::kQ8);
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
   const Models models;
   const auto writer = models.open(kv, compute);
@@ -162,6 +162,7 @@ TEST_CASE("a cache of another model, kv type, compute or contract is refused by 
   REQUIRE(cache.check(ours).ok());
   check(cache, {std::string(64, 'b'), ours.kv, ours.compute}, "model");
   check(cache, {kSha256, KvType::kF32, ours.compute}, "--kv");
+  check(cache, {kSha256, KvType::kQ8, ours.compute}, "--kv");
   check(cache, {kSha256, ours.kv, Compute::kF32}, "--compute");
   std::string content = models.directory().read("cache").substr(kHeader);
   content[8 + 64] = 2;  // the contract's version, behind the model's hash
@@ -240,6 +241,28 @@ TEST_CASE("sizes in a cache are checked even where its hash is right", "[prompt_
   std::string foreign = content;
   foreign.replace(kTokens + 8, 4, std::string("\xFF\xFF\xFF\x7F", 4));
   REQUIRE(refused(foreign) == "found 2147483647, need 0..271");
+}
+
+TEST_CASE("a q8 cache whose scale is negative is refused", "[prompt_cache]") {
+  const Models models(1);
+  const auto sequence = models.open(KvType::kQ8);
+  write_cache(models.path("cache"), *sequence, 3);
+  std::string content = models.directory().read("cache").substr(kHeader);
+  const auto restored = [&] {
+    const auto reader = models.open(KvType::kQ8);
+    return open_cache(models.directory().write("bad", with_header(content))).restore(*reader);
+  };
+  REQUIRE(restored().ok());
+  // The sign of the last scale, of the values of the last head; then NaN, which is a fault of the
+  // text and no damage.
+  content.back() = static_cast<char>(content.back() | '\x80');
+  const Status status = restored();
+  REQUIRE(!status.ok());
+  REQUIRE(status.error().code == ErrorCode::kMalformed);
+  REQUIRE(status.error().field == "keys and values");
+  REQUIRE(status.error().message.find("need no negative scale") != std::string::npos);
+  content.replace(content.size() - 4, 4, std::string("\x00\x00\xC0\x7F", 4));
+  REQUIRE(restored().ok());
 }
 
 TEST_CASE("a cache larger than the context is an error", "[prompt_cache]") {

@@ -192,6 +192,8 @@ def attention() -> list[Mutant]:
     add("b", "attend", attend, **kernel, tokens=1, effect="ulp")
     add("h", "attend", attend, **kernel, kv="f32", effect="last_dim", position=">20")
     add("h", "attend", attend, **kernel, kv="f16", effect="sum_ulp", position="%64=63")
+    for effect in ("last_dim", "ulp", "fewer_keys"):
+        add("h", "attend", attend, **kernel, kv="q8", effect=effect, position=">20")
     merge = names_op("merge", "attn_ctx") + rf"|{PATH}, .*"
     for effect in ("max", "sum", "last", "ulp"):
         add("a", "merge", merge, **kernel, rising=0 if effect == "sum" else 1, effect=effect)
@@ -210,7 +212,7 @@ def attention() -> list[Mutant]:
                        {"again": 1, "position": "%256=255"}, {"position": ">511", "again": 1}, {"position": ">255", "rows": 1}):
         add("a", "kv_store", paths, effect="stale", **conditions)
     add("f", "kv_store", paths, effect="stale", threads=3, row="%16=15")
-    for kv in ("f16", "f32"):
+    for kv in ("f16", "f32", "q8"):
         add("h", "kv_store", paths, effect="stale", kv=kv, layer=LAYERS - 1, rows=1)
     add("j", "kv_store", paths, effect="key_bit")
     add("j", "kv_store", paths, effect="key_bit", layer=2, position="%16=15")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes variants of a model that reach what the model itself does not.
 
-    tests/mutants/make_models.py MODEL.gguf OUT.gguf {long,wide,extreme,qwen2,qwen3}
+    tests/mutants/make_models.py MODEL.gguf OUT.gguf {long,wide,extreme,qwen2,qwen3,heads}
 
 long: a context of 4,096 positions. wide: one layer and 25,001 tokens, so a matrix of 1,563 panels whose last is not full.
 extreme: F32; gates beyond +-80, a channel 1,000 times the others, and rows of tiny norm. qwen2, qwen3: a file of that
-architecture, with biases or head norms, its rows of q and k in halves. MODEL has F16 matrices and an
-output of its own. Needs numpy and gguf (LLM_PYTHON).
+architecture, with biases or head norms, its rows of q and k in halves. heads: half as many heads of twice the width, more than 32.
+MODEL has F16 matrices and an output of its own. Needs numpy and gguf (LLM_PYTHON).
 """
 
 import argparse
@@ -92,8 +92,16 @@ def change_qwen3(fields: dict, tensors: dict) -> None:
     add_vectors(tensors, "_norm.weight", lambda _: random.uniform(0.5, 2, head_dim).astype(np.float32))
 
 
+def change_heads(fields: dict, _: dict) -> None:
+    for count in ("head_count", "head_count_kv"):
+        fields[f"llama.attention.{count}"] //= 2
+    for width in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
+        if f"llama.{width}" in fields:
+            fields[f"llama.{width}"] *= 2
+
+
 CHANGES = {"long": change_long, "wide": change_wide, "extreme": change_extreme, "qwen2": change_qwen2,
-           "qwen3": change_qwen3}
+           "qwen3": change_qwen3, "heads": change_heads}
 
 
 def main() -> None:

@@ -295,17 +295,17 @@ bool attend_wrongly(const PlantedFault& fault, const llm::AttendArgs& args, floa
       if (args.n_tokens == 1) return false;
       wrong.q += args.q_stride;
       wrong.n_tokens -= 1;
-      wrong.partial += args.n_heads * (2 + args.head_dim);
+      wrong.partial += args.n_heads * (2 + args.layout.head_dim);
     }
   } else if (fault.is("no_chunk")) {
     if (args.chunk_end - args.chunk_begin < 2) return false;
     wrong.chunk_end -= 1;
   } else if (fault.is("last_dim")) {
-    const std::size_t width = args.n_heads * args.head_dim;
+    const std::size_t width = args.n_heads * args.layout.head_dim;
     const Memory<float> q(args.n_tokens * width);
     for (std::size_t t = 0; t < args.n_tokens; ++t) {
       std::memcpy(&q[t * width], args.q + t * args.q_stride, width * sizeof(float));
-      for (std::size_t h = 1; h <= args.n_heads; ++h) q[t * width + h * args.head_dim - 1] = 0;
+      for (std::size_t h = 1; h <= args.n_heads; ++h) q[t * width + h * args.layout.head_dim - 1] = 0;
     }
     wrong.q = q.data();
     wrong.q_stride = width;
@@ -325,14 +325,16 @@ void attend(const llm::AttendArgs& args) {
   PlantedFault fault;
   if (!site.on() || !site.bind({{"side", "kernel"},
                                 {"isa", isa<A>()},
-                                {"kv", args.half ? "f16" : "f32"},
+                                {"kv", args.layout.type == llm::KvType::kF16   ? "f16"
+                                        : args.layout.type == llm::KvType::kF32 ? "f32"
+                                                                                : "q8"},
                                 {"tokens", args.n_tokens},
-                                {"dim", args.head_dim},
+                                {"dim", args.layout.head_dim},
                                 {"chunks", args.chunk_end - args.chunk_begin}},
                                fault)) {
     return;
   }
-  const std::size_t size = 2 + args.head_dim;
+  const std::size_t size = 2 + args.layout.head_dim;
   const Memory<float> other(args.partial, args.n_tokens * args.n_heads * size);
   const bool again = attend_wrongly<A>(fault, args, other.data());
   for (std::size_t row = 0; row < args.n_tokens * args.n_heads; ++row) {

@@ -89,7 +89,7 @@ void check_contract(const std::string& path, std::string_view compute, std::stri
   CHECK(reference.meta().compute == compute);
   CHECK(reference.meta().kv == kv);
   ContractCheck(path, compute == "int8" ? Compute::kInt8 : Compute::kF32,
-                kv == "f16" ? KvType::kF16 : KvType::kF32)
+                kv_from_name(kv).value())
       .run(reference);
 }
 
@@ -143,12 +143,25 @@ TEST_CASE("every op of the definition agrees with the emulated contract", "[orac
     check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "f32");
     check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "f16");
     check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "f32");
+    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "q8");
+    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "q8");
+  }
+  SECTION("q8: heads of several groups, the last one short; halves, whose groups are packed dims") {
+    for (const char* shape : {"odd80", "qwen3-small"}) {
+      const std::string path = scratch / fmt::format("{}.gguf", shape);
+      REQUIRE(run_tool("llmsynth", {path, "--shape", shape, "--type", "Q8_0", "-q"}).exit_code ==
+              0);
+      check_contract(path, "f32", "q8");
+    }
   }
   SECTION("attention over more than two chunks of keys") {
-    const auto reference = oracle_dump(
-        f16, fmt::format("--ids-random {} --compute int8", effort(600, 270)), scratch / "r2.npz");
-    ContractCheck(f16, Compute::kInt8, KvType::kF16)
-        .run(reference, {TapOp::kRope, TapOp::kAttention});
+    for (const KvType kv : {KvType::kF16, KvType::kQ8}) {
+      const auto reference = oracle_dump(
+          f16,
+          fmt::format("--ids-random {} --compute int8 --kv {}", effort(600, 270), kv_name(kv)),
+          scratch / "r2.npz");
+      ContractCheck(f16, Compute::kInt8, kv).run(reference, {TapOp::kRope, TapOp::kAttention});
+    }
   }
 }
 

@@ -59,15 +59,12 @@ Result<BenchModel> describe_model(const std::string& path) {
       model.layer_macs += macs(role->view.of(file.tensors, layer));
   }
   model.output_macs = macs(file.tensors.output());
-  model.kv_elements = std::uint64_t{2} * file.config.n_layers * file.config.kv_rows();
   return model;
 }
 
 Spread spread_of(std::span<const double> values) {
   return {percentile(values, 0.5), percentile(values, 0), percentile(values, 1)};
 }
-
-const char* kv_name(KvType type) { return type == KvType::kF16 ? "f16" : "f32"; }
 
 std::vector<double> figures(const Measurement& measurement) {
   std::vector<double> values;

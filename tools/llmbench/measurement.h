@@ -22,7 +22,6 @@ struct BenchModel {
   std::uint64_t weight_bytes = 0;  ///< read by each pass over the model
   std::uint64_t layer_macs = 0;    ///< multiply-adds of a token in the layers' matrices
   std::uint64_t output_macs = 0;   ///< and in the output matrix, where logits are wanted
-  std::uint64_t kv_elements = 0;   ///< keys and values of one position
 };
 
 /// Reads the metadata of the GGUF at `path`. weight_bytes is Model::weight_bytes()'s to fill in.
@@ -47,9 +46,6 @@ struct Measurement {
   std::uint64_t peak_rss_bytes = 0;        ///< largest of all repetitions
   PassProfile profile = {};                ///< of all repetitions, if it was asked for
 };
-
-/// "f16" or "f32".
-const char* kv_name(KvType type);
 
 /// Tokens/s of a rate, milliseconds of a latency; one value a repetition.
 std::vector<double> figures(const Measurement& measurement);

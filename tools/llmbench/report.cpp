@@ -205,7 +205,7 @@ std::vector<std::string> table_row(const BenchReport& report, const Measurement&
       fmt::format("{:.2f} M", static_cast<double>(report.model.n_weights) * 1e-6),
       std::string(isa_name(m.isa)),
       fmt::format("{}", m.threads),
-      kv_name(m.kv),
+      std::string(kv_name(m.kv)),
       m.test.name(),
       m.test.is_latency() ? "" : spread,
       latency,

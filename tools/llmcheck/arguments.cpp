@@ -88,6 +88,11 @@ OptionTable make_check_table(CheckArguments& a) {
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
       "--layer-diff, --stages: activations in int8 with f16 KV, in f32 with f32 KV, or both runs");
+  table.choice(
+      "kv", "TYPE", &a.kv,
+      {{"usual", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
+      "keys and values of MODEL in --ppl, --kld and --dump, and of the int8 run of "
+      "--layer-diff and --stages; usual: f16 with int8, f32 with f32");
   table
       .text("tol", "FILE", &a.limits,
             "--layer-diff: limits on the free run as JSON instead of the measured ones")
@@ -133,6 +138,9 @@ Status check_arguments(const CheckArguments& a) {
   if (a.model.empty() &&
       (!finds_model || a.self || !a.equivalence.empty() || !a.tokenizer.empty() || scores))
     return usage("MODEL", "found no model, need a GGUF file");
+  if (a.kv && a.ppl.empty() && a.kld.empty() && a.dump.empty() && a.layer_diff.empty() &&
+      a.stages.empty())
+    return usage("--kv", "found none of --ppl, --kld, --dump, --layer-diff, --stages, need one");
   if (!a.isa.empty() && !isa_from_name(a.isa))
     return usage("--isa",
                  fmt::format("found \"{}\", need scalar, avx2, avx512 or avx512vnni", a.isa));

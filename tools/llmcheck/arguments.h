@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "engine/model/precision.h"
 #include "tools/common/options.h"
 
 namespace llm {
@@ -43,8 +45,12 @@ struct CheckArguments {
   std::string prompt = "Once upon a time, there was a little girl named Lily.";
   std::vector<std::string> reports;
   CheckCompute compute = CheckCompute::kBoth;
+  std::optional<KvType> kv;
   std::string isa;
   int threads = 0;
+
+  /// The cache of a run in that mode.
+  KvType cache_for(Compute mode) const { return kv.value_or(usual_kv(mode)); }
 };
 
 OptionTable make_check_table(CheckArguments& arguments);

@@ -182,7 +182,7 @@ class Check {
                                           tokens.size(), model->config().context)};
     }
     ExecutorOptions options;
-    options.kv = compute == Compute::kF32 ? KvType::kF32 : KvType::kF16;
+    options.kv = a_.cache_for(compute);
     options.context = tokens.size();
     LLM_TRY(const Dump made,
             record_activations(model, options, false, tokens, "llmcheck", sha256_));

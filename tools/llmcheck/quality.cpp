@@ -61,11 +61,20 @@ class QualityRun {
                           a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8, bar_);
   }
 
-  static Result<std::unique_ptr<Sequence>> open(const ModelPointer& model, std::size_t context) {
+  static Result<std::unique_ptr<Sequence>> open(const ModelPointer& model, std::size_t context,
+                                                KvType kv) {
     ExecutorOptions options;
     options.context = context;
-    options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
+    options.kv = kv;
     return open_sequence(model, options);
+  }
+  /// With the cache that --kv asks for, or as a reference.
+  Result<std::unique_ptr<Sequence>> open_asked(const ModelPointer& model, std::size_t context) {
+    return open(model, context, a_.cache_for(model->compute()));
+  }
+  static Result<std::unique_ptr<Sequence>> open_reference(const ModelPointer& model,
+                                                          std::size_t context) {
+    return open(model, context, usual_kv(model->compute()));
   }
 
   /// The text of --ppl in windows, all as `model` encodes it.
@@ -83,15 +92,19 @@ class QualityRun {
   }
 
   std::string text_facts(std::span<const TextWindow> windows) const {
-    return fmt::format("{}, {} tokens in {} windows of {}{}{}", a_.ppl, count_targets(windows),
+    return fmt::format("{}, {} tokens in {} windows of {}{}{}{}", a_.ppl, count_targets(windows),
                        windows.size(), window_,
                        a_.ppl_sample > 0 ? fmt::format(" drawn with seed {}", a_.seed) : "",
-                       a_.ppl_documents ? ", by document" : "");
+                       a_.ppl_documents ? ", by document" : "",
+                       a_.kv ? fmt::format(", {} cache", kv_name(*a_.kv)) : "");
   }
 
-  Result<Scores> score(const std::string& path, std::span<const TextWindow> windows) {
+  /// @param is_reference  of --against
+  Result<Scores> score(const std::string& path, bool is_reference,
+                       std::span<const TextWindow> windows) {
     LLM_TRY(const ModelPointer model, load(path));
-    LLM_TRY(const auto session, open(model, window_));
+    LLM_TRY(const auto session,
+            is_reference ? open_reference(model, window_) : open_asked(model, window_));
     Scores scores{path, model->file_bytes(), {}, {}, {}};
     LLM_RETURN_IF_ERROR(visit_rows(
         *session, windows,
@@ -106,8 +119,8 @@ class QualityRun {
   Result<Scores> score_against(const std::string& path, const ModelPointer& reference,
                                std::span<const TextWindow> windows) {
     LLM_TRY(const ModelPointer model, load(path));
-    LLM_TRY(const auto session, open(model, window_));
-    LLM_TRY(const auto other, open(reference, window_));
+    LLM_TRY(const auto session, open_asked(model, window_));
+    LLM_TRY(const auto other, open_reference(reference, window_));
     Scores scores{path, model->file_bytes(), {}, {}, {}};
     DivergenceCollector collector;
     auto status = visit_row_pairs(
@@ -130,12 +143,12 @@ class QualityRun {
     LLM_TRY(const std::vector<TextWindow> text, windows(*reference));
     if (a_.against.empty()) reference.reset();
     std::vector<Scores> all;
-    LLM_TRY(Scores own, score(first, text));
+    LLM_TRY(Scores own, score(first, !a_.against.empty(), text));
     all.push_back(std::move(own));
     std::vector<std::string> others = a_.also;
     if (reference) others.insert(others.begin(), path_);
     for (const std::string& other : others) {
-      auto scores = reference ? score_against(other, reference, text) : score(other, text);
+      auto scores = reference ? score_against(other, reference, text) : score(other, false, text);
       if (!scores.ok()) return std::move(scores).error();
       all.push_back(std::move(scores).value());
     }
@@ -209,7 +222,7 @@ class QualityRun {
     // The last row has no following token.
     TextWindow window{{tokens.begin(), tokens.end()}, {tokens.begin() + 1, tokens.end()}};
     window.targets.push_back(-1);
-    LLM_TRY(const auto session, open(model, tokens.size()));
+    LLM_TRY(const auto session, open_asked(model, tokens.size()));
     DivergenceCollector collector;
     std::size_t row = 0;
     LLM_RETURN_IF_ERROR(visit_rows(

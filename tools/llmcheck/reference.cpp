@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -32,7 +33,15 @@ Status check_positions(const Dump& reference, const std::string& file) {
 Result<std::vector<ComputeMode>> choose_modes(const CheckArguments& a, const Dump& reference,
                                               const std::string& file) {
   std::vector<ComputeMode> modes;
-  for (const ComputeMode mode : modes_for(reference.meta())) {
+  const auto possible = modes_for(reference.meta(), a.cache_for(Compute::kInt8));
+  if (a.kv && std::ranges::find(possible, *a.kv, &ComputeMode::kv) == possible.end()) {
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "--kv",
+                 .message = fmt::format("found {}, need {}, which the reference has",
+                                        kv_name(*a.kv), reference.meta().kv),
+                 .file = file};
+  }
+  for (const ComputeMode mode : possible) {
     if (a.compute == CheckCompute::kInt8 && mode.compute != Compute::kInt8) continue;
     if (a.compute == CheckCompute::kF32 && mode.compute != Compute::kF32) continue;
     modes.push_back(mode);

@@ -44,7 +44,7 @@ struct Load {
 CalibrationSubject subject_of(const Model& model, const LoadArguments& a) {
   return {.model_sha256 = model.file_sha256(),
           .compute = model.compute() == Compute::kInt8 ? "int8" : "f32",
-          .kv = a.kv == KvType::kF16 ? "f16" : "f32",
+          .kv = std::string(kv_name(a.kv)),
           .cpu = std::string(cpu_name()),
           .isa = std::string(isa_name(model.isa())),
           .threads = model.threads(),

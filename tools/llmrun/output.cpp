@@ -65,7 +65,7 @@ Json stats_json(const RunArguments& arguments, const Sequence& session, const Ru
                {"seed", arguments.sampler.seed},
                {"isa", isa_name(model.isa())},
                {"threads", model.threads()},
-               {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
+               {"kv", kv_name(session.kv())},
                {"cache", session.options().use_cache},
                {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
                {"context", session.context()}};
@@ -96,7 +96,7 @@ Json options_json(const RunArguments& arguments, const Sequence& session) {
           {"repeat_last_n", sampler.repeat_last_n},
           {"sampler_order", sampler.order == SamplerOrder::kHf ? "hf" : "llamacpp"},
           {"context", session.context()},
-          {"kv", session.kv() == KvType::kF16 ? "f16" : "f32"},
+          {"kv", kv_name(session.kv())},
           {"compute", session.model().compute() == Compute::kInt8 ? "int8" : "f32"}};
 }
 

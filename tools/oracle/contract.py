@@ -80,7 +80,7 @@ class Contract(Arithmetic):
     """
 
     compute: str = "int8"  # or f32
-    kv: str = "f16"  # or f32
+    kv: str = "f16"  # or f32; q8: q8_cache.py
     name = "R2"
 
     def passed_on(self, tap: np.ndarray) -> np.ndarray:
@@ -91,4 +91,4 @@ class Contract(Arithmetic):
         return x if block == 1 or self.compute == "f32" else dequantize(*quantize(x, block))
 
     def cached(self, x: np.ndarray) -> np.ndarray:
-        return to_f16(x) if self.kv == "f16" else x
+        return to_f16(x) if self.kv == "f16" else x  # q8: rounded by the attention, which knows heads

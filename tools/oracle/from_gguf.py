@@ -62,8 +62,8 @@ def chosen_ids(args: argparse.Namespace, vocab_size: int) -> list[int]:
 
 def cache_type(text: str) -> str:
     """The argument of --kv."""
-    if text not in ("f16", "f32"):
-        raise argparse.ArgumentTypeError(f"docs/numerics.md defines no cache of type {text!r}, only f16 and f32")
+    if text not in ("f16", "f32", "q8"):
+        raise argparse.ArgumentTypeError(f"docs/numerics.md defines no cache of type {text!r}, only f16, f32 and q8")
     return text
 
 
@@ -139,7 +139,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="greedy single-token steps after the ids")
     parser.add_argument("--compute", choices=("f64", "f32", "int8"), default="f64",
                         help="f64 rounds nothing (default); int8 and f32 round where docs/numerics.md does")
-    parser.add_argument("--kv", type=cache_type, metavar="{f16,f32}",
+    parser.add_argument("--kv", type=cache_type, metavar="{f16,f32,q8}",
                         help="type of the KV cache with --compute int8 or f32 (default: f16)")
     parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="type of the stored taps")
     parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")

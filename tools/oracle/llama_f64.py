@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+import q8_cache
 from contract import Arithmetic
 from gguf_model import GgufModel
 
@@ -123,6 +124,13 @@ class LlamaF64:
     def _product(self, x: np.ndarray, weight: str) -> np.ndarray:
         return self.arithmetic.operand(x, self.model.type_name(weight)) @ self.model.weight(weight).T
 
+    def _attention(self, q: np.ndarray, k: np.ndarray, v: np.ndarray,
+                   positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.arithmetic.kv != "q8":
+            return attention(q, k, v, positions)
+        order = q8_cache.packed_order(self.hparams.head_dim, self.hparams.rope_dim, self.model.family.qk_layout)
+        return q8_cache.attention(q, k, v, positions, order)
+
     def _block(self, layer: int, x: np.ndarray, positions: np.ndarray, angles: np.ndarray,
                layer_tap: LayerTap) -> np.ndarray:
         hp, t, family = self.hparams, len(positions), self.model.family
@@ -157,8 +165,8 @@ class LlamaF64:
         q, k, v = (tap(name, projected(name, normed)) for name in "qkv")
         q = tap("q_rope", turned("q", q))
         k = tap("k_rope", turned("k", k))
-        context, probs = attention(q.reshape(t, hp.n_heads, hp.head_dim), extend(self._keys, k),
-                                   extend(self._values, v), positions)
+        context, probs = self._attention(q.reshape(t, hp.n_heads, hp.head_dim), extend(self._keys, k),
+                                         extend(self._values, v), positions)
         tap("probs", probs)
         attn_out = tap("attn_out", product("attn_output", tap("attn_ctx", context.reshape(t, -1))))
         x = tap("ffn_inp", x + attn_out)

@@ -8,6 +8,7 @@ from fractions import Fraction
 import gguf
 import numpy as np
 
+import q8_cache
 from contract import Contract, dequantize, quantize, to_f16, to_f32
 from dump import GLOBAL_TAPS, LAYER_TAPS
 from from_gguf import cache_type, choose_arithmetic, random_ids, run
@@ -157,6 +158,7 @@ def check_contract_drift(bench: Bench) -> None:
     exact = logits(floats)
     assert nmse(logits(floats, arithmetic=Contract("int8", "f32")), exact) < 1e-12, "F16 weights"
     assert 1e-9 < nmse(logits(floats, arithmetic=Contract("int8", "f16")), exact) < 1e-6, "the cost of an f16 cache"
+    assert 1e-7 < nmse(logits(floats, arithmetic=Contract("int8", "q8")), exact) < 1e-3, "the cost of a q8 cache"
     exact = logits(packed)
     assert nmse(logits(packed, arithmetic=Contract("f32", "f32")), exact) < 1e-12, "f32 took codes"
     assert 1e-6 < nmse(logits(packed, arithmetic=Contract("int8", "f32")), exact) < 1e-3, "the cost of int8 codes"
@@ -171,6 +173,65 @@ def check_contract_drift(bench: Bench) -> None:
         assert 0.9 < np.mean(error ** 2 / predicted) < 1.1, f"{kind}: the error is not that of blocks of {block}"
 
 
+def plain_q8(q: list[float], keys: list[list[float]], values: list[list[float]]) -> list[float]:
+    """One head of one token by docs/numerics.md, "Keys and values in q8": loops, exact fractions, f64 between roundings."""
+    width = len(q)
+
+    def coded(x: list[float]) -> list[tuple[list[int], float]]:
+        return [plain_quantize(x[begin:begin + 32]) for begin in range(0, width, 32)]
+
+    def score(key: list[float]) -> float:
+        pairs = zip(coded(q), coded(key))
+        return float(sum(sum(a * b for a, b in zip(x, y)) * Fraction(dx) * Fraction(dy)
+                         for (x, dx), (y, dy) in pairs)) / math.sqrt(width)
+
+    scores, stored = [score(key) for key in keys], [coded(value) for value in values]
+    total, out = 0.0, [0.0] * width
+    for begin in range(0, len(keys), 256):
+        chunk = range(begin, min(begin + 256, len(keys)))
+        top = max(scores[j] for j in chunk)
+        e = {j: math.exp(scores[j] - top) for j in chunk}
+        share = math.exp(top - max(scores))
+        total += share * sum(e.values())
+        for g in range(len(stored[0])):
+            largest = max(stored[j][g][1] for j in chunk)
+            inverse = f32(Fraction(32767) / Fraction(largest))
+            p = {j: round(Fraction(e[j]) * Fraction(f32(Fraction(stored[j][g][1]) * Fraction(inverse)))) for j in chunk}
+            step = f32(Fraction(largest) / 32767)
+            for i in range(len(stored[0][g][0])):
+                out[32 * g + i] += share * step * sum(p[j] * stored[j][g][0][i] for j in chunk)
+    return [x / total for x in out]
+
+
+def check_contract_q8(_bench: Bench) -> None:
+    rng = np.random.default_rng(27)
+    width, n = 40, 300  # a short group, a second chunk
+    positions = [0, 5, 255, 256, 299]
+    q = to_f32(3 * rng.normal(size=(len(positions), 4, width)))
+    k = to_f32(rng.normal(size=(n, 2, width)))
+    v = to_f32(rng.normal(size=(n, 2, width)) * 10.0 ** rng.uniform(-2, 1, (n, 2, 1)))
+    plain = q8_cache.packed_order(width, width, "interleaved")
+    context, probs = q8_cache.attention(q, k, v, positions, plain)
+    for t, position in enumerate(positions):
+        for head in range(4):
+            seen = slice(0, position + 1)
+            want = plain_q8(q[t, head].tolist(), k[seen, head // 2].tolist(), v[seen, head // 2].tolist())
+            assert nmse(context[t, head], np.array(want)) < 1e-24, f"token {t}, head {head}"
+    exact, exact_probs = attention(q, k, v, positions)
+    assert nmse(probs, exact_probs) < 1e-2 and 1e-5 < nmse(context, exact) < 1e-2, "the cost of q8"
+    # Groups are those of the packed order: a head in halves, its pairs made neighbours, gives the same.
+    halves = np.argsort(q8_cache.packed_order(width, width - 8, "half"))
+    again, _ = q8_cache.attention(q[..., halves], k[..., halves], v, positions,
+                                  q8_cache.packed_order(width, width - 8, "half"))
+    assert (again == context).all(), "groups of a head in halves"
+    for bad, sees in ((np.inf, [0, 1]), (np.nan, [0, 1])):  # key 7 is seen by all tokens but the first two
+        spoiled = v.copy()
+        spoiled[7, 1, 3] = bad
+        context, _ = q8_cache.attention(q, k, spoiled, positions, plain)
+        assert np.isnan(context[2:, 2:, :32]).all() and np.isfinite(context[2:, 2:, 32:]).all()
+        assert np.isfinite(context[sees]).all() and np.isfinite(context[:, :2]).all()
+
+
 def check_contract_nonfinite(_bench: Bench) -> None:
     rng = np.random.default_rng(25)
     q, k, v = (rng.normal(size=(4, 2, 8)) for _ in range(3))
@@ -183,12 +244,13 @@ def check_contract_nonfinite(_bench: Bench) -> None:
 
 
 def check_contract_refusals(bench: Bench) -> None:
+    assert cache_type("q8") == "q8"
     try:
-        cache_type("q8")
+        cache_type("q4")
     except argparse.ArgumentTypeError as error:
         assert "docs/numerics.md" in str(error)
     else:
-        raise AssertionError("--kv q8 was accepted")
+        raise AssertionError("--kv q4 was accepted")
     foreign = bench.model(random_weights(26), quantize=gguf.GGMLQuantizationType.MXFP4)
     assert choose_arithmetic(foreign, "f64", None).name == "R0"
     for model, compute, kv in ((foreign, "int8", "f16"), (bench.model(random_weights(26)), "f64", "f16")):

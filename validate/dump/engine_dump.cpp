@@ -21,7 +21,7 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
   meta.tokenizer_hash = tokenizer_hash(model.tokenizer().spec());
   meta.oracle = "engine";
   meta.compute = model.compute() == Compute::kF32 ? "f32" : "int8";
-  meta.kv = session.kv() == KvType::kF32 ? "f32" : "f16";
+  meta.kv = std::string(kv_name(session.kv()));
   meta.eps = static_cast<double>(config.norm_eps);
   meta.rope_theta = static_cast<double>(config.rope_theta);
   meta.taps_absent = {{"probs", "attention is never stored as a matrix"}};

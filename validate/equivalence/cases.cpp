@@ -46,6 +46,7 @@ constexpr std::string_view kFox = "One day, a little fox named Pip found a red b
 constexpr EquivalenceCase kCases[] = {
     {.name = "greedy, int8, f16 cache", .text = kOnce},
     {.name = "greedy, int8, f32 cache", .kv = KvType::kF32, .text = kOnce},
+    {.name = "greedy, int8, q8 cache", .kv = KvType::kQ8, .text = kOnce},
     {.name = "greedy, f32, f16 cache", .compute = Compute::kF32, .text = kOnce},
     {.name = "greedy, f32, f32 cache", .compute = Compute::kF32, .kv = KvType::kF32, .text = kOnce},
     {.name = "sampled as llmrun does", .text = kFox, .sampler = usual(4), .n_tokens = 64},

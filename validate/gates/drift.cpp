@@ -83,14 +83,41 @@ std::vector<double> block_energies(const PackedMatrix& w, std::size_t block) {
   return out;
 }
 
+/// What codes of the groups of 32 dims of every head cost, as NMSE: steps^2 / 12 an element.
+double group_rounding(const TapMatrix& x, std::size_t head_dim) {
+  double error = 0;
+  for (std::size_t head = 0; head < x.values.size(); head += head_dim) {
+    for (std::size_t d = 0; d < head_dim; d += KvLayout::kGroup) {
+      const std::size_t n = std::min(KvLayout::kGroup, head_dim - d);
+      const double step =
+          static_cast<double>(round_group(std::span(x.values).subspan(head + d, n)).step);
+      error += static_cast<double>(n) * step * step / 12;
+    }
+  }
+  const double energy = energy_of(x.values);
+  return energy > 0 && std::isfinite(error) ? error / energy : 0;
+}
+
+/// What rounding for the cache, and in q8 of q, adds to the output of a tap, as NMSE. K is rounded
+/// after RoPE, which changes no group's size much. (The weights of keys, 15 bits, cost far less.)
+Result<double> attention_rounding(const Replay& replay, const Dump& inputs, int layer,
+                                  std::string_view tap) {
+  const bool is_cached = tap == "k" || tap == "v";
+  if (replay.kv() == KvType::kF16 && is_cached) return kHalfRounding;
+  if (replay.kv() != KvType::kQ8 || !(is_cached || tap == "q_rope")) return 0.0;
+  LLM_TRY(const auto x,
+          engine_order_tap(inputs, layer, tap == "k" ? "k_rope" : tap, replay.config()));
+  return x ? group_rounding(*x, replay.config().head_dim) : 0.0;
+}
+
 }  // namespace
 
 Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
   OpNoise out;
   for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers)) {
     const std::pair key(layer, std::string(tap->name));
-    if (replay.kv() == KvType::kF16 && (tap->name == "k" || tap->name == "v"))
-      out[key] += kHalfRounding;
+    LLM_TRY(const double attention, attention_rounding(replay, inputs, layer, tap->name));
+    if (attention > 0) out[key] += attention;
     const auto format = replay.product_format(layer, tap->name);
     if (!format || *format == ActivationFormat::kF32) continue;
     const auto from = Replay::input_of(layer, tap->name, replay.config().n_layers);

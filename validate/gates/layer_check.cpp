@@ -39,8 +39,6 @@ struct TapAnswers {
   std::optional<Error> error;
 };
 
-std::string kv_name(KvType kv) { return kv == KvType::kF32 ? "f32" : "f16"; }
-
 /// Tokens for the definition: all that the budget allows, the first and last, both sides of chunk
 /// ends, the first that was fed alone, and others at random.
 std::vector<std::size_t> choose_rows(const Dump& reference, std::size_t n_rows) {
@@ -332,11 +330,11 @@ bool judges_reference(std::span<const DiffSection> sections) {
 
 std::string mode_name(ComputeMode mode) { return mode.compute == Compute::kF32 ? "f32" : "int8"; }
 
-std::vector<ComputeMode> modes_for(const DumpMeta& reference) {
-  const KvType kv = reference.kv == "f16" ? KvType::kF16 : KvType::kF32;
+std::vector<ComputeMode> modes_for(const DumpMeta& reference, KvType int8_kv) {
+  const KvType kv = cache_of(reference);
   if (reference.compute == "int8") return {{Compute::kInt8, kv}};
-  if (kv == KvType::kF16) return {{Compute::kF32, kv}};
-  return {{Compute::kF32, KvType::kF32}, {Compute::kInt8, KvType::kF16}};
+  if (kv != KvType::kF32) return {{Compute::kF32, kv}};
+  return {{Compute::kF32, KvType::kF32}, {Compute::kInt8, int8_kv}};
 }
 
 Result<std::vector<DiffSection>> check_layers(const std::shared_ptr<const Model>& model,

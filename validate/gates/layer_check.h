@@ -23,7 +23,8 @@ struct ComputeMode {
 
 /// The modes in which a model can be held against `reference`: f32 and int8 when it computed in
 /// full precision, else the one it computed in.
-std::vector<ComputeMode> modes_for(const DumpMeta& reference);
+/// @param int8_kv  the cache of the int8 run, where the reference leaves it open
+std::vector<ComputeMode> modes_for(const DumpMeta& reference, KvType int8_kv = KvType::kF16);
 
 struct LayerCheckOptions {
   std::string model_sha256;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "quant/formats/dequantize.h"
+#include "validate/locate/ideal_attention.h"
 
 namespace llm {
 namespace {
@@ -16,17 +17,6 @@ constexpr double kUnit = 0x1p-24;
 constexpr std::size_t kSharedScale = 32;
 /// Standard deviations of rounding noise that count as noise.
 constexpr double kDeviations = 6;
-
-/// A product of doubles in eight chains, which a compiler keeps in registers.
-double dot(const double* x, const double* y, std::size_t n) {
-  double lanes[8] = {};
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (std::size_t l = 0; l < 8; ++l) lanes[l] += x[i + l] * y[i + l];
-  for (; i < n; ++i) lanes[0] += x[i] * y[i];
-  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
-         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
-}
 
 /// @param bias  added to each row; may be empty
 IdealOutput ideal_product(const PackedMatrix& w, std::span<const float> bias,
@@ -52,79 +42,17 @@ IdealOutput ideal_product(const PackedMatrix& w, std::span<const float> bias,
   return out;
 }
 
-/// One head of one token over the keys it sees.
-struct Head {
-  const double* keys;    ///< (n_keys, stride)
-  const double* values;  ///< the same
-  std::size_t stride;
-  std::size_t n_keys;
-  std::size_t dim;
-};
-
-/// Writes the context and returns the variance that evaluation in f32 adds to it: a score is off by
-/// the roundings of its chain of `dim` steps, and of itself relative to the largest, which changes
-/// its weight by as much, relatively.
-double ideal_head(const Head& head, std::span<const float> q, std::span<float> context) {
-  const double scale = 1 / std::sqrt(static_cast<double>(head.dim));
-  const std::vector<double> query(q.begin(), q.end());
-  std::vector<double> score(head.n_keys);
-  std::vector<double> error(head.n_keys);
-  for (std::size_t j = 0; j < head.n_keys; ++j) {
-    const double* key = head.keys + j * head.stride;
-    score[j] = scale * dot(query.data(), key, head.dim);
-    double magnitude = 0;
-    for (std::size_t d = 0; d < head.dim; ++d) magnitude += std::abs(query[d] * key[d]);
-    error[j] = std::sqrt(static_cast<double>(head.dim)) * scale * magnitude + std::abs(score[j]);
-  }
-  const double most = *std::ranges::max_element(score);
-  double sum = 0;
-  for (double& s : score) sum += (s = std::exp(s - most));
-  std::vector<double> mean(head.dim);
-  for (std::size_t j = 0; j < head.n_keys; ++j)
-    for (std::size_t d = 0; d < head.dim; ++d)
-      mean[d] += score[j] / sum * head.values[j * head.stride + d];
-  double variance = 0;
-  for (std::size_t j = 0; j < head.n_keys; ++j) {
-    double distance = 0;
-    for (std::size_t d = 0; d < head.dim; ++d)
-      distance += std::pow(head.values[j * head.stride + d] - mean[d], 2);
-    const double weight = score[j] / sum * kUnit * (error[j] + std::abs(most));
-    variance += weight * weight * distance;
-  }
-  for (std::size_t d = 0; d < head.dim; ++d) context[d] = static_cast<float>(mean[d]);
-  return variance;
-}
-
-std::vector<double> as_cached(const TapMatrix& x, KvType kv) {
-  std::vector<double> out(x.values.begin(), x.values.end());
-  if (kv == KvType::kF16) std::ranges::transform(x.values, out.begin(), round_to_half);
-  return out;
-}
-
-IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapMatrix& q,
-                            const TapMatrix& k, const TapMatrix& v, TokenRows rows) {
-  const std::vector<double> keys = as_cached(k, kv);
-  const std::vector<double> values = as_cached(v, kv);
-  const std::size_t dim = config.head_dim;
-  IdealOutput out;
-  out.output = {q.rows, q.features, std::vector<float>(q.values.size())};
-  for (std::size_t t = 0; t < q.rows; ++t) {
-    const std::size_t position = rows.empty() ? t : rows[t];
-    double variance = 0;
-    double energy = 0;
-    for (std::size_t h = 0; h < config.n_heads; ++h) {
-      const std::size_t at = h / (config.n_heads / config.n_kv_heads) * dim;
-      const std::span context = std::span(out.output.values).subspan(t * q.features + h * dim, dim);
-      variance += ideal_head({&keys[at], &values[at], k.features, position + 1, dim},
-                             std::span(q.values).subspan(t * q.features + h * dim, dim), context);
-      for (const float c : context) energy += static_cast<double>(c) * static_cast<double>(c);
-    }
-    out.row_noise.push_back(energy > 0 ? kDeviations * kDeviations * variance / energy : 0);
-  }
-  return out;
-}
-
 }  // namespace
+
+double dot(const double* x, const double* y, std::size_t n) {
+  double lanes[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (std::size_t l = 0; l < 8; ++l) lanes[l] += x[i + l] * y[i + l];
+  for (; i < n; ++i) lanes[0] += x[i] * y[i];
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
+         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
 
 std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format,
                                   const TapMatrix& x, const TapMatrix& y) {
@@ -159,21 +87,24 @@ std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format
   return out;
 }
 
+RoundedGroup round_group(std::span<const float> x) {
+  float most = 0;
+  for (const float value : x) most = std::max(most, std::abs(value));
+  const float inverse = 127.0F / most;
+  const bool vanishes = !std::isfinite(inverse);  // zeros, and denormals nearly so
+  RoundedGroup out{.codes = {}, .step = vanishes ? 0 : most / 127.0F};
+  for (const float value : x)
+    out.codes.push_back(vanishes ? 0 : static_cast<double>(std::nearbyint(value * inverse)));
+  return out;
+}
+
 RoundedRow round_activations(ActivationFormat format, std::span<const float> x) {
   const std::size_t n = activation_block_size(format);
   RoundedRow out;
   for (std::size_t begin = 0; begin < x.size(); begin += n) {
-    const auto block = x.subspan(begin, n);
-    float most = 0;
-    for (const float value : block) most = std::max(most, std::abs(value));
-    const float step = most / 127.0F;
-    const float inverse = 127.0F / most;
-    const bool vanishes = !std::isfinite(inverse);  // zeros, and denormals nearly so
-    out.steps.push_back(vanishes ? 0 : static_cast<double>(step));
-    for (const float value : block) {
-      const float code = std::nearbyint(value * inverse);
-      out.values.push_back(vanishes ? 0 : static_cast<double>(code) * out.steps.back());
-    }
+    const RoundedGroup group = round_group(x.subspan(begin, n));
+    out.steps.push_back(static_cast<double>(group.step));
+    for (const double code : group.codes) out.values.push_back(code * out.steps.back());
   }
   return out;
 }

@@ -39,6 +39,13 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
 std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format,
                                   const TapMatrix& x, const TapMatrix& y);
 
+/// Values that share a scale, by the rules of the contract: multiples of one step.
+struct RoundedGroup {
+  std::vector<double> codes;
+  float step;
+};
+RoundedGroup round_group(std::span<const float> x);
+
 /// One row of activations as its format keeps it, by the rules of the contract: a step for each
 /// block, and values that are multiples of it.
 struct RoundedRow {
@@ -47,6 +54,9 @@ struct RoundedRow {
 };
 /// @pre x.size() is a multiple of the block size; format is not kF32
 RoundedRow round_activations(ActivationFormat format, std::span<const float> x);
+
+/// A product of doubles in eight chains, which a compiler keeps in registers.
+double dot(const double* x, const double* y, std::size_t n);
 
 /// x rounded to binary16, to nearest even, as a number; infinite beyond 65520.
 double round_to_half(float x);

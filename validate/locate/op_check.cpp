@@ -59,9 +59,12 @@ Status set_limits(const Replay& replay, const Dump& inputs, int layer, const Tap
 
 }  // namespace
 
+KvType cache_of(const DumpMeta& reference) {
+  return kv_from_name(reference.kv).value_or(KvType::kF32);
+}
+
 bool rounds_alike(const DumpMeta& reference, Compute compute, KvType kv) {
-  return (reference.compute == "int8") == (compute == Compute::kInt8) &&
-         (reference.kv == "f16") == (kv == KvType::kF16);
+  return (reference.compute == "int8") == (compute == Compute::kInt8) && cache_of(reference) == kv;
 }
 
 Result<std::optional<OpOutput>> op_on_reference(const Replay& replay, const Dump& reference,
@@ -76,7 +79,7 @@ Result<std::optional<OpOutput>> op_on_reference(const Replay& replay, const Dump
   if (!alike || tap.op == TapOp::kAttention) {
     LLM_TRY(ideal, ideal_output(replay, reference, layer, tap.name, rows));
   }
-  const bool is_rounded = replay.kv() == KvType::kF16 || tap.op != TapOp::kAttention;
+  const bool is_rounded = replay.kv() != KvType::kF32 || tap.op != TapOp::kAttention;
   if (ideal && is_rounded && !alike) {
     out.expected = std::move(ideal->output);
   } else {

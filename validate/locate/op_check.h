@@ -22,6 +22,9 @@ struct OpOutput {
   std::string why;                 ///< where the limits come from
 };
 
+/// How the reference kept keys and values; f32 where it rounded none.
+KvType cache_of(const DumpMeta& reference);
+
 /// Whether the reference rounded activations, keys and values where the engine does in this mode
 /// (the emulating oracle, or another run of this engine).
 bool rounds_alike(const DumpMeta& reference, Compute compute, KvType kv);

@@ -120,7 +120,7 @@ Result<std::vector<DocumentScore>> score_documents(
     return Error{.code = ErrorCode::kUsage, .field = "text", .message = "found no document"};
   const WindowOptions window{.window = model->config().context, .documents = true};
   ExecutorOptions options;
-  options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
+  options.kv = usual_kv(model->compute());
   options.context = window.window;
   LLM_TRY(const auto sequence, open_sequence(model, options));
   const auto order = scoring_order(documents.size(), seed);

@@ -85,7 +85,7 @@ Result<QualityResult> measure_quality(const std::shared_ptr<const Model>& model,
   LLM_TRY(const auto prompts, make_prompts(model->tokenizer(), text, config));
   LLM_TRY(const auto openings, make_openings(model->tokenizer(), text, config));
   ExecutorOptions options;
-  options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
+  options.kv = usual_kv(model->compute());
   options.context = std::max(config.opening_tokens, 1 + config.prompt_tokens + config.new_tokens);
   if (implementation.feed_one) options.batch = 1;
   LLM_TRY(const auto executor, Executor::create(model, options));

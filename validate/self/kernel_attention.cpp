@@ -6,9 +6,10 @@
 #include <bit>
 #include <cmath>
 
+#include "engine/forward/kv_row.h"
 #include "engine/forward/reference/ops.h"
+#include "engine/model/precision.h"
 #include "quant/contract/contract.h"
-#include "quant/formats/half.h"
 #include "validate/self/kernel_case.h"
 #include "validate/self/kernel_entries.h"
 
@@ -18,7 +19,6 @@ namespace {
 using Floats = Guarded<float>;
 
 constexpr std::size_t kChunk = contract::kAttentionChunk;
-constexpr std::size_t kLanes = contract::kPanelRows;
 /// Tokens of the largest task of prefill, and one more.
 constexpr std::size_t kMostTokens = 33;
 
@@ -40,71 +40,77 @@ constexpr Feed kFeeds[] = {
     {Values::kSpecial, 1.0F, Values::kGates, Values::kPlain},
 };
 
-/// Keys and values of one KV head: in pages of the cache's type and layout
-/// (engine/forward/kv_pool.h), and as they are read back from there.
+/// Keys and values of one KV head: in pages of the cache's type and layout (KvLayout), and as they
+/// are read back from there.
 class CachedHead {
  public:
-  CachedHead(std::size_t n_keys, std::size_t head_dim, bool half, const Feed& feed)
-      : head_dim_(head_dim),
-        half_(half),
-        keys_(draw(feed.keys, n_keys * head_dim, 1)),
-        values_(draw(feed.values, n_keys * head_dim, 2)),
+  CachedHead(std::size_t n_keys, const KvLayout& layout, const Feed& feed)
+      : layout_(layout),
+        keys_(draw(feed.keys, n_keys * layout.head_dim, 1)),
+        values_(draw(feed.values, n_keys * layout.head_dim, 2)),
         memory_(chunks_of(n_keys) * page_bytes(), 0, Guarded<std::byte>::kRead) {
     // Neighbouring pages lie anywhere; here, the last one first.
     for (std::size_t c = chunks_of(n_keys); c-- > 0;) {
       pages_.push_back(memory_.data() + c * page_bytes());
     }
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      const std::size_t position = i / head_dim;
-      const std::size_t d = i % head_dim;
-      // Dims without NaN and infinities are left to compare.
-      if (feed.values == Values::kSpecial && d % 8 != 3) values_[i] = 1.0F;
+    const std::size_t dim = layout.head_dim;
+    for (std::size_t position = 0; position < n_keys; ++position) {
+      const auto keys = std::span(keys_).subspan(position * dim, dim);
+      const auto values = std::span(values_).subspan(position * dim, dim);
+      // Dims without NaN and infinities are left to compare; of q8, where a group shares a fault,
+      // whole heads.
+      const bool whole = layout.type != KvType::kQ8 || position % 64 != 5;
+      for (std::size_t d = 0; d < dim; ++d)
+        if (feed.values == Values::kSpecial && d % 8 != 3 && whole) values[d] = 1.0F;
       // Chunks whose largest scores lie far apart make merging count.
-      keys_[i] *= kChunkFactors[position / kChunk % std::size(kChunkFactors)];
-      std::byte* page = pages_[position / kChunk];
-      const std::size_t at = position % kChunk;
-      const std::size_t key_at = (at / kLanes * head_dim + d) * kLanes + at % kLanes;
-      keys_[i] = store(keys_[i], page + keys_offset(), key_at);
-      values_[i] = store(values_[i], page + values_offset(), at * head_dim + d);
+      for (float& k : keys) k *= kChunkFactors[position / kChunk % std::size(kChunkFactors)];
+      const KvRow row = row_of(position);
+      row.store(0, keys, values, KvRounding::kDefinition);
+      for (std::size_t d = 0; d < dim; ++d) {
+        keys[d] = row.key(d);
+        values[d] = row.value(d);
+      }
     }
   }
 
-  std::size_t head_dim() const { return head_dim_; }
-  bool half() const { return half_; }
-  std::size_t n_keys() const { return keys_.size() / head_dim_; }
-  /// Rows [begin, end), each (head_dim).
-  std::span<const float> keys(std::size_t begin, std::size_t end) const {
-    return std::span(keys_).subspan(begin * head_dim_, (end - begin) * head_dim_);
-  }
-  std::span<const float> values(std::size_t begin, std::size_t end) const {
-    return std::span(values_).subspan(begin * head_dim_, (end - begin) * head_dim_);
+  const KvLayout& layout() const { return layout_; }
+  std::size_t head_dim() const { return layout_.head_dim; }
+  std::size_t n_keys() const { return keys_.size() / head_dim(); }
+  /// The definition over keys [begin, end).
+  reference::AttentionPartial attend(std::span<const float> q, std::size_t begin,
+                                     std::size_t end) const {
+    if (layout_.type == KvType::kQ8) return attend_coded(q, begin, end);
+    const auto rows = [&](const std::vector<float>& all) {
+      return std::span(all).subspan(begin * head_dim(), (end - begin) * head_dim());
+    };
+    return reference::attend_chunk(q, rows(keys_), rows(values_));
   }
   const std::byte* const* pages() const { return pages_.data(); }
   std::size_t keys_offset() const { return kGap; }
-  std::size_t values_offset() const { return kGap + head_bytes() + kGap; }
+  std::size_t values_offset() const { return kGap + layout_.keys_bytes() + kGap; }
 
  private:
-  // Gaps and positions after the last are NaN in either type: scores of whole registers are
+  // Gaps and positions after the last are NaN in any type: scores of whole registers are
   // computed, and those of absent keys must not be used.
   static constexpr std::size_t kGap = 64;
   static constexpr float kChunkFactors[] = {1.0F, 0.25F, 3.0F, 0.5F};
 
-  std::size_t head_bytes() const {
-    return kChunk * head_dim_ * (half_ ? sizeof(std::uint16_t) : sizeof(float));
+  std::size_t page_bytes() const {
+    return 2 * kGap + layout_.keys_bytes() + layout_.values_bytes();
   }
-  std::size_t page_bytes() const { return 2 * (kGap + head_bytes()); }
-  float store(float x, std::byte* base, std::size_t index) const {
-    if (!half_) {
-      std::memcpy(base + index * sizeof(x), &x, sizeof(x));
-      return x;
-    }
-    const std::uint16_t rounded = f32_to_f16(x);
-    std::memcpy(base + index * sizeof(rounded), &rounded, sizeof(rounded));
-    return f16_to_f32(rounded);
+  KvRow row_of(std::size_t position) const {
+    std::byte* page = pages_[position / kChunk];
+    return {layout_, page + keys_offset(), page + values_offset(), position % kChunk};
+  }
+  reference::AttentionPartial attend_coded(std::span<const float> q, std::size_t begin,
+                                           std::size_t end) const {
+    reference::CodedRows keys{head_dim()};
+    reference::CodedRows values{head_dim()};
+    for (std::size_t j = begin; j < end; ++j) reference::read_row(row_of(j), keys, values);
+    return reference::attend_chunk(q, keys, values);
   }
 
-  std::size_t head_dim_;
-  bool half_;
+  KvLayout layout_;
   std::vector<float> keys_;
   std::vector<float> values_;
   Guarded<std::byte> memory_;
@@ -128,8 +134,7 @@ AttendArgs attend_args(const CachedHead& head, const Call& call, const float* q,
           .pages = head.pages(),
           .keys_offset = head.keys_offset(),
           .values_offset = head.values_offset(),
-          .half = head.half(),
-          .head_dim = head.head_dim(),
+          .layout = head.layout(),
           .n_heads = call.n_heads,
           .n_tokens = call.n_tokens,
           .first_position = call.first_position,
@@ -150,7 +155,7 @@ void define_partials(const CachedHead& head, const Call& call, const float* q, s
     const std::span query(q + token * q_stride + row % call.n_heads * dim, dim);
     const auto chunk = [&](std::size_t begin) {
       const std::size_t end = std::min(begin + kChunk, n_keys);
-      return reference::attend_chunk(query, head.keys(begin, end), head.values(begin, end));
+      return head.attend(query, begin, end);
     };
     reference::AttentionPartial sum = chunk(call.chunk_begin * kChunk);
     for (std::size_t c = call.chunk_begin + 1; c < call.chunk_end && c * kChunk < n_keys; ++c) {
@@ -186,7 +191,7 @@ void check_call(KernelTables tables, const CachedHead& head, const Call& call, c
   define_partials(head, call, q.data(), q_stride, expected);
   for (const KernelTable* table : tables) {
     Floats partial(n_partial, shift, Floats::kWritten);
-    Guarded<std::byte> workspace(attend_workspace_bytes(dim), 0, Guarded<std::byte>::kRead);
+    Guarded<std::byte> workspace(attend_workspace_bytes(head.layout(), call.n_tokens * call.n_heads), 0, Guarded<std::byte>::kRead);
     table->attend(attend_args(head, call, q.data(), q_stride, partial.data(), workspace.data()));
     settle_maxima(partial.span(), expected, dim);
     std::string difference = partial.difference(expected);
@@ -195,7 +200,7 @@ void check_call(KernelTables tables, const CachedHead& head, const Call& call, c
         table->isa,
         fmt::format("head_dim {}, {} heads, {} cache, {} tokens from position {}, chunks {} .. "
                     "{}, {} queries, {} keys, {} values",
-                    dim, call.n_heads, head.half() ? "f16" : "f32", call.n_tokens,
+                    dim, call.n_heads, kv_name(head.layout().type), call.n_tokens,
                     call.first_position, call.chunk_begin, call.chunk_end, name_of(feed.queries),
                     name_of(feed.keys), name_of(feed.values)),
         difference);
@@ -247,9 +252,9 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
     if (n_keys > sizes.context) break;
     most_keys = n_keys;
     const std::size_t most_rows = n_keys <= kChunk + 1 ? kMostRows : kMostRowsFar;
-    for (const bool half : {true, false}) {
+    for (const KvType type : kKvTypes) {
       for (const Feed& feed : {kPlain, kFeeds[turn % std::size(kFeeds)]}) {
-        const CachedHead head(n_keys, sizes.head_dim, half, feed);
+        const CachedHead head(n_keys, {type, sizes.head_dim}, feed);
         check_decode(tables, head, heads, feed, verdict);
         const std::size_t n_tokens = std::min({kTokens[turn++ % std::size(kTokens)], n_keys,
                                                std::max<std::size_t>(2, most_rows / heads)});
@@ -259,11 +264,13 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
   }
   const std::size_t longest = longest_attended(sizes);
   if (longest > most_keys) {
-    const CachedHead head(longest, sizes.head_dim, true, kPlain);
-    check_call(tables, head, {heads, 1, longest - 1, 0, chunks_of(longest)}, kPlain, verdict);
+    for (const KvType type : {KvType::kF16, KvType::kQ8}) {
+      const CachedHead head(longest, {type, sizes.head_dim}, kPlain);
+      check_call(tables, head, {heads, 1, longest - 1, 0, chunks_of(longest)}, kPlain, verdict);
+    }
   }
   return verdict.result(
-      fmt::format("head_dim {}, {} heads a KV head, f16 and f32, up to {} keys, "
+      fmt::format("head_dim {}, {} heads a KV head, f16, f32 and q8, up to {} keys, "
                   "{} tokens; {} keys once",
                   sizes.head_dim, heads, most_keys, std::min(kMostTokens, most_keys), longest));
 }

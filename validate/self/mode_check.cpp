@@ -80,7 +80,10 @@ class ModeCheck {
     return Ok{};
   }
 
-  Status run_briefly() { return check(model_, decode(tokens_.size())); }
+  Status run_briefly() {
+    LLM_RETURN_IF_ERROR(check(model_, decode(tokens_.size())));
+    return tokens_.size() < 2 ? Status(Ok{}) : check(model_, cut_back(tokens_.size()));
+  }
 
   PartOutcome finish() {
     if (fault_.is_there()) out_.results[anchor_result_].detail += fault_.count();
@@ -113,11 +116,7 @@ class ModeCheck {
     recomputed.sequence.use_cache = false;
     LLM_RETURN_IF_ERROR(check(model_, recomputed));
     if (tokens_.size() < 2) return Ok{};
-    Path cut = all_at_once(n.usual);
-    cut.name = "cut back by half and fed anew";
-    const std::size_t end = cut.feeds[0].end;
-    cut.feeds = {{.end = end / 2}, {.begin = end / 2, .end = end, .forgotten = end - end / 2}};
-    LLM_RETURN_IF_ERROR(check(model_, cut));
+    LLM_RETURN_IF_ERROR(check(model_, cut_back(n.usual)));
     Path last = all_at_once(n.split);
     last.name = "the last row of logits only";
     last.feeds[0].rows = LogitRows::kLast;
@@ -128,6 +127,13 @@ class ModeCheck {
     return {.name = "prefill",
             .executor = {.kv = plan_.kv},
             .feeds = {{.end = std::min(n, tokens_.size())}}};
+  }
+  Path cut_back(std::size_t n) const {
+    Path cut = all_at_once(n);
+    cut.name = "cut back by half and fed anew";
+    const std::size_t end = cut.feeds[0].end;
+    cut.feeds = {{.end = end / 2}, {.begin = end / 2, .end = end, .forgotten = end - end / 2}};
+    return cut;
   }
   Path decode(std::size_t n) const {
     Path path = all_at_once(n);

@@ -29,7 +29,8 @@ struct Lengths {
 Result<PartOutcome> check_paths(const ModePlan& plan, const Lengths& lengths,
                                 std::span<const TokenId> tokens);
 
-/// The cache type that does not go with the compute: definition, prefill and decode of few tokens.
+/// A cache type that does not go with the compute: definition, prefill, decode of few tokens, and
+/// once more over what was stored.
 Result<PartOutcome> check_other_cache(const ModePlan& plan, std::span<const TokenId> tokens);
 
 }  // namespace llm

@@ -18,7 +18,7 @@ struct ModePlan {
   ModelPointer base;
   Compute compute = Compute::kInt8;
   KvType kv = KvType::kF16;
-  std::string name;  ///< "int8", "f32", "int8, f32 cache", "f32, f16 cache"
+  std::string name;  ///< "int8", "f32", "int8, f32 cache", "f32, q8 cache", ...
   int threads = 1;
   Progress progress;
 

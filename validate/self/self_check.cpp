@@ -58,6 +58,8 @@ class SelfCheck {
         [&] { return run_mode(f32, small_ ? kSmall : kLargeF32); },
         [&] { return other_cache(plan(Compute::kInt8, KvType::kF32, "int8, f32 cache")); },
         [&] { return other_cache(plan(Compute::kF32, KvType::kF16, "f32, f16 cache")); },
+        [&] { return coded_cache(plan(Compute::kInt8, KvType::kQ8, "int8, q8 cache")); },
+        [&] { return other_cache(plan(Compute::kF32, KvType::kQ8, "f32, q8 cache")); },
         [&] { return generated_text(); }};
     for (const auto& part : parts) {
       LLM_RETURN_IF_ERROR(part());
@@ -205,6 +207,13 @@ class SelfCheck {
     LLM_TRY(auto found, check_other_cache(plan, tokens));
     add(std::move(found));
     return Ok{};
+  }
+
+  /// A cache type that is chosen for what it saves: also pages that go from sequence to sequence.
+  Status coded_cache(const ModePlan& plan) {
+    LLM_RETURN_IF_ERROR(other_cache(plan));
+    LLM_TRY(const ModelPointer model, plan.model(plan.threads));
+    return small_ ? sequences(plan, model) : Ok{};
   }
 
   void list_what_is_missing() {

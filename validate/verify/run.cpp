@@ -27,7 +27,7 @@ constexpr int kNoiseRuns = 2;
 Result<std::unique_ptr<Sequence>> open(const std::shared_ptr<const Model>& model,
                                        const VerifyReference& reference) {
   ExecutorOptions options;
-  options.kv = model->compute() == Compute::kF32 ? KvType::kF32 : KvType::kF16;
+  options.kv = usual_kv(model->compute());
   options.context = reference.context();
   return open_sequence(model, options);
 }

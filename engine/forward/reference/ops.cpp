@@ -1,6 +1,7 @@
 #include "engine/forward/reference/ops.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -15,6 +16,48 @@ using contract::exp;
 using contract::LaneSum;
 
 constexpr std::size_t kChunk = contract::kAttentionChunk;
+
+float attention_scale(std::size_t head_dim) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+}
+
+/// m and l of a chunk; its scores become e_j. o is 0.
+AttentionPartial softmax(std::span<float> scores, std::size_t head_dim) {
+  AttentionPartial part{.m = scores[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
+  for (const float s : scores) part.m = s > part.m ? s : part.m;
+  LaneSum sum;
+  for (std::size_t j = 0; j < scores.size(); ++j) {
+    scores[j] = exp(scores[j] - part.m);
+    sum.add(j, scores[j]);
+  }
+  part.l = sum.total();
+  return part;
+}
+
+/// Weights of keys as integers up to 32767, relative to the largest scale of one group of V.
+struct IntegerWeights {
+  std::vector<std::int32_t> p;
+  float step;  ///< D / 32767
+};
+IntegerWeights integer_weights(std::span<const float> e, const CodedRows& values,
+                               std::size_t group) {
+  constexpr auto kMost = static_cast<float>(contract::kMaxAttentionWeight);
+  constexpr float kShift = 0x1.8p+23F;  // adding it rounds to an integer, half to even
+  std::uint32_t bits = 0;
+  for (std::size_t j = 0; j < e.size(); ++j)
+    bits = std::max(bits, std::bit_cast<std::uint32_t>(values.scale(j, group)) & 0x7FFF'FFFFU);
+  const auto largest = std::bit_cast<float>(bits);
+  const float inverse = kMost / largest;
+  IntegerWeights out{.p = std::vector<std::int32_t>(e.size()), .step = largest / kMost};
+  if (!std::isfinite(largest)) return out;
+  if (!std::isfinite(inverse)) return {.p = std::move(out.p), .step = 0};
+  for (std::size_t j = 0; j < e.size(); ++j) {
+    if (std::isnan(e[j])) continue;  // l is NaN, and so is o
+    const float r = values.scale(j, group) * inverse;
+    out.p[j] = static_cast<std::int32_t>(std::fma(e[j], r, kShift) - kShift);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -73,24 +116,69 @@ AttentionPartial attend_chunk(std::span<const float> q, std::span<const float> k
                               std::span<const float> values) {
   const std::size_t head_dim = q.size();
   const std::size_t n = keys.size() / head_dim;
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  const float scale = attention_scale(head_dim);
   std::vector<float> e(n);
   for (std::size_t j = 0; j < n; ++j) {
     float dot = 0;
     for (std::size_t d = 0; d < head_dim; ++d) dot = std::fma(q[d], keys[j * head_dim + d], dot);
     e[j] = scale * dot;
   }
-  AttentionPartial part{.m = e[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
-  for (const float s : e) part.m = s > part.m ? s : part.m;
-  LaneSum sum;
-  for (std::size_t j = 0; j < n; ++j) {
-    e[j] = exp(e[j] - part.m);
-    sum.add(j, e[j]);
-  }
-  part.l = sum.total();
+  AttentionPartial part = softmax(e, head_dim);
   for (std::size_t j = 0; j < n; ++j) {
     for (std::size_t d = 0; d < head_dim; ++d) {
       part.o[d] = std::fma(e[j], values[j * head_dim + d], part.o[d]);
+    }
+  }
+  return part;
+}
+
+void CodedRows::add(std::span<const float> x) {
+  const std::size_t row = size();
+  codes.resize(codes.size() + head_dim);
+  for (std::size_t g = 0; g < n_groups(); ++g) {
+    const std::size_t begin = g * contract::kBlock;
+    scales.push_back(quantize_codes(x.subspan(begin, group_end(g) - begin),
+                                    codes.data() + row * head_dim + begin));
+  }
+}
+
+void read_row(const KvRow& row, CodedRows& keys, CodedRows& values) {
+  for (std::size_t d = 0; d < keys.head_dim; ++d) {
+    keys.codes.push_back(row.key_code(d));
+    values.codes.push_back(row.value_code(d));
+  }
+  for (std::size_t g = 0; g < keys.n_groups(); ++g) {
+    keys.scales.push_back(row.key_scale(g));
+    values.scales.push_back(row.value_scale(g));
+  }
+}
+
+AttentionPartial attend_chunk(std::span<const float> q, const CodedRows& keys,
+                              const CodedRows& values) {
+  const std::size_t head_dim = q.size();
+  const std::size_t n = keys.size();
+  const float scale = attention_scale(head_dim);
+  CodedRows query{head_dim};
+  query.add(q);
+  std::vector<float> e(n);
+  for (std::size_t j = 0; j < n; ++j) {
+    float dot = 0;
+    for (std::size_t g = 0; g < query.n_groups(); ++g) {
+      std::int32_t isum = 0;
+      for (std::size_t d = g * contract::kBlock; d < query.group_end(g); ++d)
+        isum += query.codes[d] * keys.codes[j * head_dim + d];
+      dot = std::fma(static_cast<float>(isum), query.scale(0, g) * keys.scale(j, g), dot);
+    }
+    e[j] = scale * dot;
+  }
+  AttentionPartial part = softmax(e, head_dim);
+  for (std::size_t g = 0; g < values.n_groups(); ++g) {
+    const IntegerWeights weights = integer_weights(e, values, g);
+    const float step = weights.step + (part.l - part.l);  // NaN where a score was NaN
+    for (std::size_t d = g * contract::kBlock; d < values.group_end(g); ++d) {
+      std::int32_t isum = 0;
+      for (std::size_t j = 0; j < n; ++j) isum += weights.p[j] * values.codes[j * head_dim + d];
+      part.o[d] = static_cast<float>(isum) * step;
     }
   }
   return part;
@@ -116,6 +204,13 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
   const std::size_t n_keys = position + 1;
   const auto attend_from = [&](std::size_t begin) {
     const std::size_t end = std::min(begin + kChunk, n_keys);
+    if (cache.pool().type() == KvType::kQ8) {
+      CodedRows keys{q.size()};
+      CodedRows values{q.size()};
+      for (std::size_t j = begin; j < end; ++j)
+        read_row(cache.row(layer, kv_head, j), keys, values);
+      return attend_chunk(q, keys, values);
+    }
     std::vector<float> keys;
     std::vector<float> values;
     for (std::size_t j = begin; j < end; ++j) {

@@ -1,11 +1,14 @@
 #ifndef LLM_ENGINE_FORWARD_REFERENCE_OPS_H_
 #define LLM_ENGINE_FORWARD_REFERENCE_OPS_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/forward/kv_cache.h"
+#include "quant/contract/contract.h"
 #include "quant/kernels/packed_matrix.h"
 
 namespace llm::reference {
@@ -40,6 +43,29 @@ struct AttentionPartial {
 /// the cache. @pre 1 <= n <= 256
 AttentionPartial attend_chunk(std::span<const float> q, std::span<const float> keys,
                               std::span<const float> values);
+
+/// Rows of a head in --kv q8: int8 codes, and a scale for each group of 32 dims.
+struct CodedRows {
+  std::size_t head_dim;
+  std::vector<std::int8_t> codes = {};  ///< (n, head_dim)
+  std::vector<float> scales = {};       ///< (n, groups)
+
+  std::size_t size() const { return codes.size() / head_dim; }
+  std::size_t n_groups() const { return (head_dim + contract::kBlock - 1) / contract::kBlock; }
+  std::size_t group_end(std::size_t group) const {
+    return std::min(head_dim, (group + 1) * contract::kBlock);
+  }
+  float scale(std::size_t row, std::size_t group) const { return scales[row * n_groups() + group]; }
+  /// Appends x, (head_dim), quantized.
+  void add(std::span<const float> x);
+};
+
+/// Appends a position's keys and values as they are stored. @pre the cache is q8
+void read_row(const KvRow& row, CodedRows& keys, CodedRows& values);
+
+/// The same over keys and values in codes; q is quantized here. @pre 1 <= keys.size() <= 256
+AttentionPartial attend_chunk(std::span<const float> q, const CodedRows& keys,
+                              const CodedRows& values);
 
 /// Adds the partial result of a later chunk to `sum`: both are rescaled to the larger maximum.
 void merge(AttentionPartial& sum, const AttentionPartial& later);
