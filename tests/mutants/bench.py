@@ -18,7 +18,7 @@ LONG_TOKENS = 530  # past the second chunk of 256 keys
 VERIFY_STEPS = 16
 # Models that reach what a quantization of MODEL does not: the change of make_models.py, then llmquant's arguments.
 VARIANTS = {"LONG": ("long", ("Q8_0",)), "WIDE": ("wide", ("Q4_0", "--pure")), "EXTREME": ("extreme", ("Q8_0",)),
-            "QWEN2": ("qwen2", ("F16",)), "QWEN3": ("qwen3", ("F16",)), "HEADS": ("heads", ("Q8_0",))}
+            "QWEN2": ("qwen2", ("F16",)), "QWEN3": ("qwen3", ("F16",)), "HEADS": ("heads", ("Q8_0",)), "BPE": ("bpe", ("F16",))}
 MIX = {"attn_q": "Q4_0", "attn_k": "Q6_K", "attn_v": "Q8_0", "attn_output": "Q5_K", "ffn_gate": "Q5_1", "ffn_up": "Q3_K",
        "ffn_down": "IQ4_NL"}
 LOAD_ERRORS = (3, 5, 7)  # malformed, resource, non-finite: the file was refused

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Writes variants of a model that reach what the model itself does not.
 
-    tests/mutants/make_models.py MODEL.gguf OUT.gguf {long,wide,extreme,qwen2,qwen3,heads}
+    tests/mutants/make_models.py MODEL.gguf OUT.gguf {long,wide,extreme,qwen2,qwen3,heads,bpe}
 
 long: a context of 4,096 positions. wide: one layer and 25,001 tokens, so a matrix of 1,563 panels whose last is not full.
 extreme: F32; gates beyond +-80, a channel 1,000 times the others, and rows of tiny norm. qwen2, qwen3: a file of that
 architecture, with biases or head norms, its rows of q and k in halves. heads: half as many heads of twice the width, more than 32.
+bpe: one layer and the byte-level vocabulary of tests/golden/bpe under Llama-3's rules.
 MODEL has F16 matrices and an output of its own. Needs numpy and gguf (LLM_PYTHON).
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import gguf
@@ -18,15 +20,19 @@ import numpy as np
 CONTEXT = 4096
 WIDE_VOCAB = 25001
 OUTLIER = 1000.0
+BYTE_VOCAB = Path(__file__).resolve().parents[1] / "golden" / "bpe" / "tiny.json"
+NORMAL, UNUSED = 1, 5  # tokenizer.ggml.token_type
 
 
-def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, replaced: dict[str, object]) -> None:
-    for name, field in reader.fields.items():
-        if name.startswith("GGUF.") or name == "general.architecture":
+def write_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, fields: dict[str, object]) -> None:
+    for name, value in fields.items():
+        if name == "general.architecture":
             continue
-        kind = field.types[0]
-        value = replaced.get(name, field.contents())
-        sub = field.types[1] if kind == gguf.GGUFValueType.ARRAY else None
+        if name in reader.fields:
+            types = reader.fields[name].types
+            kind, sub = types[0], types[1] if types[0] == gguf.GGUFValueType.ARRAY else None
+        else:
+            kind, sub = gguf.GGUFValueType.get_type(value), None
         writer.add_key_value(name.replace("llama.", f"{writer.arch}.", 1) if name.startswith("llama.") else name, value, kind,
                              sub)
 
@@ -35,18 +41,22 @@ def change_long(fields: dict, _: dict) -> None:
     fields["llama.context_length"] = CONTEXT
 
 
+def keep_one_layer(fields: dict, tensors: dict) -> None:
+    fields["llama.block_count"] = 1
+    for name in list(tensors):
+        if name.startswith("blk.") and not name.startswith("blk.0."):
+            del tensors[name]
+
+
 def change_wide(fields: dict, tensors: dict) -> None:
+    keep_one_layer(fields, tensors)
     n = len(fields["tokenizer.ggml.tokens"])
     more = WIDE_VOCAB - n
-    fields["llama.block_count"] = 1
     fields["llama.vocab_size"] = WIDE_VOCAB
     fields["tokenizer.ggml.tokens"] += [f"\u2581never{i}" for i in range(more)]
     fields["tokenizer.ggml.scores"] += [-1e6 - i for i in range(more)]
     fields["tokenizer.ggml.token_type"] += [1] * more
     draw = np.random.default_rng(1)
-    for name in list(tensors):
-        if name.startswith("blk.") and not name.startswith("blk.0."):
-            del tensors[name]
     for name in ("token_embd.weight", "output.weight"):
         rows = draw.normal(0, tensors[name].std(), (more, tensors[name].shape[1]))
         tensors[name] = np.concatenate([tensors[name], rows.astype(np.float32)])
@@ -100,8 +110,20 @@ def change_heads(fields: dict, _: dict) -> None:
             fields[f"llama.{width}"] *= 2
 
 
+def change_bpe(fields: dict, tensors: dict) -> None:
+    keep_one_layer(fields, tensors)
+    vocab = json.loads(BYTE_VOCAB.read_text(encoding="ascii"))
+    tokens, special = vocab["tokens"], vocab["special"]
+    unused = [f"[PAD{i}]" for i in range(len(tokens), len(fields["tokenizer.ggml.tokens"]))]
+    for name in [name for name in fields if name.startswith("tokenizer.")]:
+        del fields[name]
+    fields |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.tokens": tokens + unused,
+               "tokenizer.ggml.token_type": [special.get(token, NORMAL) for token in tokens] + [UNUSED] * len(unused),
+               "tokenizer.ggml.merges": vocab["merges"], "tokenizer.ggml.add_bos_token": False}
+
+
 CHANGES = {"long": change_long, "wide": change_wide, "extreme": change_extreme, "qwen2": change_qwen2,
-           "qwen3": change_qwen3, "heads": change_heads}
+           "qwen3": change_qwen3, "heads": change_heads, "bpe": change_bpe}
 
 
 def main() -> None:
@@ -117,7 +139,7 @@ def main() -> None:
                for t in reader.tensors}
     CHANGES[options.change](fields, tensors)
     writer = gguf.GGUFWriter(options.out, options.change if options.change.startswith("qwen") else "llama")
-    copy_fields(reader, writer, fields)
+    write_fields(reader, writer, fields)
     for name, tensor in tensors.items():
         is_matrix = tensor.ndim > 1 and options.change != "extreme"
         writer.add_tensor(name, tensor.astype(np.float16) if is_matrix else tensor)

@@ -1,9 +1,6 @@
 // Byte-level BPE against Hugging Face's `tokenizers` and llama.cpp's expectations
 // (tests/golden/README.md).
 
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,15 +17,6 @@ namespace llm {
 namespace {
 
 const std::string kFolder = LLM_SOURCE_DIR "/tests/golden/bpe/";
-
-std::vector<std::string> golden_texts() {
-  std::ifstream file(kFolder + "texts.jsonl");
-  std::vector<std::string> texts;
-  for (std::string line; std::getline(file, line);)
-    texts.push_back(nlohmann::json::parse(line).get<std::string>());
-  REQUIRE(texts.size() == 2000);
-  return texts;
-}
 
 /// Little-endian numbers of a golden file, one after another.
 class Numbers {

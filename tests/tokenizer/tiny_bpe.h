@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tokenizer/vocab_spec.h"
@@ -40,6 +41,16 @@ inline VocabSpec tiny_bpe(const std::string& pre_tokenizer) {
   spec.eos = ids.at("<|endoftext|>");
   spec.end_of_generation = {*spec.eos};
   return spec;
+}
+
+/// The 2,000 random strings of tests/golden/bpe.
+inline std::vector<std::string> golden_texts() {
+  std::ifstream file(LLM_SOURCE_DIR "/tests/golden/bpe/texts.jsonl");
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(file, line);)
+    texts.push_back(nlohmann::json::parse(line).get<std::string>());
+  REQUIRE(texts.size() == 2000);
+  return texts;
 }
 
 }  // namespace llm

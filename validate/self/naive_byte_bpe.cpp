@@ -16,14 +16,12 @@ std::size_t character_size(std::string_view text) {
 }  // namespace
 
 NaiveByteBpe::NaiveByteBpe(const VocabSpec& spec)
-    : splitter_(*find_pre_tokenizer_rule(spec.pre_tokenizer)) {
-  char32_t next = 0x100;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable =
-        (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte < 0xAD) || byte > 0xAD;
-    byte_of_[printable ? static_cast<char32_t>(byte) : next++] = static_cast<char>(byte);
-  }
-  const bool ignore_merges = find_pre_tokenizer_rule(spec.pre_tokenizer)->ignore_merges;
+    : NaiveByteBpe(spec, published_rule(spec.pre_tokenizer)) {}
+
+NaiveByteBpe::NaiveByteBpe(const VocabSpec& spec, const PublishedRule& rule) : splitter_(rule) {
+  const auto alphabet = naive_byte_alphabet();
+  for (std::size_t byte = 0; byte < alphabet.size(); ++byte)
+    byte_of_[alphabet[byte]] = static_cast<char>(byte);
   for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
     const auto& [text, score, kind] = spec.tokens[i];
     if (text.empty() || (kind != TokenKind::kNormal && kind != TokenKind::kUnused)) continue;
@@ -32,7 +30,7 @@ NaiveByteBpe::NaiveByteBpe(const VocabSpec& spec)
     const auto id = static_cast<TokenId>(i);
     if (bytes->size() == 1 && !byte_tokens_[static_cast<unsigned char>(bytes->front())])
       byte_tokens_[static_cast<unsigned char>(bytes->front())] = id;
-    if (ignore_merges) whole_.emplace(*bytes, id);
+    if (rule.ignore_merges) whole_.emplace(*bytes, id);
   }
   for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const auto& [left, right, joined] = spec.merges[rank];

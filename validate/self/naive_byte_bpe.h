@@ -28,6 +28,7 @@ class NaiveByteBpe {
   std::string bytes_of(const std::string& spelling) const;
 
  private:
+  NaiveByteBpe(const VocabSpec& spec, const PublishedRule& rule);
   std::optional<std::string> in_alphabet(const std::string& spelling) const;
   void append_piece(std::string_view piece, bool rightmost, std::vector<TokenId>& ids) const;
 

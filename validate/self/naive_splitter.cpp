@@ -90,18 +90,28 @@ Set character(char32_t wanted, bool fold) {
 
 }  // namespace
 
+std::array<char32_t, 256> naive_byte_alphabet() {
+  std::array<char32_t, 256> out{};
+  char32_t next = 0x100;
+  for (char32_t byte = 0; byte < 256; ++byte) {
+    const bool printable =
+        (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte < 0xAD) || byte > 0xAD;
+    out[byte] = printable ? byte : next++;
+  }
+  return out;
+}
+
 struct NaiveSplitter::Item {
-  enum class Kind { kCharacters, kNotBehind, kNotAhead, kEnd };
+  enum class Kind { kCharacters, kNotAhead, kEnd };
   Kind kind = Kind::kCharacters;
   Set set = {};
   std::size_t least = 1;
   std::size_t most = 1;
-  bool possessive = false;
 };
 
-struct NaiveSplitter::Pass {
+struct NaiveSplitter::Step {
   std::vector<std::vector<Item>> alternatives;
-  bool of_bytes = false;
+  bool after_byte_level = false;
 };
 
 namespace {
@@ -118,7 +128,7 @@ struct Reader {
     return true;
   }
 
-  /// A character of a class or outside: "a", "\s", "\p{L}", "\xB2". Sets `literal` if it is one.
+  /// A character of a class or outside: "a", "\s", "\p{L}", "\n". Sets `literal` if it is one.
   Set set(bool fold, std::optional<char32_t>& literal) {
     literal.reset();
     if (!take(U"\\")) return character(*(literal = regex[at++]), fold);
@@ -132,14 +142,7 @@ struct Reader {
       at = end + 1;
       return category(name);
     }
-    if (c == 'x') {
-      const std::string digits(regex.begin() + static_cast<std::ptrdiff_t>(at),
-                               regex.begin() + static_cast<std::ptrdiff_t>(at) + 2);
-      at += 2;
-      literal = static_cast<char32_t>(std::stoul(digits, nullptr, 16));
-    } else {
-      literal = c == 'r' ? U'\r' : c == 'n' ? U'\n' : c;
-    }
+    literal = c == 'r' ? U'\r' : c == 'n' ? U'\n' : c;
     return character(*literal, fold);
   }
 
@@ -161,11 +164,11 @@ struct Reader {
 
 }  // namespace
 
-NaiveSplitter::Pass NaiveSplitter::parse(const SplitPass& pass) {
+NaiveSplitter::Step NaiveSplitter::parse(const PublishedStep& step) {
   using Kind = Item::Kind;
   constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
-  Pass out{{{}}, pass.of_bytes};
-  Reader reader{codes_of(pass.regex)};
+  Step out{{{}}, step.after_byte_level};
+  Reader reader{codes_of(step.regex)};
   bool fold = false;
   std::optional<char32_t> literal;
   while (!reader.done()) {
@@ -182,22 +185,18 @@ NaiveSplitter::Pass NaiveSplitter::parse(const SplitPass& pass) {
       continue;
     }
     std::vector<Item>& items = out.alternatives.back();
-    const bool not_ahead = reader.take(U"(?!");
-    if (not_ahead || reader.take(U"(?<!")) {
-      items.push_back({not_ahead ? Kind::kNotAhead : Kind::kNotBehind, reader.set(fold, literal)});
+    if (reader.take(U"(?!")) {
+      items.push_back({Kind::kNotAhead, reader.set(fold, literal)});
       LLM_CHECK(reader.take(U")"));
       continue;
     }
-    if (reader.take(U"$") || reader.take(U"\\z")) {
+    if (reader.take(U"$")) {
       items.push_back({Kind::kEnd});
       continue;
     }
     Item item{Kind::kCharacters,
               reader.take(U"[") ? reader.bracket(fold) : reader.set(fold, literal)};
-    if (reader.take(U"++")) {
-      item.most = kAny;
-      item.possessive = true;
-    } else if (reader.take(U"+")) {
+    if (reader.take(U"+")) {
       item.most = kAny;
     } else if (reader.take(U"*")) {
       item.least = 0;
@@ -215,7 +214,7 @@ NaiveSplitter::Pass NaiveSplitter::parse(const SplitPass& pass) {
 }
 
 /// The end of the match that begins at `at`, or `at`: none does.
-std::size_t NaiveSplitter::match(const Pass& pass, const Codes& text, std::size_t at) {
+std::size_t NaiveSplitter::match(const Step& step, const Codes& text, std::size_t at) {
   const auto go = [&text](const auto& self, const std::vector<Item>& items, std::size_t i,
                           std::size_t place) -> std::optional<std::size_t> {
     if (i == items.size()) return place;
@@ -224,9 +223,6 @@ std::size_t NaiveSplitter::match(const Pass& pass, const Codes& text, std::size_
       case Item::Kind::kNotAhead:
         if (place < text.size() && item.set(text[place])) return std::nullopt;
         return self(self, items, i + 1, place);
-      case Item::Kind::kNotBehind:
-        if (place > 0 && item.set(text[place - 1])) return std::nullopt;
-        return self(self, items, i + 1, place);
       case Item::Kind::kEnd:
         return place == text.size() ? self(self, items, i + 1, place) : std::nullopt;
       case Item::Kind::kCharacters:
@@ -234,41 +230,41 @@ std::size_t NaiveSplitter::match(const Pass& pass, const Codes& text, std::size_
     }
     std::size_t n = 0;
     while (n < item.most && place + n < text.size() && item.set(text[place + n])) ++n;
-    const std::size_t least = item.possessive ? std::max(n, item.least) : item.least;
-    for (; n >= least; --n) {
+    for (; n >= item.least; --n) {
       if (const auto end = self(self, items, i + 1, place + n)) return end;
       if (n == 0) break;
     }
     return std::nullopt;
   };
-  for (const std::vector<Item>& items : pass.alternatives) {
+  for (const std::vector<Item>& items : step.alternatives) {
     if (const auto end = go(go, items, 0, at)) return *end;
   }
   return at;
 }
 
-NaiveSplitter::NaiveSplitter(const PreTokenizerRule& rule) {
-  for (const SplitPass& pass : rule.passes) passes_.push_back(parse(pass));
+NaiveSplitter::NaiveSplitter(const PublishedRule& rule) {
+  for (const PublishedStep& step : rule.steps) steps_.push_back(parse(step));
 }
 
 NaiveSplitter::~NaiveSplitter() = default;
 
 std::vector<std::string> NaiveSplitter::split(std::string_view text) const {
+  static const std::array<char32_t, 256> kAlphabet = naive_byte_alphabet();
   std::vector<std::string> pieces = {std::string(text)};
-  for (const Pass& pass : passes_) {
+  for (const Step& step : steps_) {
     std::vector<std::string> finer;
     for (const std::string& piece : pieces) {
       Codes codes;
-      if (pass.of_bytes) {
-        for (const char c : piece) codes += static_cast<unsigned char>(c);
+      if (step.after_byte_level) {
+        for (const char c : piece) codes += kAlphabet[static_cast<unsigned char>(c)];
       } else {
         codes = codes_of(piece);
       }
       const auto add = [&](std::size_t begin, std::size_t end) {
         std::string part;
         for (std::size_t i = begin; i < end; ++i) {
-          if (pass.of_bytes) {
-            part += static_cast<char>(codes[i]);
+          if (step.after_byte_level) {
+            part += piece[i];
           } else {
             append_utf8(codes[i], part);
           }
@@ -277,7 +273,7 @@ std::vector<std::string> NaiveSplitter::split(std::string_view text) const {
       };
       std::size_t begin = 0;
       for (std::size_t at = 0; at < codes.size();) {
-        const std::size_t end = match(pass, codes, at);
+        const std::size_t end = match(step, codes, at);
         if (end == at) {
           ++at;
           continue;

@@ -1,6 +1,7 @@
 #ifndef LLM_VALIDATE_SELF_NAIVE_SPLITTER_H_
 #define LLM_VALIDATE_SELF_NAIVE_SPLITTER_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,17 +9,20 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/pre_tokenizer_rules.h"
+#include "validate/self/published_rules.h"
 
 namespace llm {
 
-/// A rule of byte-level BPE by plain backtracking over characters: tries every start, alternative
-/// and count in the order that the expression says. It reads what the expressions of the rules use:
-/// alternatives of characters, classes and \p{..}, counted by ?, *, +, {n,m} or ++, (?i:...),
-/// (?!x), (?<!x), $ and \z. General categories of single characters are asked of PCRE2.
+/// GPT-2's character for each byte.
+std::array<char32_t, 256> naive_byte_alphabet();
+
+/// A published rule by plain backtracking over characters: tries every start, alternative and count
+/// in the order that the expression says. It reads what the expressions use: alternatives of
+/// characters, classes and \p{..}, counted by ?, *, + or {n,m}, (?i:...), (?!x) and $ (at the end).
+/// General categories of single characters are asked of PCRE2.
 class NaiveSplitter {
  public:
-  explicit NaiveSplitter(const PreTokenizerRule& rule);
+  explicit NaiveSplitter(const PublishedRule& rule);
   ~NaiveSplitter();
 
   /// The pieces of `text`. @pre text is UTF-8
@@ -28,11 +32,11 @@ class NaiveSplitter {
   using Codes = std::u32string;
   using Set = std::function<bool(char32_t)>;
   struct Item;
-  struct Pass;
+  struct Step;
 
-  static Pass parse(const SplitPass& pass);
-  static std::size_t match(const Pass& pass, const Codes& text, std::size_t at);
-  std::vector<Pass> passes_;
+  static Step parse(const PublishedStep& step);
+  static std::size_t match(const Step& step, const Codes& text, std::size_t at);
+  std::vector<Step> steps_;
 };
 
 }  // namespace llm
