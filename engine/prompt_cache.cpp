@@ -196,9 +196,9 @@ Status PromptCache::check_scales(const KvLayout& layout) const {
       std::memcpy(&scale, &head[at], sizeof(scale));
       // NaN is a fault of the text's activations; it was stored to reach the logits.
       if (!std::signbit(scale)) continue;
-      return in_file(malformed("keys and values",
-                               fmt::format("found {}, need no negative scale", scale)),
-                     file_.path());
+      return in_file(
+          malformed("keys and values", fmt::format("found {}, need no negative scale", scale)),
+          file_.path());
     }
   }
   return Ok{};

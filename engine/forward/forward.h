@@ -199,7 +199,7 @@ class Forward {
   struct Scratch {
     OpClock clock;
     std::chrono::nanoseconds own_time{0};  ///< of this worker when the pass began
-    bool stopped = false;  ///< whether the system gave its CPU to others for long
+    bool stopped = false;                  ///< whether the system gave its CPU to others for long
     Inputs inputs;
     Workspace product;
     Workspace attention;

@@ -27,7 +27,7 @@ constexpr double kEarned = 0.02;
 /// after each in vain.
 constexpr std::size_t kTried = 3;
 constexpr std::size_t kFirstWait = 16;
-constexpr std::size_t kMostWait = 512;
+constexpr std::size_t kMostWait = 128;
 /// Tokens that an acceptance remembers.
 constexpr double kMemory = 16;
 /// Single rows that are measured before anything is compared with them, and again where several
@@ -138,7 +138,10 @@ void SpeculationPolicy::note(const Outcome& outcome) {
   allowance_ = std::min(allowance_ + gained, kMostAllowance);
   if (outcome.proposed == 0) return;
   since_proposal_ = 0;
-  wait_ = worth(outcome.grade) > 0 ? kFirstWait : std::min(2 * wait_, kMostWait);
+  // What was right is tried soon again, unless even that is too dear.
+  const bool is_hopeful = !outcome.refuted && (1 + kTried) > kLeastGain * cost(kTried);
+  const bool is_good = is_hopeful || worth(outcome.grade) > 0;
+  wait_ = is_good ? kFirstWait : std::min(2 * wait_, kMostWait);
 }
 
 std::string SpeculationPolicy::describe() const {

@@ -198,8 +198,7 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
   for (const LoadOptions& options : every_isa(compute)) {
     CAPTURE(tensor, isa_name(*options.isa), kv_name(kv));
     for (const bool reference : {false, true}) {
-      const auto session =
-          session_of(folder, gguf, options, {.kv = kv}, {.reference = reference});
+      const auto session = session_of(folder, gguf, options, {.kv = kv}, {.reference = reference});
       require_nonfinite(session->evaluate(Ids{1, 260, 261}, LogitRows::kAll), field, 0);
       REQUIRE(session->position() == 0);
       // Only one row of logits: a fault that arises there is at the last position.

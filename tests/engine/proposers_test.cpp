@@ -53,9 +53,13 @@ struct Machine {
 
   /// Tokens a unit of time, where a token without speculation takes one.
   double speed(std::size_t n_tokens, std::uint64_t seed, double noise = 0) const {
+    SpeculationPolicy policy;
+    return speed(n_tokens, seed, noise, policy);
+  }
+  double speed(std::size_t n_tokens, std::uint64_t seed, double noise,
+               SpeculationPolicy& policy) const {
     std::mt19937_64 random(seed);
     std::uniform_real_distribution<double> uniform(0, 1);
-    SpeculationPolicy policy;
     double time = 0;
     std::size_t tokens = 0;
     while (tokens < n_tokens) {
@@ -254,6 +258,58 @@ TEST_CASE("nothing is proposed before a single row was measured", "[speculation]
   CHECK(policy.length(0) == 0);
   policy.note({.pass_seconds = 0.01});
   CHECK(policy.length(0) > 0);
+}
+
+TEST_CASE("a proposal must promise more than a little", "[speculation]") {
+  SpeculationPolicy policy;
+  for (int i = 0; i < 4; ++i) policy.note({.pass_seconds = 0.01});
+  const auto note = [&](std::size_t accepted) {
+    policy.note(
+        {.proposed = 1, .accepted = accepted, .refuted = accepted == 0, .pass_seconds = 0.0147});
+  };
+  for (int i = 0; i < 20; ++i) {
+    note(0);
+    note(1);
+  }
+  // Half of the tokens are right: 1.5 tokens in the time of 1.47.
+  CHECK(policy.length(0) == 0);
+  for (int i = 0; i < 3; ++i) note(1);
+  CHECK(policy.length(0) > 0);
+}
+
+TEST_CASE("a single row that took longer than several is measured again", "[speculation]") {
+  SpeculationPolicy policy;
+  for (int i = 0; i < 4; ++i) policy.note({.pass_seconds = 0.1});
+  CHECK(policy.length(0) > 0);
+  policy.note({.proposed = 3, .accepted = 3, .pass_seconds = 0.02});
+  for (int i = 0; i < 4; ++i) {
+    CHECK(policy.length(0) == 0);
+    policy.note({.pass_seconds = 0.01});
+  }
+  CHECK(policy.length(0) > 0);
+}
+
+TEST_CASE("a single row is measured again now and then", "[speculation]") {
+  SpeculationPolicy policy;
+  for (int i = 0; i < 4; ++i) policy.note({.pass_seconds = 0.01});
+  std::size_t n_single = 0;
+  for (int i = 0; i < 300; ++i) {
+    const std::size_t n = policy.length(0);
+    n_single += n == 0 ? 1 : 0;
+    policy.note(
+        {.proposed = n, .accepted = n, .pass_seconds = 0.01 + 0.001 * static_cast<double>(n)});
+  }
+  CHECK(n_single == 4);
+}
+
+TEST_CASE("a text that begins to repeat is noticed", "[speculation]") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    SpeculationPolicy policy;
+    CHECK(Machine{0.2, 0, 0.02}.speed(300, seed, 0, policy) > 0.95);
+    CHECK(Machine{0.2, 0, 0.95}.speed(600, seed, 0, policy) > 1.3);
+    CHECK(Machine{0.2, 0, 0.95}.speed(300, seed, 0, policy) > 2);
+  }
 }
 
 TEST_CASE("wrong proposals cost less than a twentieth of the time", "[speculation]") {

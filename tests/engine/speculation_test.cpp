@@ -154,6 +154,27 @@ TEST_CASE("a right proposal saves passes and never draws one token too many", "[
   if (limit > 1) REQUIRE(session.calls[1] == limit - 1);
 }
 
+TEST_CASE("a draft that would end the text goes no further", "[speculation]") {
+  const auto counting = [](const std::vector<TokenId>& text) { return text.back() + 1; };
+  const auto ending = [](const std::vector<TokenId>& text) {
+    return text.back() % 4 == 3 ? kEos : text.back() + 1;
+  };
+  FakeSession session(VocabBuilder().build(), counting);
+  auto draft = std::make_unique<FakeSession>(VocabBuilder().build(), ending);
+  FakeSession& seen_draft = *draft;
+  GenerateOptions options;
+  options.sampler.temperature = 0;
+  options.max_tokens = 9;
+  Speculation speculation(std::make_unique<DraftProposer>(std::move(draft)), 6);
+  Counts counts;
+  see(session, {{kBos, 60}}, options, &speculation, &counts);
+  // Behind 61 it proposes 62 and 63; 64 is drawn, behind which it proposes 65, 66 and 67.
+  REQUIRE(counts.proposed == 5);
+  REQUIRE(counts.accepted == 5);
+  REQUIRE(std::ranges::count(seen_draft.text, kEos) == 0);
+  REQUIRE(seen_draft.calls == std::vector<std::size_t>{3, 1, 1, 1, 1, 1, 1});
+}
+
 TEST_CASE("several prompts, a stop string and an interrupt leave the plain session",
           "[speculation]") {
   const auto predict = [](const std::vector<TokenId>& text) {

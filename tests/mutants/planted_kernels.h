@@ -305,7 +305,8 @@ bool attend_wrongly(const PlantedFault& fault, const llm::AttendArgs& args, floa
     const Memory<float> q(args.n_tokens * width);
     for (std::size_t t = 0; t < args.n_tokens; ++t) {
       std::memcpy(&q[t * width], args.q + t * args.q_stride, width * sizeof(float));
-      for (std::size_t h = 1; h <= args.n_heads; ++h) q[t * width + h * args.layout.head_dim - 1] = 0;
+      for (std::size_t h = 1; h <= args.n_heads; ++h)
+        q[t * width + h * args.layout.head_dim - 1] = 0;
     }
     wrong.q = q.data();
     wrong.q_stride = width;
@@ -326,8 +327,8 @@ void attend(const llm::AttendArgs& args) {
   if (!site.on() || !site.bind({{"side", "kernel"},
                                 {"isa", isa<A>()},
                                 {"kv", args.layout.type == llm::KvType::kF16   ? "f16"
-                                        : args.layout.type == llm::KvType::kF32 ? "f32"
-                                                                                : "q8"},
+                                       : args.layout.type == llm::KvType::kF32 ? "f32"
+                                                                               : "q8"},
                                 {"tokens", args.n_tokens},
                                 {"dim", args.layout.head_dim},
                                 {"chunks", args.chunk_end - args.chunk_begin}},

@@ -120,8 +120,8 @@ TEST_CASE("generation without a cache is a test of its own", "[llmbench]") {
 
 TEST_CASE("several tokens a pass are a test of their own", "[llmbench]") {
   Llmbench llmbench;
-  const Json rows = llmbench.json(
-      "\"$TINY\" -q -r 1 -p 0 -n 10 --no-peaks --no-load --tokens-per-pass 1,4,8");
+  const Json rows =
+      llmbench.json("\"$TINY\" -q -r 1 -p 0 -n 10 --no-peaks --no-load --tokens-per-pass 1,4,8");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"tg10", "tg10@x4", "tg10@x8"});
   REQUIRE(rows[1]["tokens_per_pass"] == 4);
   REQUIRE(!rows[1].contains("tbt_ms"));

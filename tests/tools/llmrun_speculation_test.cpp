@@ -23,7 +23,8 @@ constexpr const char* kDraft = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 
 std::vector<std::string> all_ways() {
   return {"--speculate off", "--speculate ngram", "--speculate ngram --speculate-length 5",
-          fmt::format("--draft {}", kDraft), fmt::format("--draft {} --speculate-length 4", kDraft)};
+          fmt::format("--draft {}", kDraft),
+          fmt::format("--draft {} --speculate-length 4", kDraft)};
 }
 
 std::string hash_lines(const std::string& err) {
@@ -53,8 +54,8 @@ TEST_CASE("speculation changes neither text nor hash nor JSON nor receipt", "[ll
   for (const char* options :
        {"-n 40 --temp 0", "-n 5 --temp 0", "-n 1 --temp 0", "-n 60", "-n 60 --temp 1.3",
         "-n 60 --temp 0 -r lived --repeat-penalty 1.2", "-c 60 -s 2 --ignore-eos",
-        "-n 30 -s 5 --system Be --chat-template zephyr", "-n 20 -s 3 --no-cache",
-        "-n 20 -s 1 -b 1", "-n 20 -s 1 -b 3 -t 3"}) {
+        "-n 30 -s 5 --system Be --chat-template zephyr", "-n 20 -s 3 --no-cache", "-n 20 -s 1 -b 1",
+        "-n 20 -s 1 -b 3 -t 3"}) {
     const auto run = [&](const std::string& way, const char* form) {
       const Finished finished = llmrun(fmt::format(
           "{} -p 'Once upon a time a time a time' -s 3 -q {} {} {}", kModel, options, form, way));
@@ -111,9 +112,10 @@ TEST_CASE("a chat with speculation and its session file are the same", "[llmrun]
     input += std::string(message) + '\n';
   llmrun.write("input", input);
   const auto chat = [&](const std::string& way) {
-    const Finished run = llmrun(
-        fmt::format("{} -i -q --chat-template zephyr -c 120 -n 25 -s 3 --session \"$DIR/session\" {} < \"$DIR/input\"",
-                    kModel, way));
+    const Finished run =
+        llmrun(fmt::format("{} -i -q --chat-template zephyr -c 120 -n 25 -s 3 --session "
+                           "\"$DIR/session\" {} < \"$DIR/input\"",
+                           kModel, way));
     CAPTURE(way, run.err);
     REQUIRE(run.exit_code == 0);
     const std::string file = test::read_file(llmrun.path("session"));
@@ -137,9 +139,9 @@ TEST_CASE("a chat with speculation and its session file are the same", "[llmrun]
 TEST_CASE("statistics tell what was proposed, accepted and how many passes there were",
           "[llmrun]") {
   Llmrun llmrun;
-  const std::string run = fmt::format(
-      "{} -p 'Once upon a time' -t 1 -n 33 --temp 0 --draft {} --speculate-length 3 ", kModel,
-      kDraft);
+  const std::string run =
+      fmt::format("{} -p 'Once upon a time' -t 1 -n 33 --temp 0 --draft {} --speculate-length 3 ",
+                  kModel, kDraft);
   const Json stats = Json::parse(llmrun(run + "--json -q").out)["stats"];
   const Json& speculation = stats["speculation"];
   REQUIRE(speculation["proposer"] == "draft");

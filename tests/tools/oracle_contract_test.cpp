@@ -88,8 +88,7 @@ void check_contract(const std::string& path, std::string_view compute, std::stri
   CHECK(reference.meta().oracle == "R2");
   CHECK(reference.meta().compute == compute);
   CHECK(reference.meta().kv == kv);
-  ContractCheck(path, compute == "int8" ? Compute::kInt8 : Compute::kF32,
-                kv_from_name(kv).value())
+  ContractCheck(path, compute == "int8" ? Compute::kInt8 : Compute::kF32, kv_from_name(kv).value())
       .run(reference);
 }
 
@@ -157,8 +156,7 @@ TEST_CASE("every op of the definition agrees with the emulated contract", "[orac
   SECTION("attention over more than two chunks of keys") {
     for (const KvType kv : {KvType::kF16, KvType::kQ8}) {
       const auto reference = oracle_dump(
-          f16,
-          fmt::format("--ids-random {} --compute int8 --kv {}", effort(600, 270), kv_name(kv)),
+          f16, fmt::format("--ids-random {} --compute int8 --kv {}", effort(600, 270), kv_name(kv)),
           scratch / "r2.npz");
       ContractCheck(f16, Compute::kInt8, kv).run(reference, {TapOp::kRope, TapOp::kAttention});
     }

@@ -39,8 +39,8 @@ struct BenchLists {
   std::vector<std::size_t> batch = {512};
   std::vector<int> threads = {0};
   std::vector<std::size_t> steps = {};  ///< generate once more, so many tokens at a time
-  bool load = true;       ///< measure loading and the first token
-  bool no_cache = false;  ///< generate once more without KV cache
+  bool load = true;                     ///< measure loading and the first token
+  bool no_cache = false;                ///< generate once more without KV cache
 };
 
 /// Tests in the order of a round: grouped by threads, as another count means another load; then by

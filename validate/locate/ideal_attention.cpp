@@ -10,6 +10,11 @@ namespace {
 constexpr double kUnit = 0x1p-24;
 /// Standard deviations of rounding noise that count as noise.
 constexpr double kDeviations = 6;
+/// Of the error that a weight is expected to have: what may lie between it and a tie.
+constexpr double kTieUnits = 4;
+/// Weights that may turn at a tie in one direction: n of them change a result by n^2 times the
+/// square of one.
+constexpr double kAlike = 4;
 /// Of docs/numerics.md, which this repeats: keys of a chunk, dims that share a scale, the largest
 /// weight of a key.
 constexpr std::size_t kChunk = 256;
@@ -57,12 +62,10 @@ struct Head {
   }
 };
 
-/// What evaluation in f32 adds to a result.
+/// What evaluation in f32 may add to a result, squared.
 struct Noise {
   double variance = 0;
-  /// The square of the largest change that comes at once: of a weight that is rounded to its other
-  /// neighbour, as its last digits are others.
-  double largest = 0;
+  double flips = 0;  ///< of q8's weights that are so near a tie that either neighbour is right
 };
 
 /// Scores, and by how many units each may be off: by the roundings of its chain of n_terms, and of
@@ -150,10 +153,8 @@ class CodedSum {
         out[d] += step * p * code;
         change += step * step * code * code;
       }
-      // A weight that is off by a small part of a step falls to the other side that often.
       const double off = kUnit * (scores_.error[j] + std::abs(top) + 2) * weight;
-      noise.variance += std::min(off, 1.0) * change;
-      noise.largest = std::max(noise.largest, weight > 0.25 ? change : 0);
+      if (0.5 - std::abs(weight - p) < kTieUnits * off) noise.flips += change;
     }
   }
 
@@ -202,10 +203,10 @@ IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapM
       const Noise own = ideal_head({keys, values, kv_head, position + 1, dim}, kv,
                                    std::span(q.values).subspan(at, dim), context);
       noise.variance += own.variance;
-      noise.largest = std::max(noise.largest, own.largest);
+      noise.flips += own.flips;
       for (const float c : context) energy += static_cast<double>(c) * static_cast<double>(c);
     }
-    const double most = kDeviations * kDeviations * noise.variance + kDeviations * noise.largest;
+    const double most = kDeviations * kDeviations * noise.variance + kAlike * noise.flips;
     out.row_noise.push_back(energy > 0 ? most / energy : 0);
   }
   return out;

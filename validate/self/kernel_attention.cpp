@@ -191,7 +191,9 @@ void check_call(KernelTables tables, const CachedHead& head, const Call& call, c
   define_partials(head, call, q.data(), q_stride, expected);
   for (const KernelTable* table : tables) {
     Floats partial(n_partial, shift, Floats::kWritten);
-    Guarded<std::byte> workspace(attend_workspace_bytes(head.layout(), call.n_tokens * call.n_heads), 0, Guarded<std::byte>::kRead);
+    Guarded<std::byte> workspace(
+        attend_workspace_bytes(head.layout(), call.n_tokens * call.n_heads), 0,
+        Guarded<std::byte>::kRead);
     table->attend(attend_args(head, call, q.data(), q_stride, partial.data(), workspace.data()));
     settle_maxima(partial.span(), expected, dim);
     std::string difference = partial.difference(expected);
