@@ -82,7 +82,7 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
       {"\"$TINY\" --repeat-penalty 0", "--repeat-penalty: found \"0\", need 0.01..100"},
       {"\"$TINY\" -t 10000", "-t: found \"10000\", need an integer in 0..256"},
       {"\"$TINY\" -b 0", "-b: found \"0\", need an integer in 1..65536"},
-      {"\"$TINY\" --kv q8", "--kv: found \"q8\", need f16 or f32"},
+      {"\"$TINY\" --kv q4", "--kv: found \"q4\", need f16, f32 or q8"},
       {"\"$TINY\" --isa sse2", "--isa: found \"sse2\", need scalar, avx2, avx512 or avx512vnni"},
       {"\"$TINY\" --tmp 1", "--tmp: unknown option; did you mean --temp?"},
       {"\"$TINY\" -p a -f b", "prompt: found more than one, need one of PROMPT, -p and -f"},
