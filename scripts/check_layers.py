@@ -40,7 +40,7 @@ STANDS_ON = {
     "validate/verify": ["validate/report"],
     "validate/stages": ["validate/report", "engine/generate"],
     "bench": ["engine", "quant/formats/quantize"],
-    "tools/common": ["base"],
+    "tools/common": ["engine/model"],
     "tools/llmgguf": ["tools/common", "engine/model"],
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.

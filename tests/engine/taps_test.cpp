@@ -9,11 +9,14 @@
 
 #include "engine/engine.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm {
 namespace {
+
+using test::require_ok;
 
 struct Sent {
   int layer;
@@ -50,12 +53,6 @@ std::vector<Sent> promised(const HyperParameters& config, std::size_t n_tokens,
     out.push_back({layer, std::string(tap->name), tap->width.of(config), n_tokens - first, first});
   }
   return out;
-}
-
-template <typename T>
-T require_ok(Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
 }
 
 }  // namespace

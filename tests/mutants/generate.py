@@ -279,9 +279,55 @@ def tensors() -> list[Mutant]:
     return out
 
 
+def families() -> list[Mutant]:
+    """Faults of what only some architectures and types have: biases, head norms, pairs in halves, scales of IQ4_XS."""
+    out = []
+
+    def add(kind: str, file: str, names: str, site: str, **conditions: object) -> None:
+        out.append(Mutant(item(site, **conditions), kind, file, names))
+
+    kernel = {"side": "kernel"}
+    bias = rf".*\bL\d+/[qkv]\b.*|{PATH}, .*: .*"
+    add("c", "QWEN2", bias, "bias", **kernel, op="q", rows_after=0, effect="dropped")
+    add("c", "QWEN2", bias, "bias", **kernel, op="k", row="%16=15", effect="next")
+    add("c", "QWEN2", bias, "bias", **kernel, op="v", row="%32=31", effect="twice")
+    add("b", "QWEN2", bias, "bias", **kernel, op="q", tokens="%8=5", tokens_after=0, effect="dropped")
+    add("b", "QWEN2", bias, "bias", **kernel, op="k", token="%8=7", row=3, effect="ulp")
+    add("b", "QWEN2", bias, "bias", **kernel, op="v", tokens=1, row=8, effect="next")
+    add("f", "QWEN2", bias, "bias", **kernel, op="q", threads=3, share_row=0, effect="dropped")
+    for op, effect in (("q", "dropped"), ("k", "next"), ("v", "twice")):
+        add("j", "QWEN2", bias, "bias", op=op, row="%16=15", effect=effect)
+    norm = rf".*\bL\d+/[qk]_rope\b.*|kernel rms_norm.*|{PATH}, .*: .*"
+    add("c", "QWEN3", norm, "head_norm", **kernel, heads_after=0, effect="dropped")
+    add("c", "QWEN3", norm, "head_norm", **kernel, head=3, effect="twice")
+    add("c", "QWEN3", norm, "rms_norm", **kernel, n=32, effect="last_weight")
+    add("d", "QWEN3", norm, "rms_norm", **kernel, n=32, isa="avx2", effect="ulp")
+    add("f", "QWEN3", norm, "head_norm", **kernel, share_begin=">0", heads_after=0, effect="dropped")
+    for effect in ("dropped", "twice", "last_weight"):
+        add("j", "QWEN3", norm, "head_norm", head=2, effect=effect)
+    halves = r".*\bL\d+/[qk](_rope)?\b.*|vectors are the file's|packed weights give back the file's bytes"
+    for file, role, effect, where in (
+            ("QWEN2", "attn_q.weight", "swapped", {"dim": "<2"}), ("QWEN2", "attn_k.weight", "next_pair", {}),
+            ("QWEN2", "attn_k.weight", "as_in_file", {"head": 3}), ("QWEN2", "attn_q.bias", "swapped", {"dims_after": "<2"}),
+            ("QWEN3", "attn_q_norm.weight", "next_pair", {}), ("QWEN3", "attn_k_norm.weight", "swapped", {"dim": "<2"}),
+            ("QWEN3", "attn_q.weight", "swapped", {"dims_after": "<2", "head": 7})):
+        add("j", file, halves, "halves", role=role, effect=effect, **where)
+    for effect in ("swapped", "next_pair"):  # of all tensors alike
+        add("j", "QWEN3", halves, "halves", effect=effect)
+    for file, a, b in (("QWEN2", "attn_k.bias", "attn_v.bias"), ("QWEN3", "attn_q_norm.weight", "attn_k_norm.weight")):
+        ids = [item("tensor", role=x, layer=1, takes=y) for x, y in ((a, b), (b, a))]
+        out.append(Mutant(",".join(ids), "i", file, r".*\bL001/([qkv]|[qk]_rope)\b.*|vectors are the file's"))
+    scale = names_matmul("IQ4_XS")
+    for s, effect in ((7, "high_lost"), (5, "neighbour"), (2, "bias_31")):
+        add("e", pure("IQ4_XS"), scale, "iq4_scale", **kernel, s=s, effect=effect)
+        add("j", pure("IQ4_XS"), scale, "iq4_scale", s=s, effect=effect)
+    return out
+
+
 def text() -> list[Mutant]:
     """Faults on the way from text to ids, from logits to a token, and of a full context."""
     effects = {
+        "byte_bpe": ("rightmost", "left_not_offered", "right_not_offered", "stale_merged", "other_piece", "invalid_apart"),
         "tokenizer": ("rightmost", "bytes_reversed", "left_not_offered", "right_not_offered", "stale_merged",
                       "longest_lost", "spaces_joined", "prefix_lost", "prefix_shared", "eos_added"),
         "sampler": ("ties_to_higher", "penalty_not_oldest", "penalty_not_newest", "penalty_repeats", "penalty_sign", "top_k_short",
@@ -289,14 +335,16 @@ def text() -> list[Mutant]:
                     "position_late"),
         "shift": ("drop_one_more", "bos_dropped", "draws_repeat", "stale_rows", "one_early"),
     }
-    names = {"tokenizer": "(token ids.*|.*tokeniz.*|.*prompts give.*)", "sampler": r".*(sampl|draw|top.[kp]|min.p|penalt).*",
+    tokenizer = "(token ids.*|.*tokeniz.*|.*prompts give.*)"
+    names = {"tokenizer": tokenizer, "byte_bpe": tokenizer, "sampler": r".*(sampl|draw|top.[kp]|min.p|penalt).*",
              "shift": ".*(shift|context|forgot).*"}
-    return [Mutant(item(site, effect=effect), "k", "Q4_K_M", names[site]) for site, of in effects.items() for effect in of]
+    return [Mutant(item(site, effect=effect), "k", "BPE" if site == "byte_bpe" else "Q4_K_M", names[site])
+            for site, of in effects.items() for effect in of]
 
 
 def generate() -> list[Mutant]:
     """All of them, by class."""
-    mutants = products() + rows_of_values() + attention() + forward() + tensors() + text()
+    mutants = products() + rows_of_values() + attention() + forward() + tensors() + families() + text()
     return sorted(mutants, key=lambda m: m.kind)
 
 

@@ -29,9 +29,13 @@ struct PlantedBlock {
   std::size_t n;
 };
 
-/// How many of a block's last weights share a scale of their own: 32 in Q4_K and Q5_K, else 16.
+/// How many of a block's last weights share a scale of their own: 32 in Q4_K, Q5_K and IQ4_XS,
+/// else 16.
 [[maybe_unused]] inline std::size_t planted_sub_block(const char* type) {
-  return std::strcmp(type, "Q4_K") == 0 || std::strcmp(type, "Q5_K") == 0 ? 32 : 16;
+  for (const char* of_32 : {"Q4_K", "Q5_K", "IQ4_XS"}) {
+    if (std::strcmp(type, of_32) == 0) return 32;
+  }
+  return 16;
 }
 
 /// Whether a fault of a product is one of its activations, so that spoiling those makes it.

@@ -62,6 +62,33 @@ void planted_spoil_rows(const Pass& pass, Team worker, int layer, std::string_vi
   worker.barrier();
 }
 
+/// Faults of a bias: the rows `own` of y = W x + b of each token, made wrong behind the addition.
+template <class Bias, class Range>
+void planted_spoil_bias(PlantedValues known, Bias bias, Range own, float* y, std::size_t tokens) {
+  static const PlantedSite site("bias");
+  PlantedFault fault;
+  if (!site.on() || bias.empty() || !site.bind(known, fault)) return;
+  const std::size_t n = bias.size();
+  for (std::size_t t = 0; t < tokens; ++t) {
+    for (std::size_t r = own.begin; r < own.end; ++r) {
+      if (!fault.holds({{"row", r},
+                        {"rows_after", n - 1 - r},
+                        {"share_row", r - own.begin},
+                        {"token", t},
+                        {"tokens_after", tokens - 1 - t}})) {
+        continue;
+      }
+      float& out = y[t * n + r];
+      const float right = out;
+      if (fault.is("dropped")) out -= bias[r];
+      if (fault.is("twice")) out += bias[r];
+      if (fault.is("next")) out += bias[r + 1 < n ? r + 1 : 0] - bias[r];
+      if (fault.is("ulp")) out = planted_ulp(out);
+      if (planted_differ(out, right)) site.trace();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace llm
 

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/cost.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
@@ -17,11 +18,7 @@
 namespace llm {
 namespace {
 
-Tokenizer built(VocabSpec spec) {
-  auto tokenizer = Tokenizer::create(std::move(spec));
-  if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
-  return std::move(tokenizer).value();
-}
+Tokenizer built(VocabSpec spec) { return test::require_ok(Tokenizer::create(std::move(spec))); }
 
 Tokenizer tiny(const std::string& pre_tokenizer) { return built(tiny_bpe(pre_tokenizer)); }
 
@@ -66,7 +63,9 @@ TEST_CASE("the lowest rank merges first, the leftmost among equals", "[tokenizer
   merge("y", "z");
   merge("q", "q");
   merge("x", "yz");
+  merge("q", "w");
   merge("q", "q");  // given twice: the first counts
+  CHECK(cut(built(spec), "qqw") == "qq|w");
   CHECK(cut(built(spec), "xyz") == "xy|z");
   CHECK(cut(built(spec), "qqqqq") == "qq|qq|q");
   std::swap(spec.merges[0], spec.merges[1]);
@@ -108,6 +107,10 @@ TEST_CASE("user-defined tokens are cut out, control tokens when asked", "[tokeni
   const Ids literal = tokenizer.encode("<think>", {.literal = kLiteral});
   CHECK(std::ranges::find(literal, *think) == literal.end());
   CHECK(tokenizer.decode(literal) == "<think>");
+  // A piece that is spelled as a control token, where pieces become the token they are.
+  VocabSpec spec = tiny_bpe("llama-bpe");
+  spec.tokens.push_back({.text = "zzzz", .score = 0, .kind = TokenKind::kControl});
+  CHECK(cut(built(spec), "zzzz") == "z|z|z|z");
 }
 
 TEST_CASE("any bytes come back, whatever the rule", "[tokenizer][byte_bpe]") {
@@ -143,6 +146,15 @@ TEST_CASE("bytes that are no UTF-8 are pieces of their own", "[tokenizer][byte_b
   all.insert(all.end(), bad.begin(), bad.end());
   all.insert(all.end(), behind.begin(), behind.end());
   CHECK(tokenizer.encode("the \xFF\xFE cat") == all);
+  // A run of them is one piece: they merge.
+  VocabSpec spec = unmerged("gpt-2");
+  const auto id = [&spec](const char* text) {
+    const auto found = std::ranges::find(spec.tokens, text, &VocabSpec::Token::text);
+    return static_cast<TokenId>(found - spec.tokens.begin());
+  };
+  spec.merges.push_back({id("\u00FF"), id("\u00FE"), static_cast<TokenId>(spec.tokens.size())});
+  spec.tokens.push_back({.text = "\u00FF\u00FE"});
+  CHECK(cut(built(spec), "\xFE\xFF\xFE\xFF") == "\xFE|\xFF\xFE|\xFF");
 }
 
 TEST_CASE("bytes that UTF-8 never uses may lack tokens and become U+FFFD",

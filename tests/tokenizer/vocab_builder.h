@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tokenizer/tokenizer.h"
 
 namespace llm {
@@ -35,11 +36,7 @@ class VocabBuilder {
     return static_cast<TokenId>(spec.tokens.size()) - 1;
   }
 
-  Tokenizer build() const {
-    auto tokenizer = Tokenizer::create(spec);
-    if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
-    return std::move(tokenizer).value();
-  }
+  Tokenizer build() const { return test::require_ok(Tokenizer::create(spec)); }
 
   VocabSpec spec;
 };

@@ -13,6 +13,7 @@
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/vocab_from_gguf.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/tokenizer.h"
 
@@ -29,17 +30,12 @@ inline std::optional<std::string> test_data(const std::string& name) {
 }
 
 inline Tokenizer tokenizer_of(const std::string& path) {
-  const auto file = MappedFile::open(path);
-  if (!file.ok()) FAIL(file.error().to_string());
-  const auto gguf = GgufFile::parse(file->bytes());
-  if (!gguf.ok()) FAIL(gguf.error().to_string());
+  const auto file = test::require_ok(MappedFile::open(path));
+  const auto gguf = test::require_ok(GgufFile::parse(file.bytes()));
   std::vector<std::string> warnings;
-  const auto spec = vocab_from_gguf(*gguf, warnings);
-  if (!spec.ok()) FAIL(spec.error().to_string());
+  VocabSpec spec = test::require_ok(vocab_from_gguf(gguf, warnings));
   CHECK(warnings.empty());
-  auto tokenizer = Tokenizer::create(*spec);
-  if (!tokenizer.ok()) FAIL(tokenizer.error().to_string());
-  return std::move(tokenizer).value();
+  return test::require_ok(Tokenizer::create(std::move(spec)));
 }
 
 inline std::string read_all(const std::string& path) {

@@ -99,6 +99,22 @@ TEST_CASE("a real run decides as its replay and makes the texts of one alone", "
   REQUIRE_THAT(llmload("--mode real --rate 100000 --requests 3").out, !Contains("texts:"));
 }
 
+TEST_CASE("what is drawn depends on --temp and --seed, and not on the scheduler", "[llmload]") {
+  Llmload llmload;
+  const auto texts = [&](const std::string& words) {
+    return llmload.json("--mode real --rate 100000 --requests 12 " + words)["texts_sha256"];
+  };
+  const Json greedy = texts("");
+  REQUIRE(greedy.get<std::string>().size() == 64);
+  REQUIRE(texts("--temp 0 --parallel 3 --chunk 5 --rounds 2") == greedy);
+  const Json drawn = texts("--temp 2");
+  REQUIRE(drawn != greedy);
+  REQUIRE(texts("--temp 2 --parallel 3 --chunk 5") == drawn);
+  REQUIRE(texts("--temp 2 -s 2") != drawn);
+  REQUIRE(texts("--kv f32") != greedy);
+  REQUIRE(texts("--compute f32") != greedy);
+}
+
 TEST_CASE("a real run that loses pages makes the same texts", "[llmload]") {
   Llmload llmload;
   // Prompts that grow over a page while all decode.

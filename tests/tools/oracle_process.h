@@ -6,11 +6,10 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
-#include <utility>
 
-#include "base/result.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
+#include "tests/support/require_ok.h"
 #include "validate/dump/dump.h"
 
 namespace llm::test {
@@ -38,13 +37,6 @@ inline bool oracle_available() {
   return false;
 }
 
-/// The value of a result that must be one.
-template <typename T>
-T require_ok(Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
-}
-
 /// What from_gguf.py makes of a model.
 /// @param options  which tokens, and what is rounded
 inline Dump oracle_dump(const std::string& model, const std::string& options,
@@ -52,9 +44,7 @@ inline Dump oracle_dump(const std::string& model, const std::string& options,
   const auto command = fmt::format("'{}' '{}/tools/oracle/from_gguf.py' '{}' {} -o '{}'", python(),
                                    LLM_SOURCE_DIR, model, options, output);
   REQUIRE(run(command) == 0);
-  auto dump = Dump::load(output);
-  if (!dump.ok()) FAIL(dump.error().to_string());
-  return std::move(dump).value();
+  return require_ok(Dump::load(output));
 }
 
 }  // namespace llm::test

@@ -18,6 +18,7 @@
 #include "validate/diff/layer_diff.h"
 #include "validate/dump/dump.h"
 #include "validate/dump/engine_dump.h"
+#include "validate/dump/vocab_hash.h"
 #include "validate/report/text_table.h"
 
 namespace {
@@ -83,12 +84,30 @@ TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
     CHECK(diff.passed());
     CHECK(diff.remarks.empty());
     CHECK(reference.meta().tokenizer_hash == actual.meta().tokenizer_hash);
+    CHECK(reference.meta().merges_hash.empty());  // SentencePiece
     CHECK(diff.rows.size() == 3 + 15 * model->config().n_layers);
     for (const auto& row : diff.rows) {
       CAPTURE(row.layer, row.tap, row.note);
       CHECK(row.verdict == llm::TapVerdict::kPass);
     }
   }
+}
+
+TEST_CASE("both sides hash tokens and merges of byte-level BPE alike", "[oracle]") {
+  if (!oracle_available()) return;
+  const llm::test::ScratchDirectory scratch;
+  const std::string path = LLM_SOURCE_DIR "/tests/golden/architectures/qwen2.gguf";
+  const auto model = require_ok(llm::Model::load(path, {}));
+  const llm::VocabSpec& vocab = model->tokenizer().spec();
+  const auto reference = oracle_dump(path, "--ids 1,2,3", scratch / "reference.npz");
+  CHECK(reference.meta().tokenizer_hash == llm::tokenizer_hash(vocab));
+  CHECK(reference.meta().merges_hash == llm::merges_hash(vocab));
+  llm::VocabSpec other = vocab;
+  std::swap(other.merges[0], other.merges[1]);
+  CHECK(llm::merges_hash(other) != llm::merges_hash(vocab));
+  other = vocab;
+  other.pre_tokenizer = "llama-bpe";
+  CHECK(llm::merges_hash(other) != llm::merges_hash(vocab));
 }
 
 TEST_CASE("numpy.load reads what is written, zip64 too", "[oracle]") {

@@ -10,6 +10,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/tiny_gguf.h"
 #include "tests/validate/scratch_file.h"
 #include "validate/dump/engine_dump.h"
@@ -21,11 +22,7 @@ using Catch::Matchers::Contains;
 namespace llm {
 namespace {
 
-template <typename T>
-T require_ok(Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
-}
+using test::require_ok;
 
 template <typename T>
 std::vector<std::byte> bytes_of(const std::vector<T>& values) {

@@ -64,6 +64,7 @@ TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
   CHECK(loaded->step_ptr().size() == 4);
   CHECK(loaded->n_layers() == FakeModel::kLayers);
   CHECK(loaded->meta().producer == "fake");
+  CHECK(loaded->meta().merges_hash == "b1");
   CHECK(loaded->meta().head_dim == 4);
   CHECK(loaded->unknown_keys().empty());
   for (const auto& [tap, layer] : taps_of_model(FakeModel::kLayers)) {

@@ -16,6 +16,8 @@ inline DumpMeta fake_meta() {
   meta.producer = "fake";
   meta.producer_version = "1";
   meta.model_name = "fake";
+  meta.tokenizer_hash = "a1";
+  meta.merges_hash = "b1";
   meta.oracle = "engine";
   meta.compute = "f32";
   meta.kv = "f32";

@@ -13,6 +13,7 @@
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
 #include "tests/support/catch.h"
+#include "tests/validate/transformers_run.h"
 #include "validate/dump/engine_dump.h"
 #include "validate/gates/drift.h"
 #include "validate/gates/layer_check.h"
@@ -27,14 +28,11 @@ using Catch::Matchers::Contains;
 namespace llm {
 namespace {
 
+using test::require_ok;
+using test::transformers_run;
+
 constexpr ComputeMode kF32{Compute::kF32, KvType::kF32};
 constexpr ComputeMode kInt8{Compute::kInt8, KvType::kF16};
-
-template <typename T>
-T require_ok(Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
-}
 
 std::shared_ptr<const Model> model_in(Compute compute, const char* name = "fable-3m-f16.gguf") {
   LoadOptions options;
@@ -43,22 +41,13 @@ std::shared_ptr<const Model> model_in(Compute compute, const char* name = "fable
   return require_ok(Model::load(std::string(LLM_SOURCE_DIR "/models/") + name, options));
 }
 
-Dump transformers_run() {
-  return require_ok(Dump::load(LLM_SOURCE_DIR "/tests/validate/npz/embedded_hf.npz"));
-}
-
 /// `dump` again, with one tap changed.
 template <typename Change>
 Dump changed(const Dump& dump, int layer, std::string_view tap, const Change& change) {
-  Recorder recorder;
-  const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
-  recorder.begin_step(tokens, 0);
-  for (const auto& [row, at] : taps_of_model(dump.n_layers())) {
-    TapMatrix m = require_ok(dump.tap(at, row->name));
-    if (at == layer && row->name == tap) change(m);
-    recorder.tap(at, row->name, m.values, m.features, 0);
-  }
-  return require_ok(std::move(recorder).finish(dump.meta()));
+  return test::rewritten(dump, dump.meta(), [&](int at, std::string_view name, TapMatrix& rows) {
+    if (at == layer && name == tap) change(rows);
+    return true;
+  });
 }
 
 const DiffSection& named(const std::vector<DiffSection>& sections, std::string_view name) {

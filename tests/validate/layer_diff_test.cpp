@@ -109,6 +109,32 @@ TEST_CASE("only the reference may declare a tap absent", "[layer_diff]") {
   CHECK(!diff(record(no_q_rope, meta), record()).passed());
 }
 
+TEST_CASE("a remark says which vocabularies differ, and what is unknown", "[layer_diff]") {
+  const auto remarks = [](const std::string& tokens, const std::string& merges,
+                          const std::string& other_tokens, const std::string& other_merges) {
+    DumpMeta meta = fake_meta();
+    meta.tokenizer_hash = tokens;
+    meta.merges_hash = merges;
+    DumpMeta other = fake_meta();
+    other.tokenizer_hash = other_tokens;
+    other.merges_hash = other_merges;
+    const auto found = diff(record({}, meta), record({}, other));
+    CHECK(found.passed());
+    return found.remarks;
+  };
+  using Remarks = std::vector<std::string>;
+  CHECK(remarks("a1", "b1", "a1", "b1") == Remarks{});
+  CHECK(remarks("a1", "", "a1", "") == Remarks{});
+  CHECK(remarks("a1", "b1", "", "") == Remarks{});  // a reference without a vocabulary
+  CHECK(remarks("a1", "b1", "a2", "b2") == Remarks{"the vocabularies differ (tokenizer_hash)"});
+  CHECK(remarks("a1", "b1", "a1", "b2") ==
+        Remarks{"the merges or the pre-tokenizers differ (merges_hash)"});
+  const auto earlier = remarks("a1", "b1", "a1", "");
+  REQUIRE(earlier.size() == 1);
+  CHECK_THAT(earlier[0], Contains("the reference has no merges_hash") && Contains("unknown"));
+  CHECK_THAT(remarks("a1", "", "a1", "b1").at(0), Contains("this dump has no merges_hash"));
+}
+
 TEST_CASE("a whole layer that is absent is missed", "[layer_diff]") {
   DumpMeta meta = fake_meta();
   meta.n_layers = 3;

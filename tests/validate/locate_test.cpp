@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "validate/diff/layer_diff.h"
 #include "validate/dump/engine_dump.h"
 
@@ -14,13 +15,9 @@ using Catch::Matchers::Contains;
 namespace llm {
 namespace {
 
-constexpr int kGlobal = ProbeSink::kGlobal;
+using test::require_ok;
 
-template <typename T>
-T require_ok(Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
-}
+constexpr int kGlobal = ProbeSink::kGlobal;
 
 LoadOptions load_options(Compute compute) {
   LoadOptions options;

@@ -10,27 +10,21 @@
 
 #include "tests/support/catch.h"
 #include "tests/validate/fake_dump.h"
+#include "tests/validate/transformers_run.h"
 
 using Catch::Matchers::Contains;
 
 namespace llm {
 namespace {
 
-template <typename T>
-T require_ok(Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
-}
+using test::require_ok;
+using test::transformers_run;
 
 Result<std::shared_ptr<const Model>> load(Compute compute) {
   LoadOptions options;
   options.compute = compute;
   options.threads = 1;
   return Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", options);
-}
-
-Dump transformers_run() {
-  return require_ok(Dump::load(LLM_SOURCE_DIR "/tests/validate/npz/embedded_hf.npz"));
 }
 
 /// The run again with a tap's last value wrong; `keep` says which taps are there at all.
@@ -40,20 +34,13 @@ Dump changed(
     const std::function<void(DumpMeta&)>& change = [](DumpMeta&) {}) {
   const Dump dump = transformers_run();
   DumpMeta meta = dump.meta();
-  Recorder recorder;
-  const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
-  recorder.begin_step(tokens, 0);
-  for (const auto& [row, at] : taps_of_model(dump.n_layers())) {
-    if (!keep(at, row->name)) {
-      if (at != 3) meta.taps_absent[std::string(row->name)] = "left out";
-      continue;
-    }
-    TapMatrix m = require_ok(dump.tap(at, row->name));
-    if (at == layer && row->name == tap) m.values.back() += 1;
-    recorder.tap(at, row->name, m.values, m.features, 0);
-  }
+  for (const auto& [row, at] : taps_of_model(dump.n_layers()))
+    if (!keep(at, row->name) && at != 3) meta.taps_absent[std::string(row->name)] = "left out";
   change(meta);
-  return require_ok(std::move(recorder).finish(meta));
+  return test::rewritten(dump, meta, [&](int at, std::string_view name, TapMatrix& rows) {
+    if (at == layer && name == tap) rows.values.back() += 1;
+    return keep(at, name);
+  });
 }
 bool all(int, std::string_view) { return true; }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tools/common/compute_options.h"
 #include "tools/llmsynth/synthetic_model.h"
 
 namespace llm {
@@ -64,16 +65,7 @@ void add_test_options(OptionTable& table, BenchArguments& a) {
 
 void add_engine_options(OptionTable& table, BenchArguments& a) {
   table.group("Engine");
-  std::vector<std::pair<std::string, std::optional<Isa>>> isas;
-  for (const Isa isa : all_isas()) isas.emplace_back(std::string(isa_name(isa)), isa);
-  table.choice("isa", "NAME", &a.isa, std::move(isas), "instruction set")
-      .shown_default("the best of this CPU")
-      .from_env("LLM_ISA");
-  table.choice("kv", "TYPE", &a.kv,
-               {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-               "type of the cached keys and values; q8 takes 9/16 of the memory of f16");
-  table.choice("compute", "KIND", &a.compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
-               "activations in matrix products");
+  add_compute_options(table, &a.isa, &a.kv, &a.compute);
 }
 
 void add_output_options(OptionTable& table, BenchArguments& a) {

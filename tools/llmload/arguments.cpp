@@ -1,7 +1,8 @@
 #include "tools/llmload/arguments.h"
 
 #include <utility>
-#include <vector>
+
+#include "tools/common/compute_options.h"
 
 namespace llm {
 namespace {
@@ -64,16 +65,7 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
   table.group("Engine");
   table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0 for all")
       .shown_default("CPUs this process may use");
-  std::vector<std::pair<std::string, std::optional<Isa>>> isas;
-  for (const Isa isa : all_isas()) isas.emplace_back(std::string(isa_name(isa)), isa);
-  table.choice("isa", "NAME", &a.isa, std::move(isas), "instruction set")
-      .shown_default("the best of this CPU")
-      .from_env("LLM_ISA");
-  table.choice("kv", "TYPE", &a.kv,
-               {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-               "type of the cached keys and values; q8 takes 9/16 of the memory of f16");
-  table.choice("compute", "KIND", &a.compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
-               "activations in matrix products");
+  add_compute_options(table, &a.isa, &a.kv, &a.compute);
 }
 
 Error excluded(std::string option, std::string message) {

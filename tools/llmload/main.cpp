@@ -33,7 +33,9 @@ struct Load {
   std::vector<RealRun> runs = {};        ///< of the workload
 
   TextOptions text(std::uint64_t seed) const {
-    return {.sampling = arguments.sampling, .prompt_seed = seed};
+    TextOptions options{.sampling = arguments.sampling, .prompt_seed = seed};
+    options.sampling.seed = seed;
+    return options;
   }
   Result<RealRun> run(std::span<const LoadRequest> workload, const SchedulerOptions& scheduler,
                       std::uint64_t seed) const {
@@ -144,6 +146,7 @@ Status run_rounds(Load& load, std::span<const LoadRequest> workload) {
         report.same_decisions.value_or(true) && replay == run.trace && run.lost_pages == 0;
     load.runs.push_back(std::move(run));
   }
+  if (!load.runs.empty()) report.texts_sha256 = hash_of(load.runs.front().texts);
   if (!trains) return Ok{};
   LLM_TRY(report.calibration, calibrate(report.subject, load.samples));
   return a.save_calibration.empty() ? Ok{} : save(*report.calibration, a.save_calibration);

@@ -1,11 +1,13 @@
 #include "tools/llmload/real_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <string_view>
 #include <thread>
 
 #include "base/seeded_hash.h"
+#include "base/sha256.h"
 #include "engine/serve/step_runner.h"
 
 namespace llm {
@@ -77,6 +79,18 @@ Status Text::take(std::span<const float> logits, const Sampler& sampler) {
   LLM_TRY(const TokenId id, sampler.sample(logits, tokens, tokens.size()));
   tokens.push_back(id);
   return Ok{};
+}
+
+std::string hash_of(std::span<const Text> texts) {
+  static_assert(std::endian::native == std::endian::little);
+  Sha256 hash;
+  for (const Text& text : texts) {
+    const std::uint64_t head[] = {text.tokens.size(), text.logits_hash};
+    hash.update(std::as_bytes(std::span(head).first(1)));
+    hash.update(std::as_bytes(std::span(text.tokens)));
+    hash.update(std::as_bytes(std::span(head).last(1)));
+  }
+  return hash.hex();
 }
 
 Result<RealRun> run_really(const std::shared_ptr<const Model>& model, KvType kv,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -26,6 +27,10 @@ struct Text {
   /// Draws the next token from a row. Errors: kNonFinite.
   Status take(std::span<const float> logits, const Sampler& sampler);
 };
+
+/// SHA-256, hex, over each text's number of tokens (u64), its tokens (i32) and its logits_hash, all
+/// little-endian: what a run computed, whatever its times were.
+std::string hash_of(std::span<const Text> texts);
 
 struct RealRun {
   LoadTrace trace;

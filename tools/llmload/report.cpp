@@ -157,6 +157,7 @@ std::string report_json(const LoadReport& r) {
     json["rounds"] = r.real.size();
     json["real"] = named_json(r.real);
     json["real_range"] = range_json(r.real);
+    json["texts_sha256"] = r.texts_sha256;
   }
   if (!r.simulated.empty()) json["simulated"] = named_json(r.simulated);
   if (r.steps_fit) json["costs_on_real_steps"] = fit_json(*r.steps_fit);

@@ -23,6 +23,7 @@ struct LoadReport {
   std::optional<FitQuality> steps_fit;     ///< of the costs, on the real runs' steps
   std::optional<bool> same_decisions;      ///< the replay's
   std::optional<std::vector<std::size_t>> differing_texts;  ///< from those made alone
+  std::string texts_sha256;  ///< hash_of() the texts of the first run; empty without one
   double agree = 0.15;
 
   /// Gated figures in which both differ; empty unless both are there.

@@ -6,6 +6,7 @@
 
 #include "base/hex.h"
 #include "engine/generate/speculation_policy.h"
+#include "tools/common/compute_options.h"
 #include "tools/llmrun/model_choice.h"
 #include "tools/llmrun/prompt_source.h"
 
@@ -85,16 +86,7 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.integer("b,batch-size", "N", &a.batch, 1, 65536, "prompt tokens evaluated at once");
   table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
       .shown_default("CPUs this process may use");
-  std::vector<std::pair<std::string, std::optional<Isa>>> isas;
-  for (const Isa isa : all_isas()) isas.emplace_back(std::string(isa_name(isa)), isa);
-  table.choice("isa", "NAME", &a.isa, std::move(isas), "instruction set; never changes a result")
-      .shown_default("the best of this CPU")
-      .from_env("LLM_ISA");
-  table.choice("kv", "TYPE", &a.kv,
-               {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-               "type of the cached keys and values; q8 takes 9/16 of the memory of f16");
-  table.choice("compute", "KIND", &a.compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
-               "activations in matrix products");
+  add_compute_options(table, &a.isa, &a.kv, &a.compute);
   table.choice("speculate", "KIND", &a.speculate,
                {{"off", SpeculateKind::kOff}, {"ngram", SpeculateKind::kNgram}},
                "guess tokens from what stands in the text already and check several in one pass; "

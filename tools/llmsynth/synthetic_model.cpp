@@ -17,6 +17,13 @@
 namespace llm {
 namespace {
 
+constexpr SyntheticFamily kLlama3 = {
+    .pre_tokenizer = "llama-bpe", .rope_theta = 500000.0F, .llama3 = {.factor = 32}};
+constexpr SyntheticFamily kQwen2 = {
+    .architecture = "qwen2", .pre_tokenizer = "qwen2", .rope_theta = 1000000.0F, .norm_eps = 1e-6F};
+constexpr SyntheticFamily kQwen3 = {
+    .architecture = "qwen3", .pre_tokenizer = "qwen2", .rope_theta = 1000000.0F, .norm_eps = 1e-6F};
+
 constexpr std::array kShapes = {
     SyntheticShape{"tinyllama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, false},
     SyntheticShape{"tinyllama-2l", 2048, 5632, 2, 32, 4, 64, 32000, 2048, false},
@@ -24,60 +31,10 @@ constexpr std::array kShapes = {
     SyntheticShape{"odd96", 192, 512, 2, 2, 1, 96, 1001, 512, false},
     SyntheticShape{"mqa", 256, 768, 2, 8, 1, 32, 515, 1024, false},
     SyntheticShape{"tied", 256, 512, 2, 4, 4, 64, 640, 512, true},
-    SyntheticShape{.name = "llama-3.2-1b",
-                   .d_model = 2048,
-                   .d_ff = 8192,
-                   .n_layers = 16,
-                   .n_heads = 32,
-                   .n_kv_heads = 8,
-                   .head_dim = 64,
-                   .n_vocab = 128256,
-                   .context = 131072,
-                   .tied_output = true,
-                   .pre_tokenizer = "llama-bpe",
-                   .rope_theta = 500000.0F,
-                   .llama3 = {.factor = 32}},
-    SyntheticShape{.name = "qwen2.5-0.5b",
-                   .d_model = 896,
-                   .d_ff = 4864,
-                   .n_layers = 24,
-                   .n_heads = 14,
-                   .n_kv_heads = 2,
-                   .head_dim = 64,
-                   .n_vocab = 151936,
-                   .context = 32768,
-                   .tied_output = true,
-                   .architecture = "qwen2",
-                   .pre_tokenizer = "qwen2",
-                   .rope_theta = 1000000.0F,
-                   .norm_eps = 1e-6F},
-    SyntheticShape{.name = "qwen2-small",
-                   .d_model = 256,
-                   .d_ff = 512,
-                   .n_layers = 2,
-                   .n_heads = 8,
-                   .n_kv_heads = 2,
-                   .head_dim = 32,
-                   .n_vocab = 640,
-                   .context = 512,
-                   .tied_output = true,
-                   .architecture = "qwen2",
-                   .pre_tokenizer = "qwen2",
-                   .rope_theta = 1000000.0F,
-                   .norm_eps = 1e-6F},
-    SyntheticShape{.name = "qwen3-small",
-                   .d_model = 128,
-                   .d_ff = 384,
-                   .n_layers = 2,
-                   .n_heads = 4,
-                   .n_kv_heads = 2,
-                   .head_dim = 48,
-                   .n_vocab = 515,
-                   .context = 512,
-                   .architecture = "qwen3",
-                   .pre_tokenizer = "qwen2",
-                   .rope_theta = 1000000.0F,
-                   .norm_eps = 1e-6F},
+    SyntheticShape{"llama-3.2-1b", 2048, 8192, 16, 32, 8, 64, 128256, 131072, true, kLlama3},
+    SyntheticShape{"qwen2.5-0.5b", 896, 4864, 24, 14, 2, 64, 151936, 32768, true, kQwen2},
+    SyntheticShape{"qwen2-small", 256, 512, 2, 8, 2, 32, 640, 512, true, kQwen2},
+    SyntheticShape{"qwen3-small", 128, 384, 2, 4, 2, 48, 515, 512, false, kQwen3},
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a stream of well-mixed words from any start.
@@ -125,7 +82,7 @@ Values values_of(const TensorRole& role) {
 
 HyperParameters hyper_parameters(const SyntheticShape& s) {
   HyperParameters config;
-  config.architecture = find_architecture(s.architecture);
+  config.architecture = find_architecture(s.family.architecture);
   config.n_layers = s.n_layers;
   config.d_model = s.d_model;
   config.d_ff = s.d_ff;
@@ -135,8 +92,8 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   config.n_vocab = s.n_vocab;
   config.context = s.context;
   config.rope_dims = s.head_dim;
-  config.rope_theta = s.rope_theta;
-  config.norm_eps = s.norm_eps;
+  config.rope_theta = s.family.rope_theta;
+  config.norm_eps = s.family.norm_eps;
   return config;
 }
 
@@ -145,8 +102,9 @@ class Plan {
   explicit Plan(const SyntheticOptions& options) : options_(options) {
     const HyperParameters config = hyper_parameters(options.shape);
     for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
-      const bool is_there = (role->name == "output.weight" && !options.shape.tied_output) ||
-                            (role->name == "rope_freqs.weight" && options.shape.llama3.factor > 0);
+      const bool is_there =
+          (role->name == "output.weight" && !options.shape.tied_output) ||
+          (role->name == "rope_freqs.weight" && options.shape.family.llama3.factor > 0);
       if (need_of(*config.architecture, *role) != Need::kRequired && !is_there) continue;
       add(tensor_name(role->name, layer), role->cols.of(config), role->rows.of(config),
           values_of(*role));
@@ -202,32 +160,33 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.n_vocab, s.n_vocab);
   writer.add_number<float>(architecture.key(keys.norm_eps), config.norm_eps);
   writer.add_number<float>(architecture.key(keys.rope_theta), config.rope_theta);
-  if (s.pre_tokenizer.empty()) {
+  if (s.family.pre_tokenizer.empty()) {
     add_synthetic_vocab(writer, s.n_vocab, options.seed);
   } else {
-    add_synthetic_byte_vocab(writer, s.n_vocab, options.seed, s.pre_tokenizer);
+    add_synthetic_byte_vocab(writer, s.n_vocab, options.seed, s.family.pre_tokenizer);
   }
 }
 
 /// Divisors of the frequencies as Llama 3 has them (transformers' modeling_rope_utils): a pair that
 /// turns often within the original context stays, a slow one is slowed by the factor, and in
 /// between the frequency is interpolated.
-void fill_rope_divisors(const SyntheticShape& s, std::span<float> divisors) {
+void fill_rope_divisors(const SyntheticFamily& family, std::span<float> divisors) {
   for (std::size_t i = 0; i < divisors.size(); ++i) {
     const double frequency =
-        std::pow(static_cast<double>(s.rope_theta),
+        std::pow(static_cast<double>(family.rope_theta),
                  -static_cast<double>(i) / static_cast<double>(divisors.size()));
-    const double turns = s.llama3.original_context * frequency / (2 * std::numbers::pi);
+    const double turns = family.llama3.original_context * frequency / (2 * std::numbers::pi);
     const double kept = std::clamp(
-        (turns - s.llama3.low_turns) / (s.llama3.high_turns - s.llama3.low_turns), 0.0, 1.0);
-    divisors[i] = static_cast<float>(1 / (kept + (1 - kept) / s.llama3.factor));
+        (turns - family.llama3.low_turns) / (family.llama3.high_turns - family.llama3.low_turns),
+        0.0, 1.0);
+    divisors[i] = static_cast<float>(1 / (kept + (1 - kept) / family.llama3.factor));
   }
 }
 
 /// Weights of one row: deviation 1/sqrt(n_cols) keeps activations of order 1 through the layers.
 void fill_row(const SyntheticTensor& tensor, const SyntheticShape& shape, std::uint64_t seed,
               std::span<float> row) {
-  if (tensor.values == Values::kRopeDivisors) return fill_rope_divisors(shape, row);
+  if (tensor.values == Values::kRopeDivisors) return fill_rope_divisors(shape.family, row);
   SplitMix random(seed);
   const float deviation = tensor.values == Values::kMatrix
                               ? 1.0F / std::sqrt(static_cast<float>(row.size()))

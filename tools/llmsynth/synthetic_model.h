@@ -21,6 +21,15 @@ struct Llama3Scaling {
   double original_context = 8192;
 };
 
+/// What models of one family have in common.
+struct SyntheticFamily {
+  std::string_view architecture = "llama";
+  std::string_view pre_tokenizer = {};  ///< of a byte-level BPE vocabulary; empty: SentencePiece
+  float rope_theta = 10000.0F;
+  float norm_eps = 1e-5F;
+  Llama3Scaling llama3 = {};
+};
+
 /// The shape of a made-up model of the Llama family. Weights are seeded noise of a trained model's
 /// size: a synthetic model runs as fast as a real one of its shape, and says nothing worth reading.
 struct SyntheticShape {
@@ -34,11 +43,7 @@ struct SyntheticShape {
   std::uint64_t n_vocab = 0;  ///< at least 400: specials, bytes and single characters
   std::uint64_t context = 0;
   bool tied_output = false;
-  std::string_view architecture = "llama";
-  std::string_view pre_tokenizer = {};  ///< of a byte-level BPE vocabulary; empty: SentencePiece
-  float rope_theta = 10000.0F;
-  float norm_eps = 1e-5F;
-  Llama3Scaling llama3 = {};
+  SyntheticFamily family = {};
 };
 
 /// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b" (the exact shapes of TinyLlama-1.1B, Llama-3.2-1B

@@ -21,7 +21,7 @@ result_norm, logits (one row per token, not only the last).
 
 ``__meta__`` keys: format, producer, producer_version, model_sha256, model_name, tokenizer_hash, oracle (R0, R1, R2,
 engine, hf, llamacpp), compute, kv, eps, rope_theta, qk_layout (interleaved | half), taps_absent ({tap: reason}), and
-optionally hparams and greedy (arg-max token after each step's last row).
+optionally merges_hash, hparams and greedy (arg-max token after each step's last row).
 """
 
 import json

@@ -124,6 +124,7 @@ def metadata(model: GgufModel, greedy: list[int], arithmetic: Arithmetic = Arith
     return {
         "producer": "from_gguf.py", "producer_version": VERSION,
         "model_sha256": model.sha256(), "model_name": model.name, "tokenizer_hash": model.tokenizer_hash(),
+        "merges_hash": model.merges_hash(),
         "oracle": arithmetic.name, "compute": arithmetic.compute, "kv": arithmetic.kv,
         "eps": hp.eps, "rope_theta": hp.rope_theta, "qk_layout": model.family.qk_layout,
         "hparams": dataclasses.asdict(hp), "greedy": greedy,

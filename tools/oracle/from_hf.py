@@ -84,7 +84,7 @@ def from_gguf(path: str, config: PretrainedConfig | None = None) -> tuple[PreTra
     model.load_state_dict({name: torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32))
                            for name, value in state.items()})
     return model, {"model_sha256": source.sha256(), "model_name": source.name,
-                   "tokenizer_hash": source.tokenizer_hash()}
+                   "tokenizer_hash": source.tokenizer_hash(), "merges_hash": source.merges_hash()}
 
 
 def head_dim_of(config: PretrainedConfig) -> int:

@@ -110,6 +110,19 @@ class GgufModel:
             digest.update(struct.pack("<I", len(raw)) + raw + struct.pack("<fi", score, kind))
         return digest.hexdigest()
 
+    def merges_hash(self) -> str:
+        """SHA-256, hex, over the pre-tokenizer's name and every merge in the file's order, each as u32 byte length,
+        little-endian, and the bytes. Empty string for vocabularies that are no byte-level BPE."""
+        if self._value("tokenizer.ggml.model") != "gpt2":
+            return ""
+        digest = hashlib.sha256()
+        merges = self._reader.get_field("tokenizer.ggml.merges")
+        pre = self._reader.get_field("tokenizer.ggml.pre")
+        texts = [bytes(pre.parts[pre.data[0]]), *(bytes(merges.parts[index]) for index in merges.data)]
+        for text in texts:
+            digest.update(struct.pack("<I", len(text)) + text)
+        return digest.hexdigest()
+
     def has(self, name: str) -> bool:
         return name in self._tensors
 

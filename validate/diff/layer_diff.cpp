@@ -15,6 +15,21 @@ namespace {
 constexpr std::array kAllMetrics = {Metric::kNmse, Metric::kRowNmse, Metric::kMaxAbs,
                                     Metric::kCosineLoss};
 
+/// What is known of the two vocabularies, where both sides say something: empty if they are equal.
+std::string vocabulary_remark(const DumpMeta& actual, const DumpMeta& reference) {
+  if (actual.tokenizer_hash.empty() || reference.tokenizer_hash.empty()) return {};
+  if (actual.tokenizer_hash != reference.tokenizer_hash)
+    return "the vocabularies differ (tokenizer_hash)";
+  if (actual.merges_hash == reference.merges_hash) return {};
+  if (actual.merges_hash.empty() || reference.merges_hash.empty()) {
+    return fmt::format(
+        "{} has no merges_hash, so whether both have the same merges and pre-tokenizer is unknown: "
+        "it was made by an earlier version",
+        actual.merges_hash.empty() ? "this dump" : "the reference");
+  }
+  return "the merges or the pre-tokenizers differ (merges_hash)";
+}
+
 void check_inputs(const Dump& actual, const Dump& reference, LayerDiff& out) {
   const auto differ = [&](std::string_view what, std::span<const std::int32_t> a,
                           std::span<const std::int32_t> e) {
@@ -30,9 +45,8 @@ void check_inputs(const Dump& actual, const Dump& reference, LayerDiff& out) {
 
   const DumpMeta& a = actual.meta();
   const DumpMeta& e = reference.meta();
-  if (!a.tokenizer_hash.empty() && !e.tokenizer_hash.empty() &&
-      a.tokenizer_hash != e.tokenizer_hash)
-    out.remarks.emplace_back("the vocabularies differ (tokenizer_hash)");
+  if (const std::string remark = vocabulary_remark(a, e); !remark.empty())
+    out.remarks.push_back(remark);
   if (!a.model_sha256.empty() && !e.model_sha256.empty() && a.model_sha256 != e.model_sha256)
     out.remarks.emplace_back("the model files differ (model_sha256)");
   if (actual.n_layers() > reference.n_layers()) {

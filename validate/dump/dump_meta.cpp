@@ -61,6 +61,7 @@ std::string to_json(const DumpMeta& meta) {
                {"model_sha256", meta.model_sha256},
                {"model_name", meta.model_name},
                {"tokenizer_hash", meta.tokenizer_hash},
+               {"merges_hash", meta.merges_hash},
                {"oracle", meta.oracle},
                {"compute", meta.compute},
                {"kv", meta.kv},
@@ -94,6 +95,7 @@ Result<DumpMeta> parse_dump_meta(std::string_view text) {
   reader.text("model_sha256", meta.model_sha256);
   reader.text("model_name", meta.model_name);
   reader.text("tokenizer_hash", meta.tokenizer_hash);
+  if (json.contains("merges_hash")) reader.text("merges_hash", meta.merges_hash);
   reader.text("oracle", meta.oracle);
   reader.text("compute", meta.compute);
   reader.text("kv", meta.kv);

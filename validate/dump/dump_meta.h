@@ -17,6 +17,7 @@ struct DumpMeta {
   std::string model_sha256;      ///< of the model file; empty when there is none
   std::string model_name;        ///< general.name, informative
   std::string tokenizer_hash;    ///< tokenizer_hash() of the vocabulary; may be empty
+  std::string merges_hash;       ///< merges_hash() of it; empty in dumps made before there was one
   std::string oracle;            ///< R0, R1, R2, engine, hf, llamacpp
   std::string compute;           ///< f64, f32, int8
   std::string kv;                ///< f64, f32, f16

@@ -19,6 +19,7 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
   meta.model_sha256 = model_sha256;
   meta.model_name = model.name();
   meta.tokenizer_hash = tokenizer_hash(model.tokenizer().spec());
+  meta.merges_hash = merges_hash(model.tokenizer().spec());
   meta.oracle = "engine";
   meta.compute = model.compute() == Compute::kF32 ? "f32" : "int8";
   meta.kv = std::string(kv_name(session.kv()));

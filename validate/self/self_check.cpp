@@ -47,13 +47,15 @@ class SelfCheck {
     load.expected_sha256 = options_.model_sha256;
     load.progress = options_.progress;
     LLM_TRY(base_, Model::load(path_, load));
+    LLM_TRY(const ModelFile file, open_model_file(path_));
+    sizes_ = kernel_sizes(file);
     small_ = base_->weight_bytes() <= kSmallModel;
     const ModePlan int8 = plan(Compute::kInt8, KvType::kF16, "int8");
     const ModePlan f32 = plan(Compute::kF32, KvType::kF32, "f32");
     const std::function<Status()> parts[] = {
         [&] { return surroundings(); },
         [&] { return kernels(); },
-        [&] { return matrices(); },
+        [&] { return matrices(file); },
         [&] { return run_mode(int8, small_ ? kSmall : kLargeInt8); },
         [&] { return run_mode(f32, small_ ? kSmall : kLargeF32); },
         [&] { return other_cache(plan(Compute::kInt8, KvType::kF32, "int8, f32 cache")); },
@@ -112,8 +114,6 @@ class SelfCheck {
   }
 
   Status kernels() {
-    LLM_TRY(const ModelFile file, open_model_file(path_));
-    sizes_ = kernel_sizes(file);
     LLM_TRY(auto found, check_kernels(kernel_tables_here(), sizes_, options_.progress));
     add(std::move(found));
     LLM_TRY(auto shares, check_shares(*kernel_table(base_->isa()), sizes_.types));
@@ -121,8 +121,7 @@ class SelfCheck {
     return Ok{};
   }
 
-  Status matrices() {
-    LLM_TRY(const ModelFile file, open_model_file(path_));
+  Status matrices(const ModelFile& file) {
     MatrixCheckOptions options;
     options.threads = base_->threads();
     options.progress = options_.progress;

@@ -1,0 +1,18 @@
+#ifndef LLM_TOOLS_COMMON_COMPUTE_OPTIONS_H_
+#define LLM_TOOLS_COMMON_COMPUTE_OPTIONS_H_
+
+#include <optional>
+
+#include "base/cpu_features.h"
+#include "engine/model/precision.h"
+#include "tools/common/options.h"
+
+namespace llm {
+
+/// Adds --isa, --kv and --compute, which tools that run a model have alike. No --isa and no LLM_ISA
+/// leave `isa` empty: the best of this CPU.
+void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv, Compute* compute);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_COMPUTE_OPTIONS_H_
