@@ -79,8 +79,10 @@ constexpr std::string_view kCasedWord =
     "\U000118A0-\U000118DF\U0001E900-\U0001E943]+";
 constexpr std::string_view kPunctuationWord =
     "\\s?[!-/:-~\uFF01-\uFF0F\uFF1A-\uFF5E\u2018-\u201F\u3000-\u3002]+";
-// Published as \s+$. In a run of spaces only the first can begin the leftmost match, and a line
-// break is a piece of its own here; said so, a run costs its length and not its square.
+// Published as \s+$. In a run of spaces only the first can begin the leftmost match. Readers differ
+// in whether $ also stands before a line break; here a line break is a piece of its own, so $ is
+// the end. Said so, a run costs its length and not its square where PCRE2 cannot compile to machine
+// code.
 constexpr std::string_view kSpacesAtEnd = R"((?<!\s)\s++\z)";
 constexpr std::array kDeepSeekLlm = {SplitPass{kEachLineBreak},   SplitPass{kCasedWord},
                                      SplitPass{kPunctuationWord}, SplitPass{kSpacesAtEnd},

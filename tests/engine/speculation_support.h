@@ -127,6 +127,44 @@ inline Seen see(Session& session, const std::vector<std::vector<TokenId>>& promp
   return seen;
 }
 
+/// The known text of a run on one prompt.
+inline std::vector<TokenId> known(const std::vector<TokenId>& prompt, const Seen& plain) {
+  std::vector<TokenId> text = prompt;
+  text.insert(text.end(), plain.ids[0].begin(), plain.ids[0].end());
+  return text;
+}
+
+/// Ways to draw that meet every end of a text.
+inline std::vector<GenerateOptions> ways() {
+  GenerateOptions base;
+  base.max_tokens = 40;
+  base.on_logits = [](std::span<const float>) {};
+  std::vector<GenerateOptions> all;
+  for (const float temperature : {0.0F, 0.8F, 3.0F}) {
+    GenerateOptions options = base;
+    options.sampler.temperature = temperature;
+    options.sampler.seed = 7;
+    all.push_back(options);
+    options.ignore_eos = true;
+    options.sampler.repeat_penalty = 1.3F;
+    options.sampler.repeat_last_n = 9;
+    options.logprobs = 2;
+    all.push_back(options);
+    options.on_logits = nullptr;
+    options.stop = {"the", "!", "zz"};
+    all.push_back(options);
+  }
+  for (const std::size_t limit : {0, 1, 2, 5, 6}) {
+    GenerateOptions options = base;
+    options.sampler.temperature = 0;
+    options.max_tokens = limit;
+    all.push_back(options);
+    options.on_logits = nullptr;
+    all.push_back(options);
+  }
+  return all;
+}
+
 }  // namespace llm::test
 
 #endif  // LLM_TESTS_ENGINE_SPECULATION_SUPPORT_H_

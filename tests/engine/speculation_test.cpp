@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/generate/conversation.h"
 #include "engine/generate/draft_proposer.h"
-#include "engine/generate/ngram_proposer.h"
 #include "tests/engine/fake_session.h"
 #include "tests/engine/speculation_support.h"
 #include "tests/support/effort.h"
@@ -22,8 +20,10 @@ namespace {
 using test::Counts;
 using test::FunctionProposer;
 using test::random_guess;
+using test::known;
 using test::see;
 using test::Seen;
+using test::ways;
 
 constexpr TokenId kBos = 1;
 constexpr TokenId kEos = 2;
@@ -31,72 +31,6 @@ constexpr std::size_t kRandomTexts = test::effort(std::size_t{40}, std::size_t{6
 
 Speculation guessing(FunctionProposer::Function function) {
   return Speculation(std::make_unique<FunctionProposer>(std::move(function)));
-}
-
-std::shared_ptr<const Model> load(const char* name) {
-  LoadOptions options;
-  options.threads = 1;  // thousands of passes over little work
-  auto model = Model::load(std::string(LLM_SOURCE_DIR "/models/") + name, options);
-  INFO((model.ok() ? "" : model.error().to_string()));
-  REQUIRE(model.ok());
-  return *model;
-}
-
-std::unique_ptr<Sequence> open(const std::shared_ptr<const Model>& model, std::size_t context,
-                               const SequenceOptions& how = {}) {
-  auto sequence = open_sequence(model, {.context = context, .batch = 32}, how);
-  REQUIRE(sequence.ok());
-  return std::move(sequence).value();
-}
-
-/// Logits behind `more` tokens fed one by one: what a row left over in the cache would change.
-std::vector<float> logits_behind(Sequence& sequence, std::size_t more) {
-  std::vector<float> rows;
-  for (std::size_t i = 0; i < more && sequence.position() < sequence.context(); ++i) {
-    const auto id = static_cast<TokenId>(100 + i);
-    const auto row = sequence.evaluate({&id, 1}, LogitRows::kLast);
-    REQUIRE(row.ok());
-    rows.insert(rows.end(), row->begin(), row->end());
-  }
-  return rows;
-}
-
-/// The known text of a run on one prompt.
-std::vector<TokenId> known(const std::vector<TokenId>& prompt, const Seen& plain) {
-  std::vector<TokenId> text = prompt;
-  text.insert(text.end(), plain.ids[0].begin(), plain.ids[0].end());
-  return text;
-}
-
-/// Ways to draw that meet every end of a text.
-std::vector<GenerateOptions> ways() {
-  GenerateOptions base;
-  base.max_tokens = 40;
-  base.on_logits = [](std::span<const float>) {};
-  std::vector<GenerateOptions> all;
-  for (const float temperature : {0.0F, 0.8F, 3.0F}) {
-    GenerateOptions options = base;
-    options.sampler.temperature = temperature;
-    options.sampler.seed = 7;
-    all.push_back(options);
-    options.ignore_eos = true;
-    options.sampler.repeat_penalty = 1.3F;
-    options.sampler.repeat_last_n = 9;
-    options.logprobs = 2;
-    all.push_back(options);
-    options.on_logits = nullptr;
-    options.stop = {"the", "!", "zz"};
-    all.push_back(options);
-  }
-  for (const std::size_t limit : {0, 1, 2, 5, 6}) {
-    GenerateOptions options = base;
-    options.sampler.temperature = 0;
-    options.max_tokens = limit;
-    all.push_back(options);
-    options.on_logits = nullptr;
-    all.push_back(options);
-  }
-  return all;
 }
 
 }  // namespace
@@ -220,96 +154,6 @@ TEST_CASE("an error of the sink leaves the session where its text is", "[specula
       });
   REQUIRE_FALSE(result.ok());
   REQUIRE(session.text == Ids{kBos, 50, 51, 52});
-}
-
-TEST_CASE("the embedded model: every proposer gives the plain text and logits", "[speculation]") {
-  const auto model = load("fable-3m-f16.gguf");
-  const auto draft = load("fable-3m-q4_k_m.gguf");
-  const auto prompt = model->tokenizer().encode(
-      "One day, a little fox named Pip found a red ball. A little fox named Pip");
-  std::size_t way = 0;
-  for (GenerateOptions options : ways()) {
-    CAPTURE(++way);
-    if (test::kSanitized && way % 5 != 1) continue;
-    for (const bool shifts : {false, true}) {
-      const std::size_t context = shifts ? 48 : 256;
-      options.context_shift = shifts;
-      const auto plain_session = open(model, context);
-      const Seen plain = see(*plain_session, {prompt, {50, 60}}, options, nullptr);
-      const auto state = logits_behind(*plain_session, 3);
-      const auto check = [&](const char* name, std::unique_ptr<Proposer> proposer,
-                             std::optional<std::size_t> length, bool cached = true) {
-        CAPTURE(name);
-        const auto session = open(model, context, {.use_cache = cached});
-        Speculation speculation(std::move(proposer), length);
-        Counts counts;
-        REQUIRE(see(*session, {prompt, {50, 60}}, options, &speculation, &counts) == plain);
-        REQUIRE(session->position() + 3 >= plain_session->position());
-        REQUIRE(logits_behind(*session, 3) == state);
-        return counts;
-      };
-      check("ngram", std::make_unique<NgramProposer>(), 5);
-      check("ngram, adaptive", std::make_unique<NgramProposer>(), {});
-      check("draft", std::make_unique<DraftProposer>(open(draft, context)), 4);
-      check(
-          "random",
-          std::make_unique<FunctionProposer>(random_guess(
-              way, known(prompt, plain), model->config().n_vocab, *model->tokenizer().spec().eos)),
-          {});
-      if (way == 1) check("no cache", std::make_unique<NgramProposer>(), 5, false);
-    }
-  }
-}
-
-TEST_CASE("a draft draws with the text's own random numbers", "[speculation]") {
-  const auto model = load("fable-3m-f16.gguf");
-  const auto draft = load("fable-3m-q4_k_m.gguf");
-  GenerateOptions options;
-  options.sampler = kUsualSampling;
-  options.sampler.seed = 3;
-  options.max_tokens = 60;
-  options.ignore_eos = true;
-  const auto prompt = model->tokenizer().encode("Once upon a time");
-  const auto session = open(model, 256);
-  Speculation speculation(std::make_unique<DraftProposer>(open(draft, 256)), 4);
-  Counts counts;
-  see(*session, {prompt}, options, &speculation, &counts);
-  // Two quantizations of one model, sampled apart, would agree on fewer than half of the tokens.
-  CHECK(counts.accepted * 4 > counts.proposed * 3);
-  CHECK(counts.passes < 25);
-}
-
-TEST_CASE("a chat that forgets turns is the same chat with speculation", "[speculation]") {
-  const auto model = load("fable-3m-f16.gguf");
-  const auto chat = [&](Speculation* speculation) {
-    const auto session = open(model, 120);
-    Conversation conversation(*session, ChatFormat::kZephyr);
-    GenerateOptions options;
-    options.sampler = kUsualSampling;
-    options.sampler.seed = 11;
-    options.max_tokens = 30;
-    options.speculation = speculation;
-    std::vector<std::string> replies;
-    for (const char* message : {"Tell me of a fox.", "And then?", "And then?", "Again, please."}) {
-      REQUIRE(conversation.ask(message).ok());
-      const auto reply = conversation.reply(options);
-      REQUIRE(reply.ok());
-      replies.push_back(reply->text + std::to_string(session->position()));
-    }
-    REQUIRE(conversation.ask_again().ok());
-    REQUIRE(conversation.reply(options).ok());
-    replies.push_back(conversation.turns().back().reply);
-    replies.push_back(std::to_string(conversation.next_draw()) + "/" +
-                      std::to_string(conversation.forgotten_turns()));
-    const auto state = logits_behind(*session, 2);
-    for (const float logit : state) replies.push_back(std::to_string(logit));
-    return replies;
-  };
-  const auto plain = chat(nullptr);
-  Speculation ngram(std::make_unique<NgramProposer>(), 4);
-  CHECK(chat(&ngram) == plain);
-  Speculation draft(std::make_unique<DraftProposer>(open(load("fable-3m-q4_k_m.gguf"), 120)), 3);
-  CHECK(chat(&draft) == plain);
 }
 
 }  // namespace llm

@@ -11,6 +11,7 @@
 #include "tests/tokenizer/cost.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
+#include "tokenizer/byte_bpe/splitter.h"
 #include "tokenizer/pre_tokenizer_rules.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
@@ -88,6 +89,31 @@ TEST_CASE("what PCRE2 would read otherwise is read as in tokenizer.json", "[toke
   spaces.tokens.push_back({.text = "\u0120\u00E1\u0142\u0130"});  // " " and the bytes E1 A0 8E
   CHECK(cut(built(spaces), "  \u180E") == " | \u180E");
   CHECK(cut(built(spaces), "  ") == "  ");
+}
+
+TEST_CASE("deepseek-llm's spaces at the end are those of the published $",
+          "[tokenizer][byte_bpe]") {
+  const PreTokenizerRule& rule = *find_pre_tokenizer_rule("deepseek-llm");
+  std::vector<SplitPass> published(rule.passes.begin(), rule.passes.end());
+  const auto pass = std::ranges::find(published, R"((?<!\s)\s++\z)", &SplitPass::regex);
+  REQUIRE(pass != published.end());
+  // PCRE2's $, which also stands before a line break at the end, and before any (tokenizers').
+  const auto dollar = GENERATE(R"(\s+$)", R"((?m)\s+$)");
+  pass->regex = dollar;
+  PreTokenizerRule other = rule;
+  other.passes = published;
+  const auto ours = test::require_ok(Splitter::create(rule));
+  const auto theirs = test::require_ok(Splitter::create(other));
+  const std::vector<std::string> parts = {" ",      "\t",     "\n",     "\r",     "\v",
+                                          "\f",     "\u0085", "\u00A0", "\u2028", "\u3000",
+                                          "\u0E01", "a",      "1",      "!"};
+  std::mt19937 random(11);
+  for (int i = 0; i < 4000; ++i) {
+    std::string text;
+    for (std::size_t n = 1 + random() % 9; n > 0; --n) text += parts[random() % parts.size()];
+    CAPTURE(dollar, text);
+    CHECK(ours.split(text) == theirs.split(text));
+  }
 }
 
 TEST_CASE("user-defined tokens are cut out, control tokens when asked", "[tokenizer][byte_bpe]") {
