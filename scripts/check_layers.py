@@ -38,6 +38,8 @@ STANDS_ON = {
     "validate/self": ["validate/quality"],
     "validate/equivalence": ["validate/self"],
     "validate/verify": ["validate/report"],
+    "validate/receipt": ["engine/generate"],
+    "validate/replay": ["validate/receipt", "validate/report"],
     "validate/stages": ["validate/report", "engine/generate"],
     "bench": ["engine", "quant/formats/quantize"],
     "tools/common": ["engine/model"],
@@ -45,11 +47,11 @@ STANDS_ON = {
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.
     "tools/llmload": ["tools/common", "engine/sampler", "engine/serve"],
-    "tools/llmrun": ["tools/common", "engine/generate", "validate/dump"],
+    "tools/llmrun": ["tools/common", "engine/generate", "validate/dump", "validate/receipt"],
     "tools/llmtok": ["tools/common", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
     "tools/llmcheck": ["tools/common", "tools/llmtok", "validate/equivalence",
-                       "validate/stages", "validate/verify"],
+                       "validate/replay", "validate/stages", "validate/verify"],
     # A synthetic model's tensors get their types from llmquant's recipes.
     "tools/llmsynth": ["tools/llmquant"],
     # Measures synthetic models, and relates its figures to the machine's peaks.

@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "engine/generate/draw.h"
 #include "engine/generate/generated_text.h"
 
 namespace llm {
@@ -114,24 +114,11 @@ Result<std::span<const float>> Generator::evaluate_pending(const GenerateOptions
   return logits.last(std::min(logits.size(), session_.n_vocab()));
 }
 
-bool Generator::ends_text(TokenId id, const GenerateOptions& options) const {
-  return session_.tokenizer().is_end_of_generation(id) ||
-         std::ranges::find(options.stop_tokens, id) != options.stop_tokens.end();
-}
-
 /// The token that follows `past`, whose tokens are the text's or what is proposed to follow it.
 Result<TokenId> Generator::draw(std::span<const float> logits, std::span<const TokenId> past,
                                 const GenerateOptions& options) const {
-  const Sampler sampler(options.sampler, options.sequence);
   const std::uint64_t position = forgotten_ + past.size();
-  if (!options.ignore_eos) return sampler.sample(logits, past, position);
-  std::vector<float> masked(logits.begin(), logits.end());
-  for (std::size_t i = 0; i < masked.size(); ++i) {
-    if (ends_text(static_cast<TokenId>(i), options)) {
-      masked[i] = -std::numeric_limits<float>::infinity();
-    }
-  }
-  return sampler.sample(masked, past, position);
+  return draw_token(session_.tokenizer(), logits, past, position, options);
 }
 
 /// What may follow the text, as far as its tokens would be evaluated one by one.
@@ -145,12 +132,13 @@ std::vector<TokenId> Generator::propose(const GenerateOptions& options, std::siz
   const auto guess = [&](std::span<const float> logits,
                          std::span<const TokenId> past) -> std::optional<TokenId> {
     const auto id = draw(logits, past, options);
-    if (!id.ok() || ends_text(*id, options)) return std::nullopt;
+    if (!id.ok() || ends_text(session_.tokenizer(), *id, options)) return std::nullopt;
     return *id;
   };
   std::vector<TokenId> tokens = options.speculation->propose(
       {.text = tokens_, .draw = guess, .interrupted = options.interrupted}, most);
-  const auto end = std::ranges::find_if(tokens, [&](TokenId id) { return ends_text(id, options); });
+  const auto end = std::ranges::find_if(
+      tokens, [&](TokenId id) { return ends_text(session_.tokenizer(), id, options); });
   tokens.erase(end, tokens.end());
   return tokens;
 }
@@ -172,7 +160,7 @@ Status Generator::continue_text(const GenerateOptions& options, GeneratedText& t
     }
     LLM_TRY(const TokenId id, draw(logits, tokens_, options));
     text.note_draw(session_.passes());
-    if (ends_text(id, options)) return stop(StopReason::kEos);
+    if (ends_text(session_.tokenizer(), id, options)) return stop(StopReason::kEos);
     std::optional<Logprobs> logprobs;
     if (options.logprobs) logprobs = logprobs_of(logits, id, *options.logprobs);
     tokens_.push_back(id);

@@ -33,6 +33,12 @@ enum class StopReason {
 /// "eos", "length", "stop_string", "context_full", "interrupted".
 std::string_view stop_reason_name(StopReason reason);
 
+/// Makes a token likelier or less likely.
+struct LogitBias {
+  TokenId id;   ///< in the vocabulary
+  float added;  ///< to its logit, before every step of the sampler; finite
+};
+
 struct GenerateOptions {
   SamplerOptions sampler;
   std::uint64_t sequence = 0;             ///< tells texts of one seed apart
@@ -40,6 +46,7 @@ struct GenerateOptions {
   std::vector<std::string> stop;          ///< the text ends before the first of them
   std::vector<TokenId> stop_tokens;       ///< end the text besides the vocabulary's own
   bool ignore_eos = false;                ///< tokens that end a text are never drawn
+  std::vector<LogitBias> logit_bias;      ///< of draws; log probabilities stay the model's
   /// When the context is full, forget the older half and recompute the rest; of a prompt that is
   /// longer than the context, forget the front.
   bool context_shift = false;
@@ -122,7 +129,6 @@ class Generator {
   Result<std::span<const float>> evaluate_pending(const GenerateOptions& options);
   Result<TokenId> draw(std::span<const float> logits, std::span<const TokenId> past,
                        const GenerateOptions& options) const;
-  bool ends_text(TokenId id, const GenerateOptions& options) const;
   std::vector<TokenId> propose(const GenerateOptions& options, std::size_t n_drawn,
                                std::size_t most) const;
   Status continue_text(const GenerateOptions& options, GeneratedText& text);

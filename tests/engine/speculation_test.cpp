@@ -19,8 +19,8 @@ namespace {
 
 using test::Counts;
 using test::FunctionProposer;
-using test::random_guess;
 using test::known;
+using test::random_guess;
 using test::see;
 using test::Seen;
 using test::ways;

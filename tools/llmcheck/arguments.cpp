@@ -10,9 +10,9 @@ namespace llm {
 OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Prove that a model computes what it should, on this CPU");
   table
-      .positional(
-          "MODEL", &a.model, false,
-          "the GGUF; --layer-diff, --stages or --verify alone find it by the reference's hash")
+      .positional("MODEL", &a.model, false,
+                  "the GGUF; --layer-diff, --stages, --verify or --replay alone find it by the "
+                  "hash in their file")
       .file();
   table.group("Checks");
   table
@@ -37,6 +37,12 @@ OptionTable make_check_table(CheckArguments& a) {
   table
       .text("verify", "REF.json", &a.verify,
             "compare greedy tokens and the most likely ones of every step with a frozen reference")
+      .file();
+  table
+      .text(
+          "replay", "RECEIPT.json", &a.replay,
+          "make the text of a receipt (llmrun --receipt, llmserve) again by one prefill, and name "
+          "what was changed")
       .file();
   table
       .text("tokenizer", "REF.jsonl", &a.tokenizer,
@@ -109,6 +115,7 @@ OptionTable make_check_table(CheckArguments& a) {
   table.example("llmcheck model.gguf", "are the fast paths right on this CPU and file?");
   table.example("llmcheck model.gguf --layer-diff ref.npz --report diff.html",
                 "compare every activation with a reference");
+  table.example("llmcheck --replay receipt.json", "is this the text the model gives?");
   table.example("llmcheck a.gguf --ppl text.txt --also b.gguf --against ref.gguf",
                 "perplexity and divergence of two quantizations");
   return table;
@@ -120,7 +127,8 @@ Status check_arguments(const CheckArguments& a) {
         .code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
   };
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
-  const bool finds_model = !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty();
+  const bool finds_model =
+      !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() || !a.replay.empty();
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage("--verify", "found none, need a reference for --verify-quick, --verify-quantized");
   if (!a.baseline.empty() && a.quality.empty())

@@ -29,6 +29,7 @@ struct CheckArguments {
   bool verify_quantized = false;   ///< it may be another quantization's
   std::string equivalence;         ///< frozen JSON
   std::string update_equivalence;  ///< the reason
+  std::string replay;              ///< receipt JSON
   std::string tokenizer;           ///< reference JSONL
   std::string ppl;                 ///< text to score
   std::size_t ppl_window = 0;

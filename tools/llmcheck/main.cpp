@@ -20,6 +20,7 @@
 #include "tools/llmcheck/load.h"
 #include "tools/llmcheck/quality.h"
 #include "tools/llmcheck/reference.h"
+#include "tools/llmcheck/replay.h"
 #include "tools/llmcheck/verify.h"
 #include "tools/llmtok/check.h"
 #include "validate/dump/engine_dump.h"
@@ -57,6 +58,9 @@ class Check {
       LLM_TRY(VerifyReference reference, load_verify_reference(a_));
       verify_reference_ = std::make_unique<VerifyReference>(std::move(reference));
     }
+    if (!a_.replay.empty()) {
+      LLM_TRY(receipt_, load_receipt(a_));
+    }
     LLM_RETURN_IF_ERROR(choose_model());
     if (reference_)
       LLM_RETURN_IF_ERROR(run_layer_diff(a_, *reference_, loader(), sha256_, bar_, report_));
@@ -66,6 +70,8 @@ class Check {
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_)
       LLM_RETURN_IF_ERROR(run_verify_check(a_, *verify_reference_, path_, sha256_, bar_, report_));
+    if (receipt_)
+      LLM_RETURN_IF_ERROR(run_replay(a_, *receipt_, loader(), path_, sha256_, bar_, report_));
     LLM_RETURN_IF_ERROR(run_quality_checks(a_, path_, sha256_, bar_, report_));
     FirstError error;
     if (!a_.dump.empty()) error.add(dump());
@@ -91,15 +97,16 @@ class Check {
   /// A model alone is checked against the definition.
   bool checks_self() const {
     const bool other = reference_ || stages_ || !a_.equivalence.empty() || verify_reference_ ||
-                       !a_.tokenizer.empty() || !a_.dump.empty() || !a_.ppl.empty() ||
+                       receipt_ || !a_.tokenizer.empty() || !a_.dump.empty() || !a_.ppl.empty() ||
                        !a_.kld.empty() || !a_.quality.empty();
     return a_.self || !other;
   }
 
   /// What is written after minutes of work can be written.
   Status check_outputs() const {
-    std::vector<std::string> read = {a_.model, a_.layer_diff, a_.stages,  a_.verify,  a_.tokenizer,
-                                     a_.ppl,   a_.kld,        a_.quality, a_.against, a_.limits};
+    std::vector<std::string> read = {a_.model,     a_.layer_diff, a_.stages, a_.verify,
+                                     a_.tokenizer, a_.replay,     a_.ppl,    a_.kld,
+                                     a_.quality,   a_.against,    a_.limits};
     read.insert(read.end(), a_.also.begin(), a_.also.end());
     if (a_.update_equivalence.empty()) read.push_back(a_.equivalence);
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
@@ -117,6 +124,8 @@ class Check {
       LLM_TRY(path_, find_model_by_hash(reference_->meta().model_sha256, a_.layer_diff));
     } else if (path_.empty() && stages_) {
       LLM_TRY(path_, find_model_by_hash(stages_->meta().model_sha256, a_.stages));
+    } else if (path_.empty() && receipt_) {
+      LLM_TRY(path_, find_model_by_hash(receipt_->model_sha256, a_.replay));
     } else if (path_.empty()) {
       LLM_TRY(path_, find_model_by_hash(verify_reference_->model_sha256, a_.verify));
     }
@@ -210,6 +219,7 @@ class Check {
       return;
     }
     report_.summary = reference_ || stages_ ? "the model computes what the reference says"
+                      : receipt_            ? "the model gives what the receipt says"
                       : checks_self()       ? "what was run equals the definition"
                                             : "every check passed";
     if ((reference_ || stages_) && !a_.self)
@@ -226,6 +236,7 @@ class Check {
   std::unique_ptr<Dump> reference_;  ///< of --layer-diff
   std::unique_ptr<Dump> stages_;
   std::unique_ptr<VerifyReference> verify_reference_;
+  std::optional<Receipt> receipt_;  ///< of --replay
   ModelPointer model_;
   std::string path_;
   std::string sha256_;

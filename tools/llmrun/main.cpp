@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/atomic_file.h"
 #include "engine/engine.h"
 #include "engine/generate/conversation.h"
 #include "engine/generate/generate.h"
@@ -48,36 +49,10 @@ std::vector<TokenId> encode_prompt(const RunArguments& arguments, const Model& m
   return model.tokenizer().encode(arguments.prompt, encoding);
 }
 
-/// The hashes of --logits-hash.
-class RunHashes {
- public:
-  /// @param first_drawn  position whose logits the first token is drawn from
-  /// @param first  position of the first row that comes
-  RunHashes(std::size_t n_vocab, std::size_t first_drawn, std::size_t first)
-      : n_vocab_(n_vocab), first_drawn_(first_drawn), next_(first) {}
-
-  void add(std::span<const float> rows) {
-    all_.add(rows);
-    const std::size_t n_rows = rows.size() / n_vocab_;
-    const std::size_t before = std::min(n_rows, first_drawn_ - std::min(first_drawn_, next_));
-    drawn_.add(rows.subspan(before * n_vocab_));
-    next_ += n_rows;
-  }
-  std::string all() const { return all_.hex(); }
-  std::string drawn() const { return drawn_.hex(); }
-
- private:
-  std::size_t n_vocab_;
-  std::size_t first_drawn_;
-  std::size_t next_;  ///< position of the next row
-  LogitsHash all_;
-  LogitsHash drawn_;
-};
-
 /// What goes to stderr after a text; on a line of its own even where both streams are one file.
 void print_summary(const RunArguments& arguments, const ToolContext& context,
                    const GenerateResult& result, const RunStats& stats, const Sequence& session,
-                   const RunHashes& hashes) {
+                   const LogitsHash& hash) {
   const bool streamed = !arguments.json && !arguments.jsonl;
   const bool has_summary = arguments.logits_hash || !context.quiet();
   if (streamed && has_summary && !result.text.ends_with('\n')) write_message("\n");
@@ -87,11 +62,16 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
   if (arguments.logits_hash) {
     // What a cache held has no logits here.
     if (arguments.cache_load.empty()) {
-      write_message(fmt::format("logits-sha256: {}\n", hashes.all()));
+      write_message(fmt::format("logits-sha256: {}\n", hash.all()));
     }
-    write_message(fmt::format("drawn-logits-sha256: {}\n", hashes.drawn()));
+    write_message(fmt::format("drawn-logits-sha256: {}\n", hash.drawn()));
   }
   if (!context.quiet()) write_message(fmt::format("llmrun: {}\n", stats_line(stats)));
+}
+
+Status write_receipt(const std::string& path, const Receipt& receipt) {
+  const std::string json = receipt_json(receipt);
+  return write_file_atomically(path, std::as_bytes(std::span(json)));
 }
 
 Status write_dump(const RunArguments& arguments, Sequence& session, Recorder recorder) {
@@ -160,11 +140,11 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   if (conversation) conversation->hold(session.tokens());
 
   const std::size_t last = std::max<std::size_t>(prompt_ids.size(), 1) - 1;
-  RunHashes hashes(session.n_vocab(), last, std::min(session.position(), last));
+  LogitsHash hash(session.n_vocab(), last, std::min(session.position(), last));
   Recorder recorder;
   const bool dumps = !arguments.dump_layers.empty();
   if (arguments.logits_hash || !arguments.receipt.empty() || dumps) {
-    options.on_logits = [&hashes](std::span<const float> rows) { hashes.add(rows); };
+    options.on_logits = [&hash](std::span<const float> rows) { hash.add(rows); };
   }
   if (dumps) session.set_probe(&recorder);
   const bool streams = !arguments.json && !arguments.jsonl;
@@ -188,11 +168,12 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   } else if (isatty(STDOUT_FILENO) == 1) {
     error.add(write_stdout("\n"));
   }
-  print_summary(arguments, context, result, stats, session, hashes);
+  print_summary(arguments, context, result, stats, session, hash);
   if (arguments.profile) write_message(profile_text(profile, stats));
   loaded.report_speculation();
   if (!arguments.receipt.empty()) {
-    error.add(write_receipt(arguments, session, prompt_ids, result, hashes.all()));
+    error.add(write_receipt(arguments.receipt, receipt_of(arguments, session, conversation.get(),
+                                                          prompt_ids, result, hash)));
   }
   error.add(save_cache(arguments, loaded, prompt_ids.size()));
   if (dumps) error.add(write_dump(arguments, session, std::move(recorder)));

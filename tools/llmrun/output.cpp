@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <bit>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "base/atomic_file.h"
+#include "base/utf8.h"
+#include "quant/contract/contract.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/stats.h"
 
@@ -15,14 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-static_assert(std::endian::native == std::endian::little);  // logits are hashed as they stand
-
 double rate(std::size_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
-
-/// The shortest decimal that reads back as `value`: 0.95, not 0.949999988079071.
-Json shortest(float value) { return Json::parse(fmt::format("{}", value)); }
 
 double milliseconds(double seconds) { return seconds * 1e3; }
 
@@ -77,27 +72,6 @@ Json stats_json(const RunArguments& arguments, const Sequence& session, const Ru
                            {"tokens_per_pass", stats.tokens_per_pass()}};
   }
   return json;
-}
-
-Json options_json(const RunArguments& arguments, const Sequence& session) {
-  const SamplerOptions& sampler = arguments.sampler;
-  return {{"parse_special", arguments.parse_special},
-          {"system", arguments.system},
-          {"chat_template", arguments.chat_format ? chat_format_name(*arguments.chat_format) : ""},
-          {"n", arguments.max_tokens},
-          {"stop", arguments.stop},
-          {"ignore_eos", arguments.ignore_eos},
-          {"seed", sampler.seed},
-          {"temperature", shortest(sampler.temperature)},
-          {"top_k", sampler.top_k},
-          {"top_p", shortest(sampler.top_p)},
-          {"min_p", shortest(sampler.min_p)},
-          {"repeat_penalty", shortest(sampler.repeat_penalty)},
-          {"repeat_last_n", sampler.repeat_last_n},
-          {"sampler_order", sampler.order == SamplerOrder::kHf ? "hf" : "llamacpp"},
-          {"context", session.context()},
-          {"kv", kv_name(session.kv())},
-          {"compute", session.model().compute() == Compute::kInt8 ? "int8" : "f32"}};
 }
 
 }  // namespace
@@ -196,22 +170,32 @@ std::string error_json(const Error& error) {
               -1);
 }
 
-Status write_receipt(const RunArguments& arguments, const Sequence& session,
-                     std::span<const TokenId> prompt_ids, const GenerateResult& result,
-                     const std::string& logits_sha256) {
-  const Json json = {
-      {"schema_version", kRunSchemaVersion},
-      {"engine_version", version()},
-      {"model", {{"name", session.model().name()}, {"sha256", session.model().file_sha256()}}},
-      {"options", options_json(arguments, session)},
-      {"prompt", arguments.prompt},
-      {"prompt_ids", prompt_ids},
-      {"ids", result.ids},
-      {"text", result.text},
-      {"stop_reason", stop_reason_name(result.stop_reason)},
-      {"logits_sha256", logits_sha256}};
-  const std::string text = dump(json, 2);
-  return write_file_atomically(arguments.receipt, std::as_bytes(std::span(text)));
+Receipt receipt_of(const RunArguments& arguments, const Sequence& session,
+                   const Conversation* conversation, std::span<const TokenId> prompt_ids,
+                   const GenerateResult& result, const LogitsHash& hash) {
+  Receipt receipt;
+  receipt.contract_version = contract::kContractVersion;
+  receipt.engine_version = version();
+  receipt.model_name = session.model().name();
+  receipt.model_sha256 = session.model().file_sha256();
+  if (is_valid_utf8(arguments.prompt)) receipt.prompt = arguments.prompt;
+  receipt.parse_special = arguments.parse_special;
+  receipt.system = arguments.system;
+  if (conversation != nullptr) receipt.chat_format = conversation->format();
+  receipt.sampler = arguments.sampler;
+  if (arguments.max_tokens >= 0) receipt.max_tokens = arguments.max_tokens;
+  receipt.stop = arguments.stop;
+  receipt.ignore_eos = arguments.ignore_eos;
+  receipt.context = session.context();
+  receipt.kv = session.kv();
+  receipt.compute = session.model().compute();
+  receipt.prompt_ids.assign(prompt_ids.begin(), prompt_ids.end());
+  receipt.ids = result.ids;
+  receipt.text = result.text;
+  receipt.stop_reason = result.stop_reason;
+  receipt.logits_sha256 = hash.all();
+  receipt.drawn_logits_sha256 = hash.drawn();
+  return receipt;
 }
 
 }  // namespace llm

@@ -6,15 +6,17 @@
 #include <string>
 
 #include "base/result.h"
-#include "base/sha256.h"
 #include "engine/engine.h"
+#include "engine/generate/conversation.h"
 #include "engine/generate/generate.h"
+#include "engine/generate/logits_hash.h"
 #include "tools/llmrun/arguments.h"
 #include "tools/llmrun/loaded.h"
+#include "validate/receipt/receipt.h"
 
 namespace llm {
 
-/// Version of the shapes that --json, --jsonl and --receipt print.
+/// Version of the shapes that --json and --jsonl print.
 inline constexpr int kRunSchemaVersion = 1;
 
 /// What a run is judged by; printed as one line and as JSON.
@@ -44,16 +46,6 @@ RunStats make_stats(const Loaded& loaded, const GenerateResult& result);
 /// "load 12 ms | prompt 5 tokens, 40.1 t/s | ...".
 std::string stats_line(const RunStats& stats);
 
-/// SHA-256 over rows of logits, as raw little-endian f32.
-class LogitsHash {
- public:
-  void add(std::span<const float> rows) { hash_.update(std::as_bytes(rows)); }
-  std::string hex() const { return hash_.hex(); }
-
- private:
-  Sha256 hash_;
-};
-
 /// One line of --jsonl for a token.
 std::string event_json(const GenerateEvent& event);
 
@@ -69,11 +61,11 @@ std::string reply_json(const RunArguments& arguments, const Sequence& session,
 /// The line of -i --json in place of a reply.
 std::string error_json(const Error& error);
 
-/// Writes --receipt: everything needed to run this again and to see that it ran the same.
-/// Errors: kIo.
-Status write_receipt(const RunArguments& arguments, const Sequence& session,
-                     std::span<const TokenId> prompt_ids, const GenerateResult& result,
-                     const std::string& logits_sha256);
+/// --receipt: everything needed to run this again and to see that it ran the same.
+/// @param conversation  that asked, of a chat; else null
+Receipt receipt_of(const RunArguments& arguments, const Sequence& session,
+                   const Conversation* conversation, std::span<const TokenId> prompt_ids,
+                   const GenerateResult& result, const LogitsHash& hash);
 
 }  // namespace llm
 

@@ -1,0 +1,173 @@
+// llmcheck --replay on receipts that llmrun wrote: each passes as it is, and names what was
+// changed.
+
+#include <fmt/core.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/tools/llmrun_process.h"
+
+namespace llm::test {
+namespace {
+
+using Catch::Matchers::Contains;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSampled =
+    "-n 40 -s 7 --temp 0.9 --top-k 30 --top-p 0.95 --min-p 0.01 --ignore-eos -p 'a tiny hat'";
+
+class Bench {
+ public:
+  explicit Bench(const std::string& arguments) {
+    setenv("LLMCHECK", tool_path("llmcheck").c_str(), 1);
+    const Finished made =
+        llmrun_(fmt::format("\"$TINY\" -q -t 1 --receipt \"$DIR/r.json\" {}", arguments));
+    CAPTURE(arguments, made.err);
+    REQUIRE(made.exit_code == 0);
+  }
+
+  Json receipt() const { return Json::parse(read_file(llmrun_.path("r.json"))); }
+  void edit(const std::function<void(Json&)>& change) const {
+    Json json = receipt();
+    change(json);
+    llmrun_.write("r.json", json.dump());
+  }
+  /// The model is found by the hash: it lies beside the receipt.
+  Finished replay(const std::string& arguments = "") {
+    return llmrun_.shell("\"$LLMCHECK\" --replay \"$DIR/r.json\" -t 2 " + arguments);
+  }
+  const Llmrun& files() const { return llmrun_; }
+
+ private:
+  Llmrun llmrun_;
+};
+
+}  // namespace
+
+TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
+  const auto [arguments, reason] = GENERATE(table<std::string, std::string>({
+      {kSampled, "length"},
+      {"-n 20 --temp 0 --ignore-eos -p ab", "length"},
+      {"-n 20 --temp 0 --ignore-eos -p ''", "length"},
+      {"-n 0 -p 'a tiny hat'", "length"},
+      {"-n 60 -s 3 -p 'the hat' -r a -r n -r e -r h --ignore-eos", "stop_string"},
+      {"-n 400 -s 2 -p 'the hat' --temp 3 --top-k 0 --top-p 1 --min-p 0", "eos"},
+      {"-c 40 -s 4 -p 'the hat' --ignore-eos", "context_full"},
+      {"-n 30 -s 5 --temp 1.3 --repeat-penalty 1.3 --repeat-last-n 9 --sampler-order llamacpp "
+       "--ignore-eos -p 'x</s>y' --parse-special",
+       "length"},
+      {"-c 300 -n 12 -s 3 --kv f32 --compute f32 --chat-template chatml --system 'Be \"kind\"' -p "
+       "hi "
+       "--ignore-eos",
+       "length"},
+      {"-c 300 -n 12 -s 3 --kv q8 --chat-template zephyr -p hi --ignore-eos --speculate ngram",
+       "length"},
+      {"-n 9 -p $'\\xff\\xc3' --ignore-eos", "length"},
+  }));
+  Bench bench(arguments);
+  CAPTURE(arguments);
+  REQUIRE(bench.receipt()["stop_reason"] == reason);
+  REQUIRE(bench.receipt()["format"] == "llm-receipt/1");
+  const Finished run = bench.replay(GENERATE("", "--isa scalar"));
+  CAPTURE(run.out, run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE_THAT(run.out, Contains("receipt: logits") && Contains("receipt: tokens") &&
+                            Contains("receipt: text and end"));
+}
+
+TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
+  using Change = std::function<void(Json&)>;
+  const auto [change, words] = GENERATE(table<Change, std::string>({
+      {[](Json& j) { j["ids"][17] = j["ids"][17] == 40 ? 41 : 40; }, "token 17: the receipt has 4"},
+      {[](Json& j) { j["prompt_ids"][1] = 40; }, "token 1: the text gives"},
+      {[](Json& j) { j["prompt"] = "a tiny cat"; }, "prompt's text gives its ids"},
+      {[](Json& j) { j["options"]["seed"] = 8; }, "seed 7 would draw its tokens"},
+      {[](Json& j) { j["options"]["temperature"] = 1.4; }, "temperature 0."},
+      {[](Json& j) { j["options"]["top_k"] = 2; }, "top_k "},
+      {[](Json& j) { j["options"]["sequence"] = 1; }, "the logits are the run's"},
+      {[](Json& j) { j["text"] = j["text"].get<std::string>() + "!"; }, "the tokens' text"},
+      {[](Json& j) { j["stop_reason"] = "eos"; }, "found \"eos\" after 40 tokens, need \"length\""},
+      {[](Json& j) { j["options"]["n"] = 39; }, "found 40 tokens, need at most options.n, 39"},
+      {[](Json& j) { j["ids"].erase(39); }, "receipt: logits"},
+      {[](Json& j) { j["drawn_logits_sha256"] = std::string(64, 'a'); },
+       "the hash or an id of the prompt is not the run's"},
+      {[](Json& j) { j["logits_sha256"] = std::string(64, 'a'); }, "receipt: logits"},
+      {[](Json& j) { j["options"]["kv"] = "f32"; }, "receipt: logits"},
+      {[](Json& j) { j["options"]["compute"] = "f32"; }, "receipt: logits"},
+      {[](Json& j) {
+         j["options"]["stop"] = {"a", "e", "t"};
+       },
+       "\"stop_string\""},
+  }));
+  Bench bench(kSampled);
+  bench.edit(change);
+  const Finished run = bench.replay();
+  CAPTURE(words, run.out, run.err);
+  REQUIRE(run.exit_code == 1);
+  REQUIRE_THAT(run.out, Contains("FAIL") && Contains(words));
+}
+
+TEST_CASE("a receipt of another model or contract is refused", "[llmcheck][replay]") {
+  Bench bench(kSampled);
+  bench.files().write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
+  const Finished other = bench.replay("\"$DIR/other.gguf\"");
+  REQUIRE(other.exit_code == 8);
+  REQUIRE_THAT(other.err, Contains("r.json: model.sha256: found "));
+  bench.edit([](Json& j) { j["contract_version"] = 99; });
+  const Finished later = bench.replay();
+  REQUIRE(later.exit_code == 8);
+  REQUIRE_THAT(later.err, Contains("r.json: contract_version: found 99, need 1"));
+}
+
+TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck][replay]") {
+  using Change = std::function<void(Json&)>;
+  const auto [change, code, words] = GENERATE(table<Change, int, std::string>({
+      {[](Json& j) { j["format"] = "llm-receipt/2"; }, 6, "format: found \"llm-receipt/2\""},
+      {[](Json& j) { j.erase("format"); }, 3, "format: found none"},
+      {[](Json& j) { j["model"] = 3; }, 3, "model: found 3, need an object"},
+      {[](Json& j) { j["model"]["sha256"] = "ab"; }, 3, "model.sha256: found \"ab\""},
+      {[](Json& j) { j["prompt_ids"] = Json::array(); }, 3, "prompt_ids: found 0 entries"},
+      {[](Json& j) { j["prompt_ids"][0] = -1; }, 3, "prompt_ids[0]: found -1"},
+      {[](Json& j) { j["ids"][2] = 1000000; }, 3, "ids[2]: found 1000000, need an id below"},
+      {[](Json& j) { j["ids"] = "abc"; }, 3, "ids: found \"abc\", need an array of token ids"},
+      {[](Json& j) { j["options"]["temperature"] = -1; }, 3,
+       "options.temperature: found -1, need a number in 0..100"},
+      {[](Json& j) { j["options"]["temperature"] = "1"; }, 3, "options.temperature: found \"1\""},
+      {[](Json& j) { j["options"]["repeat_last_n"] = 1e300; }, 3, "options.repeat_last_n: found"},
+      {[](Json& j) { j["options"]["n"] = -2; }, 3, "options.n: found -2"},
+      {[](Json& j) { j["options"]["seed"] = -2; }, 3, "options.seed: found -2"},
+      {[](Json& j) { j["options"]["stop"] = "a"; }, 3, "options.stop: found \"a\""},
+      {[](Json& j) { j["options"]["ignore_eos"] = 1; }, 3, "options.ignore_eos: found 1"},
+      {[](Json& j) {
+         j["options"]["logit_bias"] = {{3, "x"}};
+       },
+       3, "options.logit_bias[0]: found an array, need [token id"},
+      {[](Json& j) {
+         j["options"]["logit_bias"] = {{1000000, 1}};
+       },
+       3, "options.logit_bias: found 1000000, need an id below"},
+      {[](Json& j) { j["options"]["kv"] = "q4"; }, 3,
+       "options.kv: found \"q4\", need one of f16, f32, q8"},
+      {[](Json& j) { j["options"]["chat_template"] = "x"; }, 3, "options.chat_template: found"},
+      {[](Json& j) { j["options"]["context"] = 20; }, 3,
+       "ids: found 50 tokens with the prompt's, need what fits into options.context, 20"},
+      {[](Json& j) { j["stop_reason"] = "tired"; }, 3, "stop_reason: found \"tired\""},
+      {[](Json& j) { j["drawn_logits_sha256"] = "zz"; }, 3, "drawn_logits_sha256: found \"zz\""},
+      {[](Json& j) {
+         j["stop_reason"] = "interrupted";
+         j["ids"] = Json::array();
+       },
+       6, "stop_reason: found \"interrupted\" without a token, need a text that began"},
+  }));
+  Bench bench(kSampled);
+  bench.edit(change);
+  const Finished run = bench.replay();
+  CAPTURE(words, run.out, run.err);
+  REQUIRE(run.exit_code == code);
+  REQUIRE_THAT(run.err, Contains("r.json: " + words));
+}
+
+}  // namespace llm::test

@@ -1,0 +1,78 @@
+#include "validate/receipt/receipt.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "engine/generate/conversation.h"
+#include "validate/receipt/receipt_names.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The shortest decimal that reads back as `value`: 0.95, not 0.949999988079071.
+Json shortest(float value) { return Json::parse(fmt::format("{}", value)); }
+
+Json bias_json(std::span<const LogitBias> biases) {
+  Json json = Json::array();
+  for (const LogitBias& bias : biases) json.push_back({bias.id, shortest(bias.added)});
+  return json;
+}
+
+Json options_json(const Receipt& r) {
+  return {{"parse_special", r.parse_special},
+          {"system", r.system},
+          {"chat_template", r.chat_format ? chat_format_name(*r.chat_format) : ""},
+          {"n", r.max_tokens ? Json(*r.max_tokens) : Json(-1)},
+          {"stop", r.stop},
+          {"ignore_eos", r.ignore_eos},
+          {"logit_bias", bias_json(r.logit_bias)},
+          {"seed", r.sampler.seed},
+          {"sequence", r.sequence},
+          {"temperature", shortest(r.sampler.temperature)},
+          {"top_k", r.sampler.top_k},
+          {"top_p", shortest(r.sampler.top_p)},
+          {"min_p", shortest(r.sampler.min_p)},
+          {"repeat_penalty", shortest(r.sampler.repeat_penalty)},
+          {"repeat_last_n", r.sampler.repeat_last_n},
+          {"sampler_order", receipt_names::order(r.sampler.order)},
+          {"context", r.context},
+          {"kv", kv_name(r.kv)},
+          {"compute", receipt_names::compute(r.compute)}};
+}
+
+}  // namespace
+
+GenerateOptions Receipt::generation(const Tokenizer& tokenizer) const {
+  GenerateOptions options;
+  options.sampler = sampler;
+  options.sequence = sequence;
+  options.max_tokens = max_tokens;
+  options.stop = stop;
+  options.ignore_eos = ignore_eos;
+  options.logit_bias = logit_bias;
+  options.continues_text = !is_chat() && (!prompt || !prompt->empty());
+  if (is_chat()) add_reply_ends(*chat_format, tokenizer, options);
+  return options;
+}
+
+std::string receipt_json(const Receipt& r) {
+  Json json = {{"format", receipt_names::kFormat},
+               {"contract_version", r.contract_version},
+               {"engine_version", r.engine_version},
+               {"model", {{"name", r.model_name}, {"sha256", r.model_sha256}}},
+               {"options", options_json(r)}};
+  if (r.prompt) json["prompt"] = *r.prompt;
+  json["prompt_ids"] = r.prompt_ids;
+  json["ids"] = r.ids;
+  json["text"] = r.text;
+  json["stop_reason"] = stop_reason_name(r.stop_reason);
+  if (r.logits_sha256) json["logits_sha256"] = *r.logits_sha256;
+  json["drawn_logits_sha256"] = r.drawn_logits_sha256;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace llm

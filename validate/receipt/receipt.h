@@ -1,0 +1,59 @@
+#ifndef LLM_VALIDATE_RECEIPT_RECEIPT_H_
+#define LLM_VALIDATE_RECEIPT_RECEIPT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/generate/chat_template.h"
+#include "engine/generate/generate.h"
+#include "engine/model/precision.h"
+#include "engine/sampler/sampler.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm {
+
+/// What a text was made with, and what came out: enough to make it again and to see that it is the
+/// same (docs/receipts.md). What changes no bit is not in it: threads, batches, instruction set,
+/// proposals.
+struct Receipt {
+  unsigned contract_version = 0;
+  std::string engine_version;
+  std::string model_name;
+  std::string model_sha256;  ///< lower-case hex
+
+  std::optional<std::string> prompt;  ///< absent: given as ids, or no UTF-8
+  bool parse_special = false;
+  std::string system;
+  std::optional<ChatFormat> chat_format;  ///< the prompt is a message in this format
+
+  SamplerOptions sampler;
+  std::uint64_t sequence = 0;             ///< GenerateOptions::sequence
+  std::optional<std::size_t> max_tokens;  ///< absent: until the text ended by itself
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  std::vector<LogitBias> logit_bias;
+  std::size_t context = 0;  ///< most tokens of the text
+  KvType kv = KvType::kF16;
+  Compute compute = Compute::kInt8;
+
+  std::vector<TokenId> prompt_ids;
+  std::vector<TokenId> ids;
+  std::string text;
+  StopReason stop_reason = StopReason::kLength;
+  std::optional<std::string> logits_sha256;  ///< LogitsHash::all(); absent: of a cached prefix
+  std::string drawn_logits_sha256;           ///< LogitsHash::drawn()
+
+  bool is_chat() const { return chat_format.has_value(); }
+  /// What its draws depend on, the ends of a reply included.
+  GenerateOptions generation(const Tokenizer& tokenizer) const;
+};
+
+/// `llm-receipt/1`, indented, ending with a line break.
+std::string receipt_json(const Receipt& receipt);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_RECEIPT_RECEIPT_H_
