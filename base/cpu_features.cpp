@@ -2,6 +2,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <array>
@@ -11,7 +14,86 @@
 namespace llm {
 namespace {
 
-constexpr std::array kIsas = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
+/// What a CPU may have; a set of them is their sum.
+enum Feature : unsigned {
+  kAvx2 = 1U << 0,
+  kFma = 1U << 1,
+  kF16c = 1U << 2,
+  kAvxVnni = 1U << 3,
+  kAvx512F = 1U << 4,
+  kAvx512Bw = 1U << 5,
+  kAvx512Vl = 1U << 6,
+  kAvx512Dq = 1U << 7,
+  kAvx512Vnni = 1U << 8,
+  kNeonDot = 1U << 9,
+};
+using Features = unsigned;
+
+constexpr Features kAvx2Set = kAvx2 | kFma | kF16c;
+constexpr Features kAvx512Set = kAvx2Set | kAvx512F | kAvx512Bw | kAvx512Vl | kAvx512Dq;
+
+struct IsaRow {
+  Isa isa;
+  std::string_view name;
+  Features needs;
+  std::string_view requirement;
+};
+
+/// In order of preference. No CPU has AVX-512 without its VNNI and yet AVX-VNNI, so the place of
+/// avxvnni among them decides nothing.
+constexpr std::array kRows = {
+    IsaRow{Isa::kScalar, "scalar", 0, "nothing beyond the baseline"},
+    IsaRow{Isa::kAvx2, "avx2", kAvx2Set, "AVX2, FMA and F16C"},
+    IsaRow{Isa::kAvx512, "avx512", kAvx512Set, "AVX-512 F, BW, VL and DQ"},
+    IsaRow{Isa::kAvxVnni, "avxvnni", kAvx2Set | kAvxVnni, "AVX2, FMA, F16C and AVX-VNNI"},
+    IsaRow{Isa::kAvx512Vnni, "avx512vnni", kAvx512Set | kAvx512Vnni,
+           "AVX-512 F, BW, VL, DQ and VNNI"},
+    IsaRow{Isa::kNeon, "neon", kNeonDot, "AArch64 with NEON's dot products"},
+};
+
+constexpr auto kIsas = [] {
+  std::array<Isa, kRows.size()> isas{};
+  for (std::size_t i = 0; i < isas.size(); ++i) isas[i] = kRows[i].isa;
+  return isas;
+}();
+
+constexpr const IsaRow& row_of(Isa isa) { return kRows[static_cast<std::size_t>(isa)]; }
+static_assert([] {
+  for (const IsaRow& row : kRows) {
+    if (&row_of(row.isa) != &row) return false;
+  }
+  return true;
+}());
+
+/// What this CPU has, and the system saves the registers of.
+Features detect() {
+  Features found = 0;
+  [[maybe_unused]] const auto add = [&](Feature feature, bool has) {
+    if (has) found |= feature;
+  };
+#if defined(__x86_64__)
+  // __builtin_cpu_supports also asks XGETBV whether the system saves the registers.
+  add(kAvx2, __builtin_cpu_supports("avx2"));
+  add(kFma, __builtin_cpu_supports("fma"));
+  add(kAvx512F, __builtin_cpu_supports("avx512f"));
+  add(kAvx512Bw, __builtin_cpu_supports("avx512bw"));
+  add(kAvx512Vl, __builtin_cpu_supports("avx512vl"));
+  add(kAvx512Dq, __builtin_cpu_supports("avx512dq"));
+  add(kAvx512Vnni, __builtin_cpu_supports("avx512vnni"));
+  // clang 14's does not know these two, which use the registers of AVX2.
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  add(kF16c, __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0);
+  const bool has_leaf = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && a >= 1;
+  constexpr unsigned kAvxVnniBit = 1U << 4;  // EAX of leaf 7, subleaf 1
+  add(kAvxVnni, has_leaf && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnniBit) != 0);
+#elif defined(__aarch64__)
+  add(kNeonDot, (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0);
+#endif
+  return found;
+}
 
 std::string read_cpu_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -23,75 +105,24 @@ std::string read_cpu_name() {
   return "unknown";
 }
 
-#if defined(__x86_64__)
-/// clang 14's __builtin_cpu_supports does not know "f16c".
-bool has_f16c() {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-#endif
-
 }  // namespace
 
 std::span<const Isa> all_isas() { return kIsas; }
 
-std::string_view isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return "scalar";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kAvx512Vnni:
-      return "avx512vnni";
-  }
-  return "unknown";
-}
+std::string_view isa_name(Isa isa) { return row_of(isa).name; }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
-  for (const Isa isa : kIsas) {
-    if (isa_name(isa) == name) return isa;
+  for (const IsaRow& row : kRows) {
+    if (row.name == name) return row.isa;
   }
   return std::nullopt;
 }
 
-std::string_view isa_requirement(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return "nothing beyond the baseline";
-    case Isa::kAvx2:
-      return "AVX2, FMA and F16C";
-    case Isa::kAvx512:
-      return "AVX-512 F, BW, VL and DQ";
-    case Isa::kAvx512Vnni:
-      return "AVX-512 F, BW, VL, DQ and VNNI";
-  }
-  return "unknown";
-}
+std::string_view isa_requirement(Isa isa) { return row_of(isa).requirement; }
 
 bool isa_supported(Isa isa) {
-#if defined(__x86_64__)
-  // __builtin_cpu_supports also asks XGETBV whether the system saves the registers.
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq");
-  switch (isa) {
-    case Isa::kScalar:
-      return true;
-    case Isa::kAvx2:
-      return avx2;
-    case Isa::kAvx512:
-      return avx512;
-    case Isa::kAvx512Vnni:
-      return avx512 && __builtin_cpu_supports("avx512vnni");
-  }
-#endif
-  return isa == Isa::kScalar;
+  static const Features here = detect();
+  return (row_of(isa).needs & ~here) == 0;
 }
 
 Isa best_isa() {

@@ -7,17 +7,20 @@
 
 namespace llm {
 
-/// The instruction sets kernels exist for, each a superset of the one before.
+/// The instruction sets kernels exist for. Each is a set of features that a CPU must have; none
+/// needs to contain another.
 enum class Isa {
   kScalar,      ///< the baseline of the architecture, no explicit vectors
   kAvx2,        ///< AVX2, FMA, F16C
   kAvx512,      ///< AVX-512 F, BW, VL, DQ
+  kAvxVnni,     ///< AVX2, FMA, F16C, AVX-VNNI: 256-bit registers with dot products
   kAvx512Vnni,  ///< AVX-512 with VNNI
+  kNeon,        ///< AArch64: NEON with dot products
 };
 
-/// All of them, in ascending order.
+/// All of them, of every architecture, in order of preference: the best one last.
 std::span<const Isa> all_isas();
-/// "scalar", "avx2", "avx512", "avx512vnni": the words of --isa.
+/// "scalar", "avx2", "avx512", "avxvnni", "avx512vnni", "neon": the words of --isa.
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 /// What the CPU must offer, in words for an error message ("AVX2, FMA and F16C").
@@ -25,7 +28,7 @@ std::string_view isa_requirement(Isa isa);
 
 /// Whether this CPU has the instructions and the operating system saves their registers.
 bool isa_supported(Isa isa);
-/// The highest supported one.
+/// The supported one that is preferred to all others.
 Isa best_isa();
 
 /// The CPU's own name ("AMD EPYC ..."), or "unknown".

@@ -2,6 +2,7 @@
 #define LLM_BASE_FLOAT_ENVIRONMENT_H_
 
 #include <cfenv>
+#include <cstdint>
 
 namespace llm {
 
@@ -17,7 +18,11 @@ class FloatEnvironment {
  public:
   FloatEnvironment() {
     std::fegetenv(&host_);
-    std::fesetenv(FE_DFL_ENV);  // with FTZ and DAZ on x86, FZ on ARM
+    std::fesetenv(FE_DFL_ENV);  // with FTZ and DAZ on x86
+#if defined(__aarch64__)
+    // glibc keeps AHP here, without which f16 has infinities.
+    asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+#endif
   }
   ~FloatEnvironment() { std::fesetenv(&host_); }
   FloatEnvironment(const FloatEnvironment&) = delete;

@@ -119,6 +119,8 @@ std::pair<std::size_t, std::string> try_threads(std::size_t n) {
 void pause_cpu() {
 #if defined(__x86_64__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #endif
 }
 

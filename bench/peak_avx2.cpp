@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const PeakKernels kPeakAvx2;
-const PeakKernels kPeakAvx2 = make_peak_kernels<Avx2Ops>(Isa::kAvx2);
+const PeakKernels kPeakAvx2 = make_peak_kernels<Avx2Ops>();
 }  // namespace llm

@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const PeakKernels kPeakAvx512;
-const PeakKernels kPeakAvx512 = make_peak_kernels<Avx512Ops>(Isa::kAvx512);
+const PeakKernels kPeakAvx512 = make_peak_kernels<Avx512Ops>();
 }  // namespace llm

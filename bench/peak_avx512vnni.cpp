@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const PeakKernels kPeakAvx512Vnni;
-const PeakKernels kPeakAvx512Vnni = make_peak_kernels<Avx512VnniOps>(Isa::kAvx512Vnni);
+const PeakKernels kPeakAvx512Vnni = make_peak_kernels<Avx512VnniOps>();
 }  // namespace llm

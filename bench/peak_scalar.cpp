@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const PeakKernels kPeakScalar;
-const PeakKernels kPeakScalar = make_peak_kernels<ScalarOps>(Isa::kScalar);
+const PeakKernels kPeakScalar = make_peak_kernels<ScalarOps>();
 }  // namespace llm

@@ -23,9 +23,14 @@ LLM_INLINE std::int32_t renewed(std::int32_t v) {
   return v;
 }
 #if defined(__AVX2__)
+#define LLM_VECTOR_REGISTER "+v"
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define LLM_VECTOR_REGISTER "+w"
+#endif
+#if defined(LLM_VECTOR_REGISTER)
 template <class X>
 LLM_INLINE xsimd::batch<std::int32_t, X> renewed(xsimd::batch<std::int32_t, X> v) {
-  asm volatile("" : "+v"(v.data));
+  asm volatile("" : LLM_VECTOR_REGISTER(v.data));
   return v;
 }
 #endif
@@ -84,7 +89,7 @@ template <class A, std::size_t... Chain>
 LLM_INLINE void dot_round(typename A::I32 (&sums)[sizeof...(Chain)], typename A::I32& codes,
                           typename A::I32& x, std::index_sequence<Chain...>) {
   if constexpr (A::kHasDot4) {
-    ((sums[Chain] = renewed(A::dot4_us(sums[Chain], codes, x))), ...);
+    ((sums[Chain] = renewed(A::dot4(sums[Chain], codes, x))), ...);
   } else {
     const typename A::I32 ones = A::broadcast(0x00010001);
     typename A::I32 pairs[] = {(static_cast<void>(Chain), A::maddubs(codes, x = renewed(x)))...};
@@ -122,8 +127,8 @@ llm::DotRun dot_rounds(std::uint64_t rounds) {
 }
 
 template <class A>
-constexpr llm::PeakKernels make_peak_kernels(llm::Isa isa) {
-  return {.isa = isa, .read = read_memory<A>, .dot = dot_rounds<A>};
+constexpr llm::PeakKernels make_peak_kernels() {
+  return {.isa = A::kIsa, .read = read_memory<A>, .dot = dot_rounds<A>};
 }
 
 }  // namespace

@@ -17,29 +17,22 @@ extern const PeakKernels kPeakScalar;
 #if defined(__x86_64__)
 extern const PeakKernels kPeakAvx2;
 extern const PeakKernels kPeakAvx512;
+extern const PeakKernels kPeakAvxVnni;
 extern const PeakKernels kPeakAvx512Vnni;
+#elif defined(__aarch64__)
+extern const PeakKernels kPeakNeon;
 #endif
-
-const PeakKernels* peak_kernels(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return &kPeakScalar;
-#if defined(__x86_64__)
-    case Isa::kAvx2:
-      return &kPeakAvx2;
-    case Isa::kAvx512:
-      return &kPeakAvx512;
-    case Isa::kAvx512Vnni:
-      return &kPeakAvx512Vnni;
-#else
-    default:
-      return nullptr;
-#endif
-  }
-  return nullptr;
-}
 
 namespace {
+
+constexpr const PeakKernels* kTables[] = {
+    &kPeakScalar,
+#if defined(__x86_64__)
+    &kPeakAvx2,   &kPeakAvx512, &kPeakAvxVnni, &kPeakAvx512Vnni,
+#elif defined(__aarch64__)
+    &kPeakNeon,
+#endif
+};
 
 using Clock = std::chrono::steady_clock;
 
@@ -129,6 +122,13 @@ double dot_rate(const PeakKernels& kernels, int n_threads, std::uint64_t rounds)
 void raise(double& best, double rate) { best = std::max(best, rate); }
 
 }  // namespace
+
+const PeakKernels* peak_kernels(Isa isa) {
+  for (const PeakKernels* table : kTables) {
+    if (table->isa == isa) return table;
+  }
+  return nullptr;
+}
 
 Status PeakMeter::measure() {
   {

@@ -21,7 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ISA_FLAG = re.compile(r"-m(avx|fma|f16c|sse3|ssse3|sse4|bmi|popcnt|arch=)")
 KERNEL_UNIT = re.compile(r"quant/kernels/kernels_\w+\.cpp$")
-TABLE = re.compile(r"llm::k\w*(Scalar|Avx2|Avx512|Avx512Vnni|Neon)$")
+TABLE = re.compile(r"llm::k\w*(Scalar|Avx2|Avx512|AvxVnni|Avx512Vnni|Neon)$")
 # The reference to the exception personality that g++ makes hidden and mergeable in every object.
 COMPILER_OWN = re.compile(r"DW\.ref\.__gxx_personality_v0$")
 # nm: upper case is global; V, v, W, w and u are mergeable; U is undefined.
@@ -32,18 +32,28 @@ class CheckError(Exception):
     """The objects cannot be examined."""
 
 
-def isa_objects(build_dir: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Source (relative to the root) -> object, of every unit built for an instruction set."""
+def cross_prefix(arguments: list[str]) -> str:
+    """What the names of a cross compiler's tools begin with: "aarch64-linux-gnu-"; else nothing."""
+    for argument in arguments:
+        if found := re.fullmatch(r"(?:.*/)?(\w+-linux-gnu-)g\+\+(-\d+)?", argument):
+            return found[1]
+    return ""
+
+
+def isa_objects(build_dir: pathlib.Path) -> tuple[dict[str, pathlib.Path], str]:
+    """Source (relative to the root) -> object, of every unit built for an instruction set; the tools' cross_prefix()."""
     commands = build_dir / "compile_commands.json"
     if not commands.is_file():
         raise CheckError(f"{commands}: not found; run ./dev build first")
     objects = {}
+    prefix = ""
     for entry in json.loads(commands.read_text(encoding="utf-8")):
         source = pathlib.Path(entry["directory"], entry["file"]).resolve()
         name = source.relative_to(ROOT).as_posix() if source.is_relative_to(ROOT) else str(source)
         arguments = entry.get("arguments") or shlex.split(entry["command"])
         if not KERNEL_UNIT.search(name) and not any(ISA_FLAG.match(a) for a in arguments):
             continue
+        prefix = cross_prefix(arguments)
         built = pathlib.Path(entry["directory"], arguments[arguments.index("-o") + 1])
         if not built.is_file():
             raise CheckError(f"{built}: not found; run ./dev build first")
@@ -51,11 +61,11 @@ def isa_objects(build_dir: pathlib.Path) -> dict[str, pathlib.Path]:
     kernels = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("quant/kernels/kernels_*.cpp")}
     if not kernels:
         raise CheckError("quant/kernels/kernels_*.cpp: none found; this script looks in the wrong place")
-    if platform.machine() not in ("x86_64", "AMD64"):
-        kernels = {"quant/kernels/kernels_scalar.cpp"}
+    x86 = (prefix or platform.machine()).startswith(("x86_64", "AMD64"))
+    kernels = {name for name in kernels if name.endswith("_scalar.cpp") or name.endswith("_neon.cpp") != x86}
     for name in sorted(kernels - objects.keys()):
         raise CheckError(f"{commands}: found no {name}; run ./dev build first")
-    return objects
+    return objects, prefix
 
 
 def output_of(*command: str) -> str:
@@ -65,11 +75,11 @@ def output_of(*command: str) -> str:
         raise CheckError(f"{' '.join(command)}: {error}") from error
 
 
-def leaks(built: pathlib.Path) -> list[str]:
+def leaks(built: pathlib.Path, prefix: str) -> list[str]:
     """What the object exports or does and must not, one line each."""
     found = []
     tables = 0
-    for line in output_of("nm", "-C", "--defined-only", str(built)).splitlines():
+    for line in output_of(f"{prefix}nm", "-C", "--defined-only", str(built)).splitlines():
         kind, symbol = line[17:].split(" ", 1)
         if kind not in GLOBAL_KINDS or COMPILER_OWN.match(symbol):
             continue
@@ -79,7 +89,7 @@ def leaks(built: pathlib.Path) -> list[str]:
             found.append(f"{kind} {symbol}")
     if tables != 1:
         found.append(f"{tables} tables llm::k...<ISA>, need 1")
-    sections = output_of("objdump", "-h", str(built))
+    sections = output_of(f"{prefix}objdump", "-h", str(built))
     if re.search(r"\s\.(init_array|ctors)\b", sections):
         found.append("code that runs at start-up (.init_array)")
     return found
@@ -88,8 +98,8 @@ def leaks(built: pathlib.Path) -> list[str]:
 def main() -> int:
     build_dir = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "release"
     try:
-        objects = isa_objects(build_dir)
-        bad = {name: found for name, built in objects.items() if (found := leaks(built))}
+        objects, prefix = isa_objects(build_dir)
+        bad = {name: found for name, built in objects.items() if (found := leaks(built, prefix))}
     except CheckError as error:
         print(f"check_isa_leaks: error: {error}", file=sys.stderr)
         return 2

@@ -23,6 +23,7 @@ struct IntDot {
                                    : kMaxCode <= 15 ? 8
                                    : kMaxCode <= 31 ? 4
                                                     : 2;
+  static_assert(!A::kHasDot4 || !A::kSignedCodes || kSigned || kMaxCode <= 127);
   static_assert(A::kHasDot4 || kSigned ||
                 kRunWords * 2 * kMaxCode * llm::contract::kMaxActivationCode < 32768);
 
@@ -31,7 +32,7 @@ struct IntDot {
     I32x16<A> v;
     LLM_EACH_REGISTER {
       if constexpr (A::kHasDot4) {
-        v.r[i] = A::dot4_us(acc.r[i], codes.r[i], x.r[i]);
+        v.r[i] = A::dot4(acc.r[i], codes.r[i], x.r[i]);
       } else if constexpr (kSigned) {
         v.r[i] = A::add16(acc.r[i],
                           A::maddubs(A::magnitude(codes.r[i]), A::with_sign(x.r[i], codes.r[i])));

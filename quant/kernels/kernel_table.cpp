@@ -8,8 +8,24 @@ extern const KernelTable kKernelsScalar;
 #if defined(__x86_64__)
 extern const KernelTable kKernelsAvx2;
 extern const KernelTable kKernelsAvx512;
+extern const KernelTable kKernelsAvxVnni;
 extern const KernelTable kKernelsAvx512Vnni;
+#elif defined(__aarch64__)
+extern const KernelTable kKernelsNeon;
 #endif
+
+namespace {
+
+constexpr const KernelTable* kTables[] = {
+    &kKernelsScalar,
+#if defined(__x86_64__)
+    &kKernelsAvx2,   &kKernelsAvx512, &kKernelsAvxVnni, &kKernelsAvx512Vnni,
+#elif defined(__aarch64__)
+    &kKernelsNeon,
+#endif
+};
+
+}  // namespace
 
 std::size_t matmul_workspace_bytes(std::size_t n_tokens) {
   return n_tokens * contract::kMaxTilePanels * contract::kPanelRows * sizeof(float);
@@ -28,20 +44,8 @@ std::size_t attend_workspace_bytes(const KvLayout& layout, std::size_t n_rows) {
 }
 
 const KernelTable* kernel_table(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return &kKernelsScalar;
-#if defined(__x86_64__)
-    case Isa::kAvx2:
-      return &kKernelsAvx2;
-    case Isa::kAvx512:
-      return &kKernelsAvx512;
-    case Isa::kAvx512Vnni:
-      return &kKernelsAvx512Vnni;
-#else
-    default:
-      return nullptr;
-#endif
+  for (const KernelTable* table : kTables) {
+    if (table->isa == isa) return table;
   }
   return nullptr;
 }

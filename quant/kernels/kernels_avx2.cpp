@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const KernelTable kKernelsAvx2;
-const KernelTable kKernelsAvx2 = make_table<Avx2Ops>(Isa::kAvx2);
+const KernelTable kKernelsAvx2 = make_table<Avx2Ops>();
 }  // namespace llm

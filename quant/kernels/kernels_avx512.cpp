@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const KernelTable kKernelsAvx512;
-const KernelTable kKernelsAvx512 = make_table<Avx512Ops>(Isa::kAvx512);
+const KernelTable kKernelsAvx512 = make_table<Avx512Ops>();
 }  // namespace llm

@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const KernelTable kKernelsAvx512Vnni;
-const KernelTable kKernelsAvx512Vnni = make_table<Avx512VnniOps>(Isa::kAvx512Vnni);
+const KernelTable kKernelsAvx512Vnni = make_table<Avx512VnniOps>();
 }  // namespace llm

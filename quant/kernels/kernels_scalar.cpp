@@ -2,5 +2,5 @@
 
 namespace llm {
 extern const KernelTable kKernelsScalar;
-const KernelTable kKernelsScalar = make_table<ScalarOps>(Isa::kScalar);
+const KernelTable kKernelsScalar = make_table<ScalarOps>();
 }  // namespace llm

@@ -201,10 +201,10 @@ LLM_INLINE void prefetch(const std::byte* memory, std::size_t n_bytes) {
   for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(memory + i, 0, 2);
 }
 
-template <class A, class T, int P>
+/// U holds unpacked blocks of P panels.
+template <class A, class T, int P, class U>
 void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::size_t panel_end) {
   using X = typename ActivationOf<T>::Block;
-  using U = Unpacked<A, T, P>;
   const std::size_t n_blocks = args.n_cols / T::kWeights;
   const std::size_t block_bytes = kPanelRows * T::kBytes;
   U u;
@@ -233,14 +233,20 @@ void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::siz
   }
 }
 
+/// All panels: kTilePanels at a time, then one by one.
+template <class A, class T, template <class, class, int> class U>
+void matmul_batches(const llm::MatmulArgs& args) {
+  constexpr int P = A::kTilePanels;
+  static_assert(P <= static_cast<int>(llm::contract::kMaxTilePanels));
+  const std::size_t rest = args.panel_begin + (args.panel_end - args.panel_begin) / P * P;
+  matmul_batch<A, T, P, U<A, T, P>>(args, args.panel_begin, rest);
+  if constexpr (P > 1) matmul_batch<A, T, 1, U<A, T, 1>>(args, rest, args.panel_end);
+}
+
 template <class A, class T>
 void matmul_type(const llm::MatmulArgs& args) {
   if (args.n_tokens == 1) return matmul_one_token<A, T>(args);
-  constexpr int P = A::kTilePanels;
-  static_assert(P <= static_cast<int>(llm::contract::kMaxTilePanels));
-  const std::size_t whole = (args.panel_end - args.panel_begin) / P * P;
-  matmul_batch<A, T, P>(args, args.panel_begin, args.panel_begin + whole);
-  if constexpr (P > 1) matmul_batch<A, T, 1>(args, args.panel_begin + whole, args.panel_end);
+  matmul_batches<A, T, Unpacked>(args);
 }
 
 }  // namespace

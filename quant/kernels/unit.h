@@ -12,9 +12,9 @@
 namespace {
 
 template <class A>
-constexpr llm::KernelTable make_table(llm::Isa isa) {
+constexpr llm::KernelTable make_table() {
   return {
-      .isa = isa,
+      .isa = A::kIsa,
       .matmul = matmul<A>,
       .quantize_q8k = quantize_q8k<A>,
       .quantize_q8x32 = quantize_q8x32<A>,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import ROOT, STEPS, TOKENS, Bench
+from generate import ISAS
 
-ISAS = ("scalar", "avx2", "avx512", "avx512vnni")
 UNSUPPORTED = 6  # exit code
 
 

@@ -28,7 +28,8 @@ CLASSES = {
 TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "F16", "BF16", "F32", "IQ4_XS")
 FLOATS = ("F16", "BF16", "F32")
 MINS = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K")  # with an offset term
-ISAS = ("scalar", "avx2", "avx512", "avx512vnni")
+# With the flag that /proc/cpuinfo has for what each needs beyond the one before.
+ISAS = {"scalar": "", "avx2": "avx2", "avx512": "avx512f", "avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni"}
 LAYERS = 4  # of the embedded model
 
 # What names look like: a kernel's check, a path of --self, an op of --layer-diff.
@@ -45,6 +46,12 @@ class Mutant:
     file: str  # kind of model (bench.py)
     names: str  # regular expression: what some name in the report must match to have named it
     long: bool = False  # needs a long reference
+
+
+def missing_isa(mutant: Mutant, flags: set[str]) -> str:
+    """The instruction set that the mutant strikes and a CPU with these flags lacks, or nothing."""
+    found = re.search(r":isa=(\w+)", mutant.id)
+    return found[1] if found and ISAS[found[1]] and ISAS[found[1]] not in flags else ""
 
 
 def pure(kind: str) -> str:
@@ -245,7 +252,7 @@ def forward() -> list[Mutant]:
         add("f", op, effect=effects[(i + 2) % 5], threads=(2, 3, 7, 4)[i % 4], rows_after=0, **layer)
     for op in ("v", "up", "l_out"):
         add("h", op, effect="ulp", probe=0, layer=2)
-        add("d", op, effect="ulp", isa=ISAS[len(op) % 3], layer=3)
+        add("d", op, effect="ulp", isa=list(ISAS)[len(op) % 3], layer=3)
 
     race = rf"{PATH}, .*(race|threads?|prefill|definition|batches|sequences|token|cut|logits|text|wait).*"
     for at in ("embed", "silu", "logits", "residual", "norm", "load", "rotate", "attend", "merge"):

@@ -5,7 +5,7 @@ import re
 import unittest
 from pathlib import Path
 
-from generate import CLASSES, generate, sample
+from generate import CLASSES, generate, missing_isa, sample
 from plant import planted_sites, read_edits
 
 HERE = Path(__file__).resolve().parent
@@ -42,6 +42,12 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(self.mutants, generate())
         self.assertEqual(sample(self.mutants, 60, "1"), sample(self.mutants, 60, "1"))
         self.assertNotEqual(sample(self.mutants, 60, "1"), sample(self.mutants, 60, "2"))
+
+    def test_a_mutant_of_an_instruction_set_is_left_out_where_the_cpu_lacks_it(self):
+        flags = {"avx2", "avx512f", "avx512_vnni"}
+        missing = {m.id: missing_isa(m, flags) for m in self.mutants}
+        self.assertEqual(set(missing.values()), {"", "avxvnni"})
+        self.assertEqual({i for i, isa in missing.items() if isa}, {i for i in missing if ":isa=avxvnni" in i})
 
     def test_a_sample_has_every_class(self):
         for seed in range(20):

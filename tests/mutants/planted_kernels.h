@@ -15,10 +15,8 @@ using llm::PlantedFault;
 using llm::PlantedSite;
 
 template <class A>
-constexpr const char* isa() {
-  if (A::kRegisters == 16) return "scalar";
-  if (A::kRegisters == 2) return "avx2";
-  return A::kHasDot4 ? "avx512vnni" : "avx512";
+const char* isa() {
+  return llm::isa_name(A::kIsa).data();
 }
 
 /// Memory of a call; C's, as nothing else may be emitted here.

@@ -21,12 +21,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from bench import LONG_TOKENS, ROOT, STEPS, TEXT, TIMEOUT, VERIFY_STEPS, Bench, names_in
-from generate import CLASSES, Mutant, generate, sample
+from generate import CLASSES, Mutant, generate, missing_isa, sample
 
 FOUND_NEEDED = 0.97
 NAMED_NEEDED = 0.90
@@ -238,10 +239,19 @@ def choose(options: argparse.Namespace) -> list[Mutant]:
     mutants = generate()
     if options.only:
         mutants = [m for m in mutants if any(text == m.kind if text in CLASSES else text in m.id for text in options.only)]
-    if options.all or options.only:
-        return mutants
-    print(f"{options.sample} of {len(mutants)} generated mutants, --seed {options.seed}")
-    return sample(mutants, options.sample, options.seed)
+    elif not options.all:
+        print(f"{options.sample} of {len(mutants)} generated mutants, --seed {options.seed}")
+        mutants = sample(mutants, options.sample, options.seed)
+    return without_missing_isas(mutants)
+
+
+def without_missing_isas(mutants: list[Mutant]) -> list[Mutant]:
+    """Those that this CPU can run; prints how many it cannot."""
+    flags = set(re.findall(r"^flags\s*:(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)[0].split())
+    missing = Counter(missing_isa(m, flags) for m in mutants)
+    for isa in filter(None, sorted(missing)):
+        print(f"skipped: {missing[isa]} of {isa}, which this CPU lacks")
+    return [m for m in mutants if not missing_isa(m, flags)]
 
 
 def main() -> int:

@@ -6,13 +6,17 @@
 
 namespace llm {
 
-void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv,
-                         Compute* compute) {
+Option& add_isa_option(OptionTable& table, std::optional<Isa>* isa) {
   std::vector<std::pair<std::string, std::optional<Isa>>> isas;
   for (const Isa known : all_isas()) isas.emplace_back(std::string(isa_name(known)), known);
-  table.choice("isa", "NAME", isa, std::move(isas), "instruction set; never changes a result")
-      .shown_default("the best of this CPU")
-      .from_env("LLM_ISA");
+  return table
+      .choice("isa", "NAME", isa, std::move(isas), "instruction set; never changes a result")
+      .shown_default("the best of this CPU");
+}
+
+void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv,
+                         Compute* compute) {
+  add_isa_option(table, isa).from_env("LLM_ISA");
   table.choice("kv", "TYPE", kv,
                {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
                "type of the cached keys and values; q8 takes 9/16 of the memory of f16");

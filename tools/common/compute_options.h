@@ -9,6 +9,9 @@
 
 namespace llm {
 
+/// Adds --isa; without one `isa` stays empty: the best of this CPU.
+Option& add_isa_option(OptionTable& table, std::optional<Isa>* isa);
+
 /// Adds --isa, --kv and --compute, which tools that run a model have alike. No --isa and no LLM_ISA
 /// leave `isa` empty: the best of this CPU.
 void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv, Compute* compute);

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "base/cpu_features.h"
+#include "tools/common/compute_options.h"
 #include "validate/report/report.h"
 
 namespace llm {
@@ -104,8 +104,7 @@ OptionTable make_check_table(CheckArguments& a) {
             "--layer-diff: limits on the free run as JSON instead of the measured ones")
       .file();
   table.text("p,prompt", "TEXT", &a.prompt, "text for --dump and --self");
-  table.text("isa", "ISA", &a.isa, "instruction set: scalar, avx2, avx512 or avx512vnni")
-      .shown_default("the best of this CPU");
+  add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0: as many as CPUs allowed");
   table.group("Output");
   table
@@ -149,9 +148,6 @@ Status check_arguments(const CheckArguments& a) {
   if (a.kv && a.ppl.empty() && a.kld.empty() && a.dump.empty() && a.layer_diff.empty() &&
       a.stages.empty())
     return usage("--kv", "found none of --ppl, --kld, --dump, --layer-diff, --stages, need one");
-  if (!a.isa.empty() && !isa_from_name(a.isa))
-    return usage("--isa",
-                 fmt::format("found \"{}\", need scalar, avx2, avx512 or avx512vnni", a.isa));
   for (const auto& path : a.reports) LLM_RETURN_IF_ERROR(check_report_path(path));
   return Ok{};
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "base/result.h"
 #include "engine/model/precision.h"
 #include "tools/common/options.h"
@@ -47,7 +48,7 @@ struct CheckArguments {
   std::vector<std::string> reports;
   CheckCompute compute = CheckCompute::kBoth;
   std::optional<KvType> kv;
-  std::string isa;
+  std::optional<Isa> isa;
   int threads = 0;
 
   /// The cache of a run in that mode.

@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> run_facts(const CheckArguments&
           {"model", path},
           {"sha256", sha256},
           {"CPU", std::string(cpu_name())},
-          {"isa", arguments.isa.empty() ? std::string(isa_name(best_isa())) : arguments.isa},
+          {"isa", std::string(isa_name(arguments.isa.value_or(best_isa())))},
           {"threads", fmt::format("{}", threads)}};
 }
 

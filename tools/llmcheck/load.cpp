@@ -15,7 +15,7 @@ Result<std::shared_ptr<const Model>> load_for_check(const CheckArguments& argume
   options.compute = compute;
   options.threads = arguments.threads;
   options.expected_sha256 = sha256;
-  if (!arguments.isa.empty()) options.isa = isa_from_name(arguments.isa);
+  options.isa = arguments.isa;
   options.progress = std::ref(bar);
   auto model = Model::load(path, options);
   bar.clear();

@@ -23,7 +23,8 @@ CheckResult coverage(KernelTables tables, const KernelSizes& sizes) {
   for (const KernelTable* table : tables) ran.push_back(isa_name(table->isa));
   std::string detail = fmt::format("{}", fmt::join(ran, ", "));
   for (const Isa isa : all_isas()) {
-    if (std::ranges::find(ran, isa_name(isa)) != ran.end()) continue;
+    const bool has_run = std::ranges::find(ran, isa_name(isa)) != ran.end();
+    if (has_run || kernel_table(isa) == nullptr) continue;
     detail += fmt::format("; skipped: {} (needs {})", isa_name(isa), isa_requirement(isa));
   }
   const std::size_t longest = longest_attended(sizes);

@@ -68,9 +68,7 @@ class MatrixCheck {
   }
 
  private:
-  const KernelTable& best() const {
-    return fast_.empty() ? *kernel_table(Isa::kScalar) : *fast_.back();
-  }
+  const KernelTable& best() const { return *kernel_table(best_isa()); }
 
   void report(std::size_t done, std::size_t total) const {
     if (options_.progress) options_.progress("matrices", done, total);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/model/model.h"
+#include "quant/kernels/kernel_table.h"
 #include "validate/self/cache_check.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
@@ -217,7 +218,7 @@ class SelfCheck {
 
   void list_what_is_missing() {
     for (const Isa isa : all_isas()) {
-      if (isa_supported(isa)) continue;
+      if (isa_supported(isa) || kernel_table(isa) == nullptr) continue;
       out_.not_covered.push_back(fmt::format("instruction set {}: this CPU lacks {}", isa_name(isa),
                                              isa_requirement(isa)));
     }

@@ -5,17 +5,22 @@
 // so everything is in an anonymous namespace, and nothing that would be emitted as a shared
 // function may be used.
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
 #include "quant/contract/contract.h"
-#include "quant/kernels/simd/architectures.h"
+#include "quant/kernels/simd/neon_ops.h"
+#include "quant/kernels/simd/x86_ops.h"
 
 namespace {
 namespace lane16 {
 
 static_assert(llm::contract::kLanes == 16);
 
-/// 16 virtual lanes: one zmm, two ymm, or an array. Every operation works on each lane by itself
-/// with the one rounding its name says, so equal input gives equal bits whatever the register
-/// width.
+/// 16 virtual lanes: one zmm, two ymm, four q registers, or an array. Every operation works on each
+/// lane by itself with the one rounding its name says, so equal input gives equal bits whatever the
+/// register width.
 ///
 /// `A` is an architecture: it names the xsimd batch type and supplies what xsimd has no operation
 /// for.
@@ -30,7 +35,7 @@ struct I32x16 {
   typename A::I32 r[A::kRegisters];
 };
 
-#define LLM_EACH_REGISTER _Pragma("GCC unroll 2") for (int i = 0; i < A::kRegisters; ++i)
+#define LLM_EACH_REGISTER _Pragma("GCC unroll 4") for (int i = 0; i < A::kRegisters; ++i)
 
 template <class A>
 constexpr int kRegisterLanes = 16 / A::kRegisters;
@@ -99,7 +104,7 @@ LLM_INLINE I32x16<A> broadcast_word(const void* p) {
 LLM_BINARY(F32x16, operator+, a.r[i] + b.r[i])
 LLM_BINARY(F32x16, operator-, a.r[i] - b.r[i])
 LLM_BINARY(F32x16, operator*, a.r[i] * b.r[i])
-LLM_BINARY(F32x16, operator/, a.r[i] / b.r[i])
+LLM_BINARY(F32x16, operator/, A::divide(a.r[i], b.r[i]))
 LLM_BINARY(I32x16, operator+, a.r[i] + b.r[i])
 LLM_BINARY(I32x16, operator-, a.r[i] - b.r[i])
 LLM_BINARY(I32x16, operator*, a.r[i] * b.r[i])

@@ -1,123 +1,20 @@
-#ifndef LLM_QUANT_KERNELS_SIMD_ARCHITECTURES_H_
-#define LLM_QUANT_KERNELS_SIMD_ARCHITECTURES_H_
+#ifndef LLM_QUANT_KERNELS_SIMD_X86_OPS_H_
+#define LLM_QUANT_KERNELS_SIMD_X86_OPS_H_
 
-// What 16 lanes are on each architecture: the register type, the number of registers, and the
-// operations that xsimd has not. Included by lane16.h only, which says how units use it.
-
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <xsimd/xsimd.hpp>
+// 16 lanes on AVX2 (two registers) and AVX-512 (one), with and without VNNI. Part of an ISA unit.
 
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
-#include "quant/formats/half.h"
-
-#define LLM_INLINE inline __attribute__((always_inline))
-#define LLM_INLINE_LAMBDA __attribute__((always_inline))
+#include "quant/kernels/simd/xsimd_ops.h"
 
 namespace {
 namespace lane16 {
 
-/// 16 one-lane registers: the definition in the terms of this file.
-struct ScalarOps {
-  static constexpr int kRegisters = 16;
-  static constexpr bool kHasDot4 = true;       ///< dot4_us exists; else maddubs and madd
-  static constexpr bool kSignedCodes = false;  ///< Q8 weights stay signed bytes
-  static constexpr int kTilePanels = 1;        ///< register tile of a batch: panels x tokens
-  static constexpr int kTileTokens = 2;
-  using F32 = float;
-  using I32 = std::int32_t;
-  static LLM_INLINE F32 load(const float* p) { return *p; }
-  static LLM_INLINE I32 load(const std::int32_t* p) { return *p; }
-  static LLM_INLINE void store(float* p, F32 v) { *p = v; }
-  static LLM_INLINE void store(std::int32_t* p, I32 v) { *p = v; }
-  static LLM_INLINE F32 broadcast(float x) { return x; }
-  static LLM_INLINE I32 broadcast(std::int32_t x) { return x; }
-  static LLM_INLINE F32 fma(F32 a, F32 b, F32 c) { return std::fma(a, b, c); }
-  static LLM_INLINE F32 fma_negated(F32 a, F32 b, F32 c) { return std::fma(a, -b, c); }
-  static LLM_INLINE F32 to_float(I32 v) { return static_cast<float>(v); }
-  static LLM_INLINE F32 select_greater(F32 a, F32 b, F32 yes, F32 no) { return a > b ? yes : no; }
-  static LLM_INLINE I32 bits(F32 v) { return __builtin_bit_cast(I32, v); }
-  static LLM_INLINE F32 from_bits(I32 v) { return __builtin_bit_cast(F32, v); }
-  static LLM_INLINE I32 max_unsigned(I32 a, I32 b) {
-    return static_cast<std::uint32_t>(a) > static_cast<std::uint32_t>(b) ? a : b;
-  }
-  static LLM_INLINE std::int32_t sum(I32 v) { return v; }
-  // The low byte of each lane.
-  static LLM_INLINE void to_bytes(std::int8_t* p, I32 v) { *p = static_cast<std::int8_t>(v); }
-  template <int N>
-  static LLM_INLINE I32 shift_left(I32 v) {
-    return static_cast<I32>(static_cast<std::uint32_t>(v) << N);
-  }
-  template <int N>
-  static LLM_INLINE I32 shift_right(I32 v) {
-    return static_cast<I32>(static_cast<std::uint32_t>(v) >> N);
-  }
-  template <int N>
-  static LLM_INLINE I32 shift_right_signed(I32 v) {
-    return v >> N;
-  }
-  static LLM_INLINE F32 from_half(const std::uint16_t* p) { return llm::f16_to_f32(*p); }
-  static LLM_INLINE void to_half(std::uint16_t* p, F32 v) { *p = llm::f32_to_f16(v); }
-  static LLM_INLINE I32 widen_u8(const std::uint8_t* p) { return *p; }
-  static LLM_INLINE I32 widen_s8(const std::uint8_t* p) { return static_cast<std::int8_t>(*p); }
-  static LLM_INLINE I32 widen_u16(const std::uint16_t* p) { return *p; }
-  // Byte i becomes table[byte i], for bytes below 16.
-  static LLM_INLINE I32 look_up(const std::int8_t* table, I32 v) {
-    std::uint32_t bytes = 0;
-    for (int i = 0; i < 4; ++i) {
-      const auto byte =
-          static_cast<std::uint8_t>(table[static_cast<std::uint32_t>(v) >> (8 * i) & 15U]);
-      bytes |= std::uint32_t{byte} << (8 * i);
-    }
-    return static_cast<I32>(bytes);
-  }
-  // The sum of four products of bytes: u unsigned, s signed.
-  static LLM_INLINE I32 dot4_us(I32 acc, I32 u, I32 s) {
-    for (int i = 0; i < 4; ++i) {
-      const auto a = static_cast<std::int32_t>((static_cast<std::uint32_t>(u) >> (8 * i)) & 255U);
-      const auto b = static_cast<std::int8_t>(static_cast<std::uint32_t>(s) >> (8 * i));
-      acc += a * b;
-    }
-    return acc;
-  }
-  // The sum of two products of signed 16-bit halves.
-  static LLM_INLINE I32 dot2(I32 acc, I32 a, I32 b) {
-    for (int i = 0; i < 2; ++i) {
-      acc += static_cast<std::int16_t>(static_cast<std::uint32_t>(a) >> (16 * i)) *
-             static_cast<std::int16_t>(static_cast<std::uint32_t>(b) >> (16 * i));
-    }
-    return acc;
-  }
-};
-
-/// What all xsimd architectures share.
-template <class X, int Registers>
-struct XsimdOps {
-  static constexpr int kRegisters = Registers;
-  using F32 = xsimd::batch<float, X>;
-  using I32 = xsimd::batch<std::int32_t, X>;
-  static LLM_INLINE F32 load(const float* p) { return F32::load_unaligned(p); }
-  static LLM_INLINE I32 load(const std::int32_t* p) { return I32::load_unaligned(p); }
-  static LLM_INLINE void store(float* p, F32 v) { v.store_unaligned(p); }
-  static LLM_INLINE void store(std::int32_t* p, I32 v) { v.store_unaligned(p); }
-  // No instruction: v is computed before what follows. Left alone, g++ 12 computes the products of
-  // a whole tile first and adds them up afterwards, which spills nearly all of them.
-  static LLM_INLINE void keep_here(I32& v) { asm volatile("" : "+v"(v.data)); }
-  static LLM_INLINE F32 broadcast(float x) { return F32(x); }
-  static LLM_INLINE I32 broadcast(std::int32_t x) { return I32(x); }
-  static LLM_INLINE F32 to_float(I32 v) { return xsimd::to_float(v); }
-  static LLM_INLINE F32 select_greater(F32 a, F32 b, F32 yes, F32 no) {
-    return xsimd::select(a > b, yes, no);
-  }
-};
-
 #if defined(__AVX2__)
 struct Avx2Ops : XsimdOps<xsimd::fma3<xsimd::avx2>, 2> {
+  static constexpr llm::Isa kIsa = llm::Isa::kAvx2;
   static constexpr bool kHasDot4 = false;
   static constexpr bool kSignedCodes = true;
   static constexpr int kTilePanels = 1;
@@ -183,8 +80,21 @@ struct Avx2Ops : XsimdOps<xsimd::fma3<xsimd::avx2>, 2> {
 };
 #endif
 
+#if defined(__AVXVNNI__)
+struct AvxVnniOps : Avx2Ops {
+  static constexpr llm::Isa kIsa = llm::Isa::kAvxVnni;
+  static constexpr bool kHasDot4 = true;
+  static constexpr bool kSignedCodes = false;
+  static LLM_INLINE I32 dot4(I32 acc, I32 codes, I32 x) {
+    return _mm256_dpbusd_avx_epi32(acc, codes, x);
+  }
+  static LLM_INLINE I32 dot2(I32 acc, I32 a, I32 b) { return _mm256_dpwssd_avx_epi32(acc, a, b); }
+};
+#endif
+
 #if defined(__AVX512F__) && defined(__AVX512BW__)
 struct Avx512Ops : XsimdOps<xsimd::avx512f, 1> {
+  static constexpr llm::Isa kIsa = llm::Isa::kAvx512;
   static constexpr bool kHasDot4 = false;
   static constexpr bool kSignedCodes = true;
   static constexpr int kTilePanels = 2;
@@ -247,9 +157,12 @@ struct Avx512Ops : XsimdOps<xsimd::avx512f, 1> {
 
 #if defined(__AVX512VNNI__)
 struct Avx512VnniOps : Avx512Ops {
+  static constexpr llm::Isa kIsa = llm::Isa::kAvx512Vnni;
   static constexpr bool kHasDot4 = true;
   static constexpr bool kSignedCodes = false;
-  static LLM_INLINE I32 dot4_us(I32 acc, I32 u, I32 s) { return _mm512_dpbusd_epi32(acc, u, s); }
+  static LLM_INLINE I32 dot4(I32 acc, I32 codes, I32 x) {
+    return _mm512_dpbusd_epi32(acc, codes, x);
+  }
   static LLM_INLINE I32 dot2(I32 acc, I32 a, I32 b) { return _mm512_dpwssd_epi32(acc, a, b); }
 };
 #endif
@@ -257,4 +170,4 @@ struct Avx512VnniOps : Avx512Ops {
 }  // namespace lane16
 }  // namespace
 
-#endif  // LLM_QUANT_KERNELS_SIMD_ARCHITECTURES_H_
+#endif  // LLM_QUANT_KERNELS_SIMD_X86_OPS_H_
