@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/float_environment.h"
+#include "base/log_sum_exp.h"
 #include "quant/contract/arithmetic.h"
 
 namespace llm {
@@ -177,15 +178,9 @@ Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, std::size_t 
   const FloatEnvironment contract;
   std::vector<Scored> row(logits.size());
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = {static_cast<TokenId>(i), logits[i]};
-  const float largest = std::ranges::min_element(row, before)->logit;
-  contract::LaneSum sum;
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    sum.add(i, contract::exp(logits[i] - largest));
-  }
-  const double log_total = std::log(static_cast<double>(sum.total()));
+  const double norm = log_sum_exp(logits);
   const auto logprob = [&](const Scored& token) {
-    const double distance = static_cast<double>(token.logit) - static_cast<double>(largest);
-    return TokenLogprob{token.id, static_cast<float>(distance - log_total)};
+    return TokenLogprob{token.id, static_cast<double>(token.logit) - norm};
   };
   Logprobs result{logprob(row[static_cast<std::size_t>(chosen)]), {}};
   const auto middle = row.begin() + static_cast<std::ptrdiff_t>(std::min(n_top, row.size()));

@@ -77,10 +77,11 @@ double uniform_draw(std::uint64_t seed, std::uint64_t sequence, std::uint64_t po
 /// A token's natural log probability.
 struct TokenLogprob {
   TokenId id;
-  float logprob;
+  double logprob;
 };
 
 /// Log probabilities over the whole row as the model gave it: before penalty, temperature, filters.
+/// In f64, logit - log_sum_exp(logits): the negative of what llmcheck scores texts by.
 struct Logprobs {
   TokenLogprob chosen;
   std::vector<TokenLogprob> top;  ///< most likely first, ties: lower id first

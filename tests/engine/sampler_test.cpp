@@ -39,6 +39,7 @@ using Ids = std::vector<TokenId>;
 bool close(float actual, double expected) {
   return std::abs(static_cast<double>(actual) - expected) < 1e-6;
 }
+bool close(double actual, double expected) { return std::abs(actual - expected) < 1e-12; }
 
 double log_sum_exp(const std::vector<float>& logits) {
   double total = 0;

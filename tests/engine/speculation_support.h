@@ -74,7 +74,7 @@ struct Seen {
   std::vector<std::vector<TokenId>> ids;
   std::vector<std::string> texts;
   std::vector<StopReason> reasons;
-  std::vector<std::pair<TokenId, float>> logprobs;
+  std::vector<std::pair<TokenId, double>> logprobs;
   std::vector<std::string> events;
   std::vector<float> rows;  ///< given to on_logits
   std::vector<TokenId> text;

@@ -7,13 +7,6 @@
 
 namespace llm {
 
-double log_sum_exp(std::span<const float> logits) {
-  const auto largest = static_cast<double>(*std::ranges::max_element(logits));
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return largest + std::log(sum);
-}
-
 double negative_log_likelihood(std::span<const float> logits, TokenId target) {
   return log_sum_exp(logits) - static_cast<double>(logits[static_cast<std::size_t>(target)]);
 }

@@ -5,13 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "base/log_sum_exp.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
-
-/// log(sum exp(logit)) in f64, shifted by the largest logit so that nothing overflows.
-/// @pre not empty
-double log_sum_exp(std::span<const float> logits);
 
 /// -log softmax(logits)[target] in nats, in f64. @pre target is an index of logits
 double negative_log_likelihood(std::span<const float> logits, TokenId target);

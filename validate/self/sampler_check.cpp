@@ -269,11 +269,14 @@ class SamplerCheck {
 
   void log_probabilities(const SamplerRow& row) {
     const std::vector<double> exact = log_softmax(row.logits);
+    const auto n = static_cast<double>(row.logits.size());
+    const auto largest = static_cast<double>(std::ranges::max(row.logits));
     const auto close = [&](const TokenLogprob& found, TokenId id) {
       const double expected = exact[static_cast<std::size_t>(id)];
-      const auto value = static_cast<double>(found.logprob);
-      const double limit = sum_error(row.logits.size()) + std::abs(expected) * 0x1p-23;
-      return found.id == id && (value == expected || std::abs(value - expected) <= limit);
+      // n additions and exps, then log(sum exp) and its difference from the logit, each rounded.
+      const double limit = (n + 2 * std::abs(largest) + 2 * std::abs(expected)) * 0x1p-52;
+      return found.id == id &&
+             (found.logprob == expected || std::abs(found.logprob - expected) <= limit);
     };
     const auto order = naive_distribution({}, row.logits, row.past);
     const TokenId chosen = order.back().id;
