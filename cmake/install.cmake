@@ -3,7 +3,7 @@
 
 include(GNUInstallDirs)
 
-set(LLM_TOOLS llmbench llmcheck llmgguf llmload llmquant llmrun llmsynth llmtok)
+set(LLM_TOOLS llmbench llmcheck llmgguf llmload llmquant llmrun llmserve llmsynth llmtok)
 install(TARGETS ${LLM_TOOLS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # The tools print their own pages, so they are asked at install time.
@@ -41,7 +41,8 @@ set(CPACK_PACKAGE_VENDOR "The llmrun authors")
 set(CPACK_PACKAGE_CONTACT "The llmrun authors <llmrun@users.noreply.github.com>")
 set(CPACK_PACKAGE_DESCRIPTION "Runs quantized Llama models on the CPU with bits that do not depend on threads,
 batch split, KV cache or instruction set, and proves it on the user's own
-file: llmrun, llmcheck, llmquant, llmbench, llmload, llmtok, llmgguf, llmsynth,
+file: llmrun, llmcheck, llmquant, llmbench, llmload, llmserve, llmtok, llmgguf,
+llmsynth,
 and a small model.")
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

@@ -25,9 +25,9 @@ STANDS_ON = {
     "engine/forward": ["engine/model"],
     "engine/forward/reference": ["engine/forward", "quant/formats/reference"],
     "engine": ["engine/forward/reference"],
-    "engine/serve": ["engine"],
     "engine/sampler": ["quant/contract", "tokenizer"],
     "engine/generate": ["engine", "engine/sampler"],
+    "engine/serve": ["engine/generate"],
     "validate/npz": ["base"],
     "validate/dump": ["validate/npz", "engine"],
     "validate/diff": ["validate/dump"],
@@ -48,6 +48,7 @@ STANDS_ON = {
     # The scheduler with arrivals, lengths and a clock, real or virtual.
     "tools/llmload": ["tools/common", "engine/sampler", "engine/serve"],
     "tools/llmrun": ["tools/common", "engine/generate", "validate/dump", "validate/receipt"],
+    "tools/llmserve": ["tools/common", "engine/serve", "validate/receipt"],
     "tools/llmtok": ["tools/common", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
     "tools/llmcheck": ["tools/common", "tools/llmtok", "validate/equivalence",

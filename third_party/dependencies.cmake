@@ -11,6 +11,7 @@ find_package(spdlog 1.10 REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(cxxopts 3.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
+find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio and Beast
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(ZLIB 1.2.9 REQUIRED)
 

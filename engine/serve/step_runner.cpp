@@ -7,7 +7,8 @@
 
 namespace llm {
 
-Status StepRunner::run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits) {
+Status StepRunner::run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits,
+                       const RowsOf& rows_of) {
   for (const RequestId id : step.preempted) close(id);
   std::vector<Segment> segments;
   segments.reserve(step.parts.size());
@@ -17,13 +18,15 @@ Status StepRunner::run(const Step& step, const TokensOf& tokens_of, const TakeLo
       LLM_TRY(sequence, Executor::open(executor_, options_));
     }
     LLM_CHECK(sequence->position() == part.first);
-    segments.push_back({sequence.get(), tokens_of(part.id).subspan(part.first, part.n_tokens),
-                        part.wants_logits ? LogitRows::kLast : LogitRows::kNone});
+    LogitRows rows = rows_of ? rows_of(part) : LogitRows::kNone;
+    if (rows == LogitRows::kNone && part.wants_logits) rows = LogitRows::kLast;
+    segments.push_back(
+        {sequence.get(), tokens_of(part.id).subspan(part.first, part.n_tokens), rows});
   }
   LLM_RETURN_IF_ERROR(executor_->evaluate(segments));
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (!step.parts[i].wants_logits) continue;
-    LLM_RETURN_IF_ERROR(take_logits(step.parts[i].id, segments[i].logits));
+    if (segments[i].logits.empty()) continue;
+    LLM_RETURN_IF_ERROR(take_logits(step.parts[i], segments[i].logits));
   }
   return Ok{};
 }

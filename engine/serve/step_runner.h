@@ -21,15 +21,19 @@ class StepRunner {
  public:
   /// All known tokens of a request: its prompt, then what was generated.
   using TokensOf = std::function<std::span<const TokenId>(RequestId)>;
-  /// A request's row of logits, [n_vocab], valid during the call.
-  using TakeLogits = std::function<Status(RequestId, std::span<const float>)>;
+  /// Rows of logits of a part's last tokens, [rows, n_vocab], at least one, valid during the call.
+  using TakeLogits = std::function<Status(const StepPart&, std::span<const float>)>;
+  /// Which rows of a part are wanted. One that wants_logits gets its last row at least.
+  using RowsOf = std::function<LogitRows(const StepPart&)>;
 
   /// @param options  of every sequence
   explicit StepRunner(std::shared_ptr<Executor> executor, SequenceOptions options = {})
       : executor_(std::move(executor)), options_(options) {}
 
   /// Errors: as Executor::evaluate() and of `take_logits`.
-  Status run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits);
+  /// @param rows_of  empty: the last rows of parts that want logits
+  Status run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits,
+             const RowsOf& rows_of = {});
 
   /// Gives back what a request holds, if anything: it is done, or was cancelled.
   void close(RequestId id) { sequences_.erase(id); }

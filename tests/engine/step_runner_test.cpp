@@ -64,8 +64,8 @@ std::vector<std::string> hashes_together(StepRunner& runner, const SchedulerOpti
   for (Step step = scheduler->next(); !step.parts.empty(); step = scheduler->next()) {
     const Status status = runner.run(
         step, [&](RequestId id) { return std::span<const TokenId>(texts[id].tokens); },
-        [&](RequestId id, std::span<const float> logits) -> Status {
-          texts[id].take(logits);
+        [&](const StepPart& part, std::span<const float> logits) -> Status {
+          texts[part.id].take(logits);
           return Ok{};
         });
     INFO((status.ok() ? "" : status.error().to_string()));
@@ -138,7 +138,7 @@ TEST_CASE("an error of the executor or of who takes the logits ends the step", "
   const Ids bad(3, 1 << 30);
   const Ids good(3, 1);
   const Step step{.preempted = {}, .parts = {{4, 0, 3, true}}, .n_tokens = 3};
-  const auto take = [](RequestId, std::span<const float>) -> Status {
+  const auto take = [](const StepPart&, std::span<const float>) -> Status {
     return Error{.code = ErrorCode::kNonFinite, .field = "mine", .message = ""};
   };
   const Status refused = runner.run(

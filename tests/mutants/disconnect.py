@@ -32,6 +32,7 @@ TESTS = {
     "llmbench": ["llmbench_test", "streams_test"],
     "llmsynth": ["llmsynth_test", "streams_test"],
     "llmload": ["llmload_test", "streams_test"],
+    "llmserve": ["llmserve_test", "streams_test"],
 }
 
 STAND_IN = """#!/usr/bin/python3 -IS

@@ -54,7 +54,8 @@ const std::vector<Command>& failing() {
       {"llmquant", 2},          {"llmgguf show /none", 4}, {"llmgguf", 2},
       {"llmtok /none -p a", 4}, {"llmtok --zzz", 2},       {"llmbench -m /none", 4},
       {"llmbench --zzz", 2},    {"llmsynth /none/a", 4},   {"llmsynth --zzz", 2},
-      {"llmload /none/a", 4},   {"llmload --zzz", 2}};
+      {"llmload /none/a", 4},   {"llmload --zzz", 2},      {"llmserve /none/a", 4},
+      {"llmserve --zzz", 2}};
   return commands;
 }
 
@@ -166,8 +167,8 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
 
 TEST_CASE("every tool prints its pages and colours its errors when told to", "[tools][streams]") {
   const Tools tools;
-  for (const std::string tool :
-       {"llmbench", "llmcheck", "llmgguf", "llmload", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
+  for (const std::string tool : {"llmbench", "llmcheck", "llmgguf", "llmload", "llmquant", "llmrun",
+                                 "llmserve", "llmsynth", "llmtok"}) {
     CAPTURE(tool);
     const auto run = [&](const std::string& words) {
       return run_shell("\"$BIN\"/" + tool + " " + words);
@@ -180,11 +181,12 @@ TEST_CASE("every tool prints its pages and colours its errors when told to", "[t
       CHECK_THAT(run("--completion " + shell).out, Contains(tool) && Contains("color"));
     }
     CHECK(run("--zzz --color always").err.starts_with(tool + ": error: "));  // not yet read
-    const std::string failing = tool == "llmgguf"                         ? "show /none"
-                                : tool == "llmquant"                      ? "/none $DIR/a Q8_0"
-                                : tool == "llmsynth" || tool == "llmload" ? "/none/a"
-                                : tool == "llmtok"                        ? "/none -p a"
-                                                                          : "-m /none";
+    const std::string failing = tool == "llmgguf"    ? "show /none"
+                                : tool == "llmquant" ? "/none $DIR/a Q8_0"
+                                : tool == "llmsynth" || tool == "llmload" || tool == "llmserve"
+                                    ? "/none/a"
+                                : tool == "llmtok" ? "/none -p a"
+                                                   : "-m /none";
     if (tool == "llmcheck") continue;  // below
     CHECK(run(failing + " --color always").err.starts_with(tool + ": \x1b[31m\x1b[1merror"));
   }

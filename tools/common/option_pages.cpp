@@ -108,8 +108,8 @@ std::string cell(std::string_view text) {
 /// The other tools' pages.
 std::string see_also(std::string_view tool) {
   std::string line;
-  for (const std::string_view other :
-       {"llmbench", "llmcheck", "llmgguf", "llmload", "llmquant", "llmrun", "llmsynth", "llmtok"}) {
+  for (const std::string_view other : {"llmbench", "llmcheck", "llmgguf", "llmload", "llmquant",
+                                       "llmrun", "llmserve", "llmsynth", "llmtok"}) {
     if (other != tool) line += fmt::format("{}.BR {} (1)", line.empty() ? "" : " ,\n", other);
   }
   return line + "\n";

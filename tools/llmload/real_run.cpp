@@ -42,8 +42,8 @@ class Machine final : public LoadBackend {
   Result<Nanoseconds> run(const Step& step, const StepShape&, Nanoseconds) override {
     LLM_RETURN_IF_ERROR(runner_.run(
         step, [this](RequestId id) { return std::span<const TokenId>(texts_[id].tokens); },
-        [this](RequestId id, std::span<const float> logits) {
-          return texts_[id].take(logits, samplers_[id]);
+        [this](const StepPart& part, std::span<const float> logits) {
+          return texts_[part.id].take(logits, samplers_[part.id]);
         }));
     return now();
   }

@@ -1,0 +1,124 @@
+#include "engine/serve/text_in_progress.h"
+
+#include <fmt/core.h>
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/forward/nonfinite_finder.h"
+#include "engine/generate/draw.h"
+
+namespace llm {
+
+TextInProgress::TextInProgress(const Tokenizer& tokenizer, TextRequest request, std::size_t n_new,
+                               OnEvent on_event)
+    : tokenizer_(tokenizer),
+      request_(std::move(request)),
+      text_(tokenizer, request_.options, sink_),
+      tokens_(request_.prompt),
+      most_tokens_(tokens_.size() + n_new),
+      rows_end_(request_.hash_logits       ? std::numeric_limits<std::size_t>::max()
+                : request_.prompt_logprobs ? tokens_.size() - 1
+                                           : 0),
+      hash_(tokenizer.size(), tokens_.size() - 1, 0) {
+  LLM_CHECK(!tokens_.empty() && request_.options.max_tokens.has_value());
+  if (!on_event) return;
+  sink_ = [on_event = std::move(on_event)](const GenerateEvent& event) -> Status {
+    on_event(event);
+    return Ok{};
+  };
+}
+
+std::size_t TextInProgress::most_new_tokens(const TextRequest& request, std::size_t context) {
+  const std::size_t drawn = *request.options.max_tokens;
+  if (drawn == 0) return 1;  // one row of logits, from which nothing is drawn
+  // The last token is evaluated for the hash alone, where it has a position.
+  const bool evaluates_last = request.hash_logits && request.prompt.size() <= context &&
+                              drawn <= context - request.prompt.size();
+  return drawn + (evaluates_last ? 1 : 0);
+}
+
+LogitRows TextInProgress::rows_of(const StepPart& part) const {
+  const bool has_new = part.first + part.n_tokens > next_row_ && next_row_ < rows_end_;
+  return has_new ? LogitRows::kAll : LogitRows::kNone;
+}
+
+Result<bool> TextInProgress::take(const StepPart& part, std::span<const float> rows,
+                                  std::size_t n_passes) {
+  const std::size_t n_vocab = tokenizer_.size();
+  const std::size_t first = part.first + part.n_tokens - rows.size() / n_vocab;
+  LLM_RETURN_IF_ERROR(take_new_rows(rows, first));
+  if (!part.wants_logits) return false;
+  if (ended_) return true;
+  LLM_TRY(ended_, draw(rows.last(n_vocab), n_passes));
+  // The hash lacks the row of the last token, which is evaluated next.
+  const bool lacks_row = request_.hash_logits && next_row_ < tokens_.size() &&
+                         tokens_.size() < most_tokens_;
+  return ended_ && !lacks_row;
+}
+
+Status TextInProgress::take_new_rows(std::span<const float> rows, std::size_t first) {
+  const std::size_t n_vocab = tokenizer_.size();
+  const std::size_t end = first + rows.size() / n_vocab;
+  for (; next_row_ < std::min(end, rows_end_); ++next_row_) {
+    LLM_CHECK(next_row_ >= first);
+    const auto row = rows.subspan((next_row_ - first) * n_vocab, n_vocab);
+    if (const std::size_t at = first_nonfinite(row); at < row.size()) {
+      return Error{.code = ErrorCode::kNonFinite,
+                   .field = "logits",
+                   .message = fmt::format("position {}: found {} for token {}, need finite numbers",
+                                          next_row_, row[at], at)};
+    }
+    if (request_.hash_logits) hash_.add(row);
+    if (request_.prompt_logprobs && next_row_ + 1 < request_.prompt.size()) {
+      prompt_logprobs_.push_back(
+          logprobs_of(row, tokens_[next_row_ + 1], request_.options.logprobs.value_or(0)));
+    }
+  }
+  return Ok{};
+}
+
+bool TextInProgress::stop(StopReason reason) {
+  text_.result.stop_reason = reason;
+  return true;
+}
+
+Result<bool> TextInProgress::draw(std::span<const float> row, std::size_t n_passes) {
+  const GenerateOptions& options = request_.options;
+  const auto& ids = text_.result.ids;
+  if (ids.empty()) text_.note_prefill(request_.prompt.size());
+  bool ended = false;
+  if (ids.size() == *options.max_tokens) {
+    ended = stop(StopReason::kLength);
+  } else {
+    LLM_TRY(const TokenId id, draw_token(tokenizer_, row, tokens_, tokens_.size(), options));
+    text_.note_draw(n_passes);
+    if (ends_text(tokenizer_, id, options)) {
+      ended = stop(StopReason::kEos);
+    } else {
+      std::optional<Logprobs> logprobs;
+      if (options.logprobs) logprobs = logprobs_of(row, id, *options.logprobs);
+      tokens_.push_back(id);
+      LLM_RETURN_IF_ERROR(text_.add(id, logprobs ? &*logprobs : nullptr));
+      if (text_.stop_string_came()) {
+        ended = stop(StopReason::kStopString);
+      } else if (ids.size() == *options.max_tokens) {
+        ended = stop(StopReason::kLength);
+      }
+    }
+  }
+  if (ended) LLM_RETURN_IF_ERROR(text_.finish());
+  return ended;
+}
+
+ServedText TextInProgress::finish() && {
+  LLM_CHECK(ended_);
+  return {.result = std::move(text_.result),
+          .prompt_logprobs = std::move(prompt_logprobs_),
+          .logits_sha256 = request_.hash_logits ? hash_.all() : "",
+          .drawn_logits_sha256 = request_.hash_logits ? hash_.drawn() : ""};
+}
+
+}  // namespace llm

@@ -1,0 +1,89 @@
+#ifndef LLM_ENGINE_SERVE_TEXT_IN_PROGRESS_H_
+#define LLM_ENGINE_SERVE_TEXT_IN_PROGRESS_H_
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/generate/generate.h"
+#include "engine/generate/generated_text.h"
+#include "engine/generate/logits_hash.h"
+#include "engine/serve/scheduler.h"
+
+namespace llm {
+
+/// A text to generate among others.
+struct TextRequest {
+  std::vector<TokenId> prompt;  ///< 1 or more, each in the vocabulary
+  /// As for a text that is generated alone, with max_tokens. Callbacks, `speculation` and
+  /// `context_shift` belong to those and are not read.
+  GenerateOptions options;
+  bool prompt_logprobs = false;  ///< with options.logprobs: of the prompt's tokens as well
+  bool hash_logits = false;      ///< of every position, as llmrun --logits-hash
+};
+
+/// What was generated: the bits that it has alone.
+struct ServedText {
+  GenerateResult result;                  ///< times from submission on
+  std::vector<Logprobs> prompt_logprobs;  ///< one for each token but the first, if wanted
+  std::string logits_sha256;              ///< LogitsHash::all(), if wanted
+  std::string drawn_logits_sha256;        ///< LogitsHash::drawn(), with it
+};
+
+/// A text while it is generated in steps that others decide: takes rows of logits as they come,
+/// also the same ones again after a preemption, and draws, decodes and stops by the code that
+/// generates one text alone (engine/generate).
+class TextInProgress {
+ public:
+  using OnEvent = std::function<void(const GenerateEvent&)>;
+
+  /// @param n_new  most_new_tokens() of the request
+  /// @param on_event  called as the text grows; may be empty
+  TextInProgress(const Tokenizer& tokenizer, TextRequest request, std::size_t n_new,
+                 OnEvent on_event);
+  TextInProgress(const TextInProgress&) = delete;
+  TextInProgress& operator=(const TextInProgress&) = delete;
+
+  /// The most tokens behind the prompt that a request evaluates or draws, for Scheduler::submit().
+  static std::size_t most_new_tokens(const TextRequest& request, std::size_t context);
+
+  /// Prompt and what was drawn.
+  std::span<const TokenId> tokens() const { return tokens_; }
+  /// Rows that were not seen yet and are wanted.
+  LogitRows rows_of(const StepPart& part) const;
+
+  /// @param rows  of the part's last tokens
+  /// @param n_passes  over the weights so far
+  /// @return whether the text is complete. Errors: kNonFinite; nothing more is drawn then
+  Result<bool> take(const StepPart& part, std::span<const float> rows, std::size_t n_passes);
+
+  const GenerateResult& so_far() const { return text_.result; }
+  /// @pre take() said that it is complete
+  ServedText finish() &&;
+
+ private:
+  Status take_new_rows(std::span<const float> rows, std::size_t first);
+  /// Draws from the row behind the last token. @return whether the text has ended
+  Result<bool> draw(std::span<const float> row, std::size_t n_passes);
+  bool stop(StopReason reason);
+
+  const Tokenizer& tokenizer_;
+  TextRequest request_;
+  GenerateSink sink_;
+  GeneratedText text_;
+  std::vector<TokenId> tokens_;
+  std::size_t most_tokens_;   ///< of the prompt, drawn, and evaluated for the hash
+  std::size_t next_row_ = 0;  ///< the first position whose row was not seen yet
+  std::size_t rows_end_;      ///< rows of positions before it are wanted
+  bool ended_ = false;        ///< nothing more is drawn
+  std::vector<Logprobs> prompt_logprobs_;
+  LogitsHash hash_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_SERVE_TEXT_IN_PROGRESS_H_

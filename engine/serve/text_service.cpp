@@ -1,0 +1,217 @@
+#include "engine/serve/text_service.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/forward/kv_pool.h"
+
+namespace llm {
+namespace {
+
+/// The service bounds what waits; the scheduler never has to refuse.
+SchedulerOptions with_room(SchedulerOptions options) {
+  options.queue += options.parallel;
+  return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TextService>> TextService::start(std::shared_ptr<Executor> executor,
+                                                        const SchedulerOptions& options) {
+  LLM_TRY(Scheduler scheduler, Scheduler::create(with_room(options)));
+  std::unique_ptr<TextService> service(new TextService(std::move(executor), std::move(scheduler)));
+  service->options_ = options;
+  service->publish_figures();
+  service->thread_ = std::thread([self = service.get()] { self->work(); });
+  return service;
+}
+
+TextService::TextService(std::shared_ptr<Executor> executor, Scheduler scheduler)
+    : tokenizer_(executor->model().tokenizer()),
+      scheduler_(std::move(scheduler)),
+      runner_(std::move(executor),
+              {.context = scheduler_.options().context, .share_prefix = true, .nonfinite = true}) {}
+
+TextService::~TextService() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+TextService::Submission TextService::submit(std::vector<TextJob> jobs) {
+  for (const TextJob& job : jobs) {
+    const std::size_t n_prompt = job.request.prompt.size();
+    const std::size_t n_new = TextInProgress::most_new_tokens(job.request, options_.context);
+    if (n_prompt > options_.context || n_new - 1 > options_.context - n_prompt ||
+        KvPool::pages_for(n_prompt + n_new - 1) > options_.kv_pages) {
+      return {.admission = Admission::kTooLong};
+    }
+  }
+  Submission submission;
+  {
+    const std::lock_guard lock(mutex_);
+    if (jobs.size() > capacity() - n_open_) return {.admission = Admission::kQueueFull};
+    n_open_ += jobs.size();
+    submission.first = next_id_;
+    for (TextJob& job : jobs) submitted_.push_back({next_id_++, std::move(job)});
+  }
+  wake_.notify_one();
+  return submission;
+}
+
+void TextService::cancel(RequestId first, std::size_t n) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < n; ++i) cancelled_.push_back(first + i);
+  }
+  wake_.notify_one();
+}
+
+ServiceFigures TextService::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+void TextService::work() {
+  while (take_inbox()) run_step();
+}
+
+bool TextService::take_inbox() {
+  std::vector<Submitted> submitted;
+  std::vector<RequestId> cancelled;
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] {
+      return stopped_ || !submitted_.empty() || !cancelled_.empty() || !texts_.empty();
+    });
+    if (stopped_) return false;
+    submitted.swap(submitted_);
+    cancelled.swap(cancelled_);
+  }
+  for (Submitted& one : submitted) open(std::move(one));
+  for (const RequestId id : cancelled) forget(id);
+  if (!submitted.empty() || !cancelled.empty()) publish_figures();
+  return true;
+}
+
+void TextService::open(Submitted submitted) {
+  TextRequest& request = submitted.job.request;
+  const std::size_t n_prompt = request.prompt.size();
+  const std::size_t n_new = TextInProgress::most_new_tokens(request, options_.context);
+  own_figures_.prompt_tokens += n_prompt;
+  auto text = std::make_unique<TextInProgress>(tokenizer_, std::move(request), n_new,
+                                               std::move(submitted.job.on_event));
+  texts_.emplace(submitted.id, Open{std::move(text), std::move(submitted.job.on_end)});
+  LLM_CHECK(scheduler_.submit(submitted.id, n_prompt, n_new) == Admission::kAccepted);
+}
+
+void TextService::forget(RequestId id) {
+  if (texts_.erase(id) == 0) return;  // it has finished
+  scheduler_.cancel(id);
+  runner_.close(id);
+  ++own_figures_.cancelled;
+  const std::lock_guard lock(mutex_);
+  --n_open_;
+}
+
+void TextService::note_token(const TextInProgress& text, std::size_t n_before) {
+  const GenerateResult& result = text.so_far();
+  if (result.ids.size() == n_before) return;
+  ++own_figures_.generated_tokens;
+  if (result.token_seconds.empty()) {
+    own_figures_.first_token_seconds.add(result.first_token_seconds);
+  } else {
+    own_figures_.between_tokens_seconds.add(result.token_seconds.back());
+  }
+}
+
+void TextService::run_step() {
+  const Step step = scheduler_.next();
+  if (step.parts.empty()) return;
+  std::vector<RequestId> complete;
+  std::map<RequestId, Error> failed;
+  const auto take = [&](const StepPart& part, std::span<const float> rows) -> Status {
+    TextInProgress& text = *texts_.at(part.id).text;
+    const std::size_t n_before = text.so_far().ids.size();
+    const auto is_complete = text.take(part, rows, runner_.executor().passes());
+    if (!is_complete.ok()) {
+      failed.emplace(part.id, is_complete.error());  // this text's own affair
+    } else if (*is_complete) {
+      complete.push_back(part.id);
+    }
+    note_token(text, n_before);
+    return Ok{};
+  };
+  Status status = Ok{};
+  try {
+    status = runner_.run(
+        step, [this](RequestId id) { return texts_.at(id).text->tokens(); }, take,
+        [this](const StepPart& part) { return texts_.at(part.id).text->rows_of(part); });
+  } catch (const std::bad_alloc&) {
+    status = Error{.code = ErrorCode::kResource,
+                   .field = "memory",
+                   .message = "found an allocation refused, need more of it"};
+  }
+  if (!status.ok()) {
+    for (const StepPart& part : step.parts) failed.emplace(part.id, status.error());
+  }
+  ++own_figures_.steps;
+  own_figures_.evaluated_tokens += step.n_tokens;
+  own_figures_.step_texts.add(static_cast<double>(step.parts.size()));
+  const std::vector<Ended> ended = end_step(step, complete, std::move(failed));
+  publish_figures();  // first, so that nobody knows of an end that is not counted
+  for (const Ended& one : ended) {
+    if (one.on_end) one.on_end(one.text);
+  }
+}
+
+std::vector<TextService::Ended> TextService::end_step(const Step& step,
+                                                      const std::vector<RequestId>& complete,
+                                                      std::map<RequestId, Error> failed) {
+  std::vector<RequestId> stopped = complete;
+  for (const auto& [id, error] : failed) stopped.push_back(id);
+  for (const RequestId id : scheduler_.complete(stopped)) {
+    LLM_CHECK(std::ranges::find(stopped, id) != stopped.end());
+  }
+  std::vector<Ended> ended;
+  for (const StepPart& part : step.parts) {
+    if (const auto error = failed.find(part.id); error != failed.end()) {
+      scheduler_.cancel(part.id);  // where it failed before it wanted logits
+      ++own_figures_.failed;
+      ended.push_back(end(part.id, std::move(error->second)));
+    } else if (std::ranges::find(complete, part.id) != complete.end()) {
+      ++own_figures_.finished;
+      ended.push_back(end(part.id, std::move(*texts_.at(part.id).text).finish()));
+    }
+  }
+  return ended;
+}
+
+TextService::Ended TextService::end(RequestId id, Result<ServedText> text) {
+  Ended ended{std::move(texts_.at(id).on_end), std::move(text)};
+  texts_.erase(id);
+  runner_.close(id);
+  const std::lock_guard lock(mutex_);
+  --n_open_;
+  return ended;
+}
+
+void TextService::publish_figures() {
+  own_figures_.running = scheduler_.n_running();
+  own_figures_.waiting = scheduler_.n_waiting();
+  own_figures_.preemptions = scheduler_.preemptions();
+  const KvPool& pool = runner_.executor().pool();
+  own_figures_.kv_pages = pool.n_pages();
+  own_figures_.kv_pages_in_use = pool.pages_in_use();
+  own_figures_.kv_pages_shared = pool.pages_shared();
+  const std::lock_guard lock(mutex_);
+  figures_ = own_figures_;
+}
+
+}  // namespace llm

@@ -1,0 +1,139 @@
+#ifndef LLM_ENGINE_SERVE_TEXT_SERVICE_H_
+#define LLM_ENGINE_SERVE_TEXT_SERVICE_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/serve/histogram.h"
+#include "engine/serve/scheduler.h"
+#include "engine/serve/step_runner.h"
+#include "engine/serve/text_in_progress.h"
+
+namespace llm {
+
+/// A text to generate and who hears of it. Both functions are called by the service's thread, so
+/// they are quick and do not call the service.
+struct TextJob {
+  TextRequest request;
+  TextInProgress::OnEvent on_event;                         ///< as the text grows; may be empty
+  std::function<void(const Result<ServedText>&)> on_end = {};  ///< once, unless it is cancelled
+};
+
+/// What a service has done so far, and what it is at.
+struct ServiceFigures {
+  std::size_t running = 0;
+  std::size_t waiting = 0;
+  std::size_t kv_pages = 0;
+  std::size_t kv_pages_in_use = 0;
+  std::uint64_t kv_pages_shared = 0;  ///< times a page of equal tokens was taken over
+  std::uint64_t steps = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t prompt_tokens = 0;     ///< of submitted texts
+  std::uint64_t evaluated_tokens = 0;  ///< of steps, again after a preemption
+  std::uint64_t generated_tokens = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t cancelled = 0;
+  Histogram step_texts{{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}};
+  Histogram first_token_seconds{
+      {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}};
+  Histogram between_tokens_seconds{
+      {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5}};
+};
+
+/// Generates texts for many at once: a thread that steps a Scheduler on an Executor. A text has the
+/// bits that it has alone (docs/numerics.md), whoever else is served.
+///
+/// Usable from any thread. The number of texts that run or wait is bounded by the scheduler's
+/// `parallel` + `queue`.
+class TextService {
+ public:
+  /// Starts the thread. @param options  kv_pages and context as the executor's; step_tokens at most
+  /// its batch. Errors: those of Scheduler::create.
+  static Result<std::unique_ptr<TextService>> start(std::shared_ptr<Executor> executor,
+                                                    const SchedulerOptions& options);
+  /// Drops what is not finished, without a word to anybody, and waits for the thread.
+  ~TextService();
+  TextService(const TextService&) = delete;
+  TextService& operator=(const TextService&) = delete;
+
+  struct Submission {
+    Admission admission = Admission::kAccepted;
+    RequestId first = 0;  ///< the jobs have ids from here on
+  };
+  /// All of the jobs, or none. kQueueFull where all of them find no place now; kTooLong where one
+  /// exceeds the context or all pages.
+  Submission submit(std::vector<TextJob> jobs);
+
+  /// Forgets the texts [first, first + n) as soon as the step under way is done. Nobody hears of
+  /// them any more, but for what was on its way. Those that have finished do not matter.
+  void cancel(RequestId first, std::size_t n);
+
+  const SchedulerOptions& options() const { return options_; }
+  /// The most texts that are accepted at once.
+  std::size_t capacity() const { return options_.parallel + options_.queue; }
+  ServiceFigures figures() const;
+
+ private:
+  using OnEnd = decltype(TextJob::on_end);
+
+  struct Open {
+    std::unique_ptr<TextInProgress> text;
+    OnEnd on_end;
+  };
+  struct Ended {
+    OnEnd on_end;
+    Result<ServedText> text;
+  };
+  struct Submitted {
+    RequestId id;
+    TextJob job;
+  };
+
+  TextService(std::shared_ptr<Executor> executor, Scheduler scheduler);
+
+  void work();
+  /// Waits until there is something to do and takes what came. @return false: to be stopped
+  bool take_inbox();
+  void open(Submitted submitted);
+  void forget(RequestId id);
+  void run_step();
+  /// @param failed  errors of single texts, which end
+  std::vector<Ended> end_step(const Step& step, const std::vector<RequestId>& complete,
+                              std::map<RequestId, Error> failed);
+  Ended end(RequestId id, Result<ServedText> text);
+  void note_token(const TextInProgress& text, std::size_t n_before);
+  void publish_figures();
+
+  SchedulerOptions options_;
+  const Tokenizer& tokenizer_;
+
+  // Of the thread alone.
+  Scheduler scheduler_;
+  StepRunner runner_;
+  std::map<RequestId, Open> texts_;
+  ServiceFigures own_figures_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::vector<Submitted> submitted_;
+  std::vector<RequestId> cancelled_;
+  std::size_t n_open_ = 0;  ///< submitted, neither finished nor forgotten
+  RequestId next_id_ = 0;
+  bool stopped_ = false;
+  ServiceFigures figures_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_SERVE_TEXT_SERVICE_H_

@@ -1,0 +1,264 @@
+// Texts from a TextService: each is the one that is generated alone, with its logits and log
+// probabilities, whatever runs beside it.
+
+#include "engine/serve/text_service.h"
+
+#include <atomic>
+#include <future>
+#include <random>
+
+#include "base/sha256.h"
+#include "engine/generate/generate.h"
+#include "engine/serve/histogram.h"
+#include "tests/support/catch.h"
+#include "tests/support/effort.h"
+#include "tests/support/nonfinite_models.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm {
+namespace {
+
+using test::effort;
+using Ids = std::vector<TokenId>;
+
+constexpr std::size_t kContext = 400;
+
+std::shared_ptr<const Model> embedded() {
+  LoadOptions options;
+  options.threads = 1;
+  auto model = Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options);
+  REQUIRE(model.ok());
+  return *model;
+}
+
+std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
+                                   SchedulerOptions options) {
+  options.context = kContext;
+  auto executor = Executor::create(
+      model, {.context = kContext, .batch = options.step_tokens, .kv_pages = options.kv_pages});
+  REQUIRE(executor.ok());
+  auto service = TextService::start(*executor, options);
+  REQUIRE(service.ok());
+  return std::move(service).value();
+}
+
+/// What a text is compared by.
+struct Told {
+  std::string events;  ///< joined
+  Ids ids;
+  StopReason reason = StopReason::kLength;
+  std::string hash;
+  std::vector<std::pair<TokenId, double>> logprobs;
+
+  bool operator==(const Told&) const = default;
+
+  void add(const std::vector<Logprobs>& more) {
+    for (const Logprobs& one : more) {
+      logprobs.emplace_back(one.chosen.id, one.chosen.logprob);
+      for (const TokenLogprob& token : one.top) logprobs.emplace_back(token.id, token.logprob);
+    }
+  }
+};
+
+Told alone(const std::shared_ptr<const Model>& model, TextRequest request) {
+  auto session = open_sequence(model, {.context = kContext});
+  REQUIRE(session.ok());
+  Told told;
+  Sha256 hash;
+  std::vector<float> rows;
+  request.options.on_logits = [&](std::span<const float> some) {
+    hash.update(std::as_bytes(some));
+    rows.insert(rows.end(), some.begin(), some.end());
+  };
+  const auto result =
+      generate(**session, request.prompt, request.options, [&](const GenerateEvent& event) {
+        told.events += event.text;
+        return Status(Ok{});
+      });
+  REQUIRE(result.ok());
+  told.ids = result->ids;
+  told.reason = result->stop_reason;
+  if (request.hash_logits) told.hash = hash.hex();
+  const std::size_t n_vocab = model->config().n_vocab;
+  for (std::size_t i = 0; request.prompt_logprobs && i + 1 < request.prompt.size(); ++i) {
+    told.add({logprobs_of(std::span(rows).subspan(i * n_vocab, n_vocab), request.prompt[i + 1],
+                          *request.options.logprobs)});
+  }
+  told.add(result->logprobs);
+  return told;
+}
+
+/// A text under way; `told` once `end` is there.
+struct Listener {
+  Told told;
+  std::promise<Result<ServedText>> end;
+
+  TextJob job(TextRequest request) {
+    return {.request = std::move(request),
+            .on_event = [this](const GenerateEvent& event) { told.events += event.text; },
+            .on_end = [this](const Result<ServedText>& text) { end.set_value(text); }};
+  }
+  Result<ServedText> wait() { return end.get_future().get(); }
+  Told wait_for_text() {
+    const auto text = wait();
+    REQUIRE(text.ok());
+    REQUIRE(text->result.text == told.events);
+    told.ids = text->result.ids;
+    told.reason = text->result.stop_reason;
+    told.hash = text->logits_sha256;
+    told.add(text->prompt_logprobs);
+    told.add(text->result.logprobs);
+    return told;
+  }
+};
+
+std::vector<TextRequest> mixed_requests(const Model& model, std::size_t n) {
+  std::mt19937 random(5);
+  std::vector<TextRequest> requests;
+  for (std::size_t i = 0; i < n; ++i) {
+    TextRequest& request = requests.emplace_back();
+    request.prompt = model.tokenizer().encode("Once upon a time there was a");
+    // Some grow over a page while they decode, so that pages run out.
+    const std::size_t length = i % 3 == 0 ? 240 + random() % 15 : 7 + random() % 30;
+    while (request.prompt.size() < length)
+      request.prompt.push_back(static_cast<TokenId>(random() % model.config().n_vocab));
+    GenerateOptions& options = request.options;
+    options.max_tokens = i % 7 == 6 ? 0 : 20 + random() % 20;
+    options.sampler = i % 4 == 0 ? SamplerOptions{.temperature = 0} : kUsualSampling;
+    options.sampler.seed = i;
+    options.sequence = i % 2;
+    options.stop = i % 5 == 1 ? std::vector<std::string>{". ", "!"} : std::vector<std::string>{};
+    if (i % 6 == 2) options.logit_bias = {{request.prompt[3], 5.0F}, {7, -100.0F}};
+    if (i % 3 != 1) options.logprobs = i % 4;
+    request.prompt_logprobs = i % 3 == 0;
+    request.hash_logits = i % 2 == 0;
+  }
+  return requests;
+}
+
+}  // namespace
+
+TEST_CASE("served texts are those generated alone, with logits and log probabilities",
+          "[serve]") {
+  const auto model = embedded();
+  const auto requests = mixed_requests(*model, effort<std::size_t>(42, 12));
+  std::vector<Told> expected;
+  for (const TextRequest& request : requests) expected.push_back(alone(model, request));
+  for (const std::size_t kv_pages : {60, 4}) {
+    for (const std::size_t step_tokens : {32, 512}) {
+      CAPTURE(kv_pages, step_tokens);
+      const auto service = start(
+          model,
+          {.step_tokens = step_tokens, .parallel = 16, .queue = 100, .kv_pages = kv_pages});
+      std::vector<Listener> listeners(requests.size());
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        std::vector<TextJob> jobs;
+        jobs.push_back(listeners[i].job(requests[i]));
+        const auto submission = service->submit(std::move(jobs));
+        REQUIRE(submission.admission == Admission::kAccepted);
+        REQUIRE(submission.first == i);
+      }
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        CAPTURE(i);
+        REQUIRE((listeners[i].wait_for_text() == expected[i]));
+      }
+      const ServiceFigures figures = service->figures();
+      REQUIRE(figures.finished == requests.size());
+      REQUIRE(figures.running + figures.waiting + figures.kv_pages_in_use == 0);
+      REQUIRE((kv_pages > 4 || figures.preemptions > effort<std::uint64_t>(1, 0)));
+      std::size_t n_tokens = 0;
+      for (const Told& told : expected) n_tokens += told.ids.size();
+      REQUIRE(figures.generated_tokens == n_tokens);
+    }
+  }
+}
+
+TEST_CASE("a service takes all of some texts or none, and what fits", "[serve]") {
+  const auto model = embedded();
+  const auto service =
+      start(model, {.step_tokens = 64, .parallel = 1, .queue = 2, .kv_pages = 1});
+  const auto request = [](std::size_t n_prompt, std::size_t n_new) {
+    TextRequest made{.prompt = Ids(n_prompt, 9), .options = {}};
+    made.options.max_tokens = n_new;
+    made.options.ignore_eos = true;
+    return made;
+  };
+  const auto submit = [&](std::size_t n, const TextRequest& each) {
+    std::vector<TextJob> jobs;
+    for (std::size_t i = 0; i < n; ++i) jobs.push_back({.request = each, .on_event = {}});
+    return service->submit(std::move(jobs)).admission;
+  };
+  REQUIRE(submit(1, request(257, 1)) == Admission::kTooLong);  // a second page
+  REQUIRE(submit(1, request(200, 58)) == Admission::kTooLong);
+  REQUIRE(submit(1, request(kContext + 1, 1)) == Admission::kTooLong);
+  REQUIRE(submit(4, request(10, 1)) == Admission::kQueueFull);
+  REQUIRE(submit(3, request(100, 156)) == Admission::kAccepted);
+  REQUIRE(submit(1, request(1, 1)) == Admission::kQueueFull);
+  service->cancel(0, 3);
+  while (service->figures().cancelled < 3) std::this_thread::yield();
+  Listener listener;
+  std::vector<TextJob> jobs;
+  jobs.push_back(listener.job(request(200, 57)));
+  REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+  REQUIRE(listener.wait_for_text().ids.size() == 57);
+  service->cancel(3, 1);  // it has finished: nothing happens
+}
+
+TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
+  test::ScratchDirectory directory;
+  auto broken = test::TinyGguf::llama();
+  test::make_token_overflow(broken, 40);
+  const auto model = Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1});
+  REQUIRE(model.ok());
+  const auto service =
+      start(*model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
+  std::vector<Listener> listeners(3);
+  std::vector<TextJob> jobs;
+  for (std::size_t i = 0; i < 3; ++i) {
+    TextRequest request{.prompt = {1, 50, i == 1 ? 40 : 51, 52}, .options = {}};
+    request.options.max_tokens = 5;
+    request.options.ignore_eos = true;
+    request.options.logit_bias = {{40, -100.0F}};
+    request.hash_logits = i == 1;
+    jobs.push_back(listeners[i].job(request));
+  }
+  REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+  REQUIRE(listeners[0].wait().ok());
+  REQUIRE(listeners[2].wait().ok());
+  const auto failed = listeners[1].wait();
+  REQUIRE_FALSE(failed.ok());
+  REQUIRE(failed.error().code == ErrorCode::kNonFinite);
+  REQUIRE(failed.error().message.find("position 2") != std::string::npos);
+  REQUIRE(service->figures().failed == 1);
+  REQUIRE(service->figures().kv_pages_in_use == 0);
+}
+
+TEST_CASE("a service that ends drops its texts", "[serve]") {
+  const auto model = embedded();
+  TextRequest request{.prompt = {1, 9}, .options = {}};
+  request.options.max_tokens = kContext - 2;
+  request.options.ignore_eos = true;
+  std::atomic<bool> has_begun = false;
+  std::atomic<bool> has_ended = false;
+  {
+    const auto service =
+        start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
+    std::vector<TextJob> jobs;
+    jobs.push_back({.request = request,
+                    .on_event = [&](const GenerateEvent&) { has_begun = true; },
+                    .on_end = [&](const Result<ServedText>&) { has_ended = true; }});
+    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+    while (!has_begun) std::this_thread::yield();
+  }
+  REQUIRE_FALSE(has_ended);
+}
+
+TEST_CASE("a histogram counts values up to each limit", "[serve]") {
+  Histogram histogram({1, 2, 4});
+  for (const double value : {0.5, 1.0, 1.5, 4.0, 9.0}) histogram.add(value);
+  REQUIRE(histogram.counts() == std::vector<std::uint64_t>{2, 1, 1, 1});
+  REQUIRE(histogram.sum() == 16);
+}
+
+}  // namespace llm

@@ -1,0 +1,56 @@
+"""llmserve as the scripts beside this file start it, and llmrun as what it is held against."""
+
+import contextlib
+import json
+import pathlib
+import subprocess
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ROOT / "models" / "fable-3m-q4_k_m.gguf"
+
+
+@contextlib.contextmanager
+def serve(bin_dir: pathlib.Path, *options: str):
+    """Yields the URL of a server on a free port, which has drained when this ends."""
+    command = [bin_dir / "llmserve", MODEL, "--port", "0", "-q", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            url = process.stdout.readline().strip()
+            assert url.startswith("http://"), "llmserve did not start"
+            yield url
+        finally:
+            process.terminate()
+        assert process.wait(timeout=60) == 0, f"llmserve ended with {process.returncode}"
+
+
+def post(url: str, path: str, body: dict):
+    """The answer's headers and JSON."""
+    request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=600) as answer:
+        return answer.headers, json.load(answer)
+
+
+def metric(url: str, name: str) -> float:
+    with urllib.request.urlopen(url + "/metrics", timeout=60) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"llmserve_{name} "):
+                return float(line.split()[1])
+    raise KeyError(name)
+
+
+def run_alone(bin_dir: pathlib.Path, body: dict):
+    """What llmrun makes of a request for a completion: its JSON and its logits hash."""
+    command = [bin_dir / "llmrun", MODEL, "-t", "1", "--json", "--logits-hash", "-p", body["prompt"]]
+    command += ["-n", str(body["max_tokens"]), "-s", str(body["seed"]), "--logprobs", str(body["logprobs"])]
+    for option, field, absent in (
+        ("--temp", "temperature", 1),
+        ("--top-k", "top_k", 0),
+        ("--top-p", "top_p", 1),
+        ("--min-p", "min_p", 0),
+    ):
+        command += [option, str(body.get(field, absent))]
+    for stop in body.get("stop", []):
+        command += ["-r", stop]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(run.stdout), run.stderr.split("logits-sha256: ")[1][:64]

@@ -1,0 +1,251 @@
+// llmserve under clients that are broken, slow, gone, or too many; and its end.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+#include "tests/tools/llmserve_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::Finished;
+using test::RawClient;
+using test::Reply;
+using test::Server;
+
+const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+const std::string kLong =
+    R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
+/// Takes longer than any test, on a server that is roomy().
+const std::string kEndless =
+    R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})";
+std::vector<std::string> roomy(const std::vector<std::string>& more) {
+  std::vector<std::string> words = {kModel, "-q", "-c", "110000"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Whether the server is as it was before anybody came.
+void require_idle(const Server& server) {
+  REQUIRE(server.comes_to("texts_running", 0));
+  REQUIRE(server.comes_to("texts_waiting", 0));
+  REQUIRE(server.comes_to("kv_pages_in_use", 0));
+  REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 1}}).status == 200);
+}
+
+}  // namespace
+
+TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
+  Server server({kModel, "-q"});
+  struct Abuse {
+    std::string text;
+    int status;
+  };
+  const std::string json = "Content-Type: application/json\r\n";
+  const std::string deep(100000, '[');
+  const std::string many_names = [] {
+    std::string text = "{";
+    for (int i = 0; i < 200000; ++i) text += "\"" + std::to_string(i) + "\":0,";
+    return text + "\"prompt\":\"a\"}";
+  }();
+  const std::vector<Abuse> abuses = {
+      {"\r\n\r\n\r\n", 400},
+      {std::string(100, '\0'), 400},
+      {"GET / HTTP/9.9\r\n\r\n", 400},
+      {"GET /\r\n\r\n", 400},
+      {"\x16\x03\x01\x02\x01\x01", 400},  // TLS
+      {"GET /health HTTP/1.1\r\nA: " + std::string(20000, 'x') + "\r\n\r\n", 431},
+      {"GET /health HTTP/1.1\r\n" + std::string(10 << 20, 'x'), 431},
+      {"GET /" + std::string(20000, 'x') + " HTTP/1.1\r\n\r\n", 431},
+      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: 1073741824\r\n\r\n", 413},
+      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: 99999999999999999999\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: -1\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+       400},
+      {"POST /tokenize HTTP/1.1\r\n" + json + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\n" + json + "Transfer-Encoding: chunked\r\n\r\n4ffff0\r\n" +
+           std::string(0x4ffff0, ' '),
+       413},
+      {"POST /tokenize HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 415},
+      {"POST /tokenize HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415},
+      {"BREW /health HTTP/1.1\r\n\r\n", 405},
+      {"POST /health HTTP/1.1\r\n\r\n", 405},
+      {"GET /v1/completions HTTP/1.1\r\n\r\n", 405},
+      {"GET /../../etc/passwd HTTP/1.1\r\n\r\n", 404},
+      {test::post_text("/v1/completions", ""), 400},
+      {test::post_text("/v1/completions", "{"), 400},
+      {test::post_text("/v1/completions", "[1]"), 400},
+      {test::post_text("/v1/completions", "{\"prompt\": 1e999}"), 400},
+      {test::post_text("/v1/completions", "{\"prompt\": \"\xff\xfe\"}"), 400},
+      {test::post_text("/v1/completions", "{\"prompt\": \"\\ud800\"}"), 400},
+      {test::post_text("/v1/completions", deep), 400},
+      {test::post_text("/v1/completions", "{\"prompt\": " + deep), 400},
+      {test::post_text("/v1/completions", many_names), 400},
+      {test::post_text("/v1/completions", "{\"prompt\": \"" + std::string(4 << 20, 'a') + "\"}"),
+       413},
+      {test::post_text("/v1/completions", "{\"prompt\": \"" + std::string(3 << 20, 'a') + "\"}"),
+       400},
+  };
+  for (const Abuse& abuse : abuses) {
+    const Reply reply = server.ask(abuse.text);
+    CAPTURE(abuse.text.substr(0, 200), reply.head, reply.body.substr(0, 500));
+    REQUIRE(reply.status == abuse.status);
+    REQUIRE(reply.json()["error"]["message"].is_string());
+    REQUIRE(reply.body.size() < 1000);
+  }
+  const std::string nested = deep + std::string(deep.size(), ']');
+  REQUIRE(server.ask(test::post_text("/tokenize", nested)).body.find("100000 levels of JSON") !=
+          std::string::npos);
+  require_idle(server);
+}
+
+TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
+  // One text at a time, so that the second waits; small steps, so that a prompt takes many.
+  Server server(roomy({"--parallel", "1", "--chunk", "1"}));
+  const std::string whole = test::post_text("/v1/completions", kEndless);
+  for (const std::size_t n :
+       {std::size_t{0}, std::size_t{1}, std::size_t{30}, whole.size() - 20, whole.size() - 1}) {
+    RawClient client(server.port());
+    client.send(whole.substr(0, n));
+  }
+  require_idle(server);
+  {
+    RawClient streaming(server.port());
+    streaming.send(whole);
+    streaming.receive_until("data: ");
+    RawClient waiting(server.port());
+    waiting.send(whole);
+    waiting.receive_until("\r\n\r\n");
+    REQUIRE(server.comes_to("texts_waiting", 1));
+    RawClient also_waiting(server.port());
+    also_waiting.send(test::post_text("/v1/completions", R"({"prompt": "a", "n": 2})"));
+    REQUIRE(server.comes_to("texts_waiting", 3));
+    waiting.close();
+    also_waiting.close();
+    REQUIRE(server.comes_to("texts_waiting", 0));
+    REQUIRE(server.metric("texts_running") == 1);
+  }
+  require_idle(server);
+  {
+    const std::string ids = Json(std::vector<int>(100000, 9)).dump();
+    RawClient prefilling(server.port());
+    prefilling.send(test::post_text("/v1/completions", "{\"prompt\": " + ids + "}"));
+    REQUIRE(server.comes_to("texts_running", 1));
+  }
+  require_idle(server);
+  REQUIRE(server.metric("texts_cancelled_total") >= 4);
+  REQUIRE(server.get("/metrics").body.find("status=\"499\"") != std::string::npos);
+}
+
+TEST_CASE("a client that does not read is disconnected and its text forgotten", "[llmserve]") {
+  Server server({kModel, "-q", "--timeout", "1", "--parallel", "64"});
+  // More than the buffers of a connection take.
+  const std::string body =
+      R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 60})";
+  RawClient slow(server.port(), 4096);
+  slow.send(test::post_text("/v1/completions", body));
+  require_idle(server);
+  REQUIRE(server.comes_to("http_answers_total{status=\"499\"}", 1));
+  // Nor does one that sends too slowly hold its connection.
+  RawClient silent(server.port());
+  RawClient half(server.port());
+  half.send("GET /health HT");
+  RawClient no_body(server.port());
+  no_body.send(test::post_text("/tokenize", "{\"prompt\": 1}").substr(0, 90));
+  REQUIRE(silent.receive().empty());
+  REQUIRE(half.receive().empty());
+  REQUIRE(no_body.receive().empty());
+  REQUIRE(server.comes_to("http_connections", 1));
+}
+
+TEST_CASE("more connections and texts than there is room for are told so", "[llmserve]") {
+  Server server(roomy({"--connections", "8", "--parallel", "1", "--queue", "1"}));
+  {
+    RawClient running(server.port());
+    running.send(test::post_text("/v1/completions", kEndless));
+    running.receive_until("data: ");
+    RawClient waiting(server.port());
+    waiting.send(test::post_text("/v1/completions", kEndless));
+    waiting.receive_until("\r\n\r\n");
+    const Reply refused = server.complete({{"prompt", "a"}});
+    REQUIRE(refused.status == 429);
+    REQUIRE(refused.header("Retry-After") == "1");
+    REQUIRE(refused.json()["error"]["code"] == "queue_full");
+    const Reply never = server.complete({{"prompt", "a"}, {"n", 3}});
+    REQUIRE(never.status == 400);
+    REQUIRE(never.json()["error"]["param"] == "n");
+    std::vector<std::unique_ptr<RawClient>> idle;
+    for (int i = 0; i < 6; ++i) idle.push_back(std::make_unique<RawClient>(server.port()));
+    RawClient too_many(server.port());
+    REQUIRE(too_many.reply().status == 503);
+  }
+  require_idle(server);
+}
+
+TEST_CASE("requests follow each other on one connection", "[llmserve]") {
+  Server server({kModel, "-q"});
+  RawClient client(server.port());
+  const std::string ask = test::post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 3})");
+  for (int i = 0; i < 3; ++i) {
+    client.send(ask);
+    REQUIRE(client.reply().status == 200);
+  }
+  // All at once, before the first is answered.
+  client.send(ask + test::get_text("/health") + test::post_text("/v1/completions", kLong) +
+              test::get_text("/v1/models") + ask);
+  REQUIRE(client.reply().json()["object"] == "text_completion");
+  REQUIRE(client.reply().json()["status"] == "ok");
+  REQUIRE(test::events_of(client.reply().body).size() > 400);
+  REQUIRE(client.reply().json()["object"] == "list");
+  REQUIRE(client.reply().json()["object"] == "text_completion");
+  // Who has no chunks gets the end of the connection as the answer's.
+  RawClient old(server.port());
+  std::string request = test::post_text("/v1/completions", kLong);
+  request.replace(request.find("HTTP/1.1"), 8, "HTTP/1.0");
+  old.send(request);
+  const std::string answer = old.receive_until("[DONE]");
+  REQUIRE(answer.find("chunked") == std::string::npos);
+  REQUIRE(answer.find("data: [DONE]\n\n") != std::string::npos);
+  REQUIRE(old.receive().empty());
+  // A client that asks whether it may send a body is told so.
+  RawClient careful(server.port());
+  const std::string body = R"({"prompt": "a"})";
+  const std::string head = test::post_text("/tokenize", body, "Expect: 100-continue\r\n");
+  careful.send(head.substr(0, head.size() - body.size()));
+  REQUIRE(careful.reply().status == 100);
+  careful.send(body);
+  REQUIRE(careful.reply().status == 200);
+}
+
+TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
+  Server server({kModel, "-q", "-c", "4000"});
+  RawClient idle(server.port());
+  RawClient client(server.port());
+  client.send(test::post_text(
+      "/v1/completions",
+      R"({"prompt": "a", "max_tokens": 3000, "ignore_eos": true, "stream": true})"));
+  client.receive_until("data: ");
+  server.process().send(SIGTERM);
+  REQUIRE(idle.receive().empty());
+  const Reply reply = client.reply();
+  REQUIRE(test::events_of(reply.body).back() == "[DONE]");
+  REQUIRE(test::events_of(reply.body).size() > 2500);
+  REQUIRE(server.wait().exit_code == 0);
+
+  Server other({kModel, "-q", "--timeout", "3600"});
+  RawClient half(other.port());
+  half.send("GET /health HTTP");  // keeps the server from ending
+  REQUIRE(other.comes_to("http_connections", 2));
+  RawClient watcher(other.port());
+  other.process().send(SIGTERM);
+  REQUIRE(watcher.receive().empty());  // it drains
+  REQUIRE(other.process().is_running());
+  other.process().send(SIGTERM);
+  REQUIRE(other.wait().exit_code == 143);
+}
+
+}  // namespace llm

@@ -1,0 +1,300 @@
+// llmserve's API: its paths, what it refuses and how, and the effect of each option.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+#include "tests/tools/llmserve_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::Finished;
+using test::Reply;
+using test::Server;
+
+const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+
+/// A directory with the tiny model.
+class Tiny {
+ public:
+  Tiny() { path_ = directory_.write("tiny.gguf", test::TinyGguf::llama().bytes()); }
+  std::vector<std::string> with(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {path_, "-q"});
+    return more;
+  }
+  std::string path(std::string_view name) const { return directory_ / name; }
+
+ private:
+  test::ScratchDirectory directory_;
+  std::string path_;
+};
+
+std::string param_of(const Reply& reply) {
+  const Json error = reply.json()["error"];
+  return error["param"].is_null() ? "" : error["param"].get<std::string>();
+}
+
+}  // namespace
+
+TEST_CASE("llmserve tells of itself", "[llmserve]") {
+  const Tiny tiny;
+  Server server(tiny.with());
+  REQUIRE(server.get("/health").json() == Json{{"status", "ok"}});
+  const Json models = server.get("/v1/models").json();
+  REQUIRE(models["object"] == "list");
+  REQUIRE(models["data"][0]["id"] == "tiny");
+  REQUIRE(server.get("/v1/models/tiny").json() == models["data"][0]);
+  REQUIRE(server.get("/v1/models/other").status == 404);
+  const Json ids = server.post("/tokenize", {{"prompt", "ab"}, {"model", "tiny"}}).json();
+  REQUIRE(ids["count"] == ids["tokens"].size());
+  REQUIRE(ids["tokens"][0] == 1);
+  const Json bare =
+      server.post("/tokenize", {{"prompt", "ab"}, {"add_special_tokens", false}}).json();
+  REQUIRE(bare["count"].get<int>() + 1 == ids["count"].get<int>());
+  REQUIRE(server.post("/detokenize", {{"tokens", ids["tokens"]}}).json()["prompt"] == "ab");
+  server.complete({{"prompt", "a"}, {"max_tokens", 3}, {"ignore_eos", true}});
+  const std::string metrics = server.get("/metrics").body;
+  for (const std::string line :
+       {"llmserve_texts_finished_total 1\n", "llmserve_generated_tokens_total 3\n",
+        "llmserve_prompt_tokens_total 2\n", "llmserve_kv_pages_in_use 0\n",
+        "llmserve_time_to_first_token_seconds_count 1\n",
+        "llmserve_time_between_tokens_seconds_count 2\n",
+        "llmserve_step_texts_bucket{le=\"1\"} 3\n", "llmserve_step_texts_bucket{le=\"+Inf\"} 3\n",
+        "llmserve_http_answers_total{status=\"404\"} 1\n",
+        "# TYPE llmserve_texts_running gauge\n"}) {
+    CAPTURE(line, metrics);
+    REQUIRE(metrics.find(line) != std::string::npos);
+  }
+  const Finished run = server.end();
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(run.err == "");
+}
+
+TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
+  const Tiny tiny;
+  Server server(tiny.with({"--chat-template", "chatml", "-c", "100", "--max-tokens", "60"}));
+  struct Refused {
+    Json more;
+    std::string param;
+    int status = 400;
+  };
+  const std::vector<Refused> both = {
+      {{{"bogus", 1}}, "bogus"},
+      {{{"model", "gpt-4"}}, "model", 404},
+      {{{"model", 4}}, "model", 404},
+      {{{"temperature", "hot"}}, "temperature"},
+      {{{"temperature", -1}}, "temperature"},
+      {{{"top_p", 1.5}}, "top_p"},
+      {{{"top_k", 1.5}}, "top_k"},
+      {{{"min_p", -0.1}}, "min_p"},
+      {{{"seed", 1.0e30}}, "seed"},
+      {{{"seed", 18446744073709551615ULL}}, "seed"},
+      {{{"n", 0}}, "n"},
+      {{{"n", 129}}, "n"},
+      {{{"max_tokens", 61}}, "max_tokens"},
+      {{{"max_tokens", -1}}, "max_tokens"},
+      {{{"stop", {"a", 1}}}, "stop"},
+      {{{"stop", ""}}, "stop"},
+      {{{"stop", std::vector<std::string>(17, "x")}}, "stop"},
+      {{{"logit_bias", {{"999999", 1}}}}, "logit_bias"},
+      {{{"logit_bias", {{"1x", 1}}}}, "logit_bias"},
+      {{{"logit_bias", {{"1", 101}}}}, "logit_bias"},
+      {{{"logit_bias", {1}}}, "logit_bias"},
+      {{{"stream", 1}}, "stream"},
+      {{{"stream", true}, {"logits_hash", true}}, "logits_hash"},
+      {{{"stream", true}, {"receipt", true}}, "receipt"},
+      {{{"stream_options", Json::object()}}, "stream_options"},
+      {{{"stream", true}, {"stream_options", {{"x", 1}}}}, "stream_options.x"},
+      {{{"frequency_penalty", 0.5}}, "frequency_penalty"},
+      {{{"presence_penalty", 1}}, "presence_penalty"},
+      {{{"best_of", 2}}, "best_of"},
+      {{{"suffix", "x"}}, "suffix"},
+      {{{"tools", {1}}}, "tools"},
+      {{{"response_format", {{"type", "json_object"}}}}, "response_format"},
+      {{{"user", 1}}, "user"},
+  };
+  const auto refuses = [&](const std::string& path, Json body, const Refused& refused) {
+    body.update(refused.more);
+    const Reply reply = server.post(path, body);
+    CAPTURE(path, body.dump(), reply.body);
+    CHECK(reply.status == refused.status);
+    CHECK(param_of(reply) == refused.param);
+    CHECK(reply.json()["error"]["type"] == "invalid_request_error");
+  };
+  const Json completion = {{"prompt", "a"}};
+  const Json chat = {{"messages", {{{"role", "user"}, {"content", "a"}}}}};
+  for (const Refused& refused : both) {
+    refuses("/v1/completions", completion, refused);
+    refuses("/v1/chat/completions", chat, refused);
+  }
+  for (const Refused& refused : std::vector<Refused>{
+           {{{"prompt", nullptr}}, "prompt"},
+           {{{"prompt", 1}}, "prompt"},
+           {{{"prompt", Json::array()}}, "prompt"},
+           {{{"prompt", {1, 2, 99999}}}, "prompt[2]"},
+           {{{"prompt", {1, -2}}}, "prompt[1]"},
+           {{{"prompt", {{1}, {2, 1.5}}}}, "prompt[1][1]"},
+           {{{"prompt", {"a", 3}}}, "prompt[1]"},
+           {{{"prompt", {"a", Json::array()}}}, "prompt[1]"},
+           {{{"prompt", std::vector<int>(101, 3)}}, "prompt"},
+           {{{"prompt", std::vector<int>(90, 3)}, {"max_tokens", 12}}, "max_tokens"},
+           {{{"logprobs", 21}}, "logprobs"},
+           {{{"logprobs", true}}, "logprobs"},
+           {{{"echo", true}, {"logprobs", 1}, {"stream", true}}, "echo"},
+           {{{"messages", Json::array()}}, "messages"},
+       }) {
+    refuses("/v1/completions", completion, refused);
+  }
+  const auto message = [](const Json& role, const Json& content) {
+    return Json{{"role", role}, {"content", content}};
+  };
+  for (const Refused& refused : std::vector<Refused>{
+           {{{"messages", nullptr}}, "messages"},
+           {{{"messages", Json::array()}}, "messages"},
+           {{{"messages", {1}}}, "messages[0]"},
+           {{{"messages", {message("tool", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("assistant", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("system", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("user", "a"), message("system", "b"), message("user", "a")}}},
+            "messages[1].role"},
+           {{{"messages", {message("user", 7)}}}, "messages[0].content"},
+           {{{"messages", {message("user", {{{"type", "image_url"}}})}}},
+            "messages[0].content[0].type"},
+           {{{"messages", {{{"role", "user"}, {"content", "a"}, {"x", 1}}}}}, "messages[0].x"},
+           {{{"messages", {message("user", std::string(500, 'a'))}}}, "messages"},
+           {{{"top_logprobs", 3}}, "top_logprobs"},
+           {{{"logprobs", 3}}, "logprobs"},
+           {{{"max_tokens", 3}, {"max_completion_tokens", 3}}, "max_completion_tokens"},
+           {{{"prompt", "a"}}, "prompt"},
+           {{{"echo", true}}, "echo"},
+       }) {
+    refuses("/v1/chat/completions", chat, refused);
+  }
+  REQUIRE(param_of(server.post("/tokenize", {{"prompt", "a"}, {"x", 1}})) == "x");
+  REQUIRE(param_of(server.post("/tokenize", Json::object())) == "prompt");
+  REQUIRE(param_of(server.post("/detokenize", {{"tokens", {1, 99999}}})) == "tokens[1]");
+  // The values that ask for nothing are taken.
+  Json neutral = completion;
+  neutral.update({{"frequency_penalty", 0},
+                  {"presence_penalty", 0.0},
+                  {"best_of", 1},
+                  {"suffix", nullptr},
+                  {"user", "me"},
+                  {"seed", nullptr},
+                  {"tools", Json::array()},
+                  {"max_tokens", 2},
+                  {"model", "tiny"}});
+  REQUIRE(server.complete(neutral).status == 200);
+  REQUIRE(server.metric("texts_running") == 0);
+}
+
+TEST_CASE("a model without a known chat template has no chat", "[llmserve]") {
+  const Tiny tiny;
+  Server server(tiny.with());
+  const Reply reply =
+      server.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "a"}}}}});
+  REQUIRE(reply.status == 400);
+  REQUIRE(reply.body.find("--chat-template") != std::string::npos);
+}
+
+TEST_CASE("the key is asked for, but for health", "[llmserve]") {
+  const Tiny tiny;
+  setenv("LLM_API_KEY", "from the environment", 1);
+  Server by_environment(tiny.with());
+  unsetenv("LLM_API_KEY");
+  Server server(tiny.with({"--api-key", "secret"}));
+  REQUIRE(by_environment.get("/v1/models").status == 401);
+  for (const char* path : {"/v1/models", "/metrics", "/v1/models/tiny"}) {
+    for (const char* header : {"", "Authorization: Bearer secre\r\n",
+                               "Authorization: Bearer secrets\r\n", "Authorization: secret\r\n",
+                               "Authorization: Bearer \r\n", "Authorization: Basic secret\r\n"}) {
+      const Reply reply = server.ask(test::get_text(path, header));
+      CAPTURE(path, header);
+      REQUIRE(reply.status == 401);
+      REQUIRE(reply.json()["error"]["code"] == "invalid_api_key");
+    }
+    REQUIRE(server.ask(test::get_text(path, "Authorization: Bearer secret\r\n")).status == 200);
+  }
+  REQUIRE(server.get("/health").status == 200);
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
+    REQUIRE(server.post(path, {{"prompt", "a"}}).status == 401);
+  // Nobody without the key makes the server read a body.
+  REQUIRE(
+      server.ask("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n").status ==
+      401);
+}
+
+TEST_CASE("each option has its effect on what is served", "[llmserve]") {
+  const Tiny tiny;
+  const auto fingerprint = [](const Server& server) {
+    return server.get("/v1/models").json()["data"][0]["system_fingerprint"].get<std::string>();
+  };
+  Server usual(tiny.with());
+  const std::string print = fingerprint(usual);
+  REQUIRE(print.ends_with("-int8-f16"));
+  Server other(tiny.with({"--kv", "q8", "--compute", "f32", "--alias", "mine", "--host",
+                          "127.0.0.2", "-c", "64", "--isa", "scalar"}));
+  test::RawClient client(other.port());
+  REQUIRE_FALSE(client.connected());  // it listens elsewhere
+  const Finished run = other.end();
+  REQUIRE(run.out.starts_with("http://127.0.0.2:"));
+  Server facts(tiny.with({"--kv", "q8", "--compute", "f32", "--alias", "mine", "-c", "64"}));
+  const Json model = facts.get("/v1/models").json()["data"][0];
+  REQUIRE(model["id"] == "mine");
+  REQUIRE(model["max_model_len"] == 64);
+  REQUIRE(model["system_fingerprint"].get<std::string>().ends_with("-f32-q8"));
+  // One page is 256 positions; a MiB is more than the tiny model's two full contexts need.
+  Server small({kModel, "-q", "--kv-memory", "2", "--parallel", "2", "--chunk", "2"});
+  Server large({kModel, "-q"});
+  REQUIRE(small.metric("kv_pages") < large.metric("kv_pages"));
+  REQUIRE(small.complete({{"prompt", "a b c d e f"}, {"max_tokens", 1}}).status == 200);
+  REQUIRE(large.complete({{"prompt", "a b c d e f"}, {"max_tokens", 1}}).status == 200);
+  REQUIRE(large.metric("steps_total") == 1);
+  REQUIRE(small.metric("steps_total") > 2);
+}
+
+TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
+  const Tiny tiny;
+  std::vector<std::string> words = tiny.with({"--isa", "scalar"});
+  words.erase(words.begin() + 1);  // -q
+  Server server(words);
+  server.complete({{"prompt", "a"}, {"max_tokens", 2}, {"ignore_eos", true}});
+  server.get(
+      "/nothing\xc2\x9b"
+      "2J");  // a terminal's control sequence
+  const Finished run = server.end();
+  CAPTURE(run.err);
+  REQUIRE(run.err.find("127.0.0.1 POST /v1/completions 200 ") != std::string::npos);
+  REQUIRE(run.err.find(" ms 2+2 tokens\n") != std::string::npos);
+  REQUIRE(run.err.find(", scalar, 1 threads, ") != std::string::npos);
+  REQUIRE(run.err.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
+  const Tiny tiny;
+  const auto refused = [&](std::vector<std::string> more, int exit_code, std::string_view words) {
+    more.insert(more.begin(), {tiny.path("tiny.gguf"), "-q", "-t", "1"});
+    const Finished run = test::run_tool("llmserve", more);
+    CAPTURE(run.err);
+    CHECK(run.exit_code == exit_code);
+    CHECK(run.err.find(words) != std::string::npos);
+  };
+  Server taken(tiny.with());
+  refused({"--port", std::to_string(taken.port())}, 4, "--port: 127.0.0.1:");
+  refused({"--host", "no such host"}, 4, "--host: no such host");
+  refused({"--chunk", "4", "--parallel", "5"}, 2, "--chunk: found 4, need --parallel (5) or more");
+  refused({"--port", "65536"}, 2, "--port");
+  refused({"--verify-model"}, 4, "tiny.gguf.manifest");
+  auto model = test::TinyGguf::llama();
+  model.trailing = "junk";
+  const test::ScratchDirectory directory;
+  const std::string odd = directory.write("odd.gguf", model.bytes());
+  REQUIRE(test::run_tool("llmserve", {odd, "--strict", "-q"}).exit_code == 3);
+  REQUIRE(test::run_tool("llmserve", {"/none"}).exit_code == 4);
+  REQUIRE(test::run_tool("llmserve", {}).exit_code == 2);
+}
+
+}  // namespace llm

@@ -1,0 +1,228 @@
+#ifndef LLM_TESTS_TOOLS_LLMSERVE_PROCESS_H_
+#define LLM_TESTS_TOOLS_LLMSERVE_PROCESS_H_
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace llm::test {
+
+/// What a server answered.
+struct Reply {
+  int status = 0;  ///< 0: the connection ended without an answer
+  std::string head;
+  std::string body;  ///< chunks joined
+
+  nlohmann::json json() const { return nlohmann::json::parse(body); }
+  bool has_header(std::string_view line) const { return head.find(line) != std::string::npos; }
+  /// What a header says, or "".
+  std::string header(std::string_view name) const {
+    const std::size_t at = head.find("\r\n" + std::string(name) + ": ");
+    if (at == std::string::npos) return "";
+    const std::size_t begin = at + name.size() + 4;
+    return head.substr(begin, head.find("\r\n", begin) - begin);
+  }
+};
+
+/// A client that says exactly what it is told. No Catch assertions: usable from any thread.
+class RawClient {
+ public:
+  explicit RawClient(std::uint16_t port, int receive_buffer = 0)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (receive_buffer > 0)
+      ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ = ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  ~RawClient() { close(); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  bool connected() const { return connected_; }
+  void close() {
+    if (socket_ >= 0) ::close(socket_);
+    socket_ = -1;
+  }
+
+  /// @return whether all of it was taken
+  bool send(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+    return true;
+  }
+  /// As many more bytes as came, none at the end. Waits at most a minute.
+  std::string receive() const {
+    pollfd wait = {.fd = socket_, .events = POLLIN, .revents = 0};
+    char buffer[1 << 14];
+    if (::poll(&wait, 1, 60000) <= 0) return "";
+    const ssize_t n = ::recv(socket_, buffer, sizeof buffer, 0);
+    return n <= 0 ? "" : std::string(buffer, static_cast<std::size_t>(n));
+  }
+  /// Everything until `mark` was received or the connection ended.
+  std::string receive_until(std::string_view mark) {
+    while (received_.find(mark) == std::string::npos && more()) {
+    }
+    return received_;
+  }
+
+  Reply reply() {
+    Reply reply;
+    std::size_t end = 0;
+    while ((end = received_.find("\r\n\r\n")) == std::string::npos) {
+      if (!more()) return reply;
+    }
+    reply.head = take(end + 4);
+    reply.status = std::atoi(reply.head.c_str() + 9);
+    if (reply.has_header("Transfer-Encoding: chunked")) {
+      while (take_chunk(reply.body)) {
+      }
+    } else {
+      const auto size =
+          static_cast<std::size_t>(std::atoll(reply.header("Content-Length").c_str()));
+      while (received_.size() < size && more()) {
+      }
+      reply.body = take(size);
+    }
+    return reply;
+  }
+
+ private:
+  bool more() {
+    const std::string bytes = receive();
+    received_ += bytes;
+    return !bytes.empty();
+  }
+  std::string take(std::size_t n) {
+    std::string front = received_.substr(0, n);
+    received_.erase(0, n);
+    return front;
+  }
+  bool take_chunk(std::string& body) {
+    std::size_t end = 0;
+    while ((end = received_.find("\r\n")) == std::string::npos) {
+      if (!more()) return false;
+    }
+    const std::size_t size = std::strtoul(received_.c_str(), nullptr, 16);
+    while (received_.size() < end + 2 + size + 2) {
+      if (!more()) return false;
+    }
+    body += take(end + 2 + size + 2).substr(end + 2, size);
+    return size > 0;
+  }
+
+  int socket_;
+  bool connected_ = false;
+  std::string received_;
+};
+
+inline std::string post_text(std::string_view path, std::string_view body,
+                             std::string_view headers = "") {
+  return "POST " + std::string(path) +
+         " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n" + std::string(headers) + "\r\n" + std::string(body);
+}
+inline std::string get_text(std::string_view path, std::string_view headers = "") {
+  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: x\r\n" + std::string(headers) + "\r\n";
+}
+
+/// The data of each server-sent event.
+inline std::vector<std::string> events_of(const std::string& body) {
+  std::vector<std::string> events;
+  for (std::size_t at = 0; (at = body.find("data: ", at)) != std::string::npos;) {
+    const std::size_t end = body.find("\n\n", at);
+    events.push_back(body.substr(at + 6, end - at - 6));
+    at = std::min(end, body.size());
+  }
+  return events;
+}
+
+/// llmserve on a free port of this machine.
+class Server {
+ public:
+  explicit Server(std::vector<std::string> arguments) : process_(words(std::move(arguments))) {
+    while (process_.output_so_far().find('\n') == std::string::npos) {
+      if (!process_.is_running()) FAIL("llmserve did not start: " + process_.wait().err);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    const std::string url = process_.output_so_far();
+    port_ = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+  }
+  ~Server() {
+    if (!ended_) ::kill(process_.pid(), SIGKILL);
+  }
+
+  std::uint16_t port() const { return port_; }
+  Process& process() { return process_; }
+  Finished end() {
+    ended_ = true;
+    process_.send(SIGTERM);
+    return process_.wait();
+  }
+  /// Its end was caused otherwise.
+  Finished wait() {
+    ended_ = true;
+    return process_.wait();
+  }
+
+  Reply ask(const std::string& request) const {
+    RawClient client(port_);
+    client.send(request);
+    return client.reply();
+  }
+  Reply post(std::string_view path, const nlohmann::json& body) const {
+    return ask(post_text(path, body.dump()));
+  }
+  Reply complete(const nlohmann::json& body) const { return post("/v1/completions", body); }
+  Reply get(std::string_view path) const { return ask(get_text(path)); }
+
+  /// A figure of /metrics.
+  double metric(const std::string& name) const {
+    const std::string text = get("/metrics").body;
+    const std::size_t at = text.find("\nllmserve_" + name + " ");
+    return at == std::string::npos ? -1 : std::atof(text.c_str() + at + name.size() + 11);
+  }
+  /// Waits until a figure is what it must become.
+  bool comes_to(const std::string& name, double value) const {
+    for (int i = 0; i < 6000; ++i) {
+      if (metric(name) == value) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+ private:
+  static std::vector<std::string> words(std::vector<std::string> arguments) {
+    const std::vector<std::string> first = {tool_path("llmserve"), "--port", "0", "-t", "1"};
+    arguments.insert(arguments.begin(), first.begin(), first.end());
+    return arguments;
+  }
+
+  Process process_;
+  std::uint16_t port_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace llm::test
+
+#endif  // LLM_TESTS_TOOLS_LLMSERVE_PROCESS_H_

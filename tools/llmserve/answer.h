@@ -1,0 +1,66 @@
+#ifndef LLM_TOOLS_LLMSERVE_ANSWER_H_
+#define LLM_TOOLS_LLMSERVE_ANSWER_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/serve/text_service.h"
+#include "tools/llmserve/answer_json.h"
+#include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/http_server.h"
+#include "tools/llmserve/served_model.h"
+
+namespace llm {
+
+/// OpenAI's shape of an error: 400 naming the field for what the client got wrong (404 for another
+/// model), 500 for the rest.
+HttpAnswer error_answer(const Error& error);
+/// The same for what is no Error. @param code  OpenAI's word for it, or ""
+HttpAnswer error_answer(int status, std::string_view message, std::string_view code = "");
+
+/// An answer that is being made: submits the choices' texts, and writes what comes of them. Of the
+/// HTTP server's thread alone; the service's thread only posts to it, through weak references, so
+/// that connections are closed by their own thread.
+class Answer : public std::enable_shared_from_this<Answer> {
+ public:
+  /// What all answers use; outlives them.
+  struct Context {
+    const ServedModel& served;
+    TextService& service;
+    /// HttpServer::post; is copied, and called by the service's thread after all this has gone.
+    std::function<void(std::function<void()>)> post;
+    /// Is told when an answer is complete or its client has gone, and drops it.
+    std::function<void(const std::shared_ptr<Answer>&)> on_done;
+  };
+
+  Answer(Context& context, std::shared_ptr<HttpExchange> exchange, AnswerRequest request);
+
+  /// @pre it belongs to a shared_ptr that somebody keeps until on_done
+  void start();
+
+ private:
+  std::vector<TextJob> jobs();
+  void grow(std::size_t index, const TextEvent& event);
+  void end_choice(std::size_t index, const Result<ServedText>& text);
+  void fail(const Error& error);
+  void finish();
+  void cancel();
+  void done();
+
+  Context& context_;
+  std::shared_ptr<HttpExchange> exchange_;
+  AnswerRequest request_;
+  AnswerWriter writer_;
+  std::vector<ServedText> texts_;
+  std::size_t n_ended_ = 0;
+  bool is_submitted_ = false;
+  RequestId first_id_ = 0;
+  bool is_done_ = false;
+};
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_ANSWER_H_

@@ -1,0 +1,60 @@
+#ifndef LLM_TOOLS_LLMSERVE_ANSWER_REQUEST_H_
+#define LLM_TOOLS_LLMSERVE_ANSWER_REQUEST_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/serve/text_service.h"
+#include "tools/llmserve/json_fields.h"
+#include "tools/llmserve/served_model.h"
+
+namespace llm {
+
+struct Prompt {
+  std::vector<TokenId> ids;
+  std::optional<std::string> text;  ///< as it was given, or a chat's one message; else only ids
+  std::string system;               ///< of that chat
+};
+
+/// The body of a request for completions or for a chat's reply, understood.
+struct AnswerRequest {
+  bool is_chat = false;
+  std::vector<Prompt> prompts;
+  std::size_t n = 1;        ///< choices of each prompt
+  GenerateOptions options;  ///< of every choice, as they were asked for
+  bool echo = false;        ///< the prompt is the choice's beginning
+  bool stream = false;
+  bool include_usage = false;
+  bool logits_hash = false;
+  bool receipt = false;
+
+  std::size_t n_choices() const { return prompts.size() * n; }
+  /// The choice of that index: prompt after prompt, the n of a prompt behind each other. The draws
+  /// of a prompt's first choice are llmrun's; the others differ in GenerateOptions::sequence.
+  TextRequest choice(std::size_t index, const ServedModel& served) const;
+  std::uint64_t sequence_of(std::size_t index) const { return index % n; }
+  const Prompt& prompt_of(std::size_t index) const { return prompts[index / n]; }
+};
+
+/// Defaults are OpenAI's: temperature 1, no filters, 16 new tokens for completions and as many as
+/// the context holds for a chat. The seed is random unless given.
+/// Errors: kUsage naming the field.
+Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& served);
+Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served);
+
+/// The ids of a text as a prompt, as llmrun's. @param add_special  BOS, where the vocabulary wants
+/// it
+std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
+                                bool add_special);
+/// A conversation up to where the reply begins. Errors: kUsage naming the message.
+Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served);
+/// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
+Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
+                                    const std::string& path);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_ANSWER_REQUEST_H_

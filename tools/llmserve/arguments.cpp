@@ -1,0 +1,83 @@
+#include "tools/llmserve/arguments.h"
+
+#include <utility>
+#include <vector>
+
+#include "tools/common/compute_options.h"
+
+namespace llm {
+namespace {
+
+void add_model_options(OptionTable& table, ServeArguments& a) {
+  table.group("Model");
+  table.text("a,alias", "NAME", &a.alias, "what clients call the model")
+      .shown_default("the file's name without .gguf");
+  std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats;
+  for (const ChatFormat format : all_chat_formats()) {
+    formats.emplace_back(std::string(chat_format_name(format)), format);
+  }
+  table
+      .choice("chat-template", "NAME", &a.chat_format, std::move(formats),
+              "format of conversations")
+      .shown_default("recognized from the file");
+  table.flag("strict", &a.strict, "refuse a model file that gives a warning");
+  table
+      .optional_text("verify-model", "MANIFEST", &a.manifest,
+                     "serve nothing but the bytes that a manifest of llmgguf hash -o promises")
+      .file()
+      .shown_default("the model's path and .manifest");
+}
+
+void add_network_options(OptionTable& table, ServeArguments& a) {
+  table.group("Network");
+  table.text("host", "ADDRESS", &a.host, "address to listen on; 0.0.0.0 is all of IPv4")
+      .shown_default("127.0.0.1, this machine alone");
+  table.integer("port", "N", &a.port, 0, 65535, "port to listen on; 0: any free one, printed");
+  table.text("api-key", "KEY", &a.api_key, "ask clients for `Authorization: Bearer KEY`")
+      .from_env("LLM_API_KEY");
+  table.integer("connections", "N", &a.limits.connections, 1, 100000,
+                "most connections; further ones are answered with 503");
+  table.integer("timeout", "SECONDS", &a.timeout, 1, 86400,
+                "disconnect who sends a request, or takes what is sent, more slowly");
+}
+
+void add_scheduler_options(OptionTable& table, ServeArguments& a) {
+  table.group("Requests");
+  table.integer("parallel", "N", &a.scheduler.parallel, 1, 4096,
+                "most texts that are generated at once; others wait");
+  table.integer("queue", "N", &a.scheduler.queue, 1, 1000000,
+                "most texts that wait; more are refused with 429");
+  table.integer("max-tokens", "N", &a.max_tokens, 0, INT32_MAX,
+                "most tokens of an answer; 0: what the context holds");
+  table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
+                "most tokens of a step; what decoding leaves goes to prompts");
+  table
+      .integer("kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,
+               "memory for keys and values of all texts; never changes a result")
+      .shown_default(
+          "1024, or one full context if that is more, or less where --parallel needs less");
+  table
+      .integer("c,ctx-size", "N", &a.scheduler.context, 0, INT32_MAX,
+               "positions of context of each text")
+      .shown_default("the model's");
+}
+
+}  // namespace
+
+OptionTable make_serve_table(ServeArguments& a) {
+  OptionTable table("llmserve", "Serve a model by OpenAI's API, with bits that load never changes");
+  table.positional("MODEL", &a.model, true, "GGUF file").file();
+  add_model_options(table, a);
+  add_network_options(table, a);
+  add_scheduler_options(table, a);
+  table.group("Engine");
+  table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
+      .shown_default("CPUs this process may use");
+  add_compute_options(table, &a.isa, &a.kv, &a.compute);
+  table.example("llmserve model.gguf", "serve this machine; a page to chat with is at its address");
+  table.example("LLM_API_KEY=secret llmserve model.gguf --host 0.0.0.0 --parallel 32",
+                "serve others, who need the key");
+  return table;
+}
+
+}  // namespace llm

@@ -1,0 +1,46 @@
+#ifndef LLM_TOOLS_LLMSERVE_ARGUMENTS_H_
+#define LLM_TOOLS_LLMSERVE_ARGUMENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/generate/chat_template.h"
+#include "engine/serve/scheduler.h"
+#include "tools/common/options.h"
+#include "tools/llmserve/http_server.h"
+
+namespace llm {
+
+/// llmserve's command line, with its defaults.
+struct ServeArguments {
+  std::string model;
+  std::string alias;
+  std::optional<ChatFormat> chat_format;
+  bool strict = false;
+  std::optional<std::string> manifest;
+
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8080;
+  std::string api_key;
+  HttpLimits limits;
+  std::int64_t timeout = 30;  ///< seconds
+
+  SchedulerOptions scheduler;  ///< kv_pages from kv_memory, context 0: the model's
+  std::size_t kv_memory = 0;   ///< MiB; 0: by usual_kv_pages()
+  std::size_t max_tokens = 0;  ///< of an answer; 0: the context
+
+  int threads = 0;
+  std::optional<Isa> isa;
+  KvType kv = KvType::kF16;
+  Compute compute = Compute::kInt8;
+};
+
+OptionTable make_serve_table(ServeArguments& arguments);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_ARGUMENTS_H_

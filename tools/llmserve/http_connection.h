@@ -1,0 +1,91 @@
+#ifndef LLM_TOOLS_LLMSERVE_HTTP_CONNECTION_H_
+#define LLM_TOOLS_LLMSERVE_HTTP_CONNECTION_H_
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "tools/llmserve/http_server.h"
+
+namespace llm {
+
+class HttpConnection;
+
+/// What the connections of a server share.
+struct HttpShared {
+  HttpLimits limits;
+  HttpHandlers handlers;
+  std::set<HttpConnection*> connections = {};
+  bool drains = false;
+  std::function<void()> on_empty = {};  ///< the last connection is closed
+};
+
+/// "HTTP/1.1 200 OK" to the empty line. @param framing  Content-Length or Transfer-Encoding, or ""
+std::string http_head(const HttpAnswer& answer, bool keep_alive, std::string_view framing);
+
+/// A client's connection: reads a request, lets it be answered, reads the next one. Lives as long
+/// as it reads, writes or owes an answer.
+///
+/// While an answer is made, a read waits for the client to go; what it reads belongs to the next
+/// request. It has to be done before that is read: `then_` says what follows.
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(HttpShared& shared, boost::asio::ip::tcp::socket socket);
+  ~HttpConnection();
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
+
+  void read_request();
+  /// Closes if no request has begun.
+  void drain();
+
+ private:
+  class Exchange;
+  enum class Then { kGoOn, kReadRequest, kLinger };
+  using Failure = boost::beast::error_code;
+
+  void on_header(Failure failure);
+  void read_body();
+  void on_body(Failure failure);
+  HttpRequest take_request();
+  /// Answers and closes: the rest of the request is not read.
+  void refuse(HttpAnswer answer);
+  std::shared_ptr<HttpExchange> open_exchange();
+  void watch();
+  void on_watched(Failure failure, std::size_t n);
+  void send(std::string_view bytes, bool is_last);
+  void flush();
+  void on_sent(Failure failure);
+  void follow(Then then);
+  /// Reads what still comes, for a while: closing at once would take the answer from the client.
+  void linger();
+  void close();
+
+  HttpShared& shared_;
+  boost::beast::tcp_stream stream_;
+  boost::beast::flat_buffer buffer_;
+  std::string client_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::weak_ptr<Exchange> exchange_;  ///< under way
+  std::shared_ptr<Exchange> ended_;   ///< the same, once all of its answer is there
+  bool is_idle_ = false;              ///< waits for a request's header
+  bool keep_alive_ = true;
+  bool watches_ = false;
+  bool is_closed_ = false;
+  Then then_ = Then::kGoOn;
+  std::string unsent_;
+  std::string sending_;
+  bool has_end_ = false;  ///< nothing follows `unsent_`
+};
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_HTTP_CONNECTION_H_

@@ -1,0 +1,143 @@
+#include "tools/llmserve/http_server.h"
+
+#include <fmt/core.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <utility>
+
+#include "tools/llmserve/http_connection.h"
+
+namespace llm {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using Failure = boost::system::error_code;
+
+constexpr std::chrono::milliseconds kTick{100};
+
+class BeastServer final : public HttpServer {
+ public:
+  BeastServer(const HttpLimits& limits, HttpHandlers handlers)
+      : shared_{.limits = limits, .handlers = std::move(handlers)},
+        acceptor_(io_),
+        accept_again_(io_),
+        ticker_(io_) {
+    shared_.on_empty = [this] { stop_if_drained(); };
+  }
+  ~BeastServer() override {
+    shared_.on_empty = nullptr;
+    shared_.handlers.log = [](const HttpRequest&, const HttpOutcome&) {};
+  }
+
+  Status listen(const std::string& host, std::uint16_t port) {
+    Failure failure;
+    const auto found = tcp::resolver(io_).resolve(host, std::to_string(port), failure);
+    if (failure) return refused("--host", host, failure);
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor_.open(endpoint.protocol(), failure);
+    if (!failure) acceptor_.set_option(tcp::acceptor::reuse_address(true), failure);
+    if (!failure) acceptor_.bind(endpoint, failure);
+    if (!failure) acceptor_.listen(asio::socket_base::max_listen_connections, failure);
+    if (failure) return refused("--port", fmt::format("{}:{}", host, port), failure);
+    return Ok{};
+  }
+
+  std::string url() const override {
+    const tcp::endpoint at = acceptor_.local_endpoint();
+    const std::string host = at.address().to_string();
+    return fmt::format("http://{}:{}", at.address().is_v6() ? "[" + host + "]" : host, at.port());
+  }
+
+  void run(std::function<void()> tick) override {
+    tick_ = std::move(tick);
+    wait_for_tick();
+    accept();
+    io_.run();
+  }
+
+  void post(std::function<void()> function) override { asio::post(io_, std::move(function)); }
+
+  void drain() override {
+    if (std::exchange(shared_.drains, true)) return;
+    Failure ignored;
+    acceptor_.close(ignored);
+    accept_again_.cancel();
+    const std::set<HttpConnection*> connections = shared_.connections;
+    for (HttpConnection* connection : connections) connection->drain();
+    stop_if_drained();
+  }
+
+  std::size_t n_connections() const override { return shared_.connections.size(); }
+
+ private:
+  static Error refused(std::string field, const std::string& what, const Failure& failure) {
+    return {.code = ErrorCode::kIo,
+            .field = std::move(field),
+            .message = fmt::format("{}: {}", what, failure.message())};
+  }
+
+  void stop_if_drained() {
+    if (shared_.drains && shared_.connections.empty()) io_.stop();
+  }
+
+  void wait_for_tick() {
+    ticker_.expires_after(kTick);
+    ticker_.async_wait([this](Failure) {
+      tick_();
+      wait_for_tick();
+    });
+  }
+
+  void accept() {
+    acceptor_.async_accept([this](Failure failure, tcp::socket socket) {
+      if (shared_.drains) return;
+      if (failure) return accept_later();  // no descriptors are left, or the client has gone
+      take(std::move(socket));
+      accept();
+    });
+  }
+  void accept_later() {
+    accept_again_.expires_after(kTick);
+    accept_again_.async_wait([this](Failure failure) {
+      if (!failure) accept();
+    });
+  }
+
+  void take(tcp::socket socket) {
+    if (shared_.connections.size() < shared_.limits.connections) {
+      std::make_shared<HttpConnection>(shared_, std::move(socket))->read_request();
+      return;
+    }
+    const HttpAnswer answer = shared_.handlers.error(
+        503, fmt::format("connections: need at most {}", shared_.limits.connections));
+    const std::string text =
+        http_head(answer, false, fmt::format("Content-Length: {}\r\n", answer.body.size())) +
+        answer.body;
+    Failure ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(asio::buffer(text), ignored);  // fits into a new connection's buffer
+    socket.shutdown(tcp::socket::shutdown_send, ignored);
+  }
+
+  HttpShared shared_;
+  asio::io_context io_{1};  // its handlers own connections, which use shared_
+  tcp::acceptor acceptor_;
+  asio::steady_timer accept_again_;
+  asio::steady_timer ticker_;
+  std::function<void()> tick_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& host, std::uint16_t port,
+                                                     const HttpLimits& limits,
+                                                     HttpHandlers handlers) {
+  auto server = std::make_unique<BeastServer>(limits, std::move(handlers));
+  LLM_RETURN_IF_ERROR(server->listen(host, port));
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+}  // namespace llm

@@ -1,0 +1,132 @@
+// llmserve: a model behind OpenAI's API.
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "engine/serve/text_service.h"
+#include "tools/common/progress.h"
+#include "tools/common/signals.h"
+#include "tools/common/tool.h"
+#include "tools/llmserve/api.h"
+#include "tools/llmserve/arguments.h"
+#include "tools/llmserve/http_server.h"
+#include "tools/llmserve/served_model.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kMebibyte = 1 << 20;
+constexpr std::size_t kUsualKvMemory = 1024;  // MiB
+
+Result<std::shared_ptr<const Model>> load_model(const ServeArguments& a,
+                                                const ToolContext& context) {
+  guard_mapped_file(a.model);
+  ProgressBar bar(!context.quiet());
+  LoadOptions options{.compute = a.compute, .isa = a.isa, .threads = a.threads, .strict = a.strict};
+  options.hash_file = true;
+  options.manifest = a.manifest;
+  options.progress = std::ref(bar);
+  LLM_TRY(auto model, Model::load(a.model, options));
+  bar.clear();
+  for (const std::string& warning : model->warnings()) spdlog::warn("{}", warning);
+  return model;
+}
+
+/// Fills in what depends on the model: context and pages.
+Status complete(ServeArguments& a, const Model& model) {
+  SchedulerOptions& scheduler = a.scheduler;
+  const std::size_t trained = model.config().context;
+  if (scheduler.context == 0) scheduler.context = trained;
+  if (scheduler.context > trained) {
+    spdlog::warn("-c: found {}, the model was trained for {} positions", scheduler.context,
+                 trained);
+  }
+  if (scheduler.step_tokens < scheduler.parallel) {
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "--chunk",
+                 .message = fmt::format("found {}, need --parallel ({}) or more",
+                                        scheduler.step_tokens, scheduler.parallel)};
+  }
+  LLM_TRY(const auto page, KvPool::create(model.config(), 1, a.kv));
+  const std::size_t full = KvPool::pages_for(scheduler.context);
+  const std::size_t given = a.kv_memory * kMebibyte / page->page_bytes();
+  if (a.kv_memory > 0 && given == 0) {
+    return Error{.code = ErrorCode::kUsage,
+                 .field = "--kv-memory",
+                 .message = fmt::format("found {} MiB, need one page of {} bytes or more",
+                                        a.kv_memory, page->page_bytes())};
+  }
+  const std::size_t usual = std::max(
+      full, std::min(kUsualKvMemory * kMebibyte / page->page_bytes(), full * scheduler.parallel));
+  scheduler.kv_pages = a.kv_memory > 0 ? given : usual;
+  a.limits.patience = std::chrono::seconds(a.timeout);
+  return Ok{};
+}
+
+ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> model) {
+  ServedModel served;
+  served.id = a.alias.empty() ? std::filesystem::path(a.model).stem().string() : a.alias;
+  served.chat_format =
+      a.chat_format ? a.chat_format : recognize_chat_format(model->chat_template());
+  served.kv = a.kv;
+  served.context = a.scheduler.context;
+  served.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : a.scheduler.context;
+  served.loaded_at = std::time(nullptr);
+  served.model = std::move(model);
+  return served;
+}
+
+/// Serves until a signal has drained it.
+Result<int> serve(const ServeArguments& a, const ServedModel& served,
+                  std::shared_ptr<Executor> executor) {
+  // In this order: texts under way post to the server.
+  std::unique_ptr<HttpServer> server;
+  LLM_TRY(const auto service, TextService::start(std::move(executor), a.scheduler));
+  Api api(served, *service, a.api_key);
+  const auto log = [](const std::string& line) { spdlog::info("{}", line); };
+  LLM_TRY(server, HttpServer::open(a.host, a.port, a.limits, api.handlers(log)));
+  api.attach(*server);
+  LLM_RETURN_IF_ERROR(write_stdout(server->url() + "\n"));
+  const GracefulInterrupt graceful;
+  server->run([&] {
+    if (!GracefulInterrupt::requested()) return;
+    api.drain();
+    server->drain();
+  });
+  return 0;
+}
+
+Result<int> run(ServeArguments& a, const ToolContext& context) {
+  // The access log is what a server has to say; -q is still silent.
+  if (context.verbosity == 0) spdlog::set_level(spdlog::level::info);
+  LLM_TRY(auto model, load_model(a, context));
+  LLM_RETURN_IF_ERROR(complete(a, *model));
+  const SchedulerOptions& scheduler = a.scheduler;
+  // A step is one pass.
+  LLM_TRY(auto executor,
+          Executor::create(model, {.context = std::max(scheduler.context, scheduler.step_tokens),
+                                   .kv = a.kv,
+                                   .batch = scheduler.step_tokens,
+                                   .kv_pages = scheduler.kv_pages}));
+  const ServedModel served = serve_model(a, std::move(model));
+  spdlog::info("{}: {}, {}, {} threads, {} KV pages", served.id, system_fingerprint(served),
+               isa_name(served.model->isa()), served.model->threads(), scheduler.kv_pages);
+  return serve(a, served, std::move(executor));
+}
+
+}  // namespace
+}  // namespace llm
+
+int main(int argc, char** argv) {
+  std::optional<llm::ServeArguments> arguments;  // strings need memory, which may be refused
+  return llm::run_tool(
+      argc, argv, [&] { return llm::make_serve_table(arguments.emplace()); },
+      [&](const llm::ToolContext& context) { return llm::run(*arguments, context); });
+}

@@ -1,0 +1,24 @@
+#ifndef LLM_TOOLS_LLMSERVE_METRICS_H_
+#define LLM_TOOLS_LLMSERVE_METRICS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "engine/serve/text_service.h"
+
+namespace llm {
+
+/// What HTTP adds to a service's figures.
+struct HttpFigures {
+  std::size_t connections = 0;
+  std::map<int, std::uint64_t> answers = {};  ///< by status
+};
+
+/// All of it in Prometheus' text format (version 0.0.4).
+std::string metrics_text(const ServiceFigures& service, const HttpFigures& http);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_METRICS_H_

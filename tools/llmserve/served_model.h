@@ -1,0 +1,34 @@
+#ifndef LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_
+#define LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/engine.h"
+#include "engine/generate/chat_template.h"
+
+namespace llm {
+
+/// The facts of a model that is served; all answers of it are a function of these and the request.
+struct ServedModel {
+  std::shared_ptr<const Model> model;
+  std::string id;                         ///< as clients name it
+  std::optional<ChatFormat> chat_format;  ///< nothing: no chat
+  KvType kv = KvType::kF16;
+  std::size_t context = 0;
+  std::size_t most_new_tokens = 0;  ///< of one answer
+  std::int64_t loaded_at = 0;       ///< seconds since 1970
+
+  const Tokenizer& tokenizer() const { return model->tokenizer(); }
+};
+
+/// What decides an answer's bits besides the request: version of the numeric contract, the file's
+/// hash (its first 12 digits), compute and KV type. Equal ones give equal answers, on any machine.
+std::string system_fingerprint(const ServedModel& served);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_
