@@ -17,8 +17,8 @@ if(LLM_WERROR)
   target_compile_options(llm_flags INTERFACE -Werror)
 endif()
 if(LLM_SANITIZE)
-  target_compile_options(llm_flags INTERFACE
-    -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(llm_flags INTERFACE "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LLM_NOT_SANITIZED>>>:\
+-fsanitize=address,undefined;-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   target_link_options(llm_flags INTERFACE -fsanitize=address,undefined)
 endif()
 

@@ -105,6 +105,8 @@ class Bench:
         """One check of one file; `named` is what it says is at fault."""
         what = {"layer-diff": ["--layer-diff", self.reference(kind, steps)], "self": ["--self", "-p", TEXT],
                 "tokenizer": ["--tokenizer", self.work / "tokens.jsonl"]}[check]
+        if mutant and check == "self":
+            what.append("--fail-fast")
         # Two checks run at a time, so each takes one thread unless threads are what it is about.
         threads = () if "-t" in args else ("-t", "1")
         label = "-".join([mutant or "none", kind, check, steps, *map(str, args), *(env or {}),
