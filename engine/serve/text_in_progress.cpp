@@ -54,8 +54,8 @@ Result<bool> TextInProgress::take(const StepPart& part, std::span<const float> r
   if (ended_) return true;
   LLM_TRY(ended_, draw(rows.last(n_vocab), n_passes));
   // The hash lacks the row of the last token, which is evaluated next.
-  const bool lacks_row = request_.hash_logits && next_row_ < tokens_.size() &&
-                         tokens_.size() < most_tokens_;
+  const bool lacks_row =
+      request_.hash_logits && next_row_ < tokens_.size() && tokens_.size() < most_tokens_;
   return ended_ && !lacks_row;
 }
 
@@ -95,11 +95,12 @@ Result<bool> TextInProgress::draw(std::span<const float> row, std::size_t n_pass
   } else {
     LLM_TRY(const TokenId id, draw_token(tokenizer_, row, tokens_, tokens_.size(), options));
     text_.note_draw(n_passes);
+    std::optional<Logprobs> logprobs;
+    if (options.logprobs) logprobs = logprobs_of(row, id, *options.logprobs);
     if (ends_text(tokenizer_, id, options)) {
+      end_logprobs_ = std::move(logprobs);
       ended = stop(StopReason::kEos);
     } else {
-      std::optional<Logprobs> logprobs;
-      if (options.logprobs) logprobs = logprobs_of(row, id, *options.logprobs);
       tokens_.push_back(id);
       LLM_RETURN_IF_ERROR(text_.add(id, logprobs ? &*logprobs : nullptr));
       if (text_.stop_string_came()) {
@@ -117,6 +118,7 @@ ServedText TextInProgress::finish() && {
   LLM_CHECK(ended_);
   return {.result = std::move(text_.result),
           .prompt_logprobs = std::move(prompt_logprobs_),
+          .end_logprobs = std::move(end_logprobs_),
           .logits_sha256 = request_.hash_logits ? hash_.all() : "",
           .drawn_logits_sha256 = request_.hash_logits ? hash_.drawn() : ""};
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct TextRequest {
 struct ServedText {
   GenerateResult result;                  ///< times from submission on
   std::vector<Logprobs> prompt_logprobs;  ///< one for each token but the first, if wanted
+  std::optional<Logprobs> end_logprobs;   ///< of the token that ended the text, if there is one
   std::string logits_sha256;              ///< LogitsHash::all(), if wanted
   std::string drawn_logits_sha256;        ///< LogitsHash::drawn(), with it
 };
@@ -81,6 +83,7 @@ class TextInProgress {
   std::size_t rows_end_;      ///< rows of positions before it are wanted
   bool ended_ = false;        ///< nothing more is drawn
   std::vector<Logprobs> prompt_logprobs_;
+  std::optional<Logprobs> end_logprobs_;
   LogitsHash hash_;
 };
 

@@ -23,7 +23,7 @@ namespace llm {
 /// they are quick and do not call the service.
 struct TextJob {
   TextRequest request;
-  TextInProgress::OnEvent on_event;                         ///< as the text grows; may be empty
+  TextInProgress::OnEvent on_event;                            ///< as the text grows; may be empty
   std::function<void(const Result<ServedText>&)> on_end = {};  ///< once, unless it is cancelled
 };
 

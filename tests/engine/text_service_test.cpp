@@ -139,8 +139,7 @@ std::vector<TextRequest> mixed_requests(const Model& model, std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("served texts are those generated alone, with logits and log probabilities",
-          "[serve]") {
+TEST_CASE("served texts are those generated alone, with logits and log probabilities", "[serve]") {
   const auto model = embedded();
   const auto requests = mixed_requests(*model, effort<std::size_t>(42, 12));
   std::vector<Told> expected;
@@ -149,8 +148,7 @@ TEST_CASE("served texts are those generated alone, with logits and log probabili
     for (const std::size_t step_tokens : {32, 512}) {
       CAPTURE(kv_pages, step_tokens);
       const auto service = start(
-          model,
-          {.step_tokens = step_tokens, .parallel = 16, .queue = 100, .kv_pages = kv_pages});
+          model, {.step_tokens = step_tokens, .parallel = 16, .queue = 100, .kv_pages = kv_pages});
       std::vector<Listener> listeners(requests.size());
       for (std::size_t i = 0; i < requests.size(); ++i) {
         std::vector<TextJob> jobs;
@@ -176,8 +174,7 @@ TEST_CASE("served texts are those generated alone, with logits and log probabili
 
 TEST_CASE("a service takes all of some texts or none, and what fits", "[serve]") {
   const auto model = embedded();
-  const auto service =
-      start(model, {.step_tokens = 64, .parallel = 1, .queue = 2, .kv_pages = 1});
+  const auto service = start(model, {.step_tokens = 64, .parallel = 1, .queue = 2, .kv_pages = 1});
   const auto request = [](std::size_t n_prompt, std::size_t n_new) {
     TextRequest made{.prompt = Ids(n_prompt, 9), .options = {}};
     made.options.max_tokens = n_new;
@@ -211,8 +208,7 @@ TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
   test::make_token_overflow(broken, 40);
   const auto model = Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1});
   REQUIRE(model.ok());
-  const auto service =
-      start(*model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
+  const auto service = start(*model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
   std::vector<Listener> listeners(3);
   std::vector<TextJob> jobs;
   for (std::size_t i = 0; i < 3; ++i) {

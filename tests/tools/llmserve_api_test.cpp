@@ -55,6 +55,12 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
       server.post("/tokenize", {{"prompt", "ab"}, {"add_special_tokens", false}}).json();
   REQUIRE(bare["count"].get<int>() + 1 == ids["count"].get<int>());
   REQUIRE(server.post("/detokenize", {{"tokens", ids["tokens"]}}).json()["prompt"] == "ab");
+  REQUIRE(server.get("/tokenizer_info").json()["bos_token"] == "<s>");
+  const Reply page = server.get("/?anything");
+  REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
+  REQUIRE(page.body == test::read_file(LLM_SOURCE_DIR "/tools/llmserve/page.html"));
+  for (const char* outside : {"http://", "https://", "//cdn", "@import"})
+    REQUIRE(page.body.find(outside) == std::string::npos);
   server.complete({{"prompt", "a"}, {"max_tokens", 3}, {"ignore_eos", true}});
   const std::string metrics = server.get("/metrics").body;
   for (const std::string line :
@@ -189,6 +195,33 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
                   {"model", "tiny"}});
   REQUIRE(server.complete(neutral).status == 200);
   REQUIRE(server.metric("texts_running") == 0);
+}
+
+TEST_CASE("the description of the API has the fields and paths that there are", "[llmserve]") {
+  const Tiny tiny;
+  Server server(tiny.with({"--chat-template", "chatml"}));
+  const Json api = server.get("/openapi.json").json();
+  for (const auto& [path, methods] : api["paths"].items()) {
+    const bool is_post = methods.contains("post");
+    const int status = is_post ? server.post(path, {{"zzz", 1}}).status : server.get(path).status;
+    CAPTURE(path);
+    CHECK(status == (is_post ? 400 : path == "/v1/models/{model}" ? 404 : 200));
+  }
+  struct Body {
+    const char* path;
+    const char* schema;
+  };
+  for (const Body& body :
+       {Body{"/v1/completions", "CompletionRequest"}, Body{"/v1/chat/completions", "ChatRequest"},
+        Body{"/tokenize", "TokenizeRequest"}, Body{"/detokenize", "DetokenizeRequest"}}) {
+    // A field that there is has another fault than not to be known.
+    for (const auto& [name, schema] :
+         api["components"]["schemas"][body.schema]["properties"].items()) {
+      const Reply reply = server.post(body.path, {{name, {{"wrong", "type"}}}});
+      CAPTURE(body.path, name, reply.body);
+      CHECK(reply.body.find("not supported, need none of that name") == std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("a model without a known chat template has no chat", "[llmserve]") {

@@ -85,7 +85,9 @@ std::string difference(const Case& expected, const Reply& reply) {
   if (reply.header("x-logits-sha256") != expected.hash) return "hash";
   const Json& alone = expected.alone["logprobs"];
   const Json& found = choice["logprobs"]["token_logprobs"];
-  if (found.size() != alone.size()) return "number of tokens";
+  const bool has_end = expected.alone["stop_reason"] == "eos";
+  if (found.size() != alone.size() + (has_end ? 1 : 0)) return "number of tokens";
+  if (has_end && choice["logprobs"]["tokens"].back() != "</s>") return "no end";
   for (std::size_t i = 0; i < alone.size(); ++i) {
     if (found[i] != alone[i]["logprob"]) return "log probability " + std::to_string(i);
     std::vector<double> top;
@@ -264,6 +266,21 @@ TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]")
     receipt["ids"][0] = receipt["ids"][0] == 9 ? 10 : 9;
     check(receipt, 1);
   }
+}
+
+TEST_CASE("the token that ends a text stands in its log probabilities alone", "[llmserve]") {
+  Server server({kModel, "-q"});
+  Json body = {{"prompt", "Once"}, {"logprobs", 1}, {"logit_bias", {{"2", 100}}}};
+  const Json answer = server.complete(body).json();
+  const Json choice = answer["choices"][0];
+  REQUIRE(choice["text"] == "");
+  REQUIRE(choice["finish_reason"] == "stop");
+  REQUIRE(choice["logprobs"]["tokens"] == Json{"</s>"});
+  REQUIRE(choice["logprobs"]["token_logprobs"][0] < -1);  // the model's own, without the bias
+  REQUIRE(answer["usage"]["completion_tokens"] == 0);
+  body["stream"] = true;
+  const auto events = test::events_of(server.complete(body).body);
+  REQUIRE(Json::parse(events[0])["choices"][0]["logprobs"] == choice["logprobs"]);
 }
 
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {

@@ -90,6 +90,10 @@ void LogprobsJson::add(TokenId id, const Logprobs* logprobs) {
   json_["content"].push_back(std::move(token));
 }
 
+void LogprobsJson::add_end(const std::optional<Logprobs>& logprobs) {
+  if (!is_chat_ && logprobs) add_completion(logprobs->chosen.id, &*logprobs);
+}
+
 void LogprobsJson::add_completion(TokenId id, const Logprobs* logprobs) {
   json_["tokens"].push_back(token_text(*tokenizer_, id));
   json_["text_offset"].push_back(offset_);
@@ -159,6 +163,7 @@ AnswerJson AnswerWriter::choice(std::size_t index, const ServedText& text) const
       writer.add(prompt.ids[i], i == 0 ? nullptr : &text.prompt_logprobs[i - 1]);
     for (std::size_t i = 0; i < result.ids.size(); ++i)
       writer.add(result.ids[i], &result.logprobs[i]);
+    writer.add_end(text.end_logprobs);
     logprobs = writer.take();
   }
   AnswerJson json = {{"index", index}};
@@ -230,8 +235,15 @@ std::string AnswerWriter::growth(std::size_t index, const TextEvent& event) {
 std::string AnswerWriter::closing(std::size_t index, const ServedText& text) {
   completion_tokens_ += text.result.ids.size();
   AnswerJson content = "";
-  if (request_.is_chat) content = AnswerJson::object();
-  return chunk_of(index, std::move(content), nullptr, finish_reason(text.result.stop_reason));
+  AnswerJson logprobs;
+  if (request_.is_chat) {
+    content = AnswerJson::object();
+  } else if (text.end_logprobs) {
+    logprobs_[index].add_end(text.end_logprobs);
+    logprobs = logprobs_[index].take();
+  }
+  return chunk_of(index, std::move(content), std::move(logprobs),
+                  finish_reason(text.result.stop_reason));
 }
 
 std::string AnswerWriter::ending() const {

@@ -41,6 +41,8 @@ class LogprobsJson {
 
   /// @param logprobs  nullptr: of a first token, which nothing precedes
   void add(TokenId id, const Logprobs* logprobs);
+  /// The token that ended the text: completions list it, though it is no text, and chats do not.
+  void add_end(const std::optional<Logprobs>& logprobs);
   /// What was added since the last call.
   AnswerJson take();
 

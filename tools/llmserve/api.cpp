@@ -8,6 +8,8 @@
 #include <ctime>
 #include <utility>
 
+#include "tools/llmserve/embedded.h"
+
 namespace llm {
 namespace {
 
@@ -71,13 +73,16 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log) {
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 8> kRoutes = {{
+  static constexpr std::array<Route, 11> kRoutes = {{
       {"POST", "/v1/completions", true, &Api::completions},
       {"POST", "/v1/chat/completions", true, &Api::chat_completions},
       {"GET", "/v1/models", true, &Api::list_models},
       {"GET", kModels, true, &Api::show_model},
       {"POST", "/tokenize", true, &Api::tokenize},
       {"POST", "/detokenize", true, &Api::detokenize},
+      {"GET", "/tokenizer_info", true, &Api::tokenizer_info},
+      {"GET", "/", false, &Api::page},
+      {"GET", "/openapi.json", false, &Api::openapi},
       {"GET", "/health", false, &Api::health},
       {"GET", "/metrics", true, &Api::metrics},
   }};
@@ -206,6 +211,32 @@ void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
   }();
   if (!text.ok()) return exchange->answer(error_answer(text.error()));
   exchange->answer(answer_of({{"prompt", *text}}));
+}
+
+/// What lm-eval's remote tokenizer asks for.
+void Api::tokenizer_info(const std::shared_ptr<HttpExchange>& exchange) {
+  const Tokenizer& tokenizer = served_.tokenizer();
+  const auto spelled = [&](const std::optional<TokenId>& id) {
+    return id ? AnswerJson(tokenizer.spelling(*id)) : AnswerJson();
+  };
+  exchange->answer(answer_of({{"bos_token", spelled(tokenizer.spec().bos)},
+                              {"eos_token", spelled(tokenizer.spec().eos)},
+                              {"pad_token", nullptr},
+                              {"vocab_size", tokenizer.size()}}));
+}
+
+void Api::page(const std::shared_ptr<HttpExchange>& exchange) {
+  exchange->answer(
+      {.body = std::string(kPage),
+       .content_type = "text/html; charset=utf-8",
+       .headers = {{"Content-Security-Policy",
+                    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                    "connect-src 'self'; img-src data:; frame-ancestors 'none'"},
+                   {"Cache-Control", "no-cache"}}});
+}
+
+void Api::openapi(const std::shared_ptr<HttpExchange>& exchange) {
+  exchange->answer({.body = std::string(kOpenApi)});
 }
 
 void Api::health(const std::shared_ptr<HttpExchange>& exchange) {

@@ -55,6 +55,9 @@ class Api {
   void detokenize(const std::shared_ptr<HttpExchange>& exchange);
   void health(const std::shared_ptr<HttpExchange>& exchange);
   void metrics(const std::shared_ptr<HttpExchange>& exchange);
+  void tokenizer_info(const std::shared_ptr<HttpExchange>& exchange);
+  void page(const std::shared_ptr<HttpExchange>& exchange);
+  void openapi(const std::shared_ptr<HttpExchange>& exchange);
 
   void start_answer(const std::shared_ptr<HttpExchange>& exchange, Result<AnswerRequest> request);
   AnswerJson model_json() const;
