@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,39 +11,41 @@ namespace llm::detail {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kMapFrom = std::size_t{128} << 10;
 
 // Rounded to small pages: rounded to huge ones, the last page of every buffer would be mostly
 // unused memory.
 std::size_t map_size(std::size_t size) { return (size + kPage - 1) & ~(kPage - 1); }
 
-// Fresh anonymous pages are zero, and become memory where and when they are first written. From one
-// huge page on: over-map by one and trim, so the start is aligned.
-void* map_zeroed(std::size_t size) {
+}  // namespace
+
+void* map_pages(std::size_t size, int protection, int flags) {
+  flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+  // Over-map by a huge page and trim, so the start is aligned.
+  const std::size_t spare = size < kHugePage ? 0 : kHugePage;
   const std::size_t wanted = map_size(size);
-  if (size < kHugePage) {
-    void* small =
-        ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return small == MAP_FAILED ? nullptr : small;
+  if (wanted < size || wanted + spare < wanted) {
+    errno = ENOMEM;
+    return nullptr;
   }
-  if (wanted < size || wanted + kHugePage < wanted) return nullptr;
-  void* raw = ::mmap(nullptr, wanted + kHugePage, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* raw = ::mmap(nullptr, wanted + spare, protection, flags, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
+  if (spare == 0) return raw;
   const auto begin = reinterpret_cast<std::uintptr_t>(raw);
   const auto aligned = (begin + kHugePage - 1) & ~(kHugePage - 1);
   if (aligned > begin) ::munmap(raw, aligned - begin);
   const std::size_t tail = begin + kHugePage - aligned;
   if (tail > 0) ::munmap(reinterpret_cast<void*>(aligned + wanted), tail);
-  ::madvise(reinterpret_cast<void*>(aligned), wanted, MADV_HUGEPAGE);
   return reinterpret_cast<void*>(aligned);
 }
 
-}  // namespace
-
 void* allocate_zeroed(std::size_t size) {
-  if (size >= kMapFrom) return map_zeroed(size);
+  if (size >= kMapFrom) {
+    // Fresh anonymous pages are zero, and become memory where and when they are first written.
+    void* mapped = map_pages(size, PROT_READ | PROT_WRITE, 0);
+    if (mapped != nullptr && size >= kHugePage) ::madvise(mapped, map_size(size), MADV_HUGEPAGE);
+    return mapped;
+  }
   const std::size_t rounded = (size + 63) & ~std::size_t{63};
   void* data = std::aligned_alloc(64, rounded);
   if (data != nullptr) std::memset(data, 0, rounded);

@@ -18,6 +18,10 @@ namespace detail {
 /// 2 MiB on), or nullptr.
 void* allocate_zeroed(std::size_t size);
 void release(void* data, std::size_t size);
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+/// `size` bytes of fresh address space for mmap's `protection` and `flags` (private and anonymous),
+/// beginning with a huge page where it has room for one. nullptr: the system refuses (errno).
+void* map_pages(std::size_t size, int protection, int flags);
 Error out_of_memory(std::uint64_t bytes, std::string_view what);
 }  // namespace detail
 

@@ -19,8 +19,8 @@ Error io_error(const std::string& path, std::string message) {
   return Error{.code = ErrorCode::kIo, .field = {}, .message = std::move(message), .file = path};
 }
 
-std::int64_t modified_ns(const struct stat& info) {
-  return info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
+std::int64_t nanoseconds(const struct timespec& time) {
+  return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
 }
 
 std::size_t round_up_to_page(std::size_t size) {
@@ -51,8 +51,10 @@ Status MappedFile::add(const std::string& path) {
   if (::fstat(inode.descriptor, &info) != 0) return io_error(path, std::strerror(errno));
   if (S_ISDIR(info.st_mode)) return io_error(path, "is a directory, need a file");
   if (!S_ISREG(info.st_mode)) return io_error(path, "not a regular file");
-  inode.modified_ns = modified_ns(info);
-  inode.size = static_cast<std::size_t>(info.st_size);
+  inode.stamp = {.size = static_cast<std::size_t>(info.st_size),
+                 .modified_ns = nanoseconds(info.st_mtim),
+                 .changed_ns = nanoseconds(info.st_ctim),
+                 .inode = info.st_ino};
   return Ok{};
 }
 
@@ -66,20 +68,20 @@ Status MappedFile::map() {
   std::vector<std::size_t> begins;
   for (const Inode& inode : inodes_) {
     begins.push_back(end = round_up_to_page(end));
-    end += inode.size;
+    end += inode.stamp.size;
   }
   if (end == 0) return Ok{};
-  void* place = ::mmap(nullptr, end, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (place == MAP_FAILED) return failed(path(), end);
+  void* place = detail::map_pages(end, PROT_NONE, MAP_NORESERVE);
+  if (place == nullptr) return failed(path(), end);
   data_ = static_cast<const std::byte*>(place);
   size_ = end;
   for (std::size_t i = 0; i < inodes_.size(); ++i) {
     auto* const begin = static_cast<std::byte*>(place) + begins[i];
-    parts_[i].bytes = {begin, inodes_[i].size};
-    if (inodes_[i].size == 0) continue;
-    const void* mapped = ::mmap(begin, inodes_[i].size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
+    parts_[i].bytes = {begin, inodes_[i].stamp.size};
+    if (inodes_[i].stamp.size == 0) continue;
+    const void* mapped = ::mmap(begin, inodes_[i].stamp.size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
                                 inodes_[i].descriptor, 0);
-    if (mapped == MAP_FAILED) return failed(parts_[i].path, inodes_[i].size);
+    if (mapped == MAP_FAILED) return failed(parts_[i].path, inodes_[i].stamp.size);
   }
   return Ok{};
 }
@@ -92,8 +94,25 @@ const MappedFile::Part& MappedFile::part_at(const std::byte* position) const {
 
 std::uint64_t MappedFile::file_bytes() const {
   std::uint64_t sum = 0;
-  for (const Inode& inode : inodes_) sum += inode.size;
+  for (const Inode& inode : inodes_) sum += inode.stamp.size;
   return sum;
+}
+
+Status MappedFile::read(std::span<const std::byte> range, std::span<std::byte> out) const {
+  const Part& part = part_at(range.data());
+  const Inode& inode = inodes_[static_cast<std::size_t>(&part - parts_.data())];
+  auto offset = static_cast<off_t>(range.data() - part.bytes.data());
+  while (!out.empty()) {
+    const ssize_t n = ::pread(inode.descriptor, out.data(), out.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error(part.path, std::strerror(errno));
+    if (n == 0)
+      return io_error(part.path,
+                      "found fewer bytes than when it was opened, need an unchanged file");
+    out = out.subspan(static_cast<std::size_t>(n));
+    offset += n;
+  }
+  return Ok{};
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
@@ -118,12 +137,22 @@ void MappedFile::drop_pages(std::span<const std::byte> range) const {
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+void MappedFile::prefer_huge_pages() const {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_HUGEPAGE);
+}
+
+std::vector<MappedFile::Stamp> MappedFile::stamps() const {
+  std::vector<Stamp> stamps;
+  for (const Inode& inode : inodes_) stamps.push_back(inode.stamp);
+  return stamps;
+}
+
 const MappedFile::Part* MappedFile::changed_part() const {
   for (std::size_t i = 0; i < inodes_.size(); ++i) {
     struct stat info {};
     if (::fstat(inodes_[i].descriptor, &info) != 0) return &parts_[i];
-    const bool same = static_cast<std::size_t>(info.st_size) == inodes_[i].size &&
-                      modified_ns(info) == inodes_[i].modified_ns;
+    const bool same = static_cast<std::size_t>(info.st_size) == inodes_[i].stamp.size &&
+                      nanoseconds(info.st_mtim) == inodes_[i].stamp.modified_ns;
     if (!same) return &parts_[i];
   }
   return nullptr;

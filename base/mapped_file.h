@@ -11,7 +11,8 @@
 
 namespace llm {
 
-/// A regular file, mapped read-only and private. Move-only; unmapped on destruction.
+/// A regular file, mapped read-only and private, from 2 MiB on beginning with a huge page's
+/// address. Move-only; unmapped on destruction.
 ///
 /// The mapping follows the inode: replacing the file by rename does not affect it. Shortening the
 /// file in place makes later reads past its new end raise SIGBUS; tools turn that into an error
@@ -48,9 +49,28 @@ class MappedFile {
   /// Of the first part.
   const std::string& path() const { return parts_.front().path; }
 
+  /// Copies `range`, which lies in one part, as read() gives it: no page of the mapping is touched,
+  /// and a file that has become shorter is an error and no signal. Any thread may call it.
+  /// Errors (kIo): the system's words; fewer bytes than at open(). @pre out.size() == range.size()
+  Status read(std::span<const std::byte> range, std::span<std::byte> out) const;
+
   /// Tells the kernel that `range` (a part of bytes()) will not be read again soon, which keeps
   /// peak resident memory near one copy of the model. Reading it again is allowed and correct.
   void drop_pages(std::span<const std::byte> range) const;
+
+  /// Asks the kernel to keep the file in huge pages where it can, when it next reads it.
+  void prefer_huge_pages() const;
+
+  /// What the system says of a file without reading it. Another one under the same path, or other
+  /// content, has another stamp, unless someone went back in time.
+  struct Stamp {
+    std::size_t size = 0;
+    std::int64_t modified_ns = 0;  ///< content
+    std::int64_t changed_ns = 0;   ///< content, name, mode or owner
+    std::uint64_t inode = 0;
+  };
+  /// Of each part, as it was at open().
+  std::vector<Stamp> stamps() const;
 
   /// Whether size or modification time of an opened inode differ from those at open().
   bool changed_since_open() const;
@@ -60,8 +80,7 @@ class MappedFile {
  private:
   struct Inode {
     int descriptor = -1;
-    std::size_t size = 0;
-    std::int64_t modified_ns = 0;
+    Stamp stamp;
   };
 
   MappedFile() = default;

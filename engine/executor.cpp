@@ -163,7 +163,10 @@ Status Executor::run_pass(std::span<Work> work) {
     probe = s.probe_;
     if (probe != nullptr) break;
   }
+  // What the first pass did not need, and so did not pack, is packed behind it.
+  if (passes_ > 0) LLM_RETURN_IF_ERROR(model_->pack_weights());
   run_forward(pass, taken, probe);
+  LLM_RETURN_IF_ERROR(model_->check_weights());
   for (std::size_t i = 0; i < pass.size(); ++i) {
     Sequence& s = *taken[i]->sequence;
     s.n_stored_ += pass[i].tokens.size();
@@ -211,6 +214,7 @@ void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* co
 Status Executor::run_by_definition(Work& w, std::span<const Work> work) {
   const std::size_t n_vocab = model_->config().n_vocab;
   Sequence& s = *w.sequence;
+  LLM_RETURN_IF_ERROR(model_->pack_weights());
   while (!w.done) {
     const std::size_t begin = s.n_stored_;
     const std::size_t end = std::min(begin + options_.batch, s.tokens_.size());

@@ -2,12 +2,17 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
+#include <utility>
+
 #include "base/check.h"
 #include "base/float_environment.h"
 #include "base/sha256.h"
 #include "base/thread_team.h"
 #include "engine/gguf/gguf_manifest.h"
 #include "engine/model/model_file.h"
+#include "engine/model/weight_loader.h"
+#include "engine/model/weight_store.h"
 
 namespace llm {
 namespace {
@@ -20,6 +25,18 @@ Result<Isa> choose_isa(std::optional<Isa> wanted) {
                .message = fmt::format("{} needs {}, which this CPU ({}) lacks", isa_name(*wanted),
                                       isa_requirement(*wanted), cpu_name())};
 }
+
+/// Seconds since the last call.
+class Lap {
+ public:
+  double seconds() {
+    const auto last = std::exchange(last_, std::chrono::steady_clock::now());
+    return std::chrono::duration<double>(last_ - last).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
 
 /// The hash of the mapped bytes, if it is wanted.
 Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) {
@@ -57,24 +74,43 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   LLM_RETURN_IF_ERROR(choose_isa(options.isa));
   const int threads = options.threads > 0 ? options.threads : available_cpus();
   LLM_RETURN_IF_ERROR(start_threads(threads));
-  LLM_TRY(ModelFile file, open_model_file(path, {.strict = options.strict}));
-  LLM_RETURN_IF_ERROR(check_manifest(file, options, threads));
-  LLM_TRY(std::string sha256, hash_of(file.file, options));
-  auto tokenizer = Tokenizer::create(file.vocab);
+  Lap lap;
+  LoadTimes times;
+  LLM_TRY(ModelFile opened, open_model_file(path, {.strict = options.strict}));
+  LLM_RETURN_IF_ERROR(check_manifest(opened, options, threads));
+  LLM_TRY(std::string sha256, hash_of(opened.file, options));
+  times.open = lap.seconds();
+  auto tokenizer = Tokenizer::create(std::move(opened.vocab));
   if (!tokenizer.ok()) return in_file(std::move(tokenizer).error(), path);
-  const auto progress = [&](std::uint64_t done, std::uint64_t total) {
-    if (options.progress) options.progress("load", done, total);
-  };
-  auto weights = load_weights(file, threads, progress);
+  times.tokenizer = lap.seconds();
+  const auto file = std::make_shared<const ModelFile>(std::move(opened));
+  std::vector<std::string> warnings = file->warnings;
+  auto weights = load_weights(file,
+                              {.threads = threads,
+                               .defer = options.defer_packing,
+                               .packed_cache = options.packed_cache,
+                               .compare_cache = options.manifest.has_value(),
+                               .progress = options.progress},
+                              warnings);
   if (!weights.ok()) return in_file(std::move(weights).error(), path);
   // What was hashed is what was packed.
-  if (options.manifest || !sha256.empty()) LLM_RETURN_IF_ERROR(file.file.check_unchanged());
-  std::shared_ptr<Model> model(
-      new Model(std::move(file), std::move(weights).value(), std::move(tokenizer).value()));
+  if (options.manifest || !sha256.empty()) LLM_RETURN_IF_ERROR(file->file.check_unchanged());
+  std::shared_ptr<Model> model(new Model(*file, std::move(weights).value(),
+                                         std::move(tokenizer).value(), std::move(warnings)));
   model->file_sha256_ = std::move(sha256);
+  times.weights = lap.seconds();
+  model->load_times_ = times;
   LLM_RETURN_IF_ERROR(model->set_options(options));
   return std::shared_ptr<const Model>(std::move(model));
 }
+
+bool Model::weights_in_memory() const { return weights_->store->in_memory(); }
+
+Status Model::pack_weights() const {
+  return weights_in_memory() ? Status(Ok{}) : weights_->store->pack_all(threads_, {});
+}
+
+Status Model::check_weights() const { return weights_->store->status(); }
 
 Result<std::shared_ptr<const Model>> Model::variant(const LoadOptions& options) const {
   std::shared_ptr<Model> model(new Model(*this));
@@ -105,12 +141,13 @@ Status Model::set_options(const LoadOptions& options) {
   return Ok{};
 }
 
-Model::Model(ModelFile file, ModelWeights weights, Tokenizer tokenizer)
+Model::Model(const ModelFile& file, ModelWeights weights, Tokenizer tokenizer,
+             std::vector<std::string> warnings)
     : config_(file.config),
       tokenizer_(std::make_shared<const Tokenizer>(std::move(tokenizer))),
-      name_(std::move(file.name)),
-      chat_template_(std::move(file.chat_template)),
-      warnings_(std::move(file.warnings)),
+      name_(file.name),
+      chat_template_(file.chat_template),
+      warnings_(std::move(warnings)),
       file_bytes_(file.file.file_bytes()),
       weights_(std::make_shared<const ModelWeights>(std::move(weights))),
       rope_(config_, weights_->rope_divisors.span()) {}

@@ -15,14 +15,12 @@
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/model_file.h"
 #include "engine/model/precision.h"
+#include "engine/model/progress.h"
 #include "engine/model/rope.h"
 #include "engine/model/weights.h"
 #include "tokenizer/tokenizer.h"
 
 namespace llm {
-
-/// Called during long work with the stage's name, items done and items in all.
-using Progress = std::function<void(std::string_view stage, std::size_t done, std::size_t total)>;
 
 struct LoadOptions {
   Compute compute = Compute::kInt8;
@@ -34,10 +32,23 @@ struct LoadOptions {
   /// What the file must be: a manifest's path (engine/gguf/gguf_manifest.h); an empty one is that
   /// of the first part with kManifestSuffix behind it. Costs a pass over the file.
   std::optional<std::string> manifest = {};
+  /// Leaves packing to the first pass, each panel when a product needs it, so that the first token
+  /// comes sooner; the second pass packs what is left. The file is needed until then.
+  bool defer_packing = false;
+  /// Directory of packed caches (docs/packed_cache.md): a later start maps the weights instead of
+  /// packing them. Empty: none. With a manifest, a cache is compared with the file's bytes first.
+  std::string packed_cache = {};
   Progress progress = {};  ///< may be empty
 };
 
-/// A loaded Llama: weights in memory of its own, and how products with them are computed.
+/// Seconds of the parts of a load.
+struct LoadTimes {
+  double open = 0;  ///< opening, parsing and checking the file; its hash and manifest, if wanted
+  double tokenizer = 0;
+  double weights = 0;  ///< packing, or a cache's checks
+};
+
+/// A loaded Llama: weights in memory, and how products with them are computed.
 /// Immutable; shared by executors.
 class Model final {
  public:
@@ -47,6 +58,14 @@ class Model final {
   /// hashed and read, are kIntegrity. Cost: reads the file once.
   static Result<std::shared_ptr<const Model>> load(const std::string& path,
                                                    const LoadOptions& options = {});
+
+  /// Whether all weights are packed, or mapped; not so after load() with defer_packing.
+  bool weights_in_memory() const;
+  /// Packs what nobody has needed yet. Executors call it before their second pass.
+  /// Errors: as load(). Cost: none worth naming where nothing is left.
+  Status pack_weights() const;
+  /// What was found in the weights that a pass packed. Errors: kNonFinite, kIo, kIntegrity.
+  Status check_weights() const;
 
   /// This model computed otherwise: with the instruction set, threads and compute of `options`, on
   /// the same packed weights, which both share. Errors: kUnsupported. Cost: none worth naming.
@@ -68,6 +87,9 @@ class Model final {
   /// SHA-256, 64 hex digits, of the bytes that this model was made of, whatever stands under its
   /// path since; empty unless LoadOptions asked for it.
   const std::string& file_sha256() const { return file_sha256_; }
+  /// The packed cache that is mapped; empty where the weights are in memory of this process.
+  const std::string& packed_cache() const { return weights_->packed_cache; }
+  const LoadTimes& load_times() const { return load_times_; }
   /// Bytes of weights read to decode one token.
   std::uint64_t weight_bytes() const { return weights_->bytes_per_token(); }
   Isa isa() const { return isa_; }
@@ -77,7 +99,8 @@ class Model final {
   const Rope& rope() const { return rope_; }
 
  private:
-  Model(ModelFile file, ModelWeights weights, Tokenizer tokenizer);
+  Model(const ModelFile& file, ModelWeights weights, Tokenizer tokenizer,
+        std::vector<std::string> warnings);
   Status set_options(const LoadOptions& options);
 
   HyperParameters config_;
@@ -87,6 +110,7 @@ class Model final {
   std::vector<std::string> warnings_;
   std::uint64_t file_bytes_ = 0;
   std::string file_sha256_;
+  LoadTimes load_times_;
   std::shared_ptr<const ModelWeights> weights_;
   Rope rope_;
   Isa isa_ = Isa::kScalar;

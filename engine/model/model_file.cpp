@@ -73,6 +73,20 @@ Result<ModelContents> read_contents(GgufFile gguf, const ModelFileOptions& optio
 
 }  // namespace
 
+Error nonfinite_error(const ModelFile& model, const TensorView& tensor, std::size_t block) {
+  const MappedFile::Part& part = model.file.part_at(tensor.data.data());
+  const BlockTraits& traits = block_traits(tensor.type);
+  const std::size_t row = block / (tensor.n_cols / traits.block_weights);
+  return Error{
+      .code = ErrorCode::kNonFinite,
+      .field = tensor.name,
+      .message = fmt::format("found NaN or Inf in {} block {} (row {}), need finite values",
+                             traits.name, block, row),
+      .offset = static_cast<std::uint64_t>(tensor.data.data() - part.bytes.data()) +
+                block * traits.block_bytes,
+      .file = part.path};
+}
+
 Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
                                        const ModelFileOptions& options) {
   LLM_TRY(GgufFile gguf, GgufFile::parse(bytes));

@@ -36,6 +36,9 @@ struct ModelFile : ModelContents {
   MappedFile file;
 };
 
+/// NaN or Inf in block `block` of `tensor`, by row, block and place in the file.
+Error nonfinite_error(const ModelFile& model, const TensorView& tensor, std::size_t block);
+
 struct ModelFileOptions {
   bool strict = false;  ///< trailing bytes and unknown tensors are errors instead of warnings
 };

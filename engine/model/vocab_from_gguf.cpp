@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <bit>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -224,24 +224,22 @@ Status VocabReader::check_tokens() {
 }
 
 void VocabReader::warn_duplicates() {
-  std::vector<std::uint32_t> order(vocab_.tokens.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int by_text = vocab_.tokens[a].text.compare(vocab_.tokens[b].text);
-    return by_text != 0 ? by_text < 0 : a < b;
-  });
+  // By open addressing, at most half full: the first token of each text.
+  constexpr std::uint32_t kFree = UINT32_MAX;
+  std::vector<std::uint32_t> slots(std::bit_ceil(2 * vocab_.tokens.size()), kFree);
+  const SeededHash hash;
   std::string examples;
   std::size_t count = 0;
-  std::size_t first = 0;  // position in order of the first of a run of equal texts
-  for (std::size_t i = 1; i < order.size(); ++i) {
-    if (vocab_.tokens[order[i]].text != vocab_.tokens[order[first]].text) {
-      first = i;
-      continue;
-    }
-    if (vocab_.tokens[order[i]].text.empty()) continue;  // warned of as empty
-    if (count++ < 5) {
-      examples +=
-          fmt::format("{}{} repeats {}", examples.empty() ? "" : ", ", order[i], order[first]);
+  for (std::uint32_t id = 0; id < vocab_.tokens.size(); ++id) {
+    const std::string& text = vocab_.tokens[id].text;
+    if (text.empty()) continue;  // warned of as empty
+    std::size_t at = hash(text) % slots.size();
+    while (slots[at] != kFree && vocab_.tokens[slots[at]].text != text)
+      at = (at + 1) % slots.size();
+    if (slots[at] == kFree) {
+      slots[at] = id;
+    } else if (count++ < 5) {
+      examples += fmt::format("{}{} repeats {}", examples.empty() ? "" : ", ", id, slots[at]);
     }
   }
   if (count == 0) return;

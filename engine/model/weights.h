@@ -2,11 +2,10 @@
 #define LLM_ENGINE_MODEL_WEIGHTS_H_
 
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <string>
 
 #include "base/aligned_buffer.h"
-#include "base/result.h"
-#include "engine/model/model_file.h"
 #include "engine/model/model_parts.h"
 #include "quant/kernels/packed_matrix.h"
 
@@ -14,21 +13,17 @@ namespace llm {
 
 using LayerWeights = LayerParts<PackedMatrix, AlignedBuffer<float>>;
 
-/// All weights of a model, packed, in memory of their own.
+class WeightStore;
+
+/// All weights of a model: vectors in memory, matrices in a store.
 struct ModelWeights : ModelParts<PackedMatrix, AlignedBuffer<float>> {
+  std::shared_ptr<WeightStore> store;
+  std::string packed_cache;  ///< the file that is mapped; empty: memory of this process
+
   const PackedMatrix& output() const { return own_output.bytes() > 0 ? own_output : token_embd; }
   /// Bytes read to decode one token: every matrix but the embedding (unless tied).
   std::uint64_t bytes_per_token() const;
 };
-
-/// Copies and packs every tensor of `model` on `n_threads` threads, giving the file's pages back as
-/// it goes, and checks that all scales are finite.
-/// @param progress  called with bytes done and bytes in all; may be empty
-/// Errors: kNonFinite naming tensor and block; kResource for memory.
-/// Cost: reads the file once.
-Result<ModelWeights> load_weights(
-    const ModelFile& model, int n_threads,
-    const std::function<void(std::uint64_t, std::uint64_t)>& progress);
 
 }  // namespace llm
 

@@ -74,13 +74,15 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range row
   const ActivationFormat native = activation_format(w.type());
   LLM_CHECK(x.format() == native || x.format() == ActivationFormat::kF32);
   if (rows.begin >= rows.end) return;
+  const Worker::Range panels{rows.begin / kPanelRows, (rows.end + kPanelRows - 1) / kPanelRows};
+  w.need_panels(panels.begin, panels.end);
   kernels.matmul({.type = w.type(),
                   .dequantize = x.format() != native,
                   .panels = w.panel(0),
                   .n_rows = w.n_rows(),
                   .n_cols = w.n_cols(),
-                  .panel_begin = rows.begin / kPanelRows,
-                  .panel_end = (rows.end + kPanelRows - 1) / kPanelRows,
+                  .panel_begin = panels.begin,
+                  .panel_end = panels.end,
                   .x = x.data(),
                   .n_tokens = x.n_tokens(),
                   .y = y,

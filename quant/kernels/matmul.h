@@ -80,7 +80,8 @@ class RowTasks {
 /// @pre   x.n_cols() == w.n_cols()
 /// @post  equal bits for any division of the rows, T and instruction set (docs/numerics.md)
 /// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is
-/// bound by the rate of 8-bit dot products: judge it in MAC/s.
+/// bound by the rate of 8-bit dot products: judge it in MAC/s. Panels that nobody has needed before
+/// are packed first.
 void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <xsimd/xsimd.hpp>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "quant/formats/block_visit.h"
 
@@ -16,40 +17,51 @@ using F = PackedField;
 
 constexpr std::size_t kRows = PackedMatrix::kPanelRows;
 constexpr std::size_t kPiece = 16;  ///< bytes of a row that are moved at once
+constexpr std::size_t kFew = 4;     ///< so few are moved one by one sooner
 
-/// Turns 16 rows of 16 bytes into columns of elements T: element c of row r becomes element
-/// 16 c + r. Each round of interleaving register i with register i + 8 rotates the bits of an
-/// element's index (row, then column) by one; after four the row's bits are the low ones.
+/// Interleaves 16 bytes of each of 16 rows: element c of row r becomes element 16 c + r. The rows
+/// are taken in groups of as many as a register has elements T, and each group is transposed: a
+/// round of interleaving register i with the one half a group further rotates the bits of an
+/// element's index (row, then column) by one, so after log2(columns) rounds they have changed
+/// places.
 template <class T>
-void transpose(std::array<xsimd::make_sized_batch_t<T, kPiece / sizeof(T)>, kRows>& r) {
-  for (int round = 0; round < 4; ++round) {
-    auto next = r;
-    for (std::size_t i = 0; i < kRows / 2; ++i) {
-      next[2 * i] = xsimd::zip_lo(r[i], r[i + kRows / 2]);
-      next[2 * i + 1] = xsimd::zip_hi(r[i], r[i + kRows / 2]);
+void pack_piece(const std::byte* rows, std::size_t row_stride, std::byte* out) {
+  constexpr std::size_t kColumns = kPiece / sizeof(T);
+  constexpr std::size_t kGroups = kRows / kColumns;
+  using Batch = xsimd::make_sized_batch_t<T, kColumns>;
+  for (std::size_t group = 0; group < kGroups; ++group) {
+    std::array<Batch, kColumns> r;
+    for (std::size_t i = 0; i < kColumns; ++i) {
+      T elements[kColumns];
+      std::memcpy(elements, rows + (group * kColumns + i) * row_stride, kPiece);
+      r[i] = Batch::load_unaligned(elements);
     }
-    r = next;
+    for (std::size_t round = kColumns; round > 1; round /= 2) {
+      std::array<Batch, kColumns> next;
+      for (std::size_t i = 0; i < kColumns / 2; ++i) {
+        next[2 * i] = xsimd::zip_lo(r[i], r[i + kColumns / 2]);
+        next[2 * i + 1] = xsimd::zip_hi(r[i], r[i + kColumns / 2]);
+      }
+      r = next;
+    }
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      T elements[kColumns];
+      r[c].store_unaligned(elements);
+      std::memcpy(out + (c * kGroups + group) * kPiece, elements, kPiece);
+    }
   }
 }
 
-/// Packs `n` elements T, at most 16 bytes, of n_rows rows. Of each row 16 bytes are read if
-/// `whole`.
+/// The same of n elements of n_rows rows, one by one; rows that are not there are zero.
 template <class T>
-void pack_piece(const std::byte* rows, std::size_t row_stride, std::size_t n_rows, std::size_t n,
-                bool whole, std::byte* out) {
-  using Batch = xsimd::make_sized_batch_t<T, kPiece / sizeof(T)>;
-  std::array<Batch, kRows> r;
-  for (std::size_t row = 0; row < kRows; ++row) {
-    T bytes[kPiece / sizeof(T)] = {};
-    if (row < n_rows) std::memcpy(bytes, rows + row * row_stride, whole ? kPiece : n * sizeof(T));
-    r[row] = Batch::load_unaligned(bytes);
-  }
-  transpose<T>(r);
-  // Column c of 16 rows fills sizeof(T) registers.
-  for (std::size_t i = 0; i < n * sizeof(T); ++i) {
-    T bytes[kPiece / sizeof(T)];
-    r[i].store_unaligned(bytes);
-    std::memcpy(out + i * kPiece, bytes, kPiece);
+void pack_elements(const std::byte* rows, std::size_t row_stride, std::size_t n_rows, std::size_t n,
+                   std::byte* out) {
+  for (std::size_t c = 0; c < n; ++c) {
+    for (std::size_t r = 0; r < kRows; ++r) {
+      T element{};
+      if (r < n_rows) std::memcpy(&element, rows + r * row_stride + c * sizeof(T), sizeof(T));
+      std::memcpy(out + (kRows * c + r) * sizeof(T), &element, sizeof(T));
+    }
   }
 }
 
@@ -57,14 +69,16 @@ void pack_piece(const std::byte* rows, std::size_t row_stride, std::size_t n_row
 template <class T>
 void pack_field(const std::byte* rows, std::size_t row_stride, std::size_t n_rows,
                 std::size_t n_bytes, std::size_t readable, std::byte* out) {
-  for (std::size_t at = 0; at < n_bytes; at += kPiece) {
+  for (std::size_t at = 0; at < n_bytes; at += kPiece, out += kRows * kPiece) {
     const std::size_t n = std::min(kPiece, n_bytes - at);
-    const bool whole = at + kPiece <= readable;
-    // The common case with constants, which lets the compiler unroll.
-    if (whole && n_rows == kRows) {
-      pack_piece<T>(rows + at, row_stride, kRows, n / sizeof(T), true, out + kRows * at);
+    if (n_rows < kRows || at + kPiece > readable || n <= kFew) {
+      pack_elements<T>(rows + at, row_stride, n_rows, n / sizeof(T), out);
+    } else if (n == kPiece) {
+      pack_piece<T>(rows + at, row_stride, out);
     } else {
-      pack_piece<T>(rows + at, row_stride, n_rows, n / sizeof(T), whole, out + kRows * at);
+      std::byte piece[kRows * kPiece];
+      pack_piece<T>(rows + at, row_stride, piece);
+      std::memcpy(out, piece, kRows * n);
     }
   }
 }
@@ -101,59 +115,53 @@ std::span<const PackedField> packed_fields(WeightType type) {
   });
 }
 
-Result<PackedMatrix> PackedMatrix::allocate(WeightType type, std::size_t n_rows, std::size_t n_cols,
-                                            std::string_view what) {
-  PackedMatrix matrix;
-  matrix.type_ = type;
-  matrix.n_rows_ = n_rows;
-  matrix.n_cols_ = n_cols;
-  const CheckedSize bytes = CheckedSize(matrix.n_panels()) * matrix.panel_bytes();
-  LLM_TRY(matrix.data_,
-          AlignedBuffer<std::byte>::allocate(bytes.value().value_or(UINT64_MAX), what));
-  return matrix;
+std::size_t PackedShape::rows_of_panel(std::size_t p) const {
+  return std::min(kPanelRows, n_rows - p * kPanelRows);
 }
 
-void PackedMatrix::pack_panels(std::size_t begin, std::size_t end,
-                               std::span<const std::byte> file_rows) {
-  const std::size_t stride = row_bytes(type_, n_cols_);
-  LLM_CHECK(file_rows.size() == n_rows_ * stride && end <= n_panels());
-  for (std::size_t p = begin; p < end; ++p) {
-    const std::size_t rows = std::min(kPanelRows, n_rows_ - p * kPanelRows);
-    pack_panel(p, file_rows.subspan(p * kPanelRows * stride, rows * stride));
-  }
-}
-
-void PackedMatrix::pack_panel(std::size_t p, std::span<const std::byte> rows) {
-  const std::size_t stride = row_bytes(type_, n_cols_);
-  const std::size_t n = std::min(kPanelRows, n_rows_ - p * kPanelRows);
-  LLM_CHECK(p < n_panels() && rows.size() == n * stride);
-  std::span<const F> fields = packed_fields(type_);
-  std::size_t block_bytes = block_traits(type_).block_bytes;
+void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::byte> rows,
+                std::span<std::byte> panel) {
+  const std::size_t stride = row_bytes(shape.type, shape.n_cols);
+  LLM_CHECK(p < shape.n_panels() && panel.size() == shape.panel_bytes());
+  const std::size_t n = shape.rows_of_panel(p);
+  LLM_CHECK(rows.size() == n * stride);
+  std::span<const F> fields = packed_fields(shape.type);
+  std::size_t block_bytes = block_traits(shape.type).block_bytes;
   // Blocks of one field lie in a panel as one block with all their elements.
-  const F all{0, fields[0].element_bytes, fields[0].count * n_blocks()};
+  const F all{0, fields[0].element_bytes, fields[0].count * shape.n_blocks()};
   if (fields.size() == 1) {
     fields = std::span(&all, 1);
     block_bytes = stride;
   }
-  std::byte* packed = data_.data() + p * panel_bytes();
   for (std::size_t at = 0; at < stride; at += block_bytes)
-    pack_block(fields, rows.data() + at, stride, n, block_bytes, packed + kPanelRows * at);
+    pack_block(fields, rows.data() + at, stride, n, block_bytes, panel.data() + kRows * at);
 }
 
 Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::size_t n_rows, std::size_t n_cols,
                                         std::span<const std::byte> file_rows,
                                         std::string_view what) {
-  LLM_TRY(PackedMatrix matrix, allocate(type, n_rows, n_cols, what));
-  matrix.pack_panels(0, matrix.n_panels(), file_rows);
-  return matrix;
+  const PackedShape shape{type, n_rows, n_cols};
+  const std::size_t stride = row_bytes(type, n_cols);
+  LLM_CHECK(file_rows.size() == n_rows * stride);
+  LLM_TRY(auto memory,
+          AlignedBuffer<std::byte>::allocate(shape.bytes().value().value_or(UINT64_MAX), what));
+  for (std::size_t p = 0; p < shape.n_panels(); ++p) {
+    pack_panel(shape, p,
+               file_rows.subspan(p * kPanelRows * stride, shape.rows_of_panel(p) * stride),
+               memory.span().subspan(p * shape.panel_bytes(), shape.panel_bytes()));
+  }
+  const auto kept = std::make_shared<const AlignedBuffer<std::byte>>(std::move(memory));
+  return PackedMatrix(shape, std::shared_ptr<const std::byte>(kept, kept->data()));
 }
 
 void PackedMatrix::extract_row(std::size_t r, std::span<std::byte> out) const {
-  LLM_CHECK(r < n_rows_ && out.size() == row_bytes(type_, n_cols_));
-  const std::size_t block_bytes = block_traits(type_).block_bytes;
-  const std::byte* packed = panel(r / kPanelRows);
+  LLM_CHECK(r < n_rows() && out.size() == row_bytes(type(), n_cols()));
+  const std::size_t block_bytes = block_traits(type()).block_bytes;
+  const std::size_t p = r / kPanelRows;
+  need_panels(p, p + 1);
+  const std::byte* packed = panel(p);
   for (std::size_t b = 0; b < n_blocks(); ++b) {
-    for (const F& field : packed_fields(type_)) {
+    for (const F& field : packed_fields(type())) {
       for (std::size_t i = 0; i < field.count; ++i, packed += kPanelRows * field.element_bytes) {
         std::memcpy(out.data() + b * block_bytes + field.offset + i * field.element_bytes,
                     packed + r % kPanelRows * field.element_bytes, field.element_bytes);

@@ -2,10 +2,11 @@
 #define LLM_QUANT_KERNELS_PACKED_MATRIX_H_
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 
-#include "base/aligned_buffer.h"
+#include "base/checked_size.h"
 #include "base/result.h"
 #include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
@@ -15,6 +16,40 @@ namespace llm {
 
 /// PackedLayout's fields of `type`.
 std::span<const PackedField> packed_fields(WeightType type);
+
+/// What a packed matrix is of. Sizes and places of its panels follow.
+/// @pre n_cols is a multiple of the type's block_weights
+struct PackedShape {
+  static constexpr std::size_t kPanelRows = contract::kPanelRows;
+
+  WeightType type = WeightType::kF32;
+  std::size_t n_rows = 0;
+  std::size_t n_cols = 0;
+
+  std::size_t n_blocks() const { return n_cols / block_traits(type).block_weights; }
+  std::size_t n_panels() const { return (n_rows + kPanelRows - 1) / kPanelRows; }
+  std::size_t panel_bytes() const { return kPanelRows * row_bytes(type, n_cols); }
+  /// Rows of panel `p`: 16, of the last one those that are left.
+  std::size_t rows_of_panel(std::size_t p) const;
+  CheckedSize bytes() const { return CheckedSize(n_panels()) * panel_bytes(); }
+
+  bool operator==(const PackedShape&) const = default;
+};
+
+/// Packs panel `p` of a matrix from its own rows (row-major, as in the file, no alignment needed),
+/// which the caller may take from anywhere. Cost: reads and writes each byte once.
+/// @pre rows.size() is that of rows_of_panel(p), panel.size() == shape.panel_bytes()
+void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::byte> rows,
+                std::span<std::byte> panel);
+
+/// Packs a matrix's panels into its memory when they are first needed.
+class PanelSource {
+ public:
+  virtual ~PanelSource() = default;
+  /// Returns when panels [begin, end) are packed: by this thread, or by others that were sooner.
+  /// Any thread may call it.
+  virtual void pack(std::size_t begin, std::size_t end) const = 0;
+};
 
 /// A weight matrix in the one layout that every kernel reads: panels of 16 rows, and inside a panel
 /// the 16 rows' blocks interleaved element by element, in the order of packed_layout.h. Byte b of
@@ -26,48 +61,48 @@ std::span<const PackedField> packed_fields(WeightType type);
 /// so the bytes are the file's, only moved: nothing is expanded or rounded, and any row can be
 /// taken out again. Rows are padded to a multiple of 16 with zero bytes, which every type reads as
 /// zero weights.
+///
+/// Immutable; copies refer to the same panels.
 class PackedMatrix {
  public:
-  static constexpr std::size_t kPanelRows = contract::kPanelRows;
+  static constexpr std::size_t kPanelRows = PackedShape::kPanelRows;
 
   PackedMatrix() = default;
 
-  /// Reserves the memory; all weights are zero until pack_panels().
-  /// @pre n_cols is a multiple of the type's block_weights
+  /// @param panels  shape.bytes() bytes of packed panels, and what keeps their memory
+  /// @param source  packs them there when they are needed; nullptr: they are packed
+  PackedMatrix(const PackedShape& shape, std::shared_ptr<const std::byte> panels,
+               std::shared_ptr<const PanelSource> source = nullptr)
+      : shape_(shape), panels_(std::move(panels)), source_(std::move(source)) {}
+
+  /// Packs `file_rows`, the whole matrix as in the file, into memory of its own on this thread.
   /// Errors: kResource with the MiB needed.
-  static Result<PackedMatrix> allocate(WeightType type, std::size_t n_rows, std::size_t n_cols,
-                                       std::string_view what);
-
-  /// Packs panels [begin, end) from `file_rows`, the whole matrix as in the file (row-major, no
-  /// alignment needed). Different ranges may be packed by different threads. Cost: reads and writes
-  /// each byte once.
-  void pack_panels(std::size_t begin, std::size_t end, std::span<const std::byte> file_rows);
-
-  /// Packs panel `p` from its own rows, as above: 16, of the last panel those that are left. The
-  /// caller may take them from anywhere.
-  void pack_panel(std::size_t p, std::span<const std::byte> rows);
-
-  /// allocate() and pack all of it on this thread.
   static Result<PackedMatrix> pack(WeightType type, std::size_t n_rows, std::size_t n_cols,
                                    std::span<const std::byte> file_rows, std::string_view what);
 
   /// Restores the file's bytes of row `r`. @pre out.size() == row_bytes(type(), n_cols())
   void extract_row(std::size_t r, std::span<std::byte> out) const;
 
-  WeightType type() const { return type_; }
-  std::size_t n_rows() const { return n_rows_; }
-  std::size_t n_cols() const { return n_cols_; }
-  std::size_t n_blocks() const { return n_cols_ / block_traits(type_).block_weights; }
-  std::size_t n_panels() const { return (n_rows_ + kPanelRows - 1) / kPanelRows; }
-  std::size_t panel_bytes() const { return kPanelRows * row_bytes(type_, n_cols_); }
-  const std::byte* panel(std::size_t p) const { return data_.data() + p * panel_bytes(); }
-  std::size_t bytes() const { return data_.size(); }
+  const PackedShape& shape() const { return shape_; }
+  WeightType type() const { return shape_.type; }
+  std::size_t n_rows() const { return shape_.n_rows; }
+  std::size_t n_cols() const { return shape_.n_cols; }
+  std::size_t n_blocks() const { return shape_.n_blocks(); }
+  std::size_t n_panels() const { return shape_.n_panels(); }
+  std::size_t panel_bytes() const { return shape_.panel_bytes(); }
+  /// Returns when panels [begin, end) lie in memory. Cost: none worth naming once they do.
+  void need_panels(std::size_t begin, std::size_t end) const {
+    if (source_ != nullptr) source_->pack(begin, end);
+  }
+  /// Whose bytes are there after need_panels().
+  const std::byte* panel(std::size_t p) const { return panels_.get() + p * panel_bytes(); }
+  /// 0 for a matrix that is not there.
+  std::size_t bytes() const { return n_panels() * panel_bytes(); }
 
  private:
-  WeightType type_ = WeightType::kF32;
-  std::size_t n_rows_ = 0;
-  std::size_t n_cols_ = 0;
-  AlignedBuffer<std::byte> data_;
+  PackedShape shape_;
+  std::shared_ptr<const std::byte> panels_;
+  std::shared_ptr<const PanelSource> source_;
 };
 
 }  // namespace llm

@@ -2,12 +2,14 @@
 
 #include "engine/model/tensor_roles.h"
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "engine/model/model_file.h"
 #include "engine/model/tensor_name.h"
+#include "engine/model/weight_loader.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
@@ -66,9 +68,13 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   file.tensors.push_back(
       {.name = "rope_freqs.weight", .dims = {rope_dims / 2}, .type = 0, .data = divisors});
   const test::ScratchDirectory folder;
-  const auto model = open_model_file(folder.write("m.gguf", file.bytes()));
-  if (!model.ok()) FAIL(model.error().to_string());
-  const auto weights = load_weights(*model, 2, {});
+  auto opened = open_model_file(folder.write("m.gguf", file.bytes()));
+  if (!opened.ok()) FAIL(opened.error().to_string());
+  const auto model = std::make_shared<const ModelFile>(std::move(opened).value());
+  std::vector<std::string> warnings;
+  const bool defer = GENERATE(false, true);
+  CAPTURE(defer);
+  const auto weights = load_weights(model, {.threads = 2, .defer = defer}, warnings);
   if (!weights.ok()) FAIL(weights.error().to_string());
   const bool halves = std::string_view(architecture) != "llama";
   std::set<std::string> bound;

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ VARIANTS = {"LONG": ("long", ("Q8_0",)), "WIDE": ("wide", ("Q4_0", "--pure")), "
             "QWEN2": ("qwen2", ("F16",)), "QWEN3": ("qwen3", ("F16",)), "HEADS": ("heads", ("Q8_0",)), "BPE": ("bpe", ("F16",))}
 MIX = {"attn_q": "Q4_0", "attn_k": "Q6_K", "attn_v": "Q8_0", "attn_output": "Q5_K", "ffn_gate": "Q5_1", "ffn_up": "Q3_K",
        "ffn_down": "IQ4_NL"}
+# What befalls a packed cache and its model between the run that makes the cache and the one that is judged.
+PACKED = {"packed": "", "packed-replaced": "", "packed-damaged": "", "packed-layout": "packed_other_layout"}  # by this mutant
 LOAD_ERRORS = (3, 5, 7)  # malformed, resource, non-finite: the file was refused
 PARALLEL = 2
 TIMEOUT = 900
@@ -104,7 +107,7 @@ class Bench:
               env: dict | None = None, build: Path | None = None) -> Outcome:
         """One check of one file; `named` is what it says is at fault."""
         what = {"layer-diff": ["--layer-diff", self.reference(kind, steps)], "self": ["--self", "-p", TEXT],
-                "tokenizer": ["--tokenizer", self.work / "tokens.jsonl"]}[check]
+                "tokenizer": ["--tokenizer", self.work / "tokens.jsonl"]}.get(check)
         if mutant and check == "self":
             what.append("--fail-fast")
         # Two checks run at a time, so each takes one thread unless threads are what it is about.
@@ -113,13 +116,38 @@ class Bench:
                           (build or self.planted).parent.name])
         report = self.work / f"{label}.json"
         report.unlink(missing_ok=True)
-        run = subprocess.run([str((build or self.planted) / "llmcheck"), str(self.model(kind)), "-q", *map(str, what),
+        model = self.model(kind)
+        if check in PACKED:
+            model, what = self.packed(kind, check, self.work / f"{label}.packed", build or self.planted)
+        run = subprocess.run([str((build or self.planted) / "llmcheck"), str(model), "-q", *map(str, what),
                               "--report", str(report), *map(str, args), *threads],
                              env=dict(os.environ, LLM_MUTANT=mutant, **(env or {})), capture_output=True, text=True,
                              timeout=TIMEOUT)
         named = names_in(json.loads(report.read_text())) if report.exists() else re.findall(r"error: .*", run.stderr)
         report.unlink(missing_ok=True)
         return Outcome(run.returncode, named, run.stdout + run.stderr)
+
+
+    def packed(self, kind: str, check: str, folder: Path, build: Path) -> tuple[Path, list]:
+        """A copy of the model with its packed cache, both as the check wants them, and the question that is asked then."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        model, cache = folder / "model.gguf", folder / "cache"
+        shutil.copyfile(self.model(kind), model)
+        subprocess.run([build / "llmcheck", model, "-q", "-t", "1", "-p", "a", "--dump", folder / "made.npz", "--packed-cache", cache],
+                       env=dict(os.environ, LLM_MUTANT=PACKED[check]), check=True, timeout=TIMEOUT)
+        if check == "packed-replaced":
+            changed = bytearray(model.read_bytes())
+            for at in range(len(changed) // 2, len(changed), 4099):
+                changed[at] ^= 1
+            (folder / "new").write_bytes(changed)
+            (folder / "new").rename(model)
+        if check == "packed-damaged":
+            file, = cache.iterdir()
+            damaged = bytearray(file.read_bytes())
+            damaged[-len(damaged) // 4] ^= 1
+            file.write_bytes(damaged)
+        return model, ["--self", "--fail-fast", "-p", TEXT, "--packed-cache", cache]
 
 
 def names_in(report: dict) -> list[str]:

@@ -4,7 +4,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import ROOT, STEPS, TOKENS, Bench
+from bench import PACKED, ROOT, STEPS, TOKENS, Bench
 from generate import ISAS
 
 UNSUPPORTED = 6  # exit code
@@ -73,4 +73,5 @@ def variants(bench: Bench) -> list[Variant]:
             Variant("Q4_K_M, --self: batches, threads, cache", "Q4_K_M", check="self"),
             Variant("F16, --self, memory filled with 0xFF", "F16", check="self", env={"MALLOC_PERTURB_": "255"}),
             Variant("tokenizer", "F16", check="tokenizer")]
+    out += [Variant(f"{check} cache", "Q8_0", check=check) for check in PACKED]
     return out

@@ -134,7 +134,7 @@ TEST_CASE("tables and comma-separated values have a line per test", "[llmbench]"
   Llmbench llmbench;
   const Finished table = llmbench(std::string(kSmall) + "--no-peaks");
   REQUIRE(table.exit_code == 0);
-  REQUIRE(std::ranges::count(table.out, '\n') == 2 + 8);
+  REQUIRE(std::ranges::count(table.out, '\n') == 2 + 8 + 1 + 2 + 2);
   REQUIRE(contains(table.out, "| pp20@d9 |"));
   const Finished csv = llmbench(std::string(kSmall) + "--no-peaks -o csv");
   REQUIRE(csv.exit_code == 0);
@@ -146,6 +146,32 @@ TEST_CASE("tables and comma-separated values have a line per test", "[llmbench]"
   int rows = 0;
   for (; std::getline(lines, line); ++rows) REQUIRE(std::ranges::count(line, ',') == columns);
   REQUIRE(rows == 8);
+}
+
+TEST_CASE("a start is shown in parts, without and with a packed cache", "[llmbench]") {
+  Llmbench llmbench;
+  const std::string small = "\"$TINY\" -q -r 2 -p 8 -n 0 --no-peaks --packed-cache \"$DIR/cache\" ";
+  const Json rows = llmbench.json(small);
+  REQUIRE(tests_of(rows) ==
+          std::vector<std::string>{"load", "ttft", "load@packed", "ttft@packed", "pp8"});
+  for (const Json& row : rows) {
+    CAPTURE(row.dump());
+    REQUIRE(row.contains("start_ms") == row.contains("ms"));
+    if (!row.contains("ms")) continue;
+    const Json& parts = row["start_ms"];
+    for (const char* part : {"open", "tokenizer", "weights"}) REQUIRE(parts[part] > 0.0);
+    const bool to_token = row["test"].get<std::string>().starts_with("ttft");
+    REQUIRE((parts["first_token"] > 0.0) == to_token);
+    REQUIRE(parts["open"].get<double>() + parts["tokenizer"].get<double>() +
+                parts["weights"].get<double>() + parts["first_token"].get<double>() <=
+            row["ms"]["max"].get<double>() * 2);
+  }
+  REQUIRE(std::filesystem::exists(llmbench.path("cache")));
+  const Finished table = llmbench(small);
+  REQUIRE(contains(table.out, "| start, ms   |"));
+  REQUIRE(contains(table.out, "\n| ttft@packed |"));
+  REQUIRE(tests_of(llmbench.json("\"$TINY\" -q -r 1 -p 8 -n 0 --no-peaks --no-load --packed-cache "
+                                 "\"$DIR/cache\"")) == std::vector<std::string>{"pp8"});
 }
 
 TEST_CASE("a run compares itself with an earlier one", "[llmbench]") {

@@ -39,6 +39,14 @@ class Bench {
 
 }  // namespace
 
+TEST_CASE("other checks map the weights as well", "[llmcheck][tiny]") {
+  const Bench bench;
+  CHECK(bench.llmcheck("m.gguf -p ab --compute f32 --dump own.npz --packed-cache c").exit_code ==
+        0);
+  CHECK(bench.llmcheck("m.gguf --layer-diff own.npz --packed-cache c").exit_code == 0);
+  CHECK(std::filesystem::exists(bench.folder().path("c")));
+}
+
 TEST_CASE("a layer diff of a tiny model passes by its own dump and fails by another's",
           "[llmcheck][tiny]") {
   const Bench bench;

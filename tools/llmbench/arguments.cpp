@@ -66,6 +66,11 @@ void add_test_options(OptionTable& table, BenchArguments& a) {
 void add_engine_options(OptionTable& table, BenchArguments& a) {
   table.group("Engine");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
+  table
+      .text("packed-cache", "DIR", &a.packed_cache,
+            "measure load and ttft with a packed cache in DIR as well, and map the weights from it "
+            "in the other tests")
+      .file();
 }
 
 void add_output_options(OptionTable& table, BenchArguments& a) {
@@ -93,6 +98,8 @@ Status find_model(BenchArguments& a, const OptionTable& table) {
     return usage("MODEL", "found nothing, need a GGUF file, --synthetic or --peaks",
                  "llmbench --help shows the usage");
   }
+  if (synthetic && !a.packed_cache.empty())
+    return usage("--packed-cache", "found with --synthetic, need a model file");
   if (table.given("type") && !synthetic) {
     return usage("--type", "found without --synthetic, need a model to make",
                  "llmquant converts a file");
@@ -134,6 +141,7 @@ Status complete_bench(BenchArguments& a, const OptionTable& table) {
   LLM_RETURN_IF_ERROR(read_list("-t", a.typed.threads, 0, 256, a.lists.threads));
   LLM_RETURN_IF_ERROR(read_list("--tokens-per-pass", a.typed.steps, 1, 512, a.lists.steps));
   a.lists.load = !a.no_load;
+  a.lists.packed = !a.packed_cache.empty();
   LLM_RETURN_IF_ERROR(find_model(a, table));
   if (a.show_peaks && a.no_peaks)
     return usage("--peaks", "found with --no-peaks, need one of them");

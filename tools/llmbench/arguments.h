@@ -28,6 +28,8 @@ struct BenchArguments {
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
 
+  std::string packed_cache;
+
   bool no_load = false;
   bool show_peaks = false;
   bool profile = false;

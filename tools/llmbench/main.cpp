@@ -50,6 +50,7 @@ Status measure_model(const BenchArguments& arguments, const ToolContext& context
                       .repetitions = arguments.repetitions,
                       .peaks = !arguments.no_peaks,
                       .profile = arguments.profile,
+                      .packed_cache = arguments.packed_cache,
                       .progress = std::ref(bar)});
   LLM_RETURN_IF_ERROR(runner.run());
   report.model.weight_bytes = runner.weight_bytes();

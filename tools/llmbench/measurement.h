@@ -34,6 +34,12 @@ struct Spread {
 };
 Spread spread_of(std::span<const double> values);
 
+/// Seconds of the parts of a start.
+struct StartParts {
+  LoadTimes load = {};
+  double first_token = 0;  ///< kFirstToken: a sequence, and the prompt's evaluation with packing
+};
+
 /// What was measured of one test.
 struct Measurement {
   BenchTest test;
@@ -43,6 +49,7 @@ struct Measurement {
   Compute compute = Compute::kInt8;
   std::vector<double> seconds = {};        ///< of each repetition
   std::vector<double> token_seconds = {};  ///< kGenerate one by one: of each token
+  std::vector<StartParts> starts = {};     ///< kLoad, kFirstToken: of each repetition
   std::uint64_t peak_rss_bytes = 0;        ///< largest of all repetitions
   PassProfile profile = {};                ///< of all repetitions, if it was asked for
 };

@@ -19,9 +19,9 @@ std::vector<T> sorted(std::vector<T> values) {
 std::string BenchTest::name() const {
   switch (kind) {
     case BenchKind::kLoad:
-      return "load";
+      return packed ? "load@packed" : "load";
     case BenchKind::kFirstToken:
-      return "ttft";
+      return packed ? "ttft@packed" : "ttft";
     case BenchKind::kPrompt:
     case BenchKind::kGenerate:
       break;
@@ -39,9 +39,10 @@ std::vector<BenchTest> make_plan(const BenchLists& lists) {
     if (std::ranges::find(plan, test) == plan.end()) plan.push_back(test);
   };
   for (const int threads : lists.threads) {
-    if (lists.load) {
-      add({.kind = BenchKind::kLoad, .threads = threads});
-      add({.kind = BenchKind::kFirstToken, .n_tokens = 8, .threads = threads});
+    for (const bool packed : {false, true}) {
+      if (!lists.load || (packed && !lists.packed)) continue;
+      add({.kind = BenchKind::kLoad, .threads = threads, .packed = packed});
+      add({.kind = BenchKind::kFirstToken, .n_tokens = 8, .threads = threads, .packed = packed});
     }
     for (const std::size_t batch : lists.batch) {
       for (const std::size_t depth : sorted(lists.depth)) {

@@ -9,7 +9,7 @@ namespace llm {
 
 enum class BenchKind {
   kLoad,        ///< opening, checking and packing the model
-  kFirstToken,  ///< that, and an 8-token prompt up to its first token
+  kFirstToken,  ///< opening, checking, and an 8-token prompt up to its first token
   kPrompt,      ///< prefill of n tokens behind `depth` others
   kGenerate,    ///< n tokens, `step` at a time, behind `depth` others
 };
@@ -23,11 +23,12 @@ struct BenchTest {
   int threads = 0;  ///< 0: the CPUs this process may use
   bool cache = true;
   std::size_t step = 1;  ///< kGenerate: tokens a call, logits of each
+  bool packed = false;   ///< kLoad, kFirstToken: with a packed cache
 
   bool operator==(const BenchTest&) const = default;
   /// Whether the figure is a time and not a rate.
   bool is_latency() const { return kind == BenchKind::kLoad || kind == BenchKind::kFirstToken; }
-  /// "load", "ttft", "pp512", "tg128@d1536", "tg128@x8", "tg128@nocache".
+  /// "load", "ttft@packed", "pp512", "tg128@d1536", "tg128@x8", "tg128@nocache".
   std::string name() const;
 };
 
@@ -40,6 +41,7 @@ struct BenchLists {
   std::vector<int> threads = {0};
   std::vector<std::size_t> steps = {};  ///< generate once more, so many tokens at a time
   bool load = true;                     ///< measure loading and the first token
+  bool packed = false;                  ///< and once more with a packed cache
   bool no_cache = false;                ///< generate once more without KV cache
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -95,6 +96,31 @@ Json profile_json(const Measurement& m) {
   return json;
 }
 
+/// A part of a start and what it is called.
+struct StartPart {
+  std::string_view name;
+  std::string_view title;
+  double (*seconds)(const StartParts&);
+};
+constexpr std::array kStartParts = {
+    StartPart{"open", "open", [](const StartParts& s) { return s.load.open; }},
+    StartPart{"tokenizer", "tokenizer", [](const StartParts& s) { return s.load.tokenizer; }},
+    StartPart{"weights", "weights", [](const StartParts& s) { return s.load.weights; }},
+    StartPart{"first_token", "first token", [](const StartParts& s) { return s.first_token; }}};
+
+double median_milliseconds(const Measurement& m, const StartPart& part) {
+  std::vector<double> seconds;
+  for (const StartParts& start : m.starts) seconds.push_back(part.seconds(start));
+  return milliseconds(percentile(seconds, 0.5));
+}
+
+Json start_json(const Measurement& m) {
+  Json json;
+  for (const StartPart& part : kStartParts)
+    json[std::string(part.name)] = median_milliseconds(m, part);
+  return json;
+}
+
 Json row_json(const BenchReport& report, const Measurement& measurement) {
   const Row row = make_row(report, measurement);
   const BenchTest& test = measurement.test;
@@ -119,6 +145,7 @@ Json row_json(const BenchReport& report, const Measurement& measurement) {
                                             {"overlap", row.comparison->overlap}}
                                      : Json(nullptr);
   }
+  if (!measurement.starts.empty()) json["start_ms"] = start_json(measurement);
   if (const Json profile = profile_json(measurement); !profile.empty()) json["profile"] = profile;
   json.update({{"samples", figures(measurement)},
                {"n_tokens", test.n_tokens},
@@ -240,6 +267,19 @@ std::string aligned(const Table& table, std::size_t n_left) {
   return text;
 }
 
+/// The parts of each start; nothing where none was measured.
+std::string starts_text(const BenchReport& report) {
+  Table table = {{"start, ms"}};
+  for (const StartPart& part : kStartParts) table[0].emplace_back(part.title);
+  for (const Measurement& m : report.measurements) {
+    if (m.starts.empty()) continue;
+    auto& row = table.emplace_back(1, m.test.name());
+    for (const StartPart& part : kStartParts)
+      row.push_back(fmt::format("{:.2f}", median_milliseconds(m, part)));
+  }
+  return table.size() > 1 ? '\n' + aligned(table, 1) : "";
+}
+
 }  // namespace
 
 std::string report_json(const BenchReport& report) {
@@ -301,6 +341,7 @@ std::string report_markdown(const BenchReport& report) {
     for (const Measurement& m : report.measurements) table.push_back(table_row(report, m));
     text += aligned(table, 2);
   }
+  text += starts_text(report);
   text += profiles_text(report);
   if (!report.show_peaks) return text;
   Table table = {{"cpu", "isa", "threads", "read GB/s", "one thread", "dot GMAC/s", "one thread"}};

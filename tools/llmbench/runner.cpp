@@ -54,9 +54,8 @@ Status BenchRunner::run() {
 }
 
 Status BenchRunner::run_test(Measurement& measurement) {
-  // A first token counts the load's memory as well: both belong to one start of the engine.
-  if (measurement.test.kind == BenchKind::kLoad) drop_model();
-  if (measurement.test.kind != BenchKind::kFirstToken && reset_peak_rss()) rss_is_clean_ = true;
+  if (measurement.test.is_latency()) drop_model();
+  if (reset_peak_rss()) rss_is_clean_ = true;
   switch (measurement.test.kind) {
     case BenchKind::kLoad:
       LLM_RETURN_IF_ERROR(run_load(measurement));
@@ -77,28 +76,43 @@ Status BenchRunner::run_test(Measurement& measurement) {
   return Ok{};
 }
 
+Status BenchRunner::start_model(const BenchTest& test) {
+  LoadOptions options;
+  options.threads = test.threads;
+  // As llmrun does it.
+  options.defer_packing = test.kind == BenchKind::kFirstToken;
+  if (test.packed) options.packed_cache = options_.packed_cache;
+  return load_model(std::move(options));
+}
+
 Status BenchRunner::run_load(Measurement& measurement) {
   if (measurement.seconds.empty()) {
-    // The first load brings the file into the page cache; its time says more of the disk.
-    LLM_RETURN_IF_ERROR(ensure_model(measurement.test.threads));
+    // The first load brings the file into the page cache, or makes the packed cache; its time says
+    // more of the disk.
+    LLM_RETURN_IF_ERROR(start_model(measurement.test));
     drop_model();
     reset_peak_rss();
   }
-  LLM_RETURN_IF_ERROR(ensure_model(measurement.test.threads));
-  measurement.seconds.push_back(load_seconds_);
+  const auto started = Clock::now();
+  LLM_RETURN_IF_ERROR(start_model(measurement.test));
+  measurement.seconds.push_back(seconds_since(started));
+  measurement.starts.push_back({.load = model_->load_times()});
   return Ok{};
 }
 
 Status BenchRunner::run_first_token(Measurement& measurement) {
-  LLM_RETURN_IF_ERROR(ensure_model(measurement.test.threads));
   const auto started = Clock::now();
+  LLM_RETURN_IF_ERROR(start_model(measurement.test));
+  const auto loaded = Clock::now();
   const ExecutorOptions options{.context = std::max(kFirstTokenContext, measurement.test.n_tokens),
                                 .kv = options_.kv};
   LLM_TRY(const auto session, open_sequence(model_, options));
   LLM_TRY(const auto logits,
           session->evaluate(tokens(0, measurement.test.n_tokens), LogitRows::kLast));
   const auto token = std::ranges::max_element(logits) - logits.begin();
-  measurement.seconds.push_back(load_seconds_ + seconds_since(started));
+  measurement.seconds.push_back(seconds_since(started));
+  measurement.starts.push_back(
+      {.load = model_->load_times(), .first_token = seconds_since(loaded)});
   spdlog::debug("first token {}", token);
   return Ok{};
 }
@@ -139,14 +153,17 @@ Status BenchRunner::ensure_model(int threads) {
   if (model_ != nullptr && model_threads_ == threads) return Ok{};
   drop_model();
   LoadOptions options;
+  options.threads = threads;
+  options.packed_cache = options_.packed_cache;
+  return load_model(std::move(options));
+}
+
+Status BenchRunner::load_model(LoadOptions options) {
   options.compute = options_.compute;
   options.isa = options_.isa;
-  options.threads = threads;
   options.progress = options_.progress;
-  const auto started = Clock::now();
   LLM_TRY(model_, Model::load(path_, options));
-  load_seconds_ = seconds_since(started);
-  model_threads_ = threads;
+  model_threads_ = options.threads;
   weight_bytes_ = model_->weight_bytes();
   const std::size_t n_vocab = model_->config().n_vocab;
   tokens_.resize(std::max(context_, kFirstTokenContext));

@@ -21,14 +21,15 @@ struct RunnerOptions {
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
   int repetitions = 5;
-  bool peaks = true;     ///< one round of each PeakMeter in every round
-  bool profile = false;  ///< time every op of the passes
-  Progress progress;     ///< may be empty
+  bool peaks = true;              ///< one round of each PeakMeter in every round
+  bool profile = false;           ///< time every op of the passes
+  std::string packed_cache = {};  ///< directory; tests of tokens run on weights mapped from there
+  Progress progress;              ///< may be empty
 };
 
 /// Runs a plan in rounds, each test once a round, so that a machine that speeds up or slows down
 /// does so for all tests alike. Loads the model once if it can; anew for each count of threads and
-/// in each round where loading is measured.
+/// for each test of the start.
 class BenchRunner {
  public:
   BenchRunner(std::string path, std::vector<BenchTest> plan, RunnerOptions options);
@@ -51,7 +52,10 @@ class BenchRunner {
   Status run_first_token(Measurement& measurement);
   Status run_tokens(Measurement& measurement);
   Status time_tokens(Session& session, Measurement& measurement);
+  /// A model of its own for a test of the start.
+  Status start_model(const BenchTest& test);
   Status ensure_model(int threads);
+  Status load_model(LoadOptions options);
   Result<Sequence*> ensure_session(const BenchTest& test);
   Status go_to_depth(Session& session, std::size_t depth) const;
   Status measure_peaks();
@@ -69,8 +73,7 @@ class BenchRunner {
   std::size_t most_prompt_;
 
   std::shared_ptr<const Model> model_;
-  int model_threads_ = -1;   ///< as asked for
-  double load_seconds_ = 0;  ///< of model_
+  int model_threads_ = -1;  ///< as asked for
   std::vector<TokenId> tokens_;
   std::map<SessionKey, std::unique_ptr<Sequence>> sessions_;
   std::map<int, PeakMeter> peaks_;

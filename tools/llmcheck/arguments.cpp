@@ -106,6 +106,11 @@ OptionTable make_check_table(CheckArguments& a) {
   table.text("p,prompt", "TEXT", &a.prompt, "text for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0: as many as CPUs allowed");
+  table
+      .text(
+          "packed-cache", "DIR", &a.packed_cache,
+          "check the weights that llmrun --packed-cache maps; they are put there first if need be")
+      .file();
   table.group("Output");
   table
       .texts("report", "FILE", &a.reports,

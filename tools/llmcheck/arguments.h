@@ -50,6 +50,7 @@ struct CheckArguments {
   std::optional<KvType> kv;
   std::optional<Isa> isa;
   int threads = 0;
+  std::string packed_cache;  ///< a directory
 
   /// The cache of a run in that mode.
   KvType cache_for(Compute mode) const { return kv.value_or(usual_kv(mode)); }

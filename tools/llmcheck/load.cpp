@@ -16,6 +16,7 @@ Result<std::shared_ptr<const Model>> load_for_check(const CheckArguments& argume
   options.threads = arguments.threads;
   options.expected_sha256 = sha256;
   options.isa = arguments.isa;
+  options.packed_cache = arguments.packed_cache;
   options.progress = std::ref(bar);
   auto model = Model::load(path, options);
   bar.clear();

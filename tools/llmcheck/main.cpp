@@ -1,6 +1,7 @@
 // llmcheck: proves that a model computes what it should, layer by layer, on this CPU.
 
 #include <fmt/core.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <memory>
@@ -171,9 +172,11 @@ class Check {
     options.model_sha256 = sha256_;
     options.progress = std::ref(bar_);
     options.fail_fast = a_.fail_fast;
+    options.packed_cache = a_.packed_cache;
     auto outcome = self_check(path_, options);
     bar_.clear();
     if (!outcome.ok()) return in_file(std::move(outcome).error(), path_);
+    for (const std::string& warning : outcome->warnings) spdlog::warn("{}: {}", path_, warning);
     for (auto& result : outcome->results) report_.checks.push_back(std::move(result));
     report_.not_covered = std::move(outcome->not_covered);
     return Ok{};

@@ -108,6 +108,11 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
       .text("cache-load", "FILE", &a.cache_load,
             "do not compute what FILE has: the beginning of the prompt")
       .file();
+  table
+      .text("packed-cache", "DIR", &a.packed_cache,
+            "keep the packed weights in DIR and map them from there: a later start is faster, and "
+            "processes share them")
+      .file();
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,

@@ -54,6 +54,7 @@ struct RunArguments {
   std::string draft;
   std::size_t speculate_length = 0;  ///< 0: as many as pay
   std::string cache_load;
+  std::string packed_cache;  ///< a directory
   std::string cache_save;
   bool strict = false;
   std::optional<std::string> manifest;  ///< of the model; empty: the one beside it

@@ -76,9 +76,13 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   LoadOptions options = load_options(arguments, progress);
   options.hash_file = needs_hash(arguments);
   options.manifest = arguments.manifest;
+  // A chat packs while its first message is typed.
+  options.defer_packing = !arguments.interactive;
+  options.packed_cache = arguments.packed_cache;
   Loaded loaded;
   LLM_TRY(loaded.model, Model::load(arguments.model, options));
   progress.clear();
+  if (!loaded.model->packed_cache().empty()) guard_mapped_file(loaded.model->packed_cache());
   for (const std::string& warning : loaded.model->warnings()) spdlog::warn("{}", warning);
   if (arguments.context > loaded.model->config().context) {
     spdlog::warn("-c: found {}, the model was trained for {} positions", arguments.context,

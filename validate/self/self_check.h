@@ -14,6 +14,7 @@ struct SelfCheckOptions {
   std::string text;          ///< encoded, and repeated to the number of tokens below
   int threads = 0;           ///< of the run that all others are compared with; 0: available_cpus()
   std::string model_sha256;  ///< what the file's hash must be; empty: anything
+  std::string packed_cache;  ///< directory: weights are mapped from there; empty: packed
   bool fail_fast = false;    ///< leave out what comes after the first part that fails
   Progress progress;
 };
@@ -22,6 +23,7 @@ struct SelfCheckOptions {
 struct SelfCheckOutcome {
   std::vector<CheckResult> results;
   std::vector<std::string> not_covered;
+  std::vector<std::string> warnings;  ///< of loading the model
 };
 
 /// Proves that the fast paths are right on this file and this CPU; needs no reference.

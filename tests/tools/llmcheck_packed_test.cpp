@@ -1,0 +1,71 @@
+// llmcheck --self --packed-cache: the weights that llmrun would map are the file's.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "engine/gguf/hash_kind.h"
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
+
+using Catch::Matchers::Contains;
+
+namespace llm::test {
+namespace {
+
+std::string xxh3(std::string_view text) {
+  AnyHash hash(HashKind::kXxh3);
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
+/// Exchanges the first two panels of a packed cache, whose hashes all become those of that.
+void exchange_panels(const std::string& path, std::size_t panel_bytes) {
+  const std::string whole = read_file(path);
+  std::string panels = whole.substr(std::size_t{2} << 20);
+  std::swap_ranges(panels.begin(), panels.begin() + static_cast<std::ptrdiff_t>(panel_bytes),
+                   panels.begin() + static_cast<std::ptrdiff_t>(panel_bytes));
+  std::string head = whole.substr(0, whole.find("chunk "));
+  head += "chunk " + xxh3(panels) + "\n";
+  head += "end " + xxh3(head) + "\n";
+  head.resize(std::size_t{2} << 20);
+  std::ofstream(path, std::ios::binary) << head << panels;
+}
+
+}  // namespace
+
+TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmcheck]") {
+  const ScratchDirectory folder;
+  folder.write("m.gguf", TinyGguf::llama().bytes());
+  const auto llmcheck = [&](const std::string& arguments) {
+    return run_shell("cd '" + folder.path() + "' && '" + tool_path("llmcheck") + "' " + arguments);
+  };
+  const std::string run = "m.gguf --self --fail-fast -t 1 --packed-cache cache --report r.json";
+  const Finished right = llmcheck(run);
+  CAPTURE(right.out, right.err);
+  CHECK(right.exit_code == 0);
+  CHECK(right.err.find("packed cache") == std::string::npos);
+  const auto files = std::filesystem::directory_iterator(folder.path("cache"));
+  const std::string file = begin(files)->path().string();
+  exchange_panels(file, 16 * 34);  // token_embd: Q8_0, 32 columns
+  const Finished wrong = llmcheck(run);
+  CAPTURE(wrong.out);
+  CHECK(wrong.exit_code == 1);
+  CHECK_THAT(wrong.out, Contains("FAIL") && Contains("packed weights give back the file's bytes") &&
+                            Contains("token_embd.weight (Q8_0), row 0"));
+  CHECK(llmcheck("m.gguf --self --fail-fast -t 1").exit_code == 0);
+  // One that is refused is made anew, and one that cannot be made is no fault of the weights.
+  std::filesystem::resize_file(file, 10);
+  const Finished refused = llmcheck(run);
+  CHECK(refused.exit_code == 0);
+  CHECK_THAT(refused.err, Contains("packed cache: ") && Contains("; packing anew"));
+  const Finished without = llmcheck("m.gguf --self --fail-fast -t 1 --packed-cache m.gguf");
+  CHECK(without.exit_code == 0);
+  CHECK_THAT(without.out, Contains("weights of a packed cache: packed cache: m.gguf/m-"));
+}
+
+}  // namespace llm::test

@@ -1,0 +1,96 @@
+// llmrun --packed-cache.
+
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "tests/tools/llmrun_process.h"
+
+namespace llm {
+namespace {
+
+using test::contains;
+using test::Finished;
+using test::Llmrun;
+using test::Process;
+using test::TinyGguf;
+
+constexpr const char* kRun = "\"$TINY\" -p the -n 6 --ignore-eos --temp 0 --logits-hash ";
+constexpr const char* kCache = "--packed-cache \"$DIR/cache\" ";
+
+std::string the_cache(const Llmrun& llmrun) {
+  for (const auto& entry : std::filesystem::directory_iterator(llmrun.path("cache")))
+    return entry.path().string();
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("--packed-cache changes no bit and is used from the second start on", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished plain = llmrun(std::string(kRun) + "-q");
+  REQUIRE(plain.exit_code == 0);
+  for (int start = 0; start < 2; ++start) {
+    const Finished run = llmrun(std::string(kRun) + kCache + "-q");
+    CAPTURE(start, run.err);
+    REQUIRE(run.exit_code == 0);
+    REQUIRE(run.out == plain.out);
+    REQUIRE(run.err == plain.err);
+  }
+  const std::string file = the_cache(llmrun);
+  REQUIRE(std::filesystem::path(file).filename().string().starts_with("tiny-"));
+  // It is what is read: another model's panels give another text.
+  const auto time = std::filesystem::last_write_time(file);
+  REQUIRE(llmrun(std::string(kRun) + kCache).exit_code == 0);
+  REQUIRE(std::filesystem::last_write_time(file) == time);
+  std::filesystem::resize_file(file, 100);
+  const Finished warned = llmrun(std::string(kRun) + kCache);
+  REQUIRE(warned.exit_code == 0);
+  REQUIRE(warned.out == plain.out);
+  REQUIRE(contains(warned.err, "packed cache: " + file + ": head: found other bytes"));
+  REQUIRE(std::filesystem::file_size(file) > 100);
+}
+
+TEST_CASE("a packed cache that finds no room leaves nothing", "[llmrun]") {
+  Llmrun llmrun;
+  const std::string plain = llmrun(std::string(kRun) + "-q").out;
+  // A file size limit is a disk that is full.
+  const auto limited = [&](const std::string& blocks) {
+    const Finished run = llmrun.shell("(ulimit -f " + blocks + "; exec \"$LLMRUN\" " + kRun +
+                                      kCache + ") 2>&1 | cat");
+    CAPTURE(run.out);
+    REQUIRE(contains(run.out, plain));
+    REQUIRE(contains(run.out, "packed cache: "));
+    REQUIRE(contains(run.out, "cannot write: File too large; going on without"));
+  };
+  limited("0");
+  REQUIRE(the_cache(llmrun).empty());
+  limited("2049");  // of 1024 bytes: the head, and not all of the panels
+  REQUIRE(the_cache(llmrun).empty());
+  // What was there stays, even where it cannot be used.
+  REQUIRE(llmrun(std::string(kRun) + kCache).exit_code == 0);
+  const std::string file = the_cache(llmrun);
+  std::filesystem::resize_file(file, 100);
+  limited("0");
+  REQUIRE(std::filesystem::file_size(file) == 100);
+}
+
+TEST_CASE("a packed cache cut in use is named", "[llmrun]") {
+  Llmrun llmrun;
+  TinyGguf model = TinyGguf::llama();
+  model.set_u32("llama.context_length", 4096);
+  llmrun.write("long.gguf", model.bytes());
+  REQUIRE(llmrun(std::string("\"$DIR/long.gguf\" -p the -n 1 ") + kCache).exit_code == 0);
+  const std::string file = the_cache(llmrun);
+  Process process({test::tool_path("llmrun"), llmrun.path("long.gguf"), "-p", "the", "-n", "4000",
+                   "--ignore-eos", "--packed-cache", llmrun.path("cache")});
+  while (process.is_running() && process.output_so_far().empty())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::filesystem::resize_file(file, 0);
+  const Finished result = process.wait();
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 4);
+  REQUIRE(contains(result.err, file + ": found fewer bytes than when it was opened"));
+}
+
+}  // namespace llm
