@@ -18,17 +18,8 @@ constexpr std::size_t kMostStops = 16;
 constexpr std::size_t kMostStopBytes = 1024;
 constexpr std::int64_t kMostLogprobs = 20;
 constexpr std::int64_t kMostChoices = 128;
+constexpr std::size_t kMostLogprobValues = std::size_t{1} << 20;
 constexpr std::size_t kUsualNewTokens = 16;
-
-Error wrong(std::string field, std::string found, std::string_view need) {
-  return {.code = ErrorCode::kUsage,
-          .field = std::move(field),
-          .message = fmt::format("found {}, need {}", found, need)};
-}
-
-std::string at_index(std::string_view name, std::size_t index) {
-  return fmt::format("{}[{}]", name, index);
-}
 
 /// What other servers offer and this one does not, with the values that ask for nothing.
 void read_unsupported(JsonFields& fields) {
@@ -130,14 +121,25 @@ std::int64_t most_new(const ServedModel& served) {
   return static_cast<std::int64_t>(served.most_new_tokens);
 }
 
+/// Log probabilities take memory of their own, of a long prompt above all.
+Status check_logprobs(const AnswerRequest& request, const std::string& field) {
+  if (!request.options.logprobs) return Ok{};
+  std::size_t n = request.prompts.size() * *request.options.max_tokens;
+  for (const Prompt& prompt : request.prompts) n += request.echo ? prompt.ids.size() : 0;
+  n *= request.n * (*request.options.logprobs + 1);
+  if (n <= kMostLogprobValues) return Ok{};
+  return wrong_field(field, fmt::format("{} values in all", n),
+                     fmt::format("at most {}; lower max_tokens or n", kMostLogprobValues));
+}
+
 /// The longest prompt fits, with its new tokens. @param given  the number of tokens was asked for
 Status check_lengths(AnswerRequest& request, const ServedModel& served, bool given,
                      const std::string& field) {
   std::size_t longest = 0;
   for (const Prompt& prompt : request.prompts) longest = std::max(longest, prompt.ids.size());
   if (longest > served.context) {
-    Error error = wrong(field, fmt::format("{} tokens", longest),
-                        fmt::format("at most {} (the context)", served.context));
+    Error error = wrong_field(field, fmt::format("{} tokens", longest),
+                              fmt::format("at most {} (the context)", served.context));
     error.code = ErrorCode::kResource;
     return error;
   }
@@ -145,82 +147,11 @@ Status check_lengths(AnswerRequest& request, const ServedModel& served, bool giv
   std::size_t& wanted = *request.options.max_tokens;
   if (!given) wanted = std::min(wanted, room);
   if (wanted <= room) return Ok{};
-  Error error = wrong("max_tokens", fmt::format("{} behind {} of the prompt", wanted, longest),
-                      fmt::format("at most {} (the context has {})", room, served.context));
+  Error error =
+      wrong_field("max_tokens", fmt::format("{} behind {} of the prompt", wanted, longest),
+                  fmt::format("at most {} (the context has {})", room, served.context));
   error.code = ErrorCode::kResource;
   return error;
-}
-
-Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer) {
-  constexpr std::string_view kNeed = "a string, an array of token ids, or an array of either";
-  if (prompt == nullptr) return wrong("prompt", "nothing", kNeed);
-  std::vector<Prompt> prompts;
-  const auto read = [&](const Json& one, const std::string& path) -> Status {
-    Prompt& next = prompts.emplace_back();
-    if (one.is_string()) {
-      next.text = one.get<std::string>();
-      next.ids = prompt_ids(tokenizer, *next.text, true);
-    } else if (one.is_array()) {
-      LLM_TRY(next.ids, ids_of(one, tokenizer, path));
-    } else {
-      return wrong(path, shown_json(one), kNeed);
-    }
-    if (!next.ids.empty()) return Ok{};
-    return wrong(path, "no token", "at least one (the vocabulary may have no BOS to start from)");
-  };
-  const bool is_one = !prompt->is_array() || prompt->empty() || prompt->front().is_number();
-  if (is_one) {
-    LLM_RETURN_IF_ERROR(read(*prompt, "prompt"));
-    return prompts;
-  }
-  for (std::size_t i = 0; i < prompt->size(); ++i) {
-    LLM_RETURN_IF_ERROR(read((*prompt)[i], at_index("prompt", i)));
-  }
-  return prompts;
-}
-
-/// A string, or parts of type text.
-Result<std::string> content_of(const Json* content, const std::string& path) {
-  constexpr std::string_view kNeed = "a string, or an array of parts of type text";
-  if (content == nullptr) return wrong(path, "nothing", kNeed);
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) return wrong(path, shown_json(*content), kNeed);
-  std::string text;
-  for (std::size_t i = 0; i < content->size(); ++i) {
-    JsonFields part((*content)[i], at_index(path, i) + ".");
-    std::string type;
-    std::string piece;
-    part.text("type", type);
-    if (part.ok() && type != "text") part.fail("type", shown_json(type), "\"text\"");
-    part.text("text", piece);
-    LLM_RETURN_IF_ERROR(part.finish());
-    text += piece;
-  }
-  return text;
-}
-
-Result<ChatMessage> read_message(const Json& message, std::size_t index, std::size_t n) {
-  const std::string path = at_index("messages", index);
-  JsonFields fields(message, path + ".");
-  std::string role;
-  std::string name;
-  fields.text("role", role);
-  fields.only("name", Json::array());
-  fields.only("tool_calls", Json::array({Json::array()}));
-  fields.only("refusal", Json::array());
-  const Json* content = fields.find("content");
-  LLM_RETURN_IF_ERROR(fields.finish());
-  LLM_TRY(std::string text, content_of(content, path + ".content"));
-  const bool is_system = role == "system" || role == "developer";
-  const bool is_last = index + 1 == n;
-  if (is_system && index == 0 && !is_last)
-    return ChatMessage{ChatMessage::Role::kSystem, std::move(text)};
-  if (role == "user") return ChatMessage{ChatMessage::Role::kUser, std::move(text)};
-  if (role == "assistant" && !is_last)
-    return ChatMessage{ChatMessage::Role::kAssistant, std::move(text)};
-  return wrong(path + ".role", shown_json(role),
-               is_last ? "user: a reply is asked for"
-                       : "user or assistant; system or developer for the first message");
 }
 
 }  // namespace
@@ -234,55 +165,6 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
   request.prompt_logprobs = echo && options.logprobs.has_value();
   request.hash_logits = logits_hash || receipt;
   return request;
-}
-
-std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
-                                bool add_special) {
-  EncodeOptions encoding;
-  encoding.add_eos = false;
-  if (!add_special) encoding.add_bos = false;
-  return tokenizer.encode(text, encoding);
-}
-
-Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
-                                    const std::string& path) {
-  std::vector<TokenId> ids;
-  ids.reserve(array.size());
-  for (std::size_t i = 0; i < array.size(); ++i) {
-    const Json& id = array[i];
-    const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < tokenizer.size();
-    if (!fits) {
-      return wrong(at_index(path, i), shown_json(id),
-                   fmt::format("a token id 0..{}", tokenizer.size() - 1));
-    }
-    ids.push_back(id.get<TokenId>());
-  }
-  return ids;
-}
-
-Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served) {
-  if (!served.chat_format) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "messages",
-                 .message = "found a model without a known chat template, need one",
-                 .hint = "start llmserve with --chat-template"};
-  }
-  if (!messages.is_array() || messages.empty())
-    return wrong("messages", shown_json(messages), "an array of messages");
-  std::vector<ChatMessage> conversation;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    LLM_TRY(ChatMessage message, read_message(messages[i], i, messages.size()));
-    conversation.push_back(std::move(message));
-  }
-  Prompt prompt;
-  const auto parts = format_chat(*served.chat_format, conversation);
-  LLM_TRY(prompt.ids, encode_chat(served.tokenizer(), parts, true));
-  // One question, as llmrun takes it, can be told as texts.
-  const bool has_system = conversation.front().role == ChatMessage::Role::kSystem;
-  if (has_system) prompt.system = conversation.front().content;
-  if (conversation.size() == (has_system ? 2 : 1) && has_system != prompt.system.empty())
-    prompt.text = conversation.back().content;
-  return prompt;
 }
 
 Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& served) {
@@ -301,6 +183,7 @@ Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& serv
   request.options.max_tokens =
       max_tokens.value_or(std::min(kUsualNewTokens, served.most_new_tokens));
   LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "prompt"));
+  LLM_RETURN_IF_ERROR(check_logprobs(request, "logprobs"));
   return request;
 }
 
@@ -322,12 +205,13 @@ Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served) {
     fields.fail("max_completion_tokens", "it with max_tokens", "one of them");
   fields.integer("max_completion_tokens", max_tokens, 0, most_new(served));
   LLM_RETURN_IF_ERROR(fields.finish());
-  if (messages == nullptr) return wrong("messages", "nothing", "an array of messages");
+  if (messages == nullptr) return wrong_field("messages", "nothing", "an array of messages");
   LLM_TRY(Prompt prompt, chat_prompt(*messages, served));
   request.prompts.push_back(std::move(prompt));
   if (wants_logprobs) request.options.logprobs = top_logprobs;
   request.options.max_tokens = max_tokens.value_or(served.most_new_tokens);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "messages"));
+  LLM_RETURN_IF_ERROR(check_logprobs(request, "top_logprobs"));
   return request;
 }
 

@@ -9,15 +9,10 @@
 #include "base/result.h"
 #include "engine/serve/text_service.h"
 #include "tools/llmserve/json_fields.h"
+#include "tools/llmserve/prompts.h"
 #include "tools/llmserve/served_model.h"
 
 namespace llm {
-
-struct Prompt {
-  std::vector<TokenId> ids;
-  std::optional<std::string> text;  ///< as it was given, or a chat's one message; else only ids
-  std::string system;               ///< of that chat
-};
 
 /// The body of a request for completions or for a chat's reply, understood.
 struct AnswerRequest {
@@ -44,16 +39,6 @@ struct AnswerRequest {
 /// Errors: kUsage naming the field.
 Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& served);
 Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served);
-
-/// The ids of a text as a prompt, as llmrun's. @param add_special  BOS, where the vocabulary wants
-/// it
-std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
-                                bool add_special);
-/// A conversation up to where the reply begins. Errors: kUsage naming the message.
-Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served);
-/// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
-Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
-                                    const std::string& path);
 
 }  // namespace llm
 

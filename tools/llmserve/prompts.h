@@ -1,0 +1,43 @@
+#ifndef LLM_TOOLS_LLMSERVE_PROMPTS_H_
+#define LLM_TOOLS_LLMSERVE_PROMPTS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+#include "tools/llmserve/json_fields.h"
+#include "tools/llmserve/served_model.h"
+
+namespace llm {
+
+struct Prompt {
+  std::vector<TokenId> ids;
+  std::optional<std::string> text;  ///< as it was given, or a chat's one message; else only ids
+  std::string system;               ///< of that chat
+};
+
+/// The prompts of a completion: a string, an array of token ids, or an array of either.
+/// @param prompt  nullptr: there is none. Errors: kUsage naming the element.
+Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer);
+
+/// A conversation up to where the reply begins. Errors: kUsage naming the message.
+Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served);
+
+/// The ids of a text as a prompt, as llmrun's. @param add_special  BOS, where the vocabulary wants
+/// it
+std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
+                                bool add_special);
+
+/// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
+Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
+                                    const std::string& path);
+
+/// kUsage: "found X, need Y".
+Error wrong_field(std::string field, const std::string& found, std::string_view need);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_PROMPTS_H_
