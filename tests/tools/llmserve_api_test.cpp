@@ -297,6 +297,18 @@ TEST_CASE("each option has its effect on what is served", "[llmserve]") {
   REQUIRE(small.metric("steps_total") > 2);
 }
 
+TEST_CASE("servers share the weights of a packed cache", "[llmserve]") {
+  const Tiny tiny;
+  const test::ScratchDirectory cache;
+  Server first(tiny.with({"--packed-cache", cache.path()}));
+  REQUIRE(cache.count() == 1);
+  Server second(tiny.with({"--packed-cache", cache.path()}));
+  const Json body = {{"prompt", "a"}, {"max_tokens", 5}, {"temperature", 0}, {"logits_hash", true}};
+  const std::string hash = first.complete(body).header("x-logits-sha256");
+  REQUIRE(hash.size() == 64);
+  REQUIRE(second.complete(body).header("x-logits-sha256") == hash);
+}
+
 TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
   const Tiny tiny;
   std::vector<std::string> words = tiny.with({"--isa", "scalar"});

@@ -26,6 +26,11 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
                      "serve nothing but the bytes that a manifest of llmgguf hash -o promises")
       .file()
       .shown_default("the model's path and .manifest");
+  table
+      .text("packed-cache", "DIR", &a.packed_cache,
+            "keep the packed weights in DIR and map them from there: a later start is faster, and "
+            "processes share them")
+      .file();
 }
 
 void add_network_options(OptionTable& table, ServeArguments& a) {

@@ -22,6 +22,7 @@ struct ServeArguments {
   std::optional<ChatFormat> chat_format;
   bool strict = false;
   std::optional<std::string> manifest;
+  std::string packed_cache;
 
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;

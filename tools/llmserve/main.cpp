@@ -32,9 +32,11 @@ Result<std::shared_ptr<const Model>> load_model(const ServeArguments& a,
   LoadOptions options{.compute = a.compute, .isa = a.isa, .threads = a.threads, .strict = a.strict};
   options.hash_file = true;
   options.manifest = a.manifest;
+  options.packed_cache = a.packed_cache;
   options.progress = std::ref(bar);
   LLM_TRY(auto model, Model::load(a.model, options));
   bar.clear();
+  if (!model->packed_cache().empty()) guard_mapped_file(model->packed_cache());
   for (const std::string& warning : model->warnings()) spdlog::warn("{}", warning);
   return model;
 }
