@@ -142,13 +142,22 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
 }
 
 TEST_CASE("a client that does not read is disconnected and its text forgotten", "[llmserve]") {
-  Server server({kModel, "-q", "--timeout", "1", "--parallel", "64"});
+  Server server({kModel, "-q", "--timeout", "1"});
+  // One whose answer piles up is disconnected by that alone.
+  Server unhurried({kModel, "-q", "--timeout", "3600", "--parallel", "64"});
   // More than the buffers of a connection take.
   const std::string body =
       R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 60})";
-  RawClient slow(server.port(), 4096);
+  RawClient slow(unhurried.port(), 4096);
   slow.send(test::post_text("/v1/completions", body));
-  require_idle(server);
+  require_idle(unhurried);
+  REQUIRE(unhurried.comes_to("http_answers_total{status=\"499\"}", 1));
+  // One that would not pile up more than may wait is disconnected by the time-out alone.
+  RawClient patient(server.port(), 4096);
+  patient.send(test::post_text(
+      "/v1/completions",
+      R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 2})"));
+  REQUIRE(server.comes_to("texts_finished_total", 2));
   REQUIRE(server.comes_to("http_answers_total{status=\"499\"}", 1));
   // Nor does one that sends too slowly hold its connection.
   RawClient silent(server.port());
@@ -156,9 +165,9 @@ TEST_CASE("a client that does not read is disconnected and its text forgotten", 
   half.send("GET /health HT");
   RawClient no_body(server.port());
   no_body.send(test::post_text("/tokenize", "{\"prompt\": 1}").substr(0, 90));
-  REQUIRE(silent.receive().empty());
-  REQUIRE(half.receive().empty());
-  REQUIRE(no_body.receive().empty());
+  REQUIRE(silent.is_ended());
+  REQUIRE(half.is_ended());
+  REQUIRE(no_body.is_ended());
   REQUIRE(server.comes_to("http_connections", 1));
 }
 
@@ -210,7 +219,7 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
   const std::string answer = old.receive_until("[DONE]");
   REQUIRE(answer.find("chunked") == std::string::npos);
   REQUIRE(answer.find("data: [DONE]\n\n") != std::string::npos);
-  REQUIRE(old.receive().empty());
+  REQUIRE(old.is_ended());
   // A client that asks whether it may send a body is told so.
   RawClient careful(server.port());
   const std::string body = R"({"prompt": "a"})";
@@ -222,7 +231,7 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
 }
 
 TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
-  Server server({kModel, "-q", "-c", "4000"});
+  Server server({kModel, "-q", "-c", "4000", "--timeout", "3600"});
   RawClient idle(server.port());
   RawClient client(server.port());
   client.send(test::post_text(
@@ -230,7 +239,7 @@ TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
       R"({"prompt": "a", "max_tokens": 3000, "ignore_eos": true, "stream": true})"));
   client.receive_until("data: ");
   server.process().send(SIGTERM);
-  REQUIRE(idle.receive().empty());
+  REQUIRE(idle.is_ended());
   const Reply reply = client.reply();
   REQUIRE(test::events_of(reply.body).back() == "[DONE]");
   REQUIRE(test::events_of(reply.body).size() > 2500);
@@ -242,7 +251,7 @@ TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
   REQUIRE(other.comes_to("http_connections", 2));
   RawClient watcher(other.port());
   other.process().send(SIGTERM);
-  REQUIRE(watcher.receive().empty());  // it drains
+  REQUIRE(watcher.is_ended());  // it drains
   REQUIRE(other.process().is_running());
   other.process().send(SIGTERM);
   REQUIRE(other.wait().exit_code == 143);

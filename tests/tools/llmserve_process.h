@@ -72,12 +72,19 @@ class RawClient {
     return true;
   }
   /// As many more bytes as came, none at the end. Waits at most a minute.
-  std::string receive() const {
+  std::string receive() {
     pollfd wait = {.fd = socket_, .events = POLLIN, .revents = 0};
     char buffer[1 << 14];
     if (::poll(&wait, 1, 60000) <= 0) return "";
     const ssize_t n = ::recv(socket_, buffer, sizeof buffer, 0);
+    has_ended_ = n <= 0;
     return n <= 0 ? "" : std::string(buffer, static_cast<std::size_t>(n));
+  }
+  /// Whether the server ends the connection, or has; waits at most a minute.
+  bool is_ended() {
+    while (more()) {
+    }
+    return has_ended_;
   }
   /// Everything until `mark` was received or the connection ended.
   std::string receive_until(std::string_view mark) {
@@ -133,6 +140,7 @@ class RawClient {
 
   int socket_;
   bool connected_ = false;
+  bool has_ended_ = false;
   std::string received_;
 };
 

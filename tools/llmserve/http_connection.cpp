@@ -17,6 +17,7 @@ namespace http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kReadAhead = 64 << 10;  // of the requests to come
+constexpr int kSendBuffer = 256 << 10;        // of the system, which would take megabytes for each
 constexpr std::chrono::seconds kLinger{2};
 constexpr int kClientGone = 499;
 
@@ -118,6 +119,7 @@ HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
   Failure ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
   stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
+  stream_.socket().set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
   const auto remote = stream_.socket().remote_endpoint(ignored);
   if (!ignored) client_ = remote.address().to_string(ignored);
 }
