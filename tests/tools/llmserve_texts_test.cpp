@@ -9,6 +9,7 @@
 #include "tests/support/effort.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
+#include "tools/llmserve/answer_request.h"
 
 namespace llm {
 namespace {
@@ -283,6 +284,23 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
   body["stream"] = true;
   const auto events = test::events_of(server.complete(body).body);
   REQUIRE(Json::parse(events[0])["choices"][0]["logprobs"] == choice["logprobs"]);
+}
+
+TEST_CASE("a reply ends where its format ends one, and where the client says", "[llmserve]") {
+  const auto model = Model::load(kModel, {.threads = 1});
+  REQUIRE(model.ok());
+  const ServedModel served{.model = *model,
+                           .id = "m",
+                           .chat_format = ChatFormat::kZephyr,
+                           .context = 512,
+                           .most_new_tokens = 512};
+  const Json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"stop", "x"}};
+  const auto request = parse_chat(body, served);
+  REQUIRE(request.ok());
+  const GenerateOptions options = request->choice(0, served).options;
+  REQUIRE(options.stop == std::vector<std::string>{"x", "<|user|>"});
+  REQUIRE(options.stop_tokens == std::vector<TokenId>{2});  // </s>
+  REQUIRE(options.max_tokens == 512 - request->prompts[0].ids.size() + 1);
 }
 
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {
