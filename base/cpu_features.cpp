@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -25,7 +27,8 @@ enum Feature : unsigned {
   kAvx512Vl = 1U << 6,
   kAvx512Dq = 1U << 7,
   kAvx512Vnni = 1U << 8,
-  kNeonDot = 1U << 9,
+  kAmxInt8 = 1U << 9,
+  kNeonDot = 1U << 10,
 };
 using Features = unsigned;
 
@@ -48,6 +51,8 @@ constexpr std::array kRows = {
     IsaRow{Isa::kAvxVnni, "avxvnni", kAvx2Set | kAvxVnni, "AVX2, FMA, F16C and AVX-VNNI"},
     IsaRow{Isa::kAvx512Vnni, "avx512vnni", kAvx512Set | kAvx512Vnni,
            "AVX-512 F, BW, VL, DQ and VNNI"},
+    IsaRow{Isa::kAmx, "amx", kAvx512Set | kAvx512Vnni | kAmxInt8,
+           "AVX-512 F, BW, VL, DQ and VNNI, and AMX with int8"},
     IsaRow{Isa::kNeon, "neon", kNeonDot, "AArch64 with NEON's dot products"},
 };
 
@@ -65,6 +70,15 @@ static_assert([] {
   return true;
 }());
 
+#if defined(__x86_64__)
+/// Linux saves the tile registers, 8 KiB a thread, for processes that asked for it.
+bool tiles_are_granted() {
+  constexpr unsigned long kRequest = 0x1023;  // ARCH_REQ_XCOMP_PERM, which old headers lack
+  constexpr unsigned long kTileData = 18;     // the number of that state
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+}
+#endif
+
 /// What this CPU has, and the system saves the registers of.
 Features detect() {
   Features found = 0;
@@ -80,13 +94,15 @@ Features detect() {
   add(kAvx512Vl, __builtin_cpu_supports("avx512vl"));
   add(kAvx512Dq, __builtin_cpu_supports("avx512dq"));
   add(kAvx512Vnni, __builtin_cpu_supports("avx512vnni"));
-  // clang 14's does not know these two, which use the registers of AVX2.
+  // clang 14's does not know these.
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;
   unsigned d = 0;
   add(kF16c, __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0);
   const bool has_leaf = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && a >= 1;
+  constexpr unsigned kAmxBits = 3U << 24;  // tiles and their int8 products: EDX of leaf 7
+  add(kAmxInt8, has_leaf && (d & kAmxBits) == kAmxBits && tiles_are_granted());
   constexpr unsigned kAvxVnniBit = 1U << 4;  // EAX of leaf 7, subleaf 1
   add(kAvxVnni, has_leaf && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnniBit) != 0);
 #elif defined(__aarch64__)

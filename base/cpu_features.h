@@ -15,12 +15,13 @@ enum class Isa {
   kAvx512,      ///< AVX-512 F, BW, VL, DQ
   kAvxVnni,     ///< AVX2, FMA, F16C, AVX-VNNI: 256-bit registers with dot products
   kAvx512Vnni,  ///< AVX-512 with VNNI
+  kAmx,         ///< AVX-512 with VNNI, and AMX's tiles of int8
   kNeon,        ///< AArch64: NEON with dot products
 };
 
 /// All of them, of every architecture, in order of preference: the best one last.
 std::span<const Isa> all_isas();
-/// "scalar", "avx2", "avx512", "avxvnni", "avx512vnni", "neon": the words of --isa.
+/// "scalar", "avx2", "avx512", "avxvnni", "avx512vnni", "amx", "neon": the words of --isa.
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 /// What the CPU must offer, in words for an error message ("AVX2, FMA and F16C").

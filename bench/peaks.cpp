@@ -19,6 +19,7 @@ extern const PeakKernels kPeakAvx2;
 extern const PeakKernels kPeakAvx512;
 extern const PeakKernels kPeakAvxVnni;
 extern const PeakKernels kPeakAvx512Vnni;
+extern const PeakKernels kPeakAmx;
 #elif defined(__aarch64__)
 extern const PeakKernels kPeakNeon;
 #endif
@@ -28,7 +29,7 @@ namespace {
 constexpr const PeakKernels* kTables[] = {
     &kPeakScalar,
 #if defined(__x86_64__)
-    &kPeakAvx2,   &kPeakAvx512, &kPeakAvxVnni, &kPeakAvx512Vnni,
+    &kPeakAvx2,   &kPeakAvx512, &kPeakAvxVnni, &kPeakAvx512Vnni, &kPeakAmx,
 #elif defined(__aarch64__)
     &kPeakNeon,
 #endif

@@ -21,7 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ISA_FLAG = re.compile(r"-m(avx|fma|f16c|sse3|ssse3|sse4|bmi|popcnt|arch=)")
 KERNEL_UNIT = re.compile(r"quant/kernels/kernels_\w+\.cpp$")
-TABLE = re.compile(r"llm::k\w*(Scalar|Avx2|Avx512|AvxVnni|Avx512Vnni|Neon)$")
+TABLE = re.compile(r"llm::k\w*(Scalar|Avx2|Avx512|AvxVnni|Avx512Vnni|Amx|Neon)$")
 # The reference to the exception personality that g++ makes hidden and mergeable in every object.
 COMPILER_OWN = re.compile(r"DW\.ref\.__gxx_personality_v0$")
 # nm: upper case is global; V, v, W, w and u are mergeable; U is undefined.

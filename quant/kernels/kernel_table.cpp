@@ -10,6 +10,7 @@ extern const KernelTable kKernelsAvx2;
 extern const KernelTable kKernelsAvx512;
 extern const KernelTable kKernelsAvxVnni;
 extern const KernelTable kKernelsAvx512Vnni;
+extern const KernelTable kKernelsAmx;
 #elif defined(__aarch64__)
 extern const KernelTable kKernelsNeon;
 #endif
@@ -19,7 +20,7 @@ namespace {
 constexpr const KernelTable* kTables[] = {
     &kKernelsScalar,
 #if defined(__x86_64__)
-    &kKernelsAvx2,   &kKernelsAvx512, &kKernelsAvxVnni, &kKernelsAvx512Vnni,
+    &kKernelsAvx2,   &kKernelsAvx512, &kKernelsAvxVnni, &kKernelsAvx512Vnni, &kKernelsAmx,
 #elif defined(__aarch64__)
     &kKernelsNeon,
 #endif

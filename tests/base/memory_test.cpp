@@ -69,13 +69,14 @@ TEST_CASE("moving a buffer moves its memory", "[base][aligned_buffer]") {
 }
 
 TEST_CASE("instruction sets have one name each, and it leads back", "[base][cpu_features]") {
-  REQUIRE(all_isas().size() == 6);
+  REQUIRE(all_isas().size() == 7);
   for (const Isa isa : all_isas()) {
     CHECK(isa_from_name(isa_name(isa)) == isa);
     CHECK_FALSE(isa_requirement(isa).empty());
   }
   CHECK(isa_name(Isa::kAvxVnni) == "avxvnni");
   CHECK(isa_name(Isa::kAvx512Vnni) == "avx512vnni");
+  CHECK(isa_name(Isa::kAmx) == "amx");
   CHECK(isa_name(Isa::kNeon) == "neon");
   CHECK_FALSE(isa_from_name("avx").has_value());
   CHECK_FALSE(isa_from_name("AVX2").has_value());
@@ -89,6 +90,7 @@ TEST_CASE("an instruction set is supported with what it needs, and the last one 
   CHECK(implies(Isa::kAvxVnni, Isa::kAvx2));
   CHECK(implies(Isa::kAvx512, Isa::kAvx2));
   CHECK(implies(Isa::kAvx512Vnni, Isa::kAvx512));
+  CHECK(implies(Isa::kAmx, Isa::kAvx512Vnni));
   CHECK_FALSE((isa_supported(Isa::kNeon) && isa_supported(Isa::kAvx2)));
   std::optional<Isa> last;
   for (const Isa isa : all_isas()) {

@@ -6,7 +6,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ISAS = ("scalar", "avx2", "avx512", "avxvnni", "avx512vnni")
+ISAS = ("scalar", "avx2", "avx512", "avxvnni", "avx512vnni", "amx")
 SPLITS = ((1, 512), (2, 1), (3, 7))  # threads and batch
 HASHED_TOKENS = 8
 UNSUPPORTED = 6  # exit code: an instruction set that this CPU lacks

@@ -29,7 +29,9 @@ TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K
 FLOATS = ("F16", "BF16", "F32")
 MINS = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K")  # with an offset term
 # With the flag that /proc/cpuinfo has for what each needs beyond the one before.
-ISAS = {"scalar": "", "avx2": "avx2", "avx512": "avx512f", "avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni"}
+ISAS = {"scalar": "", "avx2": "avx2", "avx512": "avx512f", "avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni", "amx": "amx_int8"}
+INHERITING = ("amx",)  # has products of these types, and all else from AVX-512 VNNI
+TILED = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
 LAYERS = 4  # of the embedded model
 
 # What names look like: a kernel's check, a path of --self, an op of --layer-diff.
@@ -96,7 +98,7 @@ def products() -> list[Mutant]:
         add("e", kind, type=kind, effect="sub_block", tokens=">1", row="%16=3")
         if kind in MINS:
             add("e", kind, type=kind, effect="min")
-        for j, isa in enumerate(ISAS):
+        for j, isa in enumerate(isa for isa in ISAS if isa not in INHERITING or kind in TILED):
             add("d", kind, isa, type=kind, effect=small[(i + j) % len(small)])
         add("b", kind, type=kind, effect="ulp", **tiles[i % len(tiles)])
         add("b", kind, type=kind, effect="last_code", **tiles[(i + 1) % len(tiles)])
@@ -130,7 +132,7 @@ def rows_of_values() -> list[Mutant]:
         add("g", "EXTREME", silu, "silu_mul", **kernel, x=limit, effect=effect)
         if effect != "ulp":
             add("j", "EXTREME", silu, "silu_mul", x=limit, effect=effect)
-    for isa in ISAS:
+    for isa in (isa for isa in ISAS if isa not in INHERITING):
         add("d", "Q4_K-pure", names_op("silu_mul", "ffn_act", isa), "silu_mul", **kernel, isa=isa, after=0, effect="ulp")
         add("d", "Q5_K-pure", names_op("rms_norm", "attn_norm|ffn_norm|result_norm", isa), "rms_norm", **kernel, isa=isa, effect="ulp")
         add("d", "F16", names_op("rope", "q_rope|k_rope", isa), "rope", **kernel, isa=isa, pairs_after=0, effect="ulp")

@@ -84,7 +84,7 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
       {"\"$TINY\" -b 0", "-b: found \"0\", need an integer in 1..65536"},
       {"\"$TINY\" --kv q4", "--kv: found \"q4\", need f16, f32 or q8"},
       {"\"$TINY\" --isa sse2",
-       "--isa: found \"sse2\", need scalar, avx2, avx512, avxvnni, avx512vnni or neon"},
+       "--isa: found \"sse2\", need scalar, avx2, avx512, avxvnni, avx512vnni, amx or neon"},
       {"\"$TINY\" --tmp 1", "--tmp: unknown option; did you mean --temp?"},
       {"\"$TINY\" -p a -f b", "prompt: found more than one, need one of PROMPT, -p and -f"},
       {"\"$TINY\" a -p b", "prompt: found more than one"},

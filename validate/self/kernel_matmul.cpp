@@ -186,7 +186,7 @@ std::vector<std::size_t> few_columns(std::size_t block) {
 Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type) {
   std::size_t all_tokens[kMostTokens];
   std::iota(std::begin(all_tokens), std::end(all_tokens), std::size_t{1});
-  constexpr std::size_t kFewTokens[] = {1, 2, 7, 13};
+  constexpr std::size_t kFewTokens[] = {1, 2, 7, 13, 18};
   // Three panels and part of a fourth: pairs of panels and single ones.
   constexpr std::size_t kManyRows = 53;
   const BlockTraits& traits = block_traits(type);
