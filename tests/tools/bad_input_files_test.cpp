@@ -15,17 +15,12 @@
 #include <thread>
 
 #include "tests/support/catch.h"
+#include "tests/support/effort.h"
 #include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
 
 namespace llm::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 /// Sets the size of a file; what is added takes no room on the disk.
 void set_size(const std::string& path, std::uint64_t size) {
