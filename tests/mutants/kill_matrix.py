@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Validates the validator: plants every bug of mutants.json in turn and looks whether llmcheck notices and names it.
 
-    tests/mutants/kill_matrix.py MUTANTS_BIN CLEAN_BIN WORK_DIR [--only ID] [--benign-only]
+    tests/mutants/kill_matrix.py MUTANTS_BIN CLEAN_BIN WORK_DIR [--only ID] [--benign-only] [--sample N [--seed S]]
 
 MUTANTS_BIN holds llmcheck built from the copy that plant.py writes, CLEAN_BIN the tools built from the tree itself
 (`./dev mutants` does all). Needs nothing but the standard library; the f64 references are made by
@@ -12,6 +12,7 @@ killed and located, 95 % of all are killed, 90 % are named exactly, and no benig
 import argparse
 import concurrent.futures
 import json
+import random
 import re
 import resource
 import sys
@@ -86,12 +87,12 @@ def judge_mutants(results: list[dict]) -> bool:
     return all(bugs.values()) and killed >= KILLED_NEEDED * n and exact >= EXACT_NEEDED * n
 
 
-def judge_benign(quiet: list[Variant]) -> bool:
+def judge_benign(quiet: list[Variant], needed: int) -> bool:
     skipped = sum(v.verdict.startswith("skipped") for v in quiet)
     alarms = sum(v.verdict.startswith("ALARM") for v in quiet)
     ran = len(quiet) - skipped
-    print(f"alarms on benign variants: {alarms}/{ran} (need 0 of at least {BENIGN_NEEDED}); skipped: {skipped}")
-    return alarms == 0 and ran >= BENIGN_NEEDED
+    print(f"alarms on benign variants: {alarms}/{ran} (need 0 of at least {needed}); skipped: {skipped}")
+    return alarms == 0 and ran >= needed
 
 
 def choose_mutants(only: list[str]) -> list[dict]:
@@ -104,6 +105,16 @@ def choose_mutants(only: list[str]) -> list[dict]:
     return [m for m in mutants if not only or m["id"] in only]
 
 
+def sample(mutants: list[dict], quiet: list[Variant], n: int, seed: str) -> tuple[list[dict], list[Variant]]:
+    """The classic bugs, n of the others and as many benign variants, in their old order; drawn by the seed."""
+    draw = random.Random(seed)
+    others = [m["id"] for m in mutants if not m.get("classic")]
+    chosen = set(draw.sample(others, min(n, len(others))))
+    kept = set(draw.sample(range(len(quiet)), min(n, len(quiet))))
+    print(f"a sample, seed {seed}: the classic bugs, {len(chosen)} of {len(others)} others, {len(kept)} of {len(quiet)} benign variants")
+    return ([m for m in mutants if m.get("classic") or m["id"] in chosen], [v for i, v in enumerate(quiet) if i in kept])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("mutants_bin", type=Path)
@@ -111,10 +122,16 @@ def main() -> int:
     parser.add_argument("work_dir", type=Path)
     parser.add_argument("--only", action="append", default=[], metavar="ID", help="this mutant alone; repeatable")
     parser.add_argument("--benign-only", action="store_true", help="no mutants")
+    parser.add_argument("--sample", type=int, metavar="N", help="the classic bugs, N others and N benign variants")
+    parser.add_argument("--seed", default="1", metavar="S", help="draws another sample (a number or a commit)")
     options = parser.parse_args()
     bench = Bench(options.mutants_bin.resolve(), options.clean_bin.resolve(), options.work_dir.resolve())
     mutants = [] if options.benign_only else choose_mutants(options.only)
     quiet = [] if options.only else variants(bench)
+    benign_needed = BENIGN_NEEDED
+    if options.sample is not None:
+        mutants, quiet = sample(mutants, quiet, options.sample, options.seed)
+        benign_needed = len(quiet) // 2  # the rest may be of instruction sets that this CPU lacks
     started = time.monotonic()
     bench.prepare({(m["file"], STEPS if m["check"] == "layer-diff" else "") for m in mutants}
                   | {(v.kind, v.steps if v.check == "layer-diff" else "") for v in quiet})
@@ -131,7 +148,7 @@ def main() -> int:
     if results:
         good = judge_mutants(results)
     if quiet:
-        good = judge_benign(quiet) and good
+        good = judge_benign(quiet, benign_needed) and good
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{'PASS' if good else 'FAIL'} ({time.monotonic() - started:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU)")
     return 0 if good else 1
