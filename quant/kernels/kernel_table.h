@@ -49,6 +49,8 @@ struct MatmulArgs {
   std::size_t y_stride;
   bool add;              ///< y = y + product instead of y = product
   std::byte* workspace;  ///< matmul_workspace_bytes(n_tokens), 64-byte aligned, this thread's own
+  /// One token: how many bytes in front of its reads a kernel asks for memory. Never changes y.
+  std::size_t prefetch_ahead;
 };
 
 /// Bytes of MatmulArgs::workspace for a batch of n_tokens.
@@ -76,9 +78,14 @@ struct AttendArgs {
 /// Bytes of AttendArgs::workspace for up to n_rows = n_tokens * n_heads.
 std::size_t attend_workspace_bytes(const KvLayout& layout, std::size_t n_rows);
 
+/// No prefetch: the hardware follows a straight line by itself.
+inline constexpr std::size_t kNoPrefetch = SIZE_MAX;
+
 /// Every fast path, once per instruction set; all tables give equal bits (docs/numerics.md).
 struct KernelTable {
   Isa isa;
+  /// MatmulArgs::prefetch_ahead of the CPUs that run this table by default.
+  std::size_t prefetch_ahead;
 
   void (*matmul)(const MatmulArgs& args);
 

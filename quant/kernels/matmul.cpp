@@ -88,7 +88,8 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range row
                   .y = y,
                   .y_stride = y_stride,
                   .add = epilogue == Epilogue::kAdd,
-                  .workspace = workspace.data()});
+                  .workspace = workspace.data(),
+                  .prefetch_ahead = kernels.prefetch_ahead});
 }
 
 }  // namespace llm

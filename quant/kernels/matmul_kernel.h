@@ -179,26 +179,30 @@ LLM_INLINE std::size_t rows_in_panel(const llm::MatmulArgs& args, std::size_t pa
   return rest < kPanelRows ? rest : kPanelRows;
 }
 
+/// Starts reading `n_bytes` from `memory` into L2.
+LLM_INLINE void prefetch(const std::byte* memory, std::size_t n_bytes) {
+  for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(memory + i, 0, 2);
+}
+
 template <class A, class T>
 void matmul_one_token(const llm::MatmulArgs& args) {
   using X = typename ActivationOf<T>::Block;
   const auto* x = static_cast<const X*>(args.x);
   const std::size_t n_blocks = args.n_cols / T::kWeights;
-  const std::size_t panel_bytes = n_blocks * kPanelRows * T::kBytes;
+  const std::size_t block_bytes = kPanelRows * T::kBytes;
+  const std::size_t panel_bytes = n_blocks * block_bytes;
+  const std::byte* const end = args.panels + args.panel_end * panel_bytes;
   for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
     const std::byte* block = args.panels + panel * panel_bytes;
     auto acc = broadcast_f32<A>(0);
-    for (std::size_t b = 0; b < n_blocks; ++b, block += kPanelRows * T::kBytes) {
+    for (std::size_t b = 0; b < n_blocks; ++b, block += block_bytes) {
+      if (args.prefetch_ahead < static_cast<std::size_t>(end - block)) {
+        prefetch(block + args.prefetch_ahead, block_bytes);
+      }
       acc = direct_block<A, T>(block, x[b], acc);
     }
     write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);
   }
-}
-
-/// Starts reading `n_bytes` from `memory` into L2. For memory that is needed only after work that
-/// hides the wait; where blocks are read one after the other, hardware is better at it.
-LLM_INLINE void prefetch(const std::byte* memory, std::size_t n_bytes) {
-  for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(memory + i, 0, 2);
 }
 
 /// U holds unpacked blocks of P panels.

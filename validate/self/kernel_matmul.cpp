@@ -118,7 +118,8 @@ void check_part(KernelTables tables, const Product& p, const Part& part, const B
                    .y = y.data(),
                    .y_stride = stride,
                    .add = part.add,
-                   .workspace = workspace.data()});
+                   .workspace = workspace.data(),
+                   .prefetch_ahead = table->prefetch_ahead});
     std::string difference = y.difference(expected);
     if (difference.empty() && !workspace.guards_intact()) difference = "writes past its workspace";
     verdict.add(table->isa,
