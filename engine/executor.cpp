@@ -163,7 +163,7 @@ Status Executor::run_pass(std::span<Work> work) {
     probe = s.probe_;
     if (probe != nullptr) break;
   }
-  // What the first pass did not need, and so did not pack, is packed behind it.
+  // The first pass packs what it needs for itself; weights that are used again are kept.
   if (passes_ > 0) LLM_RETURN_IF_ERROR(model_->pack_weights());
   run_forward(pass, taken, probe);
   LLM_RETURN_IF_ERROR(model_->check_weights());

@@ -32,8 +32,9 @@ struct LoadOptions {
   /// What the file must be: a manifest's path (engine/gguf/gguf_manifest.h); an empty one is that
   /// of the first part with kManifestSuffix behind it. Costs a pass over the file.
   std::optional<std::string> manifest = {};
-  /// Leaves packing to the first pass, each panel when a product needs it, so that the first token
-  /// comes sooner; the second pass packs what is left. The file is needed until then.
+  /// Leaves the weights in the file for the first pass, whose products pack their panels for
+  /// themselves, so that the first token comes sooner; the second pass begins with packing all. The
+  /// file is needed until then.
   bool defer_packing = false;
   /// Directory of packed caches (docs/packed_cache.md): a later start maps the weights instead of
   /// packing them. Empty: none. With a manifest, a cache is compared with the file's bytes first.

@@ -32,9 +32,7 @@ Result<WeightPlan> plan_weights(const ModelFile& model) {
     const auto offset = end.align_up(kAlignment).value();
     const auto bytes = shape.bytes().value();
     if (!offset || !bytes) return detail::out_of_memory(UINT64_MAX, view.name);
-    plan.matrices.push_back(
-        {role, layer, &view, shape, static_cast<std::size_t>(*offset), plan.n_panels});
-    plan.n_panels += shape.n_panels();
+    plan.matrices.push_back({role, layer, &view, shape, static_cast<std::size_t>(*offset)});
     end = CheckedSize(*offset) + *bytes;
   }
   const auto bytes = end.value();

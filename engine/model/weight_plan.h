@@ -23,8 +23,7 @@ struct PlacedMatrix {
   int layer;
   const TensorView* view;  ///< in the file
   PackedShape shape;
-  std::size_t offset;       ///< of the first panel, a multiple of 64
-  std::size_t first_panel;  ///< panels of the matrices before it
+  std::size_t offset;  ///< of the first panel, a multiple of 64
 
   std::size_t bytes() const { return shape.n_panels() * shape.panel_bytes(); }
 };
@@ -32,8 +31,7 @@ struct PlacedMatrix {
 /// Where the packed matrices of a model lie: one behind the other, in the order of the data flow.
 struct WeightPlan {
   std::vector<PlacedMatrix> matrices;
-  std::size_t bytes = 0;     ///< of all
-  std::size_t n_panels = 0;  ///< of all
+  std::size_t bytes = 0;  ///< of all
 };
 
 /// @param model  borrowed by the plan

@@ -20,14 +20,23 @@ Status locate_nonfinite(const ModelFile& model, const TensorView& tensor) {
 
 }  // namespace
 
-/// Panels of one matrix, from the file.
+/// Panels of one matrix, from the file until pack_all() is done.
 class WeightStore::Source final : public PanelSource {
  public:
   Source(WeightStore& store, const PlacedMatrix& matrix) : store_(store), matrix_(matrix) {}
-  void pack(std::size_t begin, std::size_t end) const override {
-    if (store_.in_memory()) return;
-    const std::shared_lock lock(store_.file_mutex_);  // pack_all() lets go of the file
-    if (!store_.in_memory()) store_.pack({&matrix_, begin, end});
+  const std::byte* panels(std::size_t begin, std::size_t end) const override {
+    const PanelRange range{&matrix_, begin, end};
+    if (!store_.in_memory()) {
+      const std::shared_lock lock(store_.file_mutex_);  // pack_all() lets go of the file
+      if (!store_.in_memory()) {
+        thread_local std::vector<std::byte> packed;
+        const std::size_t n_bytes = (end - begin) * matrix_.shape.panel_bytes();
+        if (packed.size() < n_bytes) packed.resize(n_bytes);
+        store_.pack(range, std::span(packed).first(n_bytes));
+        return packed.data();
+      }
+    }
+    return range.in(store_.panels_).data();
   }
 
  private:
@@ -39,7 +48,6 @@ Result<std::shared_ptr<WeightStore>> WeightStore::reserve(std::shared_ptr<const 
   std::shared_ptr<WeightStore> store(new WeightStore());
   LLM_TRY(store->plan_, plan_weights(*file));
   LLM_TRY(store->memory_, AlignedBuffer<std::byte>::allocate(store->plan_.bytes, "weights"));
-  store->states_ = std::vector<std::atomic<Panel>>(store->plan_.n_panels);
   store->panels_ = std::as_const(store->memory_).span();
   store->file_ = std::move(file);
   return store;
@@ -77,42 +85,21 @@ bool WeightStore::read(PanelRange range, std::span<std::byte> rows) {
   return false;
 }
 
-void WeightStore::pack_taken(PanelRange range, std::span<std::byte> rows) {
-  // Also when memory runs out: those who wait must go on.
-  struct Publish {
-    WeightStore& store;
-    PanelRange range;
-    ~Publish() {
-      for (std::size_t p = range.begin; p < range.end; ++p) {
-        store.state(*range.matrix, p).store(Panel::kPacked, std::memory_order_release);
-        store.state(*range.matrix, p).notify_all();
-      }
-    }
-  } publish{*this, range};
-  if (read(range, rows)) pack_panels(range, rows, range.in(memory_.span()));
-}
-
-void WeightStore::pack(PanelRange range) {
+void WeightStore::pack(PanelRange range, std::span<std::byte> packed) {
   const PlacedMatrix& matrix = *range.matrix;
   const std::size_t step = panels_per_piece(matrix.shape);
   thread_local std::vector<std::byte> rows;
-  const auto take = [&](std::size_t p) {
-    auto expected = Panel::kInFile;
-    return state(matrix, p).compare_exchange_strong(expected, Panel::kTaken);
-  };
-  for (std::size_t p = range.begin; p < range.end;) {
-    const std::size_t end = std::min(p + step, range.end);
-    const std::size_t room = PanelRange{&matrix, p, end}.row_bytes();
-    if (rows.size() < room) rows.resize(room);
-    const std::size_t begin = p;
-    while (p < end && take(p)) ++p;
-    const PanelRange taken{&matrix, begin, p};
-    if (p > begin) pack_taken(taken, std::span(rows).first(taken.row_bytes()));
-    if (p < end) ++p;  // another's
-  }
-  for (std::size_t p = range.begin; p < range.end; ++p) {
-    while (state(matrix, p).load(std::memory_order_acquire) != Panel::kPacked)
-      state(matrix, p).wait(Panel::kTaken, std::memory_order_acquire);
+  for (std::size_t p = range.begin; p < range.end; p += step) {
+    const PanelRange piece{&matrix, p, std::min(p + step, range.end)};
+    if (rows.size() < piece.row_bytes()) rows.resize(piece.row_bytes());
+    const auto in_file = std::span(rows).first(piece.row_bytes());
+    const std::size_t panel = matrix.shape.panel_bytes();
+    const auto out = packed.subspan((p - range.begin) * panel, (piece.end - p) * panel);
+    if (read(piece, in_file)) {
+      pack_panels(piece, in_file, out);
+    } else {
+      std::ranges::fill(out, std::byte{0});
+    }
   }
 }
 
@@ -126,7 +113,7 @@ Status WeightStore::pack_now(int n_threads, const Progress& progress) {
   std::atomic<std::size_t> done = 0;
   for_all_panels(plan_.matrices, n_threads, [&](Worker worker, PanelRange range) {
     if (const PlacedMatrix* faulty = faulty_; faulty != nullptr && faulty <= range.matrix) return;
-    pack(range);
+    pack(range, range.in(memory_.span()));
     done += range.row_bytes();
     if (worker.id == 0 && progress)
       progress("load", done, static_cast<std::size_t>(file_->file.file_bytes()));

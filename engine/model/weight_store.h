@@ -20,9 +20,11 @@
 
 namespace llm {
 
-/// Where the packed matrices of a model are: in memory, to which each panel is packed once, by
-/// whoever needs it first or by pack_all(); or in a mapped file that has them packed. Scales are
-/// checked for NaN and Inf as they are packed. Any thread may call anything.
+/// Where the packed matrices of a model are: in memory, to which pack_all() packs them; or in a
+/// mapped file that has them packed. Before pack_all() a product's panels are packed for it alone,
+/// into a few pages that the next one uses again: a first pass does not wait until the system has
+/// found memory for the whole model. Scales are checked for NaN and Inf as they are packed. Any
+/// thread may call anything.
 class WeightStore : public std::enable_shared_from_this<WeightStore> {
  public:
   /// Reserves memory, which is none before it is written. Errors: kResource.
@@ -52,25 +54,18 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
 
  private:
   class Source;
-  enum class Panel : std::uint8_t { kInFile, kTaken, kPacked };
 
   WeightStore() = default;
   Status pack_now(int n_threads, const Progress& progress);
-  /// Packs those of the panels that nobody has taken, and waits for the others.
-  void pack(PanelRange range);
-  /// Packs panels that this thread has taken.
-  void pack_taken(PanelRange range, std::span<std::byte> rows);
-  std::atomic<Panel>& state(const PlacedMatrix& matrix, std::size_t panel) {
-    return states_[matrix.first_panel + panel];
-  }
+  /// Packs panels into `packed`; zeros for those that cannot be read.
+  void pack(PanelRange range, std::span<std::byte> packed);
   /// Reads and checks panels' rows. @return whether they can be packed
   bool read(PanelRange range, std::span<std::byte> rows);
   void note(const PlacedMatrix& matrix, std::optional<Error> error);
 
   WeightPlan plan_;
-  AlignedBuffer<std::byte> memory_;         ///< of reserve()
-  std::vector<std::atomic<Panel>> states_;  ///< of its panels, in the plan's order
-  std::optional<PackedCache> cache_;        ///< of mapped()
+  AlignedBuffer<std::byte> memory_;   ///< of reserve()
+  std::optional<PackedCache> cache_;  ///< of mapped()
   std::span<const std::byte> panels_;
   std::atomic<bool> in_memory_ = false;
 

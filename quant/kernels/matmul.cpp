@@ -75,17 +75,16 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range row
   LLM_CHECK(x.format() == native || x.format() == ActivationFormat::kF32);
   if (rows.begin >= rows.end) return;
   const Worker::Range panels{rows.begin / kPanelRows, (rows.end + kPanelRows - 1) / kPanelRows};
-  w.need_panels(panels.begin, panels.end);
   kernels.matmul({.type = w.type(),
                   .dequantize = x.format() != native,
-                  .panels = w.panel(0),
-                  .n_rows = w.n_rows(),
+                  .panels = w.panels(panels.begin, panels.end),
+                  .n_rows = w.n_rows() - rows.begin,
                   .n_cols = w.n_cols(),
-                  .panel_begin = panels.begin,
-                  .panel_end = panels.end,
+                  .panel_begin = 0,
+                  .panel_end = panels.end - panels.begin,
                   .x = x.data(),
                   .n_tokens = x.n_tokens(),
-                  .y = y,
+                  .y = y + rows.begin,
                   .y_stride = y_stride,
                   .add = epilogue == Epilogue::kAdd,
                   .workspace = workspace.data(),

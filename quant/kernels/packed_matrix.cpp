@@ -158,8 +158,7 @@ void PackedMatrix::extract_row(std::size_t r, std::span<std::byte> out) const {
   LLM_CHECK(r < n_rows() && out.size() == row_bytes(type(), n_cols()));
   const std::size_t block_bytes = block_traits(type()).block_bytes;
   const std::size_t p = r / kPanelRows;
-  need_panels(p, p + 1);
-  const std::byte* packed = panel(p);
+  const std::byte* packed = panels(p, p + 1);
   for (std::size_t b = 0; b < n_blocks(); ++b) {
     for (const F& field : packed_fields(type())) {
       for (std::size_t i = 0; i < field.count; ++i, packed += kPanelRows * field.element_bytes) {

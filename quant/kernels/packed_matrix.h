@@ -42,13 +42,13 @@ struct PackedShape {
 void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::byte> rows,
                 std::span<std::byte> panel);
 
-/// Packs a matrix's panels into its memory when they are first needed.
+/// Has a matrix's panels before they lie in its memory.
 class PanelSource {
  public:
   virtual ~PanelSource() = default;
-  /// Returns when panels [begin, end) are packed: by this thread, or by others that were sooner.
-  /// Any thread may call it.
-  virtual void pack(std::size_t begin, std::size_t end) const = 0;
+  /// Panels [begin, end), one after the other: in the matrix's memory once they lie there, before
+  /// as packed for this call, until this thread's next one. Any thread may call it.
+  virtual const std::byte* panels(std::size_t begin, std::size_t end) const = 0;
 };
 
 /// A weight matrix in the one layout that every kernel reads: panels of 16 rows, and inside a panel
@@ -70,7 +70,7 @@ class PackedMatrix {
   PackedMatrix() = default;
 
   /// @param panels  shape.bytes() bytes of packed panels, and what keeps their memory
-  /// @param source  packs them there when they are needed; nullptr: they are packed
+  /// @param source  has them before they lie there; nullptr: they do
   PackedMatrix(const PackedShape& shape, std::shared_ptr<const std::byte> panels,
                std::shared_ptr<const PanelSource> source = nullptr)
       : shape_(shape), panels_(std::move(panels)), source_(std::move(source)) {}
@@ -90,12 +90,13 @@ class PackedMatrix {
   std::size_t n_blocks() const { return shape_.n_blocks(); }
   std::size_t n_panels() const { return shape_.n_panels(); }
   std::size_t panel_bytes() const { return shape_.panel_bytes(); }
-  /// Returns when panels [begin, end) lie in memory. Cost: none worth naming once they do.
-  void need_panels(std::size_t begin, std::size_t end) const {
-    if (source_ != nullptr) source_->pack(begin, end);
+  /// Panels [begin, end), one after the other. Cost: none worth naming for a matrix in memory; of
+  /// one that is not, they are packed, and overwritten by the calling thread's next call for any
+  /// such matrix.
+  const std::byte* panels(std::size_t begin, std::size_t end) const {
+    if (source_ != nullptr) return source_->panels(begin, end);
+    return panels_.get() + begin * panel_bytes();
   }
-  /// Whose bytes are there after need_panels().
-  const std::byte* panel(std::size_t p) const { return panels_.get() + p * panel_bytes(); }
   /// 0 for a matrix that is not there.
   std::size_t bytes() const { return n_panels() * panel_bytes(); }
 
