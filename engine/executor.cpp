@@ -163,8 +163,7 @@ Status Executor::run_pass(std::span<Work> work) {
     probe = s.probe_;
     if (probe != nullptr) break;
   }
-  // The first pass packs what it needs for itself; weights that are used again are kept.
-  if (passes_ > 0) LLM_RETURN_IF_ERROR(model_->pack_weights());
+  LLM_RETURN_IF_ERROR(keep_weights(n_tokens));
   run_forward(pass, taken, probe);
   LLM_RETURN_IF_ERROR(model_->check_weights());
   for (std::size_t i = 0; i < pass.size(); ++i) {
@@ -174,6 +173,14 @@ Status Executor::run_pass(std::span<Work> work) {
     if (s.options_.share_prefix) s.cache_.publish(std::span(s.tokens_).first(s.n_stored_));
   }
   return Ok{};
+}
+
+Status Executor::keep_weights(std::size_t n_rows) {
+  if (passes_ == 0 || model_->weights_in_memory()) return Ok{};
+  const auto started = OpClock::Time::clock::now();
+  const Status packed = model_->pack_weights();
+  forward_.profile_packing(OpClock::Time::clock::now() - started, n_rows);
+  return packed;
 }
 
 void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* const> taken,

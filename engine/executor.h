@@ -103,6 +103,9 @@ class Executor {
   /// Makes positions up to `end` of w's sequence ready, at the cost of other sequences if need be.
   /// @param is_first  w is the first of its pass. @return false when there are too few pages
   bool reserve(std::span<const Work> work, const Work& w, std::size_t end, bool is_first);
+  /// Before a pass of `n_rows` rows: the first one packs for itself what it needs; weights that are
+  /// used again are packed to stay.
+  Status keep_weights(std::size_t n_rows);
   Error out_of_pages(const Sequence& sequence) const;
   Error find_nonfinite(Work& w);
 

@@ -111,7 +111,7 @@ void Forward::end(Worker worker, OpClock::Time started) {
 }
 
 void Forward::add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers) {
-  OpProfile& profile = rows_.size() == 1 ? profile_->one_row : profile_->batch;
+  OpProfile& profile = profile_of(rows_.size());
   for (Scratch& scratch : std::span(scratch_).first(n_workers)) {
     scratch.clock.lap_at(now, PassOp::kRegion);
     for (std::size_t op = 0; op < kPassOps; ++op) profile.ops[op].add(scratch.clock.ops()[op]);
@@ -119,6 +119,15 @@ void Forward::add_to_profile(OpClock::Time started, OpClock::Time now, std::size
   ++profile.passes;
   profile.wall += now - started;
   profile.worker_time += (now - started) * static_cast<std::int64_t>(n_workers);
+}
+
+void Forward::profile_packing(std::chrono::nanoseconds time, std::size_t n_rows) {
+  if (profile_ == nullptr) return;
+  OpProfile& profile = profile_of(n_rows);
+  const std::chrono::nanoseconds worker_time = time * static_cast<std::int64_t>(scratch_.size());
+  profile.ops[static_cast<std::size_t>(PassOp::kPack)].add({.calls = 1, .time = worker_time});
+  profile.wall += time;
+  profile.worker_time += worker_time;
 }
 
 Forward::Pass Forward::plan(std::span<const PassSegment> segments, std::span<float> logits,

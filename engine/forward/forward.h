@@ -52,6 +52,8 @@ class Forward {
 
   /// Where the times of the passes to come are added; nullptr: they are not taken.
   void set_profile(PassProfile* profile) { profile_ = profile; }
+  /// Adds what packing the weights took before a pass of `n_rows` rows.
+  void profile_packing(std::chrono::nanoseconds time, std::size_t n_rows);
 
  private:
   /// One row of the batch: a token of a sequence.
@@ -108,6 +110,9 @@ class Forward {
   /// Every worker calls them first and last.
   void begin(Worker worker, OpClock::Time started);
   void end(Worker worker, OpClock::Time started);
+  OpProfile& profile_of(std::size_t n_rows) const {
+    return n_rows == 1 ? profile_->one_row : profile_->batch;
+  }
   void add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers);
 
   // Every function below is called by all workers of the region; `op` is what its time belongs to.

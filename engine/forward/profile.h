@@ -25,8 +25,9 @@ enum class PassOp {
   kOutput,      ///< logits
   kWait,        ///< for other workers
   kRegion,      ///< start and end of the parallel region
+  kPack,        ///< weights packed to stay, before the second pass
 };
-constexpr std::size_t kPassOps = 13;
+constexpr std::size_t kPassOps = 14;
 
 /// "norm", "ffn_down", ...
 std::string_view pass_op_name(PassOp op);

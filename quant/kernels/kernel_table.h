@@ -37,8 +37,9 @@ static_assert(sizeof(KernelQ8x32) == 40);
 /// Which products of one packed matrix to compute: panels [panel_begin, panel_end), all tokens.
 struct MatmulArgs {
   WeightType type;
-  bool dequantize;          ///< --compute f32: x is f32 and weights are dequantized
-  const std::byte* panels;  ///< panel 0
+  bool dequantize;  ///< --compute f32: x is f32 and weights are dequantized
+  /// Where panel 0 lies, or would lie before panel_begin: no others are read than those to compute.
+  const std::byte* panels;
   std::size_t n_rows;
   std::size_t n_cols;
   std::size_t panel_begin;

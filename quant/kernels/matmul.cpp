@@ -1,5 +1,6 @@
 #include "quant/kernels/matmul.h"
 
+#include <cstdint>
 #include <cstring>
 #include <numeric>
 
@@ -18,6 +19,12 @@ std::size_t kernel_row_bytes(ActivationFormat format, std::size_t n_cols) {
       break;
   }
   return n_cols * sizeof(float);
+}
+
+/// MatmulArgs::panels of these panels.
+const std::byte* panel_zero(const PackedMatrix& w, Worker::Range panels) {
+  const auto first = reinterpret_cast<std::uintptr_t>(w.panels(panels.begin, panels.end));
+  return reinterpret_cast<const std::byte*>(first - panels.begin * w.panel_bytes());
 }
 
 }  // namespace
@@ -77,14 +84,14 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range row
   const Worker::Range panels{rows.begin / kPanelRows, (rows.end + kPanelRows - 1) / kPanelRows};
   kernels.matmul({.type = w.type(),
                   .dequantize = x.format() != native,
-                  .panels = w.panels(panels.begin, panels.end),
-                  .n_rows = w.n_rows() - rows.begin,
+                  .panels = panel_zero(w, panels),
+                  .n_rows = w.n_rows(),
                   .n_cols = w.n_cols(),
-                  .panel_begin = 0,
-                  .panel_end = panels.end - panels.begin,
+                  .panel_begin = panels.begin,
+                  .panel_end = panels.end,
                   .x = x.data(),
                   .n_tokens = x.n_tokens(),
-                  .y = y + rows.begin,
+                  .y = y,
                   .y_stride = y_stride,
                   .add = epilogue == Epilogue::kAdd,
                   .workspace = workspace.data(),

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "tests/tools/llmrun_process.h"
@@ -140,6 +142,37 @@ TEST_CASE("what changes no result reaches the engine all the same", "[llmrun]") 
   const Finished variable =
       llmrun.shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -p a -n 1 --json -q");
   REQUIRE(Json::parse(variable.out)["stats"]["isa"] == "scalar");
+}
+
+TEST_CASE("--profile divides load, prefill and decode among parts that add up", "[llmrun]") {
+  Llmrun llmrun;
+  const Finished run = llmrun("\"$TINY\" -p 'a tiny hen' -n 4 -t 1 --ignore-eos --profile");
+  CAPTURE(run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE_FALSE(contains(llmrun("\"$TINY\" -p 'a tiny hen' -n 4 -t 1").err, "prefill:"));
+  const std::size_t load = run.err.find("load: ");
+  const std::size_t prefill = run.err.find("prefill: 1 passes", load);
+  const std::size_t decode = run.err.find("decode: 3 passes", prefill);
+  REQUIRE(decode != std::string::npos);
+  REQUIRE(contains(run.err.substr(load, prefill - load), ", weights "));
+  for (const std::string& table :
+       {run.err.substr(prefill, decode - prefill), run.err.substr(decode)}) {
+    CAPTURE(table);
+    double shares = 0, sum = 0;
+    std::istringstream lines(table);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t percent = line.find(" %");
+      if (percent == std::string::npos) continue;
+      const double share = std::stod(line.substr(percent - 6, 6));
+      (line.starts_with("sum") ? sum : shares) += share;
+    }
+    REQUIRE(std::abs(sum - 100) < 0.2);
+    REQUIRE(std::abs(shares - 100) < 1);  // each is rounded
+    REQUIRE(contains(table, "\nffn_down "));
+  }
+  // Weights are packed to stay before the second pass, which is the first of decode.
+  REQUIRE_FALSE(contains(run.err.substr(prefill, decode - prefill), "\npack "));
+  REQUIRE(contains(run.err.substr(decode), "\npack "));
 }
 
 TEST_CASE("--strict refuses a file that gives a warning", "[llmrun]") {

@@ -169,7 +169,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
     error.add(write_stdout("\n"));
   }
   print_summary(arguments, context, result, stats, session, hash);
-  if (arguments.profile) write_message(profile_text(profile, stats));
+  if (arguments.profile) write_message(profile_text(profile, session.model().load_times(), stats));
   loaded.report_speculation();
   if (!arguments.receipt.empty()) {
     error.add(write_receipt(arguments.receipt, receipt_of(arguments, session, conversation.get(),

@@ -76,8 +76,12 @@ Json stats_json(const RunArguments& arguments, const Sequence& session, const Ru
 
 }  // namespace
 
-std::string profile_text(const PassProfile& profile, const RunStats& stats) {
-  return fmt::format("load: {:.3f} ms\n", milliseconds(stats.load_seconds)) +
+std::string profile_text(const PassProfile& profile, const LoadTimes& load, const RunStats& stats) {
+  const double rest = stats.load_seconds - load.open - load.tokenizer - load.weights;
+  return fmt::format(
+             "load: {:.3f} ms: open {:.3f}, tokenizer {:.3f}, weights {:.3f}, outside {:.3f}\n",
+             milliseconds(stats.load_seconds), milliseconds(load.open),
+             milliseconds(load.tokenizer), milliseconds(load.weights), milliseconds(rest)) +
          profile_table("prefill", profile.batch, stats.prefill_seconds) +
          profile_table("decode", profile.one_row, stats.decode_seconds);
 }

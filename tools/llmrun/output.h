@@ -40,7 +40,7 @@ struct RunStats {
 };
 
 /// --profile: where the times of load, prefill and decode went.
-std::string profile_text(const PassProfile& profile, const RunStats& stats);
+std::string profile_text(const PassProfile& profile, const LoadTimes& load, const RunStats& stats);
 
 RunStats make_stats(const Loaded& loaded, const GenerateResult& result);
 /// "load 12 ms | prompt 5 tokens, 40.1 t/s | ...".
