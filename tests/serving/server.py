@@ -31,8 +31,9 @@ def post(url: str, path: str, body: dict):
         return answer.headers, json.load(answer)
 
 
-def metric(url: str, name: str) -> float:
-    with urllib.request.urlopen(url + "/metrics", timeout=60) as answer:
+def metric(url: str, name: str, key: str = "") -> float:
+    request = urllib.request.Request(url + "/metrics", headers={"Authorization": f"Bearer {key}"} if key else {})
+    with urllib.request.urlopen(request, timeout=60) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith(f"llmserve_{name} "):
                 return float(line.split()[1])
