@@ -174,6 +174,17 @@ TEST_CASE("a start is shown in parts, without and with a packed cache", "[llmben
                                  "\"$DIR/cache\"")) == std::vector<std::string>{"pp8"});
 }
 
+TEST_CASE("packing belongs to a start and to no other test", "[llmbench]") {
+  Llmbench llmbench;
+  const Finished run = llmbench("\"$TINY\" -p 8 -n 4 -r 2 -t 1 --no-peaks --profile");
+  CAPTURE(run.out, run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(contains(run.out, "ttft"));
+  REQUIRE(contains(run.out, "pp8, 1 threads: 2 passes"));
+  REQUIRE(contains(run.out, "\nffn_down "));
+  REQUIRE_FALSE(contains(run.out, "\npack "));
+}
+
 TEST_CASE("a run compares itself with an earlier one", "[llmbench]") {
   Llmbench llmbench;
   const std::string arguments = "\"$TINY\" -q -r 1 -p 8 -n 0 -t 1 --no-peaks --no-load ";

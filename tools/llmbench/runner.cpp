@@ -120,6 +120,7 @@ Status BenchRunner::run_first_token(Measurement& measurement) {
 Status BenchRunner::run_tokens(Measurement& measurement) {
   const BenchTest& test = measurement.test;
   LLM_RETURN_IF_ERROR(ensure_model(test.threads));
+  LLM_RETURN_IF_ERROR(model_->pack_weights());  // a first token before left them in the file
   LLM_TRY(Sequence * session, ensure_session(test));
   LLM_RETURN_IF_ERROR(go_to_depth(*session, test.depth));
   session->executor().set_profile(options_.profile ? &measurement.profile : nullptr);
