@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Minutes of mixed and abusive load on one llmserve: good requests, clients that leave, slow ones, broken HTTP.
 
-    tests/serving/soak.py BIN_DIR [--seconds 600] [--clients 24]
+    tests/serving/soak.py BIN_DIR [--seconds 600] [--clients 24] [--threads 2]
 
 Afterwards no text may be left and no page of keys and values in use, resident memory may not have grown, the server must
 drain, and stderr must be empty: of a sanitized build that is where its reports go. Exit code 1 otherwise.
@@ -24,7 +24,7 @@ import time
 
 import server
 
-OPTIONS = ("-t", "2", "--parallel", "8", "--queue", "32", "--kv-memory", "4", "--timeout", "3", "--connections", "64",
+OPTIONS = ("--parallel", "8", "--queue", "32", "--kv-memory", "4", "--timeout", "3", "--connections", "64",
            "--chat-template", "zephyr")
 POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 BROKEN = (
@@ -111,10 +111,11 @@ def main() -> int:
     parser.add_argument("bin_dir", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--clients", type=int, default=24)
+    parser.add_argument("--threads", type=int, default=2, help="1 for a tsan build, which does not see libgomp's barriers")
     arguments = parser.parse_args()
     met: collections.Counter = collections.Counter()
     resident, faults = [], []
-    command = [arguments.bin_dir / "llmserve", server.MODEL, "--port", "0", "-q", *OPTIONS]
+    command = [arguments.bin_dir / "llmserve", server.MODEL, "--port", "0", "-q", "-t", str(arguments.threads), *OPTIONS]
     with tempfile.TemporaryFile("w+") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         url = process.stdout.readline().strip()
         until = time.monotonic() + arguments.seconds
