@@ -22,7 +22,7 @@ namespace llm {
 
 /// Where the packed matrices of a model are: in memory, to which pack_all() packs them; or in a
 /// mapped file that has them packed. Before pack_all() a product's panels are packed for it alone,
-/// into a few pages that the next one uses again: a first pass does not wait until the system has
+/// into a buffer of the thread's own: a first pass does not wait until the system has
 /// found memory for the whole model. Scales are checked for NaN and Inf as they are packed. Any
 /// thread may call anything.
 class WeightStore : public std::enable_shared_from_this<WeightStore> {
