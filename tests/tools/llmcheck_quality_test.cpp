@@ -196,6 +196,60 @@ TEST_CASE("a loss fails, and one that the text cannot decide exits with a code o
   CHECK_THAT(w.err, Contains("text_sha256"));
 }
 
+TEST_CASE("a text begins with BOS only where the file wants it", "[llmcheck][quality]") {
+  Workplace w;
+  std::string text;
+  for (int i = 0; i < 24; ++i) text += fmt::format("a tiny text of number {}\n\n\n", i * i);
+  w.write("text", text);
+  const std::string file = "'" + w / "text" + "'";
+  const auto figures = [&](auto change, const std::string& arguments) {
+    for (const std::uint32_t seed : {1, 2}) {
+      auto model = llm::test::TinyGguf::llama({.seed = seed});
+      change(model);
+      w.write(fmt::format("{}.gguf", seed), model.bytes());
+    }
+    auto found = w.report(fmt::format("'{}' --kld '{}' --ppl {} {}", w / "1.gguf", w / "2.gguf",
+                                      file, arguments))["figures"];
+    found[0]["rows"][0].erase("MB");  // the key is a part of the file
+    return found;
+  };
+  const std::string kAddBos = "tokenizer.ggml.add_bos_token";
+  const auto as_made = [](auto&) {};
+  const auto unsaid = [&](auto& model) { model.remove(kAddBos); };
+  const auto unwanted = [&](auto& model) {
+    model.template set<std::uint8_t>(kAddBos, llm::GgufType::kBool, 0);
+  };
+  const auto absent = [](auto& model) { model.set_u32("tokenizer.ggml.bos_token_id", 0xFFFFFFFF); };
+  struct Way {
+    std::string arguments;
+    double unscored;  ///< tokens that have nothing before them without BOS
+  };
+  for (const auto& [arguments, unscored] :
+       {Way{" --quality " + file, 1}, Way{" --ppl-documents", 24},
+        Way{" --ppl-sample 20 --ppl-window 4", 0}}) {
+    const auto with = figures(as_made, arguments);
+    const auto without = figures(absent, arguments);
+    CHECK(figures(unsaid, arguments) == with);  // SentencePiece's default
+    CHECK(figures(unwanted, arguments) == without);
+    for (std::size_t i = 0; i < with.size(); ++i) CHECK(with[i]["rows"] != without[i]["rows"]);
+    CHECK(with[0]["rows"][0]["tokens"].template get<double>() - unscored ==
+          without[0]["rows"][0]["tokens"].template get<double>());
+    CHECK(with[1]["rows"][0]["positions"].template get<double>() - unscored ==
+          without[1]["rows"][0]["positions"].template get<double>());
+  }
+  // GPT-2's pre-tokenizer wants no BOS, Llama 3's does.
+  const auto tokens_of = [&](const char* pre) {
+    const auto change = [&](auto& model) {
+      model.make_byte_bpe();
+      model.set_string("tokenizer.ggml.pre", pre);
+      model.set_u32("tokenizer.ggml.bos_token_id", 257);
+      model.remove(kAddBos);
+    };
+    return figures(change, "")[0]["rows"][0]["tokens"].template get<double>();
+  };
+  CHECK(tokens_of("llama-bpe") == tokens_of("gpt-2") + 1);
+}
+
 TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][quality]") {
   Workplace w;
   CHECK(w.llmcheck(kModel + " --against " + kModel) == 2);

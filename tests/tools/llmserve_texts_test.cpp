@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "tests/support/effort.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/answer_request.h"
@@ -172,6 +174,33 @@ TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
   REQUIRE(Json(found) == whole["choices"]);
   REQUIRE(whole["choices"][0]["text"] != whole["choices"][1]["text"]);
   REQUIRE(Json::parse(events[events.size() - 2])["usage"] == whole["usage"]);
+}
+
+TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[llmserve]") {
+  const auto wants_bos = GENERATE(std::uint8_t{1}, std::uint8_t{0});
+  const test::ScratchDirectory directory;
+  auto model = test::TinyGguf::llama();
+  model.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, wants_bos);
+  directory.write("tiny.gguf", model.bytes());
+  const std::string text = "a text of a few tokens";
+  directory.write("text", text);
+  const std::string report = directory / "report.json";
+  REQUIRE(test::run_tool("llmcheck", {directory / "tiny.gguf", "-t", "1", "-q", "--ppl",
+                                      directory / "text", "--report", report})
+              .exit_code == 0);
+  const Json row = Json::parse(test::read_file(report))["figures"][0]["rows"][0];
+
+  Server server({directory / "tiny.gguf", "-q"});
+  const Json body = {{"prompt", text}, {"max_tokens", 0}, {"logprobs", 0}, {"echo", true}};
+  const Json choice = server.complete(body).json()["choices"][0];
+  const Json& logprobs = choice["logprobs"];
+  REQUIRE((logprobs["tokens"][0] == "<s>") == (wants_bos == 1));
+  REQUIRE(logprobs["token_logprobs"][0].is_null());
+  const std::size_t n = logprobs["tokens"].size() - 1;
+  double nll = 0;
+  for (std::size_t i = 1; i <= n; ++i) nll -= logprobs["token_logprobs"][i].get<double>();
+  REQUIRE(row["tokens"] == n);
+  REQUIRE(row["nll"] == nll / static_cast<double>(n));
 }
 
 TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {

@@ -79,7 +79,7 @@ OptionTable make_check_table(CheckArguments& a) {
       .file();
   table
       .integer("ppl-window", "N", &a.ppl_window, 0, 1 << 20,
-               "positions of a window; each starts with BOS")
+               "positions of a window; each starts with BOS, where the vocabulary wants it")
       .shown_default("the model's context; 32 with --ppl-sample");
   table
       .integer("ppl-sample", "N", &a.ppl_sample, 0, 1 << 20,

@@ -49,8 +49,8 @@ Result<std::vector<std::vector<TokenId>>> make_prompts(const Tokenizer& tokenize
   std::vector<std::vector<TokenId>> prompts;
   for (const std::string_view document : split_documents(text)) {
     if (prompts.size() == config.prompts) break;
-    auto tokens = tokenizer.encode(document, {.add_bos = true, .add_eos = false});
-    const std::size_t wanted = config.prompt_tokens + (tokenizer.spec().bos ? 1 : 0);
+    auto tokens = tokenizer.encode(document, {.add_eos = false});
+    const std::size_t wanted = config.prompt_tokens + (text_start(tokenizer.spec()) ? 1 : 0);
     if (tokens.size() < wanted) continue;
     tokens.resize(wanted);
     prompts.push_back(std::move(tokens));

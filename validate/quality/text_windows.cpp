@@ -13,12 +13,13 @@ namespace {
 // Tokens evaluated at once: bounds the memory of their logits and never changes them.
 constexpr std::size_t kBatch = 64;
 
-// The window that scores text[begin, begin + n); without BOS text[begin - 1] is the first input.
-TextWindow make_window(std::span<const TokenId> text, std::optional<TokenId> bos, std::size_t begin,
-                       std::size_t n) {
+// The window that scores text[begin, begin + n); without a start text[begin - 1] is the first
+// input.
+TextWindow make_window(std::span<const TokenId> text, std::optional<TokenId> start,
+                       std::size_t begin, std::size_t n) {
   const auto targets = text.subspan(begin, n);
   TextWindow window;
-  window.inputs.push_back(bos ? *bos : text[begin - 1]);
+  window.inputs.push_back(start ? *start : text[begin - 1]);
   window.inputs.insert(window.inputs.end(), targets.begin(), targets.end() - 1);
   window.targets.assign(targets.begin(), targets.end());
   return window;
@@ -26,11 +27,15 @@ TextWindow make_window(std::span<const TokenId> text, std::optional<TokenId> bos
 
 }  // namespace
 
+std::optional<TokenId> text_start(const VocabSpec& spec) {
+  return spec.add_bos ? spec.bos : std::nullopt;
+}
+
 Result<std::vector<TextWindow>> token_windows(std::span<const TokenId> text,
-                                              std::optional<TokenId> bos,
+                                              std::optional<TokenId> start,
                                               const WindowOptions& options) {
   LLM_CHECK(options.window >= 1);
-  const std::size_t first = bos ? 0 : 1;  // the first token that can be scored
+  const std::size_t first = start ? 0 : 1;  // the first token that can be scored
   const std::size_t needed = first + (options.sample == 0 ? 1 : options.window);
   if (text.size() < needed) {
     return Error{.code = ErrorCode::kUsage,
@@ -41,14 +46,14 @@ Result<std::vector<TextWindow>> token_windows(std::span<const TokenId> text,
   if (options.sample == 0) {
     for (std::size_t begin = first; begin < text.size(); begin += options.window) {
       const std::size_t n = std::min(options.window, text.size() - begin);
-      windows.push_back(make_window(text, bos, begin, n));
+      windows.push_back(make_window(text, start, begin, n));
     }
     return windows;
   }
   const auto starts = static_cast<double>(text.size() - needed + 1);
   for (std::size_t i = 0; i < options.sample; ++i) {
     const auto drawn = static_cast<std::size_t>(uniform_draw(options.seed, 0, i) * starts);
-    windows.push_back(make_window(text, bos, first + drawn, options.window));
+    windows.push_back(make_window(text, start, first + drawn, options.window));
   }
   return windows;
 }
@@ -61,14 +66,14 @@ Result<std::vector<TextWindow>> text_windows(const Tokenizer& tokenizer, std::st
                  .message = fmt::format("found {} bytes, need at most {}", text.size(),
                                         Tokenizer::kMaxTextBytes)};
   }
-  const auto& bos = tokenizer.spec().bos;
+  const std::optional<TokenId> start = text_start(tokenizer.spec());
   if (!options.documents)
-    return token_windows(tokenizer.encode(text, {.add_bos = false, .add_eos = false}), bos,
+    return token_windows(tokenizer.encode(text, {.add_bos = false, .add_eos = false}), start,
                          options);
   std::vector<TextWindow> windows;
   for (const std::string_view document : split_documents(text)) {
     const auto tokens = tokenizer.encode(document, {.add_bos = false, .add_eos = true});
-    LLM_TRY(auto made, token_windows(tokens, bos, options));
+    LLM_TRY(auto made, token_windows(tokens, start, options));
     windows.insert(windows.end(), made.begin(), made.end());
   }
   if (!windows.empty()) return windows;

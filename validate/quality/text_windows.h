@@ -21,9 +21,14 @@ struct TextWindow {
   std::vector<TokenId> targets;  ///< as many as inputs, at least 1
 };
 
+/// What every text of a vocabulary begins with: BOS, if there is one and the file wants it
+/// (`tokenizer.ggml.add_bos_token`).
+std::optional<TokenId> text_start(const VocabSpec& spec);
+
 /// How a text becomes windows (docs/quality.md). The text is encoded once, as a whole, without BOS
 /// or EOS. A window of W evaluates BOS and W - 1 tokens of the text and scores the W tokens that
-/// follow them; a vocabulary without BOS starts with the text's own token, which is not scored.
+/// follow them. Without a text_start the token before the window stands in its place, and the first
+/// of the text is not scored.
 struct WindowOptions {
   std::size_t window = 0;  ///< W >= 1
   std::size_t sample = 0;  ///< 0: consecutive windows over the whole text, the last one shorter;
@@ -38,9 +43,10 @@ struct WindowOptions {
 /// text longer than the tokenizer takes.
 Result<std::vector<TextWindow>> text_windows(const Tokenizer& tokenizer, std::string_view text,
                                              const WindowOptions& options);
-/// The same for a text that is tokens already. @pre every id is in the vocabulary
+/// The same for a text that is tokens already. @param start  what each window begins with
+/// @pre every id is in the vocabulary
 Result<std::vector<TextWindow>> token_windows(std::span<const TokenId> text,
-                                              std::optional<TokenId> bos,
+                                              std::optional<TokenId> start,
                                               const WindowOptions& options);
 
 /// The documents of a text: the parts between runs of two or more empty lines, without newlines at
