@@ -128,9 +128,13 @@ class ResolveTest(Tree):
         self.assertEqual(self.statuses()["b-q4"], "missing")
         self.assertNotIn(NAME, [name for name, *_ in self.hub.requests])
 
-    def test_another_local_file_is_wrong(self):
-        (self.root / "models/a.gguf").write_bytes(b"other model")
-        self.assertEqual(self.statuses()["a"], "wrong")
+    def test_a_file_of_the_tree_is_what_it_is(self):
+        """git pins it: its hash goes into the results' keys, and is in no lock that a change of it must not forget."""
+        for content in (b"local model", b"another model"):
+            (self.root / "models/a.gguf").write_bytes(content)
+            file = resolve.resolve(self.manifest, self.place(), None, self.hub.url)["a"]
+            self.assertEqual((file.status, file.size, file.sha256),
+                             ("ready", len(content), hashlib.sha256(content).hexdigest()))
 
 
 if __name__ == "__main__":

@@ -120,10 +120,21 @@ class LockTest(Tree):
         for model in self.manifest.models:
             model.size = model.sha256 = None
         self.assertEqual(self.lock(), 0)
-        for model in manifest.load(self.manifest.path).models:
+        self.assertIsNone(self.manifest.model("a").sha256)  # git pins it
+        for model in manifest.load(self.manifest.path).models[1:]:
             self.assertEqual(model.sha256, model.root)  # the fake tool's root
             self.assertTrue(model.pinned)
         self.assertEqual(manifest.load(self.manifest.path).model("b-q4").revision, COMMIT)
+
+    def test_a_refused_model_is_marked_and_the_mark_goes(self):
+        self.fault("verify", "6")
+        model = self.manifest.model("b-q4")
+        self.assertEqual(self.lock(), 0)
+        self.assertTrue(manifest.load(self.manifest.path).model("b-q4").refused)
+        (self.bin / "fault-verify").unlink()
+        self.assertEqual(self.lock(), 0)
+        self.fault("verify", "6")  # once accepted, a refusal is not made a skip
+        self.assertEqual((self.lock(), model.refused), (0, False))
 
     def test_without_fetching_the_hub_is_believed(self):
         self.manifest.model("b-q4").sha256 = None
@@ -132,11 +143,11 @@ class LockTest(Tree):
         self.assertTrue(self.manifest.model("b-q4").pinned)
 
     def test_a_pinned_hash_is_not_replaced_silently(self):
-        self.manifest.model("a").sha256 = "0" * 64
+        self.manifest.model("b-q4").sha256 = "0" * 64
         self.assertEqual(self.lock(), 1)
-        self.assertEqual(self.manifest.model("a").sha256, "0" * 64)
+        self.assertEqual(self.manifest.model("b-q4").sha256, "0" * 64)
         self.assertEqual(self.lock(update=True), 0)
-        self.assertNotEqual(self.manifest.model("a").sha256, "0" * 64)
+        self.assertNotEqual(self.manifest.model("b-q4").sha256, "0" * 64)
 
     def test_a_dead_hub_leaves_the_lock_as_it_was(self):
         before = self.manifest.path.read_text()

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from support import Tree, reports
+from support import ROOT, Tree, reports
 from nightly import files, history, manifest, schedule
 from nightly.results import ERROR, FAIL, PASS, SKIP, Result, Task
 
@@ -59,14 +59,63 @@ class VerdictTest(Tree):
         self.assertEqual((code, [r.verdict for r in record.results]), (1, [FAIL, SKIP]))
 
     def test_a_root_that_differs_is_red(self):
-        self.manifest.model("a").root = "0" * 64
-        _, record = self.run_once(checks=["integrity"], models=self.manifest.models[:1])
+        self.manifest.model("b-q4").root = "0" * 64
+        _, record = self.run_once(checks=["integrity"], models=[self.manifest.model("b-q4")])
         self.assertRegex(record.results[0].message, "^root: found .*need 0000")
 
+    def test_a_model_that_is_not_supported_yet(self):
+        """Its refusal is a skip, by the program's own words; it is red when it is accepted, and when another is refused."""
+        model = self.manifest.model("a")
+        (self.bin / "llmgguf").write_text("#!/bin/sh\n[ $1 = hash ] || { echo \"llmgguf: error: $2: arch: no\" >&2; exit 6; }\n")
+        for refused, verdict, message in ((True, SKIP, "not supported yet: arch: no"), (False, FAIL, "arch: no")):
+            model.refused = refused
+            (self.bin / "fault-self").write_text("6")
+            code, record = self.run_once(f"{refused}", checks=["self"], models=[model])
+            self.assertEqual((record.results[0].verdict, code), (verdict, 2 if refused else 1))
+            if refused:
+                self.assertEqual(record.results[0].message, message)
+        (self.bin / "fault-self").unlink()
+        (self.bin / "llmgguf").write_text("#!/bin/sh\n")
+        model.refused = True
+        _, record = self.run_once("loads", checks=["integrity", "self"], models=[model])
+        self.assertEqual([r.verdict for r in record.results], [FAIL, PASS])
+        self.assertIn("./dev nightly lock --models a", record.results[0].message)
+
+    def test_a_folder_has_its_own_check(self):
+        words = self.place().cache / "sha256"
+        folder = words / "unnamed/words"
+        folder.mkdir(parents=True)
+        (folder / "w.gguf").write_bytes(b"words")
+        sha = files.sha256(folder)
+        folder.parent.rename(words / sha)
+        script = self.root / "tests/real/vocabularies.py"
+        package = {"package": "p", "version": "1", "file": "p.whl", "sha256": sha, "members": ["*"]}
+        model = manifest.Model("w", "w", packages=[package], folder="words", size=5, sha256=sha)
+        self.manifest.models = [model]
+        for text, verdict in (("", SKIP), ("import sys; sys.exit(0 if sys.argv[2].endswith('words') else 2)", PASS),
+                              ("print('FAIL w.gguf line 3'); raise SystemExit(1)", FAIL)):
+            if text:
+                files.write_atomically(script, text)
+            _, record = self.run_once(models=[model], client=None)
+            self.assertEqual([(r.check, r.verdict) for r in record.results], [("vocabularies", verdict)])
+        self.assertEqual(record.results[0].message, "w.gguf line 3")
+        (words / sha / "words/w.gguf").write_bytes(b"sword")
+        self.assertEqual(self.run_once(models=[model], client=None)[1].results[0].verdict, FAIL)
+
     def test_a_changed_reference_could_not_run(self):
+        path = self.place().path("references/ref.json")
+        files.write_json(path, {})
+        self.manifest.model("a").references["verify"] = {"path": "references/ref.json", "sha256": files.sha256(path)}
+        for content, code, verdict in (("{}\n", 0, PASS), ("{} ", 2, ERROR)):
+            path.write_text(content)
+            found, record = self.run_once(checks=["verify"], models=self.manifest.models[:1])
+            self.assertEqual((found, record.results[0].verdict), (code, verdict))
+
+    def test_what_git_pins_may_change_and_is_run_again(self):
+        self.assertEqual(self.run_once(checks=["verify"], models=self.manifest.models[:1])[0], 0)
         (self.root / "ref.json").write_text("{} ")
-        code, record = self.run_once(checks=["verify"], models=self.manifest.models[:1])
-        self.assertEqual((code, record.results[0].verdict), (2, ERROR))
+        self.fault("verify", "1")  # a result that was kept would be green
+        self.assertEqual(self.run_once(checks=["verify"], models=self.manifest.models[:1])[0], 1)
 
     def test_a_hanging_program_is_ended(self):
         (self.bin / "pause").write_text("30")
@@ -238,11 +287,16 @@ class ManifestTest(Tree):
         self.assertEqual((self.root / "models.lock").read_text(), text)
 
     def test_bad_locks_are_named(self):
-        sha = self.manifest.model("a").sha256
+        sha = self.manifest.model("b-q4").sha256
+        size = f'"size": {self.manifest.model("b-q4").size}'
         for old, new, message in (
-                ('"nightly-models/1"', '"nightly-models/2"', "format: found \"nightly-models/2\", need"),
-                (sha, sha.upper(), r"models\[0\].sha256: found .* need 64 lower-case hex digits"),
-                ('"size": 11', '"size": "11"', r"models\[0\].size: found \"11\", need a number of bytes"),
+                ('"nightly-models/2"', '"nightly-models/1"', "format: found \"nightly-models/1\", need"),
+                (sha, sha.upper(), r"models\[1\].sha256: found .* need 64 lower-case hex digits"),
+                (size, '"size": "11"', r"models\[1\].size: found \"11\", need a number of bytes"),
+                ('"path": "models/a.gguf"', '"path": "models/a.gguf", "size": 11', r"models\[0\].size: found 11, need none"),
+                ('"path": "root/ref.json"', f'"path": "root/ref.json", "sha256": "{sha}"', "verify.sha256: found .* need none"),
+                ('"path": "root/ref.json"', '"path": "references/ref.json"', "verify.sha256: found null, need 64"),
+                ('"path": "root/ref.json"', '"path": "cache/ref.json"', "verify.path: .* need root/... or references/..."),
                 ("models/a.gguf", "../a.gguf", r"models\[0\].path: .* need a relative path"),
                 ('"b-q4"', '"b-q8"', r"models\[2\].name: .* no other model"),
                 ('"b": "b-q8"', '"b": "a"', "families.b: found \"a\", need a model of this family"),
@@ -253,9 +307,11 @@ class ManifestTest(Tree):
                 self.refuse(old, new, message)
 
     def test_the_committed_lock_is_valid(self):
-        from support import ROOT
-        names = [m.name for m in manifest.load(ROOT / "models/models.lock").models]
-        self.assertEqual(len([n for n in names if n.startswith("tinyllama")]), 5)
+        models = manifest.load(ROOT / "models/models.lock").models
+        self.assertEqual(len([m for m in models if m.name.startswith("tinyllama")]), 5)
+        for model in models:
+            for name in [model.path] + [r["path"].removeprefix("root/") for r in model.references.values()]:
+                self.assertTrue(name is None or name.startswith("references/") or (ROOT / name).exists(), name)
 
 
 if __name__ == "__main__":

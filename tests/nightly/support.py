@@ -46,7 +46,7 @@ class Tree(unittest.TestCase):
         (self.root / "models").mkdir(parents=True)
         self.bin = self.folder / "bin"
         self.bin.mkdir()
-        for tool in ("llmcheck", "llmgguf", "llmbench"):
+        for tool in ("llmcheck", "llmgguf", "llmbench", "llmtok"):
             shutil.copy(HERE / "fake_tool.sh", self.bin / tool)
         self.hub = Hub(dict(HUB_FILES))
         self.addCleanup(self.hub.close)
@@ -56,14 +56,13 @@ class Tree(unittest.TestCase):
         (self.root / "text.txt").write_text("Once upon a time")
         (self.root / "models/a.gguf").write_bytes(b"local model")
         (self.root / "ref.json").write_text("{}")
-        reference = {"path": "root/ref.json", "sha256": files.sha256(self.root / "ref.json")}
-        local = Model("a", "a", path="models/a.gguf", size=11, sha256=files.sha256(self.root / "models/a.gguf"),
-                      references={"verify": reference, "quality": reference}, figures={"ppl": {"perplexity": 1.25}})
+        reference = {"path": "root/ref.json"}
+        local = Model("a", "a", path="models/a.gguf", references={"verify": reference, "quality": reference},
+                      figures={"ppl": {"perplexity": 1.25}})
         remote = [Model(f"b-{t}", "b", repository="maker/models", revision="main", file=f"b-{t}.gguf",
                         size=len(HUB_FILES[f"maker/models/b-{t}.gguf"]),
                         sha256=hashlib.sha256(HUB_FILES[f"maker/models/b-{t}.gguf"]).hexdigest()) for t in ("q4", "q8")]
-        text = {"path": "text.txt", "sha256": files.sha256(self.root / "text.txt")}
-        Manifest(self.root / "models.lock", text, {"b": "b-q8"}, [local, *remote]).save()
+        Manifest(self.root / "models.lock", "text.txt", {"b": "b-q8"}, [local, *remote]).save()
         return load(self.root / "models.lock")
 
     def place(self, state: str = "state") -> Place:

@@ -11,6 +11,7 @@ from pathlib import Path
 from . import bisect, download, history, lock, references, run, schedule
 from .checks import CHECKS
 from .manifest import Manifest, ManifestError, Model, load
+from .output import say
 from .plan import plan
 from .resolve import Place, hub_of, resolve
 
@@ -80,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     one = verb("lock", "fill models.lock: commits, sizes, hashes")
     one.add_argument("--update", action="store_true", default=False, help="replace what is pinned")
     one.add_argument("--no-fetch", action="store_true", default=False, help="believe the hub's hashes, download nothing")
-    verb("fetch", "download the models into the cache")
+    verb("fetch", "download the models into the cache; prints their paths")
     one = verb("references", "make and pin the frozen references of a model")
     one.add_argument("model")
     one.add_argument("--hf", metavar="DIR", default=None, help="a transformers checkpoint, the reference of layer-diff")
@@ -159,7 +160,10 @@ def dispatch(args: argparse.Namespace) -> int:
         some = Manifest(manifest.path, manifest.text, manifest.families, models)
         found = resolve(some, place, client_of(args), hub_of(args.hub))
         for name, file in found.items():
-            print(f"{name}: {file.status} {file.reason or place.path(file.name)}")
+            if file.status == "ready":
+                print(place.path(file.name))
+            else:
+                say(f"error: {name}: {file.reason}")
         states = {file.status for file in found.values()}
         return 1 if "wrong" in states else 0 if states == {"ready"} else 2
     if args.verb == "references":

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from . import files
 from .checks import perform
+from .output import say
 from .plan import TOOLS, build_of, git, machine_id
 from .resolve import Place
 from .results import FAIL, INFO, PASS, Result, Store, Task
-from .run import say
 
 BUILD = f"cmake --preset release && cmake --build --preset release --target {' '.join(TOOLS)}"
 GOOD, BAD, UNTESTABLE = "good", "bad", "skip"  # as `git bisect` calls them

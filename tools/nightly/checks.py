@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Callable
 
 from .resolve import Place
-from .results import ERROR, FAIL, INFO, PASS, Result, Task
+from .results import ERROR, FAIL, INFO, PASS, SKIP, Result, Task
 
 MIB = 1 << 20
 PPL_MAY_RISE = 0.002  # as the documents' gate of --quality (docs/quality.md)
@@ -184,14 +185,22 @@ def bench(run: Run) -> Outcome:
     return Outcome(INFO, "information only", {f"{r['test']} tokens/s": r["tokens_per_s"]["median"] for r in rows})
 
 
+def vocabularies(run: Run) -> Outcome:
+    done = run.program(sys.executable, "-B", run.path("script"), str(run.place.bin), run.path("model"))
+    return judge(Path(run.path("script")).name, done)
+
+
 @dataclass(frozen=True)
 class Check:
-    """`needs`: references of the model without which it is skipped; `copies`: memory, in times the model's file."""
+    """`needs`: references of the model without which it is skipped; `copies`: memory, in times the model's file; `folder`: of a
+    folder of vocabularies, not of a model; `script`: what it runs, for Place.path."""
 
     run: Callable[[Run], Outcome]
     needs: tuple[str, ...] = ()
     copies: float = 2.0
     alone: bool = False  # measures time, so nothing else runs beside it
+    folder: bool = False
+    script: str = ""
 
 
 CHECKS = {
@@ -203,8 +212,21 @@ CHECKS = {
     "quality": Check(quality, ("quality",)),
     "ppl": Check(ppl),
     "kld": Check(kld),
+    "vocabularies": Check(vocabularies, folder=True, script="root/tests/real/vocabularies.py"),
     "bench": Check(bench, alone=True),
 }
+
+
+def _expected_refusal(run: Run) -> Outcome | None:
+    """What comes of a model that is known not to be supported yet; nothing when its check can run."""
+    done = run.program("llmgguf", "verify", run.path("model"))
+    if done.returncode == 6:
+        reason = done.stderr.strip().rpartition(f"{run.path('model')}: ")[2]
+        return Outcome(SKIP, f"not supported yet: {reason}", {})
+    if run.task.check == "integrity":
+        rule = f"need 6: the model was refused; ./dev nightly lock --models {run.task.model}"
+        return Outcome(FAIL, f"llmgguf verify: found exit code {done.returncode}, {rule}", {}, done.stderr)
+    return None
 
 
 def perform(task: Task, place: Place, threads: int, timeout: float, machine: str) -> Result:
@@ -212,7 +234,8 @@ def perform(task: Task, place: Place, threads: int, timeout: float, machine: str
     started = time.time()
     with tempfile.TemporaryDirectory(prefix="nightly-") as folder:
         try:
-            outcome = CHECKS[task.check].run(Run(task, place, threads, timeout, Path(folder)))
+            run = Run(task, place, threads, timeout, Path(folder))
+            outcome = (_expected_refusal(run) if task.refused else None) or CHECKS[task.check].run(run)
         except subprocess.TimeoutExpired:
             outcome = Outcome(ERROR, f"not done after {timeout:.0f} s", {})
         except (OSError, ValueError, KeyError, TypeError) as error:

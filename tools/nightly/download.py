@@ -1,4 +1,4 @@
-"""One file from a public hub: in parts, after interruptions, from servers that answer as they like.
+"""One file from a public hub or package index: in parts, after interruptions, from servers that answer as they like.
 
 The file appears in the cache complete and with the promised SHA-256, or not at all. What has arrived so far stays in
 `partial/` with the ETag it belongs to, and is continued by Range and If-Range.
@@ -9,8 +9,10 @@ import json
 import os
 import shutil
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import urllib3
 
@@ -18,10 +20,11 @@ from . import files
 
 RESERVE = 64 << 20  # bytes that stay free on the disk
 PASSING = (408, 429, 500, 502, 503, 504)  # statuses worth another try
+HTTPError = urllib3.exceptions.HTTPError
 
 
 class Unreachable(Exception):
-    """The hub or the network does not answer: named SKIP."""
+    """The hub, the index or the network does not answer: named SKIP."""
 
 
 class NoSpace(Exception):
@@ -29,12 +32,12 @@ class NoSpace(Exception):
 
 
 class WrongContent(Exception):
-    """The hub has other bytes than promised: red."""
+    """The hub or the index has other bytes than promised: red."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    url: str
+    url: str  # or what else messages call its source
     name: str
     size: int | None
     sha256: str | None
@@ -50,8 +53,14 @@ class Patience:
     timeout: float = 60.0  # seconds without a byte
 
 
+def shown(url: str) -> str:
+    """An address without the password in it, for messages."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
 class Client:
-    """Requests with redirects, retries and Retry-After."""
+    """Requests with redirects, retries and Retry-After; through the proxy that HTTPS_PROXY or HTTP_PROXY names, if any."""
 
     def __init__(self, patience: Patience = Patience()):
         self.patience = patience
@@ -60,18 +69,29 @@ class Client:
             status_forcelist=PASSING, allowed_methods=("GET", "HEAD"), backoff_factor=patience.backoff,
             backoff_max=patience.longest, retry_after_max=int(patience.longest), raise_on_status=False)
         timeout = urllib3.Timeout(connect=patience.timeout, read=patience.timeout)
-        self.pool = urllib3.PoolManager(retries=retry, timeout=timeout, headers={"User-Agent": "llmrun-nightly/1"})
+        self.settings = {"retries": retry, "timeout": timeout, "headers": {"User-Agent": "llmrun-nightly/1"}}
+        self.pools: dict[str, urllib3.PoolManager] = {}
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        parts = urlsplit(url)
+        proxy = "" if urllib.request.proxy_bypass(parts.hostname or "") else urllib.request.getproxies().get(parts.scheme, "")
+        if proxy not in self.pools:
+            self.pools[proxy] = (urllib3.ProxyManager(proxy, **self.settings) if proxy else urllib3.PoolManager(**self.settings))
+        return self.pools[proxy]
 
     def get(self, url: str, headers: dict | None = None) -> urllib3.BaseHTTPResponse:
         """The answer, its body not yet read; of statuses >= 400 only 416. @throws Unreachable"""
-        all_headers = {**self.pool.headers, "Accept-Encoding": "identity", **(headers or {})}
+        all_headers = {**self.settings["headers"], "Accept-Encoding": "identity", **(headers or {})}
+        if (parts := urlsplit(url)).username is not None:
+            all_headers |= urllib3.make_headers(basic_auth=f"{unquote(parts.username)}:{unquote(parts.password or '')}")
+        address = shown(url)
         try:
-            response = self.pool.request("GET", url, headers=all_headers, preload_content=False)
-        except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"{url}: {error}") from error
+            response = self._pool(url).request("GET", address, headers=all_headers, preload_content=False)
+        except HTTPError as error:
+            raise Unreachable(f"{address}: {error}") from error
         if response.status >= 400 and response.status != 416:
             response.release_conn()
-            raise Unreachable(f"{url}: status {response.status}")
+            raise Unreachable(f"{address}: status {response.status}")
         return response
 
     def json(self, url: str) -> dict:
@@ -79,7 +99,7 @@ class Client:
         response = self.get(url)
         try:
             value = json.loads(response.read(16 << 20, decode_content=True))
-        except (ValueError, urllib3.exceptions.HTTPError) as error:
+        except (ValueError, HTTPError) as error:
             raise Unreachable(f"{url}: {error}") from error
         if not isinstance(value, dict):
             raise Unreachable(f"{url}: found {type(value).__name__}, need an object")
@@ -150,7 +170,7 @@ def _receive(client: Client, wanted: Wanted, partial: Partial) -> None:
                 response = client.get(wanted.url)
         if begin == 0:
             if response.status != 200:
-                raise Unreachable(f"{wanted.url}: status {response.status}, need 200")
+                raise Unreachable(f"{shown(wanted.url)}: status {response.status}, need 200")
             partial.restart(response.headers.get("ETag"))
         with open(partial.data, "ab") as out:
             for block in response.stream(files.BLOCK, decode_content=False):
@@ -171,17 +191,17 @@ def _fetch_all(client: Client, wanted: Wanted, partial: Partial) -> None:
             if wanted.size is None or partial.size >= wanted.size:
                 return
             error = f"the connection ended at byte {partial.size} of {wanted.size}"
-        except urllib3.exceptions.HTTPError as problem:  # cut or stalled while the body was read
+        except HTTPError as problem:  # cut or stalled while the body was read
             error = str(problem)
         failures = 1 if partial.size > before else failures + 1
         if failures >= client.patience.tries:
-            raise Unreachable(f"{wanted.url}: {error}; gave up after {failures} attempts without progress")
+            raise Unreachable(f"{shown(wanted.url)}: {error}; gave up after {failures} attempts without progress")
         time.sleep(min(client.patience.longest, client.patience.backoff * 2 ** (failures - 1)))
 
 
 def _fault(path: Path, wanted: Wanted) -> str | None:
-    """What is wrong with a whole file, if anything."""
-    size = path.stat().st_size
+    """What is wrong with a whole file or folder, if anything."""
+    size = files.size(path)
     if wanted.size is not None and size != wanted.size:
         return f"size: found {size} bytes, need {wanted.size}"
     if wanted.sha256 is not None and (found := files.sha256(path)) != wanted.sha256:
@@ -206,36 +226,47 @@ def fetch(client: Client, wanted: Wanted, cache: Path) -> Path:
         check_space(cache, max(0, (wanted.size or 0) - partial.size))
         try:
             _fetch_all(client, wanted, partial)
-            fault = _fault(partial.data, wanted)
-            if fault and resumed:
+            if resumed and _fault(partial.data, wanted):
                 partial.restart(None)
                 _fetch_all(client, wanted, partial)
-                fault = _fault(partial.data, wanted)
+            return keep(partial.data, wanted, cache)
         except OSError as error:
             raise NoSpace(f"{partial.data}: {error}") from error
-        if fault:
-            raise WrongContent(f"{wanted.url}: {fault}; kept as {_quarantine(partial, wanted, cache)}")
-        place = cache / "sha256" / (wanted.sha256 or files.sha256(partial.data)) / wanted.name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with open(partial.data, "rb+") as data:
-            os.fsync(data.fileno())
-        partial.data.replace(place)
-        files.sync_folder(place.parent)
-        partial.remove()
-        return place
+        finally:
+            if not partial.data.exists():
+                partial.remove()
 
 
-def _quarantine(partial: Partial, wanted: Wanted, cache: Path) -> Path:
-    place = cache / "quarantine" / f"{files.sha256(partial.data)[:16]}-{wanted.name}"
+def keep(data: Path, wanted: Wanted, cache: Path) -> Path:
+    """Moves a whole file, or folder of files, to its place in the cache; one with other bytes than promised to `quarantine`.
+
+    @throws WrongContent, OSError
+    """
+    if fault := _fault(data, wanted):
+        raise WrongContent(f"{shown(wanted.url)}: {fault}; kept as {quarantine(data, wanted.name, cache)}")
+    place = cache / "sha256" / (wanted.sha256 or files.sha256(data)) / wanted.name
     place.parent.mkdir(parents=True, exist_ok=True)
-    partial.data.replace(place)
-    partial.remove()
+    for file in data.iterdir() if data.is_dir() else [data]:
+        with open(file, "rb+") as open_file:
+            os.fsync(open_file.fileno())
+    data.replace(place)
+    files.sync_folder(place.parent)
+    return place
+
+
+def quarantine(data: Path, name: str, cache: Path) -> Path:
+    """Moves wrong content to where it can be looked at. The new place."""
+    place = cache / "quarantine" / f"{files.sha256(data)[:16]}-{name}"
+    if place.is_dir():  # the same content, from an earlier try
+        shutil.rmtree(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    data.replace(place)
     return place
 
 
 def cached(wanted: Wanted, cache: Path) -> Path | None:
-    """The file of the promised hash, when the cache has it at its full size. Its bytes are checked by who uses it."""
+    """The file or folder of the promised hash, when the cache has it at its full size. Its bytes are checked by who uses it."""
     place = cache / "sha256" / str(wanted.sha256) / wanted.name
-    if not place.exists() or (wanted.size is not None and place.stat().st_size != wanted.size):
+    if not place.exists() or (wanted.size is not None and files.size(place) != wanted.size):
         return None
     return place

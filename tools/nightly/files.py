@@ -42,6 +42,11 @@ def write_json(path: Path, value: object) -> None:
     write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def size(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) if path.is_dir() else path.stat().st_size
+
+
 def sha256(path: Path) -> str:
     """SHA-256 of a file. Of a folder: of the lines `HASH  RELATIVE PATH` of its files, sorted by path."""
     digest = hashlib.sha256()

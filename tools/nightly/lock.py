@@ -1,13 +1,14 @@
 """Fills models.lock: commits for revisions, sizes, hashes. What is pinned is never changed silently."""
 
+import dataclasses
 import json
 import subprocess
 from dataclasses import dataclass
 
 from . import download, files
 from .manifest import Manifest, Model
-from .resolve import Place, hub_facts, wanted
-from .run import say
+from .output import say
+from .resolve import Place, fetch, hub_facts
 
 
 class Conflict(Exception):
@@ -30,37 +31,47 @@ class Locker:
             raise Conflict(f"{model.name}: {field}: found {value}, pinned {pinned} (--update replaces it)")
         setattr(model, field, value)
 
-    def lock(self, model: Model, fetch: bool) -> None:
+    def lock(self, model: Model, download_it: bool) -> None:
         """@throws Conflict, Unreachable, WrongContent, NoSpace, OSError"""
         if model.path:
-            path = self.place.root / model.path
-        else:
+            return  # pinned by git
+        if model.repository:
             facts = hub_facts(self.client, model, self.hub)
             if facts["revision"]:
                 model.revision = facts["revision"]  # the commit of a branch or tag; of a commit, itself
             self.pin(model, "size", facts["size"])
             self.pin(model, "sha256", facts["sha256"])
-            if not fetch:
-                return
-            path = download.fetch(self.client, wanted(model, self.hub), self.place.cache)
-        self.pin(model, "size", path.stat().st_size)
+        if not download_it:
+            return
+        unpinned = dataclasses.replace(model, size=None, sha256=None,
+                                       packages=[{**package, "sha256": None} for package in model.packages or []])
+        again = bool(self.update and model.packages)
+        path = fetch(self.client, unpinned if again else model, self.place.cache, self.hub)
+        if again:
+            model.packages = unpinned.packages
+        self.pin(model, "size", files.size(path))
         self.pin(model, "sha256", files.sha256(path))
+        if model.folder:
+            return
         hashed = subprocess.run([self.place.bin / "llmgguf", "hash", path, "--json"], capture_output=True, text=True)
         if hashed.returncode != 0:
             raise Conflict(f"{model.name}: {hashed.stderr.strip()}")
+        if model.root is None or model.refused or self.update:  # otherwise it was accepted, and a refusal stays red
+            verified = subprocess.run([self.place.bin / "llmgguf", "verify", path], capture_output=True)
+            model.refused = verified.returncode == 6
         self.pin(model, "root", json.loads(hashed.stdout).get("root"))
         for reference in model.references.values():
-            if (place := self.place.path(reference["path"])).exists() and self.update:
+            if self.update and "sha256" in reference and (place := self.place.path(reference["path"])).exists():
                 reference["sha256"] = files.sha256(place)
 
 
-def lock(manifest: Manifest, models: list[Model], locker: Locker, fetch: bool) -> int:
+def lock(manifest: Manifest, models: list[Model], locker: Locker, download_them: bool) -> int:
     """Locks each; what succeeded is written also when another fails. The exit code."""
     code = 0
     for model in models:
         try:
-            locker.lock(model, fetch)
-            say(f"{model.name}: {model.size} bytes, SHA-256 {model.sha256}, root {model.root}")
+            locker.lock(model, download_them)
+            say(f"{model.name}: {model.path or f'{model.size} bytes, SHA-256 {model.sha256}, root {model.root}'}")
         except (Conflict, download.WrongContent) as error:
             say(f"error: {error}")
             code = 1

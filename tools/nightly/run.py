@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import download, files, history, junit, page, schedule
 from .manifest import Manifest, Model
+from .output import say
 from .plan import build_of, machine_id, plan
 from .resolve import Place, resolve
 from .results import Build, Result, Store, Task
@@ -28,10 +28,6 @@ class Options:
     strict: bool = False
     ray: bool = False
     ray_address: str | None = None
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _utc() -> str:
