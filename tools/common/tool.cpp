@@ -117,18 +117,36 @@ constexpr const char* kNoMemory =
     "model";
 std::string_view tool_name;  // of this process
 
-/// What std::bad_alloc calls that nobody can catch: destructors that allocate (nlohmann's) may not
-/// throw. Everything else is a bug, which keeps its core.
-[[noreturn]] void end_without_memory() noexcept {
+thread_local bool new_was_refused = false;
+
+/// The new handler. It leaves a trace for end_without_memory(), which does not always get the
+/// exception.
+[[noreturn]] void refuse_memory() {
+  new_was_refused = true;
+  throw std::bad_alloc();
+}
+
+/// Whether what ends the process is a std::bad_alloc. Where the compiler ends a noexcept function
+/// by a call of std::terminate(), as in libstdc++'s directory_iterator, the exception is on its way
+/// and no handler has it, so that its type cannot be asked for.
+bool ends_for_memory() noexcept {
   try {
     if (const auto active = std::current_exception()) std::rethrow_exception(active);
   } catch (const std::bad_alloc&) {
-    write_error(tool_name, kNoMemory);
-    remove_temporary_files();
-    _exit(static_cast<int>(ErrorCode::kResource));
+    return true;
   } catch (...) {
+    return false;
   }
-  std::abort();
+  return new_was_refused && std::uncaught_exceptions() > 0;
+}
+
+/// What std::bad_alloc calls that nobody can catch: destructors that allocate (nlohmann's) and some
+/// functions of libstdc++ may not throw. Everything else is a bug, which keeps its core.
+[[noreturn]] void end_without_memory() noexcept {
+  if (!ends_for_memory()) std::abort();
+  write_error(tool_name, kNoMemory);
+  remove_temporary_files();
+  _exit(static_cast<int>(ErrorCode::kResource));
 }
 
 }  // namespace
@@ -183,6 +201,7 @@ int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_tab
   };
   tool_name = tool;
   std::set_terminate(end_without_memory);
+  std::set_new_handler(refuse_memory);
   occupy_standard_descriptors();
   install_signal_handlers(argc > 0 ? tool.data() : "");
   try {

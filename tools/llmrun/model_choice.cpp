@@ -30,8 +30,11 @@ Result<std::vector<std::string>> models_in(const std::string& directory) {
     if (name.ends_with(".gguf") && (!part || part->index == 0)) names.push_back(name);
   }
   if (error) {
-    return Error{
-        .code = ErrorCode::kIo, .field = "", .message = error.message(), .file = directory};
+    const bool no_memory = error == std::errc::not_enough_memory;
+    return Error{.code = no_memory ? ErrorCode::kResource : ErrorCode::kIo,
+                 .field = "",
+                 .message = error.message(),
+                 .file = directory};
   }
   std::ranges::sort(names);
   return names;
