@@ -47,7 +47,7 @@ STANDS_ON = {
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.
     "tools/llmload": ["tools/common", "engine/sampler", "engine/serve"],
-    "tools/llmrun": ["tools/common", "engine/generate", "validate/dump", "validate/receipt"],
+    "tools/llmrun": ["tools/common", "engine/generate", "validate/receipt", "validate/report"],
     "tools/llmserve": ["tools/common", "engine/serve", "validate/receipt"],
     "tools/llmtok": ["tools/common", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.

@@ -83,15 +83,30 @@ Result<bool> Conversation::last_turn_fits() const {
 }
 
 /// Whole turns, until a quarter of the context is free: else every message would compute all anew.
+/// Only what is kept, and at most as much again, is encoded more than once.
 Status Conversation::drop_oldest() {
   const std::size_t context = session_.context();
-  LLM_TRY(auto ids, text());
+  LLM_TRY(const auto ids, text());
   if (ids.size() <= context) return Ok{};
-  while (turns_.size() > 1 && ids.size() > context - context / 4) {
-    turns_.erase(turns_.begin());
-    ++forgotten_turns_;
-    LLM_TRY(ids, text());
+  const auto last = [this](std::size_t n) { return std::span(turns_).last(n); };
+  const auto has_room = [&](std::size_t n) -> Result<bool> {
+    LLM_TRY(const auto kept, encode(last(n)));
+    return kept.size() <= context - context / 4;
+  };
+  // The last `kept` turns leave room, or are the turn at hand; the last `dropping` do not.
+  std::size_t kept = 1;
+  std::size_t dropping = turns_.size();
+  for (std::size_t n = 2; n < dropping; n = std::min(2 * n, dropping)) {
+    LLM_TRY(const bool fits, has_room(n));
+    (fits ? kept : dropping) = n;
   }
+  while (dropping - kept > 1) {
+    const std::size_t middle = kept + (dropping - kept) / 2;
+    LLM_TRY(const bool fits, has_room(middle));
+    (fits ? kept : dropping) = middle;
+  }
+  forgotten_turns_ += turns_.size() - kept;
+  turns_.erase(turns_.begin(), turns_.end() - static_cast<std::ptrdiff_t>(kept));
   return Ok{};
 }
 

@@ -26,7 +26,10 @@ class FakeSession final : public Session {
         context_(context),
         batch_(batch) {}
 
-  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  const Tokenizer& tokenizer() const override {
+    ++n_asked_for_tokenizer;
+    return tokenizer_;
+  }
   std::size_t n_vocab() const override { return tokenizer_.size(); }
   std::size_t position() const override { return text.size(); }
   std::size_t context() const override { return context_; }
@@ -62,6 +65,7 @@ class FakeSession final : public Session {
   std::vector<TokenId> text;       ///< every evaluated token
   std::vector<std::size_t> calls;  ///< tokens of each evaluate()
   TokenId refused = -1;            ///< a token whose logits are not finite
+  mutable std::size_t n_asked_for_tokenizer = 0;
 
  private:
   Tokenizer tokenizer_;

@@ -96,6 +96,29 @@ TEST_CASE("a chat that is full is one that never had its oldest turns", "[genera
   REQUIRE(conversation.forgotten_turns() == forgotten);
 }
 
+TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
+          "[generate][chat]") {
+  constexpr std::size_t kTurns = 4000;
+  FakeSession session(byte_tokenizer(), says_ok, 300, 300);
+  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation::State state;
+  for (std::size_t i = 0; i < kTurns; ++i) {
+    state.turns.push_back({.message = "message " + std::to_string(i),
+                           .reply = "ok",
+                           .reply_ids = {byte_id('o'), byte_id('k')}});
+  }
+  REQUIRE(conversation.restore(std::move(state), {}).ok());
+  session.n_asked_for_tokenizer = 0;
+  const auto room = conversation.ask("another");
+  REQUIRE(room.ok());
+  REQUIRE(room->turns + conversation.turns().size() == kTurns + 1);
+  // Once a turn for the whole, and what is kept a few times.
+  REQUIRE(session.n_asked_for_tokenizer < kTurns + 200);
+  const auto ids = text_of(conversation);
+  REQUIRE(ids.size() <= 225);
+  REQUIRE(ids.size() > 150);
+}
+
 TEST_CASE("older turns are computed anew only when some were forgotten", "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_ok, 300, 300);
   Conversation conversation(session, ChatFormat::kZephyr);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,17 @@ void set_matrix(TinyGguf& model, const std::string& name, std::uint64_t n_cols) 
                               model.tensors.size() + 1)});
 }
 
-/// Metadata of a Llama with two layers, and matrices large enough for K-quants. It does not run.
+/// Metadata of a Llama with two layers, and matrices large enough for K-quants. It does not run,
+/// since not all of its tensors are there.
 TinyGguf float_model() {
   TinyGguf model = TinyGguf::llama();
   model.tensors.clear();
   model.set_u32("llama.block_count", 2);
+  model.set_u32("llama.embedding_length", kColumns);
+  model.set_u32("llama.vocab_size", kRows);
+  std::vector<std::string> pieces = TinyGguf::pieces();
+  pieces.resize(kRows);
+  model.set_strings("tokenizer.ggml.tokens", pieces);
   set_matrix(model, "token_embd.weight", kColumns);
   set_matrix(model, "output.weight", kColumns);
   for (const std::string layer : {"blk.0.", "blk.1."}) {
@@ -185,6 +192,40 @@ TEST_CASE("llmquant refuses to quantize twice unless told", "[tools][llmquant]")
   CHECK(read_file(again) == read_file(quant.out));
 }
 
+TEST_CASE("hyper-parameters that llmrun refuses are refused, or warned of", "[tools][llmquant]") {
+  struct Case {
+    const char* key;
+    std::uint32_t value;
+    int exit_code;
+    const char* words;
+  };
+  const auto [key, value, exit_code, words] = GENERATE(values<Case>({
+      {"llama.attention.head_count_kv", 3, 3,
+       "llama.attention.head_count_kv (byte ): found 3, need a divisor of "
+       "llama.attention.head_count = 4"},
+      {"llama.attention.head_count", 0, 3, "found 0, need 1 to embedding_length 512"},
+      {"llama.block_count", 3, 3, "found 3, need 2: the blocks present"},
+      {"llama.attention.value_length", 64, 0, "found 64, need the head dim 128; the result does"},
+  }));
+  TinyGguf model = float_model();
+  model.set_u32(key, value);
+  const Fixture files(model);
+  const Finished run = files.run({"Q8_0"});
+  const Finished llmrun = run_tool("llmrun", {files.in, "-n", "1"});
+  // The offset is another in each file.
+  const std::string err = std::regex_replace(run.err, std::regex("byte [0-9]+"), "byte ");
+  CAPTURE(key, run.err, llmrun.err);
+  REQUIRE(run.exit_code == exit_code);
+  REQUIRE_THAT(err, Contains(words));
+  REQUIRE(files.n_files() == (exit_code == 0 ? 2 : 1));
+  if (exit_code != 0) REQUIRE(llmrun.exit_code == exit_code);
+  TinyGguf other = float_model();
+  other.set_string("general.architecture", "mamba");
+  const Finished warned = Fixture(other).run({"Q8_0"});
+  REQUIRE(warned.exit_code == 0);
+  REQUIRE_THAT(warned.err, Contains("general.architecture") && Contains("found \"mamba\""));
+}
+
 TEST_CASE("NaN, Inf and weights out of range are errors of the model", "[tools][llmquant]") {
   TinyGguf model = float_model();
   const std::uint16_t bad = GENERATE(as<std::uint16_t>{}, 0x7E00, 0x7C00);
@@ -257,10 +298,13 @@ TEST_CASE("a failed write leaves the old file", "[tools][llmquant]") {
   CHECK_THAT(full.err, Contains("/dev/full"));
 }
 
+/// Makes a lone matrix no Llama, which would need metadata.
+constexpr const char* kOtherArchitecture = "matrix";
+
 /// A GGUF of one F16 matrix of zeros, sparse on disk.
 std::string write_sparse_model(const Fixture& quant, std::uint64_t n_rows) {
   GgufWriter writer;
-  writer.add_string("general.architecture", "llama");
+  writer.add_string("general.architecture", kOtherArchitecture);
   const std::uint64_t dims[] = {65536, n_rows};
   writer.add_tensor("blk.0.attn_q.weight", WeightType::kF16, dims);
   const auto header = writer.header();
@@ -300,7 +344,10 @@ TEST_CASE("an interrupted run leaves the old file and no other", "[tools][llmqua
       Case{SIGABRT, 1, 128 + SIGABRT}, Case{SIGKILL, 1, 128 + SIGKILL});
   CAPTURE(signal, times);
   Process process({tool_path("llmquant"), large, quant.out, "Q6_K", "1"});
-  while (!writes_in(process, quant.folder.path())) ::usleep(1000);
+  while (!writes_in(process, quant.folder.path())) {
+    REQUIRE(process.is_running());
+    ::usleep(1000);
+  }
   for (int i = 0; i < times; ++i) process.send(signal);
   const Finished result = process.wait();
   CHECK(result.exit_code == exit_code);
@@ -368,7 +415,7 @@ TEST_CASE("llmquant's memory does not grow with the length of a row", "[tools][l
   // Two rows of 2^25 weights, all of them a hole in the file.
   constexpr std::uint64_t kWide = std::uint64_t{1} << 25;
   TinyGguf model;
-  model.set_string("general.architecture", "llama");
+  model.set_string("general.architecture", kOtherArchitecture);
   model.tensors.push_back({.name = "blk.0.ffn_up.weight",
                            .dims = {kWide, 2},
                            .type = static_cast<std::uint32_t>(WeightType::kF16),

@@ -2,11 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/sha256.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm {
@@ -330,6 +333,67 @@ TEST_CASE("a session of another model, template, kv or compute is refused", "[ll
   REQUIRE(run.exit_code == exit_code);
   REQUIRE(contains(run.err, words));
   REQUIRE(test::read_file(llmrun.path("session")) == good);
+}
+
+TEST_CASE("what a session file must not say is refused by field, value and rule", "[llmrun]") {
+  struct Case {
+    const char* path;   // a JSON pointer
+    const char* value;  // put there; empty: removed
+    int exit_code;
+    const char* words;
+  };
+  const auto [path, value, exit_code, words] = GENERATE(values<Case>({
+      {"/turns/0/reply_ids/1", "1099511627781", 3,
+       "turns[0].reply_ids[1]: found 1099511627781, need a token in 0..271"},
+      {"/turns/0/reply_ids/0", "272", 3, "found 272, need a token in 0..271"},
+      {"/turns/0/reply_ids/0", "-1", 3, "turns[0].reply_ids[0]: found -1, need"},
+      {"/turns/0/reply_ids/0", "1.5", 3, "turns[0].reply_ids[0]: found 1.5, need"},
+      {"/turns/0/reply_ids", "{}", 3, "turns[0].reply_ids: found an object, need an array"},
+      {"/turns", "null", 3, "turns: found null, need an array"},
+      {"/turns", "", 3, "turns: found none, need an array"},
+      {"/turns/0", "[]", 3, "turns[0]: found an array, need an object"},
+      {"/turns/0/message", "5", 3, "turns[0].message: found 5, need a string or an array of bytes"},
+      {"/turns/0/reply", "[97, 256]", 3, "turns[0].reply[1]: found 256, need an integer in 0..255"},
+      {"/turns/0/reply", "[-1]", 3, "turns[0].reply[0]: found -1, need an integer in 0..255"},
+      {"/next_draw", "-1", 3, "next_draw: found -1, need an integer in 0.."},
+      {"/next_draw", "1.5", 3, "next_draw: found 1.5, need an integer in 0.."},
+      {"/next_draw", "18446744073709551616", 3, "next_draw: found 1.84467440737095"},
+      {"/forgotten_turns", "-1", 3, "forgotten_turns: found -1, need an integer in 0.."},
+      {"/forgotten_turns", "\"1\"", 3, "forgotten_turns: found \"1\", need an integer in 0.."},
+      {"/system", "null", 3, "system: found null, need a string or an array of bytes"},
+      {"/chat_template", "1", 3, "chat_template: found 1, need a string"},
+      {"/schema_version", "1.0", 3, "schema_version: found 1.0, need an integer in 1.."},
+      {"/schema_version", "2", 6, "schema_version: found 2, need 1"},
+  }));
+  Llmrun llmrun;
+  REQUIRE(chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).exit_code == 0);
+  std::string file = test::read_file(llmrun.path("session"));
+  // The conversation is a string: its length, then its bytes. docs/prompt_cache.md has the layout.
+  const std::size_t at = file.find("{\"schema_version\"");
+  REQUIRE(at != std::string::npos);
+  std::uint64_t length = 0;
+  std::memcpy(&length, &file[at - sizeof length], sizeof length);
+  Json note = Json::parse(file.substr(at, length));
+  const Json::json_pointer place(path);
+  if (*value == '\0') {
+    note.erase(place.back());
+  } else {
+    note[place] = Json::parse(value);
+  }
+  const std::string changed = note.dump();
+  file.replace(at, length, changed);
+  const std::uint64_t new_length = changed.size();
+  const std::uint64_t new_size = file.size();
+  std::memcpy(&file[at - sizeof new_length], &new_length, sizeof new_length);
+  std::memcpy(&file[12], &new_size, sizeof new_size);
+  file.replace(20, 64, sha256_hex(std::as_bytes(std::span(file).subspan(20 + 64))));
+  llmrun.write("session", file);
+  const Finished run = chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"});
+  CAPTURE(path, value, run.err);
+  REQUIRE(run.exit_code == exit_code);
+  REQUIRE(contains(run.err, "/session: "));
+  REQUIRE(contains(run.err, words));
+  REQUIRE(test::read_file(llmrun.path("session")) == file);
 }
 
 TEST_CASE("SIGINT in a chat over a pipe ends it and keeps the session", "[llmrun]") {

@@ -13,6 +13,7 @@
 #include "base/mapped_file.h"
 #include "base/thread_team.h"
 #include "engine/gguf/gguf_split.h"
+#include "engine/model/hyper_parameters.h"
 #include "tools/common/options.h"
 #include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
@@ -131,6 +132,16 @@ Result<std::vector<ConversionError>> convert_all(const MappedFile& source, const
   return errors;
 }
 
+/// A file whose hyper-parameters contradict each other or its tensors is refused, as llmrun refuses
+/// it. One that is merely not run here (another architecture, a window) has weights all the same.
+Status check_model(const GgufFile& gguf) {
+  const auto config = read_hyper_parameters(gguf);
+  if (config.ok()) return Ok{};
+  if (config.error().code != ErrorCode::kUnsupported) return config.error();
+  spdlog::warn("{}; the result does not run here either", config.error().to_string());
+  return Ok{};
+}
+
 /// OUT may be IN only when the user says so, and never one of several parts.
 Status check_out(const Arguments& arguments, const MappedFile& source) {
   std::vector<std::string> read;
@@ -161,6 +172,8 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
     const bool about_file = plan.error().code != ErrorCode::kUsage;
     return about_file ? in_file(plan.error(), arguments.in) : plan.error();
   }
+  if (Status checked = check_model(*gguf); !checked.ok())
+    return in_file(std::move(checked).error(), arguments.in);
   warn_of_fallbacks(*plan);
   if (arguments.dry_run) {
     LLM_RETURN_IF_ERROR(write_stdout(report_table(*plan, {})));

@@ -2,19 +2,22 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "base/utf8.h"
 #include "tools/common/signals.h"
+#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr std::size_t kSchemaVersion = 1;
+constexpr std::size_t kMost = INT64_MAX;  // of turns and draws; no conversation comes near
 
 /// A string, or an array of bytes where the text is no UTF-8, which JSON cannot carry.
 Json text_json(const std::string& text) {
@@ -22,13 +25,6 @@ Json text_json(const std::string& text) {
   Json bytes = Json::array();
   for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
   return bytes;
-}
-
-std::string text_of(const Json& json) {
-  if (json.is_string()) return json.get<std::string>();
-  std::string text;
-  for (const auto byte : json.get<std::vector<std::uint8_t>>()) text += static_cast<char>(byte);
-  return text;
 }
 
 std::string note_of(const Conversation& conversation) {
@@ -52,37 +48,74 @@ struct Note {
   Conversation::State state;
 };
 
-Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
-  const auto malformed = [](std::string message) {
-    return Error{.field = "conversation", .message = std::move(message)};
-  };
-  if (text.empty()) return malformed("found a prompt cache, need a saved conversation");
-  Note note;
-  try {
-    const Json json = Json::parse(text);
-    if (json.at("schema_version") != kSchemaVersion) {
-      return Error{.code = ErrorCode::kUnsupported,
-                   .field = "conversation",
-                   .message = fmt::format("found schema version {}, need {}",
-                                          json.at("schema_version").dump(), kSchemaVersion)};
+/// What text_json() made.
+Result<std::string> read_text(const JsonMembers& members, const char* key) {
+  constexpr const char* kRule = "a string or an array of bytes";
+  LLM_TRY(const nlohmann::json* value, members.member(key, kRule));
+  if (value->is_string()) return value->get<std::string>();
+  if (!value->is_array()) return malformed_json(members.field(key), shown_json(*value), kRule);
+  std::string text;
+  for (const nlohmann::json& byte : *value) {
+    if (!byte.is_number_unsigned() || byte.get<std::uint64_t>() > UINT8_MAX) {
+      return malformed_json(fmt::format("{}[{}]", members.field(key), text.size()),
+                            shown_json(byte), "an integer in 0..255");
     }
-    note.format = json.at("chat_template").get<std::string>();
-    note.state.system = text_of(json.at("system"));
-    note.state.forgotten_turns = json.at("forgotten_turns").get<std::size_t>();
-    note.state.next_draw = json.at("next_draw").get<std::uint64_t>();
-    for (const Json& turn : json.at("turns")) {
-      note.state.turns.push_back({.message = text_of(turn.at("message")),
-                                  .reply = text_of(turn.at("reply")),
-                                  .reply_ids = turn.at("reply_ids").get<std::vector<TokenId>>()});
-    }
-  } catch (const Json::exception& exception) {
-    return malformed(fmt::format("found {}", exception.what()));
+    text += static_cast<char>(byte.get<std::uint8_t>());
   }
-  for (const Conversation::Turn& turn : note.state.turns) {
-    for (const TokenId id : turn.reply_ids) {
-      if (id < 0 || static_cast<std::size_t>(id) >= n_vocab)
-        return malformed(fmt::format("found token {}, need 0..{}", id, n_vocab - 1));
+  return text;
+}
+
+Result<const nlohmann::json*> read_array(const JsonMembers& members, const char* key) {
+  LLM_TRY(const nlohmann::json* value, members.member(key, "an array"));
+  if (!value->is_array()) return malformed_json(members.field(key), shown_json(*value), "an array");
+  return value;
+}
+
+Result<std::vector<TokenId>> read_ids(const JsonMembers& members, const char* key,
+                                      std::size_t n_vocab) {
+  LLM_TRY(const nlohmann::json* values, read_array(members, key));
+  std::vector<TokenId> ids;
+  for (const nlohmann::json& id : *values) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= n_vocab) {
+      return malformed_json(fmt::format("{}[{}]", members.field(key), ids.size()), shown_json(id),
+                            fmt::format("a token in 0..{}", n_vocab - 1));
     }
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
+Result<Conversation::Turn> read_turn(const nlohmann::json& json, const std::string& field,
+                                     std::size_t n_vocab) {
+  if (!json.is_object()) return malformed_json(field, shown_json(json), "an object");
+  const JsonMembers members(json, field);
+  Conversation::Turn turn;
+  LLM_TRY(turn.message, read_text(members, "message"));
+  LLM_TRY(turn.reply, read_text(members, "reply"));
+  LLM_TRY(turn.reply_ids, read_ids(members, "reply_ids", n_vocab));
+  return turn;
+}
+
+Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
+  if (text.empty()) return malformed_json("conversation", "a prompt cache", "a saved conversation");
+  LLM_TRY(const nlohmann::json json, parse_json_object(text));
+  const JsonMembers members(json, "");
+  LLM_TRY(const std::size_t version, members.count("schema_version", 1, kMost));
+  if (version != kSchemaVersion) {
+    return Error{.code = ErrorCode::kUnsupported,
+                 .field = "schema_version",
+                 .message = fmt::format("found {}, need {}", version, kSchemaVersion)};
+  }
+  Note note;
+  LLM_TRY(note.format, members.text("chat_template"));
+  LLM_TRY(note.state.system, read_text(members, "system"));
+  LLM_TRY(note.state.forgotten_turns, members.count("forgotten_turns", 0, kMost));
+  LLM_TRY(note.state.next_draw, members.count("next_draw", 0, kMost));
+  LLM_TRY(const nlohmann::json* turns, read_array(members, "turns"));
+  for (const nlohmann::json& turn : *turns) {
+    const std::string field = fmt::format("turns[{}]", note.state.turns.size());
+    LLM_TRY(auto read, read_turn(turn, field, n_vocab));
+    note.state.turns.push_back(std::move(read));
   }
   return note;
 }
