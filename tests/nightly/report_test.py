@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 from support import QUICK, Tree
 from hub import COMMIT
-from nightly import bisect, download, history, junit, lock, manifest, page, plan, references, resolve
+from nightly import bisect, download, files, history, junit, lock, manifest, page, plan, references, resolve
 from nightly.results import ERROR, FAIL, INFO, PASS, SKIP, Result
 
 
@@ -166,6 +166,59 @@ class LockTest(Tree):
         self.assertEqual((code, manifest.load(self.manifest.path).model("b-q4").figures["kld"]["KL mean"]), (0, 0.5))
         _, run = self.run_once(models=[model], checks=["ppl", "kld"])
         self.assertEqual([r.verdict for r in run.results], [PASS, PASS])
+
+
+class AddTest(Tree):
+    """A file of one's own, from anywhere: in the local list, not in the lock."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = self.folder / "elsewhere/my model.gguf"
+        files.write_atomically(self.file, b"my weights")
+        self.lock_text = self.manifest.path.read_text()
+        oracle = self.root / "tools/oracle/verify_reference.py"
+        files.write_atomically(oracle, "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('{}')")
+
+    def nightly(self, *arguments: str) -> tuple[int, str]:
+        process = self.spawn(*arguments)
+        return process.wait(), process.stdout.read() + process.communicate()[0]
+
+    def test_adds_checks_and_names_a_change(self):
+        self.assertEqual(self.nightly("--add", str(self.file), "--only", "verify,figures")[0], 0)
+        self.assertEqual(self.manifest.path.read_text(), self.lock_text)
+        own = manifest.load(self.manifest.path, self.place().local).model("my-model")
+        self.assertEqual((own.path, own.size, own.figures), (str(self.file), 10, {"ppl": {"perplexity": 1.25}}))
+        self.assertEqual(own.references["verify"]["path"], f"references/{own.sha256}/verify.json")
+        run = ("--models", "my-model", "--checks", "integrity,self,verify,ppl")
+        self.assertEqual(self.nightly(*run)[0], 0)
+        self.assertEqual({r["verdict"] for r in self.result_json()["results"]}, {PASS})
+        self.file.write_bytes(b"my Weights")
+        self.assertEqual(self.nightly(*run)[0], 1)
+        self.assertIn("my model.gguf: SHA-256: found", self.result_json()["results"][0]["message"])
+        code, words = self.nightly("--add", str(self.file), "--only", "figures")
+        self.assertEqual(code, 2)
+        self.assertIn("(--update replaces it)", words)
+        self.assertEqual(self.nightly("--add", str(self.file), "--only", "figures,verify", "--update")[0], 0)
+        self.assertEqual(self.nightly(*run)[0], 0)
+        changed = manifest.load(self.manifest.path, self.place().local).model("my-model")
+        self.assertIn(changed.sha256, changed.references["verify"]["path"])
+
+    def test_what_cannot_be_added(self):
+        self.file = self.file.rename(self.file.with_name("b-q4.gguf"))
+        code, words = self.nightly("--add", str(self.file))
+        self.assertEqual(code, 2)
+        self.assertIn("need a file whose name no other model has: b-q4", words)
+        self.fault("verify", "6")
+        code, words = self.nightly("--add", str(self.file.rename(self.file.with_name("new.gguf"))))
+        self.assertEqual(code, 2)
+        self.assertIn("new.gguf is refused", words)
+        self.assertEqual(self.nightly("--add", str(self.folder / "none.gguf"))[0], 2)
+        self.assertFalse(self.place().local.exists())
+
+    def test_a_relative_path_in_the_local_list(self):
+        files.write_json(self.place().local, {"format": manifest.FORMAT, "models": [{"name": "x", "family": "x", "path": "x.gguf"}]})
+        with self.assertRaisesRegex(manifest.ManifestError, r"local.lock: models\[0\].path: found \"x.gguf\", need an absolute path"):
+            manifest.load(self.manifest.path, self.place().local)
 
 
 class BisectTest(Tree):

@@ -102,6 +102,18 @@ class VerdictTest(Tree):
         (words / sha / "words/w.gguf").write_bytes(b"sword")
         self.assertEqual(self.run_once(models=[model], client=None)[1].results[0].verdict, FAIL)
 
+    def test_a_public_model_against_its_frozen_figures(self):
+        """The script's lines that say FAIL are the reason; models without such a reference have no such check."""
+        reference = self.root / "tests/golden/real/a"
+        files.write_atomically(reference / "facts.json", "{}")
+        self.manifest.model("a").references["real"] = {"path": "root/tests/golden/real/a"}
+        text = "import sys; print(*sys.argv[3:]); print('FAIL greedy texts'); sys.exit({})"
+        for code, verdict in ((0, PASS), (1, FAIL), (2, ERROR)):
+            files.write_atomically(self.root / "tests/real/check.py", text.format(code))
+            _, record = self.run_once(checks=["real"], models=self.manifest.models[:2])
+            self.assertEqual([(r.name, r.verdict) for r in record.results], [("a real", verdict)])
+            self.assertIn(record.results[0].message[:12], ("", "greedy texts", "could not ru"))
+
     def test_a_changed_reference_could_not_run(self):
         path = self.place().path("references/ref.json")
         files.write_json(path, {})
@@ -183,7 +195,7 @@ class InterruptionTest(Tree):
                 except Killed:
                     if kill_after and points[-3:-2] == points[-1:]:  # it writes this one anew at every start
                         allowed += 1
-        self.assertGreater(len(points), 50)
+        self.assertGreater(len(points), 30)
         self.assertLessEqual({"current.json", "report.html", "junit.xml", "history.jsonl"}, {name for name, _ in points})
         self.assertEqual(reports(self.folder / "broken"), reports(self.folder / "whole"))
         self.assertEqual(len(history.load(self.folder / "broken/history.jsonl")), 1)

@@ -46,7 +46,7 @@ class Tree(unittest.TestCase):
         (self.root / "models").mkdir(parents=True)
         self.bin = self.folder / "bin"
         self.bin.mkdir()
-        for tool in ("llmcheck", "llmgguf", "llmbench", "llmtok"):
+        for tool in ("llmcheck", "llmgguf", "llmbench", "llmrun", "llmtok"):
             shutil.copy(HERE / "fake_tool.sh", self.bin / tool)
         self.hub = Hub(dict(HUB_FILES))
         self.addCleanup(self.hub.close)

@@ -1,6 +1,7 @@
 """`./dev nightly`: the command line. docs/nightly.md is its manual."""
 
 import argparse
+import dataclasses
 import fnmatch
 import os
 import re
@@ -14,6 +15,9 @@ from .manifest import Manifest, ManifestError, Model, load
 from .output import say
 from .plan import plan
 from .resolve import Place, hub_of, resolve
+
+
+SKIPPED = 77  # exit code of `fetch` when a file cannot be had here, as Automake's and CTest's tests say it
 
 
 class Usage(Exception):
@@ -75,20 +79,23 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="over a Ray cluster; without ADDRESS, a local one")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", title="instead of a run")
 
-    def verb(name: str, text: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, parents=[after], help=text, description=text)
+    def verb(name: str, text: str, *more: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, parents=[after, *more], help=text, description=text)
 
     one = verb("lock", "fill models.lock: commits, sizes, hashes")
     one.add_argument("--update", action="store_true", default=False, help="replace what is pinned")
     one.add_argument("--no-fetch", action="store_true", default=False, help="believe the hub's hashes, download nothing")
     verb("fetch", "download the models into the cache; prints their paths")
-    one = verb("references", "make and pin the frozen references of a model")
-    one.add_argument("model")
-    one.add_argument("--hf", metavar="DIR", default=None, help="a transformers checkpoint, the reference of layer-diff")
-    one.add_argument("--only", default=None, help=f"of {', '.join(references.KINDS)}")
-    one.add_argument("--again", action="store_true", default=False, help="make anew what is there")
-    one.add_argument("--steps", type=positive, default=32, help="of each prompt of verify (default: 32)")
-    one.add_argument("--reason", default="first references", help="noted in baselines")
+    making = argparse.ArgumentParser(add_help=False)
+    making.add_argument("--hf", metavar="DIR", help="a transformers checkpoint, the reference of layer-diff")
+    making.add_argument("--only", help=f"of {', '.join(references.KINDS)}")
+    making.add_argument("--again", action="store_true", help="make anew what is there")
+    making.add_argument("--steps", type=positive, default=32, help="of each prompt of verify (default: 32)")
+    making.add_argument("--reason", default="first references", help="noted in baselines")
+    verb("references", "make and pin the frozen references of a model", making).add_argument("model")
+    one = verb("add", "enter a file of one's own, and make its references; also --add", making)
+    one.add_argument("file", type=Path)
+    one.add_argument("--update", action="store_true", help="the file has changed: pin what it is now")
     one = verb("bisect", "find the commit that turned a check red")
     one.add_argument("good")
     one.add_argument("bad")
@@ -116,11 +123,30 @@ def threads_of(args: argparse.Namespace) -> int:
 def with_family(manifest: Manifest, model: Model) -> Manifest:
     """The manifest of this model and the one it is held against."""
     names = {model.name, manifest.families.get(model.family, model.name)}
-    return Manifest(manifest.path, manifest.text, manifest.families, [m for m in manifest.models if m.name in names])
+    return dataclasses.replace(manifest, models=[m for m in manifest.models if m.name in names])
 
 
-def do_references(args: argparse.Namespace, manifest: Manifest, place: Place) -> int:
-    model = manifest.model(args.model)
+def do_add(args: argparse.Namespace, manifest: Manifest, place: Place) -> int:
+    """Enters a file of one's own into the local list, and makes its references."""
+    path = args.file.resolve()
+    name = re.sub(r"[^\w.-]+", "-", path.stem)
+    model = next((m for m in manifest.models if m.path == str(path)), None)
+    if model is None:
+        if any(m.name == name for m in manifest.models):
+            raise Usage(f"--add: found {path}, need a file whose name no other model has: {name}")
+        model = Model(name, name, path=str(path))
+        manifest.models.append(model)
+    before = model.sha256
+    lock.Locker(place, None, "", args.update).lock(model, False)
+    if before and before != model.sha256:  # what was frozen is another file's
+        model.references, model.figures = {}, {}
+    if model.refused:
+        raise Usage(f"--add: {path} is refused: llmgguf verify says why")
+    manifest.save()
+    return make_references(args, manifest, model, place)
+
+
+def make_references(args: argparse.Namespace, manifest: Manifest, model: Model, place: Place) -> int:
     kinds = chosen(list(references.KINDS), args.only, "only")
     found = resolve(with_family(manifest, model), place, client_of(args), hub_of(args.hub))
     wish = references.Wish(args.hf, args.steps, args.reason, args.again, threads_of(args))
@@ -148,7 +174,9 @@ def do_run(args: argparse.Namespace, manifest: Manifest, place: Place, models: l
 
 def dispatch(args: argparse.Namespace) -> int:
     place = place_of(args)
-    manifest = load(args.lock)
+    manifest = load(args.lock, place.local)
+    if args.verb == "add":
+        return do_add(args, manifest, place)
     names = chosen([m.name for m in manifest.models], args.models, "models")
     models = [m for m in manifest.models if m.name in names]
     if args.verb == "lock":
@@ -157,17 +185,17 @@ def dispatch(args: argparse.Namespace) -> int:
             raise Usage("lock asks the hub: not with --offline")
         return lock.lock(manifest, models, lock.Locker(place, client, hub_of(args.hub), args.update), not args.no_fetch)
     if args.verb == "fetch":
-        some = Manifest(manifest.path, manifest.text, manifest.families, models)
+        some = dataclasses.replace(manifest, models=models)
         found = resolve(some, place, client_of(args), hub_of(args.hub))
         for name, file in found.items():
             if file.status == "ready":
                 print(place.path(file.name))
             else:
                 say(f"error: {name}: {file.reason}")
-        states = {file.status for file in found.values()}
-        return 1 if "wrong" in states else 0 if states == {"ready"} else 2
+        states = {file.status for file in found.values()} - {"ready"}
+        return 1 if "wrong" in states else 2 if "error" in states else SKIPPED if states else 0
     if args.verb == "references":
-        return do_references(args, manifest, place)
+        return make_references(args, manifest, manifest.model(args.model), place)
     if args.verb == "bisect":
         return do_bisect(args, manifest, place)
     if args.verb == "report":
@@ -181,10 +209,10 @@ def dispatch(args: argparse.Namespace) -> int:
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    args = parser().parse_args()
+    args = parser().parse_args(["add" if argument == "--add" else argument for argument in sys.argv[1:]])
     try:
         return dispatch(args)
-    except (ManifestError, Usage, bisect.BisectError) as error:
+    except (ManifestError, Usage, bisect.BisectError, lock.Conflict) as error:
         print(f"nightly: error: {error}", file=sys.stderr)
     except BlockingIOError:
         print("nightly: error: another run is at work in the same --state folder", file=sys.stderr)

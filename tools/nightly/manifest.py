@@ -9,7 +9,7 @@ from pathlib import Path
 from . import files
 
 FORMAT = "nightly-models/2"
-REFERENCES = ("verify", "layer-diff", "quality", "equivalence", "manifest")
+REFERENCES = ("verify", "layer-diff", "quality", "equivalence", "manifest", "real")
 FROZEN = ("ppl", "kld")
 
 
@@ -20,8 +20,8 @@ class ManifestError(Exception):
 @dataclass
 class Model:
     """One file, or a folder of vocabularies. It has a `path` in the source tree, which git pins; or it is pinned by `size`,
-    `sha256` and `root`, and comes from a hub (`repository`, `revision`, `file`) or out of Python packages (`packages`, and
-    `file` or `folder` as its name)."""
+    `sha256` and `root`, and has an absolute `path` (in the local list), or comes from a hub (`repository`, `revision`, `file`)
+    or out of Python packages (`packages`, and `file` or `folder` as its name)."""
 
     name: str
     family: str
@@ -40,13 +40,27 @@ class Model:
     figures: dict = field(default_factory=dict)  # check -> {figure: number}, frozen
 
     @property
+    def local(self) -> bool:
+        return self.path is not None and self.path.startswith("/")
+
+    @property
+    def in_tree(self) -> bool:
+        return self.path is not None and not self.local
+
+    @property
     def pinned(self) -> bool:
         parts = all(package["sha256"] for package in self.packages or [])
-        return self.path is not None or (self.size is not None and self.sha256 is not None and parts)
+        return self.in_tree or (self.size is not None and self.sha256 is not None and parts)
 
     @property
     def file_name(self) -> str:
         return Path(self.path or self.file or self.folder).name
+
+
+def _entry(model: Model) -> dict:
+    """The model as the lock has it: without what is not set, but for pins that are wanted."""
+    pins = () if model.in_tree else ("size", "sha256") if model.folder else ("size", "sha256", "root")
+    return {key: value for key, value in dataclasses.asdict(model).items() if value or key in pins}
 
 
 @dataclass
@@ -55,6 +69,7 @@ class Manifest:
     text: str  # in the source tree: what --ppl, --kld and --quality read
     families: dict  # family -> the model that the others are held against
     models: list[Model]
+    local: Path | None = None  # the list of models with absolute paths, outside the source tree; None: there is none
 
     def model(self, name: str) -> Model:
         for model in self.models:
@@ -64,11 +79,10 @@ class Manifest:
         raise ManifestError(f"{self.path}: models: found no {name!r}, need one of {names}")
 
     def save(self) -> None:
-        models = []
-        for model in self.models:
-            pins = () if model.path else ("size", "sha256") if model.folder else ("size", "sha256", "root")
-            models.append({key: value for key, value in dataclasses.asdict(model).items() if value or key in pins})
-        files.write_json(self.path, {"format": FORMAT, "text": self.text, "families": self.families, "models": models})
+        common = [_entry(model) for model in self.models if not model.local]
+        files.write_json(self.path, {"format": FORMAT, "text": self.text, "families": self.families, "models": common})
+        if self.local:
+            files.write_json(self.local, {"format": FORMAT, "models": [_entry(m) for m in self.models if m.local]})
 
 
 def _check(path: Path, where: str, value: object, good: bool, rule: str) -> None:
@@ -127,6 +141,9 @@ def _check_source(path: Path, where: str, model: Model) -> None:
     for key in {key for keys in SOURCES.values() for key in keys} - set(SOURCES[kind]):
         _check(path, f"{where}.{key}", getattr(model, key), getattr(model, key) is None, f"none beside {kind}")
     if kind == "path":
+        _check(path, f"{where}.path", model.path, isinstance(model.path, str) and model.path != "", "a path")
+        if model.local:
+            return
         _relative(path, f"{where}.path", model.path)
         for key in ("size", "sha256", "root"):
             value = getattr(model, key)
@@ -175,24 +192,37 @@ def _parse_model(path: Path, where: str, entry: object) -> Model:
     return model
 
 
-def load(path: Path) -> Manifest:
-    """@throws ManifestError, OSError"""
+def _read(path: Path) -> dict:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ManifestError(f"{path}: {error}; need JSON") from error
     _check(path, "format", document.get("format") if isinstance(document, dict) else None,
            isinstance(document, dict) and document.get("format") == FORMAT, f'"{FORMAT}"')
-    _relative(path, "text", document.get("text"))
-    entries = document.get("models")
-    _check(path, "models", entries, isinstance(entries, list) and len(entries) > 0, "a list of models")
+    return document
+
+
+def _parse_models(path: Path, entries: object, taken: list[str], local: bool) -> list[Model]:
+    _check(path, "models", entries, isinstance(entries, list) and (local or len(entries) > 0), "a list of models")
     models = [_parse_model(path, f"models[{i}]", entry) for i, entry in enumerate(entries)]
-    names = [model.name for model in models]
-    for i, name in enumerate(names):
-        _check(path, f"models[{i}].name", name, name not in names[:i], "a name that no other model has")
+    for i, model in enumerate(models):
+        names = taken + [m.name for m in models[:i]]
+        _check(path, f"models[{i}].name", model.name, model.name not in names, "a name that no other model has")
+        rule = "an absolute path" if local else "a relative path without .."
+        _check(path, f"models[{i}].path", model.path, model.local == local, rule)
+    return models
+
+
+def load(path: Path, local: Path | None = None) -> Manifest:
+    """The lock, and with it the local list where there is one. @throws ManifestError, OSError"""
+    document = _read(path)
+    _relative(path, "text", document.get("text"))
+    models = _parse_models(path, document.get("models"), [], local=False)
     families = document.get("families")
     _check(path, "families", families, isinstance(families, dict), "an object of family: reference model")
     for family, reference in families.items():
         good = any(m.name == reference and m.family == family for m in models)
         _check(path, f"families.{family}", reference, good, "a model of this family")
-    return Manifest(path, document["text"], families, models)
+    if local and local.exists():
+        models += _parse_models(local, _read(local).get("models"), [m.name for m in models], local=True)
+    return Manifest(path, document["text"], families, models, local)

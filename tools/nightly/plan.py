@@ -12,7 +12,7 @@ from .manifest import Manifest, Model
 from .resolve import File, Hashes, Place
 from .results import ERROR, FAIL, SKIP, Build, Task
 
-TOOLS = ("llmcheck", "llmgguf", "llmbench", "llmtok")
+TOOLS = ("llmcheck", "llmgguf", "llmbench", "llmrun", "llmtok")
 BASE_MEMORY = 256 * MIB
 
 
@@ -65,13 +65,22 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
     return Task(model.name, check, inputs, model.figures.get(check, {}), model.refused, memory)
 
 
+def _applies(check: str, model: Model, manifest: Manifest) -> bool:
+    """Folders have the checks of folders. The model that its family is held against has no `kld`; `real` is for those that have
+    its reference."""
+    if CHECKS[check].folder or model.folder:
+        return CHECKS[check].folder and model.folder is not None
+    if check == "kld":
+        return manifest.families.get(model.family, model.name) != model.name
+    return check != "real" or check in model.references
+
+
 def plan(manifest: Manifest, found: dict[str, File], place: Place, models: list[Model],
          checks: list[str]) -> list[Task]:
-    """The tasks of these models and checks, model by model. The model that its family is held against has no `kld`; a folder
-    has the checks of folders."""
+    """The tasks of these models and checks, model by model."""
     hashes = Hashes(place.state / "hashes.json")
     return [_task(model, check, manifest, found, place, hashes) for model in models for check in checks
-            if CHECKS[check].folder == bool(model.folder) and (check != "kld" or manifest.families.get(model.family, model.name) != model.name)]
+            if _applies(check, model, manifest)]
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -12,11 +12,13 @@ from .manifest import Manifest, Model
 from .output import say
 
 HUB = "https://huggingface.co"
+LOCAL = "local.lock"
 
 
 @dataclass(frozen=True)
 class Place:
-    """What this machine has where. Tasks name files as `root/...`, `cache/...` or `references/...`."""
+    """What this machine has where. Tasks name files as `root/...`, `cache/...`, `references/...`, or `file/...` with an absolute
+    path behind it."""
 
     root: Path  # the source tree: models, references, texts
     bin: Path  # the tools
@@ -24,12 +26,18 @@ class Place:
     python: str = "python3"  # with tests/golden/requirements.txt, for the oracle
 
     @property
+    def local(self) -> Path:
+        """The list of one's own models."""
+        return self.state / LOCAL
+
+    @property
     def cache(self) -> Path:
         return self.state / "cache"
 
     def path(self, name: str) -> Path:
         kind, _, rest = name.partition("/")
-        return {"root": self.root, "cache": self.cache, "references": self.state / "references"}[kind] / rest
+        folders = {"root": self.root, "cache": self.cache, "references": self.state / "references", "file": Path("/")}
+        return folders[kind] / rest
 
 
 @dataclass(frozen=True)
@@ -87,11 +95,15 @@ def fetch(client: download.Client, model: Model, cache: Path, hub: str) -> Path:
     return packages.fetch(client, model, cache) if model.packages else download.fetch(client, want, cache)
 
 
-def _in_tree(model: Model, place: Place, hashes: Hashes) -> File:
+def _on_disk(model: Model, place: Place, hashes: Hashes) -> File:
     path = place.root / model.path
     if not path.exists():
         return File("missing", reason=f"{model.path} is not there")
-    return File("ready", f"root/{model.path}", size=path.stat().st_size, sha256=hashes.of(path))
+    found = hashes.of(path)
+    if model.local and found != model.sha256:
+        return File("wrong", reason=f"{path}: SHA-256: found {found}, need {model.sha256} ({LOCAL})")
+    name = f"file{model.path}" if model.local else f"root/{model.path}"
+    return File("ready", name, size=path.stat().st_size, sha256=found)
 
 
 def _from_cache(model: Model, place: Place, hashes: Hashes, client: download.Client | None, hub: str) -> File:
@@ -125,7 +137,7 @@ def resolve(manifest: Manifest, place: Place, client: download.Client | None, hu
         if not model.pinned:
             found[model.name] = File("missing", reason="no pinned size and SHA-256 in models.lock: run ./dev nightly lock")
         elif model.path:
-            found[model.name] = _in_tree(model, place, hashes)
+            found[model.name] = _on_disk(model, place, hashes)
         else:
             absent.append(model)
     needed = sum((2 if m.packages else 1) * m.size for m in absent if not download.cached(wanted(m, hub), place.cache))

@@ -1,5 +1,6 @@
 """One nightly run: models, matrix, tasks, report. Killed at any point and started again, it gives the same report."""
 
+import dataclasses
 import hashlib
 import json
 import time
@@ -37,7 +38,8 @@ def _utc() -> str:
 def _begin(place: Place, build: Build, machine: str, options: Options, manifest: Manifest) -> dict:
     """The unfinished run of the same plan, else a new one: {"id", "started", "not_before", "plan"}."""
     cells = [[m.name, c] for m in options.models for c in options.checks]
-    parts = [cells, build.commit, build.tools, machine, files.sha256(manifest.path), options.strict, options.again]
+    locks = [files.sha256(path) for path in (manifest.path, manifest.local) if path and path.exists()]
+    parts = [cells, build.commit, build.tools, machine, locks, options.strict, options.again]
     fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     path = place.state / "current.json"
     try:
@@ -107,7 +109,7 @@ def run(manifest: Manifest, place: Place, options: Options) -> int:
         current = _begin(place, build, machine, options, manifest)
         needed = options.models + [manifest.model(manifest.families[m.family]) for m in options.models
                                    if "kld" in options.checks and m.family in manifest.families]
-        some = Manifest(manifest.path, manifest.text, manifest.families, list({m.name: m for m in needed}.values()))
+        some = dataclasses.replace(manifest, models=list({m.name: m for m in needed}.values()))
         found = resolve(some, place, options.client, options.hub)
         tasks = plan(some, found, place, options.models, options.checks)
         results = _work(tasks, place, build, machine, options, current["not_before"])
