@@ -147,6 +147,10 @@ Status check_vocab(const VocabSpec& spec) {
   LLM_RETURN_IF_ERROR(check_id("bos", spec.bos, n_tokens));
   LLM_RETURN_IF_ERROR(check_id("eos", spec.eos, n_tokens));
   LLM_RETURN_IF_ERROR(check_id("unknown", spec.unknown, n_tokens));
+  const VocabSpec::FillInMiddle& fim = spec.fim;
+  for (const auto& id :
+       {fim.prefix, fim.suffix, fim.middle, fim.pad, fim.repository, fim.file_separator})
+    LLM_RETURN_IF_ERROR(check_id("fill-in-the-middle", id, n_tokens));
   for (const TokenId id : spec.end_of_generation)
     LLM_RETURN_IF_ERROR(check_id("end of generation", id, n_tokens));
   return Ok{};

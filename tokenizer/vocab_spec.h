@@ -38,6 +38,16 @@ struct VocabSpec {
     TokenId right = 0;
     TokenId joined = 0;
   };
+  /// Tokens of fill-in-the-middle. A model that was trained for it continues prefix, text before
+  /// the gap, suffix, text behind it, middle with the text of the gap.
+  struct FillInMiddle {
+    std::optional<TokenId> prefix;
+    std::optional<TokenId> suffix;
+    std::optional<TokenId> middle;
+    std::optional<TokenId> pad;
+    std::optional<TokenId> repository;      ///< a repository's name follows
+    std::optional<TokenId> file_separator;  ///< another file follows
+  };
 
   TokenizerKind tokenizer = TokenizerKind::kSentencePiece;
   std::string pre_tokenizer;  ///< byte-level BPE: a name in tokenizer/pre_tokenizer_rules.h
@@ -46,7 +56,9 @@ struct VocabSpec {
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
   std::optional<TokenId> unknown;
-  std::vector<TokenId> end_of_generation;  ///< eos and other ids that end a reply (eot), ascending
+  FillInMiddle fim;
+  /// Tokens that end a reply, ascending: eos, ends of turns, fim's pad, repository and separator.
+  std::vector<TokenId> end_of_generation;
   bool add_bos = true;
   bool add_eos = false;
   bool add_space_prefix = true;  ///< SentencePiece: the dummy prefix

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <optional>
 #include <unordered_map>
@@ -12,6 +10,7 @@
 #include "base/seeded_hash.h"
 #include "base/shown_text.h"
 #include "base/utf8.h"
+#include "engine/model/special_tokens.h"
 #include "tokenizer/pre_tokenizer_rules.h"
 #include "tokenizer/vocab_check.h"
 
@@ -33,9 +32,6 @@ constexpr std::size_t kMaxTokenBytes = 64U << 10;
 constexpr std::size_t kMaxSpecialToken = 1024;
 constexpr std::size_t kMaxSpecialBytes = 4U << 20;
 constexpr std::size_t kMaxTemplateBytes = 1U << 20;
-// "No such token" in the ids of special tokens.
-constexpr std::uint64_t kNoToken = 0xFFFFFFFF;
-constexpr TokenId kNone = -1;
 
 /// Collects the ids that share a fault and turns them into one warning.
 class IdList {
@@ -72,9 +68,7 @@ class VocabReader {
   void warn_duplicates();
   Status read_merges();
   Result<VocabSpec::Merge> read_merge(std::string_view text, std::size_t rank) const;
-  Status read_special();
-  Result<std::optional<TokenId>> read_id(std::string_view key, TokenId usual, TokenKind kind) const;
-  Status read_end_of_generation();
+  Status read_flags();
 
   Error malformed(std::string_view key, std::string message) const {
     return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
@@ -98,9 +92,9 @@ Result<VocabSpec> VocabReader::run() {
   LLM_RETURN_IF_ERROR(check_tokens());
   warn_duplicates();
   if (!is_sentencepiece()) LLM_RETURN_IF_ERROR(read_merges());
-  LLM_RETURN_IF_ERROR(read_special());
+  LLM_RETURN_IF_ERROR(read_special_tokens(gguf_, vocab_));
+  LLM_RETURN_IF_ERROR(read_flags());
   if (auto fault = unknown_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
-  LLM_RETURN_IF_ERROR(read_end_of_generation());
   return std::move(vocab_);
 }
 
@@ -289,28 +283,7 @@ Result<VocabSpec::Merge> VocabReader::read_merge(std::string_view text, std::siz
   return merge;
 }
 
-Result<std::optional<TokenId>> VocabReader::read_id(std::string_view key, TokenId usual,
-                                                    TokenKind kind) const {
-  const std::size_t n = vocab_.tokens.size();
-  if (gguf_.find(key) == nullptr) {
-    const bool fits = usual >= 0 && static_cast<std::size_t>(usual) < n &&
-                      vocab_.tokens[static_cast<std::size_t>(usual)].kind == kind;
-    return fits ? std::optional(usual) : std::nullopt;
-  }
-  LLM_TRY(const std::uint64_t id, gguf_.get_unsigned(key));
-  if (id == kNoToken) return std::optional<TokenId>();
-  if (auto fault = token_id_fault(id, n)) return malformed(key, *std::move(fault));
-  return std::optional(static_cast<TokenId>(id));
-}
-
-Status VocabReader::read_special() {
-  constexpr TokenKind kControl = TokenKind::kControl;
-  // SentencePiece's own layout; byte-level vocabularies have none.
-  const auto usual = [this](TokenId id) { return is_sentencepiece() ? id : kNone; };
-  LLM_TRY(vocab_.bos, read_id("tokenizer.ggml.bos_token_id", usual(1), kControl));
-  LLM_TRY(vocab_.eos, read_id("tokenizer.ggml.eos_token_id", usual(2), kControl));
-  LLM_TRY(vocab_.unknown,
-          read_id("tokenizer.ggml.unknown_token_id", usual(0), TokenKind::kUnknown));
+Status VocabReader::read_flags() {
   const bool add_bos = is_sentencepiece() || rule_->add_bos;
   LLM_TRY(vocab_.add_bos, gguf_.get_bool_or("tokenizer.ggml.add_bos_token", add_bos));
   LLM_TRY(vocab_.add_eos, gguf_.get_bool_or("tokenizer.ggml.add_eos_token", false));
@@ -320,30 +293,6 @@ Status VocabReader::read_special() {
         "{}: found true, but byte-level BPE has no dummy prefix; ignored", kSpacePrefixKey));
     vocab_.add_space_prefix = false;
   }
-  return Ok{};
-}
-
-Status VocabReader::read_end_of_generation() {
-  auto& ends = vocab_.end_of_generation;
-  if (vocab_.eos) ends.push_back(*vocab_.eos);
-  for (const std::string_view key :
-       {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
-    LLM_TRY(const std::optional<TokenId> id, read_id(key, kNone, TokenKind::kControl));
-    if (id) ends.push_back(*id);
-  }
-  // Chat models whose metadata names no end of turn still mark it with one of these.
-  constexpr std::array<std::string_view, 9> kEndTexts = {
-      "<|im_end|>",      "<|eot_id|>",    "<|eom_id|>", "<|end|>", "<|endoftext|>",
-      "<|end_of_text|>", "<end_of_turn>", "<EOT>",      "<|EOT|>"};
-  for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
-    const VocabSpec::Token& token = vocab_.tokens[id];
-    if (token.kind != TokenKind::kControl && token.kind != TokenKind::kUserDefined) continue;
-    if (std::find(kEndTexts.begin(), kEndTexts.end(), token.text) != kEndTexts.end()) {
-      ends.push_back(static_cast<TokenId>(id));
-    }
-  }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   return Ok{};
 }
 

@@ -3,11 +3,13 @@
 
 #include "engine/model/model_file.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
 #include "quant/formats/finite.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm {
@@ -170,6 +172,61 @@ TEST_CASE("vocabulary: kinds, flags, special ids", "[model]") {
     file.set_strings("tokenizer.ggml.tokens", pieces);
     file.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
     CHECK(read(file).end_of_generation == std::vector<TokenId>{2, 270});
+  }
+}
+
+TEST_CASE("vocabulary: tokens of fill-in-the-middle", "[model]") {
+  TinyGguf file = TinyGguf::llama();
+  auto pieces = TinyGguf::pieces();
+  const auto read = [&] {
+    file.set_strings("tokenizer.ggml.tokens", pieces);
+    const auto bytes = file.bytes();
+    const auto gguf = test::require_ok(GgufFile::parse(bytes));
+    std::vector<std::string> warnings;
+    return test::require_ok(vocab_from_gguf(gguf, warnings));
+  };
+  SECTION("none") {
+    const auto fim = read().fim;
+    for (const auto& id :
+         {fim.prefix, fim.suffix, fim.middle, fim.pad, fim.repository, fim.file_separator})
+      CHECK_FALSE(id);
+  }
+  SECTION("by their texts, of any kind; the last three end a text") {
+    const auto texts =
+        GENERATE(std::vector<std::string>{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
+                                          "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"},
+                 std::vector<std::string>{"<fim_prefix>", "<fim_suffix>", "<fim_middle>",
+                                          "<fim_pad>", "<reponame>", "<file_sep>"},
+                 std::vector<std::string>{"\u2581<PRE>", "\u2581<SUF>", "\u2581<MID>", "[PAD]",
+                                          "<REPO>", "<|file_sep|>"},
+                 std::vector<std::string>{
+                     "<\uFF5Cfim\u2581begin\uFF5C>", "<\uFF5Cfim\u2581hole\uFF5C>",
+                     "<\uFF5Cfim\u2581end\uFF5C>", "<PAD>", "<fim-repo>", "<|file_sep|>"});
+    CAPTURE(texts.front());
+    std::ranges::copy(texts, pieces.begin() + 262);
+    const VocabSpec vocab = read();
+    CHECK(vocab.fim.prefix == 262);
+    CHECK(vocab.fim.suffix == 263);
+    CHECK(vocab.fim.middle == 264);
+    CHECK(vocab.fim.pad == 265);
+    CHECK(vocab.fim.repository == 266);
+    CHECK(vocab.fim.file_separator == 267);
+    CHECK(vocab.end_of_generation == std::vector<TokenId>{2, 265, 266, 267});
+  }
+  SECTION("keys win over texts, new keys over old ones") {
+    pieces[262] = "<|fim_prefix|>";
+    pieces[263] = "<|fim_pad|>";
+    pieces[264] = "<|fim_middle|>";
+    file.set_u32("tokenizer.ggml.fim_pre_token_id", 265);
+    file.set_u32("tokenizer.ggml.prefix_token_id", 266);
+    file.set_u32("tokenizer.ggml.suffix_token_id", 267);
+    file.set_u32("tokenizer.ggml.fim_pad_token_id", 268);
+    file.set_u32("tokenizer.ggml.fim_sep_token_id", 269);
+    const VocabSpec vocab = read();
+    CHECK(vocab.fim.prefix == 265);
+    CHECK(vocab.fim.suffix == 267);
+    CHECK(vocab.fim.middle == 264);
+    CHECK(vocab.end_of_generation == std::vector<TokenId>{2, 268, 269});
   }
 }
 

@@ -113,6 +113,31 @@ TEST_CASE("llmtok turns ids into text", "[tools][llmtok]") {
   }
 }
 
+TEST_CASE("llmtok --special lists the tokens with a part of their own", "[tools][llmtok]") {
+  TinyGguf gguf = TinyGguf::llama();
+  auto pieces = TinyGguf::pieces();
+  pieces[262] = "<fim_prefix>";
+  pieces[270] = "<fim_pad>";
+  gguf.set_strings("tokenizer.ggml.tokens", pieces);
+  const ScratchDirectory folder;
+  const std::string model = folder.write("vocab.gguf", gguf.bytes());
+  CHECK(run_tool("llmtok", {model, "--special"}).out ==
+        "bos                      1  <s>\n"
+        "eos                      2  </s>\n"
+        "unknown                  0  <unk>\n"
+        "fim prefix             262  <fim_prefix>\n"
+        "fim pad                270  <fim_pad>\n"
+        "end of generation        2  </s>\n"
+        "end of generation      270  <fim_pad>\n");
+  const auto json = nlohmann::json::parse(run_tool("llmtok", {model, "--special", "--json"}).out);
+  const auto& special = json.at("special");
+  CHECK(special.at("bos") == 1);
+  CHECK(special.at("fim").at("prefix") == 262);
+  CHECK(special.at("fim").at("middle").is_null());
+  CHECK(special.at("end_of_generation") == nlohmann::json({2, 270}));
+  CHECK(run_tool("llmtok", {model, "--special", "-p", "a"}).exit_code == 2);
+}
+
 TEST_CASE("llmtok --check counts and shows what differs", "[tools][llmtok]") {
   const Fixture tok;
   const std::string good =

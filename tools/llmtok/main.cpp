@@ -18,6 +18,7 @@
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmtok/check.h"
+#include "tools/llmtok/special.h"
 
 namespace {
 
@@ -43,6 +44,7 @@ struct Arguments {
   bool parse_special = false;
   bool decode = false;
   bool json = false;
+  bool special = false;
   std::string check;
 };
 
@@ -59,6 +61,8 @@ llm::OptionTable make_table(Arguments& arguments) {
       .text("check", "REF.jsonl", &arguments.check,
             "compare with reference lines {\"text\", \"ids\"}; exit code 1 on a difference")
       .file();
+  table.flag("special", &arguments.special,
+             "list the tokens with a part of their own: BOS, fill-in-the-middle, ends of texts");
   table.group("Encoding");
   table.flag("no-bos", &arguments.no_bos, "do not add the BOS token");
   table.flag("no-space-prefix", &arguments.no_space_prefix,
@@ -101,8 +105,9 @@ Result<Tokenizer> open_tokenizer(const std::string& path) {
 Result<std::string> read_input(const Arguments& arguments, const llm::OptionTable& table) {
   const int sources = table.given("p") + table.given("f") + arguments.from_stdin;
   if (sources != 1) {
-    return usage("input",
-                 fmt::format("found {} inputs, need one of -p, -f, --stdin, --check", sources));
+    return usage(
+        "input",
+        fmt::format("found {} inputs, need one of -p, -f, --stdin, --check, --special", sources));
   }
   if (arguments.from_stdin) return llm::read_stdin(Tokenizer::kMaxTextBytes);
   if (table.given("f")) return llm::read_text_file(arguments.file, Tokenizer::kMaxTextBytes);
@@ -204,14 +209,25 @@ Result<int> run_check(const Arguments& arguments, const Tokenizer& tokenizer) {
   return checked->passed() ? 0 : llm::kExitVerdictFailed;
 }
 
+llm::Status print_special(const Arguments& arguments, const Tokenizer& tokenizer) {
+  if (!arguments.json) return llm::write_stdout(llm::special_tokens_text(tokenizer));
+  return llm::write_stdout(
+      dump({{"schema_version", kSchemaVersion}, {"special", llm::special_tokens_json(tokenizer)}}) +
+      "\n");
+}
+
 Result<int> run(const Arguments& arguments, const llm::OptionTable& table) {
   LLM_TRY(const std::string path, model_path(arguments));
-  if (table.given("check")) {
-    if (table.given("p") || table.given("f") || arguments.from_stdin || arguments.decode) {
-      return usage("--check", "found another input beside it, need --check alone");
+  if (const bool check = table.given("check"); check || arguments.special) {
+    if (table.given("p") || table.given("f") || arguments.from_stdin || arguments.decode ||
+        (check && arguments.special)) {
+      const std::string option = check ? "--check" : "--special";
+      return usage(option, fmt::format("found another input beside it, need {} alone", option));
     }
     LLM_TRY(const Tokenizer tokenizer, open_tokenizer(path));
-    return run_check(arguments, tokenizer);
+    if (check) return run_check(arguments, tokenizer);
+    LLM_RETURN_IF_ERROR(print_special(arguments, tokenizer));
+    return 0;
   }
   LLM_TRY(const std::string text, read_input(arguments, table));
   LLM_TRY(const Tokenizer tokenizer, open_tokenizer(path));
