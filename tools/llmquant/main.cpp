@@ -180,8 +180,8 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
     return 0;
   }
 
+  const GracefulInterrupt interrupt;  // first: the check makes a file, too
   LLM_RETURN_IF_ERROR(check_out(arguments, source));
-  const GracefulInterrupt interrupt;
   const GgufWriter writer = make_writer(*gguf, *plan, recipe->file_type);
   LLM_TRY(AtomicFile file, AtomicFile::create(arguments.out));
   ProgressBar bar(!context.quiet(), "MiB");
