@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("bin_dir", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--clients", type=int, default=24)
-    parser.add_argument("--threads", type=int, default=2, help="1 for a tsan build, which does not see libgomp's barriers")
+    parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     met: collections.Counter = collections.Counter()
     resident, faults = [], []
