@@ -103,26 +103,33 @@ void remove_temporary_files() noexcept {
   }
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path, Unnamed unnamed) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, Unnamed unnamed, Target target) {
+  const bool follows = target == Target::kFollow;
   AtomicFile file;
+  file.path_ = file.target_ = path;
   // Through a symbolic link the file itself is replaced, not the link.
   std::error_code unresolved;
-  const auto target = std::filesystem::canonical(path, unresolved);
-  file.path_ = path;
-  file.target_ = unresolved ? path : target.string();
+  const auto resolved = std::filesystem::canonical(path, unresolved);
+  if (follows && !unresolved) file.target_ = resolved.string();
   struct stat old {};
-  const bool exists = ::stat(path.c_str(), &old) == 0;
+  const bool exists = (follows ? ::stat : ::lstat)(path.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {
+    if (!follows) {
+      return Error{.code = ErrorCode::kIo,
+                   .field = {},
+                   .message = "not a regular file, which alone is replaced",
+                   .file = path};
+    }
     // A rename would replace the device or pipe itself; write to it in place instead.
     file.in_place_ = true;
     file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (file.descriptor_ < 0) return io_error(path, "cannot open for writing");
     return file;
   }
-  constexpr mode_t kMode = 0666;  // less the umask
+  const mode_t mode = follows ? 0666 : 0644;  // less the umask
   if (unnamed == Unnamed::kIfPossible) {
     file.descriptor_ =
-        ::open(directory_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
+        ::open(directory_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   }
   if (file.descriptor_ >= 0 &&
       ::access(name_of_descriptor(file.descriptor_).c_str(), F_OK) != 0) {  // commit() needs it
@@ -130,12 +137,12 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Unnamed unnamed) 
   }
   if (file.descriptor_ < 0) {
     file.temporary_ = with_free_name(file.target_, file.listed_, [&](const char* name) {
-      file.descriptor_ = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kMode);
+      file.descriptor_ = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
       return file.descriptor_ >= 0;
     });
   }
   if (file.descriptor_ < 0) return io_error(path, "cannot create");
-  if (exists) ::fchmod(file.descriptor_, old.st_mode & 07777);
+  if (exists && follows) ::fchmod(file.descriptor_, old.st_mode & 07777);
   return file;
 }
 

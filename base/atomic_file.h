@@ -18,8 +18,13 @@ namespace llm {
 class AtomicFile {
  public:
   enum class Unnamed : bool { kNever, kIfPossible };
+  /// kFollow: behind symbolic links, with the old file's mode; a device or pipe is written to.
+  /// kPlain: nothing but a regular file is replaced, or opened, and by one that only its owner can
+  /// write to.
+  enum class Target : bool { kFollow, kPlain };
   /// @param unnamed  kNever: as where the file system knows no files without a name
-  static Result<AtomicFile> create(const std::string& path, Unnamed unnamed = Unnamed::kIfPossible);
+  static Result<AtomicFile> create(const std::string& path, Unnamed unnamed = Unnamed::kIfPossible,
+                                   Target target = Target::kFollow);
   /// Whether create() would succeed, without a trace: nothing is written, no pipe is opened.
   static Status probe(const std::string& path);
 

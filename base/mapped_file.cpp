@@ -1,13 +1,16 @@
 #include "base/mapped_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/aligned_buffer.h"
@@ -23,6 +26,21 @@ std::int64_t nanoseconds(const struct timespec& time) {
   return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
 }
 
+/// That nobody but this user and root can have written it.
+Status check_writer(const std::string& path, const struct stat& info) {
+  const auto refuse = [&](std::string message) {
+    return Error{
+        .code = ErrorCode::kIntegrity, .field = {}, .message = std::move(message), .file = path};
+  };
+  if (info.st_uid != 0 && info.st_uid != ::geteuid())
+    return refuse(
+        fmt::format("found owner {}, need this user ({}) or root", info.st_uid, ::geteuid()));
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return refuse(fmt::format("found mode {:04o}, need one that only the owner can write to",
+                              info.st_mode & 07777));
+  return Ok{};
+}
+
 std::size_t round_up_to_page(std::size_t size) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return (size + page - 1) / page * page;
@@ -30,27 +48,34 @@ std::size_t round_up_to_page(std::size_t size) {
 
 }  // namespace
 
-Result<MappedFile> MappedFile::open(const std::string& path) {
-  return open_all(std::span(&path, 1));
-}
-
-Result<MappedFile> MappedFile::open_all(std::span<const std::string> paths) {
+Result<MappedFile> MappedFile::open(const std::string& path, Writer writer) {
   MappedFile file;
-  for (const std::string& path : paths) LLM_RETURN_IF_ERROR(file.add(path));
+  LLM_RETURN_IF_ERROR(file.add(path, writer));
   LLM_RETURN_IF_ERROR(file.map());
   return file;
 }
 
-Status MappedFile::add(const std::string& path) {
+Result<MappedFile> MappedFile::open_all(std::span<const std::string> paths) {
+  MappedFile file;
+  for (const std::string& path : paths) LLM_RETURN_IF_ERROR(file.add(path, Writer::kAnybody));
+  LLM_RETURN_IF_ERROR(file.map());
+  return file;
+}
+
+Status MappedFile::add(const std::string& path, Writer writer) {
   parts_.push_back({path, {}});
   Inode& inode = inodes_.emplace_back();
   // O_NONBLOCK: opening a FIFO without a writer must not wait.
-  inode.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int links = writer == Writer::kOwner ? O_NOFOLLOW : 0;
+  inode.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | links);
+  if (inode.descriptor < 0 && errno == ELOOP && links != 0)
+    return io_error(path, "is a symbolic link, need the file itself");
   if (inode.descriptor < 0) return io_error(path, std::strerror(errno));
   struct stat info {};
   if (::fstat(inode.descriptor, &info) != 0) return io_error(path, std::strerror(errno));
   if (S_ISDIR(info.st_mode)) return io_error(path, "is a directory, need a file");
   if (!S_ISREG(info.st_mode)) return io_error(path, "not a regular file");
+  if (writer == Writer::kOwner) LLM_RETURN_IF_ERROR(check_writer(path, info));
   inode.stamp = {.size = static_cast<std::size_t>(info.st_size),
                  .modified_ns = nanoseconds(info.st_mtim),
                  .changed_ns = nanoseconds(info.st_ctim),
@@ -147,6 +172,16 @@ std::vector<MappedFile::Stamp> MappedFile::stamps() const {
   return stamps;
 }
 
+void MappedFile::wait_for_another_stamp() const {
+  using std::chrono::nanoseconds, std::chrono::system_clock;
+  constexpr nanoseconds kTick = std::chrono::milliseconds(20);
+  const nanoseconds now = system_clock::now().time_since_epoch();
+  for (const Inode& inode : inodes_) {
+    const nanoseconds age = now - nanoseconds(inode.stamp.changed_ns);
+    if (age >= nanoseconds(0) && age < kTick) std::this_thread::sleep_for(kTick - age);
+  }
+}
+
 const MappedFile::Part* MappedFile::changed_part() const {
   for (std::size_t i = 0; i < inodes_.size(); ++i) {
     struct stat info {};
@@ -160,12 +195,12 @@ const MappedFile::Part* MappedFile::changed_part() const {
 
 bool MappedFile::changed_since_open() const { return changed_part() != nullptr; }
 
-Status MappedFile::check_unchanged() const {
+Status MappedFile::check_unchanged(std::string_view what) const {
   const Part* changed = changed_part();
   if (changed == nullptr) return Ok{};
   return Error{.code = ErrorCode::kIntegrity,
                .field = {},
-               .message = "model changed while it was read, need a file at rest",
+               .message = fmt::format("{} changed while it was read, need a file at rest", what),
                .file = changed->path};
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -19,10 +20,14 @@ namespace llm {
 /// with exit code 4 (tools/common), which is why loaded weights are copies and not views.
 class MappedFile {
  public:
+  /// Who may have written what is opened. kOwner: this user or root alone, as far as owner and mode
+  /// say; the path itself is no symbolic link.
+  enum class Writer : bool { kAnybody, kOwner };
   /// Opens and maps `path`. An empty file gives empty bytes.
   /// Errors (kIo): the system's words for open/stat/mmap; "is a directory"; "not a regular file" (a
   /// FIFO or device is never waited for). kResource where there is no address space for it.
-  static Result<MappedFile> open(const std::string& path);
+  /// kIntegrity for another Writer.
+  static Result<MappedFile> open(const std::string& path, Writer writer = Writer::kAnybody);
 
   /// One of the files that bytes() consists of.
   struct Part {
@@ -72,10 +77,14 @@ class MappedFile {
   /// Of each part, as it was at open().
   std::vector<Stamp> stamps() const;
 
+  /// Waits until a write would give each part another stamp than it has, 20 ms at most: clocks of
+  /// file systems tick up to every 10 ms.
+  void wait_for_another_stamp() const;
+
   /// Whether size or modification time of an opened inode differ from those at open().
   bool changed_since_open() const;
-  /// Errors: kIntegrity when changed_since_open().
-  Status check_unchanged() const;
+  /// Errors: kIntegrity when changed_since_open(). @param what  that file is, for the message
+  Status check_unchanged(std::string_view what = "model") const;
 
  private:
   struct Inode {
@@ -84,7 +93,7 @@ class MappedFile {
   };
 
   MappedFile() = default;
-  Status add(const std::string& path);
+  Status add(const std::string& path, Writer writer);
   Status map();
   /// The first part whose inode has changed.
   const Part* changed_part() const;

@@ -65,7 +65,8 @@ class Model final {
   /// Packs what nobody has needed yet. Executors call it before their second pass.
   /// Errors: as load(). Cost: none worth naming where nothing is left.
   Status pack_weights() const;
-  /// What was found in the weights that a pass packed. Errors: kNonFinite, kIo, kIntegrity.
+  /// What was found in the weights that a pass packed; kIntegrity for a model file or a mapped
+  /// cache that has changed meanwhile. Errors: kNonFinite, kIo, kIntegrity.
   Status check_weights() const;
 
   /// This model computed otherwise: with the instruction set, threads and compute of `options`, on

@@ -170,7 +170,8 @@ Status check_panels(std::span<const std::byte> panels, std::span<const std::stri
 
 Result<PackedCache> open_at(const std::string& path, const ModelFile& model, const WeightPlan& plan,
                             int n_threads, const Progress& progress) {
-  LLM_TRY(MappedFile file, MappedFile::open(path));
+  LLM_TRY(MappedFile file, MappedFile::open(path, MappedFile::Writer::kOwner));
+  file.wait_for_another_stamp();
   file.prefer_huge_pages();
   const std::span<const std::byte> bytes = file.bytes();
   LLM_TRY(const auto lines, read_head(bytes));
@@ -223,7 +224,8 @@ Status write_packed_cache(const std::string& path, const ModelFile& model, const
   head.resize(panels_offset(head.size()));
   std::error_code refused;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), refused);
-  LLM_TRY(AtomicFile file, AtomicFile::create(path));
+  LLM_TRY(AtomicFile file,
+          AtomicFile::create(path, AtomicFile::Unnamed::kIfPossible, AtomicFile::Target::kPlain));
   LLM_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(head))));
   // In pieces of whole huge pages, which the page cache then has as such.
   for (std::size_t begin = 0; begin < panels.size(); begin += kChunkBytes) {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "engine/model/packed_cache.h"
@@ -39,18 +37,6 @@ Result<Store> pack(const std::shared_ptr<const ModelFile>& model, const WeightOp
     LLM_RETURN_IF_ERROR(store->check_finite(store->plan().matrices.front(), options.threads));
   }
   return store;
-}
-
-/// Waits until a write to the file would get another time stamp than the last one got. Clocks of
-/// file systems tick up to every 10 ms.
-void wait_for_another_stamp(const MappedFile& file) {
-  using std::chrono::nanoseconds, std::chrono::system_clock;
-  constexpr nanoseconds kTick = std::chrono::milliseconds(20);
-  const nanoseconds now = system_clock::now().time_since_epoch();
-  for (const MappedFile::Stamp& stamp : file.stamps()) {
-    const nanoseconds age = now - nanoseconds(stamp.changed_ns);
-    if (age >= nanoseconds(0) && age < kTick) std::this_thread::sleep_for(kTick - age);
-  }
 }
 
 /// Whether the cache's panels are those that the file gives.
@@ -102,7 +88,7 @@ Result<Store> through_cache(const std::shared_ptr<const ModelFile>& model,
   }
   if (!cache.ok())
     warnings.push_back(fmt::format("packed cache: {}; packing anew", cache.error().to_string()));
-  wait_for_another_stamp(model->file);
+  model->file.wait_for_another_stamp();
   LLM_TRY(Store store, pack(model, {.threads = options.threads, .progress = options.progress}));
   const Status written =
       write_packed_cache(path, *model, plan, store->panels(), options.threads, options.progress);

@@ -134,6 +134,7 @@ Status WeightStore::check_finite(const PlacedMatrix& matrix, int n_threads) {
 }
 
 Status WeightStore::status() const {
+  if (cache_) return cache_->file.check_unchanged("packed cache");
   if (in_memory()) return Ok{};
   const std::shared_lock lock(file_mutex_);
   if (file_ == nullptr) return Ok{};

@@ -45,8 +45,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   /// Errors: kNonFinite naming tensor and block; kIo; kIntegrity for a file that has changed.
   Status pack_all(int n_threads, const Progress& progress);
 
-  /// What went wrong in packing so far, the first by the plan's order; kIntegrity for a file that
-  /// has changed. Errors: as pack_all().
+  /// What went wrong in packing so far, the first by the plan's order; kIntegrity for a file, the
+  /// model's or a mapped cache, that has changed. Errors: as pack_all(). Cost: a system call.
   Status status() const;
 
   /// Checks the scales of one matrix, without packing it. Errors: kNonFinite, kIo.

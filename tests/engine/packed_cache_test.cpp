@@ -3,6 +3,8 @@
 #include "engine/model/packed_cache.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -233,6 +235,80 @@ TEST_CASE("what is no file in a cache's place is neither read nor replaced", "[p
     REQUIRE_THAT(model->warnings()[1], Contains("; going on without"));
     REQUIRE(hash_of(model) == cached.plain());
   }
+}
+
+TEST_CASE("a pipe or a link in a cache's place is neither opened nor replaced", "[packed_cache]") {
+  const Cached cached;
+  const bool is_pipe = GENERATE(true, false);
+  CAPTURE(is_pipe);
+  cached.load();
+  const std::string elsewhere = cached.models() / "elsewhere";
+  std::filesystem::rename(cached.path(), elsewhere);
+  if (is_pipe) {
+    REQUIRE(::mkfifo(cached.path().c_str(), 0600) == 0);
+  } else {
+    std::filesystem::create_symlink(elsewhere, cached.path());
+  }
+  const std::string before = cached.models().read("elsewhere");
+  const auto model = cached.load();
+  CAPTURE(fmt::format("{}", fmt::join(model->warnings(), " | ")));
+  REQUIRE(model->packed_cache().empty());
+  REQUIRE(model->warnings().size() == 2);
+  REQUIRE_THAT(model->warnings()[0],
+               Contains(is_pipe ? "not a regular file; packing anew"
+                                : "is a symbolic link, need the file itself"));
+  REQUIRE_THAT(model->warnings()[1], Contains("not a regular file, which alone is replaced"));
+  REQUIRE(std::filesystem::symlink_status(cached.path()).type() ==
+          (is_pipe ? std::filesystem::file_type::fifo : std::filesystem::file_type::symlink));
+  REQUIRE(cached.models().read("elsewhere") == before);
+  REQUIRE(hash_of(model) == cached.plain());
+}
+
+TEST_CASE("a cache that others can write to is refused", "[packed_cache]") {
+  const Cached cached;
+  cached.load();
+  for (const mode_t mode : {0664, 0646, 0666}) {
+    REQUIRE(::chmod(cached.path().c_str(), mode) == 0);
+    cached.refused(
+        fmt::format("found mode {:04o}, need one that only the owner can write to", mode));
+  }
+  const mode_t before = ::umask(0);
+  std::filesystem::remove(cached.path());
+  cached.load();
+  ::umask(before);
+  cached.used();  // whatever the umask
+  if (::geteuid() == 0) {
+    REQUIRE(::chown(cached.path().c_str(), 12345, 0) == 0);
+    cached.refused("found owner 12345, need this user (0) or root");
+  }
+}
+
+TEST_CASE("a cache that is overwritten in use ends what is computed with it", "[packed_cache]") {
+  const Cached cached;
+  cached.load();
+  const auto model = cached.load();
+  REQUIRE(model->packed_cache() == cached.path());
+  auto sequence = open_sequence(model);
+  REQUIRE(sequence.ok());
+  const std::vector<TokenId> ids = {1, 5};
+  REQUIRE((*sequence)->evaluate(ids, LogitRows::kAll).ok());
+  // Another file in its place is none of its business.
+  cached.caches().write("other", cached.content());
+  std::filesystem::rename(cached.caches() / "other", cached.path());
+  REQUIRE((*sequence)->evaluate(ids, LogitRows::kAll).ok());
+
+  const auto mapped_now = cached.load();
+  auto later = open_sequence(mapped_now);
+  REQUIRE(later.ok());
+  std::fstream file(cached.path(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(kPanels + 8);
+  file.put('\x55').flush();
+  const auto rows = (*later)->evaluate(ids, LogitRows::kAll);
+  REQUIRE_FALSE(rows.ok());
+  REQUIRE(rows.error().code == ErrorCode::kIntegrity);
+  REQUIRE_THAT(rows.error().to_string(),
+               Contains(cached.path()) && Contains("packed cache changed while it was read"));
+  REQUIRE((*sequence)->evaluate(ids, LogitRows::kAll).ok());
 }
 
 TEST_CASE("a cache of a model that has changed is refused", "[packed_cache]") {

@@ -89,8 +89,11 @@ TEST_CASE("a packed cache cut in use is named", "[llmrun]") {
   std::filesystem::resize_file(file, 0);
   const Finished result = process.wait();
   CAPTURE(result.err);
-  REQUIRE(result.exit_code == 4);
-  REQUIRE(contains(result.err, file + ": found fewer bytes than when it was opened"));
+  // By the signal of a read past its end, or by the look at it behind each pass.
+  REQUIRE((result.exit_code == 4 || result.exit_code == 8));
+  REQUIRE(contains(result.err,
+                   file + (result.exit_code == 4 ? ": found fewer bytes than when it was opened"
+                                                 : ": packed cache changed while it was read")));
 }
 
 }  // namespace llm
