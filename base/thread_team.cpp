@@ -125,6 +125,17 @@ std::pair<std::size_t, std::string> try_threads(std::size_t n) {
   return {threads.size(), words};
 }
 
+/// Whether so many threads, this one among them, can be there at once now.
+Status check_threads(int n_threads) {
+  const auto [others, words] = try_threads(static_cast<std::size_t>(n_threads) - 1);
+  if (words.empty()) return Ok{};
+  return Error{.code = ErrorCode::kResource,
+               .field = "threads",
+               .message = fmt::format("found {} that can be started ({}), need {}", others + 1,
+                                      words, n_threads),
+               .hint = "use fewer threads, or raise the limits of processes and memory"};
+}
+
 void pause_cpu() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -235,17 +246,18 @@ Status start_threads(int n_threads) {
   static int known = 1;
   const std::lock_guard lock(mutex);
   if (n_threads <= known) return Ok{};
-  const auto [others, words] = try_threads(static_cast<std::size_t>(n_threads) - 1);
-  if (words.empty()) {
-    known = n_threads;
-    return Ok{};
-  }
-  return Error{.code = ErrorCode::kResource,
-               .field = "threads",
-               .message = fmt::format("found {} that can be started ({}), need {}", others + 1,
-                                      words, n_threads),
-               .hint = "use fewer threads, or raise the limits of processes and memory"};
+  LLM_RETURN_IF_ERROR(check_threads(n_threads));
+  known = n_threads;
+  return Ok{};
 }
+
+Status start_team(int n_threads) {
+  LLM_RETURN_IF_ERROR(check_threads(n_threads));
+  run_parallel(n_threads, [](Worker) {});
+  return Ok{};
+}
+
+void end_team() { omp_pause_resource_all(omp_pause_soft); }
 
 void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   LLM_CHECK(n_threads >= 1);

@@ -115,6 +115,16 @@ struct Worker {
 /// thread.
 Status start_threads(int n_threads);
 
+/// Starts the threads that the calling thread's regions of up to `n_threads` will have, so that
+/// none of them has to find out that there are too few. Errors: as start_threads(), of what is left
+/// now.
+/// @pre the calling thread has run no region, or end_team() since
+Status start_team(int n_threads);
+
+/// Ends the threads that OpenMP keeps for the calling thread's next region, which starts its own.
+/// @pre not inside run_parallel
+void end_team();
+
 /// Runs `body` once on each of `n_threads` OpenMP threads (fewer if OpenMP is told so) and waits
 /// for all. Every worker computes in the contract's FloatEnvironment and gets its own back.
 /// Throws what a worker throws, the first one's: the others leave at their next barrier, or end;

@@ -1,11 +1,15 @@
 #include "engine/serve/text_service.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_team.h"
 #include "engine/forward/kv_pool.h"
 
 namespace llm {
@@ -25,7 +29,19 @@ Result<std::unique_ptr<TextService>> TextService::start(std::shared_ptr<Executor
   std::unique_ptr<TextService> service(new TextService(std::move(executor), std::move(scheduler)));
   service->options_ = options;
   service->publish_figures();
-  service->thread_ = std::thread([self = service.get()] { self->work(); });
+  end_team();  // the model was loaded on it; the service's thread has its own
+  std::promise<Status> promise;
+  std::future<Status> started = promise.get_future();
+  try {
+    service->thread_ = std::thread(&TextService::work, service.get(), std::move(promise));
+  } catch (const std::system_error& refused) {
+    return Error{.code = ErrorCode::kResource,
+                 .field = "threads",
+                 .message = fmt::format("found none that can be started ({}), need one for texts",
+                                        refused.what()),
+                 .hint = "raise the limits of processes and memory"};
+  }
+  LLM_RETURN_IF_ERROR(started.get());
   return service;
 }
 
@@ -78,8 +94,11 @@ ServiceFigures TextService::figures() const {
   return figures_;
 }
 
-void TextService::work() {
-  while (take_inbox()) run_step();
+void TextService::work(std::promise<Status> started) {
+  const Status enough = start_team(runner_.executor().model().threads());
+  const bool goes_on = enough.ok();
+  started.set_value(enough);
+  while (goes_on && take_inbox()) run_step();
 }
 
 bool TextService::take_inbox() {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,8 +57,9 @@ struct ServiceFigures {
 /// `parallel` + `queue`.
 class TextService {
  public:
-  /// Starts the thread. @param options  kv_pages and context as the executor's; step_tokens at most
-  /// its batch. Errors: those of Scheduler::create.
+  /// Starts the thread and those that it computes on; the ones that the caller's regions left are
+  /// ended. @param options  kv_pages and context as the executor's; step_tokens at most its batch.
+  /// Errors: those of Scheduler::create; kResource naming how many threads could be started.
   static Result<std::unique_ptr<TextService>> start(std::shared_ptr<Executor> executor,
                                                     const SchedulerOptions& options);
   /// Drops what is not finished, without a word to anybody, and waits for the thread.
@@ -100,7 +102,8 @@ class TextService {
 
   TextService(std::shared_ptr<Executor> executor, Scheduler scheduler);
 
-  void work();
+  /// Of the thread. @param started  whether there are enough threads
+  void work(std::promise<Status> started);
   /// Waits until there is something to do and takes what came. @return false: to be stopped
   bool take_inbox();
   void open(Submitted submitted);

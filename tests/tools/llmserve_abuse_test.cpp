@@ -233,6 +233,27 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
   REQUIRE(careful.reply().status == 200);
 }
 
+TEST_CASE("too few threads are an error at the start", "[llmserve]") {
+  if (test::kSanitized) return;  // sanitizers need more addresses than any limit here
+  // Each thread has a stack of 1 GiB; eight compute, one of them for all texts, and few do the
+  // rest.
+  const auto limited = [](int gib) {
+    return "ulimit -s 1048576; ulimit -v " + std::to_string(gib << 20);
+  };
+  Server server({kModel, "-q", "-t", "8"}, limited(12));
+  for (int i = 0; i < 2; ++i)
+    REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 2}}).status == 200);
+  REQUIRE(server.end().exit_code == 0);
+  for (const int gib : {5, 8}) {
+    const Finished run = test::run_shell(limited(gib) + "; exec '" + test::tool_path("llmserve") +
+                                         "' '" + kModel + "' -q -t 8 --port 0");
+    CAPTURE(gib, run.err);
+    REQUIRE(run.out == "");  // it was never ready
+    REQUIRE(run.exit_code == 5);
+    REQUIRE(run.err.find("threads: found ") != std::string::npos);
+  }
+}
+
 TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
   Server server({kModel, "-q", "-c", "4000", "--timeout", "3600"});
   RawClient idle(server.port());

@@ -168,7 +168,9 @@ inline std::vector<std::string> events_of(const std::string& body) {
 /// llmserve on a free port of this machine.
 class Server {
  public:
-  explicit Server(std::vector<std::string> arguments) : process_(words(std::move(arguments))) {
+  /// @param limits  what a shell says before it becomes the server ("ulimit -v 1000000"), or ""
+  explicit Server(std::vector<std::string> arguments, const std::string& limits = "")
+      : process_(words(std::move(arguments), limits)) {
     while (process_.output_so_far().find('\n') == std::string::npos) {
       if (!process_.is_running()) FAIL("llmserve did not start: " + process_.wait().err);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -220,8 +222,11 @@ class Server {
   }
 
  private:
-  static std::vector<std::string> words(std::vector<std::string> arguments) {
-    const std::vector<std::string> first = {tool_path("llmserve"), "--port", "0", "-t", "1"};
+  static std::vector<std::string> words(std::vector<std::string> arguments,
+                                        const std::string& limits) {
+    std::vector<std::string> first = {tool_path("llmserve"), "--port", "0", "-t", "1"};
+    if (!limits.empty())
+      first.insert(first.begin(), {"/bin/sh", "-c", limits + R"(; exec "$0" "$@")"});
     arguments.insert(arguments.begin(), first.begin(), first.end());
     return arguments;
   }
