@@ -1,8 +1,82 @@
 #include "tools/common/foreign_options.h"
 
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
 namespace llm {
+namespace {
+
+constexpr const char* kNoDownload =
+    "nothing is downloaded; download the GGUF first and give its path";
+
+/// What llama-server and vLLM have, and what stands for it in a server here.
+void add_server_options(OptionTable& table) {
+  table.foreign("m,model", "the model is the first argument, without an option");
+  table.foreign("np,max-num-seqs", "--parallel says how many texts are generated at once");
+  table.foreign("cb,cont-batching", "always so here; leave it out");
+  table.foreign("nocb,no-cont-batching", "--parallel 1 generates one text after another");
+  table.foreign("metrics", "always there, at /metrics; leave it out");
+  table.foreign("slots,no-slots", "there are no slots; GET /metrics says what runs and waits");
+  table.foreign("props", "GET /props is always there, and changes nothing; leave it out");
+  table.foreign("n,predict,n-predict",
+                "--max-tokens limits an answer; a request asks for its own max_tokens");
+  table.foreign(
+      "temp,temperature,top-k,top-p,min-p,s,seed,repeat-penalty,repeat-last-n,ignore-eos,"
+      "r,reverse-prompt",
+      "each request says that: temperature, top_k, top_p, min_p, seed, stop, ... "
+      "(docs/serving.md); without, OpenAI's defaults hold");
+  table.foreign("b,batch-size,ub,ubatch-size,max-num-batched-tokens",
+                "--chunk says how many tokens are evaluated at once");
+  table.foreign("max-model-len", "the context is -c");
+  table.foreign("served-model-name", "the model's names are --alias");
+  table.foreign("to", "it is --timeout");
+  table.foreign("api-key-file", "the key is LLM_API_KEY or --api-key");
+  table.foreign("ssl-key-file,ssl-cert-file,ssl-keyfile,ssl-certfile",
+                "TLS is for a proxy in front (docs/serving.md)");
+  table.foreign("cache-prompt,no-cache-prompt,cache-reuse,enable-prefix-caching",
+                "texts that begin alike share what is computed, always; leave it out");
+  table.foreign("cram,cache-ram,gpu-memory-utilization,kv-unified,kvu",
+                "--kv-memory is all memory for keys and values");
+  table.foreign("context-shift", "a text ends where its context ends; leave it out");
+  table.foreign("webui,no-webui", "the page at / is always there; leave it out");
+  table.foreign("embedding,embeddings,rerank,reranking,pooling", "there are texts only");
+  table.foreign("i,cnv,conversation,p,prompt,sys,system-prompt",
+                "requests bring their texts; llmrun answers one of your own");
+}
+
+/// "owner/repo", "owner/repo:QUANT", "name:tag": what names a model elsewhere.
+bool is_hub_name(std::string_view text) {
+  const auto is_part = [](std::string_view part) {
+    return !part.empty() && part.front() != '.' && std::ranges::all_of(part, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+    });
+  };
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view name = text.substr(0, colon);
+  if (colon < text.size() && !is_part(text.substr(colon + 1))) return false;
+  const std::size_t slash = name.find('/');
+  if (slash == std::string_view::npos) return colon < text.size() && is_part(name);
+  return is_part(name.substr(0, slash)) && is_part(name.substr(slash + 1));
+}
+
+}  // namespace
+
+Error with_download_hint(Error error) {
+  if (error.code != ErrorCode::kIo || !error.hint.empty() || !is_hub_name(error.file)) return error;
+  const std::filesystem::path path = error.file;
+  std::error_code unknown;
+  const bool is_here = exists(path, unknown) || exists(path.parent_path(), unknown);
+  if (!is_here && path.extension() != ".gguf")
+    error.hint = std::string("if a hub calls a model so: ") + kNoDownload;
+  return error;
+}
 
 void add_foreign_options(OptionTable& table) {
+  if (table.tool() == "llmserve") add_server_options(table);  // the first advice for a name counts
   table.foreign(
       "ngl,gpu-layers,n-gpu-layers,sm,split-mode,ts,tensor-split,mg,main-gpu,dev,device,"
       "nkvo,no-kv-offload,ot,override-tensor,cmoe,cpu-moe,ncmoe,n-cpu-moe",
@@ -12,8 +86,7 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("mlock", "weights are copied into memory at load; leave it out");
   table.foreign("mmap,no-mmap,dio,direct-io",
                 "the file is mapped while it is loaded and not needed afterwards; leave it out");
-  table.foreign("hf,hfr,hf-repo,hff,hf-file,hft,hf-token,mu,model-url,dr,docker-repo",
-                "nothing is downloaded; download the GGUF first and give its path");
+  table.foreign("hf,hfr,hf-repo,hff,hf-file,hft,hf-token,mu,model-url,dr,docker-repo", kNoDownload);
   table.foreign("ctk,cache-type-k,ctv,cache-type-v", "the type of keys and values is --kv");
   table.foreign("tb,threads-batch", "-t counts for prompts too; leave it out");
   table.foreign("ub,ubatch-size", "-b alone says how many tokens are evaluated at once");

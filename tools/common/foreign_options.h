@@ -5,9 +5,14 @@
 
 namespace llm {
 
-/// Adds advice for the options of llama.cpp's programs that have no counterpart here, or another
-/// name (the names are those of llama.cpp's --help). run_tool calls it for every tool.
+/// Adds advice for the options of llama.cpp's programs, and a few of vLLM's, that have no
+/// counterpart here, or another name (the names are those of llama.cpp's --help). run_tool calls it
+/// for every tool.
 void add_foreign_options(OptionTable& table);
+
+/// Adds -hf's advice to the error of a file that is not there and whose name is a model's on a hub:
+/// "owner/repo", "owner/repo:QUANT", "name:tag". run_tool calls it for every error.
+Error with_download_hint(Error error);
 
 }  // namespace llm
 

@@ -207,7 +207,7 @@ int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_tab
   try {
     OptionTable table = make_table();
     const Result<int> result = serve(table, {argv, static_cast<std::size_t>(argc)}, body);
-    return result.ok() ? *result : report_error(tool, result.error());
+    return result.ok() ? *result : report_error(tool, with_download_hint(result.error()));
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kResource, kNoMemory);
   } catch (const std::exception& exception) {
