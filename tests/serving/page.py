@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The page of llmserve in headless Chromium: a chat with streaming, the stop button, a text continued, a key, a phone.
+"""The page of llmserve in headless Chromium: a chat with streaming, the stop button, a text continued, a key, a phone; Markdown,
+copies, another try, a reload.
 
     tests/serving/page.py BIN_DIR [SCREENSHOTS]
 
 Exit code 1 with the first thing that is not as it must be.
 """
 
+import json
 import pathlib
 import shutil
 import sys
@@ -35,6 +37,111 @@ def check_layout(page) -> None:
     inside = page.evaluate("document.documentElement.scrollWidth <= innerWidth && document.body.scrollHeight <= innerHeight")
     assert inside, "the page is larger than its window"
     assert not page.faults, page.faults
+
+
+# What a model might write, and what must come of it.
+MARKDOWN = """# Title ##
+
+Some **bold**, *italic*, ***both***, ~~gone~~, `code <b>`, snake_case_name and 2 * 3 * 4.
+A [link](https://example.org/a_(b)), https://example.org/x, [bad](javascript:alert(1)) and ![picture](https://example.org/p.png).
+<img src=x onerror="document.title='x'"><script>document.title = 'x'</script>
+
+- one
+  - nested
+    1. deep
+- two
+
+1. first
+
+   more of it
+2. second
+
+> quoted
+
+```python
+def f(x):
+    return x < 3  # a line that is far too long for a telephone, so it has to scroll inside of its own block
+```
+
+| a | b |
+|---|--:|
+| 1 | 2 \\| 3 |
+
+---
+Unclosed **bold and `code
+"""
+NODES = {
+    "h2": ["Title"], "strong": ["bold", "both"], "em": ["italic", "both"], "del": ["gone"], "p > code": ["code <b>"],
+    "a": ["link", "https://example.org/x"], "ul > li > ul > li > ol > li": ["deep"], ".reply > ol > li": 2, "ol > li > p": 2,
+    "blockquote > p": ["quoted"], "pre > code": 1, "th": ["a", "b"], "td": ["1", "2 | 3"], "hr": 1,
+    ":is(img, script, [onerror], [href^=javascript])": 0,
+}  # fmt: skip
+# Each made some engine slow.
+HOSTILE = ["*a ", "**a", "_a", "`" , "`a``", "[", "[a](", "[a](b", "> ", "- ", "  - ", "|a", "#", " ", "~", "\\", "![", "1. ", "| - ", "https://",
+           "***", "* ", "- a\n  ", ">", "```\n", "|a|\n|-|\n"]  # fmt: skip
+
+
+def check_markdown(browser, url: str, size: dict, scheme: str, shoot) -> None:
+    page = open_page(browser, url, size, color_scheme=scheme, permissions=["clipboard-read", "clipboard-write"])
+    pieces = [MARKDOWN[i : i + 7] for i in range(0, len(MARKDOWN), 7)]
+    chunks = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in pieces]
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    page.route("**/v1/chat/completions", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    say(page, "Show me *all* of it.")
+    expect(page.locator(".reply hr")).to_have_count(1)
+    expect(page.locator(".user")).to_have_text("Show me *all* of it.")
+    for _ in range(2):
+        for selector, expected in NODES.items():
+            found = page.locator(f".reply {selector}" if "reply" not in selector else selector)
+            seen = found.count() if isinstance(expected, int) else found.all_inner_texts()
+            assert seen == expected, (selector, seen)
+        assert page.title() == server.MODEL.stem
+        shoot(page, f"markdown-{scheme}")
+        page.reload()  # and everything is as before
+        expect(page.locator(".reply hr")).to_have_count(1)
+    page.click(".code-head button")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("def f(x):\n    return x < 3  #")
+    page.locator("button", has_text="Copy").last.click()
+    assert page.evaluate("navigator.clipboard.readText()") == MARKDOWN
+    page.click("text=Regenerate")
+    expect(page.locator("text=Regenerate")).to_have_count(1)
+    assert page.locator(".reply").count() == 1 and page.locator(".user").count() == 1
+    for part in HOSTILE:
+        page.evaluate("text => Markdown.show(document.createElement('div'), text)", part * (120000 // len(part)))
+    page.evaluate("localStorage.setItem('llmserve.conversation', '{\"version\": 0, \"turns\": 3}')")
+    page.evaluate("removeEventListener('pagehide', store)")
+    page.reload()
+    expect(page.locator(".empty")).to_have_text("Say something.")
+    check_layout(page)
+    page.close()
+
+
+def check_new_conversation(browser, url: str) -> None:
+    """What was said before Clear is never sent again, also when an answer was under way."""
+    page = open_page(browser, url, DESKTOP)
+    sent = []
+    page.on("request", lambda request: sent.append(request.post_data_json) if request.method == "POST" else None)
+    page.click("summary")
+    page.fill("#max", "15000")
+    page.fill("#temperature", "2")
+    say(page, "The old one.")
+    expect(page.locator(".reply")).not_to_be_empty()
+    page.evaluate("""() => {
+      document.getElementById("clear").click();
+      document.getElementById("text").value = "The new one.";
+      document.getElementById("form").requestSubmit();
+    }""")
+    expect(page.locator(".reply")).not_to_be_empty()
+    page.click("#send")
+    expect(page.locator("#send")).to_have_text("Send")
+    say(page, "And on.")
+    expect(page.locator(".reply")).to_have_count(2)
+    page.click("#send")
+    assert [message["content"] for message in sent[1]["messages"]] == ["The new one."], sent[1]
+    assert [message["role"] for message in sent[2]["messages"]] == ["user", "assistant", "user"], sent[2]
+    assert sent[2]["messages"][0]["content"] == "The new one."
+    check_layout(page)
+    page.close()
 
 
 def main() -> int:
@@ -85,6 +192,9 @@ def main() -> int:
                     page.wait_for_timeout(50)
                 assert page.locator(".error").count() == 0
                 page.close()
+                scheme = "dark" if name == "phone" else "light"
+                check_markdown(browser, url, size, scheme, shoot)
+            check_new_conversation(browser, url)
         with server.serve(bin_dir) as url:
             page = open_page(browser, url, PHONE)
             say(page, "Once upon a time")
