@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Real clients of llmserve: the openai package, streaming and not, and curl.
 
-    tests/serving/clients.py BIN_DIR
+    tests/serving/clients.py BIN_DIR [--real FILE]
 
 Exit code 1 with the first thing that is not as it must be.
 """
 
+import argparse
 import asyncio
 import json
 import pathlib
@@ -47,6 +48,27 @@ def chats(client: openai.OpenAI, model: str) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == message.content
     with client.chat.completions.create(**settings | {"max_completion_tokens": 400}, stream=True) as stream:
         next(iter(stream))  # and goes
+
+
+def real(bin_dir: pathlib.Path, file: pathlib.Path) -> None:
+    """A real instruct model, server and requests at their default settings."""
+    with server.serve(bin_dir, model=file) as url:
+        client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+        settings = {"model": client.models.list().data[0].id, "seed": 7}
+        messages = [{"role": "user", "content": "What is the capital of France?"}]
+        create = client.chat.completions.create
+        sure = create(**settings, messages=messages, temperature=0).choices[0]
+        assert "Paris" in sure.message.content and sure.finish_reason == "stop", sure
+        for _ in range(2):
+            whole = create(**settings, messages=messages)
+            choice = whole.choices[0]
+            assert choice.message.content and choice.finish_reason == "stop", whole
+            chunks = list(create(**settings, messages=messages, stream=True))
+            assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == choice.message.content
+            assert chunks[-1].choices[0].finish_reason == "stop"
+            # History as the package gives it back, with every field that was not set as null.
+            messages += [choice.message.model_dump(), {"role": "user", "content": "And of Italy?"}]
+    print(f"{file.name}: {whole.usage.total_tokens} tokens in two turns, streamed and not")
 
 
 def errors(client: openai.OpenAI, url: str, model: str) -> None:
@@ -94,7 +116,11 @@ def curl(url: str) -> None:
 
 
 def main() -> int:
-    bin_dir = pathlib.Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bin_dir", type=pathlib.Path)
+    parser.add_argument("--real", type=pathlib.Path, default=server.cached_model(), help="SmolLM2-135M-Instruct")
+    arguments = parser.parse_args()
+    bin_dir = arguments.bin_dir
     body = {"prompt": PROMPT, "max_tokens": 40, "seed": 7, "temperature": 0.8, "logprobs": 2}
     alone, _ = server.run_alone(bin_dir, body)
     with server.serve(bin_dir, "--api-key", "secret", "--chat-template", "zephyr") as url:
@@ -107,6 +133,10 @@ def main() -> int:
         asyncio.run(many(url, model))
         curl(url)
     print(f"openai {openai.__version__} and curl: as they must be")
+    if arguments.real is None:
+        print("no real model: `./dev models fetch` has not brought one")
+    else:
+        real(bin_dir, arguments.real)
     return 0
 
 

@@ -10,10 +10,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "fable-3m-q4_k_m.gguf"
 
 
+def cached_model() -> pathlib.Path | None:
+    """SmolLM2-135M-Instruct, where `./dev models fetch` has put it."""
+    return next(iter(ROOT.glob("build/nightly/cache/sha256/*/SmolLM2-135M-Instruct.Q4_1.gguf")), None)
+
+
 @contextlib.contextmanager
-def serve(bin_dir: pathlib.Path, *options: str):
+def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path = MODEL):
     """Yields the URL of a server on a free port, which has drained when this ends."""
-    command = [bin_dir / "llmserve", MODEL, "--port", "0", "-q", *options]
+    command = [bin_dir / "llmserve", model, "--port", "0", "-q", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             url = process.stdout.readline().strip()

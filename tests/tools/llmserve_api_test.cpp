@@ -43,6 +43,7 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   const Tiny tiny;
   Server server(tiny.with());
   REQUIRE(server.get("/health").json() == Json{{"status", "ok"}});
+  REQUIRE(server.get("/v1/health").json() == Json{{"status", "ok"}});
   const Json models = server.get("/v1/models").json();
   REQUIRE(models["object"] == "list");
   REQUIRE(models["data"][0]["id"] == "tiny");
@@ -56,10 +57,21 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   REQUIRE(bare["count"].get<int>() + 1 == ids["count"].get<int>());
   REQUIRE(server.post("/detokenize", {{"tokens", ids["tokens"]}}).json()["prompt"] == "ab");
   REQUIRE(server.get("/tokenizer_info").json()["bos_token"] == "<s>");
+  const Json props = server.get("/props").json();
+  REQUIRE(props["default_generation_settings"]["n_ctx"] == models["data"][0]["max_model_len"]);
+  REQUIRE(props["default_generation_settings"]["params"]["temperature"] == 1);
+  REQUIRE(props["total_slots"] == 16);
+  REQUIRE(props["model_alias"] == "tiny");
+  REQUIRE(props["bos_token"] == "<s>");
+  REQUIRE(props["chat_template"] == "");
   const Reply page = server.get("/?anything");
   REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
-  REQUIRE(page.body == test::read_file(LLM_SOURCE_DIR "/tools/llmserve/page.html"));
-  for (const char* outside : {"http://", "https://", "//cdn", "@import"})
+  for (const char* part : {"page.css", "markdown.js", "page.js"}) {
+    const std::string text = test::read_file(LLM_SOURCE_DIR "/tools/llmserve/" + std::string(part));
+    CAPTURE(part);
+    REQUIRE(page.body.find(text) != std::string::npos);
+  }
+  for (const char* outside : {"http://", "https://", "//cdn", "@import", "innerHTML", ".js@"})
     REQUIRE(page.body.find(outside) == std::string::npos);
   server.complete({{"prompt", "a"}, {"max_tokens", 3}, {"ignore_eos", true}});
   const std::string metrics = server.get("/metrics").body;
@@ -205,6 +217,71 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
   REQUIRE(server.metric("texts_running") == 0);
 }
 
+TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
+  const Tiny tiny;
+  Server server(tiny.with({"--chat-template", "chatml", "-c", "400"}));
+  // A reply as the openai package's model_dump() gives it back.
+  const Json reply = {{"role", "assistant"},    {"content", "b"},      {"refusal", nullptr},
+                      {"annotations", nullptr}, {"audio", nullptr},    {"function_call", nullptr},
+                      {"tool_calls", nullptr},  {"reasoning", nullptr}};
+  const Json question = {{"role", "user"}, {"content", "a"}, {"name", nullptr}};
+  const Json chat = {{"messages", {question, reply, question}},
+                     {"max_tokens", 1},
+                     {"audio", nullptr},
+                     {"reasoning_effort", nullptr}};
+  const Reply answer = server.post("/v1/chat/completions", chat);
+  CAPTURE(answer.body);
+  REQUIRE(answer.status == 200);
+  Json empty = reply;
+  empty.update({{"annotations", Json::array()}, {"tool_calls", Json::array()}});
+  REQUIRE(server
+              .post("/v1/chat/completions",
+                    {{"messages", {question, empty, question}}, {"max_tokens", 1}})
+              .status == 200);
+  for (const char* field : {"annotations", "audio", "function_call", "refusal"}) {
+    Json other = reply;
+    other[field] = {{"id", 1}};
+    CAPTURE(field);
+    REQUIRE(param_of(
+                server.post("/v1/chat/completions", {{"messages", {question, other, question}}})) ==
+            std::string("messages[1].") + field);
+  }
+}
+
+TEST_CASE("a model may have several names", "[llmserve]") {
+  const Tiny tiny;
+  Server server(tiny.with({"-a", "mine,gpt-4o", "--alias", "other"}));
+  const Json models = server.get("/v1/models").json()["data"];
+  REQUIRE(models.size() == 3);
+  for (const char* name : {"mine", "gpt-4o", "other"}) {
+    CAPTURE(name);
+    const Json body = {{"prompt", "a"}, {"max_tokens", 1}, {"model", name}};
+    REQUIRE(server.complete(body).json()["model"] == "mine");
+    REQUIRE(server.get(std::string("/v1/models/") + name).json()["id"] == name);
+    REQUIRE(server.post("/tokenize", {{"prompt", "a"}, {"model", name}}).status == 200);
+  }
+  const Reply reply = server.complete({{"prompt", "a"}, {"model", "tiny"}});
+  REQUIRE(reply.status == 404);
+  REQUIRE(reply.body.find(R"(need \"mine\" or \"gpt-4o\" or \"other\")") != std::string::npos);
+}
+
+TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
+  Server server({kModel, "-q", "--kv-memory", "1", "--parallel", "1", "-c", "100000",
+                 "--chat-template", "zephyr"});
+  const auto context = server.get("/v1/models").json()["data"][0]["max_model_len"].get<int>();
+  REQUIRE(context == 256 * static_cast<int>(server.metric("kv_pages")));
+  REQUIRE(context < 100000);
+  // It ends at once, because the end is all but certain.
+  const Json chat = {{"messages", {{{"role", "user"}, {"content", "a"}}}},
+                     {"logit_bias", {{"2", 100}}}};
+  const Reply reply = server.post("/v1/chat/completions", chat);
+  CAPTURE(reply.body);
+  REQUIRE(reply.status == 200);
+  const Reply refused = server.complete({{"prompt", "a"}, {"max_tokens", context + 1}});
+  REQUIRE(refused.status == 400);
+  REQUIRE(param_of(refused) == "max_tokens");
+}
+
 TEST_CASE("the description of the API has the fields and paths that there are", "[llmserve]") {
   const Tiny tiny;
   Server server(tiny.with({"--chat-template", "chatml"}));
@@ -329,7 +406,7 @@ TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
 TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
   const Tiny tiny;
   const auto refused = [&](std::vector<std::string> more, int exit_code, std::string_view words) {
-    more.insert(more.begin(), {tiny.path("tiny.gguf"), "-q", "-t", "1"});
+    more.insert(more.begin(), {tiny.path("tiny.gguf"), "-q", "-t", "1", "--port", "0"});
     const Finished run = test::run_tool("llmserve", more);
     CAPTURE(run.err);
     CHECK(run.exit_code == exit_code);
@@ -345,9 +422,67 @@ TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
   model.trailing = "junk";
   const test::ScratchDirectory directory;
   const std::string odd = directory.write("odd.gguf", model.bytes());
-  REQUIRE(test::run_tool("llmserve", {odd, "--strict", "-q"}).exit_code == 3);
-  REQUIRE(test::run_tool("llmserve", {"/none"}).exit_code == 4);
+  REQUIRE(test::run_tool("llmserve", {odd, "--strict", "-q", "--port", "0"}).exit_code == 3);
+  REQUIRE(test::run_tool("llmserve", {"/none", "--port", "0"}).exit_code == 4);
+  // The port is asked for first: a model may take long to load.
+  const Finished unread =
+      test::run_tool("llmserve", {"/none", "--port", std::to_string(taken.port())});
+  CAPTURE(unread.err);
+  REQUIRE(unread.err.find("--port: 127.0.0.1:") != std::string::npos);
+  REQUIRE(unread.err.find("/none") == std::string::npos);
   REQUIRE(test::run_tool("llmserve", {}).exit_code == 2);
+}
+
+TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
+  struct Advice {
+    std::vector<std::string> words;
+    const char* says;
+  };
+  for (const Advice& advice : std::vector<Advice>{
+           {{"-np", "4"}, "--parallel says"},
+           {{"-cb"}, "always so here"},
+           {{"--metrics"}, "always there, at /metrics"},
+           {{"--slots"}, "there are no slots"},
+           {{"--temp", "0.5"}, "each request says that"},
+           {{"--seed=1"}, "each request says that"},
+           {{"-n", "5"}, "--max-tokens limits an answer"},
+           {{"-ub", "64"}, "--chunk says"},
+           {{"-b", "64"}, "--chunk says"},
+           {{"-m", "m.gguf"}, "the first argument"},
+           {{"-hf", "owner/repo"}, "nothing is downloaded"},
+           {{"--ssl-key-file", "x"}, "a proxy"},
+           {{"--max-model-len", "64"}, "the context is -c"},
+       }) {
+    std::vector<std::string> words = advice.words;
+    words.insert(words.begin(), "m.gguf");
+    const Finished run = test::run_tool("llmserve", words);
+    CAPTURE(advice.words[0], run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(run.err.find(advice.says) != std::string::npos);
+  }
+}
+
+TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]") {
+  for (const std::string tool : {"llmserve", "llmrun", "llmcheck"}) {
+    for (const std::string name :
+         {"no-such-owner/repo", "no-such-owner/repo-GGUF:Q4_K_M", "no-such-model:tag"}) {
+      std::vector<std::string> words = {name};
+      if (tool == "llmserve") words.insert(words.end(), {"--port", "0"});
+      if (tool == "llmcheck") words.emplace_back("--self");
+      const Finished run = test::run_tool(tool, words);
+      CAPTURE(tool, name, run.err);
+      CHECK(run.exit_code == 4);
+      CHECK(run.err.find(name) != std::string::npos);
+      CHECK(run.err.find("nothing is downloaded; download the GGUF first and give its path") !=
+            std::string::npos);
+    }
+  }
+  for (const std::string path : {"/none", "no-such.gguf", "./owner/repo", "no-such-model"}) {
+    const Finished run = test::run_tool("llmrun", {path});
+    CAPTURE(path, run.err);
+    CHECK(run.exit_code == 4);
+    CHECK(run.err.find("downloaded") == std::string::npos);
+  }
 }
 
 }  // namespace llm

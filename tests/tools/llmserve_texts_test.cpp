@@ -319,7 +319,7 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
   const auto model = Model::load(kModel, {.threads = 1});
   REQUIRE(model.ok());
   const ServedModel served{.model = *model,
-                           .id = "m",
+                           .ids = {"m"},
                            .chat_format = ChatFormat::kZephyr,
                            .context = 512,
                            .most_new_tokens = 512};

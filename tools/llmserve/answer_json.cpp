@@ -136,7 +136,7 @@ AnswerJson AnswerWriter::envelope(std::string_view object) const {
   return {{"id", id_},
           {"object", object},
           {"created", created_},
-          {"model", served_.id},
+          {"model", served_.id()},
           {"system_fingerprint", system_fingerprint(served_)}};
 }
 

@@ -90,10 +90,8 @@ void read_logit_bias(JsonFields& fields, const Tokenizer& tokenizer, GenerateOpt
 
 /// What completions and chats have in common, but for the number of tokens.
 void read_common(JsonFields& fields, const ServedModel& served, AnswerRequest& request) {
-  std::string model = served.id;
   std::string user;
-  fields.text("model", model);
-  if (model != served.id) fields.fail("model", shown_json(model), shown_json(served.id));
+  read_model(fields, served);
   fields.text("user", user);  // a name for statistics; nothing here depends on it
   fields.integer("n", request.n, 1, kMostChoices);
   read_sampling(fields, request.options);

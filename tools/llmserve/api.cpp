@@ -8,6 +8,7 @@
 #include <ctime>
 #include <utility>
 
+#include "tools/common/option_pages.h"
 #include "tools/llmserve/embedded.h"
 
 namespace llm {
@@ -73,7 +74,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log) {
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 11> kRoutes = {{
+  static constexpr std::array<Route, 13> kRoutes = {{
       {"POST", "/v1/completions", true, &Api::completions},
       {"POST", "/v1/chat/completions", true, &Api::chat_completions},
       {"GET", "/v1/models", true, &Api::list_models},
@@ -84,6 +85,8 @@ std::span<const Api::Route> Api::routes() {
       {"GET", "/", false, &Api::page},
       {"GET", "/openapi.json", false, &Api::openapi},
       {"GET", "/health", false, &Api::health},
+      {"GET", "/v1/health", false, &Api::health},
+      {"GET", "/props", true, &Api::props},
       {"GET", "/metrics", true, &Api::metrics},
   }};
   return kRoutes;
@@ -150,8 +153,8 @@ void Api::chat_completions(const std::shared_ptr<HttpExchange>& exchange) {
   start_answer(exchange, body.ok() ? parse_chat(*body, served_) : body.error());
 }
 
-AnswerJson Api::model_json() const {
-  return {{"id", served_.id},
+AnswerJson Api::model_json(const std::string& id) const {
+  return {{"id", id},
           {"object", "model"},
           {"created", served_.loaded_at},
           {"owned_by", "llmserve"},
@@ -161,21 +164,28 @@ AnswerJson Api::model_json() const {
           {"system_fingerprint", system_fingerprint(served_)}};
 }
 
+AnswerJson Api::spelled(const std::optional<TokenId>& id) const {
+  return id ? AnswerJson(served_.tokenizer().spelling(*id)) : AnswerJson();
+}
+
 void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
-  exchange->answer(answer_of({{"object", "list"}, {"data", AnswerJson::array({model_json()})}}));
+  AnswerJson models = AnswerJson::array();
+  for (const std::string& id : served_.ids) models.push_back(model_json(id));
+  exchange->answer(answer_of({{"object", "list"}, {"data", std::move(models)}}));
 }
 
 void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
-  if (exchange->request().path.substr(kModels.size()) == served_.id)
-    return exchange->answer(answer_of(model_json()));
-  exchange->answer(error_answer(404, fmt::format("need model {}", served_.id), "model_not_found"));
+  const std::string id = exchange->request().path.substr(kModels.size());
+  if (served_.has_id(id)) return exchange->answer(answer_of(model_json(id)));
+  exchange->answer(error_answer(404, fmt::format("need model {}", fmt::join(served_.ids, " or ")),
+                                "model_not_found"));
 }
 
 void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
   const auto ids = [&]() -> Result<std::vector<TokenId>> {
     LLM_TRY(const Json body, body_of(*exchange));
     JsonFields fields(body);
-    fields.only("model", Json::array({served_.id}));
+    read_model(fields, served_);
     const Json* messages = fields.find("messages");
     std::string text;
     fields.text("prompt", text);
@@ -200,7 +210,7 @@ void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
   const auto text = [&]() -> Result<std::string> {
     LLM_TRY(const Json body, body_of(*exchange));
     JsonFields fields(body);
-    fields.only("model", Json::array({served_.id}));
+    read_model(fields, served_);
     const Json* tokens = fields.find("tokens");
     if (tokens == nullptr || !tokens->is_array())
       fields.fail("tokens", tokens == nullptr ? "nothing" : shown_json(*tokens),
@@ -216,9 +226,6 @@ void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
 /// What lm-eval's remote tokenizer asks for.
 void Api::tokenizer_info(const std::shared_ptr<HttpExchange>& exchange) {
   const Tokenizer& tokenizer = served_.tokenizer();
-  const auto spelled = [&](const std::optional<TokenId>& id) {
-    return id ? AnswerJson(tokenizer.spelling(*id)) : AnswerJson();
-  };
   exchange->answer(answer_of({{"bos_token", spelled(tokenizer.spec().bos)},
                               {"eos_token", spelled(tokenizer.spec().eos)},
                               {"pad_token", nullptr},
@@ -243,6 +250,29 @@ void Api::health(const std::shared_ptr<HttpExchange>& exchange) {
   HttpAnswer answer = answer_of({{"status", drains_ ? "draining" : "ok"}});
   if (drains_) answer.status = 503;
   exchange->answer(std::move(answer));
+}
+
+/// What llama-server tells under this name, as far as it means something here.
+void Api::props(const std::shared_ptr<HttpExchange>& exchange) {
+  const VocabSpec& spec = served_.tokenizer().spec();
+  const SamplerOptions sampling;
+  const AnswerJson params = {{"n_predict", -1},
+                             {"max_tokens", -1},
+                             {"temperature", sampling.temperature},
+                             {"top_k", sampling.top_k},
+                             {"top_p", sampling.top_p},
+                             {"min_p", sampling.min_p},
+                             {"repeat_penalty", sampling.repeat_penalty},
+                             {"repeat_last_n", sampling.repeat_last_n}};
+  exchange->answer(
+      answer_of({{"default_generation_settings", {{"n_ctx", served_.context}, {"params", params}}},
+                 {"total_slots", service_.options().parallel},
+                 {"model_alias", served_.id()},
+                 {"chat_template", served_.model->chat_template()},
+                 {"bos_token", spelled(spec.bos)},
+                 {"eos_token", spelled(spec.eos)},
+                 {"modalities", {{"vision", false}, {"audio", false}}},
+                 {"build_info", "llmserve " + version()}}));
 }
 
 void Api::metrics(const std::shared_ptr<HttpExchange>& exchange) {

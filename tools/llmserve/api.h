@@ -27,7 +27,7 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
-  /// For HttpServer::open(). @param log  a line for each request
+  /// For HttpServer::listen(). @param log  a line for each request
   HttpHandlers handlers(std::function<void(const std::string& line)> log);
   /// Before the server runs; it outlives this.
   void attach(HttpServer& server);
@@ -54,13 +54,15 @@ class Api {
   void tokenize(const std::shared_ptr<HttpExchange>& exchange);
   void detokenize(const std::shared_ptr<HttpExchange>& exchange);
   void health(const std::shared_ptr<HttpExchange>& exchange);
+  void props(const std::shared_ptr<HttpExchange>& exchange);
   void metrics(const std::shared_ptr<HttpExchange>& exchange);
   void tokenizer_info(const std::shared_ptr<HttpExchange>& exchange);
   void page(const std::shared_ptr<HttpExchange>& exchange);
   void openapi(const std::shared_ptr<HttpExchange>& exchange);
 
   void start_answer(const std::shared_ptr<HttpExchange>& exchange, Result<AnswerRequest> request);
-  AnswerJson model_json() const;
+  AnswerJson model_json(const std::string& id) const;
+  AnswerJson spelled(const std::optional<TokenId>& id) const;
 
   const ServedModel& served_;
   std::string api_key_;

@@ -10,7 +10,9 @@ namespace {
 
 void add_model_options(OptionTable& table, ServeArguments& a) {
   table.group("Model");
-  table.text("a,alias", "NAME", &a.alias, "what clients call the model")
+  table
+      .texts("a,alias", "NAME,...", &a.aliases,
+             "what clients may call the model; the first is its name in answers")
       .shown_default("the file's name without .gguf");
   std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats;
   for (const ChatFormat format : all_chat_formats()) {
@@ -57,8 +59,10 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
   table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
                 "most tokens of a step; what decoding leaves goes to prompts");
   table
-      .integer("kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,
-               "memory for keys and values of all texts; never changes a result")
+      .integer(
+          "kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,
+          "memory for keys and values of all texts; never changes a result, but cuts a context "
+          "that it cannot hold")
       .shown_default(
           "1024, or one full context if that is more, or less where --parallel needs less");
   table

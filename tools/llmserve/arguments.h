@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
@@ -18,7 +19,7 @@ namespace llm {
 /// llmserve's command line, with its defaults.
 struct ServeArguments {
   std::string model;
-  std::string alias;
+  std::vector<std::string> aliases;  ///< each a name, or several with commas
   std::optional<ChatFormat> chat_format;
   bool strict = false;
   std::optional<std::string> manifest;

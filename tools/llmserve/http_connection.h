@@ -22,7 +22,7 @@ class HttpConnection;
 /// What the connections of a server share.
 struct HttpShared {
   HttpLimits limits;
-  HttpHandlers handlers;
+  HttpHandlers handlers = {};
   std::set<HttpConnection*> connections = {};
   bool drains = false;
   std::function<void()> on_empty = {};  ///< the last connection is closed

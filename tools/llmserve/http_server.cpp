@@ -20,11 +20,8 @@ constexpr std::chrono::milliseconds kTick{100};
 
 class BeastServer final : public HttpServer {
  public:
-  BeastServer(const HttpLimits& limits, HttpHandlers handlers)
-      : shared_{.limits = limits, .handlers = std::move(handlers)},
-        acceptor_(io_),
-        accept_again_(io_),
-        ticker_(io_) {
+  explicit BeastServer(const HttpLimits& limits)
+      : shared_{.limits = limits}, acceptor_(io_), accept_again_(io_), ticker_(io_) {
     shared_.on_empty = [this] { stop_if_drained(); };
   }
   ~BeastServer() override {
@@ -32,7 +29,7 @@ class BeastServer final : public HttpServer {
     shared_.handlers.log = [](const HttpRequest&, const HttpOutcome&) {};
   }
 
-  Status listen(const std::string& host, std::uint16_t port) {
+  Status bind(const std::string& host, std::uint16_t port) {
     Failure failure;
     const auto found = tcp::resolver(io_).resolve(host, std::to_string(port), failure);
     if (failure) return refused("--host", host, failure);
@@ -40,8 +37,15 @@ class BeastServer final : public HttpServer {
     acceptor_.open(endpoint.protocol(), failure);
     if (!failure) acceptor_.set_option(tcp::acceptor::reuse_address(true), failure);
     if (!failure) acceptor_.bind(endpoint, failure);
-    if (!failure) acceptor_.listen(asio::socket_base::max_listen_connections, failure);
     if (failure) return refused("--port", fmt::format("{}:{}", host, port), failure);
+    return Ok{};
+  }
+
+  Status listen(HttpHandlers handlers) override {
+    shared_.handlers = std::move(handlers);
+    Failure failure;
+    acceptor_.listen(asio::socket_base::max_listen_connections, failure);
+    if (failure) return refused("--port", url(), failure);
     return Ok{};
   }
 
@@ -133,10 +137,9 @@ class BeastServer final : public HttpServer {
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& host, std::uint16_t port,
-                                                     const HttpLimits& limits,
-                                                     HttpHandlers handlers) {
-  auto server = std::make_unique<BeastServer>(limits, std::move(handlers));
-  LLM_RETURN_IF_ERROR(server->listen(host, port));
+                                                     const HttpLimits& limits) {
+  auto server = std::make_unique<BeastServer>(limits);
+  LLM_RETURN_IF_ERROR(server->bind(host, port));
   return std::unique_ptr<HttpServer>(std::move(server));
 }
 

@@ -82,14 +82,17 @@ struct HttpHandlers {
 /// An HTTP/1.1 server on one thread (Boost.Beast), without TLS: that is for a proxy in front.
 class HttpServer {
  public:
-  /// Listens. @param port  0: any free one. Errors: kIo naming host and port.
+  /// Takes the port, but no connections yet. @param port  0: any free one. Errors: kIo naming host
+  /// and port.
   static Result<std::unique_ptr<HttpServer>> open(const std::string& host, std::uint16_t port,
-                                                  const HttpLimits& limits, HttpHandlers handlers);
+                                                  const HttpLimits& limits);
   virtual ~HttpServer() = default;
 
   /// "http://127.0.0.1:8080".
   virtual std::string url() const = 0;
-  /// Serves until it is drained. @param tick  called ten times a second
+  /// Takes connections, which wait for run(). Once. Errors: kIo naming the address.
+  virtual Status listen(HttpHandlers handlers) = 0;
+  /// Serves until it is drained. @param tick  called ten times a second. @pre it listens
   virtual void run(std::function<void()> tick) = 0;
   /// Lets the server's thread call `function`. From any thread.
   virtual void post(std::function<void()> function) = 0;

@@ -139,7 +139,7 @@ void JsonFields::fail(Error error) {
 Status JsonFields::finish() {
   if (error_) return *error_;
   for (const auto& [name, value] : object_.items()) {
-    if (known_.contains(name)) continue;
+    if (value.is_null() || known_.contains(name)) continue;
     return Error{.code = ErrorCode::kUsage,
                  .field = path_ + name.substr(0, kShownBytes),
                  .message = "found a field that is not supported, need none of that name"};

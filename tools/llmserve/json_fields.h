@@ -19,8 +19,8 @@ using Json = nlohmann::json;
 Result<Json> parse_json(std::string_view text, std::size_t most_levels);
 
 /// The members of an object, read one by one. The first fault is kept: read a run of them, then ask
-/// finish(). A member that is null counts as absent. Errors are kUsage; their field is the member's
-/// name behind `path`.
+/// finish(). A member that is null counts as absent, whatever its name. Errors are kUsage; their
+/// field is the member's name behind `path`.
 class JsonFields {
  public:
   /// @param path  where the object is: "" or "messages[2]."
@@ -50,7 +50,7 @@ class JsonFields {
   void fail(Error error);
   bool ok() const { return !error_.has_value(); }
 
-  /// The first fault; then that of a member that nobody asked for.
+  /// The first fault; then that of a member that nobody asked for and that is not null.
   Status finish();
 
  private:

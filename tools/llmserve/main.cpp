@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/serve/text_service.h"
 #include "tools/common/progress.h"
@@ -68,13 +70,32 @@ Status complete(ServeArguments& a, const Model& model) {
   const std::size_t usual = std::max(
       full, std::min(kUsualKvMemory * kMebibyte / page->page_bytes(), full * scheduler.parallel));
   scheduler.kv_pages = a.kv_memory > 0 ? given : usual;
-  a.limits.patience = std::chrono::seconds(a.timeout);
+  if (const std::size_t held = scheduler.kv_pages * KvPool::kPagePositions;
+      held < scheduler.context) {
+    spdlog::warn("--kv-memory: found {} MiB, which hold {} of {} positions; that is the context",
+                 a.kv_memory, held, scheduler.context);
+    scheduler.context = held;
+  }
   return Ok{};
+}
+
+/// What clients may call the model, its name first.
+std::vector<std::string> names_of(const ServeArguments& a) {
+  std::vector<std::string> names;
+  for (const std::string& list : a.aliases) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      if (end > begin) names.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  if (names.empty()) names.push_back(std::filesystem::path(a.model).stem().string());
+  return names;
 }
 
 ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> model) {
   ServedModel served;
-  served.id = a.alias.empty() ? std::filesystem::path(a.model).stem().string() : a.alias;
+  served.ids = names_of(a);
   served.chat_format =
       a.chat_format ? a.chat_format : recognize_chat_format(model->chat_template());
   served.kv = a.kv;
@@ -86,21 +107,20 @@ ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> mo
 }
 
 /// Serves until a signal has drained it.
+/// @param server  outlives texts under way, which post to it
 Result<int> serve(const ServeArguments& a, const ServedModel& served,
-                  std::shared_ptr<Executor> executor) {
-  // In this order: texts under way post to the server.
-  std::unique_ptr<HttpServer> server;
+                  std::shared_ptr<Executor> executor, HttpServer& server) {
   LLM_TRY(const auto service, TextService::start(std::move(executor), a.scheduler));
   Api api(served, *service, a.api_key);
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
-  LLM_TRY(server, HttpServer::open(a.host, a.port, a.limits, api.handlers(log)));
-  api.attach(*server);
-  LLM_RETURN_IF_ERROR(write_stdout(server->url() + "\n"));
+  LLM_RETURN_IF_ERROR(server.listen(api.handlers(log)));
+  api.attach(server);
+  LLM_RETURN_IF_ERROR(write_stdout(server.url() + "\n"));
   const GracefulInterrupt graceful;
-  server->run([&] {
+  server.run([&] {
     if (!GracefulInterrupt::requested()) return;
     api.drain();
-    server->drain();
+    server.drain();
   });
   return 0;
 }
@@ -108,6 +128,8 @@ Result<int> serve(const ServeArguments& a, const ServedModel& served,
 Result<int> run(ServeArguments& a, const ToolContext& context) {
   // The access log is what a server has to say; -q is still silent.
   if (context.verbosity == 0) spdlog::set_level(spdlog::level::info);
+  a.limits.patience = std::chrono::seconds(a.timeout);
+  LLM_TRY(const auto server, HttpServer::open(a.host, a.port, a.limits));
   LLM_TRY(auto model, load_model(a, context));
   LLM_RETURN_IF_ERROR(complete(a, *model));
   const SchedulerOptions& scheduler = a.scheduler;
@@ -118,9 +140,9 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
                                    .batch = scheduler.step_tokens,
                                    .kv_pages = scheduler.kv_pages}));
   const ServedModel served = serve_model(a, std::move(model));
-  spdlog::info("{}: {}, {}, {} threads, {} KV pages", served.id, system_fingerprint(served),
+  spdlog::info("{}: {}, {}, {} threads, {} KV pages", served.id(), system_fingerprint(served),
                isa_name(served.model->isa()), served.model->threads(), scheduler.kv_pages);
-  return serve(a, served, std::move(executor));
+  return serve(a, served, std::move(executor), *server);
 }
 
 }  // namespace

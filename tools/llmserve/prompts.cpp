@@ -40,9 +40,10 @@ Result<ChatMessage> read_message(const Json& message, std::size_t index, std::si
   std::string role;
   std::string name;
   fields.text("role", role);
-  fields.only("name", Json::array());
-  fields.only("tool_calls", Json::array({Json::array()}));
-  fields.only("refusal", Json::array());
+  for (const char* list : {"tool_calls", "annotations"})
+    fields.only(list, Json::array({Json::array()}));
+  for (const char* absent : {"name", "refusal", "audio", "function_call"})
+    fields.only(absent, Json::array());
   const Json* content = fields.find("content");
   LLM_RETURN_IF_ERROR(fields.finish());
   LLM_TRY(std::string text, content_of(content, path + ".content"));
@@ -64,6 +65,15 @@ Error wrong_field(std::string field, const std::string& found, std::string_view 
   return {.code = ErrorCode::kUsage,
           .field = std::move(field),
           .message = fmt::format("found {}, need {}", found, need)};
+}
+
+void read_model(JsonFields& fields, const ServedModel& served) {
+  std::string model = served.id();
+  fields.text("model", model);
+  if (served.has_id(model)) return;
+  std::string names;
+  for (const std::string& id : served.ids) names += (names.empty() ? "" : " or ") + shown_json(id);
+  fields.fail("model", shown_json(model), names);
 }
 
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,

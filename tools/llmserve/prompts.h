@@ -19,6 +19,9 @@ struct Prompt {
   std::string system;               ///< of that chat
 };
 
+/// The name of the model, which is one of the served one's if it is given.
+void read_model(JsonFields& fields, const ServedModel& served);
+
 /// The prompts of a completion: a string, an array of token ids, or an array of either.
 /// @param prompt  nullptr: there is none. Errors: kUsage naming the element.
 Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer);

@@ -1,11 +1,14 @@
 #ifndef LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_
 #define LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/generate/chat_template.h"
@@ -15,13 +18,15 @@ namespace llm {
 /// The facts of a model that is served; all answers of it are a function of these and the request.
 struct ServedModel {
   std::shared_ptr<const Model> model;
-  std::string id;                         ///< as clients name it
+  std::vector<std::string> ids;           ///< as clients may name it; 1 or more
   std::optional<ChatFormat> chat_format;  ///< nothing: no chat
   KvType kv = KvType::kF16;
   std::size_t context = 0;
   std::size_t most_new_tokens = 0;  ///< of one answer
   std::int64_t loaded_at = 0;       ///< seconds since 1970
 
+  const std::string& id() const { return ids.front(); }
+  bool has_id(std::string_view name) const { return std::ranges::find(ids, name) != ids.end(); }
   const Tokenizer& tokenizer() const { return model->tokenizer(); }
 };
 
