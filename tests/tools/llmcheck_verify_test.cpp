@@ -275,18 +275,34 @@ TEST_CASE("--verify without a file, a model or itself is refused", "[llmcheck][v
   CHECK_THAT(w.err, Contains("no .gguf with SHA-256 000"));
 }
 
-TEST_CASE("the oracle makes the frozen references anew, byte by byte", "[llmcheck][verify]") {
+TEST_CASE("the oracle makes references, the frozen ones byte by byte", "[llmcheck][verify]") {
   Workplace w;
   const char* set = std::getenv("LLM_PYTHON");
   const std::string python = set != nullptr && *set != '\0' ? set : "python3";
-  if (w.shell(fmt::format("'{}' -c 'import numpy, gguf, sentencepiece'", python)) != 0) {
-    std::cerr << "SKIPPED: needs numpy, gguf and sentencepiece; '" << python
+  if (w.shell(fmt::format("'{}' -c 'import numpy, gguf, sentencepiece, tokenizers'", python)) !=
+      0) {
+    std::cerr << "SKIPPED: needs numpy, gguf, sentencepiece and tokenizers; '" << python
               << "' lacks them (set LLM_PYTHON)\n";
     return;
   }
-  const auto [model, file] =
-      GENERATE(table<std::string, std::string>({{kF16, kF16Reference}, {kQ4, kQ4Reference}}));
-  REQUIRE(w.shell(fmt::format("'{}' '{}/tools/oracle/verify_reference.py' '{}' -q -o '{}'", python,
-                              LLM_SOURCE_DIR, model, w / "made.json")) == 0);
-  CHECK(read_file(w / "made.json") == read_file(file));
+  const auto make = [&](const std::string& model, int steps) {
+    const int code =
+        w.shell(fmt::format("'{}' '{}/tools/oracle/verify_reference.py' '{}' -q --steps {} -o '{}'",
+                            python, LLM_SOURCE_DIR, model, steps, w / "made.json"));
+    CAPTURE(model, w.err);
+    REQUIRE(code == 0);
+  };
+  for (const auto& [model, file] : {std::pair{kF16, kF16Reference}, std::pair{kQ4, kQ4Reference}}) {
+    make(model, 32);
+    CHECK(read_file(w / "made.json") == read_file(file));
+  }
+  // Byte-level BPE, one vocabulary that wants BOS and one that does not.
+  for (const std::string name : {"llama-bpe", "qwen2"}) {
+    const std::string model = LLM_SOURCE_DIR "/tests/golden/architectures/" + name + ".gguf";
+    make(model, 2);
+    const int code = w.llmcheck(fmt::format("'{}' --verify '{}'", model, w / "made.json"));
+    CAPTURE(model, w.out, w.err);
+    CHECK(code == 0);
+    CHECK_THAT(w.out, Contains("prompts give the reference's ids") && Contains("19 texts"));
+  }
 }

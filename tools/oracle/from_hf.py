@@ -9,7 +9,8 @@ A checkpoint directory (Llama, Mistral, Qwen2, Qwen3) is run as it is. A GGUF is
 the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same weights run through
 code that nobody here wrote. With --config, the
 hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
-which a GGUF has only the resulting divisors, is computed by transformers. Needs torch and transformers; numpy and gguf
+which a GGUF has only the resulting divisors, is computed by transformers. Weights are read tensor by tensor into the model,
+so the memory needed is theirs in f32, one tensor more and what is dumped. Needs torch and transformers; numpy and gguf
 for GGUFs.
 
 Queries and keys come in HF's layout (`qk_layout` half): the two halves of a head rotate against each other.
@@ -17,11 +18,13 @@ Queries and keys come in HF's layout (`qk_layout` half): the two halves of a hea
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
+from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from dump import ActivationDump
@@ -45,12 +48,57 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     if hp.rope_dim != hp.head_dim or hp.value_dim != hp.head_dim or source.has("rope_freqs.weight"):
         raise UnsupportedModel("partial RoPE, its own value width or rope_freqs.weight have no counterpart here")
     return AutoConfig.for_model(
-        source.architecture, vocab_size=source.weight("token_embd.weight").shape[0], hidden_size=hp.d_model, intermediate_size=hp.d_ff,
+        source.architecture, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ff,
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
         head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
         rope_parameters={"rope_type": "linear", "factor": hp.rope_scale, "rope_theta": hp.rope_theta}
         if hp.rope_scale != 1.0 else {"rope_type": "default", "rope_theta": hp.rope_theta},
         tie_word_embeddings=not source.has("output.weight"))
+
+
+NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+         "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+
+
+def tensor_names(source: GgufModel, n_layers: int) -> dict[str, str]:
+    """Names of the file's tensors by those of transformers' parameters."""
+    names = {f"{name}.weight": f"{hf_name}.weight" for name, hf_name in NAMES.items()}
+    names |= {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
+    out = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+           "lm_head.weight": "output.weight" if source.has("output.weight") else "token_embd.weight"}
+    out |= {f"model.layers.{layer}.{hf_name}": f"blk.{layer}.{name}"
+            for layer in range(n_layers) for name, hf_name in names.items()}
+    return {hf_name: name for hf_name, name in out.items() if source.has(name)}
+
+
+def empty_model(config: PretrainedConfig) -> PreTrainedModel:
+    """The class of `config`, its parameters without memory."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    rotary = model.model.rotary_emb  # its frequencies are no parameters
+    model.model.rotary_emb = type(rotary)(config=config)
+    return model
+
+
+def fill(model: PreTrainedModel, names: dict[str, str], read: Callable[[str], torch.Tensor]) -> None:
+    """Gives each parameter of an empty model its tensor, in f32, one after the other: no second copy of the weights is ever
+    in memory. `names` are the source's by the parameters'; parameters of one name there share it."""
+    left, loaded = dict(names), {}
+    for hf_name, parameter in model.named_parameters(remove_duplicate=False):
+        name = left.pop(hf_name, None)
+        if name is None:
+            raise UnsupportedModel(f"nothing is there for {hf_name}")
+        if name not in loaded:
+            value = read(name)
+            if value.shape != parameter.shape:
+                raise UnsupportedModel(f"{name} has shape {tuple(value.shape)}, {hf_name} {tuple(parameter.shape)}")
+            loaded[name] = torch.nn.Parameter(value, requires_grad=False)
+        module, _, last = hf_name.rpartition(".")
+        setattr(model.get_submodule(module), last, loaded[name])
+    if left:
+        raise UnsupportedModel(f"the class has no {', '.join(sorted(left)[:5])}")
 
 
 def from_gguf(path: str, config: PretrainedConfig | None = None) -> tuple[PreTrainedModel, dict]:
@@ -59,30 +107,20 @@ def from_gguf(path: str, config: PretrainedConfig | None = None) -> tuple[PreTra
     source = GgufModel(path)
     config = config or config_of(source)
     config._attn_implementation = "eager"
-    state = {"model.embed_tokens.weight": source.weight("token_embd.weight"),
-             "model.norm.weight": source.weight("output_norm.weight")}
-    state["lm_head.weight"] = source.weight(
-        "output.weight" if source.has("output.weight") else "token_embd.weight")
-    names = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-             "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
-             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-             "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
-    names = {f"{name}.weight": f"{hf_name}.weight" for name, hf_name in names.items()}
-    names |= {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
-    heads = {"attn_q.weight": config.num_attention_heads, "attn_k.weight": config.num_key_value_heads}
-    if source.family.qk_layout == "half":
-        heads = {}
-    for layer in range(config.num_hidden_layers):
-        for name, hf_name in names.items():
-            if not source.has(f"blk.{layer}.{name}"):
-                continue  # load_state_dict misses what the class has and the file has not
-            weight = source.weight(f"blk.{layer}.{name}")
-            if name in heads:
-                weight = to_half(weight, heads[name], head_dim_of(config))
-            state[f"model.layers.{layer}.{hf_name}"] = weight
-    model = AutoModelForCausalLM.from_config(config)
-    model.load_state_dict({name: torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32))
-                           for name, value in state.items()})
+    heads = {} if source.family.qk_layout == "half" else {
+        "attn_q.weight": config.num_attention_heads, "attn_k.weight": config.num_key_value_heads}
+
+    def read(name: str) -> torch.Tensor:
+        weight = source.weight(name, np.float32)
+        rows = heads.get(name.split(".", 2)[-1])
+        if rows:
+            weight = to_half(weight, rows, head_dim_of(config))
+        value = torch.from_numpy(np.require(weight, requirements=["C", "W"]))
+        source.release()
+        return value
+
+    model = empty_model(config)
+    fill(model, tensor_names(source, config.num_hidden_layers), read)
     return model, {"model_sha256": source.sha256(), "model_name": source.name,
                    "tokenizer_hash": source.tokenizer_hash(), "merges_hash": source.merges_hash()}
 
@@ -93,8 +131,24 @@ def head_dim_of(config: PretrainedConfig) -> int:
 
 def from_checkpoint(path: str) -> tuple[PreTrainedModel, dict]:
     """A checkpoint directory, in f32. It is no GGUF, so there is no hash of one."""
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager",
-                                                 local_files_only=True)
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    config._attn_implementation = "eager"
+    files = {}
+    for file in sorted(Path(path).glob("*.safetensors")):
+        with safe_open(file, "pt") as tensors:
+            files |= {name: file for name in tensors.keys() if not name.endswith("rotary_emb.inv_freq")}
+    if not files:
+        raise ValueError("found no *.safetensors")
+
+    def read(name: str) -> torch.Tensor:
+        with safe_open(files[name], "pt") as tensors:  # what is mapped goes when it is closed
+            return tensors.get_tensor(name).to(torch.float32, copy=True)
+
+    names = {name: name for name in files}
+    if config.tie_word_embeddings:
+        names["lm_head.weight"] = "model.embed_tokens.weight"
+    model = empty_model(config)
+    fill(model, names, read)
     return model, {"model_sha256": "", "model_name": Path(path).name, "tokenizer_hash": ""}
 
 

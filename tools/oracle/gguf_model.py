@@ -6,6 +6,8 @@ the oracle can never rest on both sides ignoring the same part of a file.
 """
 
 import hashlib
+import mmap
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,31 +56,40 @@ _REFUSED_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.
                  "rope.dimension_sections")
 
 
+BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
+
+
 def dequantize(data: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
-    """Rows of a tensor, as the reader gives them, in f64."""
+    """Rows of a tensor, as the reader gives them, exactly: in f32, where that holds them, or f64."""
     if kind == gguf.GGMLQuantizationType.Q8_K:  # the package has no code for it: f32 d, i8 q[256], i16 sums[16]
         blocks = data.reshape(*data.shape[:-1], -1, 292)
         scales = np.ascontiguousarray(blocks[..., :4]).view("<f4")
         return (scales.astype(np.float64) * blocks[..., 4:260].view(np.int8)).reshape(*data.shape[:-1], -1)
     try:
-        return gguf.quants.dequantize(data, kind).astype(np.float64)
+        return gguf.quants.dequantize(data, kind)
     except NotImplementedError as error:
         raise UnsupportedModel(f"weights of type {kind.name}: {error}") from error
 
 
-class GgufModel:
-    """A GGUF opened for reading. Weights are handed out in f64.
+def machine_bytes() -> int:
+    """The memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    Dequantized weights are kept while their total stays below `cache_bytes`; beyond that each use dequantizes anew, so
-    that a model of any size runs with one matrix in memory at a time.
+
+class GgufModel:
+    """A GGUF opened for reading (mapped, never copied). Weights are handed out in f64.
+
+    A product dequantizes its matrix some rows at a time. What it dequantized is kept, in the 4 bytes a weight that hold it,
+    while the total stays below `cache_bytes` (default: a quarter of the machine's memory); the rest is dequantized anew by
+    each product. So a model of any size runs.
     """
 
-    def __init__(self, path: str | Path, cache_bytes: int = 2 << 30):
+    def __init__(self, path: str | Path, cache_bytes: int | None = None):
         self.path = Path(path)
         self._reader = gguf.GGUFReader(self.path)
         self._tensors = {t.name: t for t in self._reader.tensors}
-        self._cache: dict[str, np.ndarray] = {}
-        self._cache_bytes = cache_bytes
+        self._cache: dict[str, dict[int, np.ndarray]] = {}
+        self._cache_bytes = machine_bytes() // 4 if cache_bytes is None else cache_bytes
         self.hparams = self._read_hparams()
         self._check_tensors()
 
@@ -137,22 +148,47 @@ class GgufModel:
         """The tensor's type: "F16", "Q4_K", ..."""
         return self._tensors[name].tensor_type.name
 
-    def weight(self, name: str) -> np.ndarray:
-        """The dequantized tensor in f64, shape as numpy sees it: [outputs, inputs] for a matrix."""
-        if name in self._cache:
-            return self._cache[name]
+    def weight(self, name: str, dtype: type = np.float64) -> np.ndarray:
+        """The dequantized tensor, shape as numpy sees it: [outputs, inputs] for a matrix."""
         tensor = self._tensors[name]
-        value = dequantize(tensor.data, tensor.tensor_type)
-        if sum(v.nbytes for v in self._cache.values()) + value.nbytes <= self._cache_bytes:
-            self._cache[name] = value
-        return value
+        return dequantize(tensor.data, tensor.tensor_type).astype(dtype, copy=False)
+
+    def release(self) -> None:
+        """Gives back the memory of the file's pages read so far; they are read again where needed."""
+        self._reader.data._mmap.madvise(mmap.MADV_DONTNEED)
+
+    def product(self, x: np.ndarray, name: str) -> np.ndarray:
+        """x @ weight(name).T of x [T, inputs] in f64: [T, outputs], with one block of the matrix in memory at a time."""
+        tensor = self._tensors[name]
+        inputs, outputs = (int(n) for n in tensor.shape)
+        rows = max(1, BLOCK_BYTES // (8 * inputs))
+        kept = self._kept(name, outputs, inputs)
+        out = np.empty((len(x), outputs))
+        for begin in range(0, outputs, rows):
+            block = slice(begin, min(begin + rows, outputs))
+            if kept is None:
+                weights = dequantize(tensor.data[block], tensor.tensor_type)
+            elif begin in kept:
+                weights = kept[begin]
+            else:
+                weights = kept[begin] = dequantize(tensor.data[block], tensor.tensor_type)
+            out[:, block] = x @ weights.astype(np.float64).T
+        return out
+
+    def _kept(self, name: str, outputs: int, inputs: int) -> dict[int, np.ndarray] | None:
+        """Blocks of a matrix by their first row, to be filled by its product; None where there is no room for it."""
+        size = outputs * inputs * (8 if self.type_name(name) == "Q8_K" else 4)
+        if name not in self._cache and size <= self._cache_bytes:
+            self._cache_bytes -= size
+            self._cache[name] = {}
+        return self._cache.get(name)
 
     def embedding_rows(self, ids: np.ndarray) -> np.ndarray:
         """Rows `ids` of token_embd in f64, [len(ids), d_model]; dequantizes only those rows."""
         tensor = self._tensors["token_embd.weight"]
         if ids.min() < 0 or ids.max() >= tensor.data.shape[0]:
             raise ValueError(f"token id outside [0, {tensor.data.shape[0]})")
-        return dequantize(tensor.data[ids], tensor.tensor_type)
+        return dequantize(tensor.data[ids], tensor.tensor_type).astype(np.float64)
 
     def _value(self, key: str, default=None):
         field = self._reader.get_field(key)

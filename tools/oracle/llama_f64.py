@@ -11,7 +11,7 @@ import numpy as np
 
 import q8_cache
 from contract import Arithmetic
-from gguf_model import GgufModel
+from gguf_model import GgufModel, HParams
 
 LayerTap = Callable[[int, str, np.ndarray], None]
 GlobalTap = Callable[[str, np.ndarray], None]
@@ -80,8 +80,28 @@ def _ignore(*_args) -> None:
     """The tap of callers that want logits only."""
 
 
+class Text:
+    """Keys and values of a text's tokens so far."""
+
+    def __init__(self, hparams: HParams):
+        layers, heads = range(hparams.n_layers), hparams.n_kv_heads
+        self.keys = [np.empty((0, heads, hparams.head_dim)) for _ in layers]
+        self.values = [np.empty((0, heads, hparams.value_dim)) for _ in layers]
+
+    @property
+    def n_past(self) -> int:
+        """The position that the next token gets."""
+        return self.keys[-1].shape[0]
+
+    def extend(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Stores those of new tokens, [T, heads, width]. Returns all of the layer's."""
+        self.keys[layer] = np.concatenate([self.keys[layer], k])
+        self.values[layer] = np.concatenate([self.values[layer], v])
+        return self.keys[layer], self.values[layer]
+
+
 class LlamaF64:
-    """A model with its KV cache. Prefill and decode are the same call with more or fewer tokens."""
+    """A model and one text. Prefill and decode are the same call with more or fewer tokens."""
 
     def __init__(self, model: GgufModel, arithmetic: Arithmetic = Arithmetic()):
         self.model = model
@@ -91,20 +111,26 @@ class LlamaF64:
 
     @property
     def n_past(self) -> int:
-        """Positions in the cache = the position the next token gets."""
-        return self._keys[0].shape[0]
+        """Tokens of the text = the position the next token gets."""
+        return self._text.n_past
 
     def reset(self) -> None:
-        """Empties the cache."""
-        hp = self.hparams
-        self._keys = [np.empty((0, hp.n_kv_heads, hp.head_dim)) for _ in range(hp.n_layers)]
-        self._values = [np.empty((0, hp.n_kv_heads, hp.value_dim)) for _ in range(hp.n_layers)]
+        """Forgets the text."""
+        self._text = Text(self.hparams)
 
     def forward(self, ids, layer_tap: LayerTap = _ignore, global_tap: GlobalTap = _ignore) -> np.ndarray:
         """Feeds `ids` at positions n_past.. and returns logits [T, vocab]. Every tap is called with a 2-D array, but
         `probs`, which is [head, token, key]."""
-        ids = np.asarray(ids, dtype=np.int64)
-        positions = np.arange(self.n_past, self.n_past + len(ids))
+        return self.forward_all([(self._text, ids)], layer_tap, global_tap)
+
+    def forward_all(self, feeds: list[tuple[Text, list[int]]], layer_tap: LayerTap = _ignore,
+                    global_tap: GlobalTap = _ignore, last_only: bool = False) -> np.ndarray:
+        """Feeds several texts at once, a layer for all of them before the next, and returns their logits: of every token,
+        text after text, or of each text's last one. Taps are called with the rows of all texts; `probs` only for one text."""
+        ids = np.concatenate([np.asarray(tokens, dtype=np.int64) for _, tokens in feeds])
+        ends = np.cumsum([len(tokens) for _, tokens in feeds])
+        segments = [(text, slice(end - len(tokens), end)) for (text, tokens), end in zip(feeds, ends, strict=True)]
+        positions = np.concatenate([np.arange(text.n_past, text.n_past + len(tokens)) for text, tokens in feeds])
         freqs = self.model.weight("rope_freqs.weight") if self.model.has("rope_freqs.weight") else None
         hp = self.hparams
         angles = rope_angles(positions, hp.rope_dim, hp.rope_theta, hp.rope_scale, freqs)
@@ -116,13 +142,15 @@ class LlamaF64:
 
         x = tap("embd", self.model.embedding_rows(ids))  # [T, D]
         for layer in range(hp.n_layers):
-            x = self._block(layer, x, positions, angles, layer_tap)
+            x = self._block(layer, x, segments, positions, angles, layer_tap)
+        if last_only:
+            x = x[ends - 1]
         normed = tap("result_norm", rms_norm(x, self.model.weight("output_norm.weight"), hp.eps))
         head = "output.weight" if self.model.has("output.weight") else "token_embd.weight"  # tied embeddings
         return tap("logits", self._product(normed, head))
 
     def _product(self, x: np.ndarray, weight: str) -> np.ndarray:
-        return self.arithmetic.operand(x, self.model.type_name(weight)) @ self.model.weight(weight).T
+        return self.model.product(self.arithmetic.operand(x, self.model.type_name(weight)), weight)
 
     def _attention(self, q: np.ndarray, k: np.ndarray, v: np.ndarray,
                    positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -131,8 +159,8 @@ class LlamaF64:
         order = q8_cache.packed_order(self.hparams.head_dim, self.hparams.rope_dim, self.model.family.qk_layout)
         return q8_cache.attention(q, k, v, positions, order)
 
-    def _block(self, layer: int, x: np.ndarray, positions: np.ndarray, angles: np.ndarray,
-               layer_tap: LayerTap) -> np.ndarray:
+    def _block(self, layer: int, x: np.ndarray, segments: list[tuple[Text, slice]], positions: np.ndarray,
+               angles: np.ndarray, layer_tap: LayerTap) -> np.ndarray:
         hp, t, family = self.hparams, len(positions), self.model.family
 
         def tap(name: str, value: np.ndarray) -> np.ndarray:
@@ -156,18 +184,19 @@ class LlamaF64:
                 heads = norm(f"attn_{name}_norm", heads)
             return rope(heads, angles, family.qk_layout).reshape(t, -1)
 
-        def extend(cache: list[np.ndarray], value: np.ndarray) -> np.ndarray:
-            stored = self.arithmetic.cached(value).reshape(t, hp.n_kv_heads, -1)
-            cache[layer] = np.concatenate([cache[layer], stored])
-            return cache[layer]
+        def stored(value: np.ndarray) -> np.ndarray:
+            return self.arithmetic.cached(value).reshape(t, hp.n_kv_heads, -1)
 
         normed = tap("attn_norm", norm("attn_norm", x))
         q, k, v = (tap(name, projected(name, normed)) for name in "qkv")
         q = tap("q_rope", turned("q", q))
         k = tap("k_rope", turned("k", k))
-        context, probs = self._attention(q.reshape(t, hp.n_heads, hp.head_dim), extend(self._keys, k),
-                                         extend(self._values, v), positions)
-        tap("probs", probs)
+        q, k, v = q.reshape(t, hp.n_heads, hp.head_dim), stored(k), stored(v)
+        context = np.empty((t, hp.n_heads, hp.value_dim))
+        for text, own in segments:
+            context[own], probs = self._attention(q[own], *text.extend(layer, k[own], v[own]), positions[own])
+        if len(segments) == 1:
+            tap("probs", probs)
         attn_out = tap("attn_out", product("attn_output", tap("attn_ctx", context.reshape(t, -1))))
         x = tap("ffn_inp", x + attn_out)
 

@@ -21,7 +21,7 @@ import selftest_contract
 from dump import LAYER_TAPS, ActivationDump
 from from_gguf import metadata, run
 from gguf_model import GgufModel, UnsupportedModel
-from llama_f64 import attention, rope, rope_angles
+from llama_f64 import LlamaF64, Text, attention, rope, rope_angles
 from selftest_models import IDS, VOCAB, Bench, logits, random_weights, relative_error, require_close
 
 
@@ -177,6 +177,21 @@ def check_decode_equals_prefill(bench: Bench) -> None:
         for name in names:
             parts = np.concatenate([split.get(s, name) for s in range(len(steps))])
             require_close(parts, whole.get(0, name), f"{name} in steps {steps}")
+
+
+def check_texts_together(bench: Bench) -> None:
+    weights = random_weights(9)
+    model, nothing_kept = bench.model(weights), bench.model(weights)
+    nothing_kept._cache_bytes = 0
+    prompts = [IDS, IDS[:1], IDS[3:]]
+    for one in (model, nothing_kept):
+        llama, texts = LlamaF64(one), [Text(one.hparams) for _ in prompts]
+        first = llama.forward_all(list(zip(texts, prompts)), last_only=True)
+        second = llama.forward_all([(text, [7]) for text in texts])
+        for prompt, row, next_row in zip(prompts, first, second, strict=True):
+            alone = LlamaF64(model)
+            require_close(row, alone.forward(prompt)[-1], "the last row of a prompt among others")
+            require_close(next_row, alone.forward([7])[-1], "a token behind a prompt among others")
 
 
 def check_equivalent_models(bench: Bench) -> None:

@@ -5,24 +5,27 @@ oracle (R0). The format is described in docs/verify.md.
     python tools/oracle/verify_reference.py MODEL.gguf -o REF.json
     python tools/oracle/verify_reference.py MODEL.gguf --prompts MINE.json --steps 32 -o REF.json
 
-Shares nothing with the engine: weights are dequantized by the `gguf` package, texts encoded by SentencePiece, the model
-run in numpy. A prompt is {"id", "kind": "base" or "instruct", "text"}, or has "ids" (BOS included) instead of a text, which
+Shares nothing with the engine: weights are dequantized by the `gguf` package, texts encoded by SentencePiece or `tokenizers`,
+the model run in numpy, all prompts together and a layer at a time, so that each matrix is dequantized once a step. A prompt is {"id", "kind": "base" or "instruct", "text"}, or has "ids" (BOS included) instead of a text, which
 is how a prompt with special tokens is given.
 """
 
 import argparse
 import json
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from gguf_model import GgufModel, UnsupportedModel
-from llama_f64 import LlamaF64
+from llama_f64 import LlamaF64, Text
 
 VERSION = "1"
 SCHEMA_VERSION = 1
 TOP_K = 5
+NO_TOKEN = 0xFFFFFFFF  # an id that a file gives where there is no such token
 PROMPTS = Path(__file__).resolve().parents[2] / "validate" / "verify" / "prompts.json"
 
 
@@ -36,29 +39,70 @@ def shortest(value: np.ndarray) -> str:
     return np.format_float_positional(np.float32(value), unique=True, trim="0")
 
 
-def encode(model: GgufModel, spm, prompt: dict) -> list[int]:
-    """Token ids of a prompt: its own, or its text as plain text behind BOS, if the vocabulary wants one."""
-    if "ids" in prompt:
-        return [int(i) for i in prompt["ids"]]
-    ids = spm.encode(prompt["text"])
-    if model.value("tokenizer.ggml.add_bos_token", True):
-        ids = [model.value("tokenizer.ggml.bos_token_id", 1), *ids]
-    return ids
+class Texts:
+    """Texts and ids by the library of the vocabulary's kind. A text is plain text behind BOS, if the vocabulary wants one."""
+
+    def __init__(self, model: GgufModel):
+        value = lambda key, default: model.value(f"tokenizer.ggml.{key}", default)  # noqa: E731
+        if value("model", "") == "gpt2":
+            from byte_bpe import ADD_BOS, ByteBpe
+
+            self._library = ByteBpe(str(model.path))
+            bos, add_bos = value("bos_token_id", None), value("add_bos_token", self._library.rule in ADD_BOS)
+        else:
+            from spm_proto import load_processor
+
+            self._library = load_processor(str(model.path))
+            bos, add_bos = value("bos_token_id", 1), value("add_bos_token", True)
+        self._start = [int(bos)] if add_bos and bos not in (None, NO_TOKEN) else []
+
+    def encode(self, text: str) -> list[int]:
+        return [*self._start, *self._library.encode(text)]
+
+    def decode(self, ids: list[int]) -> str:
+        return self._library.decode(ids)
 
 
-def continue_greedily(model: GgufModel, ids: list[int], steps: int) -> tuple[list[list[int]], list[list[str]]]:
-    """Top ids and logits of `steps` greedy steps, never ending early. An end of text is a token like others."""
+class Progress:
+    """A line on stderr every ten seconds: what is computed, and how long it will take."""
+
+    def __init__(self, steps: int, n_layers: int, quiet: bool):
+        self._steps, self._layers, self._quiet = steps, n_layers, quiet
+        self._step_began = self._said = time.monotonic()
+        self._step, self._step_took = 0, None
+
+    def begin(self, step: int) -> None:
+        """Step 0 reads the prompts; those after it are alike."""
+        now = time.monotonic()
+        self._step_took = now - self._step_began if step > 1 else None
+        self._step, self._step_began = step, now
+
+    def layer(self, layer: int, tap: str, _value: np.ndarray) -> None:
+        now = time.monotonic()
+        if tap != "l_out" or self._quiet or now - self._said < 10:
+            return
+        self._said = now
+        what = f"step {self._step} of {self._steps - 1}" if self._step else "prompts"
+        left = "" if self._step_took is None else f", {self._step_took * (self._steps - self._step):.0f} s left"
+        print(f"verify_reference.py: {what}, layer {layer + 1} of {self._layers}{left}", file=sys.stderr)
+
+
+def continue_greedily(model: GgufModel, prompts: list[list[int]], steps: int,
+                      progress: Progress) -> list[tuple[list[list[int]], list[list[str]]]]:
+    """Top ids and logits of `steps` greedy steps of each prompt, never ending early. An end of text is a token like others."""
     llama = LlamaF64(model)
-    row = llama.forward(ids)[-1]
-    top_ids, top_logits = [], []
+    texts = [Text(model.hparams) for _ in prompts]
+    feeds, made = prompts, [([], []) for _ in prompts]
     for step in range(steps):
-        if not np.isfinite(row).all():
+        progress.begin(step)
+        rows = llama.forward_all(list(zip(texts, feeds, strict=True)), progress.layer, last_only=True)
+        if not np.isfinite(rows).all():
             raise ValueError(f"logits of step {step} are not finite")
-        top_ids.append(top(row))
-        top_logits.append([shortest(row[i]) for i in top_ids[-1]])
-        if step + 1 < steps:
-            row = llama.forward(top_ids[-1][:1])[-1]
-    return top_ids, top_logits
+        for row, (top_ids, top_logits) in zip(rows, made, strict=True):
+            top_ids.append(top(row))
+            top_logits.append([shortest(row[i]) for i in top_ids[-1]])
+        feeds = [top_ids[-1][:1] for top_ids, _ in made]
+    return made
 
 
 def prompt_json(prompt: dict, ids: list[int], top_ids: list[list[int]], top_logits: list[list[str]]) -> str:
@@ -85,24 +129,25 @@ def reference_json(model: GgufModel, prompts: list[str], steps: int) -> str:
     return "{\n" + ",\n".join(lines) + ',\n  "prompts": [\n' + ",\n".join(prompts) + "]\n}\n"
 
 
-def make_reference(path: str, prompts_path: str | Path, steps: int, note=lambda text: None) -> str:
-    from spm_proto import load_processor
-
+def make_reference(path: str, prompts_path: str | Path, steps: int, quiet: bool = True) -> str:
     model = GgufModel(path)
     prompts = json.loads(Path(prompts_path).read_text(encoding="utf-8"))["prompts"]
-    spm = load_processor(path) if any("ids" not in prompt for prompt in prompts) else None
-    made = []
-    for prompt in prompts:
-        ids = encode(model, spm, prompt)
-        if len(ids) + steps > model.hparams.context_length:
-            raise ValueError(f"prompt {prompt['id']}: {len(ids)} tokens and {steps} steps exceed the context length "
+    texts = Texts(model) if any("ids" not in prompt for prompt in prompts) else None
+    ids = [[int(i) for i in prompt["ids"]] if "ids" in prompt else texts.encode(prompt["text"]) for prompt in prompts]
+    for prompt, tokens in zip(prompts, ids, strict=True):
+        if not tokens:
+            raise ValueError(f"prompt {prompt['id']} has no tokens, and the vocabulary has no BOS to start from")
+        if len(tokens) + steps > model.hparams.context_length:
+            raise ValueError(f"prompt {prompt['id']}: {len(tokens)} tokens and {steps} steps exceed the context length "
                              f"{model.hparams.context_length}")
-        top_ids, top_logits = continue_greedily(model, ids, steps)
-        made.append(prompt_json(prompt, ids, top_ids, top_logits))
+    made = continue_greedily(model, ids, steps, Progress(steps, model.hparams.n_layers, quiet))
+    for prompt, tokens, (top_ids, top_logits) in zip(prompts, ids, made, strict=True):
         margin = min(float(row[0]) - float(row[1]) for row in top_logits)
-        note(f"{prompt['id']:<12} {len(ids):3} tokens, least margin {margin:.4f}"
-             + (": " + repr(spm.decode([row[0] for row in top_ids])) if spm else ""))
-    return reference_json(model, made, steps)
+        if not quiet:
+            print(f"{prompt['id']:<12} {len(tokens):3} tokens, least margin {margin:.4f}"
+                  + (": " + repr(texts.decode([row[0] for row in top_ids])) if texts else ""))
+    return reference_json(model, [prompt_json(prompt, tokens, *of_prompt)
+                                  for prompt, tokens, of_prompt in zip(prompts, ids, made, strict=True)], steps)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -111,12 +156,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", required=True, help="JSON to write")
     parser.add_argument("--prompts", default=PROMPTS, help="prompts as JSON (default: validate/verify/prompts.json)")
     parser.add_argument("--steps", type=int, default=32, help="greedy tokens a prompt (default: 32)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not print the continuations")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print neither the continuations nor where it is")
     args = parser.parse_args(argv)
     if args.steps < 1:
         parser.error("--steps must be at least 1")
     try:
-        text = make_reference(args.model, args.prompts, args.steps, (lambda _: None) if args.quiet else print)
+        text = make_reference(args.model, args.prompts, args.steps, args.quiet)
         Path(args.output).write_text(text, encoding="utf-8")
     except (UnsupportedModel, ValueError, KeyError, OSError) as error:
         print(f"verify_reference.py: error: {args.model}: {error!s}", file=sys.stderr)
