@@ -82,6 +82,8 @@ class Terminal {
   }
 
   void send(int signal) const { REQUIRE(kill(pid_, signal) == 0); }
+  /// To what the program has started, too.
+  void send_to_all(int signal) const { REQUIRE(kill(-pid_, signal) == 0); }
 
   /// The exit code; reads what still comes.
   int wait() {
@@ -271,6 +273,82 @@ TEST_CASE("Ctrl-C stops an answer, which stays in the conversation", "[llmrun][t
   REQUIRE(std::stoi(terminal.screen().substr(at + 9)) > 40);  // tokens of message and answer
   terminal.expect("> ");
   terminal.type(kCtrlD);
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("a pasted text of several lines is one message, as it is", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  const auto begin = [&] { return chat(llmrun, {"--session", llmrun.path("session")}); };
+  {
+    Terminal terminal(begin(), usual(llmrun));
+    terminal.expect("\x1b[?2004h");
+    terminal.expect("> ");
+    terminal.type("\x1b[200~/def f(x):\r\n\tif x: \\\r\r\t\treturn\n\x1b[201~");
+    terminal.expect("return");
+    terminal.type(", too\r");
+    terminal.expect(kReplied);
+    terminal.expect("> ");
+    terminal.type("/exit\r");
+    REQUIRE(terminal.wait() == 0);
+    REQUIRE(contains(terminal.screen(), "\x1b[?2004l"));
+  }
+  const std::string message = R"("/def f(x):\n\tif x: \\\n\n\t\treturn, too")";
+  CAPTURE(test::read_file(llmrun.path("session")));
+  REQUIRE(contains(test::read_file(llmrun.path("session")), message));
+  // It is one line of the history, too, in another chat as well.
+  Terminal terminal(begin(), usual(llmrun));
+  terminal.expect("1 turns, ");
+  terminal.expect("> ");
+  terminal.type(std::string(kUp) + kUp + "\r");
+  terminal.expect(kReplied);
+  terminal.expect("> ");
+  terminal.type("/stats\r");
+  terminal.expect("2 turns, ");
+  terminal.type("/exit\r");
+  REQUIRE(terminal.wait() == 0);
+  const std::string session = test::read_file(llmrun.path("session"));
+  REQUIRE(session.find(message) != session.rfind(message));
+}
+
+TEST_CASE("what is typed while the model answers waits for the next line", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  Terminal terminal(chat(llmrun, {"-n", "-1", "--context-shift", "-q"}), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type("hello\r");
+  terminal.expect("hello\r\n");
+  const std::size_t answer = terminal.screen().size();
+  terminal.expect_more(100);
+  terminal.type("/system typed ahead");
+  terminal.expect_more(400);
+  REQUIRE(!contains(terminal.screen().substr(answer), "typed ahead"));
+  terminal.type(kCtrlC);
+  terminal.expect("> ");
+  terminal.expect("/system typed ahead");
+  terminal.type("\r/system\r");
+  terminal.expect("\ntyped ahead\r\n");
+  terminal.expect("> ");
+  terminal.type(kCtrlD);
+  REQUIRE(terminal.wait() == 0);
+}
+
+TEST_CASE("the terminal is as before when a signal ends the chat", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  // A shell that looks at its terminal before and after, and does not end with the chat.
+  const std::string command =
+      "ulimit -c 0; trap : QUIT; stty -g; " + test::tool_path("llmrun") + " '" +
+      llmrun.path("tiny.gguf") +
+      "' -i --chat-template zephyr -n -1 --context-shift --ignore-eos -t 1 -q; "
+      "echo code $?; stty -g; echo end";
+  Terminal terminal({"bash", "-c", command}, usual(llmrun));
+  terminal.expect("\n");
+  const std::string before = terminal.screen().substr(0, terminal.screen().find('\n') + 1);
+  terminal.expect("> ");
+  terminal.type("hello\r");
+  terminal.expect("hello\r\n");
+  terminal.expect_more(200);
+  terminal.send_to_all(SIGQUIT);
+  terminal.expect("\x1b[?2004l");
+  terminal.expect("code 131\r\n" + before + "end");
   REQUIRE(terminal.wait() == 0);
 }
 

@@ -14,6 +14,7 @@ namespace {
 // Written by handlers, so only types a handler may touch.
 volatile std::sig_atomic_t pending_signal = 0;
 volatile std::sig_atomic_t graceful_scopes = 0;
+void (*volatile exit_hook)() = nullptr;
 const char* tool_name = "";
 char guarded_path[1024] = "a mapped file";
 
@@ -22,9 +23,15 @@ void write_stderr(const char* text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-/// Ends the process at once, without a trace on the disk.
-[[noreturn]] void leave(int code) {
+/// No trace on the disk, and none on the terminal.
+void clean_up() {
   remove_temporary_files();
+  if (exit_hook != nullptr) exit_hook();
+}
+
+/// Ends the process at once.
+[[noreturn]] void leave(int code) {
+  clean_up();
   _exit(code);
 }
 
@@ -33,9 +40,9 @@ void on_interrupt(int signal) {
   pending_signal = signal;
 }
 
-/// The process ends as the signal's default says, only without temporary files left.
+/// The process ends as the signal's default says, only cleaned up.
 void on_fatal(int signal) {
-  remove_temporary_files();
+  clean_up();
   std::signal(signal, SIG_DFL);
   raise(signal);
 }
@@ -87,6 +94,8 @@ GracefulInterrupt::~GracefulInterrupt() { graceful_scopes = graceful_scopes - 1;
 bool GracefulInterrupt::requested() { return pending_signal != 0; }
 int GracefulInterrupt::exit_code() { return pending_signal == 0 ? 0 : 128 + pending_signal; }
 void GracefulInterrupt::clear() { pending_signal = 0; }
+
+void set_exit_hook(void (*hook)()) { exit_hook = hook; }
 
 void guard_mapped_file(const std::string& path) {
   const std::string text = shown(path, sizeof guarded_path - 64);

@@ -31,6 +31,10 @@ class GracefulInterrupt {
   static void clear();
 };
 
+/// Called before a signal ends the process, to give the terminal back as it was. It may do what a
+/// signal handler may. nullptr: nothing.
+void set_exit_hook(void (*hook)());
+
 /// Names the file a SIGBUS is about (the last one named; cut at 1 KiB).
 void guard_mapped_file(const std::string& path);
 

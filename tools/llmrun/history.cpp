@@ -22,6 +22,29 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+/// A line of several lines as it stands in the file: each but the last ends with a backslash.
+std::string encoded(const std::string& line) {
+  std::string text;
+  for (const char c : line) text += c == '\n' ? std::string("\\\n") : std::string(1, c);
+  return text + '\n';
+}
+
+std::vector<std::string> decoded(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  bool goes_on = false;
+  for (std::string line; std::getline(stream, line);) {
+    if (goes_on) {
+      lines.back().back() = '\n';
+      lines.back() += line;
+    } else {
+      lines.push_back(line);
+    }
+    goes_on = line.ends_with('\\');
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string default_history_path() {
@@ -41,14 +64,13 @@ std::vector<std::string> read_history(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, ignored)) return lines;
   const auto text = read_text_file(path, kMostBytes);
   if (!text.ok()) return lines;
-  std::istringstream stream(*text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  lines = decoded(*text);
   if (lines.size() <= kHistoryLines) return lines;
   const bool is_long = lines.size() > 2 * kHistoryLines;
   lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kHistoryLines));
   if (is_long) {
     std::string rest;
-    for (const std::string& line : lines) rest += line + '\n';
+    for (const std::string& line : lines) rest += encoded(line);
     // Best effort: a history that stays long is shortened the next time.
     (void)write_file_atomically(path, std::as_bytes(std::span(rest))).ok();
   }
@@ -60,7 +82,7 @@ bool append_history(const std::string& path, const std::string& line) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
   if (file < 0) return false;
-  const std::string text = line + '\n';
+  const std::string text = encoded(line);
   const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(file);
   return written;

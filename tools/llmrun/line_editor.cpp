@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <histedit.h>
 #include <poll.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +14,9 @@
 #include <cstdlib>
 #include <cwchar>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "tokenizer/tokenizer.h"
 #include "tools/common/log.h"
@@ -24,6 +28,46 @@ namespace llm {
 namespace {
 
 volatile std::sig_atomic_t window_changed = 0;  // written by a handler
+
+constexpr std::string_view kPasteBegins = "\x1b[?2004h";
+constexpr std::string_view kPasteEnds = "\x1b[?2004l";
+constexpr std::string_view kEndOfPaste = "\x1b[201~";
+
+termios usual_mode;  // of the terminal, before any reader; read by a handler
+
+void send(std::string_view sequence) {
+  [[maybe_unused]] const auto ignored = write(STDERR_FILENO, sequence.data(), sequence.size());
+}
+
+/// Gives the terminal back as it was.
+void restore_terminal() {
+  send(kPasteEnds);
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &usual_mode);
+}
+
+/// While no line is read: keys are kept for the next one and not shown, but for those that send
+/// signals. A canonical terminal would show them in the middle of an answer, and lose what is
+/// longer than its line.
+void keep_keys() {
+  termios mode = usual_mode;
+  mode.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  mode.c_lflag |= NOFLSH;
+  mode.c_iflag &= ~static_cast<tcflag_t>(ICRNL);
+  mode.c_cc[VMIN] = 1;
+  mode.c_cc[VTIME] = 0;
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &mode);
+}
+
+/// What terminals send for line ends becomes \n; no NUL; no last line end.
+std::string pasted_text(std::string text) {
+  std::string clean;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    if (text[i] != '\0') clean += text[i] == '\r' ? '\n' : text[i];
+  }
+  if (clean.ends_with('\n')) clean.pop_back();
+  return clean;
+}
 
 /// UTF-8 in the editor, also where the environment names no locale. Only the type of characters:
 /// numbers keep their decimal points.
@@ -53,6 +97,8 @@ class EditingReader final : public LineReader {
  public:
   explicit EditingReader(const std::string& history_path) : history_path_(history_path) {
     use_utf8();
+    tcgetattr(STDIN_FILENO, &usual_mode);
+    set_exit_hook(restore_terminal);
     struct sigaction action = {};
     action.sa_handler = [](int) { window_changed = 1; };
     action.sa_flags = SA_RESTART;  // no write is cut short; ppoll() returns all the same
@@ -69,18 +115,34 @@ class EditingReader final : public LineReader {
     el_set(editor_.get(), EL_CLIENTDATA, this);
     el_set(editor_.get(), EL_PROMPT, &EditingReader::prompt);
     el_set(editor_.get(), EL_SIGNAL, 0);
+    el_set(editor_.get(), EL_SETTY, "-d", "-icrnl", "-inlcr",
+           nullptr);  // a pasted \r\n is one line end
     el_set(editor_.get(), EL_EDITOR, "emacs");
     el_set(editor_.get(), EL_HIST, history, history_.get());
     el_set(editor_.get(), EL_GETCFN, &EditingReader::read_character);
     el_set(editor_.get(), EL_BIND, "^R", "em-inc-search-prev", nullptr);
     el_source(editor_.get(), nullptr);
+    // Behind ~/.editrc, which may have taken other keys.
+    el_set(editor_.get(), EL_ADDFN, "llmrun-paste", "take pasted text as it is",
+           &EditingReader::paste);
+    el_set(editor_.get(), EL_BIND, "\\e[200~", "llmrun-paste", nullptr);
+    send(kPasteBegins);
+    keep_keys();
   }
+  ~EditingReader() override {
+    editor_.reset();
+    set_exit_hook(nullptr);
+    restore_terminal();
+  }
+  EditingReader(const EditingReader&) = delete;
+  EditingReader& operator=(const EditingReader&) = delete;
 
   Result<Line> read(const std::string& prompt) override {
     prompt_ = prompt;
     el_set(editor_.get(), EL_PREP_TERM, 1);  // before the prompt: keys typed then are the editor's
     int size = 0;
     const char* typed = el_gets(editor_.get(), &size);
+    keep_keys();
     if (GracefulInterrupt::requested()) return after_signal();
     if (typed == nullptr || size <= 0) {
       write_message("\n");
@@ -96,7 +158,8 @@ class EditingReader final : public LineReader {
                                           Tokenizer::kMaxTextBytes)};
     }
     remember(line);
-    return Line{Line::Kind::kText, std::move(line)};
+    const bool is_pasted = line.find('\n') != std::string::npos;
+    return Line{Line::Kind::kText, std::move(line), is_pasted};
   }
 
  private:
@@ -114,9 +177,8 @@ class EditingReader final : public LineReader {
   }
   static char* prompt(EditLine* editor) { return self(editor).prompt_.data(); }
 
-  /// One character for the editor: 1, 0 at the end of input, -1 after a signal.
-  static int read_character(EditLine* editor, wchar_t* character) {
-    std::mbstate_t state{};
+  /// One byte from the terminal: 1, 0 at the end of input, -1 after a signal.
+  static int read_byte(EditLine* editor, char& byte) {
     while (true) {
       if (!wait_for_input()) {
         if (GracefulInterrupt::requested()) {
@@ -131,10 +193,18 @@ class EditingReader final : public LineReader {
         }
         continue;
       }
-      char byte = 0;
       const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return static_cast<int>(count);
+      return static_cast<int>(count);
+    }
+  }
+
+  /// One character for the editor; as read_byte().
+  static int read_character(EditLine* editor, wchar_t* character) {
+    std::mbstate_t state{};
+    while (true) {
+      char byte = 0;
+      if (const int count = read_byte(editor, byte); count <= 0) return count;
       const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
       if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of it follow
       if (used == static_cast<std::size_t>(-1)) {
@@ -143,6 +213,16 @@ class EditingReader final : public LineReader {
       }
       return 1;
     }
+  }
+
+  /// Behind what announces a paste (kPasteBegins): all of it goes into the line, line ends and tabs
+  /// included.
+  static unsigned char paste(EditLine* editor, int) {
+    std::string text;
+    for (char byte = 0; !text.ends_with(kEndOfPaste) && read_byte(editor, byte) > 0;) text += byte;
+    if (!text.ends_with(kEndOfPaste)) return CC_NORM;  // the signal or the end comes again
+    text.resize(text.size() - kEndOfPaste.size());
+    return el_insertstr(editor, pasted_text(std::move(text)).c_str()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 
   static bool is_empty(EditLine* editor) {

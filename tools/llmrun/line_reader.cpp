@@ -88,7 +88,7 @@ std::unique_ptr<LineReader> make_line_reader(const std::string& history_path) {
 
 Result<Line> read_message(LineReader& reader) {
   LLM_TRY(Line line, reader.read("> "));
-  if (line.kind != Line::Kind::kText) return line;
+  if (line.kind != Line::Kind::kText || line.is_quoted) return line;
   const bool quoted = line.text == kQuotes;
   std::string message;
   // What has no end yet when the input ends is the message all the same.

@@ -17,8 +17,8 @@ struct Line {
     kEnd,        ///< end of input, a wish to leave, or a signal (GracefulInterrupt) that ends all
   };
   Kind kind = Kind::kText;
-  std::string text = {};   ///< without the newline
-  bool is_quoted = false;  ///< came between lines of quotes: no command
+  std::string text = {};   ///< without the newline at its end
+  bool is_quoted = false;  ///< of several lines, pasted or between lines of quotes: no command
 };
 
 /// Reads standard input line by line. Make a GracefulInterrupt around it: a signal ends a read.
@@ -35,7 +35,9 @@ class LineReader {
 /// Plain lines, as from a pipe. @param shows_prompt  for a terminal
 std::unique_ptr<LineReader> make_plain_reader(bool shows_prompt);
 
-/// A line that is edited, with history (libedit; docs/cli.md lists the keys).
+/// A line that is edited, with history (libedit; docs/chat.md lists the keys). While the reader
+/// lives, what is typed between two reads is not shown and waits for the next one, and the terminal
+/// says where a pasted text begins and ends.
 /// @param history_path  where lines are kept; empty: nowhere
 /// @pre stdin and stderr are terminals
 std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path);
@@ -43,8 +45,8 @@ std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path)
 /// The one for the streams at hand: editing where stdin and stderr are terminals that can.
 std::unique_ptr<LineReader> make_line_reader(const std::string& history_path);
 
-/// A message: a line; lines that end with a backslash, with the next one; or all lines between two
-/// lines of three double quotes.
+/// A message: a line; a text of several lines that was pasted into one; lines that end with a
+/// backslash, with the next one; or all lines between two lines of three double quotes.
 Result<Line> read_message(LineReader& reader);
 
 }  // namespace llm
