@@ -107,8 +107,10 @@ def check_markdown(browser, url: str, size: dict, scheme: str, shoot) -> None:
     expect(page.locator("text=Regenerate")).to_have_count(1)
     assert page.locator(".reply").count() == 1 and page.locator(".user").count() == 1
     for part in HOSTILE:
-        page.evaluate("text => Markdown.show(document.createElement('div'), text)", part * (120000 // len(part)))
-    page.evaluate("localStorage.setItem('llmserve.conversation', '{\"version\": 0, \"turns\": 3}')")
+        show = "text => { Markdown.show(document.createElement('div'), text); return true; }"
+        page.wait_for_function(show, arg=part * (60000 // len(part)) + "`x")
+    old = page.evaluate("localStorage.getItem('llmserve.conversation')").replace('"version":1', '"version":0')
+    page.evaluate("old => localStorage.setItem('llmserve.conversation', old)", old)
     page.evaluate("removeEventListener('pagehide', store)")
     page.reload()
     expect(page.locator(".empty")).to_have_text("Say something.")

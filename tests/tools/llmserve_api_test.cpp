@@ -1,7 +1,9 @@
 // llmserve's API: its paths, what it refuses and how, and the effect of each option.
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/tools/llmrun_process.h"
@@ -129,7 +131,6 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
       {{{"frequency_penalty", 0.5}}, "frequency_penalty"},
       {{{"presence_penalty", 1}}, "presence_penalty"},
       {{{"best_of", 2}}, "best_of"},
-      {{{"suffix", "x"}}, "suffix"},
       {{{"tools", {1}}}, "tools"},
       {{{"response_format", {{"type", "json_object"}}}}, "response_format"},
       {{{"user", 1}}, "user"},
@@ -167,6 +168,8 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
              {"prompt", std::vector<std::vector<int>>(40, std::vector<int>(90, 3))}},
             "logprobs"},
            {{{"logprobs", true}}, "logprobs"},
+           {{{"suffix", "x"}}, "suffix"},
+           {{{"parse_special", 1}}, "parse_special"},
            {{{"echo", true}, {"logprobs", 1}, {"stream", true}}, "echo"},
            {{{"messages", Json::array()}}, "messages"},
        }) {
@@ -196,6 +199,8 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
            {{{"max_tokens", 3}, {"max_completion_tokens", 3}}, "max_completion_tokens"},
            {{{"prompt", "a"}}, "prompt"},
            {{{"echo", true}}, "echo"},
+           {{{"suffix", "x"}}, "suffix"},
+           {{{"parse_special", true}}, "parse_special"},
        }) {
     refuses("/v1/chat/completions", chat, refused);
   }
@@ -265,6 +270,148 @@ TEST_CASE("a model may have several names", "[llmserve]") {
   REQUIRE(reply.body.find(R"(need \"mine\" or \"gpt-4o\" or \"other\")") != std::string::npos);
 }
 
+TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserve]") {
+  test::TinyGguf model = test::TinyGguf::llama();
+  auto pieces = test::TinyGguf::pieces();
+  // The last seven pieces, which nothing is merged from.
+  const std::vector<std::string> texts = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
+                                          "<|fim_pad|>",    "<|repo_name|>",  "<|file_sep|>"};
+  const auto first = static_cast<int>(pieces.size() - texts.size());
+  std::ranges::copy(texts, pieces.end() - static_cast<std::ptrdiff_t>(texts.size()));
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  const test::ScratchDirectory directory;
+  Server server({directory.write("fim.gguf", model.bytes()), "-q", "-c", "200"});
+  const auto ids = [&](const std::string& text) {
+    return server.post("/tokenize", {{"prompt", text}, {"add_special_tokens", false}})
+        .json()["tokens"]
+        .get<std::vector<int>>();
+  };
+  // Without the dummy prefix.
+  const auto inside = [&](const std::string& text) {
+    const std::vector<int> x = ids("x");
+    const std::vector<int> all = ids("x" + text);
+    return std::vector<int>(all.begin() + static_cast<std::ptrdiff_t>(x.size()), all.end());
+  };
+  const auto joined = [](const std::vector<std::vector<int>>& parts) {
+    std::vector<int> all;
+    for (const std::vector<int>& part : parts) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  };
+  const std::vector<int> core =
+      joined({{first}, ids("ab"), {first + 1}, inside("ba"), {first + 2}});
+  const Json usual = {{"max_tokens", 8}, {"temperature", 0}, {"receipt", true}};
+  Json body = usual;
+  body.update({{"prompt", "ab"}, {"suffix", "ba"}});
+  const Reply filled = server.complete(body);
+  CAPTURE(filled.body);
+  REQUIRE(filled.status == 200);
+  const Json choice = filled.json()["choices"][0];
+  REQUIRE(choice["receipt"]["prompt_ids"] == joined({{1}, core}));
+
+  // The same gap by llama-server's path: the prompt was written behind the prefix.
+  Json infill = {{"input_prefix", "a"}, {"input_suffix", "ba"}, {"prompt", "b"},
+                 {"n_predict", 8},      {"temperature", 0},     {"cache_prompt", true}};
+  const Json gap = server.post("/infill", infill).json();
+  REQUIRE(gap["content"] == choice["text"]);
+  REQUIRE(gap["tokens_evaluated"] == core.size() + 1);
+  REQUIRE(gap["stop"] == true);
+  REQUIRE(gap["stop_type"] == (choice["finish_reason"] == "length" ? "limit" : "eos"));
+  infill["stream"] = true;
+  std::string text;
+  const auto events = test::events_of(server.post("/infill", infill).body);
+  for (const std::string& event : events) {
+    const Json piece = Json::parse(event);
+    text += piece["content"].get<std::string>();
+    REQUIRE(piece["stop"] == (&event == &events.back()));
+  }
+  REQUIRE(text == choice["text"]);
+
+  // Other files stand before it; those that find no room are left out, the first ones first.
+  const auto file = [&](const std::string& name, const std::string& content) {
+    return joined({{first + 5}, inside(name + "\n" + content)});
+  };
+  infill.update({{"stream", false}, {"n_predict", 1}});
+  const auto evaluated = [&](const Json& extra) {
+    infill["input_extra"] = extra;
+    const Reply reply = server.post("/infill", infill);
+    CAPTURE(reply.body);
+    REQUIRE(reply.status == 200);
+    return reply.json()["tokens_evaluated"].get<std::size_t>();
+  };
+  const std::size_t around =
+      1 + core.size() + 1 + inside("myproject\n").size() + file("filename", "").size();
+  const Json a = {{"filename", "a"}, {"text", "aba"}};
+  const Json b = {{"filename", "b"}, {"text", "bab"}};
+  const Json large = {{"filename", "c"}, {"text", std::string(300, 'a')}};
+  REQUIRE(evaluated(Json::array({a, b})) ==
+          around + file("a", "aba").size() + file("b", "bab").size());
+  REQUIRE(evaluated(Json::array({large, b})) == around + file("b", "bab").size());
+  REQUIRE(evaluated(Json::array({large})) == core.size() + 1);
+  infill.erase("input_extra");
+
+  // What ends a text of such a model.
+  const Json ended =
+      server.complete({{"prompt", "ab"}, {"logit_bias", {{std::to_string(first + 5), 100}}}})
+          .json()["choices"][0];
+  REQUIRE(ended["finish_reason"] == "stop");
+  REQUIRE(ended["text"] == "");
+
+  const auto refused = [&](const std::string& path, const Json& more, const std::string& param) {
+    Json changed = path == "/infill" ? infill : body;
+    changed.update(more);
+    const Reply reply = server.post(path, changed);
+    CAPTURE(path, changed.dump(), reply.body);
+    CHECK(reply.status == 400);
+    CHECK(param_of(reply) == param);
+  };
+  refused("/v1/completions", {{"echo", true}}, "echo");
+  refused("/v1/completions", {{"prompt", {1, 5}}}, "suffix");
+  refused("/v1/completions", {{"suffix", 5}}, "suffix");
+  refused("/v1/completions", {{"suffix", std::string(300, 'a')}}, "prompt");
+  refused("/infill", {{"n", 2}}, "n");
+  refused("/infill", {{"receipt", true}}, "receipt");
+  refused("/infill", {{"n_predict", -2}}, "n_predict");
+  refused("/infill", {{"input_extra", Json::array({Json{{"text", 1}}})}}, "input_extra[0].text");
+  refused("/infill", {{"input_extra", "a"}}, "input_extra");
+  refused("/infill", {{"bogus", 1}}, "bogus");
+  refused("/infill", {{"input_prefix", std::string(300, 'a')}}, "input_prefix");
+
+  const Tiny tiny;
+  Server without(tiny.with());
+  for (const auto& [path, more, param] : {std::tuple("/v1/completions", body, "suffix"),
+                                          std::tuple("/infill", infill, "input_prefix")}) {
+    const Reply reply = without.post(path, more);
+    CAPTURE(path, reply.body);
+    REQUIRE(reply.status == 400);
+    REQUIRE(param_of(reply) == param);
+    REQUIRE(reply.body.find("no tokens for a text's prefix, suffix and middle") !=
+            std::string::npos);
+  }
+}
+
+TEST_CASE("special tokens are read in a text only where that is asked for", "[llmserve]") {
+  const Tiny tiny;
+  Server server(tiny.with({"--chat-template", "chatml"}));
+  const auto ids = [&](const Json& more) {
+    Json body = {{"prompt", "a</s>b"}};
+    body.update(more);
+    return server.post("/tokenize", body).json()["tokens"].get<std::vector<int>>();
+  };
+  REQUIRE(std::ranges::count(ids({{"parse_special", true}}), 2) == 1);
+  REQUIRE(std::ranges::count(ids({{"parse_special", false}}), 2) == 0);
+  REQUIRE(std::ranges::count(ids(Json::object()), 2) == 0);
+  for (const bool parse : {true, false}) {
+    const Json body = {
+        {"prompt", "a</s>b"}, {"max_tokens", 1}, {"parse_special", parse}, {"receipt", true}};
+    const Json choice = server.complete(body).json()["choices"][0];
+    REQUIRE(choice["receipt"]["prompt_ids"] == ids({{"parse_special", parse}}));
+    REQUIRE(choice["receipt"]["options"]["parse_special"] == parse);
+  }
+  const Json messages = {{{"role", "user"}, {"content", "a"}}};
+  REQUIRE(param_of(server.post("/tokenize", {{"messages", messages}, {"parse_special", true}})) ==
+          "parse_special");
+}
+
 TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
   Server server({kModel, "-q", "--kv-memory", "1", "--parallel", "1", "-c", "100000",
                  "--chat-template", "zephyr"});
@@ -298,7 +445,8 @@ TEST_CASE("the description of the API has the fields and paths that there are", 
   };
   for (const Body& body :
        {Body{"/v1/completions", "CompletionRequest"}, Body{"/v1/chat/completions", "ChatRequest"},
-        Body{"/tokenize", "TokenizeRequest"}, Body{"/detokenize", "DetokenizeRequest"}}) {
+        Body{"/infill", "InfillRequest"}, Body{"/tokenize", "TokenizeRequest"},
+        Body{"/detokenize", "DetokenizeRequest"}}) {
     // A field that there is has another fault than not to be known.
     for (const auto& [name, schema] :
          api["components"]["schemas"][body.schema]["properties"].items()) {

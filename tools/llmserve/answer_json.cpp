@@ -180,7 +180,25 @@ AnswerJson AnswerWriter::choice(std::size_t index, const ServedText& text) const
   return json;
 }
 
+AnswerJson AnswerWriter::infill(std::size_t index, std::string_view piece,
+                                const ServedText* text) const {
+  AnswerJson json = {{"index", index}, {"content", piece}, {"stop", text != nullptr}};
+  if (text == nullptr) return json;
+  const StopReason reason = text->result.stop_reason;
+  json.update({{"id", id_},
+               {"model", served_.id()},
+               {"system_fingerprint", system_fingerprint(served_)},
+               {"tokens_evaluated", prompt_tokens()},
+               {"tokens_predicted", text->result.ids.size()},
+               {"stop_type", reason == StopReason::kEos          ? "eos"
+                             : reason == StopReason::kStopString ? "word"
+                                                                 : "limit"},
+               {"truncated", false}});
+  return json;
+}
+
 std::string AnswerWriter::whole(std::span<const ServedText> texts) const {
+  if (request_.is_infill) return dump(infill(0, texts[0].result.text, &texts[0])) + "\n";
   AnswerJson json = envelope(request_.is_chat ? "chat.completion" : "text_completion");
   json["choices"] = AnswerJson::array();
   std::size_t n_tokens = 0;
@@ -227,6 +245,7 @@ std::string AnswerWriter::growth(std::size_t index, const TextEvent& event) {
     logprobs = logprobs_[index].take();
   }
   if (event.text.empty() && logprobs.is_null()) return "";
+  if (request_.is_infill) return server_event(infill(index, event.text, nullptr));
   AnswerJson content = event.text;
   if (request_.is_chat) content = {{"content", event.text}};
   return chunk_of(index, std::move(content), std::move(logprobs), nullptr);
@@ -234,6 +253,7 @@ std::string AnswerWriter::growth(std::size_t index, const TextEvent& event) {
 
 std::string AnswerWriter::closing(std::size_t index, const ServedText& text) {
   completion_tokens_ += text.result.ids.size();
+  if (request_.is_infill) return server_event(infill(index, "", &text));
   AnswerJson content = "";
   AnswerJson logprobs;
   if (request_.is_chat) {
@@ -247,6 +267,7 @@ std::string AnswerWriter::closing(std::size_t index, const ServedText& text) {
 }
 
 std::string AnswerWriter::ending() const {
+  if (request_.is_infill) return "";
   std::string events;
   if (request_.include_usage) {
     AnswerJson json = envelope(request_.is_chat ? "chat.completion.chunk" : "text_completion");

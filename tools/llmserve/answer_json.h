@@ -81,6 +81,8 @@ class AnswerWriter {
  private:
   AnswerJson envelope(std::string_view object) const;
   AnswerJson usage(std::size_t completion_tokens) const;
+  /// llama-server's shape. @param text  nullptr: `piece` of it, which goes on
+  AnswerJson infill(std::size_t index, std::string_view piece, const ServedText* text) const;
   AnswerJson choice(std::size_t index, const ServedText& text) const;
   std::string chunk(AnswerJson choices) const;
   std::string chunk_of(std::size_t index, AnswerJson content, AnswerJson logprobs,

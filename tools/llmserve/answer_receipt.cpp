@@ -17,6 +17,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.prompt = prompt.text;
   receipt.system = prompt.system;
   if (request.is_chat) receipt.chat_format = served.chat_format;
+  receipt.parse_special = request.parse_special;
   receipt.sampler = options.sampler;
   receipt.sequence = request.sequence_of(index);
   receipt.max_tokens = options.max_tokens;

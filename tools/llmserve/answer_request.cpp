@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/generate/conversation.h"
+#include "tools/llmserve/fill_in.h"
 
 namespace llm {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::int64_t kMostLogprobs = 20;
 constexpr std::int64_t kMostChoices = 128;
 constexpr std::size_t kMostLogprobValues = std::size_t{1} << 20;
 constexpr std::size_t kUsualNewTokens = 16;
+constexpr std::size_t kUsualFill = 256;  // room that other files leave for a gap's text
 
 /// What other servers offer and this one does not, with the values that ask for nothing.
 void read_unsupported(JsonFields& fields) {
@@ -27,7 +29,6 @@ void read_unsupported(JsonFields& fields) {
   fields.only("frequency_penalty", Json::array({0}));
   fields.only("presence_penalty", Json::array({0}));
   fields.only("best_of", Json::array({1}));
-  fields.only("suffix", Json::array({""}));
   fields.only("response_format", Json::array({Json::object({{"type", "text"}})}));
   fields.only("tools", Json::array({nothing}));
   fields.only("functions", Json::array({nothing}));
@@ -152,6 +153,35 @@ Status check_lengths(AnswerRequest& request, const ServedModel& served, bool giv
   return error;
 }
 
+/// How long a gap's text may be, by the names of llama-server and OpenAI; and what clients of
+/// llama-server send that changes nothing here.
+void read_infill_fields(JsonFields& fields, const ServedModel& served,
+                        std::optional<std::size_t>& max_tokens) {
+  std::int64_t n_predict = -1;
+  fields.integer("n_predict", n_predict, -1, most_new(served));
+  if (n_predict >= 0) max_tokens = static_cast<std::size_t>(n_predict);
+  fields.integer("max_tokens", max_tokens, 0, most_new(served));
+  for (const char* taken : {"cache_prompt", "id_slot", "n_indent", "response_fields", "samplers",
+                            "t_max_predict_ms", "t_max_prompt_ms"})
+    fields.find(taken);
+}
+
+/// The files of /infill's input_extra.
+Result<std::vector<Gap::File>> read_files(const Json& list) {
+  if (!list.is_array()) return wrong_field("input_extra", shown_json(list), "an array of files");
+  std::vector<Gap::File> files;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    JsonFields fields(list[i], fmt::format("input_extra[{}].", i));
+    Gap::File& file = files.emplace_back();
+    file.name = "file";
+    fields.text("filename", file.name);
+    fields.text("text", file.text);
+    fields.find("time");  // of llama.vim, for itself
+    LLM_RETURN_IF_ERROR(fields.finish());
+  }
+  return files;
+}
+
 }  // namespace
 
 TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
@@ -176,12 +206,48 @@ Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& serv
     fields.fail("echo", "true with logprobs and stream", "an answer that is not streamed");
   std::optional<std::size_t> max_tokens;
   fields.integer("max_tokens", max_tokens, 0, most_new(served));
+  PromptOptions options;
+  fields.flag("parse_special", options.parse_special);
+  request.parse_special = options.parse_special;
+  fields.text("suffix", options.suffix);
+  if (request.echo && !options.suffix.empty())
+    fields.fail("echo", "true with suffix", "one of them");
   LLM_RETURN_IF_ERROR(fields.finish());
-  LLM_TRY(request.prompts, read_prompts(prompt, served.tokenizer()));
+  LLM_TRY(request.prompts, read_prompts(prompt, served.tokenizer(), options));
   request.options.max_tokens =
       max_tokens.value_or(std::min(kUsualNewTokens, served.most_new_tokens));
   LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "prompt"));
   LLM_RETURN_IF_ERROR(check_logprobs(request, "logprobs"));
+  return request;
+}
+
+Result<AnswerRequest> parse_infill(const Json& body, const ServedModel& served) {
+  AnswerRequest request;
+  request.is_infill = true;
+  JsonFields fields(body);
+  read_common(fields, served, request);
+  if (request.n != 1) fields.fail("n", std::to_string(request.n), "1");
+  if (request.receipt) fields.fail("receipt", "true", "a completion with a suffix");
+  std::optional<std::size_t> max_tokens;
+  read_infill_fields(fields, served, max_tokens);
+  Gap gap;
+  std::string more;
+  fields.text("input_prefix", gap.before);
+  fields.text("input_suffix", gap.behind);
+  fields.text("prompt", more);  // what was written behind the prefix since
+  fields.flag("parse_special", gap.parse_special);
+  gap.before += more;
+  const Json* files = fields.find("input_extra");
+  LLM_RETURN_IF_ERROR(fields.finish());
+  if (files != nullptr) {
+    LLM_TRY(gap.files, read_files(*files));
+  }
+  const std::size_t wanted = max_tokens.value_or(std::min(kUsualFill, served.most_new_tokens));
+  const std::size_t most = served.context - std::min(served.context, wanted);
+  LLM_TRY(auto ids, fill_in_prompt(served.tokenizer(), gap, most, "input_prefix"));
+  request.prompts.push_back({.ids = std::move(ids), .text = {}, .system = {}});
+  request.options.max_tokens = max_tokens.value_or(served.most_new_tokens);
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "input_prefix"));
   return request;
 }
 

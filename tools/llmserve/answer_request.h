@@ -14,13 +14,15 @@
 
 namespace llm {
 
-/// The body of a request for completions or for a chat's reply, understood.
+/// The body of a request for completions, a chat's reply or a gap's text, understood.
 struct AnswerRequest {
   bool is_chat = false;
+  bool is_infill = false;  ///< answered in llama-server's shape
   std::vector<Prompt> prompts;
-  std::size_t n = 1;        ///< choices of each prompt
-  GenerateOptions options;  ///< of every choice, as they were asked for
-  bool echo = false;        ///< the prompt is the choice's beginning
+  std::size_t n = 1;           ///< choices of each prompt
+  GenerateOptions options;     ///< of every choice, as they were asked for
+  bool parse_special = false;  ///< in the prompts' texts
+  bool echo = false;           ///< the prompt is the choice's beginning
   bool stream = false;
   bool include_usage = false;
   bool logits_hash = false;
@@ -38,6 +40,8 @@ struct AnswerRequest {
 /// the context holds for a chat. The seed is random unless given.
 /// Errors: kUsage naming the field.
 Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& served);
+/// The text of a gap: as many new tokens as the context holds.
+Result<AnswerRequest> parse_infill(const Json& body, const ServedModel& served);
 Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served);
 
 }  // namespace llm

@@ -74,9 +74,10 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log) {
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 13> kRoutes = {{
+  static constexpr std::array<Route, 14> kRoutes = {{
       {"POST", "/v1/completions", true, &Api::completions},
       {"POST", "/v1/chat/completions", true, &Api::chat_completions},
+      {"POST", "/infill", true, &Api::infill},
       {"GET", "/v1/models", true, &Api::list_models},
       {"GET", kModels, true, &Api::show_model},
       {"POST", "/tokenize", true, &Api::tokenize},
@@ -148,6 +149,11 @@ void Api::completions(const std::shared_ptr<HttpExchange>& exchange) {
   start_answer(exchange, body.ok() ? parse_completion(*body, served_) : body.error());
 }
 
+void Api::infill(const std::shared_ptr<HttpExchange>& exchange) {
+  const auto body = body_of(*exchange);
+  start_answer(exchange, body.ok() ? parse_infill(*body, served_) : body.error());
+}
+
 void Api::chat_completions(const std::shared_ptr<HttpExchange>& exchange) {
   const auto body = body_of(*exchange);
   start_answer(exchange, body.ok() ? parse_chat(*body, served_) : body.error());
@@ -190,7 +196,11 @@ void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
     std::string text;
     fields.text("prompt", text);
     bool add_special = true;
+    bool parse_special = false;
     fields.flag("add_special_tokens", add_special);
+    fields.flag("parse_special", parse_special);
+    if (messages != nullptr && parse_special)
+      fields.fail("parse_special", "true with messages", "a prompt");
     if ((messages == nullptr) == (fields.find("prompt") == nullptr))
       fields.fail("prompt", messages == nullptr ? "nothing" : "messages as well",
                   "either prompt or messages");
@@ -199,7 +209,7 @@ void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
       LLM_TRY(Prompt prompt, chat_prompt(*messages, served_));
       return std::move(prompt.ids);
     }
-    return prompt_ids(served_.tokenizer(), text, add_special);
+    return prompt_ids(served_.tokenizer(), text, add_special, parse_special);
   }();
   if (!ids.ok()) return exchange->answer(error_answer(ids.error()));
   exchange->answer(

@@ -49,6 +49,7 @@ class Api {
 
   void completions(const std::shared_ptr<HttpExchange>& exchange);
   void chat_completions(const std::shared_ptr<HttpExchange>& exchange);
+  void infill(const std::shared_ptr<HttpExchange>& exchange);
   void list_models(const std::shared_ptr<HttpExchange>& exchange);
   void show_model(const std::shared_ptr<HttpExchange>& exchange);
   void tokenize(const std::shared_ptr<HttpExchange>& exchange);

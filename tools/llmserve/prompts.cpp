@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/generate/chat_template.h"
+#include "tools/llmserve/fill_in.h"
 
 namespace llm {
 namespace {
@@ -77,8 +78,9 @@ void read_model(JsonFields& fields, const ServedModel& served) {
 }
 
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
-                                bool add_special) {
+                                bool add_special, bool parse_special) {
   EncodeOptions encoding;
+  encoding.parse_special = parse_special;
   encoding.add_eos = false;
   if (!add_special) encoding.add_bos = false;
   return tokenizer.encode(text, encoding);
@@ -100,15 +102,24 @@ Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenize
   return ids;
 }
 
-Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer) {
+Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer,
+                                         const PromptOptions& options) {
   constexpr std::string_view kNeed = "a string, an array of token ids, or an array of either";
   if (prompt == nullptr) return wrong_field("prompt", "nothing", kNeed);
   std::vector<Prompt> prompts;
   const auto read = [&](const Json& one, const std::string& path) -> Status {
     Prompt& next = prompts.emplace_back();
-    if (one.is_string()) {
+    const bool fills_in = !options.suffix.empty();
+    if (one.is_string() && fills_in) {
+      const Gap gap{.before = one.get<std::string>(),
+                    .behind = options.suffix,
+                    .parse_special = options.parse_special};
+      LLM_TRY(next.ids, fill_in_prompt(tokenizer, gap, 0, "suffix"));
+    } else if (one.is_string()) {
       next.text = one.get<std::string>();
-      next.ids = prompt_ids(tokenizer, *next.text, true);
+      next.ids = prompt_ids(tokenizer, *next.text, true, options.parse_special);
+    } else if (one.is_array() && fills_in) {
+      return wrong_field("suffix", "it with token ids", "a prompt that is text");
     } else if (one.is_array()) {
       LLM_TRY(next.ids, ids_of(one, tokenizer, path));
     } else {

@@ -22,17 +22,24 @@ struct Prompt {
 /// The name of the model, which is one of the served one's if it is given.
 void read_model(JsonFields& fields, const ServedModel& served);
 
+/// How texts become prompts.
+struct PromptOptions {
+  bool parse_special = false;  ///< spellings of special tokens are those tokens
+  std::string suffix;          ///< what stands behind the text to be generated; empty: nothing
+};
+
 /// The prompts of a completion: a string, an array of token ids, or an array of either.
 /// @param prompt  nullptr: there is none. Errors: kUsage naming the element.
-Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer);
+Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer,
+                                         const PromptOptions& options);
 
 /// A conversation up to where the reply begins. Errors: kUsage naming the message.
 Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served);
 
 /// The ids of a text as a prompt, as llmrun's. @param add_special  BOS, where the vocabulary wants
-/// it
+/// it. @param parse_special  as PromptOptions
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
-                                bool add_special);
+                                bool add_special, bool parse_special);
 
 /// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
 Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
