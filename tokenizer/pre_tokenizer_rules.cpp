@@ -20,7 +20,7 @@ constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kEachDigit = R"(\p{N})";  // Digits, individual_digits
 
-// openai-community/gpt2
+// openai-community/gpt2, mosaicml/mpt-7b
 constexpr std::array kGpt2 = {SplitPass{kGpt2Words}};
 
 // meta-llama/Meta-Llama-3-8B
@@ -33,7 +33,13 @@ constexpr std::array kQwen2 = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
               R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
-// HuggingFaceTB/SmolLM2-360M, bigcode/starcoder, smallcloudai/Refact-1_6B-fim
+// Qwen/Qwen3.5: marks go with letters.
+constexpr std::array kQwen35 = {
+    SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+              R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
+// HuggingFaceTB/SmolLM2-360M, bigcode/starcoder, smallcloudai/Refact-1_6B-fim,
+// CohereForAI/c4ai-command-r-v01
 constexpr std::array kDigitsThenGpt2 = {SplitPass{kEachDigit}, SplitPass{kGpt2Words}};
 
 // mistralai/Mistral-Nemo-Instruct-2407
@@ -113,6 +119,10 @@ constexpr std::array kRules = {
         .name = "refact", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},
     PreTokenizerRule{.name = "falcon", .passes = kFalcon, .ignore_merges = false, .add_bos = false},
     PreTokenizerRule{.name = "tekken", .passes = kTekken, .ignore_merges = true, .add_bos = true},
+    PreTokenizerRule{.name = "mpt", .passes = kGpt2, .ignore_merges = false, .add_bos = false},
+    PreTokenizerRule{
+        .name = "command-r", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},
+    PreTokenizerRule{.name = "qwen35", .passes = kQwen35, .ignore_merges = false, .add_bos = false},
 };
 
 }  // namespace

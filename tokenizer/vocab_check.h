@@ -34,8 +34,8 @@ std::optional<std::string> token_id_fault(Id id, std::size_t n_tokens) {
 /// No score is NaN.
 std::optional<std::string> score_fault(const VocabSpec& spec);
 /// There are 1 to 2^31 - 1 tokens. SentencePiece: those of kind kByte are spelled <0x00> to <0xFF>
-/// and name all 256 bytes or none. Byte-level BPE: there are none of that kind, and each byte that
-/// UTF-8 uses is spelled by a normal token.
+/// and name all 256 bytes or none. Byte-level BPE: there are none of that kind, and each byte
+/// 0x20 to 0x7E is spelled by a normal token.
 std::optional<std::string> token_fault(const VocabSpec& spec);
 /// SentencePiece: with no byte tokens there is an unknown token.
 std::optional<std::string> unknown_fault(const VocabSpec& spec);

@@ -245,6 +245,7 @@ void VocabReader::warn_duplicates() {
 /// Merges are texts of two spellings with a space between them, in the order of their ranks.
 Status VocabReader::read_merges() {
   LLM_TRY(const GgufStrings merges, gguf_.get_strings(kMergesKey));
+  if (merges.size() == 0) return malformed(kMergesKey, "found no merges, need at least one");
   pieces_.reserve(vocab_.tokens.size());
   for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
     const VocabSpec::Token& token = vocab_.tokens[id];

@@ -183,15 +183,31 @@ TEST_CASE("bytes that are no UTF-8 are pieces of their own", "[tokenizer][byte_b
   CHECK(cut(built(spec), "\xFE\xFF\xFE\xFF") == "\xFE|\xFF\xFE|\xFF");
 }
 
-TEST_CASE("bytes that UTF-8 never uses may lack tokens and become U+FFFD",
+TEST_CASE("bytes without a token are dropped, and their neighbours may merge",
           "[tokenizer][byte_bpe]") {
-  VocabSpec spec = tiny_bpe("gpt-2");
-  const auto y = std::ranges::find(spec.tokens, "\u00FF", &VocabSpec::Token::text);
-  REQUIRE(y != spec.tokens.end());
-  y->text = "lacking";
+  const VocabSpec spec = lacking_bytes(tiny_bpe("gpt-2"));
   const Tokenizer tokenizer = built(spec);
-  CHECK(tokenizer.decode(tokenizer.encode("a\xFFz\xFE")) == "a\uFFFDz\uFFFD");
-  CHECK(tokenizer.decode(tokenizer.encode("a\xFFz\xFE"), {.keep_invalid = true}) == "a\uFFFDz\xFE");
+  const auto same = [&](const std::string& text, const std::string& kept) {
+    CAPTURE(text);
+    const Ids ids = tokenizer.encode(text, {.add_bos = false});
+    CHECK(tokenizer.decode(ids, {.keep_invalid = true}) == kept);
+    return ids;
+  };
+  CHECK(same("\x04", "").empty());
+  CHECK(same("\x04\x04 \x04", " ").size() == 1);
+  same("a\x04z\xF1\x80\x80\x80z", "az\x80\x80\x80z");
+  same("a\xFFz\xFE", "az\xFE");
+  same("\u00AD", "\xC2");
+  // Within a piece what is left merges as if the byte had never been there; pieces stay apart.
+  VocabSpec joining = spec;
+  const auto bang = std::ranges::find(joining.tokens, "!", &VocabSpec::Token::text);
+  const auto id = static_cast<TokenId>(bang - joining.tokens.begin());
+  joining.merges.insert(joining.merges.begin(),
+                        {id, id, static_cast<TokenId>(joining.tokens.size())});
+  joining.tokens.push_back({.text = "!!"});
+  CHECK(cut(built(joining), "!\x04!") == "!!");
+  CHECK(cut(built(joining), "!\x04!a!\x04\x04\x04!") == "!!|a|!!");
+  CHECK(cut(tokenizer, "the\x04the") == "the|the");
 }
 
 TEST_CASE("a byte-level vocabulary that cannot work is refused", "[tokenizer][byte_bpe]") {
@@ -206,7 +222,13 @@ TEST_CASE("a byte-level vocabulary that cannot work is refused", "[tokenizer][by
   }
   SECTION("missing byte") {
     std::ranges::find(spec.tokens, "a", &VocabSpec::Token::text)->kind = TokenKind::kUserDefined;
-    expected = "found no token \"a\" for byte 0x61";
+    expected = "found no token \"a\" for byte 0x61, need one for each printable byte of ASCII";
+  }
+  SECTION("no space") {
+    const std::string space = "\u0120";
+    const auto token = std::ranges::find(spec.tokens, space, &VocabSpec::Token::text);
+    token->text = "lacking";
+    expected = "found no token \"\u0120\" for byte 0x20";
   }
   SECTION("byte tokens") {
     spec.tokens.push_back({.text = "<0x0A>", .score = 0, .kind = TokenKind::kByte});

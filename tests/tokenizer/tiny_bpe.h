@@ -1,6 +1,7 @@
 #ifndef LLM_TESTS_TOKENIZER_TINY_BPE_H_
 #define LLM_TESTS_TOKENIZER_TINY_BPE_H_
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -40,6 +41,22 @@ inline VocabSpec tiny_bpe(const std::string& pre_tokenizer) {
   }
   spec.eos = ids.at("<|endoftext|>");
   spec.end_of_generation = {*spec.eos};
+  return spec;
+}
+
+/// The vocabulary without tokens for the bytes 04, F1, FF and AD, and without merges of them.
+inline VocabSpec lacking_bytes(VocabSpec spec) {
+  for (const std::string spelling : {"\u0104", "\u00F1", "\u00FF", "\u0143"}) {
+    const auto token = std::ranges::find(spec.tokens, spelling, &VocabSpec::Token::text);
+    REQUIRE(token != spec.tokens.end());
+    token->text = "lacking" + spelling;
+  }
+  std::erase_if(spec.merges, [&spec](const VocabSpec::Merge& merge) {
+    const auto text = [&spec](TokenId id) {
+      return spec.tokens[static_cast<std::size_t>(id)].text;
+    };
+    return text(merge.joined) != text(merge.left) + text(merge.right);
+  });
   return spec;
 }
 

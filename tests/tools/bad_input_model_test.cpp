@@ -1,5 +1,6 @@
 // Rows 27, 28 and 42-60 of docs/bad_input.md: what a Llama and its vocabulary need.
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/support/catch.h"
@@ -323,6 +324,22 @@ constexpr BadInputRow kVocabRows[] = {
      [](TinyGguf& m) {
        m.make_byte_bpe();
        m.remove(kMerges);
+     }},
+    {"90 no merges",
+     3,
+     {kMerges, "found no merges", "need at least one"},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       m.set_strings(kMerges, {});
+     }},
+    {"58 a byte that is not printable ASCII may lack a token",
+     0,
+     {},
+     [](TinyGguf& m) {
+       m.make_byte_bpe();
+       auto tokens = TinyGguf::byte_bpe_tokens();
+       std::ranges::replace(tokens, "\u0104", "another");
+       m.set_strings(kTokens, tokens);
      }},
     {"90 a merge without a space",
      3,

@@ -116,6 +116,24 @@ TEST_CASE("byte-level vocabularies follow the rules, under every pre-tokenizer",
   }
 }
 
+TEST_CASE("a byte-level vocabulary that lacks bytes follows the rules", "[self][tokenizer]") {
+  for (const char* rule : {"gpt-2", "smollm", "llama-bpe"}) {
+    CAPTURE(rule);
+    const auto tokenizer = Tokenizer::create(lacking_bytes(tiny_bpe(rule)));
+    REQUIRE(tokenizer.ok());
+    const auto functions = tokenizer_functions(*tokenizer);
+    CHECK(failed(check_tokenizer(tokenizer->spec(), functions, {.n_texts = 180})) ==
+          std::vector<std::string>());
+    TokenizerFunctions keeping = functions;  // U+FFFD for the bytes
+    keeping.encode = [&](std::string_view text, const EncodeOptions& options) {
+      std::string kept;
+      for (const char c : text) kept += c == '\x04' ? std::string("\uFFFD") : std::string(1, c);
+      return functions.encode(kept, options);
+    };
+    CHECK(failed(check_tokenizer(tokenizer->spec(), keeping, {.n_texts = 180})).size() == 1);
+  }
+}
+
 /// The texts of the pieces.
 std::vector<std::string> pieces_of(const Splitter& splitter, std::string_view text) {
   std::vector<std::string> pieces;

@@ -12,22 +12,6 @@
 namespace llm {
 namespace {
 
-constexpr TokenId kNoToken = -1;
-
-/// The bytes of U+FFFD for each byte that has no token.
-std::string without_lacking_bytes(std::string_view text,
-                                  const std::array<TokenId, 256>& byte_tokens) {
-  std::string out;
-  for (const char c : text) {
-    if (byte_tokens[static_cast<unsigned char>(c)] == kNoToken) {
-      out += "\xEF\xBF\xBD";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 /// The pieces of one text that were encoded last, each with the place of its ids in the output: in
 /// prose most pieces come again and again. A piece has one slot and displaces what is there, so
 /// memory is bounded, and pieces made to collide cost no more than no cache.
@@ -89,8 +73,7 @@ ByteBpe::ByteBpe(const VocabSpec& spec, const PreTokenizerRule& rule, Splitter s
   user_defined_ = PrefixMatcher(std::move(user_defined));
   for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte) {
     const auto found = pieces_.find(spelling_of_byte(static_cast<std::uint8_t>(byte)));
-    byte_tokens_[byte] = found == pieces_.end() ? kNoToken : found->second;
-    lacks_bytes_ |= found == pieces_.end();
+    byte_tokens_[byte] = found == pieces_.end() ? Merger::kNoToken : found->second;
   }
 }
 
@@ -98,13 +81,7 @@ void ByteBpe::append_text(std::string_view text, const EncodeOptions& options,
                           std::vector<TokenId>& ids) const {
   cut_out(
       user_defined_, text, options.literal,
-      [&](std::string_view plain) {
-        if (lacks_bytes_ && !is_valid_utf8(plain)) {
-          append_plain(without_lacking_bytes(plain, byte_tokens_), ids);
-        } else {
-          append_plain(plain, ids);
-        }
-      },
+      [&](std::string_view plain) { append_plain(plain, ids); },
       [&](TokenId id) { ids.push_back(id); });
 }
 

@@ -45,8 +45,7 @@ class ByteBpe final : public TextModel {
   Spellings reserved_;                        ///< the others
   PrefixMatcher user_defined_;
   MergeTable merges_;
-  std::array<TokenId, 256> byte_tokens_{};  ///< kNoToken: none
-  bool lacks_bytes_ = false;
+  std::array<TokenId, 256> byte_tokens_{};  ///< Merger::kNoToken: none
   bool ignore_merges_;
   Splitter splitter_;
 };

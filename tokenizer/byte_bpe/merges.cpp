@@ -44,8 +44,9 @@ void Merger::append(std::string_view piece, std::vector<TokenId>& ids) {
   symbols_.clear();
   queue_.clear();
   for (const char c : piece) {
+    const TokenId id = byte_tokens_[static_cast<unsigned char>(c)];
     const auto i = static_cast<Index>(symbols_.size());
-    symbols_.push_back({byte_tokens_[static_cast<unsigned char>(c)], 1, i - 1, i + 1});
+    if (id != kNoToken) symbols_.push_back({id, 1, i - 1, i + 1});
   }
   if (symbols_.empty()) return;
   symbols_.back().next = kNone;

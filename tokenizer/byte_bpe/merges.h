@@ -35,15 +35,17 @@ class MergeTable {
 /// Merges the bytes of pieces. Holds no result, only memory from piece to piece.
 class Merger {
  public:
-  /// @param byte_tokens  the token of each byte
+  static constexpr TokenId kNoToken = -1;
+
+  /// @param byte_tokens  the token of each byte; kNoToken: it has none, and is dropped
   Merger(const MergeTable& merges, const std::array<TokenId, 256>& byte_tokens)
       : merges_(merges), byte_tokens_(byte_tokens) {}
 
-  /// Appends the ids of a piece. It starts as the tokens of its bytes; of all neighbouring pairs
-  /// the one whose merge has the lowest rank is joined, the leftmost among equals, until none is
-  /// left. Cost: O(n log n) for n bytes, about 30 bytes of memory each. Source: P. Gage, "A New
-  /// Algorithm for Data Compression", 1994; R. Sennrich, B. Haddow, A. Birch, "Neural Machine
-  /// Translation of Rare Words with Subword Units", 2016.
+  /// Appends the ids of a piece. It starts as the tokens of those of its bytes that have one; of
+  /// all neighbouring pairs the one whose merge has the lowest rank is joined, the leftmost among
+  /// equals, until none is left. Cost: O(n log n) for n bytes, about 30 bytes of memory each.
+  /// Source: P. Gage, "A New Algorithm for Data Compression", 1994; R. Sennrich, B. Haddow, A.
+  /// Birch, "Neural Machine Translation of Rare Words with Subword Units", 2016.
   /// @pre piece.size() < 2^31
   void append(std::string_view piece, std::vector<TokenId>& ids);
 

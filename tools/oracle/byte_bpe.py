@@ -8,6 +8,8 @@ CONTROL, USER_DEFINED = 3, 4
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
           r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
           r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -54,6 +56,9 @@ RULES = {
     "falcon": [pre_tokenizers.Punctuation("contiguous"), byte_level(True),
                pre_tokenizers.Digits(individual_digits=False), split("[0-9][0-9][0-9]")],
     "tekken": [split(TEKKEN), byte_level(False)],
+    "mpt": [byte_level(True)],
+    "command-r": [pre_tokenizers.Digits(individual_digits=True), byte_level(True)],
+    "qwen35": [split(QWEN35), byte_level(False)],
 }
 IGNORE_MERGES = ("llama-bpe", "tekken")
 ADD_BOS = ("llama-bpe", "tekken")  # where the file does not say

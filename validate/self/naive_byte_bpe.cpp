@@ -1,5 +1,7 @@
 #include "validate/self/naive_byte_bpe.h"
 
+#include <algorithm>
+
 #include "validate/self/naive_tokenizer.h"
 
 namespace llm {
@@ -58,12 +60,12 @@ std::optional<std::string> NaiveByteBpe::in_alphabet(const std::string& spelling
   return bytes;
 }
 
+bool NaiveByteBpe::loses_bytes(std::string_view text) const {
+  return std::ranges::any_of(
+      text, [this](char c) { return !byte_tokens_[static_cast<unsigned char>(c)]; });
+}
+
 void NaiveByteBpe::append(std::string_view text, bool rightmost, std::vector<TokenId>& ids) const {
-  std::string known;  // bytes without a token of their own
-  for (const char c : text) {
-    const bool lacking = !byte_tokens_[static_cast<unsigned char>(c)];
-    known += lacking ? std::string("\xEF\xBF\xBD") : std::string(1, c);
-  }
   std::string characters;
   std::string others;
   const auto give_out = [&] {
@@ -73,10 +75,10 @@ void NaiveByteBpe::append(std::string_view text, bool rightmost, std::vector<Tok
     characters.clear();
     others.clear();
   };
-  for (std::size_t at = 0; at < known.size();) {
-    const std::size_t size = character_size(std::string_view(known).substr(at));
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = character_size(text.substr(at));
     if (size > 0 && !others.empty()) give_out();
-    (size > 0 ? characters : others).append(known, at, size > 0 ? size : 1);
+    (size > 0 ? characters : others).append(text, at, size > 0 ? size : 1);
     at += size > 0 ? size : 1;
   }
   give_out();
@@ -89,7 +91,9 @@ void NaiveByteBpe::append_piece(std::string_view piece, bool rightmost,
     return;
   }
   std::vector<TokenId> symbols;
-  for (const char c : piece) symbols.push_back(*byte_tokens_[static_cast<unsigned char>(c)]);
+  for (const char c : piece) {
+    if (const auto id = byte_tokens_[static_cast<unsigned char>(c)]) symbols.push_back(*id);
+  }
   while (true) {
     std::optional<std::size_t> best;
     std::pair<std::size_t, TokenId> merge;

@@ -24,6 +24,9 @@ class NaiveByteBpe {
   /// @param rightmost  of merges of one rank the rightmost is first (the rule is leftmost)
   void append(std::string_view text, bool rightmost, std::vector<TokenId>& ids) const;
 
+  /// Whether a byte of `text` has no token, so that it is lost.
+  bool loses_bytes(std::string_view text) const;
+
   /// The bytes of a token that is no control, unknown or user-defined one.
   std::string bytes_of(const std::string& spelling) const;
 

@@ -34,6 +34,11 @@ class NaiveTokenizer {
   /// The bytes of a token that is neither control nor unknown.
   std::string bytes_of(TokenId id) const;
 
+  /// Whether the vocabulary has no token for a byte of `text` (byte-level BPE).
+  bool loses_bytes(std::string_view text) const {
+    return byte_bpe_ && byte_bpe_->loses_bytes(text);
+  }
+
   /// The token that text of this spelling may become, control, unknown and byte tokens aside.
   std::optional<TokenId> piece(std::string_view spelling) const;
 

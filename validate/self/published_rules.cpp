@@ -25,6 +25,10 @@ constexpr std::array kQwen2 = {
     PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
                   R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+constexpr std::array kQwen35 = {
+    PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
+                  R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 constexpr std::array kTekken = {
     PublishedStep{R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
                   R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -81,6 +85,9 @@ constexpr std::array kRules = {
     PublishedRule{"refact", kDigitsThenByteLevel},
     PublishedRule{"falcon", kFalcon},
     PublishedRule{"tekken", kTekken, true},
+    PublishedRule{"mpt", kGpt2},
+    PublishedRule{"command-r", kDigitsThenByteLevel},
+    PublishedRule{"qwen35", kQwen35},
 };
 
 }  // namespace
