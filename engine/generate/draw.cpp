@@ -15,11 +15,12 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
                            std::span<const TokenId> past, std::uint64_t position,
                            const GenerateOptions& options) {
   const Sampler sampler(options.sampler, options.sequence);
-  if (!options.ignore_eos && options.logit_bias.empty())
+  if (!options.ignore_eos && options.logit_bias == nullptr)
     return sampler.sample(logits, past, position);
   std::vector<float> changed(logits.begin(), logits.end());
-  for (const LogitBias& bias : options.logit_bias) {
-    changed[static_cast<std::size_t>(bias.id)] += bias.added;
+  if (options.logit_bias != nullptr) {
+    for (const LogitBias& bias : *options.logit_bias)
+      changed[static_cast<std::size_t>(bias.id)] += bias.added;
   }
   for (std::size_t i = 0; options.ignore_eos && i < changed.size(); ++i) {
     if (ends_text(tokenizer, static_cast<TokenId>(i), options)) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,7 +47,8 @@ struct GenerateOptions {
   std::vector<std::string> stop;          ///< the text ends before the first of them
   std::vector<TokenId> stop_tokens;       ///< end the text besides the vocabulary's own
   bool ignore_eos = false;                ///< tokens that end a text are never drawn
-  std::vector<LogitBias> logit_bias;      ///< of draws; log probabilities stay the model's
+  /// Of draws; log probabilities stay the model's. Shared by copies of the options; null: none.
+  std::shared_ptr<const std::vector<LogitBias>> logit_bias;
   /// When the context is full, forget the older half and recompute the rest; of a prompt that is
   /// longer than the context, forget the front.
   bool context_shift = false;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <random>
 
 #include "base/sha256.h"
@@ -129,7 +130,9 @@ std::vector<TextRequest> mixed_requests(const Model& model, std::size_t n) {
     options.sampler.seed = i;
     options.sequence = i % 2;
     options.stop = i % 5 == 1 ? std::vector<std::string>{". ", "!"} : std::vector<std::string>{};
-    if (i % 6 == 2) options.logit_bias = {{request.prompt[3], 5.0F}, {7, -100.0F}};
+    if (i % 6 == 2)
+      options.logit_bias = std::make_shared<std::vector<LogitBias>>(
+          std::vector<LogitBias>{{request.prompt[3], 5.0F}, {7, -100.0F}});
     if (i % 3 != 1) options.logprobs = i % 4;
     request.prompt_logprobs = i % 3 == 0;
     request.hash_logits = i % 2 == 0;
@@ -215,7 +218,8 @@ TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
     TextRequest request{.prompt = {1, 50, i == 1 ? 40 : 51, 52}, .options = {}};
     request.options.max_tokens = 5;
     request.options.ignore_eos = true;
-    request.options.logit_bias = {{40, -100.0F}};
+    request.options.logit_bias =
+        std::make_shared<std::vector<LogitBias>>(std::vector<LogitBias>{{40, -100.0F}});
     request.hash_logits = i == 1;
     jobs.push_back(listeners[i].job(request));
   }

@@ -26,7 +26,14 @@ import server
 
 OPTIONS = ("--parallel", "8", "--queue", "32", "--kv-memory", "4", "--timeout", "3", "--connections", "64",
            "--chat-template", "zephyr")
-POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+HIDDEN = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def with_length(body: bytes) -> bytes:
+    return POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
 BROKEN = (
     POST + b'Content-Length: 50\r\n\r\n{"prompt"',
     POST + b"Content-Length: 999999999\r\n\r\n",
@@ -34,9 +41,41 @@ BROKEN = (
     POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
     POST + b'Content-Length: 16\r\n\r\n{"prompt":"\xff\xfe"}',
     b"GET / HTTP/1.1\r\nX: " + b"a" * 200000,
-    b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20,
+    b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20,
     b"\x00\xff" * 100,
     b"",
+    # Headers that others could read another way; each hides a request.
+    POST + b"Transfer-Encoding: gzip\r\n\r\n" + HIDDEN,
+    POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + HIDDEN,
+    POST + b"Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}" + HIDDEN,
+    POST.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + HIDDEN,
+    POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"X: y\r\n" * 100000,
+    b"GET /health HTTP/1.1\r\n\r\n" + HIDDEN,
+    b"GET /health HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n" + HIDDEN,
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n" + HIDDEN,
+    b"GET /health%4 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    # Pages of other sites.
+    b"GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    b"GET /health HTTP/1.1\r\nHost: [\r\n\r\n",
+    b"OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n\r\n",
+    b"OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    # JSON.
+    with_length(b'{"prompt":"a"}\0\0\0'),
+    with_length(b'{"prompt":"a","n":1,"n":128}'),
+    with_length(b'{"prompt":"a","logit_bias":{"5":1,"005":2}}'),
+    with_length(b'{"prompt":"a","model":"\\ud83d"}'),
+    # More than may be sent ahead.
+    with_length(b'{"prompt":"a","max_tokens":500,"ignore_eos":true}') + HIDDEN * 50000,
+)
+# Each as long as a body may be; what they ask for is too much, or takes long to read.
+COSTLY = (
+    b'{"n":128,"max_tokens":0,"prompt":[[1]' + b",[1]" * 1048000 + b"]}",
+    b'{"n":8,"max_tokens":0,"echo":true,"logprobs":20,"prompt":[[1]' + b",[1]" * 1048000 + b"]}",
+    b'{"prompt":"' + b"a" * 4194000 + b'"}',
+    b'{"prompt":"' + "\u20ac".encode() * 1398000 + b'"}',
+    b'{"prompt":[' + b"1," * 2097000 + b"1]}",
+    b'{"prompt":"a","logit_bias":{' + b",".join(b'"%d":1' % i for i in range(350000)) + b"}}",
+    b'{"prompt":"a","stop":[' + b'"a",' * 1048000 + b'"a"]}',
 )
 EXPECTED = {200, 400, 429, 503}
 
@@ -81,6 +120,19 @@ class Client:
                 time.sleep(4)  # longer than --timeout
         self.met["broken"] += 1
 
+    def ask_much(self) -> None:
+        draw = self.draw
+        request = with_length(draw.choice(COSTLY)).replace(b"/v1/completions", draw.choice([b"/v1/completions", b"/tokenize"]), 1)
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as connection:
+            connection.sendall(request)
+            if draw.random() < 0.5:
+                self.met["left"] += 1
+                return
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            answer.read()
+        self.met[f"status {answer.status}"] += 1
+
     def read_slowly(self) -> None:
         body = json.dumps({"prompt": "Once", "max_tokens": 200, "stream": True, "ignore_eos": True}).encode()
         with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
@@ -91,7 +143,7 @@ class Client:
         self.met["slow"] += 1
 
     def run(self, until: float) -> None:
-        kinds = [self.complete, self.complete, self.complete, self.chat, self.break_http, self.break_http, self.read_slowly]
+        kinds = [self.complete] * 6 + [self.chat] * 2 + [self.break_http] * 4 + [self.read_slowly] * 2 + [self.ask_much]
         while time.monotonic() < until:
             try:
                 self.draw.choice(kinds)()
@@ -144,8 +196,10 @@ def main() -> int:
     faults += [f"ended with {code}"] if code else []
     faults += [f"stderr: {said[:3000]}"] if said else []
     faults += [f"{name}: {met[name]}" for name in met if name.startswith("status") and int(name.split()[1]) not in EXPECTED]
-    warm, last = resident[len(resident) // 3], resident[-1]
-    print(f"resident {resident[0]:.0f} MiB, after a third of the time {warm:.0f}, at the end {last:.0f}, at most {max(resident):.0f}")
+    # The least of each third of the time: a body under way takes a hundred MiB for a moment.
+    third = max(1, len(resident) // 3)
+    warm, last = min(resident[third : 2 * third] or resident), min(resident[-third:])
+    print(f"resident {resident[0]:.0f} MiB at first; in the middle {warm:.0f} or more, later {last:.0f} or more, at most {max(resident):.0f}")
     faults += [f"resident memory grew from {warm:.0f} to {last:.0f} MiB"] if last > 1.1 * warm + 8 else []
     for fault in faults:
         print(f"FAIL {fault}")

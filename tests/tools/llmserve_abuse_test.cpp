@@ -48,7 +48,8 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
     std::string text;
     int status;
   };
-  const std::string json = "Content-Type: application/json\r\n";
+  const std::string host = "Host: localhost\r\n";
+  const std::string json = host + "Content-Type: application/json\r\n";
   const std::string deep(100000, '[');
   const std::string many_names = [] {
     std::string text = "{";
@@ -73,12 +74,14 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
       {"POST /tokenize HTTP/1.1\r\n" + json + "Transfer-Encoding: chunked\r\n\r\n4ffff0\r\n" +
            std::string(0x4ffff0, ' '),
        413},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 415},
-      {"POST /tokenize HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415},
-      {"BREW /health HTTP/1.1\r\n\r\n", 405},
-      {"POST /health HTTP/1.1\r\n\r\n", 405},
-      {"GET /v1/completions HTTP/1.1\r\n\r\n", 405},
-      {"GET /../../etc/passwd HTTP/1.1\r\n\r\n", 404},
+      {"POST /tokenize HTTP/1.1\r\n" + host + "Content-Length: 2\r\n\r\n{}", 415},
+      {"POST /tokenize HTTP/1.1\r\n" + host +
+           "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",
+       415},
+      {"BREW /health HTTP/1.1\r\n" + host + "\r\n", 405},
+      {"POST /health HTTP/1.1\r\n" + host + "\r\n", 405},
+      {"GET /v1/completions HTTP/1.1\r\n" + host + "\r\n", 405},
+      {"GET /../../etc/passwd HTTP/1.1\r\n" + host + "\r\n", 404},
       {test::post_text("/v1/completions", ""), 400},
       {test::post_text("/v1/completions", "{"), 400},
       {test::post_text("/v1/completions", "[1]"), 400},

@@ -57,6 +57,7 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   bool connected() const { return connected_; }
+  int descriptor() const { return socket_; }
   void close() {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
@@ -147,11 +148,12 @@ class RawClient {
 inline std::string post_text(std::string_view path, std::string_view body,
                              std::string_view headers = "") {
   return "POST " + std::string(path) +
-         " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+         " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n" + std::string(headers) + "\r\n" + std::string(body);
 }
 inline std::string get_text(std::string_view path, std::string_view headers = "") {
-  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: x\r\n" + std::string(headers) + "\r\n";
+  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) +
+         "\r\n";
 }
 
 /// The data of each server-sent event.

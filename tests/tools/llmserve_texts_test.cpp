@@ -322,7 +322,8 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
                            .ids = {"m"},
                            .chat_format = ChatFormat::kZephyr,
                            .context = 512,
-                           .most_new_tokens = 512};
+                           .most_new_tokens = 512,
+                           .most_texts = 1};
   const Json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"stop", "x"}};
   const auto request = parse_chat(body, served);
   REQUIRE(request.ok());

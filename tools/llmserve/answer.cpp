@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <stdexcept>
 #include <utility>
 
 namespace llm {
@@ -15,8 +17,9 @@ HttpAnswer error_answer(int status, std::string_view message, std::string_view c
 
 HttpAnswer error_answer(const Error& error) {
   const std::string text = error.to_string();
+  const bool lacks_memory = error.code == ErrorCode::kResource && error.field == "memory";
   const bool is_clients = error.code == ErrorCode::kUsage || error.code == ErrorCode::kResource;
-  if (!is_clients || error.field == "memory")
+  if (!is_clients || lacks_memory)
     return {.status = 500, .body = error_body(text, "server_error") + "\n"};
   const bool is_model = error.field == "model";
   const std::string_view code = is_model                             ? "model_not_found"
@@ -26,23 +29,41 @@ HttpAnswer error_answer(const Error& error) {
           .body = error_body(text, "invalid_request_error", error.field, code) + "\n"};
 }
 
-Answer::Answer(Context& context, std::shared_ptr<HttpExchange> exchange, AnswerRequest request)
+HttpAnswer busy_answer() {
+  HttpAnswer busy = error_answer(429, "the queue is full; try again later", "queue_full");
+  busy.headers.emplace_back("Retry-After", "1");
+  return busy;
+}
+
+HttpAnswer failed_answer() {
+  return error_answer(500, "the server failed at this request; its log says more");
+}
+
+Answer::Answer(Context& context, std::shared_ptr<HttpExchange> exchange,
+               std::shared_ptr<const AnswerRequest> request)
     : context_(context),
       exchange_(std::move(exchange)),
       request_(std::move(request)),
-      writer_(context.served, request_),
-      texts_(request_.n_choices()) {}
+      writer_(context.served, *request_),
+      texts_(request_->n_choices()) {}
 
 std::vector<TextJob> Answer::jobs() {
   std::vector<TextJob> jobs;
-  for (std::size_t i = 0; i < request_.n_choices(); ++i) {
-    TextJob job{.request = request_.choice(i, context_.served), .on_event = {}};
+  for (std::size_t i = 0; i < request_->n_choices(); ++i) {
+    TextJob job{.request = request_->choice(i, context_.served), .on_event = {}};
     const auto post = [weak = weak_from_this(), to_server = context_.post](auto function) {
       to_server([weak, function = std::move(function)] {
-        if (const auto self = weak.lock()) function(*self);
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        try {
+          function(*self);
+        } catch (const std::exception&) {
+          self->fail(failed_answer());
+          throw;  // to the log
+        }
       });
     };
-    if (request_.stream) {
+    if (request_->stream) {
       job.on_event = [post, i](const GenerateEvent& event) {
         TextEvent kept{event.id, std::string(event.text), std::nullopt};
         if (event.logprobs != nullptr) kept.logprobs = *event.logprobs;
@@ -58,23 +79,15 @@ std::vector<TextJob> Answer::jobs() {
 }
 
 void Answer::start() {
-  const std::size_t most = context_.service.capacity();
-  if (request_.n_choices() > most) {
-    return fail({.code = ErrorCode::kUsage,
-                 .field = request_.prompts.size() > most ? "prompt" : "n",
-                 .message = fmt::format("found {} texts to generate, need at most {}",
-                                        request_.n_choices(), most)});
-  }
   const auto submission = context_.service.submit(jobs());
   if (submission.admission == Admission::kTooLong) {
-    return fail({.code = ErrorCode::kResource,
-                 .field = "prompt",
-                 .message = "found more tokens, with the new ones, than all KV pages hold"});
+    return fail(
+        error_answer({.code = ErrorCode::kResource,
+                      .field = "prompt",
+                      .message = "found more tokens, with the new ones, than all KV pages hold"}));
   }
   if (submission.admission == Admission::kQueueFull) {
-    HttpAnswer busy = error_answer(429, "the queue is full; try again later", "queue_full");
-    busy.headers.emplace_back("Retry-After", "1");
-    exchange_->answer(std::move(busy));
+    exchange_->answer(busy_answer());
     return done();
   }
   is_submitted_ = true;
@@ -82,7 +95,7 @@ void Answer::start() {
   exchange_->set_on_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel();
   });
-  if (!request_.stream) return;
+  if (!request_->stream) return;
   exchange_->begin({.body = writer_.opening(),
                     .content_type = "text/event-stream",
                     .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
@@ -94,9 +107,9 @@ void Answer::grow(std::size_t index, const TextEvent& event) {
 
 void Answer::end_choice(std::size_t index, const Result<ServedText>& text) {
   if (is_done_) return;
-  if (!text.ok()) return fail(text.error());
+  if (!text.ok()) return fail(error_answer(text.error()));
   texts_[index] = *text;
-  if (request_.stream) exchange_->write(writer_.closing(index, *text));
+  if (request_->stream) exchange_->write(writer_.closing(index, *text));
   if (++n_ended_ == texts_.size()) finish();
 }
 
@@ -108,21 +121,39 @@ void Answer::finish() {
     hashes += (hashes.empty() ? "" : ", ") + text.logits_sha256;
   }
   exchange_->set_note(fmt::format("{}+{} tokens", writer_.prompt_tokens(), n_tokens));
-  if (request_.stream) {
-    exchange_->write(writer_.ending());
-    exchange_->end();
-  } else {
-    HttpAnswer answer{.body = writer_.whole(texts_)};
-    if (request_.logits_hash) answer.headers.emplace_back("x-logits-sha256", hashes);
-    exchange_->answer(std::move(answer));
-  }
+  if (!request_->stream) return write_whole(std::move(hashes));
+  exchange_->write(writer_.ending());
+  exchange_->end();
   done();
 }
 
-void Answer::fail(const Error& error) {
-  const HttpAnswer answer = error_answer(error);
+void Answer::write_whole(std::string hashes) {
+  HttpHeaders headers;
+  if (request_->logits_hash) headers.emplace_back("x-logits-sha256", std::move(hashes));
+  const auto texts = std::make_shared<const std::vector<ServedText>>(std::move(texts_));
+  const std::weak_ptr<Answer> weak = weak_from_this();
+  context_.workshop.take(
+      {.bytes = writer_.size_of(*texts),
+       .owner = weak,
+       .work = [weak, texts, headers, writer = writer_, request = request_]() -> Workshop::Then {
+         HttpAnswer whole{.body = writer.whole(*texts), .headers = headers};
+         return [weak, kept = std::make_shared<HttpAnswer>(std::move(whole))] {
+           const auto self = weak.lock();
+           if (self == nullptr) return;
+           self->exchange_->answer(std::move(*kept));
+           self->done();
+         };
+       },
+       .failed =
+           [weak](const std::string& what) {
+             if (const auto self = weak.lock()) self->fail(failed_answer());
+             throw std::runtime_error(what);  // to the log
+           }});
+}
+
+void Answer::fail(const HttpAnswer& answer) {
   cancel();
-  if (request_.stream && is_submitted_) {
+  if (request_->stream && is_submitted_) {
     exchange_->write(AnswerWriter::failure(answer.body));
     exchange_->end();
   } else {
@@ -131,7 +162,7 @@ void Answer::fail(const Error& error) {
 }
 
 void Answer::cancel() {
-  if (is_submitted_) context_.service.cancel(first_id_, texts_.size());
+  if (is_submitted_) context_.service.cancel(first_id_, request_->n_choices());
   done();
 }
 

@@ -12,6 +12,7 @@
 #include "tools/llmserve/answer_request.h"
 #include "tools/llmserve/http_server.h"
 #include "tools/llmserve/served_model.h"
+#include "tools/llmserve/workshop.h"
 
 namespace llm {
 
@@ -20,6 +21,10 @@ namespace llm {
 HttpAnswer error_answer(const Error& error);
 /// The same for what is no Error. @param code  OpenAI's word for it, or ""
 HttpAnswer error_answer(int status, std::string_view message, std::string_view code = "");
+/// 429: no place now; later there may be.
+HttpAnswer busy_answer();
+/// 500: something failed that nobody foresaw, of which the log says more.
+HttpAnswer failed_answer();
 
 /// An answer that is being made: submits the choices' texts, and writes what comes of them. Of the
 /// HTTP server's thread alone; the service's thread only posts to it, through weak references, so
@@ -30,13 +35,15 @@ class Answer : public std::enable_shared_from_this<Answer> {
   struct Context {
     const ServedModel& served;
     TextService& service;
+    Workshop& workshop;
     /// HttpServer::post; is copied, and called by the service's thread after all this has gone.
     std::function<void(std::function<void()>)> post;
     /// Is told when an answer is complete or its client has gone, and drops it.
     std::function<void(const std::shared_ptr<Answer>&)> on_done;
   };
 
-  Answer(Context& context, std::shared_ptr<HttpExchange> exchange, AnswerRequest request);
+  Answer(Context& context, std::shared_ptr<HttpExchange> exchange,
+         std::shared_ptr<const AnswerRequest> request);
 
   /// @pre it belongs to a shared_ptr that somebody keeps until on_done
   void start();
@@ -45,14 +52,15 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::vector<TextJob> jobs();
   void grow(std::size_t index, const TextEvent& event);
   void end_choice(std::size_t index, const Result<ServedText>& text);
-  void fail(const Error& error);
+  void fail(const HttpAnswer& answer);
   void finish();
+  void write_whole(std::string hashes);
   void cancel();
   void done();
 
   Context& context_;
   std::shared_ptr<HttpExchange> exchange_;
-  AnswerRequest request_;
+  std::shared_ptr<const AnswerRequest> request_;
   AnswerWriter writer_;
   std::vector<ServedText> texts_;
   std::size_t n_ended_ = 0;

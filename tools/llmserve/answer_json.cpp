@@ -127,8 +127,7 @@ AnswerWriter::AnswerWriter(const ServedModel& served, const AnswerRequest& reque
       created_(std::time(nullptr)) {
   if (!request.stream || !request.options.logprobs) return;
   for (std::size_t i = 0; i < request.n_choices(); ++i) {
-    logprobs_.emplace_back(served.tokenizer(), request.is_chat,
-                           request.choice(i, served).options.continues_text);
+    logprobs_.emplace_back(served.tokenizer(), request.is_chat, request.continues_text(i));
   }
 }
 
@@ -158,7 +157,7 @@ AnswerJson AnswerWriter::choice(std::size_t index, const ServedText& text) const
   AnswerJson logprobs;
   if (request_.options.logprobs) {
     LogprobsJson writer(served_.tokenizer(), request_.is_chat,
-                        !request_.echo && request_.choice(index, served_).options.continues_text);
+                        !request_.echo && request_.continues_text(index));
     for (std::size_t i = 0; request_.echo && i < prompt.ids.size(); ++i)
       writer.add(prompt.ids[i], i == 0 ? nullptr : &text.prompt_logprobs[i - 1]);
     for (std::size_t i = 0; i < result.ids.size(); ++i)
@@ -208,6 +207,14 @@ std::string AnswerWriter::whole(std::span<const ServedText> texts) const {
   }
   json["usage"] = usage(n_tokens);
   return dump(json) + "\n";
+}
+
+std::size_t AnswerWriter::size_of(std::span<const ServedText> texts) const {
+  constexpr std::size_t kTokenBytes = 40;  // with its spelling and log probability
+  const std::size_t each = kTokenBytes * (request_.options.logprobs.value_or(0) + 1);
+  std::size_t n_tokens = request_.echo || request_.receipt ? prompt_tokens() * request_.n : 0;
+  for (const ServedText& text : texts) n_tokens += text.result.ids.size();
+  return n_tokens * each;
 }
 
 std::string AnswerWriter::chunk(AnswerJson choices) const {

@@ -65,6 +65,8 @@ class AnswerWriter {
 
   /// All of an answer that is not streamed. @param texts  of the choices, in order
   std::string whole(std::span<const ServedText> texts) const;
+  /// The bytes of it, about.
+  std::size_t size_of(std::span<const ServedText> texts) const;
 
   /// Server-sent events of a streamed one: what opens it (the role, or the prompt's echo), what a
   /// choice grows by, its end, the end of all. An empty string is no event.

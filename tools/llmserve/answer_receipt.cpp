@@ -23,7 +23,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.max_tokens = options.max_tokens;
   receipt.stop = options.stop;
   receipt.ignore_eos = options.ignore_eos;
-  receipt.logit_bias = options.logit_bias;
+  if (options.logit_bias != nullptr) receipt.logit_bias = *options.logit_bias;
   receipt.context = served.context;
   receipt.kv = served.kv;
   receipt.compute = served.model->compute();

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
 #include <utility>
 
@@ -19,7 +20,8 @@ constexpr std::size_t kMostStops = 16;
 constexpr std::size_t kMostStopBytes = 1024;
 constexpr std::int64_t kMostLogprobs = 20;
 constexpr std::int64_t kMostChoices = 128;
-constexpr std::size_t kMostLogprobValues = std::size_t{1} << 20;
+constexpr std::size_t kMostPromptTokens = std::size_t{1} << 22;
+constexpr std::size_t kMostValues = std::size_t{1} << 20;
 constexpr std::size_t kUsualNewTokens = 16;
 constexpr std::size_t kUsualFill = 256;  // room that other files leave for a gap's text
 
@@ -58,11 +60,11 @@ void read_sampling(JsonFields& fields, GenerateOptions& options) {
 void read_stops(JsonFields& fields, GenerateOptions& options) {
   const Json* stop = fields.find("stop");
   if (stop == nullptr) return;
-  const Json list = stop->is_array() ? *stop : Json::array({*stop});
-  if (list.size() > kMostStops)
-    return fields.fail("stop", fmt::format("{} strings", list.size()),
-                       fmt::format("at most {}", kMostStops));
-  for (const Json& one : list) {
+  const std::size_t n = stop->is_array() ? stop->size() : 1;
+  if (n > kMostStops)
+    return fields.fail("stop", fmt::format("{} strings", n), fmt::format("at most {}", kMostStops));
+  for (std::size_t i = 0; i < n; ++i) {
+    const Json& one = stop->is_array() ? (*stop)[i] : *stop;
     if (!one.is_string() || one.get_ref<const std::string&>().empty() ||
         one.get_ref<const std::string&>().size() > kMostStopBytes) {
       return fields.fail("stop", shown_json(one),
@@ -76,17 +78,20 @@ void read_logit_bias(JsonFields& fields, const Tokenizer& tokenizer, GenerateOpt
   const Json* biases = fields.find("logit_bias");
   if (biases == nullptr) return;
   if (!biases->is_object()) return fields.fail("logit_bias", shown_json(*biases), "an object");
+  if (biases->empty()) return;
+  auto list = std::make_shared<std::vector<LogitBias>>();
   for (const auto& [name, value] : biases->items()) {
     TokenId id = -1;
-    const char* end = name.data() + name.size();
-    const auto [stop, failure] = std::from_chars(name.data(), end, id);
-    if (failure != std::errc() || stop != end || !tokenizer.contains(id))
+    std::from_chars(name.data(), name.data() + name.size(), id);
+    // An id has one spelling, so that none comes twice.
+    if (!tokenizer.contains(id) || std::to_string(id) != name)
       return fields.fail("logit_bias", shown_json(name),
                          fmt::format("token ids 0..{}", tokenizer.size() - 1));
     if (!value.is_number() || std::abs(value.get<double>()) > 100)
       return fields.fail("logit_bias", shown_json(value), "numbers in -100..100");
-    options.logit_bias.push_back({id, value.get<float>()});
+    list->push_back({id, value.get<float>()});
   }
+  options.logit_bias = std::move(list);
 }
 
 /// What completions and chats have in common, but for the number of tokens.
@@ -120,15 +125,37 @@ std::int64_t most_new(const ServedModel& served) {
   return static_cast<std::int64_t>(served.most_new_tokens);
 }
 
-/// Log probabilities take memory of their own, of a long prompt above all.
-Status check_logprobs(const AnswerRequest& request, const std::string& field) {
-  if (!request.options.logprobs) return Ok{};
-  std::size_t n = request.prompts.size() * *request.options.max_tokens;
-  for (const Prompt& prompt : request.prompts) n += request.echo ? prompt.ids.size() : 0;
-  n *= request.n * (*request.options.logprobs + 1);
-  if (n <= kMostLogprobValues) return Ok{};
-  return wrong_field(field, fmt::format("{} values in all", n),
-                     fmt::format("at most {}; lower max_tokens or n", kMostLogprobValues));
+/// Asked before anything is made of the prompts.
+Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served) {
+  if (n_prompts * n <= served.most_texts) return Ok{};
+  return wrong_field(n_prompts > served.most_texts ? "prompt" : "n",
+                     fmt::format("{} texts to generate", n_prompts * n),
+                     fmt::format("at most {}", served.most_texts));
+}
+
+/// What an answer takes memory for besides its texts, of all choices together: tokens of prompts;
+/// log probabilities, and what it repeats of the request.
+/// @param field  that asks for log probabilities
+Status check_cost(const AnswerRequest& request, const std::string& field) {
+  const GenerateOptions& options = request.options;
+  std::size_t n_prompt = 0;
+  for (const Prompt& prompt : request.prompts) n_prompt += prompt.ids.size();
+  if (n_prompt * request.n > kMostPromptTokens) {
+    return wrong_field("n", fmt::format("{} tokens of prompts in all", n_prompt * request.n),
+                       fmt::format("at most {}", kMostPromptTokens));
+  }
+  const std::size_t n_new = request.prompts.size() * *options.max_tokens;
+  const std::size_t n_biases = options.logit_bias ? options.logit_bias->size() : 0;
+  std::size_t n = request.echo ? n_prompt : 0;
+  if (options.logprobs) n = (n + n_new) * (*options.logprobs + 1);
+  if (request.receipt) n += n_prompt + request.prompts.size() * n_biases;
+  n *= request.n;
+  if (n <= kMostValues) return Ok{};
+  return wrong_field(options.logprobs ? field
+                     : request.echo   ? "echo"
+                                      : "receipt",
+                     fmt::format("{} values in all", n),
+                     fmt::format("at most {}; lower max_tokens or n", kMostValues));
 }
 
 /// The longest prompt fits, with its new tokens. @param given  the number of tokens was asked for
@@ -184,11 +211,16 @@ Result<std::vector<Gap::File>> read_files(const Json& list) {
 
 }  // namespace
 
+bool AnswerRequest::continues_text(std::size_t index) const {
+  const Prompt& prompt = prompt_of(index);
+  return !is_chat && (!prompt.text || !prompt.text->empty());
+}
+
 TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
   const Prompt& prompt = prompt_of(index);
   TextRequest request{.prompt = prompt.ids, .options = options};
   request.options.sequence = sequence_of(index);
-  request.options.continues_text = !is_chat && (!prompt.text || !prompt.text->empty());
+  request.options.continues_text = continues_text(index);
   if (is_chat) add_reply_ends(*served.chat_format, served.tokenizer(), request.options);
   request.prompt_logprobs = echo && options.logprobs.has_value();
   request.hash_logits = logits_hash || receipt;
@@ -213,11 +245,12 @@ Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& serv
   if (request.echo && !options.suffix.empty())
     fields.fail("echo", "true with suffix", "one of them");
   LLM_RETURN_IF_ERROR(fields.finish());
+  LLM_RETURN_IF_ERROR(check_choices(count_prompts(prompt), request.n, served));
   LLM_TRY(request.prompts, read_prompts(prompt, served.tokenizer(), options));
   request.options.max_tokens =
       max_tokens.value_or(std::min(kUsualNewTokens, served.most_new_tokens));
   LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "prompt"));
-  LLM_RETURN_IF_ERROR(check_logprobs(request, "logprobs"));
+  LLM_RETURN_IF_ERROR(check_cost(request, "logprobs"));
   return request;
 }
 
@@ -270,12 +303,13 @@ Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served) {
   fields.integer("max_completion_tokens", max_tokens, 0, most_new(served));
   LLM_RETURN_IF_ERROR(fields.finish());
   if (messages == nullptr) return wrong_field("messages", "nothing", "an array of messages");
+  LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
   LLM_TRY(Prompt prompt, chat_prompt(*messages, served));
   request.prompts.push_back(std::move(prompt));
   if (wants_logprobs) request.options.logprobs = top_logprobs;
   request.options.max_tokens = max_tokens.value_or(served.most_new_tokens);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "messages"));
-  LLM_RETURN_IF_ERROR(check_logprobs(request, "top_logprobs"));
+  LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
   return request;
 }
 

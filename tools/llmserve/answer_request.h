@@ -32,6 +32,8 @@ struct AnswerRequest {
   /// The choice of that index: prompt after prompt, the n of a prompt behind each other. The draws
   /// of a prompt's first choice are llmrun's; the others differ in GenerateOptions::sequence.
   TextRequest choice(std::size_t index, const ServedModel& served) const;
+  /// A leading space of the choice's text is kept.
+  bool continues_text(std::size_t index) const;
   std::uint64_t sequence_of(std::size_t index) const { return index % n; }
   const Prompt& prompt_of(std::size_t index) const { return prompts[index / n]; }
 };

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/beast/core/string.hpp>
 #include <ctime>
+#include <stdexcept>
 #include <utility>
 
 #include "tools/common/option_pages.h"
@@ -16,19 +18,21 @@ namespace {
 
 constexpr std::size_t kMostLevels = 16;  // of JSON
 constexpr std::string_view kModels = "/v1/models/";
+constexpr std::string_view kOptions = "OPTIONS";
 
 HttpAnswer answer_of(const AnswerJson& json) { return {.body = dump(json) + "\n"}; }
 
-Result<Json> body_of(const HttpExchange& exchange) {
-  return parse_json(exchange.request().body, kMostLevels);
+/// What the server's thread does with an answer that is there.
+std::function<void(const std::shared_ptr<HttpExchange>&)> answer_with(HttpAnswer answer) {
+  return [kept = std::make_shared<HttpAnswer>(std::move(answer))](
+             const std::shared_ptr<HttpExchange>& exchange) { exchange->answer(std::move(*kept)); };
 }
 
-/// Takes as long wherever the texts differ, so that a key cannot be guessed letter by letter.
-bool same_secret(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned differs = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) differs |= static_cast<unsigned>(a[i] ^ b[i]);
-  return differs == 0;
+/// "application/json", with parameters or without.
+bool is_json(std::string_view content_type) {
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  type = type.substr(0, type.find_last_not_of(" \t") + 1);
+  return boost::beast::iequals(type, "application/json");
 }
 
 std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
@@ -42,35 +46,36 @@ std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
 
 }  // namespace
 
-Api::Api(const ServedModel& served, TextService& service, std::string api_key)
+Api::Api(const ServedModel& served, TextService& service, Gate gate)
     : served_(served),
-      api_key_(std::move(api_key)),
+      gate_(std::move(gate)),
       service_(service),
       context_{
           .served = served,
           .service = service,
+          .workshop = workshop_,
           .post = {},
-          .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); }} {}
+          .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); }},
+      workshop_([this](Workshop::Then then) { server_->post(std::move(then)); }) {}
 
 void Api::attach(HttpServer& server) {
   server_ = &server;
   context_.post = [&server](std::function<void()> function) { server.post(std::move(function)); };
 }
 
-HttpHandlers Api::handlers(std::function<void(const std::string&)> log) {
+HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
+                           std::function<void(const std::string&)> fault) {
   return {
       .refuse = [this](const HttpRequest& head) { return refuse(head); },
-      .handle =
-          [this](const std::shared_ptr<HttpExchange>& exchange) {
-            const HttpRequest& request = exchange->request();
-            (this->*find_route(request.method, request.path)->handle)(exchange);
-          },
+      .handle = [this](const std::shared_ptr<HttpExchange>& exchange) { handle(exchange); },
       .error = [](int status, const std::string& message) { return error_answer(status, message); },
       .log =
           [this, log = std::move(log)](const HttpRequest& request, const HttpOutcome& outcome) {
             ++figures_.answers[outcome.status];
             log(log_line(request, outcome));
-          }};
+          },
+      .fault = std::move(fault),
+      .headers = [this](const HttpRequest& request) { return gate_.headers(request); }};
 }
 
 std::span<const Api::Route> Api::routes() {
@@ -102,24 +107,35 @@ const Api::Route* Api::find_route(std::string_view method, std::string_view path
   return at == routes().end() ? nullptr : &*at;
 }
 
+void Api::handle(const std::shared_ptr<HttpExchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  if (request.method == kOptions) {
+    const Route* known = find_route("", request.path);
+    return exchange->answer(Gate::preflight(fmt::format("{}, {}", known->method, kOptions)));
+  }
+  (this->*find_route(request.method, request.path)->handle)(exchange);
+}
+
 std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
+  if (auto answer = gate_.refuse(head)) return answer;
   const Route* known = find_route("", head.path);
   if (known == nullptr)
     return error_answer(404, "there is nothing here; docs/serving.md lists the paths");
+  if (head.method == kOptions) return std::nullopt;
   const Route* route = find_route(head.method, head.path);
   if (route == nullptr) {
     HttpAnswer answer = error_answer(405, fmt::format("need {}", known->method));
-    answer.headers.emplace_back("Allow", known->method);
+    answer.headers.emplace_back("Allow", fmt::format("{}, {}", known->method, kOptions));
     return answer;
   }
-  if (route->needs_key && !has_key(head)) {
+  if (route->needs_key && !gate_.has_key(head)) {
     HttpAnswer answer = error_answer(401, "need `Authorization: Bearer KEY` with this server's key",
                                      "invalid_api_key");
     answer.headers.emplace_back("WWW-Authenticate", "Bearer");
     return answer;
   }
   // A page of another site can send forms to this machine's ports, but no JSON.
-  if (head.method == "POST" && !head.content_type.starts_with("application/json"))
+  if (head.method == "POST" && !is_json(head.content_type))
     return error_answer(415, "need `Content-Type: application/json`");
   if (head.method == "POST" && drains_) {
     HttpAnswer answer = error_answer(503, "the server is about to end");
@@ -129,34 +145,66 @@ std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
   return std::nullopt;
 }
 
-bool Api::has_key(const HttpRequest& head) const {
-  constexpr std::string_view kBearer = "Bearer ";
-  const std::string_view given = head.authorization;
-  return api_key_.empty() ||
-         (given.starts_with(kBearer) && same_secret(given.substr(kBearer.size()), api_key_));
+void Api::read_body(const std::shared_ptr<HttpExchange>& exchange,
+                    std::function<Next(const Result<Json>& body)> read) {
+  const auto body = std::make_shared<const std::string>(exchange->take_body());
+  if (!workshop_.has_room(body->size())) return exchange->answer(busy_answer());
+  const std::weak_ptr<HttpExchange> reading = exchange;
+  exchange->set_on_gone([this, reading] { reading_.erase(reading.lock()); });
+  reading_.insert(exchange);
+  workshop_.take({.bytes = body->size(),
+                  .owner = reading,
+                  .work = [this, reading, body, read = std::move(read)]() -> Workshop::Then {
+                    return [this, reading, next = read(parse_json(*body, kMostLevels))] {
+                      go_on(reading, next);
+                    };
+                  },
+                  .failed =
+                      [this, reading](const std::string& what) {
+                        go_on(reading, [&](const std::shared_ptr<HttpExchange>&) {
+                          throw std::runtime_error(what);
+                        });
+                      }});
 }
 
-void Api::start_answer(const std::shared_ptr<HttpExchange>& exchange,
-                       Result<AnswerRequest> request) {
-  if (!request.ok()) return exchange->answer(error_answer(request.error()));
-  const auto answer = std::make_shared<Answer>(context_, exchange, std::move(request).value());
-  answers_.insert(answer);
-  answer->start();
+void Api::go_on(const std::weak_ptr<HttpExchange>& reading, const Next& next) {
+  const auto exchange = reading.lock();
+  if (exchange == nullptr) return;  // its client has gone
+  reading_.erase(exchange);
+  try {
+    next(exchange);
+  } catch (const std::exception&) {
+    exchange->answer(failed_answer());
+    throw;  // to the log
+  }
+}
+
+Api::Next Api::answer_to(Result<AnswerRequest> request) {
+  if (!request.ok()) return answer_with(error_answer(request.error()));
+  const auto read = std::make_shared<const AnswerRequest>(std::move(request).value());
+  return [this, read](const std::shared_ptr<HttpExchange>& exchange) {
+    const auto answer = std::make_shared<Answer>(context_, exchange, read);
+    answers_.insert(answer);
+    answer->start();
+  };
 }
 
 void Api::completions(const std::shared_ptr<HttpExchange>& exchange) {
-  const auto body = body_of(*exchange);
-  start_answer(exchange, body.ok() ? parse_completion(*body, served_) : body.error());
+  read_body(exchange, [this](const Result<Json>& body) {
+    return answer_to(body.ok() ? parse_completion(*body, served_) : body.error());
+  });
 }
 
 void Api::infill(const std::shared_ptr<HttpExchange>& exchange) {
-  const auto body = body_of(*exchange);
-  start_answer(exchange, body.ok() ? parse_infill(*body, served_) : body.error());
+  read_body(exchange, [this](const Result<Json>& body) {
+    return answer_to(body.ok() ? parse_infill(*body, served_) : body.error());
+  });
 }
 
 void Api::chat_completions(const std::shared_ptr<HttpExchange>& exchange) {
-  const auto body = body_of(*exchange);
-  start_answer(exchange, body.ok() ? parse_chat(*body, served_) : body.error());
+  read_body(exchange, [this](const Result<Json>& body) {
+    return answer_to(body.ok() ? parse_chat(*body, served_) : body.error());
+  });
 }
 
 AnswerJson Api::model_json(const std::string& id) const {
@@ -188,9 +236,9 @@ void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
 }
 
 void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  const auto ids = [&]() -> Result<std::vector<TokenId>> {
-    LLM_TRY(const Json body, body_of(*exchange));
-    JsonFields fields(body);
+  const auto ids_of_body = [this](const Result<Json>& body) -> Result<std::vector<TokenId>> {
+    if (!body.ok()) return body.error();
+    JsonFields fields(*body);
     read_model(fields, served_);
     const Json* messages = fields.find("messages");
     std::string text;
@@ -210,16 +258,19 @@ void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
       return std::move(prompt.ids);
     }
     return prompt_ids(served_.tokenizer(), text, add_special, parse_special);
-  }();
-  if (!ids.ok()) return exchange->answer(error_answer(ids.error()));
-  exchange->answer(
-      answer_of({{"count", ids->size()}, {"max_model_len", served_.context}, {"tokens", *ids}}));
+  };
+  read_body(exchange, [this, ids_of_body](const Result<Json>& body) {
+    const auto ids = ids_of_body(body);
+    if (!ids.ok()) return answer_with(error_answer(ids.error()));
+    return answer_with(
+        answer_of({{"count", ids->size()}, {"max_model_len", served_.context}, {"tokens", *ids}}));
+  });
 }
 
 void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  const auto text = [&]() -> Result<std::string> {
-    LLM_TRY(const Json body, body_of(*exchange));
-    JsonFields fields(body);
+  const auto text_of_body = [this](const Result<Json>& body) -> Result<std::string> {
+    if (!body.ok()) return body.error();
+    JsonFields fields(*body);
     read_model(fields, served_);
     const Json* tokens = fields.find("tokens");
     if (tokens == nullptr || !tokens->is_array())
@@ -228,9 +279,11 @@ void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
     LLM_RETURN_IF_ERROR(fields.finish());
     LLM_TRY(const auto ids, ids_of(*tokens, served_.tokenizer(), "tokens"));
     return served_.tokenizer().decode(ids);
-  }();
-  if (!text.ok()) return exchange->answer(error_answer(text.error()));
-  exchange->answer(answer_of({{"prompt", *text}}));
+  };
+  read_body(exchange, [text_of_body](const Result<Json>& body) {
+    const auto text = text_of_body(body);
+    return answer_with(text.ok() ? answer_of({{"prompt", *text}}) : error_answer(text.error()));
+  });
 }
 
 /// What lm-eval's remote tokenizer asks for.

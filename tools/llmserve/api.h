@@ -11,9 +11,11 @@
 
 #include "engine/serve/text_service.h"
 #include "tools/llmserve/answer.h"
+#include "tools/llmserve/gate.h"
 #include "tools/llmserve/http_server.h"
 #include "tools/llmserve/metrics.h"
 #include "tools/llmserve/served_model.h"
+#include "tools/llmserve/workshop.h"
 
 namespace llm {
 
@@ -22,13 +24,14 @@ namespace llm {
 class Api {
  public:
   /// @param served, service  outlive this
-  /// @param api_key  what clients must send; empty: nothing
-  Api(const ServedModel& served, TextService& service, std::string api_key);
+  Api(const ServedModel& served, TextService& service, Gate gate);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
   /// For HttpServer::listen(). @param log  a line for each request
-  HttpHandlers handlers(std::function<void(const std::string& line)> log);
+  /// @param fault  a line for what failed and should not have
+  HttpHandlers handlers(std::function<void(const std::string& line)> log,
+                        std::function<void(const std::string& line)> fault);
   /// Before the server runs; it outlives this.
   void attach(HttpServer& server);
   /// From now on requests for texts are refused.
@@ -45,7 +48,14 @@ class Api {
   static const Route* find_route(std::string_view method, std::string_view path);
 
   std::optional<HttpAnswer> refuse(const HttpRequest& head) const;
-  bool has_key(const HttpRequest& head) const;
+  void handle(const std::shared_ptr<HttpExchange>& exchange);
+
+  /// What the server's thread does with a request that was read.
+  using Next = std::function<void(const std::shared_ptr<HttpExchange>&)>;
+  /// Lets the workshop parse the body, and `read` it there.
+  void read_body(const std::shared_ptr<HttpExchange>& exchange,
+                 std::function<Next(const Result<Json>& body)> read);
+  void go_on(const std::weak_ptr<HttpExchange>& reading, const Next& next);
 
   void completions(const std::shared_ptr<HttpExchange>& exchange);
   void chat_completions(const std::shared_ptr<HttpExchange>& exchange);
@@ -61,18 +71,20 @@ class Api {
   void page(const std::shared_ptr<HttpExchange>& exchange);
   void openapi(const std::shared_ptr<HttpExchange>& exchange);
 
-  void start_answer(const std::shared_ptr<HttpExchange>& exchange, Result<AnswerRequest> request);
+  Next answer_to(Result<AnswerRequest> request);
   AnswerJson model_json(const std::string& id) const;
   AnswerJson spelled(const std::optional<TokenId>& id) const;
 
   const ServedModel& served_;
-  std::string api_key_;
+  Gate gate_;
   HttpServer* server_ = nullptr;
   bool drains_ = false;
   HttpFigures figures_;
   TextService& service_;
   Answer::Context context_;
-  std::set<std::shared_ptr<Answer>> answers_;  ///< under way
+  std::set<std::shared_ptr<HttpExchange>> reading_;  ///< whose bodies are in the workshop
+  std::set<std::shared_ptr<Answer>> answers_;        ///< under way
+  Workshop workshop_;                                // last: its threads use the above
 };
 
 }  // namespace llm

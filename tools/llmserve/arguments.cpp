@@ -42,6 +42,10 @@ void add_network_options(OptionTable& table, ServeArguments& a) {
   table.integer("port", "N", &a.port, 0, 65535, "port to listen on; 0: any free one, printed");
   table.text("api-key", "KEY", &a.api_key, "ask clients for `Authorization: Bearer KEY`")
       .from_env("LLM_API_KEY");
+  table.texts("allow-host", "NAME", &a.allow_hosts,
+              "answer requests to this name (Host) as well; may be given again");
+  table.texts("allow-origin", "ORIGIN", &a.allow_origins,
+              "answer pages of this site (https://NAME, null, or * for all); may be given again");
   table.integer("connections", "N", &a.limits.connections, 1, 100000,
                 "most connections; further ones are answered with 503");
   table.integer("timeout", "SECONDS", &a.timeout, 1, 86400,

@@ -28,6 +28,8 @@ struct ServeArguments {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;
   std::string api_key;
+  std::vector<std::string> allow_hosts;
+  std::vector<std::string> allow_origins;
   HttpLimits limits;
   std::int64_t timeout = 30;  ///< seconds
 

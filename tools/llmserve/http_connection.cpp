@@ -1,12 +1,13 @@
 #include "tools/llmserve/http_connection.h"
 
-#include <fmt/chrono.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <boost/asio/write.hpp>
-#include <boost/beast/http/read.hpp>
-#include <ctime>
+#include <boost/beast/http/error.hpp>
 #include <utility>
+
+#include "tools/llmserve/http_head.h"
 
 namespace llm {
 namespace {
@@ -16,32 +17,13 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kReadAhead = 64 << 10;  // of the requests to come
-constexpr int kSendBuffer = 256 << 10;        // of the system, which would take megabytes for each
+constexpr std::size_t kLeastRead = 1 << 10;  // bytes at a time
+constexpr std::size_t kPiece = 64 << 10;     // the most of them; holds every header
+constexpr int kSendBuffer = 256 << 10;       // of the system, which would take megabytes for each
 constexpr std::chrono::seconds kLinger{2};
 constexpr int kClientGone = 499;
 
-std::string text_of(beast::string_view text) { return {text.data(), text.size()}; }
-
-/// Whether what came is no HTTP, and not just cut off.
-bool is_broken(const beast::error_code& failure) {
-  static const auto& category = http::make_error_code(http::error::bad_method).category();
-  return failure && failure.category() == category && failure != http::error::end_of_stream &&
-         failure != http::error::partial_message;
-}
-
 }  // namespace
-
-std::string http_head(const HttpAnswer& answer, bool keep_alive, std::string_view framing) {
-  const auto reason = http::obsolete_reason(static_cast<http::status>(answer.status));
-  std::string head = fmt::format(
-      "HTTP/1.1 {} {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nConnection: {}\r\n"
-      "Content-Type: {}\r\n{}",
-      answer.status, text_of(reason), fmt::gmtime(std::time(nullptr)),
-      keep_alive ? "keep-alive" : "close", answer.content_type, framing);
-  for (const auto& [name, value] : answer.headers) head += fmt::format("{}: {}\r\n", name, value);
-  return head + "\r\n";
-}
 
 class HttpConnection::Exchange final : public HttpExchange {
  public:
@@ -54,12 +36,15 @@ class HttpConnection::Exchange final : public HttpExchange {
   }
 
   const HttpRequest& request() const override { return request_; }
+  std::string take_body() override { return std::exchange(request_.body, {}); }
   void answer(HttpAnswer answer) override {
     if (connection_ == nullptr || status_ != 0) return;
     status_ = answer.status;
     sent_bytes_ = answer.body.size();
-    const std::string framing = fmt::format("Content-Length: {}\r\n", answer.body.size());
-    send(http_head(answer, connection_->keep_alive_, framing) + answer.body, true);
+    const bool has_body = answer.status != 204;
+    const std::string framing =
+        has_body ? fmt::format("Content-Length: {}\r\n", answer.body.size()) : "";
+    send(head_of(answer, framing) + answer.body, true);
   }
   void begin(HttpAnswer head) override {
     if (connection_ == nullptr || status_ != 0) return;
@@ -67,7 +52,7 @@ class HttpConnection::Exchange final : public HttpExchange {
     // HTTP/1.0 has no chunks: the end of the connection is the answer's.
     if (!may_chunk_) connection_->keep_alive_ = false;
     const std::string_view framing = may_chunk_ ? "Transfer-Encoding: chunked\r\n" : "";
-    send(http_head(head, connection_->keep_alive_, framing), false);
+    send(head_of(head, framing), false);
     write(head.body);
   }
   void write(std::string_view data) override {
@@ -89,6 +74,12 @@ class HttpConnection::Exchange final : public HttpExchange {
   }
 
  private:
+  std::string head_of(HttpAnswer& answer, std::string_view framing) const {
+    const auto& more = connection_->shared_.handlers.headers;
+    const HttpHeaders headers = more ? more(request_) : HttpHeaders{};
+    answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+    return http_head(answer, connection_->keep_alive_, framing);
+  }
   void finish(int status) {
     const std::chrono::duration<double> taken = Clock::now() - started_;
     connection_->shared_.handlers.log(request_, {status, sent_bytes_, taken.count(), note_});
@@ -112,9 +103,7 @@ class HttpConnection::Exchange final : public HttpExchange {
 };
 
 HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
-    : shared_(shared),
-      stream_(std::move(socket)),
-      buffer_(shared.limits.header_bytes + kReadAhead) {
+    : shared_(shared), stream_(std::move(socket)), buffer_(shared.limits.ahead_bytes + 2 * kPiece) {
   shared_.connections.insert(this);
   Failure ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
@@ -122,6 +111,8 @@ HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
   stream_.socket().set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
   const auto remote = stream_.socket().remote_endpoint(ignored);
   if (!ignored) client_ = remote.address().to_string(ignored);
+  const auto local = stream_.socket().local_endpoint(ignored);
+  if (!ignored) reached_ = local.address().to_string(ignored);
 }
 
 HttpConnection::~HttpConnection() {
@@ -136,72 +127,95 @@ void HttpConnection::drain() {
 void HttpConnection::read_request() {
   is_idle_ = true;
   has_end_ = false;
+  head_ = {};
+  header_bytes_ = 0;
+  if (buffer_.size() == 0 && buffer_.capacity() > kPiece) buffer_.shrink_to_fit();
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(shared_.limits.header_bytes));
   parser_->body_limit(shared_.limits.body_bytes);
   stream_.expires_after(shared_.limits.patience);
-  http::async_read_header(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](Failure failure, std::size_t) { self->on_header(failure); });
+  parse();
 }
 
-void HttpConnection::on_header(Failure failure) {
-  is_idle_ = false;
+void HttpConnection::parse() {
+  while (buffer_.size() > 0) {
+    const bool in_header = !parser_->is_header_done();
+    const char* data = static_cast<const char*>(buffer_.data().data());
+    const std::size_t n_fed = std::min(buffer_.size(), kPiece);
+    Failure failure;
+    const std::size_t n = parser_->put(asio::buffer(data, n_fed), failure);
+    if (in_header && has_fold({data, n})) failure = http::error::bad_obs_fold;
+    buffer_.consume(n);
+    const bool needs_more = failure == http::error::need_more;
+    if (in_header) {
+      // The parser counts those bytes alone that it has not understood yet.
+      header_bytes_ += n;
+      const std::size_t more = needs_more ? buffer_.size() : 0;
+      if (header_bytes_ + more > shared_.limits.header_bytes) failure = http::error::header_limit;
+    }
+    if (needs_more && n == 0 && n_fed == kPiece) failure = http::error::header_limit;  // a trailer
+    if (failure && failure != http::error::need_more) return on_broken(failure);
+    if (in_header && parser_->is_header_done()) return on_header();
+    if (parser_->is_done()) return on_body();
+    if (needs_more && n_fed < kPiece) break;
+  }
+  read_more();
+}
+
+void HttpConnection::read_more() {
+  const auto bytes = buffer_.prepare(std::clamp(buffer_.size(), kLeastRead, kPiece));
+  stream_.async_read_some(bytes, [self = shared_from_this()](Failure failure, std::size_t n) {
+    if (failure) return self->close();
+    self->buffer_.commit(n);
+    self->parse();
+  });
+}
+
+void HttpConnection::on_broken(Failure failure) {
   const HttpLimits& limits = shared_.limits;
   const auto& error = shared_.handlers.error;
-  if (failure == http::error::header_limit || failure == http::error::buffer_overflow)
+  if (!parser_->is_header_done()) take_head();
+  if (failure == http::error::header_limit)
     return refuse(error(431, fmt::format("header: need at most {} bytes", limits.header_bytes)));
   if (failure == http::error::body_limit)
     return refuse(error(413, fmt::format("body: need at most {} bytes", limits.body_bytes)));
-  if (is_broken(failure)) return refuse(error(400, "HTTP: found " + failure.message()));
-  if (failure) return close();
-  const HttpRequest head = take_request();
-  if (auto answer = shared_.handlers.refuse(head)) return refuse(std::move(*answer));
-  if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return read_body();
+  refuse(error(400, "HTTP: found " + failure.message()));
+}
+
+void HttpConnection::take_head() {
+  is_idle_ = false;
+  head_ = request_of(parser_->get());
+  head_.client = client_;
+  head_.reached = reached_;
+}
+
+void HttpConnection::on_header() {
+  take_head();
+  if (const auto fault = header_fault(parser_->get()))
+    return refuse(shared_.handlers.error(400, "HTTP: " + *fault));
+  if (auto answer = shared_.handlers.refuse(head_)) return refuse(std::move(*answer));
+  stream_.expires_after(shared_.limits.patience);  // for the body
+  if (parser_->is_done()) return on_body();
+  if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return parse();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-  stream_.expires_after(limits.patience);
   asio::async_write(stream_, asio::buffer(kContinue),
                     [self = shared_from_this()](Failure failed, std::size_t) {
                       if (failed) return self->close();
-                      self->read_body();
+                      self->parse();
                     });
 }
 
-void HttpConnection::read_body() {
-  stream_.expires_after(shared_.limits.patience);
-  http::async_read(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](Failure failure, std::size_t) { self->on_body(failure); });
-}
-
-void HttpConnection::on_body(Failure failure) {
-  const auto& error = shared_.handlers.error;
-  if (failure == http::error::body_limit) {
-    return refuse(
-        error(413, fmt::format("body: need at most {} bytes", shared_.limits.body_bytes)));
-  }
-  if (is_broken(failure)) return refuse(error(400, "HTTP: found " + failure.message()));
-  if (failure) return close();
+void HttpConnection::on_body() {
   keep_alive_ = parser_->get().keep_alive() && !shared_.drains;
+  head_.body = std::move(parser_->get().body());
   const auto exchange = open_exchange();
   watch();
   shared_.handlers.handle(exchange);
 }
 
-HttpRequest HttpConnection::take_request() {
-  auto& message = parser_->get();
-  const auto target = text_of(message.target());
-  return {.method = text_of(message.method_string()),
-          .path = target.substr(0, target.find('?')),
-          .client = client_,
-          .authorization = text_of(message[http::field::authorization]),
-          .content_type = text_of(message[http::field::content_type]),
-          .body = std::move(message.body())};
-}
-
 std::shared_ptr<HttpExchange> HttpConnection::open_exchange() {
   const bool may_chunk = parser_->get().version() >= 11;
-  const auto exchange = std::make_shared<Exchange>(shared_from_this(), take_request(), may_chunk);
+  const auto exchange = std::make_shared<Exchange>(shared_from_this(), std::move(head_), may_chunk);
   exchange_ = exchange;
   return exchange;
 }
@@ -212,10 +226,11 @@ void HttpConnection::refuse(HttpAnswer answer) {
 }
 
 void HttpConnection::watch() {
-  if (is_closed_ || buffer_.size() >= kReadAhead) return;
+  if (is_closed_) return;
+  if (buffer_.size() > shared_.limits.ahead_bytes) return close();
   watches_ = true;
   stream_.expires_never();
-  stream_.async_read_some(buffer_.prepare(1024),
+  stream_.async_read_some(buffer_.prepare(std::clamp(buffer_.size(), kLeastRead, kPiece)),
                           [self = shared_from_this()](Failure failure, std::size_t n) {
                             self->on_watched(failure, n);
                           });
@@ -280,7 +295,7 @@ void HttpConnection::follow(Then then) {
 
 void HttpConnection::linger() {
   buffer_.clear();
-  stream_.async_read_some(buffer_.prepare(kReadAhead),
+  stream_.async_read_some(buffer_.prepare(kPiece),
                           [self = shared_from_this()](Failure failure, std::size_t) {
                             if (failure) return self->close();
                             self->linger();

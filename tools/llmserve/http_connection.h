@@ -28,14 +28,12 @@ struct HttpShared {
   std::function<void()> on_empty = {};  ///< the last connection is closed
 };
 
-/// "HTTP/1.1 200 OK" to the empty line. @param framing  Content-Length or Transfer-Encoding, or ""
-std::string http_head(const HttpAnswer& answer, bool keep_alive, std::string_view framing);
-
 /// A client's connection: reads a request, lets it be answered, reads the next one. Lives as long
 /// as it reads, writes or owes an answer.
 ///
 /// While an answer is made, a read waits for the client to go; what it reads belongs to the next
-/// request. It has to be done before that is read: `then_` says what follows.
+/// request. It has to be done before that is read: `then_` says what follows. Who sends more ahead
+/// than is kept is disconnected, since its going could not be noticed.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(HttpShared& shared, boost::asio::ip::tcp::socket socket);
@@ -52,10 +50,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   enum class Then { kGoOn, kReadRequest, kLinger };
   using Failure = boost::beast::error_code;
 
-  void on_header(Failure failure);
-  void read_body();
-  void on_body(Failure failure);
-  HttpRequest take_request();
+  /// Parses what is there, first of the header, then of the body; reads when it needs more.
+  void parse();
+  void read_more();
+  void take_head();
+  void on_header();
+  void on_body();
+  /// What came is no request, or one beyond the limits.
+  void on_broken(Failure failure);
   /// Answers and closes: the rest of the request is not read.
   void refuse(HttpAnswer answer);
   std::shared_ptr<HttpExchange> open_exchange();
@@ -72,7 +74,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpShared& shared_;
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
+  HttpRequest head_;  ///< of the request that is read
+  std::size_t header_bytes_ = 0;
   std::string client_;
+  std::string reached_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::weak_ptr<Exchange> exchange_;  ///< under way
   std::shared_ptr<Exchange> ended_;   ///< the same, once all of its answer is there

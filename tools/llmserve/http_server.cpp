@@ -5,9 +5,11 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <exception>
 #include <utility>
 
 #include "tools/llmserve/http_connection.h"
+#include "tools/llmserve/http_head.h"
 
 namespace llm {
 namespace {
@@ -18,10 +20,36 @@ using Failure = boost::system::error_code;
 
 constexpr std::chrono::milliseconds kTick{100};
 
+/// The handlers, so that no exception of theirs leaves them.
+HttpHandlers guarded(HttpHandlers handlers) {
+  const auto failed = [fault = handlers.fault, error = handlers.error](const std::exception& what) {
+    fault(what.what());
+    return error(500, "the server failed at this request; its log says more");
+  };
+  HttpHandlers kept = handlers;
+  kept.refuse = [refuse = std::move(handlers.refuse),
+                 failed](const HttpRequest& head) -> std::optional<HttpAnswer> {
+    try {
+      return refuse(head);
+    } catch (const std::exception& what) {
+      return failed(what);
+    }
+  };
+  kept.handle = [handle = std::move(handlers.handle),
+                 failed](const std::shared_ptr<HttpExchange>& exchange) {
+    try {
+      handle(exchange);
+    } catch (const std::exception& what) {
+      exchange->answer(failed(what));
+    }
+  };
+  return kept;
+}
+
 class BeastServer final : public HttpServer {
  public:
   explicit BeastServer(const HttpLimits& limits)
-      : shared_{.limits = limits}, acceptor_(io_), accept_again_(io_), ticker_(io_) {
+      : shared_{.limits = limits}, acceptor_(io_), ticker_(io_) {
     shared_.on_empty = [this] { stop_if_drained(); };
   }
   ~BeastServer() override {
@@ -42,7 +70,7 @@ class BeastServer final : public HttpServer {
   }
 
   Status listen(HttpHandlers handlers) override {
-    shared_.handlers = std::move(handlers);
+    shared_.handlers = guarded(std::move(handlers));
     Failure failure;
     acceptor_.listen(asio::socket_base::max_listen_connections, failure);
     if (failure) return refused("--port", url(), failure);
@@ -55,11 +83,19 @@ class BeastServer final : public HttpServer {
     return fmt::format("http://{}:{}", at.address().is_v6() ? "[" + host + "]" : host, at.port());
   }
 
+  bool is_public() const override { return !acceptor_.local_endpoint().address().is_loopback(); }
+
   void run(std::function<void()> tick) override {
     tick_ = std::move(tick);
     wait_for_tick();
-    accept();
-    io_.run();
+    while (true) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception& what) {  // its connection has gone with it
+        shared_.handlers.fault(what.what());
+      }
+    }
   }
 
   void post(std::function<void()> function) override { asio::post(io_, std::move(function)); }
@@ -68,7 +104,6 @@ class BeastServer final : public HttpServer {
     if (std::exchange(shared_.drains, true)) return;
     Failure ignored;
     acceptor_.close(ignored);
-    accept_again_.cancel();
     const std::set<HttpConnection*> connections = shared_.connections;
     for (HttpConnection* connection : connections) connection->drain();
     stop_if_drained();
@@ -90,23 +125,20 @@ class BeastServer final : public HttpServer {
   void wait_for_tick() {
     ticker_.expires_after(kTick);
     ticker_.async_wait([this](Failure) {
-      tick_();
       wait_for_tick();
+      tick_();
     });
+    if (!accepts_ && !shared_.drains) accept();
   }
 
+  /// After a failure (no descriptors are left, or the client has gone) the next tick goes on.
   void accept() {
+    accepts_ = true;
     acceptor_.async_accept([this](Failure failure, tcp::socket socket) {
-      if (shared_.drains) return;
-      if (failure) return accept_later();  // no descriptors are left, or the client has gone
-      take(std::move(socket));
+      accepts_ = false;
+      if (shared_.drains || failure) return;
       accept();
-    });
-  }
-  void accept_later() {
-    accept_again_.expires_after(kTick);
-    accept_again_.async_wait([this](Failure failure) {
-      if (!failure) accept();
+      take(std::move(socket));
     });
   }
 
@@ -129,9 +161,9 @@ class BeastServer final : public HttpServer {
   HttpShared shared_;
   asio::io_context io_{1};  // its handlers own connections, which use shared_
   tcp::acceptor acceptor_;
-  asio::steady_timer accept_again_;
   asio::steady_timer ticker_;
   std::function<void()> tick_;
+  bool accepts_ = false;
 };
 
 }  // namespace

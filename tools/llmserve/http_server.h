@@ -21,26 +21,32 @@ struct HttpLimits {
   std::size_t connections = 512;  ///< further ones get 503 and are closed
   std::size_t header_bytes = 16 << 10;
   std::size_t body_bytes = 4 << 20;
+  std::size_t ahead_bytes = 1 << 20;   ///< of later requests, while one is answered
   std::size_t unsent_bytes = 4 << 20;  ///< of a streamed answer that is not taken
   /// For the whole header, from the end of the answer before it on; for the whole body; for each
   /// write. Who is slower is disconnected.
   std::chrono::milliseconds patience{30000};
 };
 
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
 struct HttpRequest {
   std::string method;
-  std::string path;  ///< without the query
-  std::string client;
-  std::string authorization;
-  std::string content_type;
-  std::string body;
+  std::string path;  ///< without the query, decoded
+  std::string host = {};
+  std::string origin = {};
+  std::string authorization = {};
+  std::string content_type = {};
+  std::string client = {};   ///< its address
+  std::string reached = {};  ///< this machine's address that it came to
+  std::string body = {};
 };
 
 struct HttpAnswer {
   int status = 200;
-  std::string body;
-  std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers = {};
+  std::string body = {};
+  std::string content_type = "application/json";  ///< empty: there is no content
+  HttpHeaders headers = {};
 };
 
 /// A request that is to be answered, at once or later: by answer(), or by begin(), any number of
@@ -50,6 +56,8 @@ class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   virtual const HttpRequest& request() const = 0;
+  /// The request's body, which it has no more then.
+  virtual std::string take_body() = 0;
   virtual void answer(HttpAnswer answer) = 0;
   /// Status, type and headers of a streamed answer; a body in it is its beginning.
   virtual void begin(HttpAnswer head) = 0;
@@ -69,7 +77,8 @@ struct HttpOutcome {
   std::string note;
 };
 
-/// What a server is for; called by its thread.
+/// What a server is for; called by its thread. What one throws is told to `fault`, and a request
+/// gets 500 for it.
 struct HttpHandlers {
   /// An answer already to the header, before a body is read; nothing to go on.
   std::function<std::optional<HttpAnswer>(const HttpRequest& head)> refuse;
@@ -77,6 +86,10 @@ struct HttpHandlers {
   /// The answer to what is no request: a broken header (400), one too long (431), a body (413).
   std::function<HttpAnswer(int status, const std::string& message)> error;
   std::function<void(const HttpRequest&, const HttpOutcome&)> log;
+  /// Something failed that nobody foresaw; the server goes on.
+  std::function<void(const std::string& what)> fault;
+  /// Headers of every answer to a request. May be empty.
+  std::function<HttpHeaders(const HttpRequest&)> headers = {};
 };
 
 /// An HTTP/1.1 server on one thread (Boost.Beast), without TLS: that is for a proxy in front.
@@ -90,6 +103,8 @@ class HttpServer {
 
   /// "http://127.0.0.1:8080".
   virtual std::string url() const = 0;
+  /// Whether other machines reach it.
+  virtual bool is_public() const = 0;
   /// Takes connections, which wait for run(). Once. Errors: kIo naming the address.
   virtual Status listen(HttpHandlers handlers) = 0;
   /// Serves until it is drained. @param tick  called ten times a second. @pre it listens

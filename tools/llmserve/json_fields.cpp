@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace llm {
 namespace {
@@ -32,6 +34,24 @@ std::size_t levels_of(std::string_view text) {
   return most;
 }
 
+/// Told of each part of a JSON text, keeps the first name that an object has twice.
+class NamesTwice {
+ public:
+  void note(Json::parse_event_t event, const Json& part) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end) open_.pop_back();
+    if (event != Event::key) return;
+    const auto& name = part.get_ref<const std::string&>();
+    if (!open_.back().insert(name).second && !found_) found_ = name;
+  }
+  const std::optional<std::string>& found() const { return found_; }
+
+ private:
+  std::vector<std::set<std::string>> open_;  ///< names of each object that is not yet closed
+  std::optional<std::string> found_;
+};
+
 Error body_error(std::string message) {
   return {.code = ErrorCode::kUsage, .field = "body", .message = std::move(message)};
 }
@@ -41,8 +61,18 @@ Error body_error(std::string message) {
 Result<Json> parse_json(std::string_view text, std::size_t most_levels) {
   if (const std::size_t levels = levels_of(text); levels > most_levels)
     return body_error(fmt::format("found {} levels of JSON, need at most {}", levels, most_levels));
+  // The parser would take it for the end.
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+    return body_error(fmt::format("found no JSON: a NUL at byte {}", at));
+  NamesTwice names;
   try {
-    return Json::parse(text);
+    Json json = Json::parse(text, [&names](int, Json::parse_event_t event, const Json& part) {
+      names.note(event, part);
+      return true;
+    });
+    if (!names.found()) return json;
+    return body_error(fmt::format("found the field {} twice in an object, need it once",
+                                  shown_json(*names.found())));
   } catch (const Json::exception& fault) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     const std::string_view what = fault.what();
@@ -121,7 +151,7 @@ void JsonFields::only(std::string_view name, const Json& values) {
   std::string need;
   for (const Json& value : values) {
     if (*found == value) return;
-    need += value.dump() + " or ";
+    need += shown_json(value) + " or ";
   }
   fail(name, shown_json(*found), need + "nothing: it is not supported");
 }

@@ -15,7 +15,8 @@ namespace llm {
 /// Of requests. Not ordered_json, whose members are searched one by one: many names would be slow.
 using Json = nlohmann::json;
 
-/// JSON of at most that many levels of nesting. Errors: kUsage, for the place of what is no JSON.
+/// JSON of at most that many levels of nesting, with no name twice in an object.
+/// Errors: kUsage, for the place of what is no JSON, or the name.
 Result<Json> parse_json(std::string_view text, std::size_t most_levels);
 
 /// The members of an object, read one by one. The first fault is kept: read a run of them, then ask

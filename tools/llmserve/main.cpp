@@ -12,12 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "engine/serve/text_service.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmserve/api.h"
 #include "tools/llmserve/arguments.h"
+#include "tools/llmserve/gate.h"
 #include "tools/llmserve/http_server.h"
 #include "tools/llmserve/served_model.h"
 
@@ -95,25 +97,40 @@ std::vector<std::string> names_of(const ServeArguments& a) {
 
 ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> model) {
   ServedModel served;
-  served.ids = names_of(a);
+  for (const std::string& name : names_of(a))  // JSON has names in UTF-8 only
+    append_valid_utf8(name, served.ids.emplace_back());
   served.chat_format =
       a.chat_format ? a.chat_format : recognize_chat_format(model->chat_template());
   served.kv = a.kv;
   served.context = a.scheduler.context;
   served.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : a.scheduler.context;
+  served.most_texts = a.scheduler.parallel + a.scheduler.queue;
   served.loaded_at = std::time(nullptr);
   served.model = std::move(model);
   return served;
 }
 
+void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool given) {
+  if (!a.api_key.empty()) return;
+  if (server.is_public()) {
+    spdlog::warn(
+        "--host: found {}, which other machines reach, and nobody is asked for a key; "
+        "need --api-key or LLM_API_KEY",
+        a.host);
+  } else if (given) {
+    spdlog::warn("--api-key: found an empty key, so nobody is asked for one");
+  }
+}
+
 /// Serves until a signal has drained it.
 /// @param server  outlives texts under way, which post to it
 Result<int> serve(const ServeArguments& a, const ServedModel& served,
-                  std::shared_ptr<Executor> executor, HttpServer& server) {
+                  std::shared_ptr<Executor> executor, Gate gate, HttpServer& server) {
   LLM_TRY(const auto service, TextService::start(std::move(executor), a.scheduler));
-  Api api(served, *service, a.api_key);
+  Api api(served, *service, std::move(gate));
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
-  LLM_RETURN_IF_ERROR(server.listen(api.handlers(log)));
+  const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };
+  LLM_RETURN_IF_ERROR(server.listen(api.handlers(log, fault)));
   api.attach(server);
   LLM_RETURN_IF_ERROR(write_stdout(server.url() + "\n"));
   const GracefulInterrupt graceful;
@@ -129,7 +146,12 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
   // The access log is what a server has to say; -q is still silent.
   if (context.verbosity == 0) spdlog::set_level(spdlog::level::info);
   a.limits.patience = std::chrono::seconds(a.timeout);
+  LLM_TRY(Gate gate, Gate::create({.api_key = a.api_key,
+                                   .host = a.host,
+                                   .hosts = a.allow_hosts,
+                                   .origins = a.allow_origins}));
   LLM_TRY(const auto server, HttpServer::open(a.host, a.port, a.limits));
+  warn_of_no_key(a, *server, context.options.given("api-key"));
   LLM_TRY(auto model, load_model(a, context));
   LLM_RETURN_IF_ERROR(complete(a, *model));
   const SchedulerOptions& scheduler = a.scheduler;
@@ -142,7 +164,7 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
   const ServedModel served = serve_model(a, std::move(model));
   spdlog::info("{}: {}, {}, {} threads, {} KV pages", served.id(), system_fingerprint(served),
                isa_name(served.model->isa()), served.model->threads(), scheduler.kv_pages);
-  return serve(a, served, std::move(executor), *server);
+  return serve(a, served, std::move(executor), std::move(gate), *server);
 }
 
 }  // namespace

@@ -14,6 +14,11 @@ std::string at_index(std::string_view name, std::size_t index) {
   return fmt::format("{}[{}]", name, index);
 }
 
+/// A list of prompts, not a prompt.
+bool is_list(const Json& prompt) {
+  return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
+}
+
 /// A string, or parts of type text.
 Result<std::string> content_of(const Json* content, const std::string& path) {
   constexpr std::string_view kNeed = "a string, or an array of parts of type text";
@@ -102,6 +107,10 @@ Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenize
   return ids;
 }
 
+std::size_t count_prompts(const Json* prompt) {
+  return prompt != nullptr && is_list(*prompt) ? prompt->size() : 1;
+}
+
 Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer,
                                          const PromptOptions& options) {
   constexpr std::string_view kNeed = "a string, an array of token ids, or an array of either";
@@ -129,8 +138,7 @@ Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& to
     return wrong_field(path, "no token",
                        "at least one (the vocabulary may have no BOS to start from)");
   };
-  const bool is_one = !prompt->is_array() || prompt->empty() || prompt->front().is_number();
-  if (is_one) {
+  if (!is_list(*prompt)) {
     LLM_RETURN_IF_ERROR(read(*prompt, "prompt"));
     return prompts;
   }

@@ -28,6 +28,9 @@ struct PromptOptions {
   std::string suffix;          ///< what stands behind the text to be generated; empty: nothing
 };
 
+/// How many prompts a completion has. @param prompt  nullptr: there is none
+std::size_t count_prompts(const Json* prompt);
+
 /// The prompts of a completion: a string, an array of token ids, or an array of either.
 /// @param prompt  nullptr: there is none. Errors: kUsage naming the element.
 Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer,

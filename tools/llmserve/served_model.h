@@ -22,7 +22,8 @@ struct ServedModel {
   std::optional<ChatFormat> chat_format;  ///< nothing: no chat
   KvType kv = KvType::kF16;
   std::size_t context = 0;
-  std::size_t most_new_tokens = 0;  ///< of one answer
+  std::size_t most_new_tokens = 0;  ///< of one choice
+  std::size_t most_texts = 0;       ///< choices of one answer
   std::int64_t loaded_at = 0;       ///< seconds since 1970
 
   const std::string& id() const { return ids.front(); }

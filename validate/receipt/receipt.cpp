@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <vector>
 
 #include "engine/generate/conversation.h"
 #include "validate/receipt/receipt_names.h"
@@ -53,7 +55,8 @@ GenerateOptions Receipt::generation(const Tokenizer& tokenizer) const {
   options.max_tokens = max_tokens;
   options.stop = stop;
   options.ignore_eos = ignore_eos;
-  options.logit_bias = logit_bias;
+  if (!logit_bias.empty())
+    options.logit_bias = std::make_shared<std::vector<LogitBias>>(logit_bias);
   options.continues_text = !is_chat() && (!prompt || !prompt->empty());
   if (is_chat()) add_reply_ends(*chat_format, tokenizer, options);
   return options;

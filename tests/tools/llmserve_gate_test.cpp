@@ -1,0 +1,212 @@
+// Whom llmserve answers, and that nobody holds it up for the others.
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+#include "tests/tools/llmserve_process.h"
+#include "tools/llmserve/workshop.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::Finished;
+using test::RawClient;
+using test::Reply;
+using test::Server;
+
+const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+
+Reply ask(const Server& server, const std::string& host, const std::string& headers = "",
+          const std::string& start = "GET /health") {
+  return server.ask(start + " HTTP/1.1\r\nHost: " + host + "\r\n" + headers + "\r\n");
+}
+
+/// What is ready to be read, without waiting.
+bool has_answer(const RawClient& client) {
+  pollfd wait = {.fd = client.descriptor(), .events = POLLIN, .revents = 0};
+  return ::poll(&wait, 1, 0) > 0;
+}
+
+}  // namespace
+
+TEST_CASE("pages of other sites get nothing", "[llmserve]") {
+  Server server({kModel, "-q"});
+  for (const char* host :
+       {"localhost", "LOCALHOST:8080", "localhost.", "app.localhost:1", "127.0.0.1", "127.0.0.1:80",
+        "127.9.9.9", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]:1"}) {
+    CAPTURE(host);
+    CHECK(ask(server, host).status == 200);
+  }
+  for (const char* host :
+       {"evil.example", "evil.example:8080", "localhost.evil.example", "evillocalhost", "10.1.2.3",
+        "0.0.0.0", "[::2]", "127.0.0.1.evil.example", "", "[", "localhost@evil.example",
+        ".localhost.evil"}) {
+    const Reply reply = ask(server, host);
+    CAPTURE(host, reply.body);
+    CHECK(reply.status == 403);
+    CHECK(reply.body.find("--allow-host") != std::string::npos);
+  }
+  const std::string own = fmt::format("localhost:{}", server.port());
+  CHECK(ask(server, own, "Origin: http://" + own + "\r\n").status == 200);
+  CHECK(ask(server, own, "Origin: HTTPS://" + own + "\r\n").status == 200);  // behind a proxy
+  for (const char* origin : {"http://evil.example", "http://localhost:1", "http://localhost",
+                             "null", "https://app.example", "http://"}) {
+    const Reply reply = ask(server, own, fmt::format("Origin: {}\r\n", origin));
+    CAPTURE(origin, reply.head, reply.body);
+    CHECK(reply.status == 403);
+    CHECK(reply.body.find("--allow-origin") != std::string::npos);
+    CHECK(reply.header("Access-Control-Allow-Origin").empty());
+  }
+  // Nor does a preflight of theirs say yes.
+  CHECK(ask(server, own, "Origin: http://evil.example\r\n", "OPTIONS /v1/completions").status ==
+        403);
+}
+
+TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
+  const std::vector<std::string> words = {
+      kModel,           "-q",       "--host",         "127.0.0.1",
+      "--api-key",      "secret",   "--allow-host",   "a.example",
+      "--allow-host",   "10.1.2.3", "--allow-origin", "https://app.example",
+      "--allow-origin", "null"};
+  Server server(words);
+  for (const char* host : {"a.example", "A.example:443", "10.1.2.3:1", "localhost"})
+    CHECK(ask(server, host).status == 200);
+  for (const char* host : {"b.a.example", "b.example", "10.1.2.4"})
+    CHECK(ask(server, host).status == 403);
+  const std::string page = "Origin: https://app.example\r\n";
+  for (const std::string& headers : {page, page + "Authorization: Bearer secret\r\n"}) {
+    // The browser hands over errors as well.
+    const Reply reply = ask(server, "localhost", headers, "GET /v1/models");
+    CHECK(reply.status == (headers == page ? 401 : 200));
+    CHECK(reply.header("Access-Control-Allow-Origin") == "https://app.example");
+    CHECK(reply.header("Vary") == "Origin");
+  }
+  CHECK(ask(server, "localhost", "Origin: null\r\n").header("Access-Control-Allow-Origin") ==
+        "null");
+  CHECK(ask(server, "localhost", "Origin: http://app.example\r\n").status == 403);
+  CHECK(ask(server, "localhost", "Origin: https://app.example:8443\r\n").status == 403);
+  // Without the key: a browser asks before it sends one. The connection stays.
+  RawClient browser(server.port());
+  browser.send("OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n" + page +
+               "Access-Control-Request-Method: POST\r\n"
+               "Access-Control-Request-Headers: authorization,content-type\r\n\r\n");
+  browser.send(test::get_text("/health", page));
+  const Reply preflight = browser.reply();
+  CHECK(preflight.status == 204);
+  CHECK(preflight.header("Access-Control-Allow-Origin") == "https://app.example");
+  CHECK(preflight.header("Access-Control-Allow-Methods") == "POST, OPTIONS");
+  CHECK(preflight.header("Access-Control-Allow-Headers").find("Authorization") == 0);
+  CHECK(browser.reply().status == 200);
+  CHECK(ask(server, "localhost", page, "OPTIONS /nothing").status == 404);
+  Server open({kModel, "-q", "--allow-origin", "*"});
+  CHECK(ask(open, "localhost", "Origin: http://any.example\r\n")
+            .header("Access-Control-Allow-Origin") == "http://any.example");
+  CHECK(ask(open, "evil.example").status == 403);
+  for (const std::vector<std::string>& bad : {std::vector<std::string>{"--allow-host", "http://a"},
+                                              {"--allow-origin", "app.example"},
+                                              {"--allow-origin", "https://app.example/"}}) {
+    const Finished run = test::run_tool("llmserve", {kModel, bad[0], bad[1]});
+    CHECK(run.exit_code == 2);
+    CHECK(run.err.find(bad[0] + ": found \"" + bad[1]) != std::string::npos);
+  }
+}
+
+TEST_CASE("a server that asks nobody for a key says so at its start", "[llmserve]") {
+  const auto said = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {kModel};
+    words.insert(words.end(), more.begin(), more.end());
+    Server server(words);
+    CHECK(ask(server, "127.0.0.1").status == 200);
+    return server.end().err;
+  };
+  CHECK(said({"--host", "0.0.0.0"}).find("warning: --host: found 0.0.0.0") != std::string::npos);
+  CHECK(said({"--api-key", ""}).find("warning: --api-key: found an empty key") !=
+        std::string::npos);
+  CHECK(said({"--host", "0.0.0.0", "--api-key", "k"}).find("warning") == std::string::npos);
+  CHECK(said({}).find("warning") == std::string::npos);
+}
+
+TEST_CASE("long bodies hold up nobody", "[llmserve]") {
+  Server server({kModel, "-q", "--timeout", "600"});
+  std::string prompt;
+  while (prompt.size() < (2 << 20)) prompt += "The quick brown fox ";
+  const std::string body = Json({{"prompt", prompt}}).dump();
+  const std::string text = test::post_text("/tokenize", body);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->send(text.substr(0, text.size() - 1));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // all of it is read then
+  for (const auto& client : clients) client->send("}");
+  // Those come first that ask for little.
+  REQUIRE(server.get("/health").status == 200);
+  REQUIRE(server.post("/tokenize", {{"prompt", "a"}}).status == 200);
+  REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 1}}).status == 200);
+  REQUIRE_FALSE(has_answer(*clients.back()));
+  // Who goes meanwhile is noticed, and what was to be done for it is dropped.
+  clients[2].reset();
+  REQUIRE(server.comes_to("http_answers_total{status=\"499\"}", 1));
+  REQUIRE(clients[0]->reply().json()["count"].get<int>() > 100000);
+  // The others are still answered before it ends.
+  server.process().send(SIGTERM);
+  REQUIRE(clients[1]->reply().status == 200);
+  REQUIRE(clients[3]->reply().status == 200);
+  REQUIRE(server.wait().exit_code == 0);
+}
+
+TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmserve]") {
+  std::promise<void> begun;
+  std::promise<void> hold;
+  std::promise<std::string> failed;
+  std::promise<void> done;
+  bool was_done = false;
+  const auto owner = std::make_shared<int>();
+  {
+    Workshop workshop([](const Workshop::Then& then) { then(); });
+    const auto piece = [&](std::size_t bytes, std::function<Workshop::Then()> work) {
+      return Workshop::Piece{
+          .bytes = bytes,
+          .owner = owner,
+          .work = std::move(work),
+          .failed = [&failed](const std::string& what) { failed.set_value(what); }};
+    };
+    constexpr std::size_t kLong = Workshop::kShortBytes + 1;
+    workshop.take(piece(kLong, [&] {
+      begun.set_value();
+      hold.get_future().wait();
+      return [] {};
+    }));
+    begun.get_future().wait();
+    auto gone = std::make_shared<int>();
+    Workshop::Piece dropped = piece(kLong, [&] {
+      was_done = true;
+      return [] {};
+    });
+    dropped.owner = gone;
+    workshop.take(std::move(dropped));
+    gone.reset();
+    // A short one does not wait for it.
+    workshop.take(piece(1, []() -> Workshop::Then { throw std::runtime_error("broke"); }));
+    REQUIRE(failed.get_future().get() == "broke");
+    REQUIRE(workshop.has_room(Workshop::kMostWaitingBytes - kLong));
+    REQUIRE_FALSE(workshop.has_room(Workshop::kMostWaitingBytes));
+    workshop.take(piece(kLong, [&] { return [&] { done.set_value(); }; }));
+    hold.set_value();
+    done.get_future().wait();
+    REQUIRE_FALSE(was_done);
+    REQUIRE(workshop.has_room(2 * Workshop::kMostWaitingBytes));  // one alone may be of any size
+  }
+}
+
+}  // namespace llm

@@ -1,0 +1,305 @@
+// llmserve's HTTP: what it takes for a request, what a request may cost, and what it survives.
+
+#include <fmt/core.h>
+
+#include <atomic>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+#include "tests/tools/llmserve_process.h"
+#include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/http_server.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::RawClient;
+using test::Reply;
+using test::Server;
+
+const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+const std::string kHost = "Host: localhost\r\n";
+const std::string kPost =
+    "POST /tokenize HTTP/1.1\r\n" + kHost + "Content-Type: application/json\r\n";
+const std::string kBody = R"({"prompt": "a"})";
+
+/// `[[1],[1],...]` of 4 MiB in all, in a request with these other fields.
+std::string many_prompts(const std::string& fields) {
+  std::string body = "{" + fields + ", \"prompt\": [[1]";
+  while (body.size() < (4 << 20) - 10) body += ",[1]";
+  return body + "]}";
+}
+
+double peak_mebibytes(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+  }
+  return -1;
+}
+
+/// A server in this process whose handlers are the test's.
+class OwnServer {
+ public:
+  explicit OwnServer(std::function<void(const std::shared_ptr<HttpExchange>&)> handle,
+                     std::function<std::optional<HttpAnswer>(const HttpRequest&)> refuse) {
+    HttpHandlers handlers = {.refuse = std::move(refuse),
+                             .handle = std::move(handle),
+                             .error =
+                                 [](int status, const std::string& message) {
+                                   return HttpAnswer{.status = status, .body = message};
+                                 },
+                             .log = [](const HttpRequest&, const HttpOutcome&) {},
+                             .fault =
+                                 [this](const std::string& what) {
+                                   const std::lock_guard lock(mutex_);
+                                   faults_.push_back(what);
+                                 }};
+    auto opened = HttpServer::open("127.0.0.1", 0, {});
+    REQUIRE(opened.ok());
+    server_ = std::move(*opened);
+    REQUIRE(server_->listen(std::move(handlers)).ok());
+    const std::string url = server_->url();
+    port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+    thread_ = std::thread([this] { server_->run([] {}); });
+  }
+  ~OwnServer() {
+    server_->post([this] { server_->drain(); });
+    thread_.join();
+  }
+
+  HttpServer& server() { return *server_; }
+  std::vector<std::string> faults() const {
+    const std::lock_guard lock(mutex_);
+    return faults_;
+  }
+  Reply ask(const std::string& text) const {
+    RawClient client(port);
+    client.send(text);
+    return client.reply();
+  }
+
+  std::uint16_t port = 0;
+
+ private:
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+TEST_CASE("an exception of a handler is an answer of 500 and a line in the log", "[llmserve]") {
+  OwnServer own(
+      [&](const std::shared_ptr<HttpExchange>& exchange) {
+        if (exchange->request().path == "/handle") throw std::runtime_error("handle broke");
+        exchange->answer({.body = "{}"});
+      },
+      [](const HttpRequest& head) -> std::optional<HttpAnswer> {
+        if (head.path == "/refuse") throw std::bad_alloc();
+        return std::nullopt;
+      });
+  const Reply handled = own.ask(test::get_text("/handle"));
+  REQUIRE(handled.status == 500);
+  REQUIRE(handled.body.find("handle broke") == std::string::npos);  // for the log alone
+  REQUIRE(own.ask(test::get_text("/refuse")).status == 500);
+  own.server().post([] { throw std::logic_error("posted broke"); });
+  REQUIRE(own.ask(test::get_text("/")).status == 200);
+  REQUIRE(own.faults() ==
+          std::vector<std::string>{"handle broke", std::bad_alloc().what(), "posted broke"});
+}
+
+TEST_CASE("a header that others could read another way is refused", "[llmserve]") {
+  Server server({kModel, "-q"});
+  const std::string hidden = test::get_text("/health");
+  const auto with = [](const std::string& lines) {
+    return "GET /health HTTP/1.1\r\n" + lines + "\r\n";
+  };
+  const std::string length = fmt::format("Content-Length: {}\r\n", hidden.size());
+  std::string old = kPost + "Transfer-Encoding: chunked\r\n\r\n" + hidden;
+  old.replace(old.find("1.1"), 3, "1.0");
+  for (const std::string& text :
+       {kPost + "Transfer-Encoding: gzip\r\n\r\n" + hidden,
+        kPost + "Transfer-Encoding: gzip, chunked\r\n\r\n" + hidden,
+        kPost + "Transfer-Encoding: identity\r\n" + length + "\r\n" + hidden,
+        kPost + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" + hidden,
+        kPost + "Transfer-Encoding: chunked\r\n" + length + "\r\n" + hidden, old, with("") + hidden,
+        with("Host: localhost\r\nHost: localhost\r\n") + hidden,
+        with("Host:\r\n localhost\r\n") + hidden, with(kHost + "X: a\r\n\tb\r\n") + hidden,
+        with(kHost + "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n") + hidden,
+        with(kHost + "Origin: http://localhost\r\nOrigin: http://a\r\n") + hidden,
+        kPost + "Content-Type: text/plain\r\n" + length + "\r\n" + hidden,
+        test::get_text("/health%4"), test::get_text("/%zz")}) {
+    RawClient client(server.port());
+    client.send(text);
+    const std::string all = client.receive_until("\r\n\r\nno end");
+    CAPTURE(text, all);
+    CHECK(all.starts_with("HTTP/1.1 400 "));
+    CHECK(all.find("HTTP/1.1 ", 1) == std::string::npos);  // what it hid is not answered
+    CHECK(client.is_ended());
+  }
+  CHECK(server.get("/%68ealth").status == 200);
+  CHECK(server.get("/v1/models/fable-3m%2Dq4_k_m").status == 200);
+  CHECK(server.ask(kPost + "TRANSFER-ENCODING: Chunked\r\n\r\nf\r\n" + kBody + "\r\n0\r\n\r\n")
+            .status == 200);
+}
+
+TEST_CASE("a header has a length, however it comes", "[llmserve]") {
+  Server server({kModel, "-q"});
+  // Line by line, each understood before the next one comes.
+  RawClient slow(server.port());
+  slow.send("GET /health HTTP/1.1\r\n" + kHost);
+  std::string line = "X: " + std::string(1000, 'x') + "\r\n";
+  for (int i = 0; i < 40; ++i) {
+    slow.send(line);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  REQUIRE(slow.reply().status == 431);
+  // Behind the last chunk.
+  std::string trailer;
+  while (trailer.size() < (300 << 10)) trailer += line;
+  REQUIRE(server.ask(kPost + "Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailer + "\r\n").status ==
+          431);
+  REQUIRE(server.get("/health").status == 200);
+}
+
+TEST_CASE("types and schemes are read without regard to case", "[llmserve]") {
+  Server server({kModel, "-q", "--api-key", "secret"});
+  const auto ask = [&](const std::string& type, const std::string& key) {
+    return server
+        .ask("POST /tokenize HTTP/1.1\r\n" + kHost + "Content-Type: " + type +
+             "\r\nAuthorization: " + key +
+             fmt::format("\r\nContent-Length: {}\r\n\r\n", kBody.size()) + kBody)
+        .status;
+  };
+  for (const char* type : {"application/json", "Application/JSON",
+                           "application/json; charset=utf-8", "application/json ;charset=utf-8"})
+    CHECK(ask(type, "Bearer secret") == 200);
+  for (const char* type :
+       {"application/json-evil", "application/jsonp", "text/plain", "application"})
+    CHECK(ask(type, "Bearer secret") == 415);
+  CHECK(ask("application/json", "bearer secret") == 200);
+  CHECK(ask("application/json", "BEARER secret") == 200);
+  for (const char* key : {"Bearer Secret", "Bearer", "Bearersecret", "Bearer secre",
+                          "Bearer secretsecretsecretsecretsecretsecretsecretsecretsecretsecret"})
+    CHECK(ask("application/json", key) == 401);
+}
+
+TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
+  Server server({kModel, "-q"});
+  struct Refused {
+    std::string body;
+    std::string words;
+  };
+  for (const Refused& refused : std::vector<Refused>{
+           {kBody + std::string(1, '\0'), "a NUL at byte 15"},
+           {kBody + std::string(100, '\0') + "}", "a NUL at byte 15"},
+           {R"({"prompt": "a", "n": 1, "n": 2})", R"(the field \"n\" twice)"},
+           {R"({"prompt": "a", "logit_bias": {"7": 1, "7": 2}})", R"(the field \"7\" twice)"},
+           {R"({"prompt": [[{"a": 1}, {"a": 1, "b": {"a": 1}, "a": 1}]]})", "twice"},
+           {R"({"prompt": "a", "logit_bias": {"5": 1, "005": 2}})", "token ids 0.."},
+           {R"({"prompt": "a", "logit_bias": {"-0": 1}})", "token ids 0.."},
+           {R"({"prompt": "a", "logit_bias": {"": 1}})", "token ids 0.."},
+           {R"({"prompt": "a", "memory": 1})", "not supported"}}) {
+    const Reply reply = server.ask(test::post_text("/v1/completions", refused.body));
+    CAPTURE(refused.body, reply.body);
+    CHECK(reply.status == 400);
+    CHECK(reply.body.find(refused.words) != std::string::npos);
+  }
+  CHECK(server.complete({{"prompt", "a"}, {"max_tokens", 1}, {"logit_bias", {{"5", 1}, {"50", 1}}}})
+            .status == 200);
+}
+
+TEST_CASE("what an answer would cost is known before anything is made for it", "[llmserve]") {
+  Server server({kModel, "-q"});
+  for (const char* fields : {R"("n": 128, "max_tokens": 0)", R"("n": 8, "max_tokens": 0)",
+                             R"("n": 1, "stream": true, "logprobs": 5)"}) {
+    const Reply reply = server.ask(test::post_text("/v1/completions", many_prompts(fields)));
+    CAPTURE(fields, reply.body);
+    CHECK(reply.status == 400);
+    CHECK(reply.json()["error"]["param"] == "prompt");
+  }
+  const Json prompts = std::vector<std::vector<int>>(8, std::vector<int>(500, 9));
+  const auto param = [&](const Json& more) {
+    Json body = {{"prompt", prompts}, {"max_tokens", 0}};
+    body.update(more);
+    const Reply reply = server.complete(body);
+    CAPTURE(reply.body);
+    CHECK(reply.status == 400);
+    return reply.json()["error"]["param"];
+  };
+  CHECK(param({{"n", 128}, {"logprobs", 20}, {"echo", true}}) == "logprobs");
+  CHECK(param({{"n", 128}, {"prompt", std::vector<std::vector<int>>(9, {1})}}) == "n");
+  CHECK(server.get("/health").status == 200);
+  CHECK(peak_mebibytes(server.process().pid()) < 1024);
+}
+
+TEST_CASE("the choices of a request share its biases", "[llmserve]") {
+  auto model = Model::load(kModel, {.threads = 1});
+  REQUIRE(model.ok());
+  ServedModel served;
+  served.model = *model;
+  served.ids = {"m"};
+  served.context = 100;
+  served.most_new_tokens = 100;
+  served.most_texts = 10;
+  const auto request =
+      parse_completion({{"prompt", "a"}, {"n", 2}, {"logit_bias", {{"5", 1}, {"6", 2}}}}, served);
+  REQUIRE(request.ok());
+  const auto first = request->choice(0, served).options.logit_bias;
+  REQUIRE(first->size() == 2);
+  REQUIRE(request->choice(1, served).options.logit_bias == first);
+}
+
+TEST_CASE("a name that is no UTF-8 is served as one that is", "[llmserve]") {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.write("m\xff.gguf", test::TinyGguf::llama().bytes());
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{path, "-q"}, {path, "-q", "--alias", "caf\xe9"}}) {
+    Server server(words);
+    const std::string id = server.get("/v1/models").json()["data"][0]["id"];
+    CHECK(id == (words.size() == 2 ? "m\xef\xbf\xbd" : "caf\xef\xbf\xbd"));
+    CHECK(server.post("/tokenize", {{"prompt", "a"}}).status == 200);
+    CHECK(server.post("/tokenize", {{"prompt", "a"}, {"model", "x"}}).status == 404);
+    CHECK(server.post("/tokenize", {{"prompt", "a"}, {"model", id}}).status == 200);
+    CHECK(server.get("/v1/models/" + id.substr(0, id.size() - 3) + "%EF%BF%BD").status == 200);
+  }
+}
+
+TEST_CASE("a client that goes is noticed behind what it sent ahead", "[llmserve]") {
+  Server server({kModel, "-q", "-c", "110000"});
+  const std::string endless = test::post_text(
+      "/v1/completions",
+      R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");
+  const std::string next =
+      test::post_text("/tokenize", Json({{"prompt", std::string(70 << 10, 'a')}}).dump());
+  {
+    RawClient client(server.port());
+    client.send(endless + next);
+    client.receive_until("data: ");
+  }
+  REQUIRE(server.comes_to("texts_running", 0));
+  REQUIRE(server.metric("texts_cancelled_total") == 1);
+  // Who sends more than is kept is disconnected.
+  RawClient flood(server.port());
+  flood.send(endless + std::string(3 << 20, ' '));
+  REQUIRE(flood.is_ended());
+  REQUIRE(server.comes_to("texts_running", 0));
+  // What is within it is answered in its turn.
+  RawClient patient(server.port());
+  patient.send(test::post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 50})") + next +
+               test::get_text("/health"));
+  REQUIRE(patient.reply().json()["object"] == "text_completion");
+  REQUIRE(patient.reply().json()["count"].get<int>() > 1000);
+  REQUIRE(patient.reply().json()["status"] == "ok");
+}
+
+}  // namespace llm

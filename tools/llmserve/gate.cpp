@@ -1,0 +1,140 @@
+#include "tools/llmserve/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <boost/beast/core/string.hpp>
+#include <span>
+
+#include "base/sha256.h"
+#include "base/shown_text.h"
+#include "tools/llmserve/answer.h"
+
+namespace llm {
+namespace {
+
+using boost::asio::ip::address;
+using boost::beast::iequals;
+
+/// "name:8080" and "[::1]:8080" without port and brackets.
+std::string_view without_port(std::string_view host) {
+  if (host.starts_with('[')) {
+    const std::size_t end = host.find(']');
+    return end == std::string_view::npos ? host : host.substr(1, end - 1);
+  }
+  return host.substr(0, host.find(':'));
+}
+
+/// The address that a text spells, those of IPv4 inside IPv6 as themselves.
+std::optional<address> address_of(std::string_view text) {
+  boost::system::error_code failure;
+  const address found = boost::asio::ip::make_address(std::string(text), failure);
+  if (failure) return std::nullopt;
+  if (!found.is_v6() || !found.to_v6().is_v4_mapped()) return found;
+  return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, found.to_v6());
+}
+
+/// Takes as long wherever the texts differ, also in length, so that nothing of a key is told.
+bool same_secret(std::string_view text, std::string_view secret) {
+  const std::string a = sha256_hex(std::as_bytes(std::span(text)));
+  const std::string b = sha256_hex(std::as_bytes(std::span(secret)));
+  unsigned differs = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) differs |= static_cast<unsigned>(a[i] ^ b[i]);
+  return differs == 0;
+}
+
+Error bad_option(std::string option, const std::string& value, std::string_view need) {
+  return {.code = ErrorCode::kUsage,
+          .field = std::move(option),
+          .message = fmt::format("found {}, need {}", llm::quoted(value), need)};
+}
+
+/// "https://a.example" or with a port, as browsers send it; else nothing.
+std::optional<std::string_view> authority_of(std::string_view origin) {
+  const std::size_t at = origin.find("://");
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  const std::string_view rest = origin.substr(at + 3);
+  if (rest.empty() || rest.find_first_of("/?# @") != std::string_view::npos) return std::nullopt;
+  return rest;
+}
+
+}  // namespace
+
+Result<Gate> Gate::create(GateOptions options) {
+  for (const std::string& host : options.hosts) {
+    if (host.empty() || host.find_first_of("/?# @*") != std::string::npos)
+      return bad_option("--allow-host", host, "a name, such as llm.example.org");
+  }
+  for (const std::string& origin : options.origins) {
+    if (origin != "*" && origin != "null" && !authority_of(origin))
+      return bad_option("--allow-origin", origin, "https://NAME or with a port, null, or *");
+  }
+  return Gate(std::move(options));
+}
+
+bool Gate::allows_host(const HttpRequest& head) const {
+  std::string_view name = without_port(head.host);
+  if (const auto at = address_of(name)) {
+    if (at->is_loopback() || at == address_of(head.reached)) return true;
+  } else {
+    if (name.ends_with('.')) name.remove_suffix(1);
+    constexpr std::string_view kLocal = ".localhost";
+    if (iequals(name, kLocal.substr(1))) return true;
+    if (name.size() > kLocal.size() && iequals(name.substr(name.size() - kLocal.size()), kLocal))
+      return true;
+  }
+  const auto is_name = [name](const std::string& host) {
+    return iequals(name, host) || iequals(name, without_port(host));
+  };
+  return is_name(options_.host) || std::ranges::any_of(options_.hosts, is_name);
+}
+
+bool Gate::is_listed(std::string_view origin) const {
+  return std::ranges::any_of(options_.origins, [&](const std::string& listed) {
+    return listed == "*" || iequals(listed, origin);
+  });
+}
+
+std::optional<HttpAnswer> Gate::refuse(const HttpRequest& head) const {
+  if (!allows_host(head)) {
+    return error_answer(403, fmt::format("Host: found {}, need a name of this server; --allow-host "
+                                         "NAME allows another one",
+                                         llm::quoted(head.host)));
+  }
+  if (head.origin.empty() || is_listed(head.origin)) return std::nullopt;
+  const auto authority = authority_of(head.origin);
+  if (authority && iequals(*authority, head.host)) return std::nullopt;
+  return error_answer(403, fmt::format("Origin: found {}, need this server's own page; "
+                                       "--allow-origin ORIGIN allows another site's",
+                                       llm::quoted(head.origin)));
+}
+
+bool Gate::has_key(const HttpRequest& head) const {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view given = head.authorization;
+  return options_.api_key.empty() ||
+         (iequals(given.substr(0, kBearer.size()), kBearer) &&
+          same_secret(given.substr(std::min(given.size(), kBearer.size())), options_.api_key));
+}
+
+HttpHeaders Gate::headers(const HttpRequest& head) const {
+  if (options_.origins.empty()) return {};
+  HttpHeaders headers = {{"Vary", "Origin"}};
+  if (!head.origin.empty() && is_listed(head.origin)) {
+    headers.emplace_back("Access-Control-Allow-Origin", head.origin);
+    headers.emplace_back("Access-Control-Expose-Headers", "X-Logits-Sha256, Retry-After");
+  }
+  return headers;
+}
+
+HttpAnswer Gate::preflight(std::string methods) {
+  return {.status = 204,
+          .content_type = "",
+          .headers = {{"Allow", methods},
+                      {"Access-Control-Allow-Methods", methods},
+                      {"Access-Control-Allow-Headers", "Authorization, Content-Type, *"},
+                      {"Access-Control-Max-Age", "600"}}};
+}
+
+}  // namespace llm

@@ -1,0 +1,87 @@
+#include "tools/llmserve/http_head.h"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <array>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/status.hpp>
+#include <charconv>
+#include <ctime>
+
+namespace llm {
+namespace {
+
+namespace beast = boost::beast;
+using beast::http::field;
+
+constexpr std::array kDeciding = {field::host,         field::origin, field::authorization,
+                                  field::content_type, field::expect, field::transfer_encoding};
+
+std::string text_of(beast::string_view text) { return {text.data(), text.size()}; }
+
+/// The target without its query, %XX decoded.
+std::optional<std::string> decoded_path(std::string_view target) {
+  target = target.substr(0, target.find('?'));
+  std::string path;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    if (target[i] != '%') {
+      path += target[i];
+      continue;
+    }
+    unsigned char byte = 0;
+    const std::string_view digits = target.substr(i + 1, 2);
+    const auto [end, failure] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    if (failure != std::errc() || end != digits.data() + 2) return std::nullopt;
+    path += static_cast<char>(byte);
+    i += 2;
+  }
+  return path;
+}
+
+}  // namespace
+
+std::optional<std::string> header_fault(const HttpHeader& header) {
+  for (const field name : kDeciding) {
+    const std::size_t n = header.count(name);
+    const bool is_needed = name == field::host;
+    if (n == 1 || (n == 0 && !is_needed)) continue;
+    return fmt::format("{}: found {} of them, need {}one", text_of(to_string(name)), n,
+                       is_needed ? "" : "at most ");
+  }
+  if (const auto encoding = header.find(field::transfer_encoding); encoding != header.end()) {
+    if (header.version() < 11 || !beast::iequals(encoding->value(), "chunked"))
+      return "Transfer-Encoding: need `chunked` of HTTP/1.1, or none";
+  }
+  if (!decoded_path(text_of(header.target()))) return "path: found % without two digits";
+  return std::nullopt;
+}
+
+bool has_fold(std::string_view raw) {
+  return raw.find("\n ") != std::string_view::npos || raw.find("\n\t") != std::string_view::npos;
+}
+
+HttpRequest request_of(const HttpHeader& header) {
+  const std::string target = text_of(header.target());
+  return {.method = text_of(header.method_string()),
+          .path = decoded_path(target).value_or(target),
+          .host = text_of(header[field::host]),
+          .origin = text_of(header[field::origin]),
+          .authorization = text_of(header[field::authorization]),
+          .content_type = text_of(header[field::content_type])};
+}
+
+std::string http_head(const HttpAnswer& answer, bool keep_alive, std::string_view framing) {
+  const auto reason = beast::http::obsolete_reason(static_cast<beast::http::status>(answer.status));
+  std::string head = fmt::format(
+      "HTTP/1.1 {} {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nConnection: {}\r\n", answer.status,
+      text_of(reason), fmt::gmtime(std::time(nullptr)), keep_alive ? "keep-alive" : "close");
+  if (!answer.content_type.empty())
+    head += fmt::format("Content-Type: {}\r\n", answer.content_type);
+  head += framing;
+  for (const auto& [name, value] : answer.headers) head += fmt::format("{}: {}\r\n", name, value);
+  return head + "\r\n";
+}
+
+}  // namespace llm
