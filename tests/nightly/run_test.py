@@ -93,12 +93,12 @@ class VerdictTest(Tree):
         model = manifest.Model("w", "w", packages=[package], folder="words", size=5, sha256=sha)
         self.manifest.models = [model]
         for text, verdict in (("", SKIP), ("import sys; sys.exit(0 if sys.argv[2].endswith('words') else 2)", PASS),
-                              ("print('FAIL w.gguf line 3'); raise SystemExit(1)", FAIL)):
+                              ("print('v: agrees 5 of 5', 'w: FAIL: line 3', sep='\\n'); raise SystemExit(1)", FAIL)):
             if text:
                 files.write_atomically(script, text)
             _, record = self.run_once(models=[model], client=None)
             self.assertEqual([(r.check, r.verdict) for r in record.results], [("vocabularies", verdict)])
-        self.assertEqual(record.results[0].message, "w.gguf line 3")
+        self.assertEqual(record.results[0].message, "w: FAIL: line 3")
         (words / sha / "words/w.gguf").write_bytes(b"sword")
         self.assertEqual(self.run_once(models=[model], client=None)[1].results[0].verdict, FAIL)
 

@@ -64,10 +64,11 @@ class Run:
 
 
 def _what_failed(output: str, report: dict) -> str:
-    """The failed checks of a report, else the lines that say FAIL below the verdict."""
+    """The failed checks of a report, else the lines that say FAIL below the verdict, or in their middle with a name before it."""
     failed = [f"{c['name']}: {c['detail']}" for c in report.get("checks", []) if c["verdict"] == "FAIL"]
     lines = [" ".join(line.split()[1:]) for line in output.splitlines() if line.startswith("FAIL")]
-    return "; ".join((failed or lines[1:] or lines or ["a verdict failed"])[:3])
+    named = [line for line in output.splitlines() if ": FAIL: " in line]
+    return "; ".join((failed or named or lines[1:] or lines or ["a verdict failed"])[:3])
 
 
 def judge(tool: str, done: subprocess.CompletedProcess, report: dict | None = None,

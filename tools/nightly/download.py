@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import urllib3
 
 from . import files
+from .output import progress
 
 RESERVE = 64 << 20  # bytes that stay free on the disk
 PASSING = (408, 429, 500, 502, 503, 504)  # statuses worth another try
@@ -172,12 +173,15 @@ def _receive(client: Client, wanted: Wanted, partial: Partial) -> None:
             if response.status != 200:
                 raise Unreachable(f"{shown(wanted.url)}: status {response.status}, need 200")
             partial.restart(response.headers.get("ETag"))
+        total = wanted.size or begin + int(response.headers.get("Content-Length") or 0)
         with open(partial.data, "ab") as out:
             for block in response.stream(files.BLOCK, decode_content=False):
                 out.write(block)
+                progress(f"{wanted.name}: {out.tell() / 1e6:.0f}{f' of {total / 1e6:.0f}' if total else ''} MB")
                 if wanted.size is not None and out.tell() > wanted.size:
                     return  # too much: the size is refused
     finally:
+        progress("")
         response.close()
 
 
