@@ -224,7 +224,7 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
 
 TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
   const Tiny tiny;
-  Server server(tiny.with({"--chat-template", "chatml", "-c", "400"}));
+  Server server(tiny.with({"--chat-template", "zephyr", "-c", "400"}));
   // A reply as the openai package's model_dump() gives it back.
   const Json reply = {{"role", "assistant"},    {"content", "b"},      {"refusal", nullptr},
                       {"annotations", nullptr}, {"audio", nullptr},    {"function_call", nullptr},
@@ -391,7 +391,7 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
 
 TEST_CASE("special tokens are read in a text only where that is asked for", "[llmserve]") {
   const Tiny tiny;
-  Server server(tiny.with({"--chat-template", "chatml"}));
+  Server server(tiny.with({"--chat-template", "zephyr"}));
   const auto ids = [&](const Json& more) {
     Json body = {{"prompt", "a</s>b"}};
     body.update(more);
