@@ -1,6 +1,8 @@
 // llmcheck as a user runs it: exit codes, words and files.
 
+#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -185,6 +187,33 @@ TEST_CASE("a reference that says nothing about the mode asked for is no PASS", "
   CHECK(w.llmcheck(kModel + reference + " --compute int8") == 3);
   CHECK(w.out.empty());
   CHECK_THAT(w.err, Contains("logits.npz: taps: found no op with its input and output"));
+  CHECK(w.llmcheck(kModel + " --stages '" + w / "logits.npz" + "' --compute int8") == 9);
+  CHECK_THAT(w.out, Contains("PASS  stage 5, logits") && Contains("PASS  stage 6, text") &&
+                        Contains("UNDECIDED stages that the reference judges") &&
+                        Contains("2 of 6, need 3") && Contains("the taps of all layers"));
+}
+
+TEST_CASE("NaN in the logits that divergence is measured from fails and names the tensor",
+          "[llmcheck]") {
+  Workplace w;
+  REQUIRE(w.llmcheck(kModel + " -p Hi --compute f32 --dump '" + w / "own.npz" + "'") == 0);
+  auto dump = llm::NpzReader::open(w / "own.npz");
+  auto writer = llm::NpzWriter::create(w / "nan.npz");
+  REQUIRE((dump.ok() && writer.ok()));
+  for (const std::string& key : dump->keys()) {
+    auto array = dump->read(key);
+    REQUIRE(array.ok());
+    if (key.ends_with("G/logits")) {
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      const std::size_t at = array->shape[1] + 7;  // position 1, token 7
+      std::memcpy(array->data.data() + at * sizeof nan, &nan, sizeof nan);
+    }
+    REQUIRE(writer->add(key, *array).ok());
+  }
+  REQUIRE(writer->finish().ok());
+  CHECK(w.llmcheck(kModel + " --kld '" + w / "nan.npz" + "'") == 1);
+  CHECK_THAT(w.out, Contains("FAIL") && Contains("G/logits: found nan at position 1, token 7"));
+  CHECK_THAT(w.out, !Contains("KL divergence"));
 }
 
 TEST_CASE("a model replaced after its hash was taken is not judged under it", "[llmcheck]") {

@@ -3,7 +3,9 @@
 
 #include "validate/stages/stages.h"
 
+#include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,6 +102,42 @@ TEST_CASE("stages that a reference has nothing for are not covered", "[stages]")
   REQUIRE(outcome.not_covered.size() == 3);
   CHECK_THAT(outcome.not_covered[0], Contains("stage 1, embedding"));
   CHECK_THAT(outcome.not_covered[2], Contains("stage 3, all layers"));
+}
+
+TEST_CASE("logits that are not the model's fail in int8, and two stages alone are no PASS",
+          "[stages]") {
+  const auto outcome_of = [](const std::function<void(std::span<float> row)>& change) {
+    const Dump dump = transformers_run();
+    DumpMeta meta = dump.meta();
+    meta.compute = "int8";
+    for (const auto& [row, at] : taps_of_model(dump.n_layers()))
+      if (row->name != "logits") meta.taps_absent[std::string(row->name)] = "left out";
+    return stages_of(test::rewritten(dump, meta, [&](int, std::string_view name, TapMatrix& rows) {
+      for (std::size_t t = 0; t < rows.rows && name == "logits"; ++t)
+        change(std::span(rows.values).subspan(t * rows.features, rows.features));
+      return name == "logits";
+    }));
+  };
+  const StagesOutcome right = outcome_of([](std::span<float>) {});
+  CHECK(verdicts(right) == "PASS PASS UNDECIDED");
+  CHECK(right.checks[0].name == "stage 5, logits");
+  CHECK_THAT(right.checks.back().detail, Contains("2 of 6, need 3"));
+  CHECK(right.not_covered.size() == 4);
+  const auto scaled = [](float by) {
+    return [by](std::span<float> row) {
+      for (float& x : row) x *= by;
+    };
+  };
+  const auto one_hot = [](std::span<float> row) {
+    const auto top = std::ranges::max_element(row) - row.begin();
+    std::ranges::fill(row, 0.0F);
+    row[static_cast<std::size_t>(top)] = 20;
+  };
+  for (const StagesOutcome& wrong :
+       {outcome_of(scaled(2)), outcome_of(scaled(0.9F)), outcome_of(one_hot)}) {
+    CHECK(verdicts(wrong).starts_with("FAIL "));
+    CHECK_THAT(wrong.checks[0].detail, Contains("int8 logits: nmse") && Contains("limit"));
+  }
 }
 
 TEST_CASE("a reference of another number of layers fails the first stage", "[stages]") {

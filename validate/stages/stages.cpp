@@ -6,12 +6,15 @@
 #include <array>
 #include <utility>
 
+#include "validate/stages/stage_logits.h"
 #include "validate/stages/stage_text.h"
 
 namespace llm {
 namespace {
 
 constexpr int kOutside = ProbeSink::kGlobal;
+/// Stages without which nothing is said of a model as a whole.
+constexpr std::size_t kFewest = 3;
 
 struct StageWords {
   std::string_view name;
@@ -105,6 +108,7 @@ class Stages {
       const auto n = static_cast<std::int64_t>(reference_.tokens().size());
       LLM_RETURN_IF_ERROR(run_split(model, mode, std::vector<std::int64_t>{0, n}, false));
       if (n > 1) LLM_RETURN_IF_ERROR(run_split(model, mode, {0, 1, 2}, true));
+      if (mode.compute == Compute::kInt8) LLM_RETURN_IF_ERROR(run_logits(model, mode));
     }
     LLM_RETURN_IF_ERROR(run_text());
     return finish();
@@ -126,8 +130,7 @@ class Stages {
       for (const LayerDiffRow& row : section.diff.rows) {
         if (section.judged && (!is_second_token || (row.layer == kOutside) != has_layers))
           add(is_second_token ? Stage::kSecondToken : stage_of(row), section, row);
-        if (row.tap == "logits" && mode.compute == options_.modes[0].compute &&
-            (section.name.ends_with("-run") || section.name.ends_with("-price")))
+        if (row.tap == "logits" && mode.compute == Compute::kF32 && section.name.ends_with("-run"))
           noise_ = std::max(noise_, row.error.max_abs);
       }
       add_whole(is_second_token ? Stage::kSecondToken : Stage::kEmbedding, section);
@@ -179,6 +182,30 @@ class Stages {
     }
     for (const std::string& text : section.location.preflight)
       found_[index_of(Stage::kFirstLayer)].add_failure(fmt::format("preflight: {}", text));
+  }
+
+  /// Logits of int8, whose cost check_layers() shows and does not judge.
+  Status run_logits(const std::shared_ptr<const Model>& model, ComputeMode mode) {
+    auto logits = check_logits(model, mode, reference_);
+    if (!logits.ok() && logits.error().code == ErrorCode::kNonFinite) return Ok{};  // a tap's fault
+    if (!logits.ok()) return std::move(logits).error();
+    if (!*logits) return Ok{};
+    if (options_.modes[0].compute == Compute::kInt8) noise_ = (*logits)->noise;
+    const double share = (*logits)->error / (*logits)->limit;
+    std::string words =
+        fmt::format("int8 logits: nmse {:.2e}, limit {:.1e}", (*logits)->error, (*logits)->limit);
+    Found& found = found_[index_of(Stage::kLogits)];
+    if (!(share <= 1)) {
+      found.add_failure(std::move(words));
+      return Ok{};
+    }
+    ++found.judged;
+    ++found.held;
+    if (share > found.nearest) {
+      found.nearest = share;
+      found.nearest_words = std::move(words);
+    }
+    return Ok{};
   }
 
   Status run_text() {
@@ -239,6 +266,13 @@ class Stages {
            {check.undecided && !check.passed ? "FOLLOWS"
                                              : std::string(verdict_name(check.verdict()))}});
       out.checks.push_back(std::move(check));
+    }
+    if (out.checks.size() < kFewest) {
+      out.checks.push_back(
+          {.name = "stages that the reference judges",
+           .detail = fmt::format("{} of {}, need {} to say that the model is right",
+                                 out.checks.size(), kStages, kFewest),
+           .undecided = true});
     }
     return out;
   }

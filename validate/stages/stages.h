@@ -33,7 +33,8 @@ struct StagesOptions {
   Progress progress;  ///< may be empty
 };
 
-/// What the stages found: one check for each that the reference can judge, in order.
+/// What the stages found: one check for each that the reference can judge, in order. Where those
+/// are fewer than three, one more check, which is undecided.
 struct StagesOutcome {
   std::vector<CheckResult> checks;
   FigureTable table;
