@@ -49,8 +49,10 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
-ProgressBar::ProgressBar(bool enabled, std::string unit)
-    : enabled_(enabled && stderr_is_terminal()), unit_(std::move(unit)) {}
+ProgressBar::ProgressBar(bool enabled, std::string unit, std::chrono::seconds every)
+    : draws_(enabled && stderr_is_terminal()),
+      every_(enabled && !draws_ ? every : std::chrono::seconds(0)),
+      unit_(std::move(unit)) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
@@ -77,21 +79,23 @@ std::string ProgressBar::line(std::string_view stage, std::size_t done, std::siz
 }
 
 void ProgressBar::operator()(std::string_view stage, std::size_t done, std::size_t total) {
-  if (!enabled_) return;
+  if (!draws_ && every_.count() == 0) return;
   const auto now = Clock::now();
-  if (stage != stage_) {
+  const auto whole = stage.substr(0, stage.find(": "));
+  if (whole != whole_) {
     clear();
-    stage_ = stage;
+    whole_ = whole;
     started_ = now;
-    last_drawn_ = now;  // a stage shorter than the interval is never seen
+    last_drawn_ = draws_ ? Clock::time_point() : now;
   }
-  if (done >= total) return clear();
-  if (now - last_drawn_ < kRedrawInterval) return;
+  const auto interval = draws_ ? Clock::duration(kRedrawInterval) : Clock::duration(every_);
+  if (now - last_drawn_ < interval) return;
   last_drawn_ = now;
-  drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - started_).count();
-  write_message(
-      fmt::format("\r{}\x1b[K", line(stage, done, total, seconds, unit_, terminal_columns())));
+  const std::string unit = whole.size() == stage.size() ? unit_ : "";
+  if (!draws_) return write_message(line(stage, done, total, seconds, unit) + "\n");
+  write_message("\r" + line(stage, done, total, seconds, unit, terminal_columns()) + "\x1b[K");
+  drawn_ = true;
 }
 
 void ProgressBar::clear() {

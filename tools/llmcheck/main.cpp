@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,6 +35,7 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+constexpr std::chrono::seconds kLineEvery{15};
 using ModelPointer = std::shared_ptr<const Model>;
 
 class Check {
@@ -41,7 +43,7 @@ class Check {
   Check(const CheckArguments& arguments, const ToolContext& context)
       : a_(arguments),
         command_(context.command_line),
-        bar_(!context.quiet(), "steps"),
+        bar_(!context.quiet(), "steps", kLineEvery),
         verbose_(context.verbosity > 0) {}
 
   Result<int> run() {
@@ -207,7 +209,8 @@ class Check {
     const auto add = [&](std::string line) { report_.next.push_back(std::move(line)); };
     if (report_.verdict() == Verdict::kUndecided) {
       report_.summary = "nothing failed, but something could not be decided: see below";
-      add("more documents in the text of --quality decide more");
+      add(stages_ ? "a reference with the taps of all layers (tools/oracle) judges more"
+                  : "more documents in the text of --quality decide more");
       return;
     }
     if (!report_.passed()) {

@@ -134,8 +134,11 @@ class LayerCheck {
         const std::size_t at = taps_.size() - 1 - i;
         const Status status = ask(fast, taps_[at], answers_[at]);
         if (!status.ok()) answers_[at].error = status.error();
-        if (worker.id == 0 && options_.progress)
-          options_.progress(name_ + " ops", i + 1, taps_.size());
+        if (worker.id == 0 && options_.progress) {
+          options_.progress(
+              fmt::format("{} ops: {}", name_, tap_label(taps_[at].layer, taps_[at].row->name)),
+              i + 1, taps_.size());
+        }
       }
     });
     for (const TapAnswers& answer : answers_)

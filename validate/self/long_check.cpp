@@ -46,25 +46,22 @@ class LongCheck {
   Result<PartOutcome> run() {
     LLM_TRY(model_, plan_.model(plan_.threads, {}, n_layers_));
     const auto others = other_isas(model_->isa());
-    n_paths_ = 6 + others.size();
-    LLM_RETURN_IF_ERROR(one_call());
+    n_paths_ = 3 + others.size();
     LLM_TRY(const bool any, anchor());
+    if (!out_.anchored) LLM_RETURN_IF_ERROR(one_call());
     if (any) {
-      Path batches = prefill();
-      batches.name = fmt::format("batches of {}", kOneCall);
-      batches.executor.batch = kOneCall;
-      LLM_RETURN_IF_ERROR(check(model_, batches));
       if (out_.anchored) {
-        LLM_RETURN_IF_ERROR(check(model_, decode()));
-        LLM_RETURN_IF_ERROR(check(model_, truncations()));
+        LLM_RETURN_IF_ERROR(check(model_, small_batches()));
+        LLM_RETURN_IF_ERROR(check_together({batches(), decode(), truncations()}));
       } else {
+        LLM_RETURN_IF_ERROR(check(model_, batches()));
         out_.not_covered.push_back(
             fmt::format("{}: decode and truncation behind prefill: prefill is wrong", plan_.name));
       }
       for (const Isa isa : others) {
         if (isa == Isa::kScalar) continue;
         LLM_TRY(const ModelPointer other, plan_.model(plan_.threads, isa, n_layers_));
-        LLM_RETURN_IF_ERROR(check(other, prefill()));
+        LLM_RETURN_IF_ERROR(check(other, briefly(prefill())));
       }
     }
     if (fault_.is_there()) out_.results[anchor_result_].detail += fault_.count();
@@ -109,11 +106,17 @@ class LongCheck {
     return true;
   }
 
-  /// The rows of one long call by themselves, since what it stores is all that follows sees of it.
+  /// The first tokens, cut small: the rows of one long call by themselves, since what it stores is
+  /// all that follows sees of it.
+  Path small_batches() const {
+    return {.name = fmt::format("one call of {} tokens as in batches of 32", kOneCall),
+            .executor = {.kv = plan_.kv, .batch = 32},
+            .feeds = {{.end = kOneCall, .rows = rows_of_call()}}};
+  }
+
+  /// The same where prefill is wrong: the call itself against the batches.
   Status one_call() {
-    Path small{.name = fmt::format("one call of {} tokens as in batches of 32", kOneCall),
-               .executor = {.kv = plan_.kv, .batch = 32},
-               .feeds = {{.end = kOneCall}}};
+    Path small = small_batches();
     const std::string name = title(model_, small.name);
     auto expected = evaluate(model_, small, tokens_);
     plan_.report(++done_, n_paths_);
@@ -156,17 +159,33 @@ class LongCheck {
     return path;
   }
 
-  /// The windows, and the last of 337 tokens, one by one.
+  Path batches() const {
+    Path path = briefly(prefill());
+    path.name = fmt::format("batches of {}", kOneCall);
+    path.executor.batch = kOneCall;
+    return path;
+  }
+
+  LogitRows rows_of_call() const {
+    return logits_are_dear(config_, n_layers_) ? LogitRows::kLast : LogitRows::kAll;
+  }
+
+  /// The path again once prefill is known to be right, all rows of whose first call are compared.
+  Path briefly(Path path) const {
+    if (out_.anchored) path.feeds.front().rows = rows_of_call();
+    return path;
+  }
+
+  /// The windows, and the last of 337 tokens, one by one, from the last window to the first: each
+  /// stands on what was stored before.
   Path decode() const {
     std::vector<Window> singles = windows_;
     singles.insert(singles.begin() + 2, {kPastTenBlocks, kOneCall});
-    Path path{.name = "decode behind prefill", .executor = {.kv = plan_.kv}, .feeds = {}};
-    std::size_t at = 0;
-    for (const auto& [begin, end] : singles) {
-      if (begin > at) path.feeds.push_back({.begin = at, .end = begin, .rows = LogitRows::kNone});
-      path.feeds.push_back({.begin = begin, .end = end, .per_call = 1});
-      at = end;
-    }
+    Path path{.name = "decode behind prefill",
+              .executor = {.kv = plan_.kv},
+              .feeds = {{.end = windows_.back().begin, .rows = LogitRows::kNone}}};
+    for (auto window = singles.rbegin(); window != singles.rend(); ++window)
+      path.feeds.push_back({.begin = window->begin, .end = window->end, .per_call = 1});
     return path;
   }
 
@@ -192,6 +211,32 @@ class LongCheck {
                                  [&] { return evaluate(model, path, tokens_); }));
     plan_.report(++done_, n_paths_);
     if (fault_.explains(judged)) return Ok{};
+    out_.results.push_back(std::move(judged.result));
+    return Ok{};
+  }
+
+  /// Paths in a row on one sequence, which read the long text once. One that differs is looked for
+  /// by itself.
+  Status check_together(std::vector<Path> paths) {
+    Path all = paths.front();
+    for (const Path& path : std::span(paths).subspan(1)) {
+      all.name += ", " + path.name;
+      const bool reads =
+          path.feeds.front().begin == 0 && path.feeds.front().rows == LogitRows::kNone;
+      const std::size_t stored = all.feeds.back().end;
+      all.feeds.insert(all.feeds.end(),
+                       path.feeds.begin() + (reads && path.feeds.front().end <= stored ? 1 : 0),
+                       path.feeds.end());
+    }
+    LLM_TRY(Judged judged, judge(title(model_, all.name), expected_,
+                                 [&] { return evaluate(model_, all, tokens_); }));
+    plan_.report(++done_, n_paths_);
+    if (!judged.result.passed) {
+      const std::size_t before = out_.results.size();
+      for (const Path& path : paths) LLM_RETURN_IF_ERROR(check(model_, path));
+      const auto found = std::span(out_.results).subspan(before);
+      if (!std::ranges::all_of(found, &CheckResult::passed)) return Ok{};
+    }
     out_.results.push_back(std::move(judged.result));
     return Ok{};
   }

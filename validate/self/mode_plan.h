@@ -55,6 +55,13 @@ inline double products_per_token(const HyperParameters& config, std::size_t n_la
   return layer * static_cast<double>(n_layers) + d * static_cast<double>(config.n_vocab);
 }
 
+/// Whether a row of logits costs more than what it follows from, on the first `n_layers`. Of a call
+/// of many tokens the last row is asked for then: the others are seen by what follows, which reads
+/// their keys and values.
+inline bool logits_are_dear(const HyperParameters& config, std::size_t n_layers) {
+  return products_per_token(config, n_layers) < 2 * products_per_token(config, 0);
+}
+
 /// Instruction sets that run here, but the model's own.
 inline std::vector<Isa> other_isas(Isa own) {
   std::vector<Isa> others;

@@ -34,13 +34,36 @@ constexpr Lengths kLargeInt8 = {40, 2, 14, 8};
 constexpr Lengths kLargeF32 = {14, 1, 8, 5};
 /// Tokens with the type of cache that does not go with the compute.
 constexpr std::size_t kOtherCache = 40;
+/// Layers that many sequences at once are fed through, of a large model.
+constexpr std::size_t kSequenceLayers = 4;
+/// How much of a thousandth of the time each section takes, of a large model; measured.
+struct Shares {
+  std::size_t paths;
+  std::size_t far;
+  std::size_t waits;
+  std::size_t sequences;
+  std::size_t text;
+};
+constexpr Shares kInt8Shares = {80, 100, 25, 60, 30};
+constexpr Shares kF32Shares = {150, 200, 80, 60, 0};
+constexpr std::size_t kKernelsShare = 50;
+constexpr std::size_t kMatricesShare = 90;
+constexpr std::size_t kCacheShare = 10;
+constexpr std::size_t kTextShare = 35;
 /// Tokens before a text with proposals.
 constexpr std::size_t kProposalPrompt = 9;
 
 class SelfCheck {
  public:
   SelfCheck(const std::string& path, const SelfCheckOptions& options)
-      : path_(path), options_(options) {}
+      : path_(path), options_(options) {
+    if (!options_.progress) return;
+    progress_ = [this](std::string_view, std::size_t done, std::size_t total) {
+      options_.progress("self check: " + section_,
+                        before_ + share_ * std::min(done, total) / std::max<std::size_t>(1, total),
+                        1000);
+    };
+  }
 
   Result<SelfCheckOutcome> run() {
     LoadOptions load;
@@ -92,6 +115,13 @@ class SelfCheck {
     return Ok{};
   }
 
+  /// What is done from here on, for the progress.
+  void begin(std::string section, std::size_t share) {
+    before_ += std::exchange(share_, share);
+    section_ = std::move(section);
+    if (progress_) progress_("", 0, 1);
+  }
+
   /// What needs no pass: the definition's own functions, the tokenizer.
   Status surroundings() {
     add(check_definition(base_->config(), base_->rope(), base_->weights().rope_divisors.span()));
@@ -127,11 +157,12 @@ class SelfCheck {
             .kv = kv,
             .name = std::move(name),
             .threads = base_->threads(),
-            .progress = options_.progress};
+            .progress = progress_};
   }
 
   Status kernels() {
-    LLM_TRY(auto found, check_kernels(kernel_tables_here(), sizes_, options_.progress));
+    begin("kernels", kKernelsShare);
+    LLM_TRY(auto found, check_kernels(kernel_tables_here(), sizes_, progress_));
     add(std::move(found));
     LLM_TRY(auto shares, check_shares(*kernel_table(base_->isa()), sizes_.types));
     add(std::move(shares));
@@ -139,9 +170,10 @@ class SelfCheck {
   }
 
   Status matrices(const ModelFile& file) {
+    begin("matrices", kMatricesShare);
     MatrixCheckOptions options;
     options.threads = base_->threads();
-    options.progress = options_.progress;
+    options.progress = progress_;
     if (!small_) {
       options.n_tokens = 11;
       options.single_step = 10;
@@ -163,11 +195,15 @@ class SelfCheck {
   }
 
   Status run_mode(const ModePlan& plan, const Lengths& lengths) {
+    const Shares& shares = plan.compute == Compute::kInt8 ? kInt8Shares : kF32Shares;
+    begin(plan.name + ", ways to evaluate", shares.paths);
     LLM_TRY(const auto tokens, text(lengths.usual));
     LLM_TRY(auto paths, check_paths(plan, lengths, tokens));
     const bool anchored = add(std::move(paths));
+    begin(plan.name + ", long texts", shares.far);
     LLM_TRY(auto far, check_long_texts(plan));
     const bool far_anchored = add(std::move(far));
+    begin(plan.name + ", random waits", shares.waits);
     LLM_TRY(auto waits, check_waits(plan));
     add(std::move(waits));
     if (!anchored || !far_anchored) {
@@ -176,12 +212,15 @@ class SelfCheck {
       return Ok{};
     }
     LLM_TRY(const ModelPointer model, plan.model(plan.threads));
+    begin(plan.name + ", many sequences", shares.sequences);
     LLM_RETURN_IF_ERROR(sequences(plan, model));
+    begin(plan.name + ", with and without a cache", shares.text);
     return plan.compute == Compute::kInt8 ? generation(plan, model) : Ok{};
   }
 
   /// What makes text of logits: the sampler, the context shift and proposals.
   Status generated_text() {
+    begin("generated text", kTextShare);
     LLM_RETURN_IF_ERROR(add("", check_sampler(base_)));
     ShiftCheckOptions options;
     if (!small_) options = {.contexts = {16}, .without_bos = false, .open = {}};
@@ -194,18 +233,23 @@ class SelfCheck {
 
   Status sequences(const ModePlan& plan, const ModelPointer& model) {
     SequenceCheckOptions options;
-    options.progress = options_.progress;
-    if (!small_) {
-      options.n_sequences = 3;
-      options.most_new = 12;
-      options.every_mix = false;
+    options.progress = progress_;
+    if (small_) return add(plan.title(model->isa(), ""), check_sequences(model, plan.kv, options));
+    options.n_sequences = 3;
+    options.most_new = 12;
+    options.every_mix = false;
+    const std::size_t n_layers = std::min(kSequenceLayers, model->config().n_layers);
+    if (n_layers < model->config().n_layers) {
+      out_.not_covered.push_back(fmt::format("{}: many sequences at once in layers {} .. {}",
+                                             plan.name, n_layers, model->config().n_layers - 1));
     }
-    return add(plan.title(model->isa(), ""), check_sequences(model, plan.kv, options));
+    return add(plan.title(model->isa(), ""),
+               check_sequences(model->first_layers(n_layers), plan.kv, options));
   }
 
   Status generation(const ModePlan& plan, const ModelPointer& model) {
     CacheCheckOptions options;
-    options.progress = options_.progress;
+    options.progress = progress_;
     if (!small_) {
       options.prompts = {{16, 2}};
       options.n_tokens = 12;
@@ -219,6 +263,7 @@ class SelfCheck {
   }
 
   Status other_cache(const ModePlan& plan) {
+    begin(plan.name, kCacheShare);
     LLM_TRY(const auto tokens, text(small_ ? kOtherCache : 2));
     LLM_TRY(auto found, check_other_cache(plan, tokens));
     add(std::move(found));
@@ -254,6 +299,10 @@ class SelfCheck {
   bool small_ = true;
   KernelSizes sizes_;
   SelfCheckOutcome out_;
+  Progress progress_;
+  std::string section_;
+  std::size_t before_ = 0;  ///< thousandths of the time
+  std::size_t share_ = 0;   ///< of this section
 };
 
 }  // namespace

@@ -65,10 +65,12 @@ class WaitCheck {
  private:
   /// 5 tokens and 33 in a call each, then single ones.
   Path path() const {
+    const bool dear = logits_are_dear(plan_.base->config(), n_layers_);
     return {.name = "",
             .executor = {.kv = plan_.kv},
-            .feeds = {
-                {.end = 5}, {.begin = 5, .end = 38}, {.begin = 38, .end = kTokens, .per_call = 1}}};
+            .feeds = {{.end = 5},
+                      {.begin = 5, .end = 38, .rows = dear ? LogitRows::kLast : LogitRows::kAll},
+                      {.begin = 38, .end = kTokens, .per_call = 1}}};
   }
 
   std::string title(int threads, const std::string& what) const {

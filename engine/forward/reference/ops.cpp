@@ -87,14 +87,15 @@ void matmul(const PackedMatrix& w, Compute compute, std::span<const float> x, st
                          std::span(activations).subspan(t * stride, stride));
   }
   std::vector<std::byte> row(row_bytes(w.type(), w.n_cols()));
+  std::vector<float> products(n_tokens);
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
     w.extract_row(r, row);
-    for (std::size_t t = 0; t < n_tokens; ++t) {
-      y[t * w.n_rows() + r] =
-          compute == Compute::kInt8
-              ? dot_row(w.type(), row, std::span(activations).subspan(t * stride, stride))
-              : dot_row_f32(w.type(), row, x.subspan(t * w.n_cols(), w.n_cols()));
+    if (compute == Compute::kInt8) {
+      dot_row(w.type(), row, activations, products);
+    } else {
+      dot_row_f32(w.type(), row, x, products);
     }
+    for (std::size_t t = 0; t < n_tokens; ++t) y[t * w.n_rows() + r] = products[t];
   }
 }
 
