@@ -176,9 +176,11 @@ Status Executor::run_pass(std::span<Work> work) {
 }
 
 Status Executor::keep_weights(std::size_t n_rows) {
-  if (passes_ == 0 || model_->weights_in_memory()) return Ok{};
+  if (model_->weights_in_memory()) return Ok{};
+  LLM_RETURN_IF_ERROR(model_->check_weights());  // a pass must not read a file that was cut
+  if (passes_ == 0) return Ok{};
   const auto started = OpClock::Time::clock::now();
-  const Status packed = model_->pack_weights();
+  const Status packed = model_->pack_weights_for(packing_time(passes_, last_pass_));
   forward_.profile_packing(OpClock::Time::clock::now() - started, n_rows);
   return packed;
 }
@@ -203,13 +205,18 @@ void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* co
     next = places[i] + pass[i].n_logits * n_vocab;
   }
   ++passes_;
+  const auto run = [&](std::span<float> logits) {
+    const auto started = OpClock::Time::clock::now();
+    forward_.run(pass, logits, probe);
+    last_pass_ = OpClock::Time::clock::now() - started;
+  };
   if (in_one_run) {
     float* first = next == nullptr ? nullptr : next - n_rows * n_vocab;
-    forward_.run(pass, {first, n_rows * n_vocab}, probe);
+    run({first, n_rows * n_vocab});
     return;
   }
   pass_logits_.resize(n_rows * n_vocab);
-  forward_.run(pass, pass_logits_, probe);
+  run(pass_logits_);
   const float* row = pass_logits_.data();
   for (std::size_t i = 0; i < pass.size(); ++i) {
     const std::size_t n = pass[i].n_logits * n_vocab;

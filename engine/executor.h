@@ -1,6 +1,7 @@
 #ifndef LLM_ENGINE_EXECUTOR_H_
 #define LLM_ENGINE_EXECUTOR_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -33,6 +34,17 @@ struct SequenceOptions {
 };
 
 class Sequence;
+
+/// How long packing weights to stay may take before the next pass. The more passes there were, the
+/// more there will be, and the more is gained by what stays: a short text pays for little of it,
+/// and no token takes much longer than one and a half passes.
+/// @param passes  so far, 1 or more
+/// @param last    what the last one took
+constexpr std::chrono::nanoseconds packing_time(std::uint64_t passes,
+                                                std::chrono::nanoseconds last) {
+  constexpr std::uint64_t kMost = 16;
+  return last * (passes < kMost ? passes : kMost) / (2 * kMost);
+}
 
 /// One sequence's part of an evaluation.
 struct Segment {
@@ -103,8 +115,7 @@ class Executor {
   /// Makes positions up to `end` of w's sequence ready, at the cost of other sequences if need be.
   /// @param is_first  w is the first of its pass. @return false when there are too few pages
   bool reserve(std::span<const Work> work, const Work& w, std::size_t end, bool is_first);
-  /// Before a pass of `n_rows` rows: the first one packs for itself what it needs; weights that are
-  /// used again are packed to stay.
+  /// Before a pass of `n_rows` rows: packs part of the weights that are still in the file to stay.
   Status keep_weights(std::size_t n_rows);
   Error out_of_pages(const Sequence& sequence) const;
   Error find_nonfinite(Work& w);
@@ -118,6 +129,7 @@ class Executor {
   std::vector<float> logits_;         ///< results of the last evaluation
   std::vector<float> pass_logits_;    ///< of a pass whose results do not lie in one run
   std::uint64_t passes_ = 0;
+  std::chrono::nanoseconds last_pass_{0};  ///< what it took
   std::uint64_t preemptions_ = 0;
 };
 

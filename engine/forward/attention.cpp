@@ -11,8 +11,8 @@ namespace llm {
 void Forward::project_heads(const Pass& pass, Worker worker, std::size_t layer,
                             const InputRows& input) {
   const LayerWeights& w = weights_.layers[layer];
-  const RowTasks kv(w.attn_k, input.n, worker.count, config_.head_dim);
-  const RowTasks q(w.attn_q, input.n, worker.count, config_.head_dim);
+  const RowTasks kv = tasks_of(w.attn_k, input.n, worker, config_.head_dim);
+  const RowTasks q = tasks_of(w.attn_q, input.n, worker, config_.head_dim);
   const auto project = [&](const PackedMatrix& matrix, std::span<const float> bias,
                            Worker::Range rows, float* y) {
     product(worker, PassOp::kQkv, matrix, rows, input, y, Epilogue::kStore);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "engine/model/weight_store.h"
 #include "quant/formats/dequantize.h"
 
 namespace llm {
@@ -79,6 +80,7 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> logits
                   ProbeSink* probe) {
   const auto started = OpClock::Time::clock::now();
   const Pass pass = plan(segments, logits, probe);
+  task_bytes_ = weights_.store->in_memory() ? RowTasks::kTaskBytes : RowTasks::kLentTaskBytes;
   std::size_t n_workers = 1;
   run_parallel(team_size_.workers(rows_.size()), [&](Worker worker) {
     if (worker.id == 0) n_workers = static_cast<std::size_t>(worker.count);
@@ -191,7 +193,7 @@ void Forward::run_ffn(const Pass& pass, Worker worker, std::size_t layer) {
   const InputRows normed =
       norm_rows(worker, w.ffn_norm.span(), all_rows(pass), {&w.ffn_gate, &w.ffn_up});
   tap(pass, worker, id, "ffn_norm", normed.f32, config_.d_model);
-  const RowTasks tasks(w.ffn_gate, n_rows, worker.count);
+  const RowTasks tasks = tasks_of(w.ffn_gate, n_rows, worker);
   const auto activate = [&](Worker::Range columns) {
     for (std::size_t t = 0; t < n_rows; ++t) {
       kernels_.silu_mul(gate_.data() + t * d_ff + columns.begin,
@@ -224,7 +226,7 @@ void Forward::run_output(const Pass& pass, Worker worker) {
   const InputRows normed = norm_rows(worker, weights_.output_norm.span(), pass.logit_rows, {&w});
   tap(pass, worker, ProbeSink::kGlobal, "result_norm", normed.f32, config_.d_model,
       pass.logit_rows[0]);
-  const RowTasks tasks(w, n, worker.count);
+  const RowTasks tasks = tasks_of(w, n, worker);
   run_tasks(worker, tasks.size(), [&](std::size_t i) {
     product(worker, PassOp::kOutput, w, tasks[i], normed, pass.logits.data(), Epilogue::kStore);
   });
@@ -296,7 +298,7 @@ void Forward::add_product(const Pass& pass, Worker worker, PassOp op, const Pack
                           const InputRows& input, int layer, std::string_view name) {
   const bool probed = pass.probe != nullptr;
   float* const y = probed ? output_.data() : x_.data();
-  const RowTasks tasks(w, input.n, worker.count);
+  const RowTasks tasks = tasks_of(w, input.n, worker);
   run_tasks(worker, tasks.size(), [&](std::size_t i) {
     product(worker, op, w, tasks[i], input, y, probed ? Epilogue::kStore : Epilogue::kAdd);
   });
@@ -305,6 +307,11 @@ void Forward::add_product(const Pass& pass, Worker worker, PassOp op, const Pack
   const auto [begin, end] = worker.share(pass.rows.size() * config_.d_model);
   for (std::size_t i = begin; i < end; ++i) x_[i] += output_[i];
   wait(worker);
+}
+
+RowTasks Forward::tasks_of(const PackedMatrix& w, std::size_t n, Worker worker,
+                           std::size_t unit) const {
+  return {w, n, worker.count, unit, task_bytes_};
 }
 
 void Forward::product(Worker worker, PassOp op, const PackedMatrix& w, Worker::Range rows,

@@ -146,6 +146,9 @@ class Forward {
   /// x_ = x_ + W input; the product itself goes to a tap.
   void add_product(const Pass& pass, Worker worker, PassOp op, const PackedMatrix& w,
                    const InputRows& input, int layer, std::string_view name);
+  /// The tasks of a product with n inputs.
+  RowTasks tasks_of(const PackedMatrix& w, std::size_t n, Worker worker,
+                    std::size_t unit = 1) const;
   /// Rows of y = W input, or of y = y + W input.
   void product(Worker worker, PassOp op, const PackedMatrix& w, Worker::Range rows,
                const InputRows& input, float* y, Epilogue epilogue);
@@ -179,6 +182,7 @@ class Forward {
   const KernelTable& kernels_;
   Compute compute_;
   TeamSize team_size_;
+  std::size_t task_bytes_ = RowTasks::kTaskBytes;  ///< of this pass
   PassProfile* profile_ = nullptr;
 
   // The plan of the current pass.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/float_environment.h"
 #include "base/sha256.h"
@@ -107,7 +108,18 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
 bool Model::weights_in_memory() const { return weights_->store->in_memory(); }
 
 Status Model::pack_weights() const {
-  return weights_in_memory() ? Status(Ok{}) : weights_->store->pack_all(threads_, {});
+  return weights_in_memory() ? Status(Ok{}) : weights_->store->pack_all(threads_);
+}
+
+Status Model::pack_weights_for(std::chrono::nanoseconds time) const {
+  using Clock = std::chrono::steady_clock;
+  const std::size_t at_once = static_cast<std::size_t>(threads_) * detail::kHugePage;
+  const auto started = Clock::now();
+  do {
+    if (weights_in_memory()) break;
+    LLM_RETURN_IF_ERROR(weights_->store->pack_more(threads_, at_once));
+  } while (Clock::now() - started < time);
+  return Ok{};
 }
 
 Status Model::check_weights() const { return weights_->store->status(); }

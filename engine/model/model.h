@@ -1,6 +1,7 @@
 #ifndef LLM_ENGINE_MODEL_MODEL_H_
 #define LLM_ENGINE_MODEL_MODEL_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,9 +33,10 @@ struct LoadOptions {
   /// What the file must be: a manifest's path (engine/gguf/gguf_manifest.h); an empty one is that
   /// of the first part with kManifestSuffix behind it. Costs a pass over the file.
   std::optional<std::string> manifest = {};
-  /// Leaves the weights in the file for the first pass, whose products pack their panels for
-  /// themselves, so that the first token comes sooner; the second pass begins with packing all. The
-  /// file is needed until then.
+  /// Leaves the weights in the file, from which products pack their panels for themselves, so that
+  /// the first token comes sooner; executors pack them to stay, a part before each pass from the
+  /// second on. Until the last one is packed the file is needed, and mapped (MappedFile): a change
+  /// is an error of the next pass, and bytes cut off while a pass reads them raise SIGBUS.
   bool defer_packing = false;
   /// Directory of packed caches (docs/packed_cache.md): a later start maps the weights instead of
   /// packing them. Empty: none. With a manifest, a cache is compared with the file's bytes first.
@@ -62,11 +64,13 @@ class Model final {
 
   /// Whether all weights are packed, or mapped; not so after load() with defer_packing.
   bool weights_in_memory() const;
-  /// Packs what nobody has needed yet. Executors call it before their second pass.
-  /// Errors: as load(). Cost: none worth naming where nothing is left.
+  /// Packs what is still in the file. Errors: as load(). Cost: none worth naming where nothing is
+  /// left.
   Status pack_weights() const;
-  /// What was found in the weights that a pass packed; kIntegrity for a model file or a mapped
-  /// cache that has changed meanwhile. Errors: kNonFinite, kIo, kIntegrity.
+  /// Packs part of it: for about `time`, some MiB at least. Errors: as load().
+  Status pack_weights_for(std::chrono::nanoseconds time) const;
+  /// What was found in weights that were read from the file so far; kIntegrity for a model file or
+  /// a mapped cache that has changed meanwhile. Errors: kNonFinite, kIo, kIntegrity.
   Status check_weights() const;
 
   /// This model computed otherwise: with the instruction set, threads and compute of `options`, on

@@ -15,7 +15,7 @@ namespace llm {
 /// How weights are loaded.
 struct WeightOptions {
   int threads = 1;
-  bool defer = false;             ///< matrices stay in the file until WeightStore::pack_all()
+  bool defer = false;  ///< matrices stay in the file until they are packed by pack_more()
   std::string packed_cache = {};  ///< a directory; empty: none
   bool compare_cache = false;     ///< use a cache only if it holds what the file has, byte for byte
   Progress progress = {};         ///< may be empty

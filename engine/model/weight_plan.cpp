@@ -1,6 +1,7 @@
 #include "engine/model/weight_plan.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/aligned_buffer.h"
 #include "base/checked_size.h"
@@ -13,6 +14,24 @@ constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
 
 std::size_t stride_of(const PlacedMatrix& matrix) {
   return row_bytes(matrix.shape.type, matrix.shape.n_cols);
+}
+
+/// Calls visit(bytes) for the range's rows in the mapped file, in the order in which they are
+/// packed: all at once where they lie one behind the other, else one by one.
+template <typename Visit>
+Status visit_rows(const ModelFile& model, PanelRange range, Visit visit) {
+  const PlacedMatrix& matrix = *range.matrix;
+  const std::span<const std::byte> file = matrix.view->data;
+  const std::size_t stride = stride_of(matrix);
+  const std::size_t begin = range.begin * PackedShape::kPanelRows;
+  const std::size_t n_bytes = range.row_bytes();
+  if (!is_reordered(model.config, *matrix.role))
+    return visit(file.subspan(begin * stride, n_bytes));
+  for (std::size_t row = begin; row < begin + n_bytes / stride; ++row) {
+    const std::size_t from = file_row(model.config, *matrix.role, row);
+    LLM_RETURN_IF_ERROR(visit(file.subspan(from * stride, stride)));
+  }
+  return Ok{};
 }
 
 }  // namespace
@@ -38,6 +57,12 @@ Result<WeightPlan> plan_weights(const ModelFile& model) {
   const auto bytes = end.value();
   if (!bytes) return detail::out_of_memory(UINT64_MAX, "weights");
   plan.bytes = static_cast<std::size_t>(*bytes);
+  const std::size_t n = plan.matrices.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    PlacedMatrix& matrix = plan.matrices[(i + 1) % n];
+    matrix.first_panel = plan.panels;
+    plan.panels += matrix.shape.n_panels();
+  }
   return plan;
 }
 
@@ -48,45 +73,66 @@ std::size_t PanelRange::row_bytes() const {
 }
 
 Status read_rows(const ModelFile& model, PanelRange range, std::span<std::byte> out) {
-  const PlacedMatrix& matrix = *range.matrix;
-  const std::span<const std::byte> file = matrix.view->data;
-  const std::size_t stride = stride_of(matrix);
-  std::size_t row = range.begin * PackedShape::kPanelRows;
-  if (!is_reordered(model.config, *matrix.role))
-    return model.file.read(file.subspan(row * stride, out.size()), out);
-  for (; !out.empty(); ++row, out = out.subspan(stride)) {
-    const std::size_t from = file_row(model.config, *matrix.role, row);
-    LLM_RETURN_IF_ERROR(model.file.read(file.subspan(from * stride, stride), out.first(stride)));
-  }
-  return Ok{};
+  return visit_rows(model, range, [&](std::span<const std::byte> rows) -> Status {
+    const auto part = out.first(rows.size());
+    out = out.subspan(rows.size());
+    return model.file.read(rows, part);
+  });
 }
 
-void pack_panels(PanelRange range, std::span<const std::byte> rows, std::span<std::byte> packed) {
+std::span<const std::byte> map_rows(const ModelFile& model, PanelRange range,
+                                    std::span<std::byte> room) {
+  std::span<const std::byte> all = room;
+  (void)visit_rows(model, range, [&](std::span<const std::byte> rows) -> Status {
+    if (rows.size() == all.size()) {
+      all = rows;
+    } else {
+      std::memcpy(room.data(), rows.data(), rows.size());
+      room = room.subspan(rows.size());
+    }
+    return Ok{};
+  });
+  return all;
+}
+
+void read_through(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLine = 64;
+  const volatile std::byte* const first = bytes.data();
+  for (std::size_t i = 0; i < bytes.size(); i += kLine) (void)first[i];
+}
+
+void pack_panels(PanelRange range, std::span<const std::byte> rows, std::span<std::byte> packed,
+                 bool more) {
   const PackedShape& shape = range.matrix->shape;
   for (std::size_t p = range.begin; p < range.end; ++p) {
     const std::size_t size = shape.rows_of_panel(p) * stride_of(*range.matrix);
-    pack_panel(shape, p, rows.first(size), packed.first(shape.panel_bytes()));
+    const bool has_next = more || p + 1 < range.end;
+    pack_panel(shape, p, rows.first(size), packed.first(shape.panel_bytes()),
+               has_next ? rows.data() + size : nullptr);
     rows = rows.subspan(size);
     packed = packed.subspan(shape.panel_bytes());
   }
 }
 
-std::size_t panels_per_piece(const PackedShape& shape) {
-  return std::max<std::size_t>(1, kPieceBytes / shape.panel_bytes());
+void add_pieces(const PlacedMatrix& matrix, std::vector<PanelRange>& pieces) {
+  const std::size_t n = matrix.shape.n_panels();
+  const std::size_t step = std::max<std::size_t>(1, kPieceBytes / matrix.shape.panel_bytes());
+  for (std::size_t begin = 0; begin < n; begin += step)
+    pieces.push_back({&matrix, begin, std::min(begin + step, n)});
+}
+
+void for_all(std::span<const PanelRange> pieces, int n_threads,
+             const std::function<void(Worker, PanelRange)>& work) {
+  run_parallel(n_threads, [&](Worker worker) {
+    worker.take_tasks(pieces.size(), [&](std::size_t i) { work(worker, pieces[i]); });
+  });
 }
 
 void for_all_panels(std::span<const PlacedMatrix> matrices, int n_threads,
                     const std::function<void(Worker, PanelRange)>& work) {
   std::vector<PanelRange> pieces;
-  for (const PlacedMatrix& matrix : matrices) {
-    const std::size_t n = matrix.shape.n_panels();
-    const std::size_t step = panels_per_piece(matrix.shape);
-    for (std::size_t begin = 0; begin < n; begin += step)
-      pieces.push_back({&matrix, begin, std::min(begin + step, n)});
-  }
-  run_parallel(n_threads, [&](Worker worker) {
-    worker.take_tasks(pieces.size(), [&](std::size_t i) { work(worker, pieces[i]); });
-  });
+  for (const PlacedMatrix& matrix : matrices) add_pieces(matrix, pieces);
+  for_all(pieces, n_threads, work);
 }
 
 }  // namespace llm

@@ -23,15 +23,19 @@ struct PlacedMatrix {
   int layer;
   const TensorView* view;  ///< in the file
   PackedShape shape;
-  std::size_t offset;  ///< of the first panel, a multiple of 64
+  std::size_t offset;           ///< of the first panel, a multiple of 64
+  std::size_t first_panel = 0;  ///< how many panels of the model are packed before its own
 
   std::size_t bytes() const { return shape.n_panels() * shape.panel_bytes(); }
 };
 
 /// Where the packed matrices of a model lie: one behind the other, in the order of the data flow.
+/// They are packed in that order too, but for the embedding, the first, which is the last: a pass
+/// takes few rows of it, or reads it at its end, as the output.
 struct WeightPlan {
   std::vector<PlacedMatrix> matrices;
-  std::size_t bytes = 0;  ///< of all
+  std::size_t bytes = 0;   ///< of all
+  std::size_t panels = 0;  ///< of all
 };
 
 /// @param model  borrowed by the plan
@@ -58,14 +62,29 @@ struct PanelRange {
 /// range.row_bytes(). Errors: those of MappedFile::read().
 Status read_rows(const ModelFile& model, PanelRange range, std::span<std::byte> out);
 
+/// The same rows in the mapped file, where they lie one behind the other; else copied to `room`.
+/// @pre room.size() == range.row_bytes(); see MappedFile for a file that becomes shorter
+std::span<const std::byte> map_rows(const ModelFile& model, PanelRange range,
+                                    std::span<std::byte> room);
+
+/// Reads bytes that packing will read, so that it finds them in the core's own cache if they fit:
+/// hardware follows one straight line much faster than the 16 lines that packing reads.
+void read_through(std::span<const std::byte> bytes);
+
 /// Packs them. @pre packed.size() is that of range.in()
-void pack_panels(PanelRange range, std::span<const std::byte> rows, std::span<std::byte> packed);
+/// @param more  rows behind these lie as many bytes that will be read next, as in pack_panel()
+void pack_panels(PanelRange range, std::span<const std::byte> rows, std::span<std::byte> packed,
+                 bool more = false);
 
-/// Neighbouring panels that together fit into a core's own cache, as in the file and packed.
-std::size_t panels_per_piece(const PackedShape& shape);
+/// All panels of a matrix in pieces: panels that together fit into a core's own cache, as in the
+/// file and packed.
+void add_pieces(const PlacedMatrix& matrix, std::vector<PanelRange>& pieces);
 
-/// Calls `work` for all panels of `matrices` on `n_threads` threads: in pieces, each once, taken by
-/// whoever is free.
+/// Calls `work` for all pieces on `n_threads` threads, each once, taken by whoever is free.
+void for_all(std::span<const PanelRange> pieces, int n_threads,
+             const std::function<void(Worker, PanelRange)>& work);
+
+/// The same for all panels of `matrices`.
 void for_all_panels(std::span<const PlacedMatrix> matrices, int n_threads,
                     const std::function<void(Worker, PanelRange)>& work);
 

@@ -18,30 +18,47 @@ Status locate_nonfinite(const ModelFile& model, const TensorView& tensor) {
                .file = model.file.path()};
 }
 
+/// The beginning of `memory`, which grows to hold it.
+std::span<std::byte> first_of(std::vector<std::byte>& memory, std::size_t n_bytes) {
+  if (memory.size() < n_bytes) memory.resize(n_bytes);
+  return std::span(memory).first(n_bytes);
+}
+
 }  // namespace
 
-/// Panels of one matrix, from the file until pack_all() is done.
+/// Panels of one matrix: in memory, or lent from the file until they are.
 class WeightStore::Source final : public PanelSource {
  public:
-  Source(WeightStore& store, const PlacedMatrix& matrix) : store_(store), matrix_(matrix) {}
-  const std::byte* panels(std::size_t begin, std::size_t end) const override {
-    const PanelRange range{&matrix_, begin, end};
-    if (!store_.in_memory()) {
-      const std::shared_lock lock(store_.file_mutex_);  // pack_all() lets go of the file
-      if (!store_.in_memory()) {
-        thread_local std::vector<std::byte> packed;
-        const std::size_t n_bytes = (end - begin) * matrix_.shape.panel_bytes();
-        if (packed.size() < n_bytes) packed.resize(n_bytes);
-        store_.pack(range, std::span(packed).first(n_bytes));
-        return packed.data();
-      }
+  Source(WeightStore& store, const PlacedMatrix& matrix)
+      : store_(store),
+        matrix_(matrix),
+        n_lent_(std::max<std::size_t>(1, kLentBytes / (kUnit * matrix.shape.panel_bytes())) *
+                kUnit) {}
+
+  PanelRun panels(std::size_t begin, std::size_t end) const override {
+    if (!store_.is_packed({&matrix_, begin, end})) {
+      const std::shared_lock lock(store_.file_mutex_);  // the last pack_more() lets go of the file
+      if (!store_.in_memory()) return lend(begin, end);
     }
-    return range.in(store_.panels_).data();
+    return {PanelRange{&matrix_, begin, end}.in(store_.panels_).data(), end};
   }
 
  private:
+  // What is packed and multiplied stays in a core's own cache, and leaves room for the next.
+  static constexpr std::size_t kLentBytes = std::size_t{32} << 10;
+  static constexpr std::size_t kUnit = contract::kMaxTilePanels;
+
+  PanelRun lend(std::size_t begin, std::size_t until) const {
+    const PanelRange range{&matrix_, begin, std::min(begin + n_lent_, until)};
+    thread_local std::vector<std::byte> memory;
+    const auto packed = first_of(memory, (range.end - range.begin) * matrix_.shape.panel_bytes());
+    store_.lend(range, until, packed);
+    return {packed.data(), range.end};
+  }
+
   WeightStore& store_;
   const PlacedMatrix& matrix_;
+  const std::size_t n_lent_;
 };
 
 Result<std::shared_ptr<WeightStore>> WeightStore::reserve(std::shared_ptr<const ModelFile> file) {
@@ -49,6 +66,10 @@ Result<std::shared_ptr<WeightStore>> WeightStore::reserve(std::shared_ptr<const 
   LLM_TRY(store->plan_, plan_weights(*file));
   LLM_TRY(store->memory_, AlignedBuffer<std::byte>::allocate(store->plan_.bytes, "weights"));
   store->panels_ = std::as_const(store->memory_).span();
+  store->checked_ = std::vector<std::atomic<bool>>(store->plan_.panels);
+  const std::span<const PlacedMatrix> matrices = store->plan_.matrices;
+  for (const PlacedMatrix& matrix : matrices.subspan(1)) add_pieces(matrix, store->pieces_);
+  add_pieces(matrices.front(), store->pieces_);
   store->file_ = std::move(file);
   return store;
 }
@@ -58,7 +79,7 @@ std::shared_ptr<WeightStore> WeightStore::mapped(WeightPlan plan, PackedCache ca
   store->plan_ = std::move(plan);
   store->panels_ = cache.panels;
   store->cache_ = std::move(cache);
-  store->in_memory_ = true;
+  store->packed_panels_ = store->plan_.panels;
   return store;
 }
 
@@ -73,56 +94,86 @@ void WeightStore::note(const PlacedMatrix& matrix, std::optional<Error> error) {
   faulty_ = fault_->matrix;
 }
 
-bool WeightStore::read(PanelRange range, std::span<std::byte> rows) {
-  const PlacedMatrix& matrix = *range.matrix;
-  const Status read = read_rows(*file_, range, rows);
-  if (!read.ok()) {
-    note(matrix, read.error());
+std::span<std::atomic<bool>> WeightStore::checked(PanelRange range) {
+  return std::span(checked_).subspan(range.matrix->first_panel + range.begin,
+                                     range.end - range.begin);
+}
+
+bool WeightStore::is_checked(PanelRange range) {
+  const auto is_set = [](const auto& flag) { return flag.load(std::memory_order_relaxed); };
+  return std::ranges::all_of(checked(range), is_set);
+}
+
+bool WeightStore::check(PanelRange range, std::span<const std::byte> rows) {
+  if (first_nonfinite_block(range.matrix->shape.type, rows)) {
+    note(*range.matrix, std::nullopt);
     return false;
   }
-  if (!first_nonfinite_block(matrix.shape.type, rows)) return true;
-  note(matrix, std::nullopt);
-  return false;
+  for (auto& flag : checked(range)) flag.store(true, std::memory_order_relaxed);
+  return true;
 }
 
-void WeightStore::pack(PanelRange range, std::span<std::byte> packed) {
-  const PlacedMatrix& matrix = *range.matrix;
-  const std::size_t step = panels_per_piece(matrix.shape);
-  thread_local std::vector<std::byte> rows;
-  for (std::size_t p = range.begin; p < range.end; p += step) {
-    const PanelRange piece{&matrix, p, std::min(p + step, range.end)};
-    if (rows.size() < piece.row_bytes()) rows.resize(piece.row_bytes());
-    const auto in_file = std::span(rows).first(piece.row_bytes());
-    const std::size_t panel = matrix.shape.panel_bytes();
-    const auto out = packed.subspan((p - range.begin) * panel, (piece.end - p) * panel);
-    if (read(piece, in_file)) {
-      pack_panels(piece, in_file, out);
-    } else {
-      std::ranges::fill(out, std::byte{0});
-    }
+bool WeightStore::read(PanelRange range, std::span<std::byte> rows) {
+  const Status read = read_rows(*file_, range, rows);
+  if (!read.ok()) {
+    note(*range.matrix, read.error());
+    return false;
   }
+  return check(range, rows);
 }
 
-Status WeightStore::pack_all(int n_threads, const Progress& progress) {
+void WeightStore::lend(PanelRange range, std::size_t until, std::span<std::byte> packed) {
+  thread_local std::vector<std::byte> room;
+  thread_local const std::byte* prefetched = nullptr;
+  const auto rows = map_rows(*file_, range, first_of(room, range.row_bytes()));
+  const bool is_new = !is_checked(range);  // to this process: not mapped, so not prefetched
+  if (is_new || rows.data() != prefetched) read_through(rows);
+  if (is_new && !check(range, rows)) {
+    std::ranges::fill(packed, std::byte{0});
+    return;
+  }
+  const bool more = range.end < until && rows.data() != room.data();
+  pack_panels(range, rows, packed, more);
+  prefetched = more ? rows.data() + rows.size() : nullptr;
+}
+
+Status WeightStore::pack_more(int n_threads, std::size_t bytes, const Progress& progress) {
   const std::lock_guard lock(packing_);
-  if (!packed_) packed_ = pack_now(n_threads, progress);
-  return *packed_;
-}
-
-Status WeightStore::pack_now(int n_threads, const Progress& progress) {
+  LLM_RETURN_IF_ERROR(status());
+  if (in_memory()) return Ok{};
+  std::size_t end = packed_pieces_;
+  for (std::size_t sum = 0; sum < bytes && end < pieces_.size(); ++end)
+    sum += pieces_[end].in(panels_).size();
+  const auto pieces = std::span(pieces_).subspan(packed_pieces_, end - packed_pieces_);
   std::atomic<std::size_t> done = 0;
-  for_all_panels(plan_.matrices, n_threads, [&](Worker worker, PanelRange range) {
+  for_all(pieces, n_threads, [&](Worker worker, PanelRange range) {
     if (const PlacedMatrix* faulty = faulty_; faulty != nullptr && faulty <= range.matrix) return;
-    pack(range, range.in(memory_.span()));
+    thread_local std::vector<std::byte> room;
+    const auto rows = first_of(room, range.row_bytes());
+    if (read(range, rows)) pack_panels(range, rows, range.in(memory_.span()));
     done += range.row_bytes();
     if (worker.id == 0 && progress)
       progress("load", done, static_cast<std::size_t>(file_->file.file_bytes()));
   });
   LLM_RETURN_IF_ERROR(status());
-  const std::lock_guard lock(file_mutex_);
-  in_memory_.store(true, std::memory_order_release);
-  file_.reset();
+  drop_pages(pieces);
+  packed_pieces_ = end;
+  const PanelRange last = pieces.back();
+  const std::lock_guard file_lock(file_mutex_);
+  packed_panels_.store(last.matrix->first_panel + last.end, std::memory_order_release);
+  if (in_memory()) file_.reset();
   return Ok{};
+}
+
+void WeightStore::drop_pages(std::span<const PanelRange> pieces) const {
+  for (std::size_t i = 0; i < pieces.size();) {
+    PanelRange run = pieces[i];
+    for (++i; i < pieces.size() && pieces[i].matrix == run.matrix; ++i) run.end = pieces[i].end;
+    const PackedShape& shape = run.matrix->shape;
+    const std::size_t stride = row_bytes(shape.type, shape.n_cols);
+    file_->file.drop_pages(run.matrix->view->data.subspan(
+        run.begin * PackedShape::kPanelRows * stride, run.row_bytes()));
+  }
 }
 
 Status WeightStore::check_finite(const PlacedMatrix& matrix, int n_threads) {

@@ -21,10 +21,10 @@ std::size_t kernel_row_bytes(ActivationFormat format, std::size_t n_cols) {
   return n_cols * sizeof(float);
 }
 
-/// MatmulArgs::panels of these panels.
-const std::byte* panel_zero(const PackedMatrix& w, Worker::Range panels) {
-  const auto first = reinterpret_cast<std::uintptr_t>(w.panels(panels.begin, panels.end));
-  return reinterpret_cast<const std::byte*>(first - panels.begin * w.panel_bytes());
+/// MatmulArgs::panels where panel `begin` lies at `first`.
+const std::byte* panel_zero(const PackedMatrix& w, const std::byte* first, std::size_t begin) {
+  return reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(first) -
+                                            begin * w.panel_bytes());
 }
 
 }  // namespace
@@ -57,15 +57,15 @@ void ActivationMatrix::store(const KernelTable& kernels, std::size_t t, std::spa
   }
 }
 
-RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit)
+RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit,
+                   std::size_t task_bytes)
     : n_rows_(w.n_rows()) {
-  constexpr std::size_t kTaskBytes = std::size_t{64} << 10;
   constexpr std::size_t kBatchTasks = 16;
   const bool batch = n_tokens > 1;
   unit = std::lcm(unit, PackedMatrix::kPanelRows * (batch ? contract::kMaxTilePanels : 1));
   const std::size_t panels =
       batch ? w.n_panels() / (kBatchTasks * static_cast<std::size_t>(n_workers))
-            : kTaskBytes / w.panel_bytes();
+            : task_bytes / w.panel_bytes();
   const std::size_t units = panels * PackedMatrix::kPanelRows / unit;
   rows_per_task_ = std::max<std::size_t>(units, 1) * unit;
 }
@@ -81,21 +81,25 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range row
   const ActivationFormat native = activation_format(w.type());
   LLM_CHECK(x.format() == native || x.format() == ActivationFormat::kF32);
   if (rows.begin >= rows.end) return;
-  const Worker::Range panels{rows.begin / kPanelRows, (rows.end + kPanelRows - 1) / kPanelRows};
-  kernels.matmul({.type = w.type(),
-                  .dequantize = x.format() != native,
-                  .panels = panel_zero(w, panels),
-                  .n_rows = w.n_rows(),
-                  .n_cols = w.n_cols(),
-                  .panel_begin = panels.begin,
-                  .panel_end = panels.end,
-                  .x = x.data(),
-                  .n_tokens = x.n_tokens(),
-                  .y = y,
-                  .y_stride = y_stride,
-                  .add = epilogue == Epilogue::kAdd,
-                  .workspace = workspace.data(),
-                  .prefetch_ahead = kernels.prefetch_ahead});
+  const std::size_t end = (rows.end + kPanelRows - 1) / kPanelRows;
+  for (std::size_t begin = rows.begin / kPanelRows; begin < end;) {
+    const PanelRun run = w.panels(begin, end);
+    kernels.matmul({.type = w.type(),
+                    .dequantize = x.format() != native,
+                    .panels = panel_zero(w, run.first, begin),
+                    .n_rows = w.n_rows(),
+                    .n_cols = w.n_cols(),
+                    .panel_begin = begin,
+                    .panel_end = run.end,
+                    .x = x.data(),
+                    .n_tokens = x.n_tokens(),
+                    .y = y,
+                    .y_stride = y_stride,
+                    .add = epilogue == Epilogue::kAdd,
+                    .workspace = workspace.data(),
+                    .prefetch_ahead = kernels.prefetch_ahead});
+    begin = run.end;
+  }
 }
 
 }  // namespace llm

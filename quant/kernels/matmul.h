@@ -52,12 +52,19 @@ enum class Epilogue {
 /// The rows of a matrix (columns of y) cut into tasks, for workers who take them by demand.
 class RowTasks {
  public:
+  static constexpr std::size_t kTaskBytes = std::size_t{64} << 10;
+  /// Of weights that are lent: the first panels of a task are waited for, the others come ahead.
+  static constexpr std::size_t kLentTaskBytes = 4 * kTaskBytes;
+
   /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple
   /// of
   ///              it and PackedMatrix::kPanelRows does
-  /// Of one token, a task reads about 64 KiB of weights: enough for the hardware to stream, little
-  /// to wait for. Of a batch, every worker gets about 16, in whole register tiles.
-  RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1);
+  /// @param task_bytes  of one token, a task reads about so many of weights: enough for the
+  /// hardware
+  ///                    to stream, little to wait for
+  /// Of a batch, every worker gets about 16, in whole register tiles.
+  RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1,
+           std::size_t task_bytes = kTaskBytes);
 
   std::size_t size() const { return (n_rows_ + rows_per_task_ - 1) / rows_per_task_; }
   /// Rows of task i. @pre i < size()
@@ -80,8 +87,8 @@ class RowTasks {
 /// @pre   x.n_cols() == w.n_cols()
 /// @post  equal bits for any division of the rows, T and instruction set (docs/numerics.md)
 /// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is
-/// bound by the rate of 8-bit dot products: judge it in MAC/s. Panels that nobody has needed before
-/// are packed first.
+/// bound by the rate of 8-bit dot products: judge it in MAC/s. Panels that do
+/// not lie in memory are packed first, some at a time.
 void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace);

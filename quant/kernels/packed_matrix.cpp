@@ -65,12 +65,19 @@ void pack_elements(const std::byte* rows, std::size_t row_stride, std::size_t n_
   }
 }
 
+/// Starts reading as many bytes of `ahead` as are being written: the core packs while they come.
+void prefetch(const std::byte* ahead, std::size_t n_bytes) {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t i = 0; i < n_bytes; i += kLine) __builtin_prefetch(ahead + i, 0, 2);
+}
+
 /// Packs one field of one block of n_rows rows; `readable` bytes of each row follow its beginning.
 template <class T>
 void pack_field(const std::byte* rows, std::size_t row_stride, std::size_t n_rows,
-                std::size_t n_bytes, std::size_t readable, std::byte* out) {
+                std::size_t n_bytes, std::size_t readable, std::byte* out, const std::byte* ahead) {
   for (std::size_t at = 0; at < n_bytes; at += kPiece, out += kRows * kPiece) {
     const std::size_t n = std::min(kPiece, n_bytes - at);
+    if (ahead != nullptr) prefetch(ahead + kRows * at, kRows * n);
     if (n_rows < kRows || at + kPiece > readable || n <= kFew) {
       pack_elements<T>(rows + at, row_stride, n_rows, n / sizeof(T), out);
     } else if (n == kPiece) {
@@ -85,11 +92,12 @@ void pack_field(const std::byte* rows, std::size_t row_stride, std::size_t n_row
 
 /// Packs one block of n_rows rows, of `block_bytes` each.
 void pack_block(std::span<const F> fields, const std::byte* rows, std::size_t row_stride,
-                std::size_t n_rows, std::size_t block_bytes, std::byte* out) {
+                std::size_t n_rows, std::size_t block_bytes, std::byte* out,
+                const std::byte* ahead) {
   for (const F& field : fields) {
     const auto pack = [&](auto element) {
       pack_field<decltype(element)>(rows + field.offset, row_stride, n_rows, field.bytes(),
-                                    block_bytes - field.offset, out);
+                                    block_bytes - field.offset, out, ahead);
     };
     switch (field.element_bytes) {
       case 1:
@@ -103,6 +111,7 @@ void pack_block(std::span<const F> fields, const std::byte* rows, std::size_t ro
         break;
     }
     out += kRows * field.bytes();
+    if (ahead != nullptr) ahead += kRows * field.bytes();
   }
 }
 
@@ -120,7 +129,7 @@ std::size_t PackedShape::rows_of_panel(std::size_t p) const {
 }
 
 void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::byte> rows,
-                std::span<std::byte> panel) {
+                std::span<std::byte> panel, const std::byte* ahead) {
   const std::size_t stride = row_bytes(shape.type, shape.n_cols);
   LLM_CHECK(p < shape.n_panels() && panel.size() == shape.panel_bytes());
   const std::size_t n = shape.rows_of_panel(p);
@@ -134,7 +143,8 @@ void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::by
     block_bytes = stride;
   }
   for (std::size_t at = 0; at < stride; at += block_bytes)
-    pack_block(fields, rows.data() + at, stride, n, block_bytes, panel.data() + kRows * at);
+    pack_block(fields, rows.data() + at, stride, n, block_bytes, panel.data() + kRows * at,
+               ahead == nullptr ? nullptr : ahead + kRows * at);
 }
 
 Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::size_t n_rows, std::size_t n_cols,
@@ -158,7 +168,7 @@ void PackedMatrix::extract_row(std::size_t r, std::span<std::byte> out) const {
   LLM_CHECK(r < n_rows() && out.size() == row_bytes(type(), n_cols()));
   const std::size_t block_bytes = block_traits(type()).block_bytes;
   const std::size_t p = r / kPanelRows;
-  const std::byte* packed = panels(p, p + 1);
+  const std::byte* packed = panels(p, p + 1).first;
   for (std::size_t b = 0; b < n_blocks(); ++b) {
     for (const F& field : packed_fields(type())) {
       for (std::size_t i = 0; i < field.count; ++i, packed += kPanelRows * field.element_bytes) {

@@ -38,17 +38,27 @@ struct PackedShape {
 
 /// Packs panel `p` of a matrix from its own rows (row-major, as in the file, no alignment needed),
 /// which the caller may take from anywhere. Cost: reads and writes each byte once.
+/// @param ahead  memory as large as the panel that will be read next: it comes into the core's
+/// cache
+///               meanwhile; nullptr: none
 /// @pre rows.size() is that of rows_of_panel(p), panel.size() == shape.panel_bytes()
 void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::byte> rows,
-                std::span<std::byte> panel);
+                std::span<std::byte> panel, const std::byte* ahead = nullptr);
 
-/// Has a matrix's panels before they lie in its memory.
+/// Neighbouring panels, one after the other.
+struct PanelRun {
+  const std::byte* first;
+  std::size_t end;  ///< behind the last
+};
+
+/// Has a matrix's panels while not all lie in its memory.
 class PanelSource {
  public:
   virtual ~PanelSource() = default;
-  /// Panels [begin, end), one after the other: in the matrix's memory once they lie there, before
-  /// as packed for this call, until this thread's next one. Any thread may call it.
-  virtual const std::byte* panels(std::size_t begin, std::size_t end) const = 0;
+  /// Panels from `begin` on: all of [begin, end) where they lie in the matrix's memory; else some
+  /// of them, packed for this call, until this thread's next one. Any thread may call it.
+  /// @pre begin < end
+  virtual PanelRun panels(std::size_t begin, std::size_t end) const = 0;
 };
 
 /// A weight matrix in the one layout that every kernel reads: panels of 16 rows, and inside a panel
@@ -70,7 +80,7 @@ class PackedMatrix {
   PackedMatrix() = default;
 
   /// @param panels  shape.bytes() bytes of packed panels, and what keeps their memory
-  /// @param source  has them before they lie there; nullptr: they do
+  /// @param source  has them while they do not all lie there; nullptr: they do
   PackedMatrix(const PackedShape& shape, std::shared_ptr<const std::byte> panels,
                std::shared_ptr<const PanelSource> source = nullptr)
       : shape_(shape), panels_(std::move(panels)), source_(std::move(source)) {}
@@ -90,12 +100,12 @@ class PackedMatrix {
   std::size_t n_blocks() const { return shape_.n_blocks(); }
   std::size_t n_panels() const { return shape_.n_panels(); }
   std::size_t panel_bytes() const { return shape_.panel_bytes(); }
-  /// Panels [begin, end), one after the other. Cost: none worth naming for a matrix in memory; of
-  /// one that is not, they are packed, and overwritten by the calling thread's next call for any
-  /// such matrix.
-  const std::byte* panels(std::size_t begin, std::size_t end) const {
+  /// Panels from `begin` on, up to `end` at most. All of them, at no cost worth naming, of a matrix
+  /// in memory; of one that is not, so many as are packed at a time, and overwritten by the calling
+  /// thread's next call for any such matrix. @pre begin < end
+  PanelRun panels(std::size_t begin, std::size_t end) const {
     if (source_ != nullptr) return source_->panels(begin, end);
-    return panels_.get() + begin * panel_bytes();
+    return {panels_.get() + begin * panel_bytes(), end};
   }
   /// 0 for a matrix that is not there.
   std::size_t bytes() const { return n_panels() * panel_bytes(); }

@@ -11,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "engine/engine.h"
+#include "engine/model/weight_store.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
 #include "tests/support/host_float_mode.h"
@@ -145,6 +146,51 @@ TEST_CASE("every weight type: one hash on every path", "[invariance]") {
     require_invariance(path, effort(37, 9), KvType::kF16, Compute::kInt8);
     require_invariance(path, effort(9, 3), KvType::kF16, Compute::kF32);
   }
+}
+
+/// Weights of which part is in memory and part in the file, on every instruction set, by a batch
+/// and by one token.
+void require_invariance_of_parts(const std::string& path, std::size_t n_tokens, Compute compute,
+                                 std::size_t n_parts) {
+  const auto whole = load(path, Isa::kScalar, 1, compute);
+  const Ids ids = token_ids(n_tokens, whole->config().n_vocab);
+  const ExecutorOptions options{.context = n_tokens};
+  const std::size_t n_bytes = whole->weights().store->plan().bytes;
+  for (const std::size_t n : {n_tokens, std::size_t{1}}) {
+    const Ids some(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
+    const auto session = session_of(whole, options, {.reference = true});
+    const std::string expected = logits_hash(*session, some, 0);
+    for (const Isa isa : isas_here()) {
+      for (std::size_t part = 0; part < n_parts; ++part) {
+        CAPTURE(path, isa_name(isa), n, part);
+        LoadOptions how;
+        how.compute = compute;
+        how.isa = isa;
+        how.threads = 2;
+        how.defer_packing = true;
+        const auto model = Model::load(path, how);
+        REQUIRE(model.ok());
+        WeightStore& store = *(*model)->weights().store;
+        if (part > 0) REQUIRE(store.pack_more(2, n_bytes * part / n_parts).ok());
+        REQUIRE_FALSE(store.in_memory());
+        REQUIRE(logits_hash(*session_of(*model, options), some, 0) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("weights packed in part: one hash on every path", "[invariance]") {
+  const test::ScratchDirectory directory;
+  std::map<WeightType, std::string> recipes;
+  for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
+  for (const auto& [type, recipe] : recipes) {
+    const std::string path = synthetic(directory, "mqa", recipe.c_str());
+    require_invariance_of_parts(path, effort(9, 5), Compute::kInt8, 2);
+    require_invariance_of_parts(path, 2, Compute::kF32, 2);
+  }
+  // Matrices of several pieces, so that the part ends within one.
+  require_invariance_of_parts(synthetic(directory, "tinyllama-2l", "Q4_K_M"), 3, Compute::kInt8,
+                              kSanitized ? 2 : 4);
 }
 
 TEST_CASE("odd shapes: one hash on every path", "[invariance]") {

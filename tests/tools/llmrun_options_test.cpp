@@ -170,7 +170,7 @@ TEST_CASE("--profile divides load, prefill and decode among parts that add up", 
     REQUIRE(std::abs(shares - 100) < 1);  // each is rounded
     REQUIRE(contains(table, "\nffn_down "));
   }
-  // Weights are packed to stay before the second pass, which is the first of decode.
+  // Weights are packed to stay from the second pass on, which is the first of decode.
   REQUIRE_FALSE(contains(run.err.substr(prefill, decode - prefill), "\npack "));
   REQUIRE(contains(run.err.substr(decode), "\npack "));
 }

@@ -108,7 +108,7 @@ void check_part(KernelTables tables, const Product& p, const Part& part, const B
     Bytes workspace(matmul_workspace_bytes(part.n_tokens), 0, Bytes::kRead);
     table->matmul({.type = p.w.type(),
                    .dequantize = p.format != activation_format(p.w.type()),
-                   .panels = p.w.panels(0, p.w.n_panels()),
+                   .panels = p.w.panels(0, p.w.n_panels()).first,
                    .n_rows = n_rows,
                    .n_cols = p.w.n_cols(),
                    .panel_begin = part.panel_begin,
