@@ -59,6 +59,10 @@ struct ChatPart {
 /// Cost: linear in the text.
 std::vector<ChatPart> format_chat(ChatFormat format, std::span<const ChatMessage> messages);
 
+/// Whether `format` can be written in this vocabulary: nothing, or the message of an Error that
+/// names the format and a marker that its models have as a token and this vocabulary has not.
+std::optional<std::string> chat_format_fault(const Tokenizer& tokenizer, ChatFormat format);
+
 /// Ids of the parts. Text between two special tokens is encoded as one, so that tokens meet as they
 /// did in training; the vocabulary's dummy prefix follows each special token.
 /// @param is_start  the conversation starts here: BOS if the vocabulary wants it

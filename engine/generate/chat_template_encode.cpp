@@ -9,6 +9,13 @@
 namespace llm {
 namespace {
 
+std::optional<TokenId> find_marker(const Tokenizer& tokenizer, std::string_view spelling) {
+  const auto id = tokenizer.find(spelling);
+  if (!id) return std::nullopt;
+  const TokenKind kind = tokenizer.kind(*id);
+  return kind == TokenKind::kControl || kind == TokenKind::kUserDefined ? id : std::nullopt;
+}
+
 /// Collects ids; text waits until the next special token so that it is encoded in one piece.
 class PartEncoder {
  public:
@@ -23,7 +30,7 @@ class PartEncoder {
     while (!text.empty()) {
       const auto marker = std::ranges::find_if(
           markers_, [text](std::string_view candidate) { return text.starts_with(candidate); });
-      const auto id = marker == markers_.end() ? std::nullopt : special(*marker);
+      const auto id = marker == markers_.end() ? std::nullopt : find_marker(tokenizer_, *marker);
       if (id) {
         LLM_RETURN_IF_ERROR(encode_waiting());
         ids_.push_back(*id);
@@ -43,13 +50,6 @@ class PartEncoder {
   }
 
  private:
-  std::optional<TokenId> special(std::string_view spelling) const {
-    const auto id = tokenizer_.find(spelling);
-    if (!id) return std::nullopt;
-    const TokenKind kind = tokenizer_.kind(*id);
-    return kind == TokenKind::kControl || kind == TokenKind::kUserDefined ? id : std::nullopt;
-  }
-
   Status encode_waiting() {
     if (waiting_.empty()) return Ok{};
     if (waiting_.size() > Tokenizer::kMaxTextBytes) {
@@ -80,6 +80,16 @@ class PartEncoder {
 };
 
 }  // namespace
+
+std::optional<std::string> chat_format_fault(const Tokenizer& tokenizer, ChatFormat format) {
+  const Markup& markup = markup_of(format);
+  for (const std::string_view marker : markup.tokens) {
+    if (marker.empty() || find_marker(tokenizer, marker)) continue;
+    return fmt::format("found {}, whose marker {} is no token of this vocabulary", markup.name,
+                       marker);
+  }
+  return std::nullopt;
+}
 
 Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer,
                                          std::span<const ChatPart> parts, bool is_start) {

@@ -35,6 +35,7 @@ constexpr Markup chatml(ChatFormat format, std::string_view name,
           .user_end = "<|im_end|>\n<|im_start|>assistant\n",
           .reply_end = "<|im_end|>\n",
           .reply_rule = reply_rule,
+          .tokens = {"<|im_start|>", "<|im_end|>"},
           .stops = {"<|im_end|>", "<|im_start|>"}};
 }
 
@@ -66,6 +67,7 @@ constexpr std::array<Markup, 12> kMarkups = {{
      .user_begin = "<|user|>\n",
      .user_end = "</s>\n<|assistant|>\n",
      .reply_end = "</s>\n",
+     .tokens = {"</s>"},
      .stops = {"</s>", "<|user|>"}},
     {.format = ChatFormat::kLlama2,
      .name = "llama2",
@@ -77,6 +79,7 @@ constexpr std::array<Markup, 12> kMarkups = {{
      .reply_end = " </s><s>",
      .system_place = SystemPlace::kFirstUser,
      .strip = Strip::kTurn,
+     .tokens = {"<s>", "</s>"},
      .stops = {"</s>", "[INST]"}},
     chatml(ChatFormat::kChatMl, "chatml"),
     chatml(ChatFormat::kQwen2, "qwen2", "You are a helpful assistant."),
@@ -94,6 +97,7 @@ constexpr std::array<Markup, 12> kMarkups = {{
      .user_end = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
      .reply_end = "<|eot_id|>",
      .strip = Strip::kContents,
+     .tokens = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
      .stops = {"<|eot_id|>", "<|start_header_id|>"}},
     {.format = ChatFormat::kLlama31,
      .name = "llama3.1",
@@ -106,6 +110,7 @@ constexpr std::array<Markup, 12> kMarkups = {{
      .user_end = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
      .reply_end = "<|eot_id|>",
      .strip = Strip::kContents,
+     .tokens = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
      .stops = {"<|eot_id|>", "<|start_header_id|>"}},
     {.format = ChatFormat::kMistralNemo,
      .name = "mistral-nemo",
@@ -114,6 +119,7 @@ constexpr std::array<Markup, 12> kMarkups = {{
      .user_end = "[/INST]",
      .reply_end = "</s>",
      .system_place = SystemPlace::kLastUser,
+     .tokens = {"[INST]", "[/INST]", "</s>"},
      .stops = {"</s>", "[INST]"}},
     {.format = ChatFormat::kGemma,
      .name = "gemma",
@@ -123,6 +129,7 @@ constexpr std::array<Markup, 12> kMarkups = {{
      .reply_end = "<end_of_turn>\n",
      .system_place = SystemPlace::kFirstUser,
      .strip = Strip::kContents,
+     .tokens = {"<start_of_turn>", "<end_of_turn>"},
      .stops = {"<end_of_turn>", "<start_of_turn>"}},
 }};
 

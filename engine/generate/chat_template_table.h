@@ -41,6 +41,8 @@ struct Markup {
   SystemPlace system_place = SystemPlace::kOwnTurn;
   Strip strip = Strip::kNothing;
   ReplyRule reply_rule = ReplyRule::kAsGiven;
+  /// Markers that its models have as tokens; other markers they read as text.
+  std::array<std::string_view, 3> tokens;
   std::array<std::string_view, 2> stops;
 };
 

@@ -59,7 +59,7 @@ TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
       {"-n 30 -s 5 --temp 1.3 --repeat-penalty 1.3 --repeat-last-n 9 --sampler-order llamacpp "
        "--ignore-eos -p 'x</s>y' --parse-special",
        "length"},
-      {"-c 300 -n 12 -s 3 --kv f32 --compute f32 --chat-template chatml --system 'Be \"kind\"' -p "
+      {"-c 300 -n 12 -s 3 --kv f32 --compute f32 --chat-template llama2 --system 'Be \"kind\"' -p "
        "hi "
        "--ignore-eos",
        "length"},

@@ -311,8 +311,8 @@ TEST_CASE("a session of another model, template, kv or compute is refused", "[ll
   const auto [options, exit_code, words] = GENERATE(values<Case>({
       {"--kv f32", 8, "session: --kv: found f16 in the cache, need f32"},
       {"--compute f32", 8, "session: --compute: found int8 in the cache, need f32"},
-      {"--chat-template chatml", 8,
-       "session: --chat-template: found a conversation in zephyr, need one in chatml"},
+      {"--chat-template llama2", 8,
+       "session: --chat-template: found a conversation in zephyr, need one in llama2"},
       {"-m \"$DIR/other.gguf\"", 8, "session: model: found SHA-256 "},
       {"--system You", 2, "session: --system: found another message than the conversation has"},
       {"--session \"$DIR/tiny.gguf\"", 3, "tiny.gguf: found no prompt cache or session"},

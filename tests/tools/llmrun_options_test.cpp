@@ -61,7 +61,7 @@ TEST_CASE("--system and --chat-template are what the model sees", "[llmrun]") {
   };
   const Json zephyr = ids("--chat-template zephyr");
   REQUIRE(ids("") != zephyr);
-  REQUIRE(ids("--chat-template chatml") != zephyr);
+  REQUIRE(ids("--chat-template llama2") != zephyr);
   const Json kind = ids("--chat-template zephyr --system kind");
   REQUIRE(kind != zephyr);
   REQUIRE(ids("--chat-template zephyr --system mean") != kind);
@@ -84,7 +84,42 @@ TEST_CASE("an unknown chat template is refused with its first line and the names
   REQUIRE(!contains(run.err, "not this line"));
   REQUIRE(contains(run.err, "zephyr, llama2, chatml, qwen2, qwen2.5, qwen3, smollm2, smollm3"));
   REQUIRE(contains(run.err, "llama3, llama3.1, mistral-nemo, gemma"));
-  REQUIRE(llmrun("\"$DIR/unknown.gguf\" --chat-template gemma -c 500 -n 1 -p y").exit_code == 0);
+  REQUIRE(llmrun("\"$DIR/unknown.gguf\" --chat-template zephyr -c 500 -n 1 -p y").exit_code == 0);
+}
+
+TEST_CASE("a chat template whose markers the vocabulary lacks is refused", "[llmrun]") {
+  Llmrun llmrun;
+  struct Case {
+    const char* name;
+    const char* marker;
+  };
+  for (const auto& [name, marker] :
+       {Case{"chatml", "<|im_start|>"}, Case{"qwen3", "<|im_start|>"},
+        Case{"llama3", "<|start_header_id|>"}, Case{"mistral-nemo", "[INST]"},
+        Case{"gemma", "<start_of_turn>"}}) {
+    const Finished run = llmrun(fmt::format("\"$TINY\" -n 1 -p y --chat-template {}", name));
+    CAPTURE(run.err);
+    REQUIRE(run.exit_code == 2);
+    REQUIRE(run.out.empty());
+    REQUIRE(contains(run.err, fmt::format("--chat-template: found {}, whose marker {} is no token "
+                                          "of this vocabulary",
+                                          name, marker)));
+  }
+  // A control or user-defined token is a marker; a piece of text is none.
+  for (const auto& [kind, exit_code] : {std::pair(3, 0), std::pair(4, 0), std::pair(1, 2)}) {
+    test::TinyGguf model = test::TinyGguf::llama();
+    auto pieces = test::TinyGguf::pieces();
+    auto kinds = test::TinyGguf::kinds();
+    pieces[269] = "<|im_start|>";
+    pieces[270] = "<|im_end|>";
+    kinds[269] = kinds[270] = kind;
+    model.set_strings("tokenizer.ggml.tokens", pieces);
+    model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+    llmrun.write("marked.gguf", model.bytes());
+    const Finished run = llmrun("\"$DIR/marked.gguf\" -n 1 -p y -c 100 --chat-template chatml");
+    CAPTURE(kind, run.err);
+    REQUIRE(run.exit_code == exit_code);
+  }
 }
 
 TEST_CASE("a text ends with EOS unless --ignore-eos", "[llmrun]") {

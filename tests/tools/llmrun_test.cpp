@@ -247,7 +247,7 @@ TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
       "-n 12 -s 7 --temp 1.3 --top-k 9 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.2 "
       "--repeat-last-n 5 --sampler-order llamacpp -p $'a\\ntiny </s> hen\\n' --parse-special -r "
       "'zz'",
-      "-n 9 -s 3 --kv f32 --compute f32 -c 300 --chat-template chatml --system 'Be \"kind\"' -p hi",
+      "-n 9 -s 3 --kv f32 --compute f32 -c 300 --chat-template llama2 --system 'Be \"kind\"' -p hi",
       "-n 30 -s 5 -r a -r n -p 'the hat'");
   Llmrun llmrun;
   const Finished run = llmrun(std::string("\"$TINY\" -q --logits-hash --receipt \"$DIR/first\" ") +
@@ -374,7 +374,7 @@ TEST_CASE("chat reads messages and prints replies", "[llmrun]") {
     ++n_replies;
   }
   REQUIRE(n_replies == 2);
-  const Finished once = llmrun("\"$TINY\" --chat-template chatml -p hi -c 2000 -n 4 -s 1 --json");
+  const Finished once = llmrun("\"$TINY\" --chat-template zephyr -p hi -c 2000 -n 4 -s 1 --json");
   REQUIRE(once.exit_code == 0);
   REQUIRE(Json::parse(once.out)["prompt"] == "hi");
   REQUIRE(Json::parse(once.out)["prompt_ids"].size() > 20);  // the markup is in them

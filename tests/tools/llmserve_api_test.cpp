@@ -95,7 +95,7 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
 
 TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
   const Tiny tiny;
-  Server server(tiny.with({"--chat-template", "chatml", "-c", "100", "--max-tokens", "60"}));
+  Server server(tiny.with({"--chat-template", "zephyr", "-c", "100", "--max-tokens", "60"}));
   struct Refused {
     Json more;
     std::string param;
@@ -431,7 +431,7 @@ TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
 
 TEST_CASE("the description of the API has the fields and paths that there are", "[llmserve]") {
   const Tiny tiny;
-  Server server(tiny.with({"--chat-template", "chatml"}));
+  Server server(tiny.with({"--chat-template", "zephyr"}));
   const Json api = server.get("/openapi.json").json();
   for (const auto& [path, methods] : api["paths"].items()) {
     const bool is_post = methods.contains("post");
@@ -464,6 +464,17 @@ TEST_CASE("a model without a known chat template has no chat", "[llmserve]") {
       server.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "a"}}}}});
   REQUIRE(reply.status == 400);
   REQUIRE(reply.body.find("--chat-template") != std::string::npos);
+}
+
+TEST_CASE("a chat template whose markers the vocabulary lacks is refused at the start",
+          "[llmserve]") {
+  const Tiny tiny;
+  std::vector<std::string> arguments = tiny.with({"--chat-template", "chatml"});
+  const Finished run = test::run_tool("llmserve", arguments);
+  REQUIRE(run.exit_code == 2);
+  REQUIRE(run.out.empty());
+  REQUIRE(run.err.find("--chat-template: found chatml, whose marker <|im_start|> is no token") !=
+          std::string::npos);
 }
 
 TEST_CASE("the key is asked for, but for health", "[llmserve]") {

@@ -48,7 +48,12 @@ Result<std::string> parse_json_message(const std::string& line) {
 }  // namespace
 
 Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model& model) {
-  if (arguments.chat_format) return *arguments.chat_format;
+  if (arguments.chat_format) {
+    auto fault = chat_format_fault(model.tokenizer(), *arguments.chat_format);
+    if (!fault) return *arguments.chat_format;
+    return Error{
+        .code = ErrorCode::kUsage, .field = "--chat-template", .message = *std::move(fault)};
+  }
   const std::string& jinja = model.chat_template();
   if (const auto format = recognize_chat_format(jinja)) return *format;
   const std::size_t begin = std::min(jinja.find_first_not_of("\r\n"), jinja.size());

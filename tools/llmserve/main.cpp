@@ -54,6 +54,12 @@ Status complete(ServeArguments& a, const Model& model) {
     spdlog::warn("-c: found {}, the model was trained for {} positions", scheduler.context,
                  trained);
   }
+  if (a.chat_format) {
+    if (auto fault = chat_format_fault(model.tokenizer(), *a.chat_format)) {
+      return Error{
+          .code = ErrorCode::kUsage, .field = "--chat-template", .message = *std::move(fault)};
+    }
+  }
   if (scheduler.step_tokens < scheduler.parallel) {
     return Error{.code = ErrorCode::kUsage,
                  .field = "--chunk",
