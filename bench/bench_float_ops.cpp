@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kModel = 2048;
 constexpr std::size_t kFeedForward = 5632;
 constexpr std::size_t kHeadDim = 64;
+constexpr std::size_t kVocabulary = 32000;
 constexpr std::size_t kHeadsPerKv = 8;
 constexpr std::size_t kChunk = 256;  // keys of a page
 
@@ -78,6 +79,13 @@ void to_half(benchmark::State& state, const KernelTable& kernels) {
   const auto x = noise(kHeadDim, 1);
   std::vector<std::uint16_t> y(kHeadDim);
   loop(state, kHeadDim, [&] { kernels.to_half(x.data(), kHeadDim, y.data()); });
+}
+
+void exp_distances(benchmark::State& state, const KernelTable& kernels) {
+  const auto x = noise(kVocabulary, 1);
+  auto y = allocate_or_exit<float>(kVocabulary);
+  loop(state, kVocabulary,
+       [&] { kernels.exp_distances(x.data(), kVocabulary, 1.0F, 1.0F, y.data()); });
 }
 
 void quantize_q8k(benchmark::State& state, const KernelTable& kernels) {
@@ -179,6 +187,7 @@ void register_float_ops() {
   add(fmt::format("SiluMul/{}", kFeedForward), silu);
   add(fmt::format("Rope/{}", kModel), rope);
   add(fmt::format("ToHalf/{}", kHeadDim), to_half);
+  add(fmt::format("ExpDistances/{}", kVocabulary), exp_distances);
   add(fmt::format("QuantizeQ8K/{}", kModel), quantize_q8k);
   add(fmt::format("QuantizeQ8x32/{}", kModel), quantize_q8x32);
   add(fmt::format("Merge/{}", kHeadDim), merge);

@@ -25,7 +25,7 @@ STANDS_ON = {
     "engine/forward": ["engine/model"],
     "engine/forward/reference": ["engine/forward", "quant/formats/reference"],
     "engine": ["engine/forward/reference"],
-    "engine/sampler": ["quant/contract", "tokenizer"],
+    "engine/sampler": ["quant/kernels", "tokenizer"],
     "engine/generate": ["engine", "engine/sampler"],
     "engine/serve": ["engine/generate"],
     "validate/npz": ["base"],

@@ -4,27 +4,23 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "base/float_environment.h"
 #include "base/log_sum_exp.h"
-#include "quant/contract/arithmetic.h"
+#include "engine/sampler/filtered_row.h"
 
 namespace llm {
 namespace {
 
-/// A token and its logit; filters work on vectors of them, sorted by before().
-struct Scored {
-  TokenId id;
-  float logit;
-};
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
-bool before(const Scored& a, const Scored& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-Status check_logits(std::span<const float> logits, std::uint64_t position) {
+/// The largest logit. Errors: those of Sampler::sample.
+Result<float> largest_of(std::span<const float> logits, std::uint64_t position) {
   const auto refuse = [position](std::string found) {
     return Error{
         .code = ErrorCode::kNonFinite,
@@ -32,19 +28,32 @@ Status check_logits(std::span<const float> logits, std::uint64_t position) {
         .message = fmt::format("position {}: found {}, need finite numbers; no token drawn",
                                position, found)};
   };
-  float largest = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) return refuse(fmt::format("NaN for token {}", i));
-    largest = std::max(largest, logits[i]);
+  constexpr std::size_t kLanes = 32;
+  std::array<float, kLanes> lanes;
+  lanes.fill(-kInf);
+  std::array<int, kLanes> is_nan{};
+  const auto take = [&](std::size_t i, std::size_t l) {
+    const float x = logits[i + l];
+    lanes[l] = lanes[l] < x ? x : lanes[l];
+    is_nan[l] |= x != x ? 1 : 0;
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (std::size_t l = 0; l < kLanes; ++l) take(i, l);
   }
+  for (std::size_t l = 0; i + l < logits.size(); ++l) take(i, l);
+  if (std::ranges::max(is_nan) > 0) {
+    const auto at = std::ranges::find_if(logits, [](float x) { return std::isnan(x); });
+    return refuse(fmt::format("NaN for token {}", at - logits.begin()));
+  }
+  const float largest = std::ranges::max(lanes);
   if (std::isinf(largest)) return refuse(largest > 0 ? "+Inf" : "-Inf for every token");
-  return Ok{};
+  return largest;
 }
 
 /// Keskar et al., "CTRL", arXiv:1909.05858, eq. 1, with the sign rule that all engines share: a
 /// negative logit is multiplied, so that the penalty lowers it too. Each token counts once.
-void penalize(std::span<Scored> row, std::span<const TokenId> past, const SamplerOptions& options) {
-  if (options.repeat_penalty == 1.0F) return;
+void penalize(std::span<float> row, std::span<const TokenId> past, const SamplerOptions& options) {
   const std::size_t wanted =
       options.repeat_last_n < 0 ? past.size() : static_cast<std::size_t>(options.repeat_last_n);
   const auto recent = past.last(std::min(wanted, past.size()));
@@ -52,77 +61,34 @@ void penalize(std::span<Scored> row, std::span<const TokenId> past, const Sample
   std::ranges::sort(ids);
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   for (const TokenId id : ids) {
-    float& logit = row[static_cast<std::size_t>(id)].logit;
+    float& logit = row[static_cast<std::size_t>(id)];
     logit = logit > 0 ? logit / options.repeat_penalty : logit * options.repeat_penalty;
   }
 }
 
-/// Distances to the largest logit are scaled, not logits: no temperature can make Inf - Inf of
-/// them.
-void apply_temperature(std::vector<Scored>& row, float temperature) {
-  if (temperature == 1.0F) return;
-  const float largest = std::ranges::min_element(row, before)->logit;
-  for (Scored& token : row) token.logit = (token.logit - largest) / temperature;
+DrawMemory& memory_of_thread() {
+  thread_local DrawMemory memory;
+  return memory;
 }
 
-/// Leaves the k most likely, sorted.
-void keep_top_k(std::vector<Scored>& row, std::size_t k) {
-  if (k == 0 || k >= row.size()) {
-    std::ranges::sort(row, before);
-    return;
-  }
-  const auto middle = row.begin() + static_cast<std::ptrdiff_t>(k);
-  std::ranges::partial_sort(row, middle, before);
-  row.erase(middle, row.end());
-}
+/// A row behind its checks and the repeat penalty.
+struct PenalizedRow {
+  std::span<const float> logits;
+  float largest;  ///< infinite where the penalty made it so
+  std::vector<float> memory = {};
 
-/// exp(logit - largest) of a sorted row: 1 for the first.
-std::vector<float> weights_of(const std::vector<Scored>& row) {
-  std::vector<float> weights(row.size());
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    weights[i] = contract::exp(row[i].logit - row[0].logit);
-  }
-  return weights;
-}
+  TokenId first() const { return static_cast<TokenId>(index_of(logits, largest)); }
+};
 
-float lane_sum(const std::vector<float>& values) {
-  contract::LaneSum sum;
-  for (std::size_t i = 0; i < values.size(); ++i) sum.add(i, values[i]);
-  return sum.total();
-}
-
-/// Holtzman et al., arXiv:1904.09751: drops a token of the sorted row when the probability of those
-/// before it has reached p. The first always stays.
-void keep_top_p(std::vector<Scored>& row, float p) {
-  if (p >= 1.0F) return;
-  const std::vector<float> weights = weights_of(row);
-  const float enough = p * lane_sum(weights);
-  float mass = weights[0];
-  std::size_t kept = 1;
-  while (kept < row.size() && mass < enough) mass += weights[kept++];
-  row.resize(kept);
-}
-
-/// Nguyen et al., arXiv:2407.01082: drops a token of the sorted row below p times the first.
-void keep_min_p(std::vector<Scored>& row, float p) {
-  if (p <= 0.0F) return;
-  const std::vector<float> weights = weights_of(row);
-  std::size_t kept = 1;
-  while (kept < row.size() && weights[kept] >= p) ++kept;  // the first one's weight is exactly 1
-  row.resize(kept);
-}
-
-std::vector<Scored> filtered(std::span<const float> logits, std::span<const TokenId> past,
-                             const SamplerOptions& options) {
-  std::vector<Scored> row(logits.size());
-  for (std::size_t i = 0; i < row.size(); ++i) row[i] = {static_cast<TokenId>(i), logits[i]};
-  penalize(row, past, options);
-  if (options.temperature == 0.0F) return {*std::ranges::min_element(row, before)};
-  if (options.order == SamplerOrder::kHf) apply_temperature(row, options.temperature);
-  keep_top_k(row, options.top_k);
-  keep_top_p(row, options.top_p);
-  keep_min_p(row, options.min_p);
-  if (options.order == SamplerOrder::kLlamaCpp) apply_temperature(row, options.temperature);
+Result<PenalizedRow> penalized(std::span<const float> logits, std::span<const TokenId> past,
+                               std::uint64_t position, const SamplerOptions& options) {
+  LLM_CHECK(!logits.empty());
+  LLM_TRY(const float largest, largest_of(logits, position));
+  if (options.repeat_penalty == 1.0F) return PenalizedRow{logits, largest};
+  PenalizedRow row{.logits = {}, .largest = 0, .memory = {logits.begin(), logits.end()}};
+  penalize(row.memory, past, options);
+  row.logits = row.memory;
+  row.largest = std::ranges::max(row.memory);
   return row;
 }
 
@@ -149,43 +115,30 @@ Sampler::Sampler(const SamplerOptions& options, std::uint64_t sequence)
 Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logits,
                                                      std::span<const TokenId> past,
                                                      std::uint64_t position) const {
-  LLM_CHECK(!logits.empty());
   const FloatEnvironment contract;
-  LLM_RETURN_IF_ERROR(check_logits(logits, position));
-  const std::vector<Scored> row = filtered(logits, past, options_);
-  const std::vector<float> weights = weights_of(row);
-  const float total = lane_sum(weights);
-  std::vector<Candidate> candidates(row.size());
-  for (std::size_t i = 0; i < row.size(); ++i) candidates[i] = {row[i].id, weights[i] / total};
-  return candidates;
+  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, options_));
+  if (options_.temperature == 0.0F || std::isinf(row.largest))
+    return std::vector<Candidate>{{row.first(), 1.0F}};
+  return FilteredRow(row.logits, row.largest, options_, memory_of_thread()).candidates();
 }
 
 Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const TokenId> past,
                                 std::uint64_t position) const {
   const FloatEnvironment contract;
-  LLM_TRY(const std::vector<Candidate> candidates, distribution(logits, past, position));
+  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, options_));
+  if (options_.temperature == 0.0F || std::isinf(row.largest)) return row.first();
   const double draw = uniform_draw(options_.seed, sequence_, position);
-  double mass = 0;
-  for (const Candidate& candidate : candidates) {
-    mass += static_cast<double>(candidate.probability);
-    if (draw < mass) return candidate.id;
-  }
-  // Rounded probabilities may add up to a little less than the draw.
-  return candidates.front().id;
+  return FilteredRow(row.logits, row.largest, options_, memory_of_thread()).draw(draw);
 }
 
 Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, std::size_t n_top) {
   const FloatEnvironment contract;
-  std::vector<Scored> row(logits.size());
-  for (std::size_t i = 0; i < row.size(); ++i) row[i] = {static_cast<TokenId>(i), logits[i]};
   const double norm = log_sum_exp(logits);
-  const auto logprob = [&](const Scored& token) {
+  const auto logprob = [norm](const Scored& token) {
     return TokenLogprob{token.id, static_cast<double>(token.logit) - norm};
   };
-  Logprobs result{logprob(row[static_cast<std::size_t>(chosen)]), {}};
-  const auto middle = row.begin() + static_cast<std::ptrdiff_t>(std::min(n_top, row.size()));
-  std::ranges::partial_sort(row, middle, before);
-  for (auto token = row.begin(); token != middle; ++token) result.top.push_back(logprob(*token));
+  Logprobs result{logprob({chosen, logits[static_cast<std::size_t>(chosen)]}), {}};
+  for (const Scored& token : most_likely(logits, n_top)) result.top.push_back(logprob(token));
   return result;
 }
 

@@ -120,6 +120,19 @@ void row_to_half(const float* x, std::size_t n, std::uint16_t* y) {
   }
 }
 
+template <class A>
+void exp_distances(const float* x, std::size_t n, float largest, float divisor, float* y) {
+  const auto largest16 = broadcast_f32<A>(largest);
+  const auto divisor16 = broadcast_f32<A>(divisor);
+  const auto one = [&](const F32x16<A>& v) {
+    const auto distance = v - largest16;
+    return exp16(divisor == 1.0F ? distance : distance / divisor16);
+  };
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) store_f32(y + i, one(load_f32<A>(x + i)));
+  if (i < n) store_tail(y + i, one(load_tail<A>(x + i, n - i, largest)), n - i);
+}
+
 /// The largest magnitude of n activations (a multiple of 16), NaN above Inf above numbers.
 template <class A>
 LLM_INLINE float largest_magnitude(const float* x, std::size_t n) {

@@ -105,6 +105,8 @@ struct KernelTable {
   void (*silu_mul)(float* gate, const float* up, std::size_t n);
   /// y[i] = f32_to_f16(x[i]) for any bits of x: nearest even, NaN kept and made quiet.
   void (*to_half)(const float* x, std::size_t n, std::uint16_t* y);
+  /// y[i] = exp((x[i] - largest) / divisor), each step rounded; y may be x. @pre no NaN
+  void (*exp_distances)(const float* x, std::size_t n, float largest, float divisor, float* y);
 
   void (*attend)(const AttendArgs& args);
   /// Adds the partial result `later` to `sum` (both {m, l, o[head_dim]}).

@@ -43,6 +43,7 @@ const KernelTable kKernelsAmx = {
     .rope = inherited<&KernelTable::rope>,
     .silu_mul = inherited<&KernelTable::silu_mul>,
     .to_half = inherited<&KernelTable::to_half>,
+    .exp_distances = inherited<&KernelTable::exp_distances>,
     .attend = inherited<&KernelTable::attend>,
     .merge = inherited<&KernelTable::merge>,
     .finish = inherited<&KernelTable::finish>,

@@ -23,6 +23,7 @@ constexpr llm::KernelTable make_table() {
       .rope = rope<A>,
       .silu_mul = silu_mul<A>,
       .to_half = row_to_half<A>,
+      .exp_distances = exp_distances<A>,
       .attend = attend<A>,
       .merge = merge<A>,
       .finish = finish<A>,

@@ -109,6 +109,11 @@ void to_half_toward_zero(const float* x, std::size_t n, std::uint16_t* y) {
   }
 }
 
+void exp_distances_flushes(const float* x, std::size_t n, float largest, float divisor, float* y) {
+  right().exp_distances(x, n, largest, divisor, y);
+  for (std::size_t i = 0; i < n; ++i) y[i] = y[i] < 0x1p-126F ? 0 : y[i];
+}
+
 void merge_forgets_l(float* sum, const float* later, std::size_t head_dim) {
   const float l = sum[1];
   right().merge(sum, later, head_dim);
@@ -177,6 +182,7 @@ std::vector<Fault> all_faults() {
       fault<&T::quantize_q8x32>("quantize_q8x32", "ties away from 0", quantize_q8x32_ties_away),
       fault<&T::quantize_q8x32>("quantize_q8x32", "no stride", quantize_q8x32_one_token),
       fault<&T::to_half>("to_half", "toward 0", to_half_toward_zero),
+      fault<&T::exp_distances>("exp_distances", "no denormals", exp_distances_flushes),
       fault<&T::merge>("merge", "l of the first", merge_forgets_l),
       fault<&T::finish>("finish", "reciprocal in the tail", finish_by_reciprocal_in_tail),
       fault<&T::attend>("attend", "two chunks", attend_first_two_chunks),

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <random>
 
 #include "engine/forward/reference/ops.h"
+#include "quant/contract/arithmetic.h"
 #include "quant/formats/half.h"
 #include "validate/self/kernel_case.h"
 #include "validate/self/kernel_entries.h"
@@ -180,6 +182,32 @@ CheckResult check_silu_mul(KernelTables tables, const KernelSizes& sizes) {
   }
   return verdict.result(
       fmt::format("n 1 .. 33, 47 .. 49, {} and next to it, |x| up to 2^127", sizes.d_ff));
+}
+
+CheckResult check_exp_distances(KernelTables tables, const KernelSizes& sizes) {
+  EntryVerdict verdict("exp_distances");
+  const auto check = [&](std::span<const float> x, float divisor, std::string_view what) {
+    const float largest = std::ranges::max(x);
+    std::vector<float> expected(x.size());
+    std::ranges::transform(x, expected.begin(),
+                           [&](float v) { return contract::exp((v - largest) / divisor); });
+    const std::size_t shift = float_shift(x.size());
+    const Floats from(x, shift, Floats::kRead);
+    for (const KernelTable* table : tables) {
+      Floats y(x.size(), shift, Floats::kWritten);
+      table->exp_distances(from.data(), x.size(), largest, divisor, y.data());
+      verdict.add(table->isa, fmt::format("n {}, divisor {}, {} values", x.size(), divisor, what),
+                  y.difference(expected));
+    }
+  };
+  for (const std::size_t n : odd_sizes(sizes.d_model)) {
+    for (const Values values : {Values::kPlain, Values::kGates, Values::kWide, Values::kHuge}) {
+      std::vector<float> x = draw(values, n, static_cast<std::uint32_t>(n));
+      if (n > 1) x[n / 2] = -std::numeric_limits<float>::infinity();
+      for (const float divisor : {1.0F, 0.7F, 1e-30F}) check(x, divisor, name_of(values));
+    }
+  }
+  return verdict.result(fmt::format("n 1 .. 33, 47 .. 49, {} and next to it", sizes.d_model));
 }
 
 CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes) {

@@ -1,0 +1,197 @@
+#include "engine/sampler/filtered_row.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "base/cpu_features.h"
+#include "engine/sampler/row_sample.h"
+#include "quant/kernels/kernel_table.h"
+
+namespace llm {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+bool before(const Scored& a, const Scored& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+std::int32_t bits_of(float x) { return std::bit_cast<std::int32_t>(x); }
+
+const KernelTable& kernels() {
+  static const KernelTable& best = *kernel_table(best_isa());
+  return best;
+}
+
+}  // namespace
+
+std::size_t index_of(std::span<const float> values, float value) {
+  return static_cast<std::size_t>(std::ranges::find(values, value) - values.begin());
+}
+
+std::vector<Scored> most_likely(std::span<const float> logits, std::size_t k) {
+  std::vector<Scored> row;
+  k = std::min(k, logits.size());
+  if (k == 0) return row;
+  const auto take = [&](float from) {
+    for_each_at_least(logits, from, [&](std::size_t i) {
+      row.push_back({static_cast<TokenId>(i), logits[i]});
+    });
+  };
+  take(about_the_largest(logits, 2 * k + logits.size() / 256));  // too few is rare
+  if (row.size() < k) {
+    row.clear();
+    take(-kInf);
+  }
+  const auto middle = row.begin() + static_cast<std::ptrdiff_t>(k);
+  std::ranges::partial_sort(row, middle, before);
+  row.erase(middle, row.end());
+  return row;
+}
+
+FilteredRow::FilteredRow(std::span<const float> logits, float largest,
+                         const SamplerOptions& options, DrawMemory& memory)
+    : memory_(memory), scores_(logits), largest_(largest) {
+  if (options.order == SamplerOrder::kHf) apply_temperature(options.temperature);
+  keep_top_k(options.top_k);
+  kept_ = scores_.size();
+  weigh(1.0F);
+  keep_top_p(options.top_p);
+  keep_min_p(options.min_p);
+  if (options.order == SamplerOrder::kLlamaCpp && options.temperature != 1.0F)
+    weigh(options.temperature);
+  total_ = lane_sum(ordered());
+}
+
+/// Distances to the largest logit are scaled, not logits: no temperature can make Inf - Inf of
+/// them.
+void FilteredRow::apply_temperature(float temperature) {
+  if (temperature == 1.0F) return;
+  memory_.scores.resize(scores_.size());
+  std::ranges::transform(scores_, memory_.scores.begin(),
+                         [&](float score) { return (score - largest_) / temperature; });
+  scores_ = memory_.scores;
+  largest_ = 0.0F;
+}
+
+void FilteredRow::keep_top_k(std::size_t k) {
+  if (k == 0 || k >= scores_.size()) return;
+  const std::vector<Scored> top = most_likely(scores_, k);
+  memory_.scores.clear();
+  for (const Scored& token : top) {
+    ids_.push_back(token.id);
+    memory_.scores.push_back(token.logit);
+  }
+  scores_ = memory_.scores;
+}
+
+void FilteredRow::weigh(float temperature) {
+  memory_.weights.resize(scores_.size());
+  kernels().exp_distances(scores_.data(), scores_.size(), largest_, temperature,
+                          memory_.weights.data());
+  weights_ = memory_.weights;
+  memory_.ordered.set(weights_);
+}
+
+/// Holtzman et al., arXiv:1904.09751: drops a token when the probability of those before it has
+/// reached p. The first always stays.
+void FilteredRow::keep_top_p(float p) {
+  if (p >= 1.0F) return;
+  const std::span<const float> weights = ordered();
+  const float enough = p * lane_sum(weights);
+  float mass = weights[0];
+  std::size_t kept = 1;
+  while (kept < weights.size() && mass < enough) mass += weights[kept++];
+  kept_ = kept;
+}
+
+/// Nguyen et al., arXiv:2407.01082: drops a token below p times the first, whose weight is 1.
+void FilteredRow::keep_min_p(float p) {
+  if (p <= 0.0F) return;
+  const auto kept = std::ranges::count_if(weights_, [p](float weight) { return weight >= p; });
+  kept_ = std::min(kept_, static_cast<std::size_t>(kept));
+}
+
+std::vector<Candidate> FilteredRow::candidates() const {
+  std::vector<Candidate> result;
+  for (const Scored& token : most_likely(scores_, kept_)) {
+    const auto i = static_cast<std::size_t>(token.id);
+    result.push_back({id(i), probability(i)});
+  }
+  return result;
+}
+
+TokenId FilteredRow::draw(double uniform) const {
+  // About where: a block of ranks, by weights that may be off by half a class each.
+  constexpr std::size_t kBlock = 64;
+  constexpr std::size_t kMargin = 64;
+  const std::span<const float> weights = memory_.ordered.all();
+  const double wanted = uniform * static_cast<double>(total_);
+  double mass = 0;
+  std::size_t rank = 0;
+  for (; rank + kBlock < kept_; rank += kBlock) {
+    double block = 0;
+#pragma omp simd reduction(+ : block)
+    for (std::size_t i = 0; i < kBlock; ++i) block += static_cast<double>(weights[rank + i]);
+    if (mass + block > wanted) break;
+    mass += block;
+  }
+  const std::size_t end = rank + kBlock + kMargin;
+  const float least = end < weights.size() ? weights[end] : 0.0F;
+  const float most = rank > kMargin ? weights[rank - kMargin] : kInf;
+  const auto drawn = draw_among(uniform, least, most);
+  return drawn ? *drawn : *draw_among(uniform, 0.0F, kInf);
+}
+
+std::size_t FilteredRow::add_above(std::span<const float> weights, float most, double& mass) const {
+  const float* w = weights.data();
+  const std::size_t n = weights.size();
+  const float total = total_;
+  double sum = 0;
+  std::int32_t count = 0;
+#pragma omp simd reduction(+ : sum, count)
+  for (std::size_t i = 0; i < n; ++i) {
+    // Integers compare as the floats do, which are not negative, and leave no branch.
+    const std::int32_t is_above = -static_cast<std::int32_t>(bits_of(w[i]) > bits_of(most));
+    sum += static_cast<double>(std::bit_cast<float>(bits_of(w[i] / total) & is_above));
+    count -= is_above;
+  }
+  mass += sum;
+  return static_cast<std::size_t>(count);
+}
+
+std::optional<TokenId> FilteredRow::draw_among(double uniform, float least, float most) const {
+  // Probabilities from 2^-29 on are multiples of 2^-52, so their sums, which are below 2, are exact
+  // in f64 and the same in any order. Below that, the order is kept.
+  if (most / total_ < 0x1p-29F) return std::nullopt;
+  double mass = 0;
+  std::size_t rank = 0;
+  std::vector<Scored> tokens;
+  constexpr std::size_t kBlock = 64;
+  for (std::size_t begin = 0; begin < weights_.size(); begin += kBlock) {
+    const auto block = weights_.subspan(begin, std::min(kBlock, weights_.size() - begin));
+    std::int32_t any = 0;
+    for (const float weight : block) any |= bits_of(weight) >= bits_of(least) ? 1 : 0;
+    if (any == 0) continue;
+    rank += add_above(block, most, mass);
+    for_each_at_least(block, least, [&](std::size_t i) {
+      if (block[i] > most) return;
+      tokens.push_back({static_cast<TokenId>(begin + i), scores_[begin + i]});
+    });
+  }
+  if (rank >= kept_ || (rank > 0 && uniform < mass)) return std::nullopt;
+  std::ranges::sort(tokens, before);
+  for (const Scored& token : tokens) {
+    const auto i = static_cast<std::size_t>(token.id);
+    mass += static_cast<double>(probability(i));
+    if (uniform < mass) return id(i);
+    // Rounded probabilities may add up to a little less than the draw.
+    if (++rank == kept_) return most_likely_id();
+  }
+  return std::nullopt;
+}
+
+}  // namespace llm
