@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/float_environment.h"
+#include "base/thread_team.h"
 #include "engine/forward/nonfinite_finder.h"
 
 namespace llm {
@@ -101,15 +102,13 @@ Status Executor::evaluate(std::span<Segment> segments) {
                     .first_logit = s.tokens_.size() - n_rows[i],
                     .logits = logits,
                     .size_before = size_before,
-                    .done = segment.tokens.empty()});
+                    .done = false});
     segment.logits = {logits, n_rows[i] * n_vocab};
     logits += segment.logits.size();
     if (!s.options_.use_cache) s.n_stored_ = 0;
-    if (s.options_.share_prefix && s.n_stored_ == 0 && s.probe_ == nullptr) {
-      s.cache_.truncate(0);
-      // The rows of logits that are wanted are computed, whoever has their keys and values.
-      s.n_stored_ = s.cache_.adopt(std::span(s.tokens_).first(work.back().first_logit));
-    }
+    // The rows of logits that are wanted are computed, whoever has their keys and values.
+    s.take_stored(std::span(s.tokens_).first(work.back().first_logit));
+    work.back().done = segment.tokens.empty() || s.n_stored_ == s.tokens_.size();
   }
   Status status = run(work);
   for (std::size_t i = 0; i < segments.size() && status.ok(); ++i) {
@@ -173,6 +172,11 @@ Status Executor::run_pass(std::span<Work> work) {
     if (s.options_.share_prefix) s.cache_.publish(std::span(s.tokens_).first(s.n_stored_));
   }
   return Ok{};
+}
+
+void Executor::for_each(std::size_t n, const std::function<void(std::size_t)>& task) const {
+  if (n == 1) return task(0);
+  if (n > 0) run_parallel(model_->threads(), [&](Worker worker) { worker.take_tasks(n, task); });
 }
 
 Status Executor::keep_weights(std::size_t n_rows) {
@@ -282,6 +286,23 @@ Result<std::span<const float>> Sequence::evaluate(std::span<const TokenId> token
   Segment segment{this, tokens, rows};
   LLM_RETURN_IF_ERROR(executor_->evaluate({&segment, 1}));
   return segment.logits;
+}
+
+std::size_t Sequence::adopt(std::span<const TokenId> tokens) {
+  LLM_CHECK(tokens.size() >= position() && std::ranges::equal(tokens_, tokens.first(position())));
+  take_stored(tokens);
+  if (n_stored_ > position()) {
+    const auto stored = tokens.first(n_stored_);
+    tokens_.assign(stored.begin(), stored.end());
+  }
+  return position();
+}
+
+void Sequence::take_stored(std::span<const TokenId> tokens) {
+  if (!options_.share_prefix || !options_.use_cache || probe_ != nullptr) return;
+  cache_.truncate(n_stored_);
+  cache_.publish(tokens.first(n_stored_));
+  n_stored_ = std::max(n_stored_, cache_.adopt(tokens));
 }
 
 void Sequence::truncate(std::size_t n_positions) {

@@ -81,6 +81,9 @@ class Executor {
   /// Where the times of the passes to come are added (engine/forward/profile.h); nullptr: nowhere.
   void set_profile(PassProfile* profile) { forward_.set_profile(profile); }
 
+  /// Calls task(i) for every i in [0, n), at once on the model's threads, those of evaluate().
+  void for_each(std::size_t n, const std::function<void(std::size_t)>& task) const;
+
   const Model& model() const { return *model_; }
   const ExecutorOptions& options() const { return options_; }
   const KvPool& pool() const { return *pool_; }
@@ -159,6 +162,11 @@ class Sequence final : public Session {
   void truncate(std::size_t n_positions) override;
   void set_probe(ProbeSink* sink) override { probe_ = sink; }
 
+  /// Takes over the pages that others have published of `tokens`: position() moves to where they
+  /// end, if that is behind it, and nothing before is evaluated any more. With share_prefix only.
+  /// @param tokens  those of the sequence, and more to come. @return position()
+  std::size_t adopt(std::span<const TokenId> tokens);
+
   /// Takes `tokens` as evaluated, with keys and values that are known: `store` stores those of
   /// every position. @pre position() == 0, and there is a cache. Errors: as evaluate() for the
   /// tokens.
@@ -170,6 +178,9 @@ class Sequence final : public Session {
  private:
   friend class Executor;
   Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options);
+  /// Moves n_stored_ to the end of what published pages hold of `tokens`, if that is behind it.
+  /// @pre tokens has the stored ones
+  void take_stored(std::span<const TokenId> tokens);
 
   std::shared_ptr<Executor> executor_;
   SequenceOptions options_;

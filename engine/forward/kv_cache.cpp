@@ -47,25 +47,26 @@ void KvCache::truncate(std::size_t n_positions) {
   n_published_ = std::min(n_published_, n_positions / kPage);
 }
 
+std::uint64_t KvCache::prefix_before(std::size_t page) const {
+  return page == 0 ? KvPool::kNoPrefix : pool_->prefix(pages_[page - 1]);
+}
+
 std::size_t KvCache::adopt(std::span<const TokenId> tokens) {
-  LLM_CHECK(pages_.empty());
-  std::uint64_t prefix = KvPool::kNoPrefix;
-  while ((pages_.size() + 1) * kPage <= tokens.size()) {
-    const auto page = pool_->find(prefix, tokens.subspan(pages_.size() * kPage, kPage));
+  for (; (n_published_ + 1) * kPage <= tokens.size(); ++n_published_) {
+    const std::size_t i = n_published_;
+    const auto page = pool_->find(prefix_before(i), tokens.subspan(i * kPage, kPage));
     if (!page) break;
-    prefix = pool_->prefix(*page);
+    truncate(i * kPage);
     pages_.push_back(*page);
     memory_.push_back(pool_->memory(*page));
   }
-  n_published_ = pages_.size();
   return n_published_ * kPage;
 }
 
 void KvCache::publish(std::span<const TokenId> tokens) {
   for (; (n_published_ + 1) * kPage <= tokens.size(); ++n_published_) {
     const std::size_t i = n_published_;
-    const auto parent = i == 0 ? KvPool::kNoPrefix : pool_->prefix(pages_[i - 1]);
-    pages_[i] = pool_->publish(pages_[i], parent, tokens.subspan(i * kPage, kPage));
+    pages_[i] = pool_->publish(pages_[i], prefix_before(i), tokens.subspan(i * kPage, kPage));
     memory_[i] = pool_->memory(pages_[i]);
   }
 }

@@ -40,8 +40,10 @@ class KvCache {
   /// Gives back the pages without a position below n_positions.
   void truncate(std::size_t n_positions);
 
-  /// Takes over published pages that hold a prefix of `tokens`, in place of its own (none).
-  /// @return positions taken over, a multiple of the page. @pre no page is held
+  /// Takes over published pages that go on where its own published ones end, as far as they hold
+  /// `tokens`, of which this sequence is a prefix; a page of its own that is not whole yet gives
+  /// way.
+  /// @return positions in its leading published pages, a multiple of the page
   std::size_t adopt(std::span<const TokenId> tokens);
   /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and
   /// stored in every layer.
@@ -75,6 +77,9 @@ class KvCache {
   const std::byte* const* pages() const { return memory_.data(); }
 
  private:
+  /// What stands for the tokens of all pages before one. @pre they are published
+  std::uint64_t prefix_before(std::size_t page) const;
+
   std::shared_ptr<KvPool> pool_;
   std::vector<KvPool::Page> pages_;
   std::vector<const std::byte*> memory_;  ///< of each page

@@ -22,9 +22,10 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
     for (const LogitBias& bias : *options.logit_bias)
       changed[static_cast<std::size_t>(bias.id)] += bias.added;
   }
-  for (std::size_t i = 0; options.ignore_eos && i < changed.size(); ++i) {
-    if (ends_text(tokenizer, static_cast<TokenId>(i), options)) {
-      changed[i] = -std::numeric_limits<float>::infinity();
+  if (options.ignore_eos) {
+    for (const auto& ends : {tokenizer.spec().end_of_generation, options.stop_tokens}) {
+      for (const TokenId id : ends)
+        changed[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
     }
   }
   return sampler.sample(changed, past, position);

@@ -27,15 +27,17 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options) {
   return Scheduler(options);
 }
 
+bool Scheduler::fits(const SchedulerOptions& options, std::size_t n_prompt, std::size_t n_new) {
+  // Positions that are stored at most: the last token is never evaluated. No sum can wrap.
+  const std::size_t most = options.context;
+  return n_prompt <= most && n_new - 1 <= most - n_prompt &&
+         KvPool::pages_for(n_prompt + n_new - 1) <= options.kv_pages;
+}
+
 Admission Scheduler::submit(RequestId id, std::size_t n_prompt, std::size_t n_new) {
   LLM_CHECK(n_prompt > 0 && n_new > 0);
   LLM_CHECK(requests_.empty() || requests_.back().id < id);
-  // Positions that are stored at most: the last token is never evaluated. No sum can wrap.
-  const std::size_t most = options_.context;
-  if (n_prompt > most || n_new - 1 > most - n_prompt ||
-      KvPool::pages_for(n_prompt + n_new - 1) > options_.kv_pages) {
-    return Admission::kTooLong;
-  }
+  if (!fits(options_, n_prompt, n_new)) return Admission::kTooLong;
   if (n_waiting() >= options_.queue) return Admission::kQueueFull;
   requests_.push_back({.id = id, .n_tokens = n_prompt, .most_tokens = n_prompt + n_new});
   return Admission::kAccepted;
@@ -48,19 +50,19 @@ bool Scheduler::cancel(RequestId id) {
   return true;
 }
 
-Step Scheduler::next() {
+Step Scheduler::next(const StoredPrefix& stored_prefix) {
   LLM_CHECK(under_way_.empty());
   Step step;
   grow_pages(step);
   // Fits: n_running_ <= parallel <= step_tokens.
   for (std::size_t i = 0; i < n_running_; ++i) {
-    if (requests_[i].left() == 1) add_part(step, requests_[i]);
+    if (requests_[i].left() == 1) add_part(step, requests_[i], {});
   }
   for (std::size_t i = 0; i < n_running_; ++i) {
-    if (requests_[i].left() > 1) add_part(step, requests_[i]);
+    if (requests_[i].left() > 1) add_part(step, requests_[i], stored_prefix);
   }
   while (step.n_tokens < options_.step_tokens && admit_oldest()) {
-    add_part(step, requests_[n_running_ - 1]);
+    add_part(step, requests_[n_running_ - 1], stored_prefix);
   }
   under_way_ = step.parts;
   return step;
@@ -91,9 +93,11 @@ bool Scheduler::admit_oldest() {
   return true;
 }
 
-void Scheduler::add_part(Step& step, const Request& request) const {
+void Scheduler::add_part(Step& step, Request& request, const StoredPrefix& stored_prefix) const {
+  if (step.n_tokens == options_.step_tokens) return;
+  if (stored_prefix) request.stored = stored_prefix(request.id, request.stored);
+  LLM_CHECK(request.stored < request.n_tokens);
   const std::size_t n = std::min(request.left(), options_.step_tokens - step.n_tokens);
-  if (n == 0) return;
   step.parts.push_back({request.id, request.stored, n, n == request.left()});
   step.n_tokens += n;
 }

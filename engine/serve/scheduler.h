@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,7 +31,7 @@ enum class Admission {
 /// A request's part of a step: its tokens [first, first + n_tokens).
 struct StepPart {
   RequestId id;
-  std::size_t first;     ///< positions stored before; 0 also after a preemption
+  std::size_t first;     ///< positions stored before, by the request or by others alike
   std::size_t n_tokens;  ///< 1 or more
   bool wants_logits;     ///< of the last token, for the next one: no known token is left
 
@@ -52,6 +53,8 @@ struct Step {
 ///   chunked prefill           the rest of `step_tokens` goes to prompts, the oldest first
 ///   admission                 when there are pages for all of a request's known tokens, which it
 ///                             then holds; nobody overtakes one that must wait for pages
+///   shared prefixes           before each part of a prompt it is asked how much of it is stored
+///                             already; that is no part of any step, though its pages count
 ///   preemption                who needs one page more takes it from the youngest that runs; that
 ///                             one waits again, before all younger ones, and is evaluated anew
 ///
@@ -62,6 +65,9 @@ class Scheduler {
   /// Errors: kUsage naming the option that is 0, or step_tokens below parallel.
   static Result<Scheduler> create(const SchedulerOptions& options);
 
+  /// Whether a request exceeds neither the context nor all pages. @pre n_new > 0
+  static bool fits(const SchedulerOptions& options, std::size_t n_prompt, std::size_t n_new);
+
   /// @param id  larger than all before
   /// @param n_prompt  tokens known now, 1 or more
   /// @param n_new  tokens to generate at most, 1 or more
@@ -71,8 +77,13 @@ class Scheduler {
   /// @return false when there is none, or it has finished
   bool cancel(RequestId id);
 
+  /// How many leading tokens of a request need not be evaluated, fewer than it has, where
+  /// `n_stored` of them are stored: that or more. 0 stored: it was just admitted.
+  using StoredPrefix = std::function<std::size_t(RequestId, std::size_t n_stored)>;
+
   /// The next step. @pre the last one was completed
-  Step next();
+  /// @param stored_prefix  empty: no request has tokens in common with another
+  Step next(const StoredPrefix& stored_prefix = {});
 
   /// The step of next() was evaluated: each part that wanted logits has a token more.
   /// @param stopped  requests whose new token was their last (end of text, stop word)
@@ -106,7 +117,7 @@ class Scheduler {
   /// @return false when none waits, or it must wait on
   bool admit_oldest();
   /// As many of the request's tokens as the step has room for.
-  void add_part(Step& step, const Request& request) const;
+  void add_part(Step& step, Request& request, const StoredPrefix& stored_prefix) const;
   std::vector<Request>::iterator find(RequestId id);
   void erase(std::vector<Request>::iterator request);
 

@@ -7,27 +7,43 @@
 
 namespace llm {
 
+std::size_t StepRunner::adopt(RequestId id, std::size_t n_stored, std::span<const TokenId> tokens) {
+  if (n_stored == 0) close(id);  // what it held before a preemption
+  const auto sequence = sequence_of(id);
+  return sequence.ok() ? (*sequence)->adopt(tokens) : n_stored;
+}
+
+Result<Sequence*> StepRunner::sequence_of(RequestId id) {
+  auto& sequence = sequences_[id];
+  if (sequence == nullptr) {
+    LLM_TRY(sequence, Executor::open(executor_, options_));
+  }
+  return sequence.get();
+}
+
 Status StepRunner::run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits,
                        const RowsOf& rows_of) {
   for (const RequestId id : step.preempted) close(id);
   std::vector<Segment> segments;
   segments.reserve(step.parts.size());
   for (const StepPart& part : step.parts) {
-    auto& sequence = sequences_[part.id];
-    if (sequence == nullptr) {
-      LLM_TRY(sequence, Executor::open(executor_, options_));
-    }
+    LLM_TRY(Sequence* const sequence, sequence_of(part.id));
     LLM_CHECK(sequence->position() == part.first);
     LogitRows rows = rows_of ? rows_of(part) : LogitRows::kNone;
     if (rows == LogitRows::kNone && part.wants_logits) rows = LogitRows::kLast;
-    segments.push_back(
-        {sequence.get(), tokens_of(part.id).subspan(part.first, part.n_tokens), rows});
+    segments.push_back({sequence, tokens_of(part.id).subspan(part.first, part.n_tokens), rows});
   }
   LLM_RETURN_IF_ERROR(executor_->evaluate(segments));
+  std::vector<std::size_t> with_logits;
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (segments[i].logits.empty()) continue;
-    LLM_RETURN_IF_ERROR(take_logits(step.parts[i], segments[i].logits));
+    if (!segments[i].logits.empty()) with_logits.push_back(i);
   }
+  std::vector<Status> taken(with_logits.size(), Ok{});
+  executor_->for_each(with_logits.size(), [&](std::size_t i) {
+    const std::size_t part = with_logits[i];
+    taken[i] = take_logits(step.parts[part], segments[part].logits);
+  });
+  for (const Status& status : taken) LLM_RETURN_IF_ERROR(status);
   return Ok{};
 }
 

@@ -22,6 +22,7 @@ class StepRunner {
   /// All known tokens of a request: its prompt, then what was generated.
   using TokensOf = std::function<std::span<const TokenId>(RequestId)>;
   /// Rows of logits of a part's last tokens, [rows, n_vocab], at least one, valid during the call.
+  /// Called once for each part that has any, by several threads at once.
   using TakeLogits = std::function<Status(const StepPart&, std::span<const float>)>;
   /// Which rows of a part are wanted. One that wants_logits gets its last row at least.
   using RowsOf = std::function<LogitRows(const StepPart&)>;
@@ -29,6 +30,12 @@ class StepRunner {
   /// @param options  of every sequence
   explicit StepRunner(std::shared_ptr<Executor> executor, SequenceOptions options = {})
       : executor_(std::move(executor)), options_(options) {}
+
+  /// What Scheduler::StoredPrefix asks: takes over the pages that others have published of
+  /// `tokens`, the leading ones of a request. @param n_stored  what it has; 0: it begins, also once
+  /// more
+  /// @return how many are stored now. @pre options.share_prefix, or there is no need to ask
+  std::size_t adopt(RequestId id, std::size_t n_stored, std::span<const TokenId> tokens);
 
   /// Errors: as Executor::evaluate() and of `take_logits`.
   /// @param rows_of  empty: the last rows of parts that want logits
@@ -41,6 +48,9 @@ class StepRunner {
   const Executor& executor() const { return *executor_; }
 
  private:
+  /// Opened if it is not yet.
+  Result<Sequence*> sequence_of(RequestId id);
+
   std::shared_ptr<Executor> executor_;
   SequenceOptions options_;
   std::map<RequestId, std::unique_ptr<Sequence>> sequences_;

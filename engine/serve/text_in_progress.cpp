@@ -45,14 +45,21 @@ LogitRows TextInProgress::rows_of(const StepPart& part) const {
   return has_new ? LogitRows::kAll : LogitRows::kNone;
 }
 
-Result<bool> TextInProgress::take(const StepPart& part, std::span<const float> rows,
-                                  std::size_t n_passes) {
+std::size_t TextInProgress::n_skippable() const {
+  return std::min(next_row_ < rows_end_ ? next_row_ : tokens_.size(), tokens_.size() - 1);
+}
+
+void TextInProgress::take(const StepPart& part, std::span<const float> rows) {
   const std::size_t n_vocab = tokenizer_.size();
-  const std::size_t first = part.first + part.n_tokens - rows.size() / n_vocab;
-  LLM_RETURN_IF_ERROR(take_new_rows(rows, first));
+  taken_ = take_new_rows(rows, part.first + part.n_tokens - rows.size() / n_vocab);
+  if (taken_.ok() && part.wants_logits && !ended_) taken_ = draw(rows.last(n_vocab));
+}
+
+Result<bool> TextInProgress::advance(const StepPart& part, std::size_t n_passes) {
+  LLM_RETURN_IF_ERROR(std::exchange(taken_, Ok{}));
   if (!part.wants_logits) return false;
   if (ended_) return true;
-  LLM_TRY(ended_, draw(rows.last(n_vocab), n_passes));
+  LLM_TRY(ended_, add_drawn(n_passes));
   // The hash lacks the row of the last token, which is evaluated next.
   const bool lacks_row =
       request_.hash_logits && next_row_ < tokens_.size() && tokens_.size() < most_tokens_;
@@ -85,18 +92,26 @@ bool TextInProgress::stop(StopReason reason) {
   return true;
 }
 
-Result<bool> TextInProgress::draw(std::span<const float> row, std::size_t n_passes) {
+Status TextInProgress::draw(std::span<const float> row) {
+  const GenerateOptions& options = request_.options;
+  drawn_.reset();
+  if (text_.result.ids.size() == *options.max_tokens) return Ok{};
+  LLM_TRY(const TokenId id, draw_token(tokenizer_, row, tokens_, tokens_.size(), options));
+  drawn_ = Drawn{id, {}};
+  if (options.logprobs) drawn_->logprobs = logprobs_of(row, id, *options.logprobs);
+  return Ok{};
+}
+
+Result<bool> TextInProgress::add_drawn(std::size_t n_passes) {
   const GenerateOptions& options = request_.options;
   const auto& ids = text_.result.ids;
   if (ids.empty()) text_.note_prefill(request_.prompt.size());
   bool ended = false;
-  if (ids.size() == *options.max_tokens) {
+  if (!drawn_) {
     ended = stop(StopReason::kLength);
   } else {
-    LLM_TRY(const TokenId id, draw_token(tokenizer_, row, tokens_, tokens_.size(), options));
+    auto [id, logprobs] = *std::exchange(drawn_, std::nullopt);
     text_.note_draw(n_passes);
-    std::optional<Logprobs> logprobs;
-    if (options.logprobs) logprobs = logprobs_of(row, id, *options.logprobs);
     if (ends_text(tokenizer_, id, options)) {
       end_logprobs_ = std::move(logprobs);
       ended = stop(StopReason::kEos);

@@ -58,19 +58,32 @@ class TextInProgress {
   /// Rows that were not seen yet and are wanted.
   LogitRows rows_of(const StepPart& part) const;
 
-  /// @param rows  of the part's last tokens
-  /// @param n_passes  over the weights so far
+  /// Leading tokens() whose rows nobody wants, the last one's not among them: others may have
+  /// stored them.
+  std::size_t n_skippable() const;
+
+  /// Checks the rows and draws from the last one, but tells nobody: different texts may do so at
+  /// once. @param rows  of the part's last tokens
+  void take(const StepPart& part, std::span<const float> rows);
+  /// Goes on by what take() found. @param n_passes  over the weights so far
   /// @return whether the text is complete. Errors: kNonFinite; nothing more is drawn then
-  Result<bool> take(const StepPart& part, std::span<const float> rows, std::size_t n_passes);
+  Result<bool> advance(const StepPart& part, std::size_t n_passes);
 
   const GenerateResult& so_far() const { return text_.result; }
-  /// @pre take() said that it is complete
+  /// @pre advance() said that it is complete
   ServedText finish() &&;
 
  private:
+  struct Drawn {
+    TokenId id;
+    std::optional<Logprobs> logprobs;
+  };
+
   Status take_new_rows(std::span<const float> rows, std::size_t first);
-  /// Draws from the row behind the last token. @return whether the text has ended
-  Result<bool> draw(std::span<const float> row, std::size_t n_passes);
+  /// Draws from the row behind the last token, unless the text has all that it may have.
+  Status draw(std::span<const float> row);
+  /// @return whether the text has ended
+  Result<bool> add_drawn(std::size_t n_passes);
   bool stop(StopReason reason);
 
   const Tokenizer& tokenizer_;
@@ -82,6 +95,8 @@ class TextInProgress {
   std::size_t next_row_ = 0;  ///< the first position whose row was not seen yet
   std::size_t rows_end_;      ///< rows of positions before it are wanted
   bool ended_ = false;        ///< nothing more is drawn
+  Status taken_ = Ok{};       ///< what the last take() met
+  std::optional<Drawn> drawn_;
   std::vector<Logprobs> prompt_logprobs_;
   std::optional<Logprobs> end_logprobs_;
   LogitsHash hash_;

@@ -64,10 +64,7 @@ TextService::Submission TextService::submit(std::vector<TextJob> jobs) {
   for (const TextJob& job : jobs) {
     const std::size_t n_prompt = job.request.prompt.size();
     const std::size_t n_new = TextInProgress::most_new_tokens(job.request, options_.context);
-    if (n_prompt > options_.context || n_new - 1 > options_.context - n_prompt ||
-        KvPool::pages_for(n_prompt + n_new - 1) > options_.kv_pages) {
-      return {.admission = Admission::kTooLong};
-    }
+    if (!Scheduler::fits(options_, n_prompt, n_new)) return {.admission = Admission::kTooLong};
   }
   Submission submission;
   {
@@ -151,27 +148,23 @@ void TextService::note_token(const TextInProgress& text, std::size_t n_before) {
 }
 
 void TextService::run_step() {
-  const Step step = scheduler_.next();
+  const Step step = scheduler_.next([this](RequestId id, std::size_t n_stored) {
+    const TextInProgress& text = *texts_.at(id).text;
+    return runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()));
+  });
   if (step.parts.empty()) return;
   std::vector<RequestId> complete;
   std::map<RequestId, Error> failed;
-  const auto take = [&](const StepPart& part, std::span<const float> rows) -> Status {
-    TextInProgress& text = *texts_.at(part.id).text;
-    const std::size_t n_before = text.so_far().ids.size();
-    const auto is_complete = text.take(part, rows, runner_.executor().passes());
-    if (!is_complete.ok()) {
-      failed.emplace(part.id, is_complete.error());  // this text's own affair
-    } else if (*is_complete) {
-      complete.push_back(part.id);
-    }
-    note_token(text, n_before);
-    return Ok{};
-  };
   Status status = Ok{};
   try {
     status = runner_.run(
-        step, [this](RequestId id) { return texts_.at(id).text->tokens(); }, take,
+        step, [this](RequestId id) { return texts_.at(id).text->tokens(); },
+        [this](const StepPart& part, std::span<const float> rows) -> Status {
+          texts_.at(part.id).text->take(part, rows);
+          return Ok{};
+        },
         [this](const StepPart& part) { return texts_.at(part.id).text->rows_of(part); });
+    if (status.ok()) advance_texts(step, complete, failed);
   } catch (const std::bad_alloc&) {
     status = Error{.code = ErrorCode::kResource,
                    .field = "memory",
@@ -187,6 +180,21 @@ void TextService::run_step() {
   publish_figures();  // first, so that nobody knows of an end that is not counted
   for (const Ended& one : ended) {
     if (one.on_end) one.on_end(one.text);
+  }
+}
+
+void TextService::advance_texts(const Step& step, std::vector<RequestId>& complete,
+                                std::map<RequestId, Error>& failed) {
+  for (const StepPart& part : step.parts) {
+    TextInProgress& text = *texts_.at(part.id).text;
+    const std::size_t n_before = text.so_far().ids.size();
+    const auto is_complete = text.advance(part, runner_.executor().passes());
+    if (!is_complete.ok()) {
+      failed.emplace(part.id, is_complete.error());  // this text's own affair
+    } else if (*is_complete) {
+      complete.push_back(part.id);
+    }
+    note_token(text, n_before);
   }
 }
 

@@ -109,6 +109,9 @@ class TextService {
   void open(Submitted submitted);
   void forget(RequestId id);
   void run_step();
+  /// @param complete, failed  texts that end with the step
+  void advance_texts(const Step& step, std::vector<RequestId>& complete,
+                     std::map<RequestId, Error>& failed);
   /// @param failed  errors of single texts, which end
   std::vector<Ended> end_step(const Step& step, const std::vector<RequestId>& complete,
                               std::map<RequestId, Error> failed);

@@ -260,6 +260,48 @@ TEST_CASE("when pages run out, the youngest outside the call gives way", "[execu
   CHECK(youngest->position() == 3);
 }
 
+TEST_CASE("pages are taken over at any chunk, and what all is there has no pass", "[executor]") {
+  const auto model = embedded();
+  std::mt19937 random(11);
+  const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
+  for (const std::size_t n : {256, 512, 700}) {
+    CAPTURE(n);
+    const Ids ids = random_ids(n, model->config().n_vocab, random);
+    auto alone = open_sequence(model, {.context = 800, .kv = kv});
+    const auto expected = (*alone)->evaluate(ids, LogitRows::kLast);
+    const auto executor = executor_of(model, {.context = 800, .kv = kv, .kv_pages = 20});
+    const auto owner = open(executor, {.share_prefix = true});
+    REQUIRE(std::ranges::equal(*owner->evaluate(ids, LogitRows::kLast), *expected));
+
+    // The last token's logits are wanted, so its page is computed.
+    const auto second = open(executor, {.share_prefix = true});
+    REQUIRE(second->adopt(std::span(ids).first(n - 1)) == (n - 1) / 256 * 256);
+    const auto rest = std::span(ids).subspan(second->position());
+    REQUIRE(std::ranges::equal(*second->evaluate(rest, LogitRows::kLast), *expected));
+
+    // In chunks that end within pages: the page that was begun is given back for the whole one.
+    const auto third = open(executor, {.share_prefix = true});
+    const auto before = executor->pool().pages_shared();
+    REQUIRE(third->evaluate(std::span(ids).first(100), LogitRows::kLast).ok());
+    REQUIRE(third->adopt(std::span(ids).first(n - 1)) ==
+            std::max<std::size_t>(100, (n - 1) / 256 * 256));
+    const auto third_rest = std::span(ids).subspan(third->position());
+    REQUIRE(std::ranges::equal(*third->evaluate(third_rest, LogitRows::kLast), *expected));
+    REQUIRE(executor->pool().pages_shared() == before + (n - 1) / 256);
+
+    // Without logits all of a chunk may be there: no pass is run.
+    const auto fourth = open(executor, {.share_prefix = true});
+    const auto passes = executor->passes();
+    REQUIRE(fourth->evaluate(std::span(ids).first(256), LogitRows::kNone).ok());
+    REQUIRE(fourth->position() == 256);
+    REQUIRE(executor->passes() == passes);
+    if (n > 256) {
+      const auto logits = fourth->evaluate(std::span(ids).subspan(256), LogitRows::kLast);
+      REQUIRE(std::ranges::equal(*logits, *expected));
+    }
+  }
+}
+
 TEST_CASE("pages are shared only where it is asked for", "[executor]") {
   const auto model = embedded();
   const auto executor = executor_of(model, {.context = 300, .kv_pages = 4});

@@ -236,6 +236,35 @@ TEST_CASE("nobody's next token waits for a long prompt", "[serve]") {
           std::vector<StepPart>{{1, 13, 1, true}, {2, 250, 1, true}, {3, 30, 1, true}});
 }
 
+TEST_CASE("what is stored already is in no step, and is asked for before each part", "[serve]") {
+  Scheduler scheduler = scheduler_of(
+      {.step_tokens = 100, .parallel = 4, .queue = 9, .context = 2000, .kv_pages = 20});
+  std::map<RequestId, std::size_t> stored;
+  std::vector<std::pair<RequestId, std::size_t>> asked;
+  const auto next = [&] {
+    asked.clear();
+    return scheduler.next([&](RequestId id, std::size_t n_stored) {
+      asked.emplace_back(id, n_stored);
+      return std::max(stored[id], n_stored);
+    });
+  };
+  using Asked = decltype(asked);
+  scheduler.submit(1, 700, 5);
+  stored[1] = 256;
+  REQUIRE(next().parts == std::vector<StepPart>{{1, 256, 100, false}});
+  REQUIRE(asked == Asked{{1, 0}});
+  REQUIRE(scheduler.pages_in_use() == 3);  // all of its own, shared or not
+  scheduler.complete();
+  stored[1] = 640;  // meanwhile others have stored more
+  scheduler.submit(2, 512, 5);
+  stored[2] = 511;
+  REQUIRE(next().parts == std::vector<StepPart>{{1, 640, 60, true}, {2, 511, 1, true}});
+  REQUIRE(asked == Asked{{1, 356}, {2, 0}});
+  scheduler.complete();
+  REQUIRE(next().parts == std::vector<StepPart>{{1, 700, 1, true}, {2, 512, 1, true}});
+  REQUIRE(asked.empty());  // both decode
+}
+
 TEST_CASE("the youngest gives its pages and comes back before all who wait", "[serve]") {
   Scheduler scheduler =
       scheduler_of({.step_tokens = 600, .parallel = 4, .queue = 9, .context = 600, .kv_pages = 2});

@@ -61,7 +61,13 @@ std::vector<std::string> hashes_together(StepRunner& runner, const SchedulerOpti
     texts.push_back({prompts[i], {}});
     REQUIRE(scheduler->submit(i, prompts[i].size(), n_new) == Admission::kAccepted);
   }
-  for (Step step = scheduler->next(); !step.parts.empty(); step = scheduler->next()) {
+  const auto next = [&] {
+    return scheduler->next([&](RequestId id, std::size_t n_stored) {
+      const std::span<const TokenId> tokens = texts[id].tokens;
+      return runner.adopt(id, n_stored, tokens.first(tokens.size() - 1));
+    });
+  };
+  for (Step step = next(); !step.parts.empty(); step = next()) {
     const Status status = runner.run(
         step, [&](RequestId id) { return std::span<const TokenId>(texts[id].tokens); },
         [&](const StepPart& part, std::span<const float> logits) -> Status {
@@ -115,19 +121,22 @@ TEST_CASE("texts made together, and preempted, are those made alone", "[serve]")
 
 TEST_CASE("shared prefixes change no bit of a scheduled text", "[serve]") {
   const auto model = embedded();
+  // Equal but for the last token, and equal to the last, which ends a page.
   std::vector<Ids> prompts(4, Ids(300, 7));
+  for (std::size_t i = 0; i < prompts.size(); ++i) prompts[i].back() = static_cast<TokenId>(20 + i);
+  prompts.insert(prompts.end(), 3, Ids(256, 7));
   std::vector<std::string> expected;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    prompts[i].back() = static_cast<TokenId>(20 + i);
-    expected.push_back(hash_alone(model, prompts[i], 5));
+  for (const Ids& prompt : prompts) expected.push_back(hash_alone(model, prompt, 5));
+  for (const std::size_t step_tokens : {600, 64, 8}) {
+    CAPTURE(step_tokens);
+    auto executor = Executor::create(model, {.context = 600, .batch = step_tokens, .kv_pages = 40});
+    REQUIRE(executor.ok());
+    StepRunner runner(*executor, {.share_prefix = true});
+    const SchedulerOptions options{
+        .step_tokens = step_tokens, .parallel = 8, .queue = 100, .context = 512, .kv_pages = 40};
+    REQUIRE(hashes_together(runner, options, prompts, 5) == expected);
+    REQUIRE((*executor)->pool().pages_shared() >= (step_tokens < 256 ? 3 : 2));
   }
-  auto executor = Executor::create(model, {.context = 600, .batch = 600, .kv_pages = 40});
-  REQUIRE(executor.ok());
-  StepRunner runner(*executor, {.share_prefix = true});
-  const SchedulerOptions options{
-      .step_tokens = 600, .parallel = 8, .queue = 100, .context = 512, .kv_pages = 40};
-  REQUIRE(hashes_together(runner, options, prompts, 5) == expected);
-  REQUIRE((*executor)->pool().pages_shared() > 0);
 }
 
 TEST_CASE("an error of the executor or of who takes the logits ends the step", "[serve]") {

@@ -24,6 +24,7 @@ using test::effort;
 using Ids = std::vector<TokenId>;
 
 constexpr std::size_t kContext = 400;
+constexpr std::size_t kLongContext = 2048;
 
 std::shared_ptr<const Model> embedded() {
   LoadOptions options;
@@ -34,10 +35,10 @@ std::shared_ptr<const Model> embedded() {
 }
 
 std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
-                                   SchedulerOptions options) {
-  options.context = kContext;
+                                   SchedulerOptions options, std::size_t context = kContext) {
+  options.context = context;
   auto executor = Executor::create(
-      model, {.context = kContext, .batch = options.step_tokens, .kv_pages = options.kv_pages});
+      model, {.context = context, .batch = options.step_tokens, .kv_pages = options.kv_pages});
   REQUIRE(executor.ok());
   auto service = TextService::start(*executor, options);
   REQUIRE(service.ok());
@@ -62,8 +63,9 @@ struct Told {
   }
 };
 
-Told alone(const std::shared_ptr<const Model>& model, TextRequest request) {
-  auto session = open_sequence(model, {.context = kContext});
+Told alone(const std::shared_ptr<const Model>& model, TextRequest request,
+           std::size_t context = kContext) {
+  auto session = open_sequence(model, {.context = context});
   REQUIRE(session.ok());
   Told told;
   Sha256 hash;
@@ -172,6 +174,82 @@ TEST_CASE("served texts are those generated alone, with logits and log probabili
       for (const Told& told : expected) n_tokens += told.ids.size();
       REQUIRE(figures.generated_tokens == n_tokens);
     }
+  }
+}
+
+/// A long prompt, and how many tokens follow it.
+TextRequest long_request(const Model& model, std::size_t n_prompt, std::size_t n_new,
+                         std::uint32_t seed) {
+  std::mt19937 random(seed);
+  TextRequest request;
+  for (std::size_t i = 0; i < n_prompt; ++i)
+    request.prompt.push_back(static_cast<TokenId>(random() % model.config().n_vocab));
+  request.options.max_tokens = n_new;
+  request.options.ignore_eos = true;
+  request.options.sampler.seed = seed;
+  return request;
+}
+
+/// A service with the defaults of llmserve.
+std::unique_ptr<TextService> start_as_usual(const std::shared_ptr<const Model>& model) {
+  SchedulerOptions options;
+  options.kv_pages = 60;
+  return start(model, options, kLongContext);
+}
+
+TEST_CASE("equal prompts of 1,700 tokens share six pages, whatever else runs", "[serve]") {
+  const auto model = embedded();
+  const TextRequest request = long_request(*model, 1700, 40, 1);
+  const Told expected = alone(model, request, kLongContext);
+  const std::size_t n_beside = GENERATE(0, 1);
+  const bool comes_later = GENERATE(false, true);
+  CAPTURE(n_beside, comes_later);
+  const auto service = start_as_usual(model);
+  std::vector<Listener> listeners(2 + n_beside);
+  std::atomic<std::size_t> n_begun = 0;
+  const auto submit = [&](std::size_t i, const TextRequest& each) {
+    std::vector<TextJob> jobs;
+    jobs.push_back(listeners[i].job(each));
+    jobs[0].on_event = [&, i, tell = std::move(jobs[0].on_event)](const GenerateEvent& event) {
+      if (listeners[i].told.events.empty()) ++n_begun;
+      tell(event);
+    };
+    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+  };
+  if (n_beside == 1) {
+    submit(2, long_request(*model, 20, 600, 2));
+    while (n_begun == 0) std::this_thread::yield();
+  }
+  submit(0, request);
+  if (comes_later) {
+    while (n_begun == n_beside) std::this_thread::yield();
+  }
+  submit(1, request);
+  REQUIRE((listeners[0].wait_for_text() == expected));
+  REQUIRE((listeners[1].wait_for_text() == expected));
+  if (n_beside == 1) listeners[2].wait_for_text();
+  const ServiceFigures figures = service->figures();
+  CHECK(figures.kv_pages_shared == 6);
+  // The last token of a text is not evaluated, and one that is shared only once.
+  if (comes_later || n_beside == 0) {
+    CHECK(figures.evaluated_tokens == 1700 + 39 + (1700 - 6 * 256) + 39 + n_beside * (20 + 599));
+  }
+}
+
+TEST_CASE("equal prompts that end with a page, the second beside the first", "[serve]") {
+  const auto model = embedded();
+  for (const std::size_t n_prompt : {256, 512}) {
+    CAPTURE(n_prompt);
+    const TextRequest request = long_request(*model, n_prompt, 30, 3);
+    const Told expected = alone(model, request, kLongContext);
+    const auto service = start_as_usual(model);
+    std::vector<Listener> listeners(3);
+    std::vector<TextJob> jobs;
+    for (Listener& listener : listeners) jobs.push_back(listener.job(request));
+    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+    for (Listener& listener : listeners) REQUIRE((listener.wait_for_text() == expected));
+    // The last token's row of logits is computed, and with it its page.
+    REQUIRE(service->figures().kv_pages_shared == 2 * (n_prompt / 256 - 1));
   }
 }
 

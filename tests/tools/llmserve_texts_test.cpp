@@ -262,6 +262,17 @@ TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
   REQUIRE(text({{"9", 100}}) == server.post("/detokenize", {{"tokens", {9}}}).json()["prompt"]);
 }
 
+TEST_CASE("choices of a long prompt share its pages, as the server is by default", "[llmserve]") {
+  Server server({kModel, "-q", "-c", "2048"});
+  std::vector<int> prompt(1700);
+  for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int>(10 + i * i % 600);
+  const Json body = {{"prompt", prompt}, {"max_tokens", 8}, {"temperature", 0}, {"n", 2}};
+  const Json choices = server.complete(body).json()["choices"];
+  REQUIRE(choices[0]["text"] == choices[1]["text"]);
+  REQUIRE(server.metric("kv_pages_shared_total") == 6);
+  REQUIRE(server.metric("evaluated_tokens_total") == 1700 + 1700 - 6 * 256 + 2 * 7);
+}
+
 TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]") {
   Server server({kModel, "-q", "--chat-template", "zephyr"});
   const test::ScratchDirectory directory;
