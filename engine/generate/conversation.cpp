@@ -53,7 +53,7 @@ Status Conversation::restore(State state, std::span<const TokenId> held) {
 Result<std::vector<TokenId>> Conversation::encode(std::span<const Turn> turns) const {
   if (turns.empty()) return std::vector<TokenId>();
   std::vector<ChatMessage> messages;
-  if (!system_.empty()) messages.push_back({Role::kSystem, system_});
+  if (system_) messages.push_back({Role::kSystem, *system_});
   for (const Turn& turn : turns) {
     messages.push_back({Role::kUser, turn.message});
     if (&turn != &turns.back()) messages.push_back({Role::kAssistant, turn.reply});
@@ -137,9 +137,8 @@ Result<Conversation::Forgotten> Conversation::make_room(bool crop) {
       return Error{
           .code = ErrorCode::kUsage,
           .field = "message",
-          .message =
-              fmt::format("found {} tokens{}, need at most {} (the context)", after.size(),
-                          system_.empty() ? "" : " with the system message", session_.context()),
+          .message = fmt::format("found {} tokens{}, need at most {} (the context)", after.size(),
+                                 system_ ? " with the system message" : "", session_.context()),
           .hint = crop ? "raise -c" : "raise -c, shorten the message or use --context-shift"};
     }
   }

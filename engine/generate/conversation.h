@@ -2,6 +2,7 @@
 #define LLM_ENGINE_GENERATE_CONVERSATION_H_
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,7 +37,7 @@ class Conversation {
 
   /// What a conversation is gone on with.
   struct State {
-    std::string system = {};
+    std::optional<std::string> system = {};
     std::vector<Turn> turns = {};
     std::size_t forgotten_turns = 0;
     std::uint64_t next_draw = 0;
@@ -50,14 +51,15 @@ class Conversation {
   void hold(std::span<const TokenId> held) { generator_.hold(held); }
 
   ChatFormat format() const { return format_; }
-  const std::string& system() const { return system_; }
+  const std::optional<std::string>& system() const { return system_; }
   const std::vector<Turn>& turns() const { return turns_; }
   std::size_t forgotten_turns() const { return forgotten_turns_; }
   /// As Generator::next_draw().
   std::uint64_t next_draw() const { return generator_.next_draw(); }
 
-  /// Replaces the system message for all turns; empty: none. Takes effect with the next reply.
-  void set_system(std::string text) { system_ = std::move(text); }
+  /// Replaces the system message for all turns. Nothing: none, where some formats have one of their
+  /// own; an empty one is a message without words. Takes effect with the next reply.
+  void set_system(std::optional<std::string> text) { system_ = std::move(text); }
   /// Forgets every turn; the system message stays.
   void clear();
   /// Goes on with an earlier conversation, which has the same draws ahead as it would have had.
@@ -96,7 +98,7 @@ class Conversation {
   Session& session_;
   ChatFormat format_;
   Generator generator_;
-  std::string system_;
+  std::optional<std::string> system_;
   std::vector<Turn> turns_;
   std::size_t forgotten_turns_ = 0;
   std::size_t n_before_ = 0;

@@ -155,14 +155,14 @@ TEST_CASE("commands do what /help lists", "[llmrun]") {
     return run.err;
   };
   const std::string help = err({"/help"});
-  for (const char* name : {"/help", "/exit", "/clear", "/system [TEXT]", "/save FILE", "/load FILE",
-                           "/regenerate", "/stats"})
+  for (const char* name : {"/help, /?", "/exit, /bye", "/clear", "/system [TEXT]", "/save FILE",
+                           "/load FILE", "/regenerate", "/stats"})
     REQUIRE(contains(help, std::string("\n") + name + " "));
   REQUIRE(count(err({"one", "/exit", "two"}), "| peak RSS") == 1);
   REQUIRE(contains(err({"one", "two", "/stats"}), "2 turns, "));
   REQUIRE(contains(err({"one", "two", "/clear", "/stats"}), "0 turns, 0 tokens of 2000"));
   REQUIRE(contains(err({"/system", "/system Be kind", "/system"}), "no system message\nBe kind\n"));
-  REQUIRE(contains(err({"/system a", "/system \"\"", "/system"}), "no system message\n"));
+  REQUIRE(contains(err({"/system a", "/system \"\"", "/system"}), "an empty system message\n"));
   REQUIRE(contains(err({"/nope"}), "\"/nope\": no such command; there are /help /exit /clear "));
   REQUIRE(contains(err({"/save"}), "/save needs FILE\n"));
   REQUIRE(contains(err({"/clear all"}), "/clear takes nothing behind it\n"));
@@ -180,6 +180,51 @@ TEST_CASE("/clear and /system change what the model sees", "[llmrun]") {
   REQUIRE(last("", {"one", "/clear", "two"}) == last("", {"two"}));
   REQUIRE(last("", {"/system Be kind", "two"}) == last("--system 'Be kind'", {"two"}));
   REQUIRE(last("--system 'Be kind'", {"two"}) != last("", {"two"}));
+}
+
+TEST_CASE("an empty system message is not the same as none", "[llmrun]") {
+  Llmrun llmrun;
+  // Qwen2.5's format has a message of its own where there is none.
+  const auto n_tokens = [&](const std::string& options, std::vector<std::string> lines) {
+    lines.push_back("/stats");
+    const std::string err =
+        chat(llmrun, "--chat-template qwen2.5 -c 2000 -n 0 " + options, lines).err;
+    return std::stoi(err.substr(err.find(" turns, ") + 8));
+  };
+  const int none = n_tokens("", {"hi"});
+  const int empty = n_tokens("--system \"\"", {"hi"});
+  REQUIRE(empty < none - 20);
+  REQUIRE(n_tokens("", {"/system \"\"", "hi"}) == empty);
+  // A session keeps the difference.
+  REQUIRE(n_tokens("--session \"$DIR/none\"", {"hi"}) == none);
+  REQUIRE(n_tokens("--session \"$DIR/none\"", {}) == none);
+  REQUIRE(n_tokens("--session \"$DIR/empty\" --system \"\"", {"hi"}) == empty);
+  REQUIRE(n_tokens("--session \"$DIR/empty\"", {}) == empty);
+  REQUIRE(chat(llmrun, "--chat-template qwen2.5 -c 2000 --session \"$DIR/none\" --system \"\"", {})
+              .exit_code == 2);
+}
+
+TEST_CASE("--chat asks as the file's template has it, and -p says that it could", "[llmrun]") {
+  Llmrun llmrun;
+  auto model = test::TinyGguf::llama();
+  model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
+  llmrun.write("chatml.gguf", model.bytes());
+  const auto ids = [&](const std::string& options) {
+    const Finished run = llmrun("\"$DIR/chatml.gguf\" -p hi -c 500 -n 0 --json -v " + options);
+    CAPTURE(options, run.err);
+    REQUIRE(run.exit_code == 0);
+    const bool told = contains(run.err, "--chat asks it as a question");
+    REQUIRE(told == options.empty());
+    return Json::parse(run.out)["prompt_ids"];
+  };
+  const Json asked = ids("--chat");
+  REQUIRE(asked == ids("--chat-template auto"));
+  REQUIRE(asked == ids("--chat-template chatml"));
+  REQUIRE(asked != ids(""));
+  ids("--parse-special");  // who writes the markers knows
+  const Finished none = llmrun("\"$TINY\" --chat -p hi -n 0");
+  REQUIRE(none.exit_code == 2);
+  REQUIRE(contains(none.err, "found no chat template in the model"));
 }
 
 TEST_CASE("what is one message, and what a command", "[llmrun]") {
@@ -360,10 +405,10 @@ TEST_CASE("what a session file must not say is refused by field, value and rule"
       {"/next_draw", "18446744073709551616", 3, "next_draw: found 1.84467440737095"},
       {"/forgotten_turns", "-1", 3, "forgotten_turns: found -1, need an integer in 0.."},
       {"/forgotten_turns", "\"1\"", 3, "forgotten_turns: found \"1\", need an integer in 0.."},
-      {"/system", "null", 3, "system: found null, need a string or an array of bytes"},
+      {"/system", "1", 3, "system: found 1, need a string or an array of bytes"},
       {"/chat_template", "1", 3, "chat_template: found 1, need a string"},
       {"/schema_version", "1.0", 3, "schema_version: found 1.0, need an integer in 1.."},
-      {"/schema_version", "2", 6, "schema_version: found 2, need 1"},
+      {"/schema_version", "3", 6, "schema_version: found 3, need 1..2"},
   }));
   Llmrun llmrun;
   REQUIRE(chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).exit_code == 0);

@@ -352,6 +352,102 @@ TEST_CASE("the terminal is as before when a signal ends the chat", "[llmrun][ter
   REQUIRE(terminal.wait() == 0);
 }
 
+TEST_CASE("a model with a chat template and nothing else on a terminal is a chat",
+          "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  auto model = test::TinyGguf::llama();
+  model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
+  model.set_string("general.name", "Tiny \x1b[31m");
+  llmrun.write("chatml.gguf", model.bytes());
+  const std::vector<std::string> words = {
+      test::tool_path("llmrun"), llmrun.path("chatml.gguf"), "-c", "2000", "-n", "3"};
+  Terminal terminal(words, usual(llmrun));
+  terminal.expect("Tiny \\x1b[31m: context 2000 tokens, chat format chatml\r\n");
+  terminal.expect("/help lists the commands, Ctrl-D leaves\r\n");
+  terminal.expect("> ");
+  terminal.type("/?\r");
+  terminal.expect("/help, /? ");
+  terminal.expect("> ");
+  terminal.type("/save " + llmrun.path("saved") + "\r");
+  terminal.expect("wrote " + llmrun.path("saved") + ": 0 turns with 0 tokens evaluated\r\n");
+  terminal.expect("> ");
+  terminal.type("/bye\r");
+  REQUIRE(terminal.wait() == 0);
+  // Not with a prompt, nor where a program reads.
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"-p", "a"}, {"--json"}, {"--logits-hash"}}) {
+    auto all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    Terminal text(all, usual(llmrun));
+    REQUIRE(text.wait() == 0);
+    REQUIRE(!contains(text.screen(), "> "));
+  }
+  auto plain = words;
+  plain[1] = llmrun.path("tiny.gguf");
+  Terminal text(plain, usual(llmrun));
+  REQUIRE(text.wait() == 0);
+  REQUIRE(!contains(text.screen(), "/help"));
+}
+
+TEST_CASE("an answer that repeats itself is stopped, unless -n says how long it may be",
+          "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  auto model = test::TinyGguf::llama();
+  std::string& output = model.tensor("output.weight").data;
+  output.assign(output.size(), '\0');  // all tokens are as likely: the first is drawn for ever
+  llmrun.write("loop.gguf", model.bytes());
+  const auto words = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {test::tool_path("llmrun"),
+                                    llmrun.path("loop.gguf"),
+                                    "-i",
+                                    "--chat-template",
+                                    "zephyr",
+                                    "-c",
+                                    "2000",
+                                    "--ignore-eos",
+                                    "--temp",
+                                    "0",
+                                    "--repeat-penalty",
+                                    "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  Terminal terminal(words({}), usual(llmrun));
+  terminal.expect("> ");
+  terminal.type("hello\r");
+  terminal.expect("its last 256 tokens repeat the same 1; -n N");
+  terminal.expect("> ");
+  terminal.type("/exit\r");
+  REQUIRE(terminal.wait() == 0);
+  Terminal limited(words({"-n", "600", "-v"}), usual(llmrun));
+  limited.expect("> ");
+  limited.type("hello\r");
+  limited.expect("decode 599 tokens");
+  limited.expect("> ");
+  limited.type("/exit\r");
+  REQUIRE(limited.wait() == 0);
+}
+
+TEST_CASE("an answer's lines are broken between words", "[llmrun][terminal]") {
+  const Llmrun llmrun;
+  const std::vector<std::string> words = {test::tool_path("llmrun"),
+                                          LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf",
+                                          "-p",
+                                          "Once upon a time",
+                                          "-n",
+                                          "60",
+                                          "--temp",
+                                          "0"};
+  Terminal terminal(words, usual(llmrun));
+  REQUIRE(terminal.wait() == 0);
+  REQUIRE(contains(terminal.screen(), "C\x1b[K\r\n"));
+  auto environment = usual(llmrun);
+  environment["TERM"] = "dumb";
+  Terminal dumb(words, environment);
+  REQUIRE(dumb.wait() == 0);
+  REQUIRE(!contains(dumb.screen(), "\x1b"));
+}
+
 TEST_CASE("SIGTERM at the prompt leaves and keeps the session", "[llmrun][terminal]") {
   const Llmrun llmrun;
   Terminal terminal(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));

@@ -151,8 +151,9 @@ TEST_CASE("/save refuses the model's file", "[tools][streams]") {
 
 TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
   const Tools tools;
-  for (const std::string option : {"-hf a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa",
-                                   "-fa on", "-sm row", "-ctk q8_0", "-no-cnv", "-st"}) {
+  for (const std::string option :
+       {"-hf a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-sm row",
+        "-ctk q8_0", "-no-cnv", "-st", "--nowordwrap", "-mli", "--in-prefix a", "--simple-io"}) {
     CAPTURE(option);
     const Finished result = run_shell("\"$BIN\"/llmrun $MODEL -p a -n 1 " + option);
     CHECK(result.exit_code == 2);
@@ -160,6 +161,7 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
     CHECK_THAT(result.err, Contains("llmrun: error: " + name + ": unknown here; "));
     CHECK(result.out.empty());
   }
+  CHECK_THAT(run_shell("\"$BIN\"/llmrun $MODEL -st -p a").err, Contains("--chat with -p asks"));
   for (const std::string tool : {"llmcheck", "llmbench", "llmquant", "llmgguf", "llmtok"}) {
     CHECK_THAT(run_shell("\"$BIN\"/" + tool + " -ngl 99").err, Contains("no GPU code"));
   }

@@ -8,6 +8,7 @@
 #include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
+#include "tools/common/word_wrap.h"
 
 using Catch::Matchers::Contains;
 
@@ -128,4 +129,74 @@ TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
 }
 
 }  // namespace
+namespace {
+
+/// What a terminal of that width shows: the characters and sequences that WordWrap sends.
+std::vector<std::string> shown_lines(const std::string& sent, std::size_t columns) {
+  std::vector<std::string> lines = {""};  // of one byte a cell
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    std::string& line = lines.back();
+    if (sent[i] == '\n') {
+      lines.emplace_back();
+      column = 0;
+    } else if (sent[i] == '\r') {
+      column = 0;
+    } else if (sent.compare(i, 3, "\x1b[K") == 0) {
+      line.resize(column);
+      i += 2;
+    } else if (sent.compare(i, 2, "\x1b[") == 0) {
+      const std::size_t end = sent.find('C', i);
+      column += std::stoul(sent.substr(i + 2, end - i - 2));
+      i = end;
+    } else {
+      if (column == columns) {
+        lines.emplace_back();
+        column = 0;
+      }
+      std::string& at = lines.back();
+      at.resize(std::max(at.size(), column + 1), ' ');
+      at[column++] = sent[i];
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("words wrap, however they come", "[terminal]") {
+  const std::string text =
+      "The quick brown fox jumps over the lazy dog. Exactly twenty here x\n"
+      "a-word-that-is-longer-than-a-line and one  more\tend\n\n  indented";
+  const std::vector<std::string> expected = {"The quick brown fox ",
+                                             "jumps over the lazy ",
+                                             "dog. Exactly twenty ",
+                                             "here x",
+                                             "a-word-that-is-longe",
+                                             "r-than-a-line and ",
+                                             "one  more       end",
+                                             "",
+                                             "  indented"};
+  const std::size_t piece = GENERATE(1, 2, 3, 7, 1000);
+  WordWrap wrap;
+  std::string sent;
+  for (std::size_t i = 0; i < text.size(); i += piece) sent += wrap.add(text.substr(i, piece), 20);
+  // The emulation has no tabs.
+  for (std::size_t tab = 0; (tab = sent.find('\t')) != std::string::npos;)
+    sent.replace(tab, 1, std::string(7, ' '));
+  CAPTURE(piece);
+  REQUIRE(shown_lines(sent, 20) == expected);
+  REQUIRE(WordWrap().add(text, 0) == text);
+}
+
+TEST_CASE("wide characters take two columns and break anywhere", "[terminal]") {
+  use_utf8();
+  WordWrap wrap;
+  const std::string wide = "\xE6\xBC\xA2";
+  std::string nine;
+  for (int i = 0; i < 9; ++i) nine += wide;
+  REQUIRE(wrap.add(nine + "a" + wide + "bc def", 20) == nine + "a\n" + wide + "bc def");
+  REQUIRE(wrap.add(" 0123456789ab", 20) == " 0123456789a\r\x1b[9C\x1b[K\n0123456789ab");
+}
+
 }  // namespace llm::test

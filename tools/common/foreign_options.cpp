@@ -48,6 +48,26 @@ void add_server_options(OptionTable& table) {
                 "requests bring their texts; llmrun answers one of your own");
 }
 
+/// What llama-cli and `ollama run` have for chats and prompts.
+void add_chat_options(OptionTable& table) {
+  table.foreign("no-cnv,no-conversation",
+                "a prompt is continued, unless --chat or -i is given; leave it out");
+  table.foreign("st,single-turn", "--chat with -p asks one question");
+  table.foreign("jinja,chat-template-file",
+                "templates are recognized and not run: --chat takes the file's, --chat-template "
+                "names one");
+  table.foreign("mli,multiline-input",
+                "a pasted text is one message, as are lines between two lines of \"\"\"");
+  table.foreign("in-prefix,in-suffix,in-prefix-bos",
+                "what stands around a message is the chat template's");
+  table.foreign("simple-io", "TERM=dumb gives plain lines");
+  table.foreign("nowordwrap", "words wrap on a terminal alone; | cat shows lines as they are");
+  table.foreign("format", "constrained output is not there yet");
+  table.foreign("keepalive", "the model is loaded for this run alone; leave it out");
+  table.foreign("verbose-prompt", "llmtok shows the tokens of a text");
+  table.foreign("log-disable", "-q leaves errors only");
+}
+
 /// "owner/repo", "owner/repo:QUANT", "name:tag": what names a model elsewhere.
 bool is_hub_name(std::string_view text) {
   const auto is_part = [](std::string_view part) {
@@ -76,7 +96,9 @@ Error with_download_hint(Error error) {
 }
 
 void add_foreign_options(OptionTable& table) {
-  if (table.tool() == "llmserve") add_server_options(table);  // the first advice for a name counts
+  // The first advice for a name counts.
+  if (table.tool() == "llmserve") add_server_options(table);
+  if (table.tool() == "llmrun") add_chat_options(table);
   table.foreign(
       "ngl,gpu-layers,n-gpu-layers,sm,split-mode,ts,tensor-split,mg,main-gpu,dev,device,"
       "nkvo,no-kv-offload,ot,override-tensor,cmoe,cpu-moe,ncmoe,n-cpu-moe",
@@ -85,7 +107,7 @@ void add_foreign_options(OptionTable& table) {
                 "attention always works in tiles, which changes no bit; leave it out");
   table.foreign("mlock", "weights are copied into memory at load; leave it out");
   table.foreign("mmap,no-mmap,dio,direct-io",
-                "the file is mapped while it is loaded and not needed afterwards; leave it out");
+                "the file is mapped until its weights are packed in memory; leave it out");
   table.foreign("hf,hfr,hf-repo,hff,hf-file,hft,hf-token,mu,model-url,dr,docker-repo", kNoDownload);
   table.foreign("ctk,cache-type-k,ctv,cache-type-v", "the type of keys and values is --kv");
   table.foreign("tb,threads-batch", "-t counts for prompts too; leave it out");
@@ -93,8 +115,6 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("numa", "start the program under numactl instead");
   table.foreign("C,cpu-mask,Cr,cpu-range,cpu-strict,prio,poll",
                 "start the program under taskset, nice or chrt instead");
-  table.foreign("no-cnv,no-conversation", "a text is continued unless -i is given; leave it out");
-  table.foreign("st,single-turn", "--chat-template NAME with -p asks one question");
   table.foreign("jinja,chat-template-file",
                 "templates are recognized and not run; --chat-template names one");
   table.foreign("no-display-prompt", "the prompt is printed only with --echo; leave it out");

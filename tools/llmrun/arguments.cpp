@@ -31,16 +31,20 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
 
   table.group("Chat");
   table.flag("i,interactive,conversation,cnv", &a.interactive,
-             "chat: read messages line by line; /help there lists the commands");
-  table.text("system,system-prompt,sys", "TEXT", &a.system, "message that opens the conversation");
-  std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats;
+             "chat: read messages line by line; /help there lists the commands; on a terminal this "
+             "is what happens without a prompt if the file has a chat template");
+  table.flag("chat", &a.chat,
+             "the prompt is a message: format it by the file's chat template and print the answer");
+  table
+      .text("system,system-prompt,sys", "TEXT", &a.system,
+            "message that opens the conversation; \"\" is one without words")
+      .shown_default("the template's, if it has one");
+  std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats = {{"auto", std::nullopt}};
   for (const ChatFormat format : all_chat_formats()) {
     formats.emplace_back(std::string(chat_format_name(format)), format);
   }
-  table
-      .choice("chat-template", "NAME", &a.chat_format, std::move(formats),
-              "format of the conversation; with -p and no -i, one question and its answer")
-      .shown_default("recognized from the file");
+  table.choice("chat-template", "NAME", &a.chat_format, std::move(formats),
+               "format of the conversation, auto: the file's; with -p and no -i as --chat");
   table
       .text("session", "FILE", &a.session,
             "go on with the conversation in FILE, and keep this one there")
@@ -158,7 +162,7 @@ Status check_chat_combinations(const RunArguments& a) {
   if (a.interactive && of_one_text) {
     return usage("-i",
                  "found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
-                 "use --chat-template with -p for one answer");
+                 "use --chat with -p for one answer");
   }
   if (a.interactive && (!a.cache_load.empty() || !a.cache_save.empty()))
     return usage("-i", "found with --cache-load or --cache-save, need one text", "use --session");
@@ -275,8 +279,10 @@ OptionTable make_run_table(RunArguments& arguments) {
   add_generation_options(table, arguments);
   add_engine_options(table, arguments);
   add_output_options(table, arguments);
+  table.example("llmrun model.gguf", "chat on a terminal, if the model is made for it");
+  table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "one question, its answer");
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
-  table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat");
+  table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");
   table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "the most likely text, as JSON");
   table.example("llmrun model.gguf -p Hi -n 8 --logits-hash", "print the proof of equal bits");
   return table;
@@ -284,6 +290,9 @@ OptionTable make_run_table(RunArguments& arguments) {
 
 Status complete(RunArguments& arguments, const OptionTable& table) {
   arguments.want_logprobs = table.given("logprobs");
+  arguments.has_system = table.given("system");
+  arguments.limits_tokens = table.given("n");
+  arguments.chat = arguments.chat || table.given("chat-template");
   LLM_RETURN_IF_ERROR(check_combinations(arguments));
   LLM_RETURN_IF_ERROR(check_speculation(arguments, table));
   if (table.given("draft")) {
@@ -291,6 +300,7 @@ Status complete(RunArguments& arguments, const OptionTable& table) {
   }
   LLM_TRY(const PromptSource source, find_model_and_prompt(arguments, table));
   LLM_TRY(arguments.prompt, read_prompt(source));
+  arguments.has_prompt = source.is_given() || !arguments.prompt.empty();
   if (arguments.escapes) {
     arguments.prompt = unescape(arguments.prompt);
     for (std::string& stop : arguments.stop) stop = unescape(stop);

@@ -30,12 +30,16 @@ struct RunArguments {
   bool escapes = false;
   bool parse_special = false;
   bool interactive = false;
+  bool chat = false;        ///< --chat, or a format is named
+  bool has_prompt = false;  ///< one was given, be it empty
   std::string system;
+  bool has_system = false;
   std::string session;
   bool no_history = false;
   std::optional<ChatFormat> chat_format;
 
   std::int64_t max_tokens = -1;
+  bool limits_tokens = false;  ///< -n was given, be it -1
   std::vector<std::string> stop;
   bool ignore_eos = false;
   bool context_shift = false;
@@ -70,7 +74,10 @@ struct RunArguments {
   std::string dump_layers;
 
   /// Whether the prompt is a message of a conversation and not a text to continue.
-  bool is_chat() const { return interactive || chat_format || !system.empty(); }
+  bool is_chat() const { return interactive || chat || has_system; }
+  std::optional<std::string> system_message() const {
+    return has_system ? std::optional(system) : std::nullopt;
+  }
   bool speculates() const { return speculate != SpeculateKind::kOff || !draft.empty(); }
 };
 

@@ -17,9 +17,11 @@
 #include "tools/common/log.h"
 #include "tools/common/output_paths.h"
 #include "tools/common/signals.h"
+#include "tools/common/word_wrap.h"
 #include "tools/llmrun/chat_commands.h"
 #include "tools/llmrun/history.h"
 #include "tools/llmrun/line_reader.h"
+#include "tools/llmrun/loop_detector.h"
 #include "tools/llmrun/session_file.h"
 
 namespace llm {
@@ -84,13 +86,13 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
   std::error_code ignored;
   if (arguments.session.empty() || !std::filesystem::exists(arguments.session, ignored)) {
     chat.conversation_ = std::make_unique<Conversation>(*loaded.session, format);
-    chat.conversation_->set_system(arguments.system);
+    chat.conversation_->set_system(arguments.system_message());
     LLM_RETURN_IF_ERROR(chat.keep_session(false));  // a path that cannot be written is told now
     return chat;
   }
   LLM_TRY(chat.conversation_,
           load_session(arguments.session, format, *loaded.session, loaded.identity()));
-  if (!arguments.system.empty() && arguments.system != chat.conversation_->system()) {
+  if (arguments.has_system && arguments.system != chat.conversation_->system()) {
     return Error{.code = ErrorCode::kUsage,
                  .field = "--system",
                  .message = "found another message than the conversation has, need none",
@@ -117,7 +119,10 @@ Status Chat::save(const std::string& path) {
   Status saved = check_output("/save", path, std::vector{arguments_.model, arguments_.draft});
   if (saved.ok())
     saved = save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true);
-  return saved.ok() ? saved : tell(saved.error());
+  if (!saved.ok()) return tell(saved.error());
+  write_message(fmt::format("wrote {}: {} turns with {} tokens evaluated\n", shown(path),
+                            conversation_->turns().size(), loaded_.session->position()));
+  return saved;
 }
 
 Status Chat::load(const std::string& path) {
@@ -160,15 +165,27 @@ Status Chat::reply(const Result<Conversation::Forgotten>& asked) {
   report_cropped(asked->tokens, loaded_.session->context());
   tell_of_dropped_turns(asked->turns);
   const std::size_t before = conversation_->forgotten_turns();
-  const GenerateSink sink = [this](const GenerateEvent& event) {
-    return arguments_.json ? Status(Ok{}) : write_generated(event.text);
+  LoopDetector loop;
+  const bool may_loop = arguments_.json || arguments_.limits_tokens;
+  WordWrap wrap;
+  const GenerateSink sink = [&](const GenerateEvent& event) {
+    if (event.id && !may_loop) loop.add(*event.id);
+    return arguments_.json ? Status(Ok{}) : write_wrapped(event.text, wrap);
   };
-  LLM_TRY(const GenerateResult result, conversation_->reply(generation_, sink));
+  GenerateOptions options = generation_;
+  options.interrupted = [&] { return loop.period() > 0 || generation_.interrupted(); };
+  LLM_TRY(const GenerateResult result, conversation_->reply(options, sink));
   const std::size_t dropped_meanwhile = conversation_->forgotten_turns() - before;
   const RunStats stats = make_stats(loaded_, result);
   last_stats_ = stats_line(stats);
   LLM_RETURN_IF_ERROR(print_reply(result, asked->turns + dropped_meanwhile, asked->tokens, stats));
   tell_of_dropped_turns(dropped_meanwhile);
+  if (loop.period() > 0) {
+    spdlog::warn(
+        "the reply is stopped: its last {} tokens repeat the same {}; -n N sets a limit of "
+        "your own, -1 none",
+        LoopDetector::kTokens, loop.period());
+  }
   return keep_session(false);
 }
 
@@ -193,14 +210,21 @@ bool Chat::is_ended() const {
   return code != 0 && (!is_terminal_ || code != 128 + SIGINT);
 }
 
+void Chat::greet() const {
+  write_message(
+      fmt::format("{}: context {} tokens, chat format {}\n"
+                  "/help lists the commands, Ctrl-D leaves\n",
+                  shown(loaded_.model->name()), loaded_.session->context(),
+                  chat_format_name(conversation_->format())));
+}
+
 Result<int> Chat::run() {
   const GracefulInterrupt graceful;
-  if (is_terminal_ && !context_.quiet() && !arguments_.json)
-    write_message("/help lists the commands, Ctrl-D leaves\n");
-  if (!arguments_.prompt.empty()) LLM_RETURN_IF_ERROR(answer(arguments_.prompt));
+  if (is_terminal_ && !context_.quiet() && !arguments_.json) greet();
   const std::string history =
       arguments_.no_history || arguments_.json ? "" : default_history_path();
   const auto reader = arguments_.json ? make_plain_reader(false) : make_line_reader(history);
+  if (!arguments_.prompt.empty()) LLM_RETURN_IF_ERROR(answer(arguments_.prompt));
   while (!is_ended() && !leaves_) {
     GracefulInterrupt::clear();
     const auto read = arguments_.json ? reader->read("") : read_message(*reader);

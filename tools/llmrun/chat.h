@@ -56,6 +56,8 @@ class Chat {
   Status print_reply(const GenerateResult& result, std::size_t dropped_turns,
                      std::size_t cropped_tokens, const RunStats& stats);
   Status tell(const Error& error) const;
+  /// What the chat is with, and how to leave it.
+  void greet() const;
   void tell_of_dropped_turns(std::size_t n_turns);
   /// Writes --session, if there is one.
   Status keep_session(bool with_values);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <string_view>
 
 #include "base/shown_text.h"
@@ -15,6 +16,7 @@ namespace {
 
 struct ChatCommand {
   std::string_view name;
+  std::string_view alias;     ///< what Ollama's users type, or ""
   std::string_view argument;  ///< what follows: needed, [may be left out], or "" for nothing
   std::string_view help;
   Status (*run)(Chat& chat, const std::string& argument);
@@ -24,8 +26,9 @@ struct ChatCommand {
 
 Status show_or_set_system(Chat& chat, const std::string& text) {
   if (text.empty()) {
-    const std::string& system = chat.conversation().system();
-    write_message(fmt::format("{}\n", system.empty() ? "no system message" : system));
+    const std::optional<std::string>& system = chat.conversation().system();
+    const std::string shown = system == "" ? "an empty system message" : system.value_or("");
+    write_message(fmt::format("{}\n", system ? shown : "no system message"));
   } else {
     chat.conversation().set_system(text == "\"\"" ? "" : text);
   }
@@ -33,30 +36,30 @@ Status show_or_set_system(Chat& chat, const std::string& text) {
 }
 
 constexpr std::array<ChatCommand, 8> kCommands = {{
-    {"/help", "", "this list",
+    {"/help", "/?", "", "this list",
      [](Chat&, const std::string&) -> Status {
        write_message(command_help());
        return Ok{};
      }},
-    {"/exit", "", "leave, as Ctrl-D does",
+    {"/exit", "/bye", "", "leave, as Ctrl-D does",
      [](Chat& chat, const std::string&) -> Status {
        chat.leave();
        return Ok{};
      }},
-    {"/clear", "", "forget the conversation, but for the system message",
+    {"/clear", "", "", "forget the conversation, but for the system message",
      [](Chat& chat, const std::string&) -> Status {
        chat.conversation().clear();
        return Ok{};
      }},
-    {"/system", "[TEXT]", "replace the system message (\"\" for none), or show it",
+    {"/system", "", "[TEXT]", "replace the system message (\"\" for an empty one), or show it",
      show_or_set_system},
-    {"/save", "FILE", "write conversation and cache",
+    {"/save", "", "FILE", "write conversation and cache",
      [](Chat& chat, const std::string& path) { return chat.save(path); }},
-    {"/load", "FILE", "go on with a conversation that was saved",
+    {"/load", "", "FILE", "go on with a conversation that was saved",
      [](Chat& chat, const std::string& path) { return chat.load(path); }},
-    {"/regenerate", "", "answer the last message again",
+    {"/regenerate", "", "", "answer the last message again",
      [](Chat& chat, const std::string&) { return chat.regenerate(); }},
-    {"/stats", "", "length of the conversation, speed of the last reply",
+    {"/stats", "", "", "length of the conversation, speed of the last reply",
      [](Chat& chat, const std::string&) -> Status {
        chat.print_stats();
        return Ok{};
@@ -88,7 +91,9 @@ Status run_command(Chat& chat, const std::string& line) {
   const std::size_t space = std::min(line.find_first_of(" \t\n"), line.size());
   const std::string_view name = std::string_view(line).substr(0, space);
   const std::string argument(trimmed(std::string_view(line).substr(space)));
-  const auto* command = std::ranges::find(kCommands, name, &ChatCommand::name);
+  const auto* command = std::ranges::find_if(kCommands, [name](const ChatCommand& candidate) {
+    return name == candidate.name || name == candidate.alias;
+  });
   if (command == kCommands.end()) {
     write_message(
         fmt::format("{}: no such command; there are {}; a message that starts with / needs //\n",
@@ -106,13 +111,15 @@ Status run_command(Chat& chat, const std::string& line) {
 std::string command_help() {
   std::string page;
   for (const ChatCommand& command : kCommands) {
-    page += fmt::format("{:<16} {}\n", fmt::format("{} {}", command.name, command.argument),
-                        command.help);
+    const std::string alias = command.alias.empty() ? "" : fmt::format(", {}", command.alias);
+    page += fmt::format(
+        "{:<16} {}\n", fmt::format("{}{} {}", command.name, alias, command.argument), command.help);
   }
   return page +
-         "A line that ends with \\ goes on; text between lines of \"\"\" is one message;\n"
-         "// begins a message that starts with /. Ctrl-C stops an answer; at the prompt\n"
-         "it drops the line, and twice leaves.\n";
+         "A line that ends with \\ goes on. Text between lines of \"\"\", or\n"
+         "pasted, is one message; // begins one that starts with /.\n"
+         "Ctrl-C stops an answer; at the prompt it drops the line, and twice\n"
+         "leaves.\n";
 }
 
 }  // namespace llm

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -69,13 +68,6 @@ std::string pasted_text(std::string text) {
   return clean;
 }
 
-/// UTF-8 in the editor, also where the environment names no locale. Only the type of characters:
-/// numbers keep their decimal points.
-void use_utf8() {
-  std::setlocale(LC_CTYPE, "");
-  if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
-}
-
 /// Waits until a byte can be read, with no moment in which a signal goes unnoticed.
 /// @return false when a signal came
 bool wait_for_input() {
@@ -96,7 +88,6 @@ bool wait_for_input() {
 class EditingReader final : public LineReader {
  public:
   explicit EditingReader(const std::string& history_path) : history_path_(history_path) {
-    use_utf8();
     tcgetattr(STDIN_FILENO, &usual_mode);
     set_exit_hook(restore_terminal);
     struct sigaction action = {};

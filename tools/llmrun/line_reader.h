@@ -39,7 +39,7 @@ std::unique_ptr<LineReader> make_plain_reader(bool shows_prompt);
 /// lives, what is typed between two reads is not shown and waits for the next one, and the terminal
 /// says where a pasted text begins and ends.
 /// @param history_path  where lines are kept; empty: nowhere
-/// @pre stdin and stderr are terminals
+/// @pre stdin and stderr are terminals; use_utf8()
 std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path);
 
 /// The one for the streams at hand: editing where stdin and stderr are terminals that can.

@@ -11,11 +11,14 @@
 #include "engine/engine.h"
 #include "engine/generate/conversation.h"
 #include "engine/generate/generate.h"
+#include "engine/gguf/gguf_split.h"
+#include "engine/model/vocab_from_gguf.h"
 #include "tools/common/log.h"
 #include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
+#include "tools/common/word_wrap.h"
 #include "tools/llmrun/arguments.h"
 #include "tools/llmrun/chat.h"
 #include "tools/llmrun/loaded.h"
@@ -112,7 +115,7 @@ Status save_cache(const RunArguments& arguments, const Loaded& loaded, std::size
 Result<std::unique_ptr<Conversation>> ask(const RunArguments& arguments, const Loaded& loaded) {
   LLM_TRY(const ChatFormat format, choose_chat_format(arguments, *loaded.model));
   auto conversation = std::make_unique<Conversation>(*loaded.session, format);
-  conversation->set_system(arguments.system);
+  conversation->set_system(arguments.system_message());
   LLM_TRY(const auto forgotten, conversation->ask(arguments.prompt, arguments.context_shift));
   report_cropped(forgotten.tokens, loaded.session->context());
   return conversation;
@@ -148,9 +151,10 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   }
   if (dumps) session.set_probe(&recorder);
   const bool streams = !arguments.json && !arguments.jsonl;
-  if (streams && arguments.echo) LLM_RETURN_IF_ERROR(write_generated(arguments.prompt));
+  WordWrap wrap;
+  if (streams && arguments.echo) LLM_RETURN_IF_ERROR(write_wrapped(arguments.prompt, wrap));
   const GenerateSink sink = [&](const GenerateEvent& event) -> Status {
-    if (streams) return write_generated(event.text);
+    if (streams) return write_wrapped(event.text, wrap);
     return arguments.jsonl ? write_stdout(event_json(event)) : Status(Ok{});
   };
 
@@ -181,6 +185,30 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   return GracefulInterrupt::exit_code();
 }
 
+/// Who continues a text with a model that was made to answer may not know that it can.
+void note_chat_template(const RunArguments& arguments, const Model& model) {
+  if (arguments.is_chat() || !arguments.has_prompt || arguments.parse_special) return;
+  if (!recognize_chat_format(model.chat_template())) return;
+  write_message(
+      "llmrun: info: the model has a chat template, and the prompt is continued without it; --chat "
+      "asks it as a question\n");
+}
+
+/// Who names nothing but a model, on a terminal, wants to talk to it if it can.
+bool wants_chat(const RunArguments& a) {
+  const bool is_for_programs = a.json || a.jsonl || a.logits_hash || a.profile ||
+                               !a.receipt.empty() || !a.dump_layers.empty() ||
+                               !a.cache_save.empty() || !a.cache_load.empty();
+  if (a.interactive || a.has_prompt || is_for_programs) return false;
+  if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return false;
+  if (a.is_chat()) return true;
+  guard_mapped_file(a.model);
+  const auto open = open_gguf_file(a.model);  // what is wrong with it, loading tells
+  if (!open.ok()) return false;
+  const auto jinja = chat_template_from_gguf(open->gguf);
+  return jinja.ok() && recognize_chat_format(*jinja);
+}
+
 /// What is written behind the text can be written.
 Status check_outputs(const RunArguments& arguments) {
   const std::vector<std::string> read = {arguments.model, arguments.prompt_file, arguments.draft};
@@ -198,8 +226,11 @@ Status check_outputs(const RunArguments& arguments) {
 Result<int> run(RunArguments& arguments, const ToolContext& context) {
   LLM_RETURN_IF_ERROR(complete(arguments, context.options));
   LLM_RETURN_IF_ERROR(check_outputs(arguments));
+  arguments.interactive = arguments.interactive || wants_chat(arguments);
+  use_utf8();
   ProgressBar progress(!context.quiet());
   LLM_TRY(Loaded loaded, load(arguments, progress));
+  if (!context.quiet()) note_chat_template(arguments, *loaded.model);
   ProgressBar prefill(!context.quiet(), "tokens");
   const GenerateOptions options = generation_of(arguments, loaded, prefill);
   if (!arguments.interactive) return run_once(arguments, context, loaded, options);

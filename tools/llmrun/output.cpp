@@ -5,10 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/shown_text.h"
 #include "base/utf8.h"
 #include "quant/contract/contract.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/stats.h"
+#include "tools/common/tool.h"
 
 namespace llm {
 namespace {
@@ -131,6 +133,12 @@ std::string stats_line(const RunStats& stats) {
   return line + fmt::format(" | peak RSS {:.1f} MiB", stats.peak_rss_mib);
 }
 
+Status write_wrapped(std::string_view text, WordWrap& wrap) {
+  const std::size_t columns = stdout_columns();
+  if (columns == 0) return write_generated(text);
+  return write_stdout(wrap.add(terminal_text(text), columns));
+}
+
 std::string event_json(const GenerateEvent& event) {
   Json json;
   if (event.id) json["id"] = *event.id;
@@ -182,7 +190,9 @@ Receipt receipt_of(const RunArguments& arguments, const Sequence& session,
   receipt.engine_version = version();
   receipt.model_name = session.model().name();
   receipt.model_sha256 = session.model().file_sha256();
-  if (is_valid_utf8(arguments.prompt)) receipt.prompt = arguments.prompt;
+  // A receipt has no words for an empty system message: its ids alone stand for the prompt then.
+  const bool has_empty_system = arguments.has_system && arguments.system.empty();
+  if (is_valid_utf8(arguments.prompt) && !has_empty_system) receipt.prompt = arguments.prompt;
   receipt.parse_special = arguments.parse_special;
   receipt.system = arguments.system;
   if (conversation != nullptr) receipt.chat_format = conversation->format();

@@ -4,12 +4,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/generate/conversation.h"
 #include "engine/generate/generate.h"
 #include "engine/generate/logits_hash.h"
+#include "tools/common/word_wrap.h"
 #include "tools/llmrun/arguments.h"
 #include "tools/llmrun/loaded.h"
 #include "validate/receipt/receipt.h"
@@ -45,6 +47,10 @@ std::string profile_text(const PassProfile& profile, const LoadTimes& load, cons
 RunStats make_stats(const Loaded& loaded, const GenerateResult& result);
 /// "load 12 ms | prompt 5 tokens, 40.1 t/s | ...".
 std::string stats_line(const RunStats& stats);
+
+/// Generated text: to a terminal what cannot steer it, with lines broken between words; else as it
+/// is.
+Status write_wrapped(std::string_view text, WordWrap& wrap);
 
 /// One line of --jsonl for a token.
 std::string event_json(const GenerateEvent& event);

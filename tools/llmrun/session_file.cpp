@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kSchemaVersion = 1;
+// In version 1 an empty system message was none.
+constexpr std::size_t kSchemaVersion = 2;
 constexpr std::size_t kMost = INT64_MAX;  // of turns and draws; no conversation comes near
 
 /// A string, or an array of bytes where the text is no UTF-8, which JSON cannot carry.
@@ -34,9 +35,10 @@ std::string note_of(const Conversation& conversation) {
                      {"reply", text_json(turn.reply)},
                      {"reply_ids", turn.reply_ids}});
   }
+  const std::optional<std::string>& system = conversation.system();
   const Json note = {{"schema_version", kSchemaVersion},
                      {"chat_template", chat_format_name(conversation.format())},
-                     {"system", text_json(conversation.system())},
+                     {"system", system ? text_json(*system) : Json()},
                      {"turns", std::move(turns)},
                      {"forgotten_turns", conversation.forgotten_turns()},
                      {"next_draw", conversation.next_draw()}};
@@ -101,14 +103,18 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
   LLM_TRY(const nlohmann::json json, parse_json_object(text));
   const JsonMembers members(json, "");
   LLM_TRY(const std::size_t version, members.count("schema_version", 1, kMost));
-  if (version != kSchemaVersion) {
+  if (version > kSchemaVersion) {
     return Error{.code = ErrorCode::kUnsupported,
                  .field = "schema_version",
-                 .message = fmt::format("found {}, need {}", version, kSchemaVersion)};
+                 .message = fmt::format("found {}, need 1..{}", version, kSchemaVersion)};
   }
   Note note;
   LLM_TRY(note.format, members.text("chat_template"));
-  LLM_TRY(note.state.system, read_text(members, "system"));
+  LLM_TRY(const nlohmann::json* system, members.member("system", "a text or null"));
+  if (!system->is_null()) {
+    LLM_TRY(note.state.system, read_text(members, "system"));
+  }
+  if (version == 1 && note.state.system == "") note.state.system.reset();
   LLM_TRY(note.state.forgotten_turns, members.count("forgotten_turns", 0, kMost));
   LLM_TRY(note.state.next_draw, members.count("next_draw", 0, kMost));
   LLM_TRY(const nlohmann::json* turns, read_array(members, "turns"));
