@@ -184,6 +184,7 @@ TEST_CASE("/clear and /system change what the model sees", "[llmrun]") {
 
 TEST_CASE("an empty system message is not the same as none", "[llmrun]") {
   Llmrun llmrun;
+  llmrun.write("tiny.gguf", test::with_chatml_markers().bytes());
   // Qwen2.5's format has a message of its own where there is none.
   const auto n_tokens = [&](const std::string& options, std::vector<std::string> lines) {
     lines.push_back("/stats");
@@ -206,7 +207,7 @@ TEST_CASE("an empty system message is not the same as none", "[llmrun]") {
 
 TEST_CASE("--chat asks as the file's template has it, and -p says that it could", "[llmrun]") {
   Llmrun llmrun;
-  auto model = test::TinyGguf::llama();
+  auto model = test::with_chatml_markers();
   model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
   llmrun.write("chatml.gguf", model.bytes());
   const auto ids = [&](const std::string& options) {

@@ -107,15 +107,7 @@ TEST_CASE("a chat template whose markers the vocabulary lacks is refused", "[llm
   }
   // A control or user-defined token is a marker; a piece of text is none.
   for (const auto& [kind, exit_code] : {std::pair(3, 0), std::pair(4, 0), std::pair(1, 2)}) {
-    test::TinyGguf model = test::TinyGguf::llama();
-    auto pieces = test::TinyGguf::pieces();
-    auto kinds = test::TinyGguf::kinds();
-    pieces[269] = "<|im_start|>";
-    pieces[270] = "<|im_end|>";
-    kinds[269] = kinds[270] = kind;
-    model.set_strings("tokenizer.ggml.tokens", pieces);
-    model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
-    llmrun.write("marked.gguf", model.bytes());
+    llmrun.write("marked.gguf", test::with_chatml_markers(kind).bytes());
     const Finished run = llmrun("\"$DIR/marked.gguf\" -n 1 -p y -c 100 --chat-template chatml");
     CAPTURE(kind, run.err);
     REQUIRE(run.exit_code == exit_code);

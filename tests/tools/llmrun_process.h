@@ -1,6 +1,7 @@
 #ifndef LLM_TESTS_TOOLS_LLMRUN_PROCESS_H_
 #define LLM_TESTS_TOOLS_LLMRUN_PROCESS_H_
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -10,6 +11,19 @@
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {
+
+/// The tiny model with ChatML's markers as tokens of that kind (3: control).
+inline TinyGguf with_chatml_markers(std::int32_t kind = 3) {
+  TinyGguf model = TinyGguf::llama();
+  auto pieces = TinyGguf::pieces();
+  auto kinds = TinyGguf::kinds();
+  pieces[269] = "<|im_start|>";
+  pieces[270] = "<|im_end|>";
+  kinds[269] = kinds[270] = kind;
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+  return model;
+}
 
 /// Runs llmrun on small models through bash, so that tests can use its redirections:
 /// $LLMRUN is the program, $TINY the tiny model, $DIR the scratch directory.
