@@ -119,10 +119,11 @@ TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
     const std::string line = out.substr(at + 1, out.find('\x1b', at) - at - 1);
     CAPTURE(line);
     CHECK(line.size() < columns);
+    at = out.find("\rscoring", at + 1);
+    if (line.ends_with(" 0%")) continue;  // drawn before anything is done
     CHECK_THAT(line, Contains("%") && Contains(" left"));
     if (columns == 100) CHECK_THAT(line, Contains("[") && Contains(" steps/s"));
     ++drawn;
-    at = out.find("\rscoring", at + 1);
   }
   CHECK(drawn >= 1);
   CHECK_THAT(out, Contains("perplexity"));
