@@ -107,6 +107,19 @@ TEST_CASE("a model cannot steer the terminal that its text is shown on", "[termi
   CHECK_THAT(decoded, Contains("\\x1b[3260m"));
 }
 
+TEST_CASE("progress is gone when the text begins", "[terminal]") {
+  const std::string source = LLM_SOURCE_DIR;
+  const std::string out = on_terminal(tool_path("llmrun") + " " + source +
+                                      "/models/fable-3m-f16.gguf -t 1 -n 1 -p \"$(head -c 1500 " +
+                                      source + "/models/heldout.txt)\"");
+  const std::size_t last = out.rfind("\rprefill");
+  CAPTURE(out.size(), last);
+  if (last == std::string::npos) return;  // read faster than anything is drawn
+  const std::size_t end = out.find("\x1b[K", last);
+  REQUIRE(end != std::string::npos);
+  CHECK(out.substr(end + 3, 1) == "\r");
+}
+
 TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
   const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
   const std::string text = LLM_SOURCE_DIR "/models/heldout.txt";

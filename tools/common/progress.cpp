@@ -86,8 +86,9 @@ void ProgressBar::operator()(std::string_view stage, std::size_t done, std::size
     clear();
     whole_ = whole;
     started_ = now;
-    last_drawn_ = draws_ ? Clock::time_point() : now;
+    last_drawn_ = now;  // what is shorter than the interval is never seen
   }
+  if (done >= total) return clear();
   const auto interval = draws_ ? Clock::duration(kRedrawInterval) : Clock::duration(every_);
   if (now - last_drawn_ < interval) return;
   last_drawn_ = now;
