@@ -133,7 +133,6 @@ TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
     CAPTURE(line);
     CHECK(line.size() < columns);
     at = out.find("\rscoring", at + 1);
-    if (line.ends_with(" 0%")) continue;  // drawn before anything is done
     CHECK_THAT(line, Contains("%") && Contains(" left"));
     if (columns == 100) CHECK_THAT(line, Contains("[") && Contains(" steps/s"));
     ++drawn;
