@@ -24,8 +24,8 @@ MODEL = ROOT / "models/fable-3m-q4_k_m.gguf"
 MODEL_F16 = ROOT / "models/fable-3m-f16.gguf"
 HELDOUT = ROOT / "models/heldout.txt"
 GATES = {
-    "equivalence": ("--equivalence", ROOT / "validate/equivalence/fable-3m-q4_k_m.json"),
-    "quality": ("--quality", HELDOUT, "--baseline", ROOT / "validate/quality/baselines"),
+    "equivalence": ("--equivalence", ROOT / "validate/text/equivalence/fable-3m-q4_k_m.json"),
+    "quality": ("--quality", HELDOUT, "--baseline", ROOT / "validate/text/quality/baselines"),
     "self": ("--self", "--fail-fast"),
 }
 INTEGRITY = "integrity"

@@ -25,7 +25,7 @@ using llm::test::tool_path;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQuantized = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
-const std::string kBaselines = LLM_SOURCE_DIR "/validate/quality/baselines";
+const std::string kBaselines = LLM_SOURCE_DIR "/validate/text/quality/baselines";
 const std::string kText = LLM_SOURCE_DIR "/models/heldout.txt";
 
 class Workplace : public ScratchDirectory {

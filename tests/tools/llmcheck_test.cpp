@@ -13,7 +13,7 @@
 #include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
-#include "validate/npz/npz.h"
+#include "validate/reference/npz/npz.h"
 
 using Catch::Matchers::Contains;
 
@@ -27,7 +27,7 @@ using llm::test::ScratchDirectory;
 using llm::test::tool_path;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
-const std::string kNpz = LLM_SOURCE_DIR "/tests/validate/npz/";
+const std::string kNpz = LLM_SOURCE_DIR "/tests/validate/reference/npz/";
 
 class Workplace : public ScratchDirectory {
  public:
@@ -60,7 +60,7 @@ std::string with_flipped_bit(std::size_t layer) {
 TEST_CASE("a reference alone finds its model, and the frozen transformers run passes",
           "[llmcheck]") {
   Workplace w;
-  const int code = w.llmcheck("--layer-diff tests/validate/npz/embedded_hf.npz");
+  const int code = w.llmcheck("--layer-diff tests/validate/reference/npz/embedded_hf.npz");
   CAPTURE(w.out, w.err);
   REQUIRE(code == 0);
   CHECK_THAT(w.out, Contains("models/fable-3m-f16.gguf") && Contains("PASS  f32-bits") &&
@@ -68,7 +68,8 @@ TEST_CASE("a reference alone finds its model, and the frozen transformers run pa
                         Contains("int8-price") && Contains("hf by from_hf.py") &&
                         Contains("63 taps") && Contains("next: "));
   CHECK(w.out.starts_with("PASS"));
-  CHECK(w.llmcheck("--layer-diff tests/validate/npz/embedded_hf.npz --compute f32 -v") == 0);
+  CHECK(w.llmcheck("--layer-diff tests/validate/reference/npz/embedded_hf.npz --compute f32 -v") ==
+        0);
   CHECK_THAT(w.out, Contains("PASS: 63 taps") && !Contains("int8-"));
 }
 

@@ -29,7 +29,7 @@ using llm::test::tool_path;
 
 const std::string kF16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQ4 = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
-const std::string kReferences = LLM_SOURCE_DIR "/validate/verify/";
+const std::string kReferences = LLM_SOURCE_DIR "/validate/text/verify/";
 const std::string kF16Reference = kReferences + "fable-3m-f16.json";
 const std::string kQ4Reference = kReferences + "fable-3m-q4_k_m.json";
 
@@ -89,8 +89,9 @@ std::string damaged(std::size_t layer, std::size_t first, std::size_t last, char
 
 TEST_CASE("limits of --verify are measured on the model, and near its errors", "[llmcheck]") {
   Workplace w;
-  REQUIRE(w.llmcheck("models/fable-3m-q4_k_m.gguf --verify validate/verify/fable-3m-q4_k_m.json "
-                     "--verify-quick") == 0);
+  REQUIRE(
+      w.llmcheck("models/fable-3m-q4_k_m.gguf --verify validate/text/verify/fable-3m-q4_k_m.json "
+                 "--verify-quick") == 0);
   const auto& figures = w.report["figures"];
   const auto table = std::ranges::find_if(
       figures, [](const Json& figure) { return figure["name"] == "verify-errors"; });

@@ -7,7 +7,7 @@
 
 #include "base/sha256.h"
 #include "tests/tools/llmrun_process.h"
-#include "validate/dump/dump.h"
+#include "validate/reference/dump/dump.h"
 
 namespace llm {
 namespace {

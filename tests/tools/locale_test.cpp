@@ -45,7 +45,7 @@ TEST_CASE("numbers are read and written alike in every locale", "[locale]") {
       "llmcheck " + kModel + " --ppl " LLM_SOURCE_DIR "/models/heldout.txt --ppl-sample 2 -t 1",
       "llmgguf show " + kModel, "llmgguf show --json " + kModel,
       "llmcheck " LLM_SOURCE_DIR "/models/fable-3m-f16.gguf --layer-diff " LLM_SOURCE_DIR
-      "/tests/validate/npz/embedded_hf.npz -t 1 --compute f32"};
+      "/tests/validate/reference/npz/embedded_hf.npz -t 1 --compute f32"};
   for (const std::string& command : commands) {
     const std::string line = tool_path(command);
     const Finished plain = run_shell("LC_ALL=C " + line);

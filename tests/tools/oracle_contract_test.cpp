@@ -28,10 +28,10 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 #include "tests/tools/oracle_process.h"
-#include "validate/diff/metrics.h"
-#include "validate/dump/dump.h"
-#include "validate/locate/replay.h"
-#include "validate/npz/npz.h"
+#include "validate/reference/diff/metrics.h"
+#include "validate/reference/dump/dump.h"
+#include "validate/reference/locate/op_replay.h"
+#include "validate/reference/npz/npz.h"
 
 namespace llm::test {
 namespace {

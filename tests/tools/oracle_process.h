@@ -10,7 +10,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 #include "tests/support/require_ok.h"
-#include "validate/dump/dump.h"
+#include "validate/reference/dump/dump.h"
 
 namespace llm::test {
 

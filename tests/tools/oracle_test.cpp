@@ -15,10 +15,10 @@
 #include "tests/support/catch.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/tools/oracle_process.h"
-#include "validate/diff/layer_diff.h"
-#include "validate/dump/dump.h"
-#include "validate/dump/engine_dump.h"
-#include "validate/dump/vocab_hash.h"
+#include "validate/reference/diff/layer_diff.h"
+#include "validate/reference/dump/dump.h"
+#include "validate/reference/dump/engine_dump.h"
+#include "validate/reference/dump/vocab_hash.h"
 #include "validate/report/text_table.h"
 
 namespace {

@@ -12,7 +12,7 @@
 #include "base/atomic_file.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/tool.h"
-#include "validate/equivalence/equivalence.h"
+#include "validate/text/equivalence/equivalence.h"
 
 namespace llm {
 namespace {

@@ -17,12 +17,12 @@
 #include "tools/common/option_pages.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/load.h"
-#include "validate/diff/likelihood.h"
-#include "validate/dump/dump.h"
-#include "validate/dump/engine_dump.h"
-#include "validate/quality/baseline.h"
-#include "validate/quality/sweep.h"
-#include "validate/quality/text_windows.h"
+#include "validate/reference/diff/likelihood.h"
+#include "validate/reference/dump/dump.h"
+#include "validate/reference/dump/engine_dump.h"
+#include "validate/text/quality/baseline.h"
+#include "validate/text/quality/sweep.h"
+#include "validate/text/quality/text_windows.h"
 
 namespace llm {
 namespace {

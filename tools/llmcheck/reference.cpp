@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tools/common/tool.h"
-#include "validate/diff/limits_file.h"
-#include "validate/gates/layer_check.h"
+#include "validate/reference/diff/limits_file.h"
+#include "validate/reference/gates/layer_check.h"
 
 namespace llm {
 namespace {

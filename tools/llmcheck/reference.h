@@ -6,9 +6,9 @@
 #include "base/result.h"
 #include "tools/common/progress.h"
 #include "tools/llmcheck/arguments.h"
-#include "validate/dump/dump.h"
+#include "validate/reference/dump/dump.h"
 #include "validate/report/report.h"
-#include "validate/stages/stages.h"
+#include "validate/text/stages/stages.h"
 
 namespace llm {
 

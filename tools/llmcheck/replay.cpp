@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "tools/common/tool.h"
-#include "validate/replay/read_receipt.h"
-#include "validate/replay/replay_receipt.h"
+#include "validate/receipt/read_receipt.h"
+#include "validate/receipt/replay_receipt.h"
 
 namespace llm {
 namespace {

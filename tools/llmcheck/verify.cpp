@@ -9,8 +9,8 @@
 #include "base/shown_text.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/load.h"
-#include "validate/verify/run.h"
-#include "validate/verify/verdict.h"
+#include "validate/text/verify/run.h"
+#include "validate/text/verify/verdict.h"
 
 namespace llm {
 namespace {

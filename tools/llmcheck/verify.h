@@ -7,7 +7,7 @@
 #include "tools/common/progress.h"
 #include "tools/llmcheck/arguments.h"
 #include "validate/report/report.h"
-#include "validate/verify/reference.h"
+#include "validate/text/verify/reference.h"
 
 namespace llm {
 

@@ -23,7 +23,7 @@
 #include "tools/llmrun/chat.h"
 #include "tools/llmrun/loaded.h"
 #include "tools/llmrun/output.h"
-#include "validate/dump/engine_dump.h"
+#include "validate/reference/dump/engine_dump.h"
 
 namespace llm {
 namespace {

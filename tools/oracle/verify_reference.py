@@ -26,7 +26,7 @@ VERSION = "1"
 SCHEMA_VERSION = 1
 TOP_K = 5
 NO_TOKEN = 0xFFFFFFFF  # an id that a file gives where there is no such token
-PROMPTS = Path(__file__).resolve().parents[2] / "validate" / "verify" / "prompts.json"
+PROMPTS = Path(__file__).resolve().parents[2] / "validate" / "text" / "verify" / "prompts.json"
 
 
 def top(logits: np.ndarray, k: int = TOP_K) -> list[int]:
@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="GGUF of the Llama family")
     parser.add_argument("-o", "--output", required=True, help="JSON to write")
-    parser.add_argument("--prompts", default=PROMPTS, help="prompts as JSON (default: validate/verify/prompts.json)")
+    parser.add_argument("--prompts", default=PROMPTS, help="prompts as JSON (default: validate/text/verify/prompts.json)")
     parser.add_argument("--steps", type=int, default=32, help="greedy tokens a prompt (default: 32)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print neither the continuations nor where it is")
     args = parser.parse_args(argv)

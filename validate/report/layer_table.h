@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "validate/gates/diff_section.h"
+#include "validate/reference/gates/diff_section.h"
 
 namespace llm {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "validate/gates/diff_section.h"
+#include "validate/reference/gates/diff_section.h"
 #include "validate/report/figures.h"
 
 namespace llm {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "validate/diff/layer_diff.h"
+#include "validate/reference/diff/layer_diff.h"
 
 namespace llm {
 

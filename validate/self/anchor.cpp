@@ -7,9 +7,9 @@
 #include <memory>
 #include <utility>
 
-#include "validate/diff/layer_diff.h"
-#include "validate/diff/limits_file.h"
-#include "validate/dump/engine_dump.h"
+#include "validate/reference/diff/layer_diff.h"
+#include "validate/reference/diff/limits_file.h"
+#include "validate/reference/dump/engine_dump.h"
 
 namespace llm {
 namespace {

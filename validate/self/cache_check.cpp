@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "validate/diff/likelihood.h"
+#include "validate/reference/diff/likelihood.h"
 
 namespace llm {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "validate/diff/likelihood.h"
+#include "validate/reference/diff/likelihood.h"
 #include "validate/self/anchor.h"
 
 namespace llm {

@@ -1,0 +1,260 @@
+#include "validate/reference/dump/dump.h"
+
+#include <cstring>
+#include <sstream>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/validate/reference/fake_dump.h"
+#include "tests/validate/reference/scratch_file.h"
+
+using Catch::Matchers::Contains;
+
+namespace llm {
+namespace {
+
+using test::FakeModel;
+using test::ScratchFile;
+
+std::string meta_json() { return to_json(test::fake_meta()); }
+
+/// Writes a dump's arrays by hand, so that each can be wrong.
+struct RawDump {
+  std::string meta = meta_json();
+  std::vector<std::int32_t> tokens = {1, 2, 3};
+  std::vector<std::int32_t> positions = {0, 1, 2};
+  std::vector<std::int64_t> step_ptr = {0, 2, 3};
+  std::vector<std::pair<std::string, std::vector<std::uint64_t>>> taps;  ///< key, shape; f32 zeros
+  bool with_tokens = true;
+
+  void write(const std::string& path) const {
+    auto writer = NpzWriter::create(path);
+    REQUIRE(writer.ok());
+    const auto add = [&](const char* key, NpyType type, const auto& values) {
+      const std::uint64_t shape[] = {values.size()};
+      REQUIRE(writer->add(key, type, shape, std::as_bytes(std::span(values))).ok());
+    };
+    add("__meta__", NpyType::kU8, meta);
+    if (with_tokens) add("tokens", NpyType::kI32, tokens);
+    add("positions", NpyType::kI32, positions);
+    add("step_ptr", NpyType::kI64, step_ptr);
+    for (const auto& [key, shape] : taps) {
+      std::uint64_t count = 1;
+      for (const auto n : shape) count *= n;
+      const std::vector<float> zeros(count);
+      REQUIRE(writer->add(key, NpyType::kF32, shape, std::as_bytes(std::span(zeros))).ok());
+    }
+    REQUIRE(writer->finish().ok());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
+  const FakeModel model;
+  const auto dump = model.record({3, 1, 2});
+  REQUIRE(dump.ok());
+  const ScratchFile file;
+  REQUIRE(dump->write(file.path()).ok());
+  const auto loaded = Dump::load(file.path());
+  if (!loaded.ok()) FAIL(loaded.error().to_string());
+  CHECK(std::ranges::equal(loaded->tokens(), dump->tokens()));
+  CHECK(std::ranges::equal(loaded->positions(), dump->positions()));
+  CHECK(loaded->step_ptr().size() == 4);
+  CHECK(loaded->n_layers() == FakeModel::kLayers);
+  CHECK(loaded->meta().producer == "fake");
+  CHECK(loaded->meta().merges_hash == "b1");
+  CHECK(loaded->meta().head_dim == 4);
+  CHECK(loaded->unknown_keys().empty());
+  for (const auto& [tap, layer] : taps_of_model(FakeModel::kLayers)) {
+    REQUIRE(loaded->has(layer, tap->name));
+    CHECK(loaded->tap(layer, tap->name)->values == dump->tap(layer, tap->name)->values);
+  }
+  CHECK(loaded->tap(ProbeSink::kGlobal, "logits")->rows == 6);
+  const ScratchFile second;
+  REQUIRE(loaded->write(second.path()).ok());
+  CHECK(Dump::load(second.path())->tap(1, "q")->values == dump->tap(1, "q")->values);
+}
+
+TEST_CASE("docs/dump_format.md lists the taps in the order of the table", "[dump]") {
+  const std::string page = test::read_file(LLM_SOURCE_DIR "/docs/dump_format.md");
+  const std::size_t begin = page.find("## Taps");
+  REQUIRE(begin != std::string::npos);
+  const std::string section = page.substr(begin, page.find("\n## ", begin) - begin);
+  std::vector<std::string> listed;
+  std::istringstream lines(section);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `")) continue;
+    const std::string cell = line.substr(2, line.find(" |", 2) - 2);
+    for (std::size_t at = 0; (at = cell.find('`', at)) != std::string::npos;) {
+      const std::size_t end = cell.find('`', at + 1);
+      listed.push_back(cell.substr(at + 1, end - at - 1));
+      at = end + 1;
+    }
+  }
+  std::vector<std::string> expected;
+  for (const Tap& tap : kTaps)
+    expected.push_back((tap.per_layer ? "" : "G/") + std::string(tap.name));
+  CHECK(listed == expected);
+}
+
+TEST_CASE("a tap that the table does not have is not recorded", "[dump][bad_input]") {
+  const auto [layer, name] =
+      GENERATE(table<int, std::string>({{0, "novel"}, {0, "logits"}, {ProbeSink::kGlobal, "q"}}));
+  Recorder recorder;
+  const std::vector<int> tokens = {1};
+  std::vector<float> values(4);
+  recorder.begin_step(tokens, 0);
+  recorder.tap(layer, name, values, 4, 0);
+  const auto dump = std::move(recorder).finish(test::fake_meta());
+  REQUIRE(!dump.ok());
+  CHECK_THAT(dump.error().to_string(), Contains(tap_label(layer, name)) && Contains("no tap"));
+}
+
+TEST_CASE("the split into steps does not show in a tap", "[dump]") {
+  const FakeModel model;
+  const auto whole = model.record({6});
+  const auto split = model.record({1, 2, 3});
+  REQUIRE((whole.ok() && split.ok()));
+  CHECK(whole->tap(1, "gate")->values == split->tap(1, "gate")->values);
+  CHECK(std::ranges::equal(whole->positions(), split->positions()));
+}
+
+TEST_CASE("a recorder refuses a pass that is not whole", "[dump]") {
+  Recorder recorder;
+  const std::vector<int> tokens = {5, 6, 7};
+  std::vector<float> rows(3 * 4);
+  std::string words;
+  SECTION("rows missing at the start") {
+    recorder.begin_step(tokens, 0);
+    recorder.tap(ProbeSink::kGlobal, "logits", std::span(rows).first(4), 4, 2);
+    words = "G/logits";
+  }
+  SECTION("rows missing at the end") {
+    recorder.begin_step(tokens, 0);
+    recorder.tap(0, "q", std::span(rows).first(8), 4, 0);
+    words = "2 rows for 3 tokens";
+  }
+  SECTION("a tap twice") {
+    recorder.begin_step(tokens, 0);
+    recorder.tap(0, "q", rows, 4, 0);
+    recorder.tap(0, "q", rows, 4, 0);
+    words = "L000/q";
+  }
+  SECTION("another width") {
+    recorder.begin_step(tokens, 0);
+    recorder.tap(0, "q", std::span(rows).first(8), 4, 0);
+    recorder.tap(0, "q", std::span(rows).first(2), 2, 2);
+    words = "width";
+  }
+  SECTION("a tap in one step only") {
+    recorder.begin_step(tokens, 0);
+    recorder.tap(0, "q", rows, 4, 0);
+    recorder.begin_step(tokens, 3);
+    words = "1 of 2 steps";
+  }
+  SECTION("outside a step") {
+    recorder.tap(0, "q", rows, 4, 0);
+    words = "begin_step";
+  }
+  SECTION("nothing at all") { words = "nothing was evaluated"; }
+  const auto dump = std::move(recorder).finish(test::fake_meta());
+  REQUIRE(!dump.ok());
+  CHECK(dump.error().code == ErrorCode::kUsage);
+  CHECK_THAT(dump.error().to_string(), Contains(words));
+}
+
+TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]") {
+  RawDump raw;
+  raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", {1, 4}}};
+  std::string words;
+  auto code = ErrorCode::kMalformed;
+  SECTION("meta no JSON") {
+    raw.meta = "{";
+    words = "__meta__";
+  }
+  SECTION("meta no object") {
+    raw.meta = "[1]";
+    words = "__meta__";
+  }
+  SECTION("deeply nested meta") {
+    raw.meta = std::string(100000, '[');
+    words = "__meta__";
+  }
+  SECTION("other format") {
+    raw.meta = R"({"format": "llmcheck-act/2"})";
+    words = "llmcheck-act/2";
+    code = ErrorCode::kUnsupported;
+  }
+  SECTION("key of wrong type") {
+    raw.meta.replace(raw.meta.find("\"eps\":") + 6, 5, "\"x\",\"");
+    words = "__meta__";
+  }
+  SECTION("no tokens") {
+    raw.with_tokens = false;
+    words = "tokens";
+  }
+  SECTION("negative token") {
+    raw.tokens[1] = -1;
+    words = "tokens: found -1";
+  }
+  SECTION("positions too few") {
+    raw.positions.pop_back();
+    words = "positions";
+  }
+  SECTION("step_ptr descending") {
+    raw.step_ptr = {0, 3, 2};
+    words = "step_ptr";
+  }
+  SECTION("step_ptr beyond") {
+    raw.step_ptr = {0, 2, 4};
+    words = "step_ptr";
+  }
+  SECTION("step_ptr empty") {
+    raw.step_ptr = {};
+    words = "step_ptr";
+  }
+  SECTION("a step step_ptr does not know") {
+    raw.taps.push_back({"s0002/L000/q", {1, 4}});
+    words = "s0002/L000/q";
+  }
+  const ScratchFile file;
+  raw.write(file.path());
+  const auto dump = Dump::load(file.path());
+  REQUIRE(!dump.ok());
+  CHECK(dump.error().code == code);
+  CHECK_THAT(dump.error().to_string(), Contains(words) && Contains(file.path()));
+}
+
+TEST_CASE("a tap whose shape does not fit its step is refused", "[dump][bad_input]") {
+  RawDump raw;
+  const auto shape =
+      GENERATE(values<std::vector<std::uint64_t>>({{2, 4}, {1}, {1, 0}, {1, 5}, {1, 2, 2}, {}}));
+  raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", shape}};
+  const ScratchFile file;
+  raw.write(file.path());
+  const auto dump = Dump::load(file.path());
+  REQUIRE(dump.ok());
+  const auto tap = dump->tap(0, "q");
+  REQUIRE(!tap.ok());
+  CHECK(tap.error().code == ErrorCode::kMalformed);
+  CHECK_THAT(tap.error().to_string(), Contains("s0001/L000/q") && Contains("need [1 tokens, 4]"));
+}
+
+TEST_CASE("arrays nobody knows are listed, never an error", "[dump]") {
+  RawDump raw;
+  raw.taps = {{"s0000/L000/q", {2, 4}},   {"s0001/L000/q", {1, 4}}, {"s0000/L000/novel", {2, 4}},
+              {"s0000/L99999/q", {2, 4}}, {"s00/L000/q", {2, 4}},   {"hello", {1}},
+              {"s0000/L000/probs", {1}}};
+  const ScratchFile file;
+  raw.write(file.path());
+  const auto dump = Dump::load(file.path());
+  REQUIRE(dump.ok());
+  CHECK(dump->unknown_keys() ==
+        std::vector<std::string>{"s0000/L000/novel", "s0000/L99999/q", "s00/L000/q", "hello"});
+  CHECK(dump->has(0, "q"));
+  CHECK(!dump->has(0, "novel"));
+}
+
+}  // namespace llm

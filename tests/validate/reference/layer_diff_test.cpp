@@ -1,0 +1,230 @@
+#include "validate/reference/diff/layer_diff.h"
+
+#include <limits>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/validate/reference/fake_dump.h"
+#include "tests/validate/reference/scratch_file.h"
+#include "validate/report/text_table.h"
+
+using Catch::Matchers::Contains;
+
+namespace llm {
+namespace {
+
+using test::fake_meta;
+using test::FakeModel;
+
+Limit limit(std::string_view probe, Metric metric, double bound) {
+  return Limit{std::string(probe), metric, bound, "test"};
+}
+
+const Limits kTight({limit("*", Metric::kNmse, 1e-9)});
+
+LayerDiff diff(const Dump& actual, const Dump& reference, const Limits& limits = kTight) {
+  auto out = diff_layers(actual, reference, limits);
+  REQUIRE(out.ok());
+  return std::move(out).value();
+}
+
+Dump record(const FakeModel::Edit& edit = {}, const DumpMeta& meta = fake_meta(),
+            const std::vector<std::size_t>& steps = {6}) {
+  auto dump = FakeModel().record(steps, edit, meta);
+  REQUIRE(dump.ok());
+  return std::move(dump).value();
+}
+
+FakeModel::Edit change(int layer, std::string_view tap, float by) {
+  return [=](int l, std::string_view t, std::vector<float>& values) {
+    if (l == layer && t == tap) values[11] += by;
+    return true;
+  };
+}
+
+FakeModel::Edit drop(int layer, std::string_view tap) {
+  return [=](int l, std::string_view t, std::vector<float>&) { return l != layer || t != tap; };
+}
+
+std::string first_failing(const LayerDiff& d) {
+  if (!d.first_failing) return "none";
+  return tap_label(d.rows[*d.first_failing].layer, d.rows[*d.first_failing].tap);
+}
+
+}  // namespace
+
+TEST_CASE("equal dumps pass, however they were split into steps", "[layer_diff]") {
+  const auto d = diff(record({}, fake_meta(), {2, 1, 3}), record());
+  CHECK(d.passed());
+  REQUIRE(d.rows.size() == 3 + 15 * FakeModel::kLayers);
+  CHECK(d.rows.front().tap == "embd");
+  CHECK(d.rows[1].tap == "attn_norm");
+  CHECK(d.rows.back().tap == "logits");
+  CHECK_THAT(layer_diff_table(d), Contains("PASS: 33 taps"));
+}
+
+TEST_CASE("the first failing tap in the order of the data flow is named", "[layer_diff]") {
+  const auto edit = [](int layer, std::string_view tap, std::vector<float>& values) {
+    if (tap == "logits" || (layer == 1 && (tap == "v" || tap == "attn_ctx"))) values[11] += 0.5F;
+    return true;
+  };
+  const auto d = diff(record(edit), record());
+  CHECK(!d.passed());
+  CHECK(first_failing(d) == "L001/v");
+  const auto table = layer_diff_table(d);
+  CHECK_THAT(table,
+             Contains("FAIL: 3 of 33 taps; the first is L001/v") && Contains("token 1, feature 3"));
+}
+
+TEST_CASE("every single tap is looked at", "[layer_diff]") {
+  const auto reference = record();
+  for (const auto& [row, layer] : taps_of_model(FakeModel::kLayers)) {
+    const std::string tap(row->name);
+    CAPTURE(layer, tap);
+    CHECK(first_failing(diff(record(change(layer, tap, 0.01F)), reference)) ==
+          tap_label(layer, tap));
+    CHECK(diff(record(change(layer, tap, 1e-7F)), reference).passed());
+  }
+}
+
+TEST_CASE("a missing tap fails on either side", "[layer_diff]") {
+  const auto here = diff(record(drop(1, "up")), record());
+  CHECK(first_failing(here) == "L001/up");
+  CHECK(here.rows[*here.first_failing].verdict == TapVerdict::kMissing);
+  CHECK(!here.passed());
+  const auto there = diff(record(), record(drop(0, "gate")));
+  CHECK(first_failing(there) == "L000/gate");
+  CHECK(!there.passed());
+}
+
+TEST_CASE("only the reference may declare a tap absent", "[layer_diff]") {
+  DumpMeta meta = fake_meta();
+  meta.taps_absent = {{"q_rope", "not hooked"}};
+  const auto no_q_rope = [](int, std::string_view tap, std::vector<float>&) {
+    return tap != "q_rope";
+  };
+  const auto declared = diff(record(), record(no_q_rope, meta));
+  CHECK(declared.passed());
+  CHECK_THAT(layer_diff_table(declared), Contains("absent  not hooked"));
+  CHECK(!diff(record(no_q_rope, meta), record()).passed());
+}
+
+TEST_CASE("a remark says which vocabularies differ, and what is unknown", "[layer_diff]") {
+  const auto remarks = [](const std::string& tokens, const std::string& merges,
+                          const std::string& other_tokens, const std::string& other_merges) {
+    DumpMeta meta = fake_meta();
+    meta.tokenizer_hash = tokens;
+    meta.merges_hash = merges;
+    DumpMeta other = fake_meta();
+    other.tokenizer_hash = other_tokens;
+    other.merges_hash = other_merges;
+    const auto found = diff(record({}, meta), record({}, other));
+    CHECK(found.passed());
+    return found.remarks;
+  };
+  using Remarks = std::vector<std::string>;
+  CHECK(remarks("a1", "b1", "a1", "b1") == Remarks{});
+  CHECK(remarks("a1", "", "a1", "") == Remarks{});
+  CHECK(remarks("a1", "b1", "", "") == Remarks{});  // a reference without a vocabulary
+  CHECK(remarks("a1", "b1", "a2", "b2") == Remarks{"the vocabularies differ (tokenizer_hash)"});
+  CHECK(remarks("a1", "b1", "a1", "b2") ==
+        Remarks{"the merges or the pre-tokenizers differ (merges_hash)"});
+  const auto earlier = remarks("a1", "b1", "a1", "");
+  REQUIRE(earlier.size() == 1);
+  CHECK_THAT(earlier[0], Contains("the reference has no merges_hash") && Contains("unknown"));
+  CHECK_THAT(remarks("a1", "", "a1", "b1").at(0), Contains("this dump has no merges_hash"));
+}
+
+TEST_CASE("a whole layer that is absent is missed", "[layer_diff]") {
+  DumpMeta meta = fake_meta();
+  meta.n_layers = 3;
+  const auto reference = record({}, meta);
+  CHECK(first_failing(diff(record(), reference)) == "L002/attn_norm");
+  const test::ScratchFile file;
+  REQUIRE(reference.write(file.path()).ok());
+  const auto loaded = Dump::load(file.path());
+  REQUIRE(loaded.ok());
+  CHECK(first_failing(diff(record(), *loaded)) == "L002/attn_norm");
+  const auto more = diff(record({}, meta), record());
+  CHECK(!more.passed());
+  REQUIRE(more.problems.size() == 1);
+  CHECK_THAT(more.problems[0], Contains("3 layers here, 2 in the reference"));
+}
+
+TEST_CASE("NaN on either side fails and is counted", "[layer_diff]") {
+  const auto nan = change(0, "k", std::numeric_limits<float>::quiet_NaN());
+  CHECK_THAT(layer_diff_table(diff(record(nan), record())), Contains("1 NaN or Inf here, 0 in"));
+  CHECK_THAT(layer_diff_table(diff(record(), record(nan))), Contains("0 NaN or Inf here, 1 in"));
+  CHECK(!diff(record(nan), record(nan)).passed());
+}
+
+TEST_CASE("other tokens or positions are a problem, not a difference", "[layer_diff]") {
+  Recorder recorder;
+  const std::vector<int> tokens = {100, 101, 7, 103, 104, 105};
+  recorder.begin_step(tokens, 1);
+  const auto other = std::move(recorder).finish(fake_meta());
+  REQUIRE(other.ok());
+  const auto d = diff(*other, record());
+  CHECK(!d.passed());
+  REQUIRE(d.problems.size() == 2);
+  CHECK_THAT(d.problems[0], Contains("tokens differ at index 2: 7 here, 102"));
+  CHECK_THAT(d.problems[1], Contains("positions differ at index 0: 1 here, 0"));
+}
+
+TEST_CASE("q and k of the two layouts are compared in one order", "[layer_diff]") {
+  // interleaved[2 i + j] = half[j * 2 + i] in heads of 4.
+  const auto to_half = [](int, std::string_view tap, std::vector<float>& values) {
+    if (tap != "q" && tap != "k" && tap != "q_rope" && tap != "k_rope") return true;
+    for (std::size_t head = 0; head < values.size(); head += 4)
+      std::swap(values[head + 1], values[head + 2]);
+    return true;
+  };
+  DumpMeta half = fake_meta();
+  half.qk_layout = "half";
+  CHECK(diff(record(), record(to_half, half)).passed());
+  CHECK(diff(record(to_half, half), record()).passed());
+  CHECK(diff(record(to_half, half), record(to_half, half)).passed());
+  CHECK(first_failing(diff(record(), record(to_half))) == "L000/q");
+  half.head_dim = 0;
+  DumpMeta unknown = fake_meta();
+  unknown.head_dim = 0;
+  const auto d = diff(record({}, unknown), record(to_half, half));
+  CHECK(first_failing(d) == "L000/q");
+  CHECK_THAT(layer_diff_table(d), Contains("qk_layout half needs"));
+  // An odd head has no halves, whether the file says so or leaves it to be concluded.
+  half.head_dim = 1;
+  half.rope_dim = 0;
+  unknown.rope_dim = 0;
+  CHECK_THAT(layer_diff_table(diff(record({}, unknown), record(to_half, half))),
+             Contains("qk_layout half needs"));
+}
+
+TEST_CASE("partial RoPE reorders only the leading features", "[layer_diff]") {
+  TapMatrix matrix{1, 6, {0, 1, 2, 3, 4, 5}};
+  half_to_interleaved(matrix, 6, 4);
+  CHECK(matrix.values == std::vector<float>{0, 2, 1, 3, 4, 5});
+  matrix.values = {0, 1, 2, 3, 4, 5};
+  half_to_interleaved(matrix, 6, 6);
+  CHECK(matrix.values == std::vector<float>{0, 3, 1, 4, 2, 5});
+}
+
+TEST_CASE("the last fitting limit counts, and none is a failure", "[layer_diff]") {
+  const auto actual = record(change(1, "gate", 0.01F));
+  const auto with = [&](std::vector<Limit> rules) {
+    return diff(actual, record(), Limits(std::move(rules)));
+  };
+  const Limit all = limit("*", Metric::kNmse, 1e-9);
+  CHECK(!with({all}).passed());
+  CHECK(with({all, limit("gate", Metric::kNmse, 1e-3)}).passed());
+  CHECK(with({all, limit("L001/gate", Metric::kNmse, 1e-3)}).passed());
+  CHECK(!with({all, limit("L000/gate", Metric::kNmse, 1e-3)}).passed());
+  CHECK(!with({limit("gate", Metric::kNmse, 1e-3), all}).passed());
+  CHECK(
+      !with({all, limit("gate", Metric::kNmse, 1e-3), limit("*", Metric::kMaxAbs, 1e-4)}).passed());
+  CHECK(!with({limit("gate", Metric::kNmse, 1e-3)}).passed());
+  CHECK(!with({limit("*", Metric::kNmse, std::numeric_limits<double>::quiet_NaN())}).passed());
+  CHECK(with({all, limit("gate", Metric::kNmse, 1e-3), limit("*", Metric::kCosineLoss, 1e-3)})
+            .passed());
+}
+
+}  // namespace llm

@@ -1,0 +1,144 @@
+#include "validate/reference/npz/npy.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "tests/support/catch.h"
+
+using Catch::Matchers::Contains;
+
+namespace llm {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// A header of the given version whose length field is true unless `length` says otherwise.
+std::string header(const std::string& text, int major = 1, std::int64_t length = -1) {
+  std::string out = "\x93NUMPY";
+  out += static_cast<char>(major);
+  out += '\0';
+  const auto n =
+      static_cast<std::uint32_t>(length < 0 ? static_cast<std::int64_t>(text.size()) : length);
+  for (int i = 0; i < (major == 1 ? 2 : 4); ++i) out += static_cast<char>(n >> (8 * i));
+  return out + text;
+}
+
+Result<NpyHeader> parse(const std::string& all) { return parse_npy_header(bytes_of(all), "m.npy"); }
+
+std::string dictionary(const std::string& shape, const std::string& descr = "'<f4'",
+                       const std::string& fortran = "False") {
+  return "{'descr': " + descr + ", 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
+}
+
+struct BadHeader {
+  std::string bytes;
+  ErrorCode code;
+  std::string words;
+};
+
+}  // namespace
+
+TEST_CASE("an NPY header is parsed, whatever the order of its keys", "[npy]") {
+  const auto parsed = parse(header("{\"shape\":(2, 3), 'fortran_order':True,'descr':'>f8'}"));
+  REQUIRE(parsed.ok());
+  CHECK(parsed->type == NpyType::kF64);
+  CHECK(parsed->big_endian);
+  CHECK(parsed->fortran_order);
+  CHECK(parsed->shape == std::vector<std::uint64_t>{2, 3});
+  CHECK(parsed->data_bytes == 48);
+}
+
+TEST_CASE("scalars, vectors and empty arrays have their sizes", "[npy]") {
+  CHECK(parse(header(dictionary("()")))->data_bytes == 4);
+  CHECK(parse(header(dictionary("(5,)")))->data_bytes == 20);
+  CHECK(parse(header(dictionary("(5, 0, 7)")))->data_bytes == 0);
+  CHECK(parse(header(dictionary("(3,)", "'|u1'"), 2))->data_bytes == 3);
+  CHECK(parse(header(dictionary("(3,)", "'<f2'"), 3))->data_bytes == 6);
+}
+
+TEST_CASE("a bad NPY header is refused with its field", "[npy][bad_input]") {
+  const auto bad = GENERATE(values<BadHeader>({
+      {"\x93NUMPX" + header(dictionary("(3,)")).substr(6), ErrorCode::kMalformed, "magic"},
+      {header(dictionary("(3,)"), 4), ErrorCode::kMalformed, "version: found 4.0"},
+      {header(dictionary("(3,)"), 0), ErrorCode::kMalformed, "version: found 0.0"},
+      {header(dictionary("(3,)"), 2, 0xFFFFFFFF), ErrorCode::kMalformed,
+       "header_len: found 4294967295"},
+      {header(dictionary("(3,)"), 1, 0xFFFF), ErrorCode::kMalformed, "header_len: found 65535"},
+      {header(dictionary("(3,)"), 1, 500), ErrorCode::kMalformed, "cut off"},
+      {header("__import__('os').system('true')"), ErrorCode::kMalformed, "plain dictionary"},
+      {header(dictionary("__import__('os').abort()")), ErrorCode::kMalformed, "shape"},
+      {header(dictionary("(3,)") + "; exit()"), ErrorCode::kMalformed, "plain dictionary"},
+      {header(dictionary("(-1,)")), ErrorCode::kMalformed, "shape"},
+      {header(dictionary("(3.5,)")), ErrorCode::kMalformed, "shape"},
+      {header(dictionary("(3 4)")), ErrorCode::kMalformed, "shape"},
+      {header(dictionary("(3,")), ErrorCode::kMalformed, "shape"},
+      {header(dictionary("(99999999999999999999,)")), ErrorCode::kMalformed, "shape"},
+      {header(dictionary("(4294967296, 4294967296)")), ErrorCode::kMalformed, "overflows"},
+      {header(dictionary("(4611686018427387904,)")), ErrorCode::kMalformed, "overflows"},
+      {header(dictionary("(" + std::string(99, '1').replace(1, 98, std::string(98, ',')) + ")")),
+       ErrorCode::kMalformed, "shape"},
+      {header(dictionary(fmt::format("({})", fmt::join(std::vector<int>(33, 1), ",")))),
+       ErrorCode::kMalformed, "more than 32 dimensions"},
+      {header(dictionary("(3,)", "'|O'")), ErrorCode::kUnsupported, "pickle is never loaded"},
+      {header(dictionary("(3,)", "[('a', '<f4')]")), ErrorCode::kUnsupported, "structured"},
+      {header(dictionary("(3,)", "'<c8'")), ErrorCode::kUnsupported, "'<c8'"},
+      {header(dictionary("(3,)", "'<i2'")), ErrorCode::kUnsupported, "'<i2'"},
+      {header(dictionary("(3,)", "''")), ErrorCode::kUnsupported, "descr"},
+      {header(dictionary("(3,)", "4")), ErrorCode::kMalformed, "descr"},
+      {header(dictionary("(3,)", "'<f4'", "1")), ErrorCode::kMalformed, "fortran_order"},
+      {header("{'descr': '<f4', 'shape': (3,)}"), ErrorCode::kMalformed, "need the keys"},
+      {header("{'descr': '<f4', 'descr': '<f4', 'shape': (3,)}"), ErrorCode::kMalformed, "twice"},
+      {header("{'descr': '<f4', 'evil': 1, 'shape': (3,)}"), ErrorCode::kMalformed, "'evil'"},
+      {header(""), ErrorCode::kMalformed, "plain dictionary"},
+  }));
+  CAPTURE(bad.words);
+  const auto parsed = parse(bad.bytes);
+  REQUIRE(!parsed.ok());
+  CHECK(parsed.error().code == bad.code);
+  CHECK_THAT(parsed.error().to_string(), Contains(bad.words) && Contains("m.npy"));
+}
+
+TEST_CASE("every truncation of an NPY header is refused", "[npy][bad_input]") {
+  const std::string whole = header(dictionary("(3, 4)"));
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    CAPTURE(n);
+    CHECK(!parse(whole.substr(0, n)).ok());
+  }
+  CHECK(parse(whole).ok());
+}
+
+TEST_CASE("written headers parse back and align the data", "[npy]") {
+  const auto shape = GENERATE(values<std::vector<std::uint64_t>>({{}, {7}, {3, 4}, {0, 9, 2}}));
+  for (const auto type :
+       {NpyType::kF16, NpyType::kF32, NpyType::kF64, NpyType::kI32, NpyType::kI64, NpyType::kU8}) {
+    const std::string text = encode_npy_header(type, shape);
+    CHECK(text.size() % 64 == 0);
+    const auto parsed = parse(text);
+    REQUIRE(parsed.ok());
+    CHECK(parsed->type == type);
+    CHECK(parsed->shape == shape);
+    CHECK(!parsed->fortran_order);
+  }
+}
+
+TEST_CASE("half precision widens exactly", "[npy]") {
+  const std::uint16_t bits[] = {0x0000, 0x8000, 0x0001, 0x03FF, 0x0400, 0x3C00,
+                                0xC000, 0x7BFF, 0x7C00, 0xFC00, 0x7E00};
+  NpyArray array{NpyType::kF16, {std::size(bits)}, {}};
+  const auto bytes = std::as_bytes(std::span(bits));
+  array.data.assign(bytes.begin(), bytes.end());
+  const auto values = array.as_f32();
+  REQUIRE(values.ok());
+  const float expected[] = {0.0F, -0.0F, 0x1p-24F, 1023 * 0x1p-24F, 0x1p-14F,
+                            1.0F, -2.0F, 65504.0F, INFINITY,        -INFINITY};
+  CHECK(std::memcmp(values->data(), expected, sizeof(expected)) == 0);
+  CHECK(std::isnan((*values)[10]));
+  CHECK(!array.as_i64().ok());
+}
+
+}  // namespace llm

@@ -1,0 +1,360 @@
+#include "validate/reference/npz/npz.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/validate/reference/scratch_file.h"
+
+using Catch::Matchers::Contains;
+
+namespace llm {
+namespace {
+
+using test::read_bytes;
+using test::ScratchFile;
+using Bytes = std::vector<std::byte>;
+
+std::string golden(const std::string& name) {
+  return LLM_SOURCE_DIR "/tests/validate/reference/npz/" + name;
+}
+
+/// The rule of make_npz.py.
+bool follows_rule(const NpyArray& array) {
+  const bool floating = array.as_f32().ok();
+  for (std::size_t i = 0; i < array.count(); ++i) {
+    if (floating && (*array.as_f32())[i] != static_cast<float>(i) * 0.5F - 2) return false;
+    if (!floating && (*array.as_i64())[i] != static_cast<std::int64_t>(i)) return false;
+  }
+  return true;
+}
+
+/// Opens, reads everything. An error of either is an error.
+Status read_all(const std::string& path, std::map<std::string, NpyArray>& out) {
+  LLM_TRY(const NpzReader reader, NpzReader::open(path));
+  for (const auto& key : reader.keys()) {
+    LLM_TRY(NpyArray array, reader.read(key));
+    out.insert_or_assign(key, std::move(array));
+  }
+  return Ok{};
+}
+
+Status read_all(const std::string& path) {
+  std::map<std::string, NpyArray> ignored;
+  return read_all(path, ignored);
+}
+
+/// Puts a little-endian value at the n-th (0-based) occurrence of a ZIP signature plus `offset`.
+template <typename T>
+void patch(Bytes& bytes, std::string_view signature, std::size_t offset, T value,
+           std::size_t nth = 0) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::size_t at = text.find(signature);
+  while (nth-- > 0) at = text.find(signature, at + 1);
+  REQUIRE(at != std::string_view::npos);
+  std::memcpy(bytes.data() + at + offset, &value, sizeof(value));
+}
+
+constexpr std::string_view kLocal = "PK\x03\x04";
+constexpr std::string_view kCentral = "PK\x01\x02";
+constexpr std::string_view kEnd = "PK\x05\x06";
+
+}  // namespace
+
+TEST_CASE("what NumPy writes is read", "[npz]") {
+  const auto* const name = GENERATE("savez.npz", "savez_compressed.npz");
+  std::map<std::string, NpyArray> arrays;
+  const auto status = read_all(golden(name), arrays);
+  if (!status.ok()) FAIL(status.error().to_string());
+  CHECK(arrays.size() == 8);
+  for (const auto& [key, array] : arrays) {
+    CAPTURE(name, key);
+    CHECK(follows_rule(array));
+  }
+  using Shape = std::vector<std::uint64_t>;
+  CHECK(arrays["f4"].shape == Shape{3, 4});
+  CHECK(arrays["i4"].shape == Shape{2, 2, 2});
+  CHECK(arrays["i8"].shape.empty());
+  CHECK(arrays["empty"].shape == Shape{0, 4});
+  CHECK(arrays["s0000/L001/q"].shape == Shape{2, 8});
+  CHECK(arrays["f2"].type == NpyType::kF16);
+}
+
+TEST_CASE("Fortran order is transposed, big-endian swapped, other headers read", "[npz]") {
+  const auto* const name =
+      GENERATE("fortran.npz", "big_endian.npz", "versions.npz", "unseekable.npz");
+  CAPTURE(name);
+  std::map<std::string, NpyArray> arrays;
+  const auto status = read_all(golden(name), arrays);
+  if (!status.ok()) FAIL(status.error().to_string());
+  CHECK(arrays.size() >= 2);
+  for (const auto& [key, array] : arrays) {
+    CAPTURE(key);
+    CHECK(follows_rule(array));
+  }
+}
+
+TEST_CASE("a member's name is a key and never a path", "[npz][bad_input]") {
+  const auto reader = NpzReader::open(golden("traversal.npz"));
+  REQUIRE(reader.ok());
+  CHECK(reader->keys() == std::vector<std::string>{"../../x", "/tmp/y"});
+  CHECK(follows_rule(*reader->read("../../x")));
+  CHECK(!reader->contains("notes.txt"));
+}
+
+TEST_CASE("archives that are valid but not for us are refused by name", "[npz][bad_input]") {
+  const auto [name, code, words] = GENERATE(table<std::string, ErrorCode, std::string>({
+      {"bzip2.npz", ErrorCode::kUnsupported, "a.npy"},
+      {"bzip2.npz", ErrorCode::kUnsupported, "method 12 (bzip2)"},
+      {"lzma.npz", ErrorCode::kUnsupported, "method 14 (lzma)"},
+      {"object.npz", ErrorCode::kUnsupported, "pickle is never loaded"},
+      {"complex.npz", ErrorCode::kUnsupported, "'<c8'"},
+      {"structured.npz", ErrorCode::kUnsupported, "structured"},
+      {"duplicate.npz", ErrorCode::kMalformed, "duplicate member"},
+      {"bomb.npz", ErrorCode::kResource, "a.npy (byte 0): expands"},
+      {"make_npz.py", ErrorCode::kIo, "No such file"},
+      {"", ErrorCode::kIo, "is a directory"},
+  }));
+  CAPTURE(name);
+  const auto status = read_all(golden(name));
+  REQUIRE(!status.ok());
+  CHECK(status.error().code == code);
+  CHECK_THAT(status.error().to_string(), Contains(words) && Contains(golden(name)));
+}
+
+TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
+  struct Row {
+    std::string what;
+    std::function<void(Bytes&)> damage;
+    ErrorCode code;
+    std::string words;
+  };
+  const Row rows[] = {
+      {"encrypted", [](Bytes& b) { patch<std::uint16_t>(b, kCentral, 8, 1); },
+       ErrorCode::kUnsupported, "encrypted"},
+      {"AES method", [](Bytes& b) { patch<std::uint16_t>(b, kCentral, 10, 99); },
+       ErrorCode::kUnsupported, "AES"},
+      {"central method", [](Bytes& b) { patch<std::uint16_t>(b, kCentral, 10, 0); },
+       ErrorCode::kMalformed, "f4.npy"},
+      {"local method", [](Bytes& b) { patch<std::uint16_t>(b, kLocal, 8, 0); },
+       ErrorCode::kMalformed, "differ in method"},
+      {"local flags", [](Bytes& b) { patch<std::uint16_t>(b, kLocal, 6, 2); },
+       ErrorCode::kMalformed, "differ in method"},
+      {"central CRC", [](Bytes& b) { patch<std::uint32_t>(b, kCentral, 16, 0xDEADBEEF); },
+       ErrorCode::kMalformed, "CRC"},
+      {"both CRCs",
+       [](Bytes& b) {
+         patch<std::uint32_t>(b, kCentral, 16, 0xDEADBEEF);
+         patch<std::uint32_t>(b, kLocal, 14, 0xDEADBEEF);
+       },
+       ErrorCode::kMalformed, "bad CRC"},
+      {"compressed size", [](Bytes& b) { patch<std::uint32_t>(b, kCentral, 20, 0x7FFFFFFF); },
+       ErrorCode::kMalformed, "f4.npy"},
+      {"declared 2^31 in the directory",
+       [](Bytes& b) { patch<std::uint32_t>(b, kCentral, 24, 0x80000000); }, ErrorCode::kMalformed,
+       "f4.npy"},
+      {"zip64 sizes without the field",
+       [](Bytes& b) { patch<std::uint32_t>(b, kCentral, 24, 0xFFFFFFFF); }, ErrorCode::kMalformed,
+       "zip64"},
+      {"local offset", [](Bytes& b) { patch<std::uint32_t>(b, kCentral, 42, 1); },
+       ErrorCode::kMalformed, "no local header"},
+      {"local offset of another member",
+       [](Bytes& b) { patch<std::uint32_t>(b, kCentral, 42, 0, 1); }, ErrorCode::kMalformed,
+       "name"},
+      {"local offset beyond", [](Bytes& b) { patch<std::uint32_t>(b, kCentral, 42, 0xFFFFFFF0); },
+       ErrorCode::kMalformed, "beyond"},
+      {"disk", [](Bytes& b) { patch<std::uint16_t>(b, kCentral, 34, 1); }, ErrorCode::kMalformed,
+       "another disk"},
+      {"entries +1", [](Bytes& b) { patch<std::uint16_t>(b, kEnd, 10, 9); }, ErrorCode::kMalformed,
+       "zip"},
+      {"entries -1",
+       [](Bytes& b) {
+         patch<std::uint16_t>(b, kEnd, 8, 7);
+         patch<std::uint16_t>(b, kEnd, 10, 7);
+       },
+       ErrorCode::kMalformed, "after its last entry"},
+      {"entries 65535", [](Bytes& b) { patch<std::uint16_t>(b, kEnd, 10, 0xFFFF); },
+       ErrorCode::kMalformed, "zip64 locator"},
+      {"directory size", [](Bytes& b) { patch<std::uint32_t>(b, kEnd, 12, 46); },
+       ErrorCode::kMalformed, "central directory"},
+      {"directory offset", [](Bytes& b) { patch<std::uint32_t>(b, kEnd, 16, 0x7FFFFFFF); },
+       ErrorCode::kMalformed, "central directory"},
+      {"junk after the archive", [](Bytes& b) { b.resize(b.size() + 3); }, ErrorCode::kMalformed,
+       "end of central directory"},
+      {"name in one place only", [](Bytes& b) { patch<char>(b, kLocal, 30, 'g'); },
+       ErrorCode::kMalformed, "name"},
+  };
+  const Bytes clean = read_bytes(golden("savez_compressed.npz"));
+  const ScratchFile file;
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    Bytes bytes = clean;
+    row.damage(bytes);
+    file.write(bytes);
+    const auto status = read_all(file.path());
+    REQUIRE(!status.ok());
+    CAPTURE(status.error().to_string());
+    CHECK(status.error().code == row.code);
+    CHECK_THAT(status.error().to_string(), Contains(row.words));
+  }
+}
+
+TEST_CASE("a size that lies in every place is caught while unpacking", "[npz][bad_input]") {
+  // f4 of (3, 4): 128 + 48 bytes. NumPy's local header carries its sizes in a zip64 field, behind
+  // 30 bytes and the name "f4.npy": id, length, uncompressed, compressed.
+  const ScratchFile file;
+  for (const std::uint32_t lie : {175U, 177U, 130U, 11U, 0U, 1U << 20, 1U << 23}) {
+    CAPTURE(lie);
+    Bytes bytes = read_bytes(golden("savez_compressed.npz"));
+    patch<std::uint32_t>(bytes, kCentral, 24, lie);
+    patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, lie);
+    file.write(bytes);
+    const auto status = read_all(file.path());
+    REQUIRE(!status.ok());
+    CHECK(status.error().code == ErrorCode::kMalformed);
+    CHECK_THAT(status.error().to_string(), Contains("f4.npy"));
+  }
+}
+
+TEST_CASE("a deflate stream without its last bytes is refused", "[npz][bad_input]") {
+  const Bytes clean = read_bytes(golden("savez_compressed.npz"));
+  const auto entries = read_zip_directory(clean);
+  REQUIRE(entries.ok());
+  const auto compressed = static_cast<std::uint32_t>(entries->front().compressed);
+  const ScratchFile file;
+  for (std::uint32_t less = 1; less <= compressed; ++less) {
+    CAPTURE(less);
+    Bytes bytes = clean;
+    patch<std::uint32_t>(bytes, kCentral, 20, compressed - less);
+    patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, compressed - less);
+    file.write(bytes);
+    const auto status = read_all(file.path());
+    REQUIRE(!status.ok());
+    CHECK(status.error().code == ErrorCode::kMalformed);
+    CHECK_THAT(status.error().to_string(), Contains("f4.npy"));
+  }
+}
+
+TEST_CASE("members that share bytes are refused", "[npz][bad_input]") {
+  Bytes bytes = read_bytes(golden("savez.npz"));
+  const std::uint32_t reaching = 176 + 20;  // 20 bytes into the next local header
+  patch<std::uint32_t>(bytes, kCentral, 20, reaching);
+  patch<std::uint32_t>(bytes, kCentral, 24, reaching);
+  patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, reaching);
+  patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, reaching);
+  const ScratchFile file;
+  file.write(bytes);
+  const auto status = read_all(file.path());
+  REQUIRE(!status.ok());
+  CHECK(status.error().code == ErrorCode::kMalformed);
+  CHECK_THAT(status.error().to_string(), Contains("f8.npy") && Contains("overlaps member f4.npy"));
+}
+
+TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[npz][bad_input]") {
+  Bytes bytes = read_bytes(golden("savez_compressed.npz"));
+  patch<std::uint32_t>(bytes, kCentral, 24, 0xF0000000U);
+  patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, 0xF0000000U);
+  const ScratchFile file;
+  file.write(bytes);
+  const auto status = read_all(file.path());
+  REQUIRE(!status.ok());
+  CHECK(status.error().code == ErrorCode::kResource);
+  NpzLimits limits;
+  limits.max_member_bytes = 150;
+  const auto reader = NpzReader::open(golden("savez.npz"), limits);
+  REQUIRE(!reader.ok());
+  CHECK(reader.error().code == ErrorCode::kResource);
+  CHECK_THAT(reader.error().to_string(), Contains("f4.npy") && Contains("cap"));
+}
+
+TEST_CASE("every truncation is refused, with a ZIP field", "[npz][bad_input]") {
+  const auto* const name = GENERATE("savez.npz", "savez_compressed.npz", "unseekable.npz");
+  const Bytes whole = read_bytes(golden(name));
+  const ScratchFile file;
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    file.write(std::span(whole).first(n));
+    const auto status = read_all(file.path());
+    if (status.ok() || status.error().code != ErrorCode::kMalformed) FAIL(name << " cut to " << n);
+    if (n == 0) CHECK_THAT(status.error().to_string(), Contains("empty file"));
+  }
+}
+
+TEST_CASE("no flipped bit changes a value unnoticed", "[npz][bad_input]") {
+  const Bytes whole = read_bytes(golden("savez_compressed.npz"));
+  const ScratchFile file;
+  std::size_t refused = 0;
+  for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    Bytes bytes = whole;
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+    file.write(bytes);
+    std::map<std::string, NpyArray> arrays;
+    refused += read_all(file.path(), arrays).ok() ? 0 : 1;
+    for (const auto& [key, array] : arrays)
+      if (!follows_rule(array)) FAIL("bit " << bit << " of byte " << bit / 8 << ", key " << key);
+  }
+  // Times, versions and attributes are free to change; far more than half of all bits are not.
+  CHECK(refused > whole.size() * 8 / 2);
+}
+
+TEST_CASE("written archives read back bit for bit", "[npz]") {
+  // zip64 from 0 on exercises the wide records that files of 4 GiB need.
+  const auto zip64_from = GENERATE(values<std::uint64_t>({0xFFFFFFFF, 0, 200}));
+  CAPTURE(zip64_from);
+  std::map<std::string, NpyArray> arrays;
+  REQUIRE(read_all(golden("savez.npz"), arrays).ok());
+  const ScratchFile file;
+  {
+    auto writer = NpzWriter::create(file.path(), zip64_from);
+    REQUIRE(writer.ok());
+    for (const auto& [key, array] : arrays) REQUIRE(writer->add(key, array).ok());
+    CHECK(!std::filesystem::exists(file.path()));
+    REQUIRE(writer->finish().ok());
+  }
+  std::map<std::string, NpyArray> again;
+  const auto status = read_all(file.path(), again);
+  if (!status.ok()) FAIL(status.error().to_string());
+  REQUIRE(again.size() == arrays.size());
+  for (const auto& [key, array] : arrays) {
+    CHECK(again[key].shape == array.shape);
+    CHECK(again[key].data == array.data);
+  }
+}
+
+TEST_CASE("more members than 16 bits count", "[npz]") {
+  const ScratchFile file;
+  auto writer = NpzWriter::create(file.path());
+  REQUIRE(writer.ok());
+  constexpr int kMembers = 70000;
+  for (int i = 0; i < kMembers; ++i)
+    REQUIRE(
+        writer->add(std::to_string(i), NpyType::kI32, {}, std::as_bytes(std::span(&i, 1))).ok());
+  REQUIRE(writer->finish().ok());
+  const auto reader = NpzReader::open(file.path());
+  if (!reader.ok()) FAIL(reader.error().to_string());
+  CHECK(reader->keys().size() == kMembers);
+  CHECK(reader->read("69999")->as_i64().value() == std::vector<std::int64_t>{69999});
+}
+
+TEST_CASE("an unfinished archive leaves nothing behind", "[npz]") {
+  const ScratchFile file;
+  {
+    auto writer = NpzWriter::create(file.path());
+    REQUIRE(writer.ok());
+    const int value = 1;
+    REQUIRE(writer->add("a", NpyType::kI32, {}, std::as_bytes(std::span(&value, 1))).ok());
+  }
+  CHECK(std::filesystem::is_empty(file.directory()));
+  auto full = NpzWriter::create("/dev/full");
+  REQUIRE(full.ok());
+  const std::vector<std::byte> data(1 << 16);
+  const std::uint64_t shape[] = {data.size()};
+  const bool added = full->add("a", NpyType::kU8, shape, data).ok();
+  CHECK(!(added && full->finish().ok()));
+}
+
+}  // namespace llm

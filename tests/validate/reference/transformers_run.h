@@ -1,0 +1,37 @@
+#ifndef LLM_TESTS_VALIDATE_REFERENCE_TRANSFORMERS_RUN_H_
+#define LLM_TESTS_VALIDATE_REFERENCE_TRANSFORMERS_RUN_H_
+
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/forward/taps.h"
+#include "tests/support/require_ok.h"
+#include "validate/reference/dump/dump.h"
+
+namespace llm::test {
+
+/// transformers' run of the embedded model (tests/validate/reference/freeze_hf.py).
+inline Dump transformers_run() {
+  return require_ok(Dump::load(LLM_SOURCE_DIR "/tests/validate/reference/npz/embedded_hf.npz"));
+}
+
+/// `dump` again in one call, under `meta` and with its taps changed; false drops one.
+inline Dump rewritten(
+    const Dump& dump, const DumpMeta& meta,
+    const std::function<bool(int layer, std::string_view tap, TapMatrix& rows)>& change) {
+  Recorder recorder;
+  const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
+  recorder.begin_step(tokens, 0);
+  for (const auto& [row, layer] : taps_of_model(dump.n_layers())) {
+    TapMatrix rows = require_ok(dump.tap(layer, row->name));
+    if (change(layer, row->name, rows))
+      recorder.tap(layer, row->name, rows.values, rows.features, 0);
+  }
+  return require_ok(std::move(recorder).finish(meta));
+}
+
+}  // namespace llm::test
+
+#endif  // LLM_TESTS_VALIDATE_REFERENCE_TRANSFORMERS_RUN_H_

@@ -1,0 +1,186 @@
+#include "validate/receipt/read_receipt.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "validate/receipt/receipt_names.h"
+#include "validate/report/json_members.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMaxCount = std::numeric_limits<std::int32_t>::max();
+
+/// One of `values`, by the name that `name_of` gives it.
+template <typename Values, typename NameOf>
+auto one_of(const JsonMembers& members, const char* key, const Values& values, NameOf name_of)
+    -> Result<std::remove_cvref_t<decltype(*std::begin(values))>> {
+  LLM_TRY(const std::string name, members.text(key));
+  std::string known;
+  for (const auto value : values) {
+    if (name == name_of(value)) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(value));
+  }
+  return malformed_json(members.field(key), shown_json(name), "one of " + known);
+}
+
+Result<bool> boolean(const JsonMembers& members, const char* key) {
+  LLM_TRY(const Json* value, members.member(key, "true or false"));
+  if (!value->is_boolean())
+    return malformed_json(members.field(key), shown_json(*value), "true or false");
+  return value->get<bool>();
+}
+
+Result<std::int64_t> integer(const JsonMembers& members, const char* key, std::int64_t lowest) {
+  const std::string rule = fmt::format("an integer in {}..{}", lowest, kMaxCount);
+  LLM_TRY(const Json* value, members.member(key, rule));
+  const bool fits = value->is_number_integer() &&
+                    (!value->is_number_unsigned() || value->get<std::uint64_t>() <= kMaxCount) &&
+                    value->get<std::int64_t>() >= lowest;
+  if (!fits) return malformed_json(members.field(key), shown_json(*value), rule);
+  return value->get<std::int64_t>();
+}
+
+Result<float> real(const JsonMembers& members, const char* key, double lowest, double highest) {
+  const std::string rule = fmt::format("a number in {}..{}", lowest, highest);
+  LLM_TRY(const Json* value, members.member(key, rule));
+  const bool fits =
+      value->is_number() && value->get<double>() >= lowest && value->get<double>() <= highest;
+  if (!fits) return malformed_json(members.field(key), shown_json(*value), rule);
+  return value->get<float>();
+}
+
+/// Ids of an array that may be empty.
+Result<std::vector<TokenId>> ids_of(const JsonMembers& members, const char* key) {
+  LLM_TRY(const Json* value, members.member(key, "an array of token ids"));
+  if (!value->is_array())
+    return malformed_json(members.field(key), shown_json(*value), "an array of token ids");
+  return token_ids(*value, members.field(key));
+}
+
+Result<std::vector<LogitBias>> biases(const JsonMembers& members) {
+  constexpr const char* kKey = "logit_bias";
+  const std::string rule = "an array of [token id, number in -1000..1000]";
+  LLM_TRY(const Json* value, members.member(kKey, rule));
+  if (!value->is_array()) return malformed_json(members.field(kKey), shown_json(*value), rule);
+  std::vector<LogitBias> out;
+  for (const Json& pair : *value) {
+    const std::string field = fmt::format("{}[{}]", members.field(kKey), out.size());
+    const bool is_pair = pair.is_array() && pair.size() == 2 && pair[1].is_number() &&
+                         std::abs(pair[1].get<double>()) <= 1000;
+    if (!is_pair)
+      return malformed_json(field, shown_json(pair), "[token id, number in -1000..1000]");
+    LLM_TRY(const auto ids, token_ids(Json::array({pair[0]}), field));
+    out.push_back({ids.front(), pair[1].get<float>()});
+  }
+  return out;
+}
+
+Status read_sampling(const JsonMembers& members, SamplerOptions& sampler) {
+  constexpr auto kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max());
+  LLM_TRY(sampler.seed, members.count("seed", 0, static_cast<std::size_t>(kMost)));
+  LLM_TRY(sampler.temperature, real(members, "temperature", 0, 100));
+  LLM_TRY(sampler.top_k, members.count("top_k", 0, kMaxCount));
+  LLM_TRY(sampler.top_p, real(members, "top_p", 0, 1));
+  LLM_TRY(sampler.min_p, real(members, "min_p", 0, 1));
+  LLM_TRY(sampler.repeat_penalty, real(members, "repeat_penalty", 0.01, 100));
+  LLM_TRY(sampler.repeat_last_n, integer(members, "repeat_last_n", -1));
+  LLM_TRY(sampler.order,
+          one_of(members, "sampler_order", std::array{SamplerOrder::kHf, SamplerOrder::kLlamaCpp},
+                 receipt_names::order));
+  return Ok{};
+}
+
+Status read_options(const Json& json, Receipt& receipt) {
+  const JsonMembers members(json, "options");
+  LLM_TRY(receipt.parse_special, boolean(members, "parse_special"));
+  LLM_TRY(receipt.system, members.text("system"));
+  LLM_TRY(const std::string chat, members.text("chat_template"));
+  if (!chat.empty()) {
+    LLM_TRY(receipt.chat_format,
+            one_of(members, "chat_template", all_chat_formats(), chat_format_name));
+  }
+  LLM_TRY(const std::int64_t n, integer(members, "n", -1));
+  if (n >= 0) receipt.max_tokens = static_cast<std::size_t>(n);
+  LLM_TRY(const Json* stop, members.member("stop", "an array of strings"));
+  if (!stop->is_array() ||
+      !std::ranges::all_of(*stop, [](const Json& value) { return value.is_string(); }))
+    return malformed_json("options.stop", shown_json(*stop), "an array of strings");
+  receipt.stop = stop->get<std::vector<std::string>>();
+  LLM_TRY(receipt.ignore_eos, boolean(members, "ignore_eos"));
+  LLM_TRY(receipt.logit_bias, biases(members));
+  LLM_TRY(receipt.sequence, members.count("sequence", 0, kMaxCount));
+  LLM_RETURN_IF_ERROR(read_sampling(members, receipt.sampler));
+  LLM_TRY(receipt.context, members.count("context", 1, kMaxCount));
+  LLM_TRY(receipt.kv, one_of(members, "kv", std::span(kKvTypes), kv_name));
+  LLM_TRY(receipt.compute, one_of(members, "compute", std::array{Compute::kInt8, Compute::kF32},
+                                  receipt_names::compute));
+  return Ok{};
+}
+
+Status read_text(const Json& json, Receipt& receipt) {
+  const JsonMembers members(json, "");
+  if (json.contains("prompt")) {
+    LLM_TRY(receipt.prompt, members.text("prompt"));
+  }
+  LLM_TRY(receipt.prompt_ids, ids_of(members, "prompt_ids"));
+  if (receipt.prompt_ids.empty())
+    return malformed_json("prompt_ids", "0 entries", "an array, not empty");
+  LLM_TRY(receipt.ids, ids_of(members, "ids"));
+  LLM_TRY(receipt.text, members.text("text"));
+  LLM_TRY(receipt.stop_reason,
+          one_of(members, "stop_reason",
+                 std::array{StopReason::kEos, StopReason::kLength, StopReason::kStopString,
+                            StopReason::kContextFull, StopReason::kInterrupted},
+                 stop_reason_name));
+  if (json.contains("logits_sha256")) {
+    LLM_TRY(receipt.logits_sha256, members.sha256("logits_sha256"));
+  }
+  LLM_TRY(receipt.drawn_logits_sha256, members.sha256("drawn_logits_sha256"));
+  const std::size_t n_tokens = receipt.prompt_ids.size() + receipt.ids.size();
+  // The last token of a text that fills the context has no position.
+  if (receipt.prompt_ids.size() > receipt.context || n_tokens > receipt.context + 1)
+    return malformed_json("ids", fmt::format("{} tokens with the prompt's", n_tokens),
+                          fmt::format("what fits into options.context, {}", receipt.context));
+  return Ok{};
+}
+
+}  // namespace
+
+Result<Receipt> parse_receipt(std::string_view text) {
+  LLM_TRY(const Json json, parse_json_object(text));
+  const JsonMembers members(json, "");
+  Receipt receipt;
+  LLM_TRY(const std::string format, members.text("format"));
+  if (format != receipt_names::kFormat) {
+    return Error{.code = ErrorCode::kUnsupported,
+                 .field = "format",
+                 .message = fmt::format("found {}, need \"{}\"", shown_json(format),
+                                        receipt_names::kFormat)};
+  }
+  LLM_TRY(const std::size_t contract, members.count("contract_version", 1, kMaxCount));
+  receipt.contract_version = static_cast<unsigned>(contract);
+  LLM_TRY(receipt.engine_version, members.text("engine_version"));
+  LLM_TRY(const Json* model, members.member("model", "an object"));
+  LLM_TRY(const Json* options, members.member("options", "an object"));
+  for (const auto& [name, value] : {std::pair("model", model), std::pair("options", options)})
+    if (!value->is_object()) return malformed_json(name, shown_json(*value), "an object");
+  const JsonMembers of_model(*model, "model");
+  LLM_TRY(receipt.model_name, of_model.text("name"));
+  LLM_TRY(receipt.model_sha256, of_model.sha256("sha256"));
+  LLM_RETURN_IF_ERROR(read_options(*options, receipt));
+  LLM_RETURN_IF_ERROR(read_text(json, receipt));
+  return receipt;
+}
+
+}  // namespace llm

@@ -1,0 +1,17 @@
+#ifndef LLM_VALIDATE_RECEIPT_READ_RECEIPT_H_
+#define LLM_VALIDATE_RECEIPT_READ_RECEIPT_H_
+
+#include <string_view>
+
+#include "base/result.h"
+#include "validate/receipt/receipt.h"
+
+namespace llm {
+
+/// Reads and checks a receipt. Errors: kMalformed naming the field, kUnsupported for another
+/// version of the format.
+Result<Receipt> parse_receipt(std::string_view json);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_RECEIPT_READ_RECEIPT_H_

@@ -1,0 +1,255 @@
+#include "validate/receipt/replay_receipt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/shown_text.h"
+#include "engine/generate/conversation.h"
+#include "engine/generate/draw.h"
+#include "engine/generate/generated_text.h"
+#include "engine/generate/logits_hash.h"
+#include "quant/contract/contract.h"
+#include "validate/receipt/other_settings.h"
+#include "validate/report/json_members.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kRowBytes = std::size_t{64} << 20;  // of logits held at once
+
+Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
+  if (receipt.contract_version != contract::kContractVersion) {
+    return Error{.code = ErrorCode::kIntegrity,
+                 .field = "contract_version",
+                 .message = fmt::format("found {}, need {}, this engine's",
+                                        receipt.contract_version, contract::kContractVersion)};
+  }
+  for (const auto& [name, ids] :
+       {std::pair("prompt_ids", &receipt.prompt_ids), std::pair("ids", &receipt.ids)}) {
+    const auto bad = std::ranges::find_if(
+        *ids, [&](TokenId id) { return static_cast<std::size_t>(id) >= n_vocab; });
+    if (bad != ids->end())
+      return malformed_json(fmt::format("{}[{}]", name, bad - ids->begin()), std::to_string(*bad),
+                            fmt::format("an id below {}, the vocabulary's size", n_vocab));
+  }
+  for (const LogitBias& bias : receipt.logit_bias) {
+    if (static_cast<std::size_t>(bias.id) >= n_vocab)
+      return malformed_json("options.logit_bias", std::to_string(bias.id),
+                            fmt::format("an id below {}, the vocabulary's size", n_vocab));
+  }
+  if (receipt.stop_reason == StopReason::kInterrupted && receipt.ids.empty()) {
+    return Error{.code = ErrorCode::kUnsupported,
+                 .field = "stop_reason",
+                 .message = "found \"interrupted\" without a token, need a text that began"};
+  }
+  return Ok{};
+}
+
+/// One receipt on its way through the model.
+class Replay {
+ public:
+  Replay(const Receipt& receipt, const Tokenizer& tokenizer, std::size_t n_vocab)
+      : receipt_(receipt),
+        tokenizer_(tokenizer),
+        options_(receipt.generation(tokenizer)),
+        n_vocab_(n_vocab),
+        first_drawn_(receipt.prompt_ids.size() - 1),
+        n_rows_(std::clamp<std::size_t>(kRowBytes / sizeof(float) / n_vocab, 16, 512)),
+        tokens_(receipt.prompt_ids),
+        hash_(n_vocab, first_drawn_, receipt.logits_sha256 ? 0 : first_drawn_) {
+    tokens_.insert(tokens_.end(), receipt.ids.begin(), receipt.ids.end());
+    kept_.n_vocab = n_vocab;
+  }
+
+  /// Tokens that have a position.
+  std::size_t n_positions() const { return std::min(tokens_.size(), receipt_.context); }
+  std::size_t n_rows() const { return n_rows_; }
+
+  Status evaluate(Session& session, const Progress& progress) {
+    const std::size_t n = n_positions();
+    while (session.position() < n) {
+      const std::size_t at = session.position();
+      const bool wants_rows = receipt_.logits_sha256 || at >= first_drawn_;
+      const std::size_t end = wants_rows ? n : std::min(n, first_drawn_);
+      const std::size_t count = std::min(n_rows_, end - at);
+      LLM_TRY(const auto rows, session.evaluate(std::span(tokens_).subspan(at, count),
+                                                wants_rows ? LogitRows::kAll : LogitRows::kNone));
+      if (wants_rows) LLM_RETURN_IF_ERROR(take(rows, at));
+      if (progress) progress("replay", at + count, n);
+    }
+    return Ok{};
+  }
+
+  std::vector<CheckResult> checks() const {
+    const bool logits = logits_equal();
+    const bool drawn = !differs_;
+    std::vector<CheckResult> out;
+    if (auto prompt = check_prompt()) out.push_back(*std::move(prompt));
+    out.push_back({"receipt: logits", logits, describe_logits(logits, drawn)});
+    out.push_back({"receipt: tokens", drawn, describe_tokens(logits)});
+    if (drawn) out.push_back(check_end());
+    return out;
+  }
+
+ private:
+  struct Difference {
+    std::size_t at;  ///< of the receipt's ids
+    TokenId drawn;
+  };
+
+  /// Rows of the positions from `at` on.
+  Status take(std::span<const float> rows, std::size_t at) {
+    hash_.add(rows);
+    for (std::size_t i = 0; i < rows.size() / n_vocab_; ++i) {
+      if (at + i < first_drawn_) continue;
+      const std::size_t which = at + i - first_drawn_;
+      const auto row = rows.subspan(i * n_vocab_, n_vocab_);
+      const bool is_last = which == receipt_.ids.size();
+      if (!is_last && which < n_rows_)
+        kept_.logits.insert(kept_.logits.end(), row.begin(), row.end());
+      if (differs_) continue;
+      const auto past = std::span(tokens_).first(at + i + 1);
+      LLM_TRY(const TokenId id, draw_token(tokenizer_, row, past, past.size(), options_));
+      if (is_last) {
+        last_ = id;
+      } else if (id != receipt_.ids[which] || ends_text(tokenizer_, id, options_)) {
+        differs_ = Difference{which, id};
+      }
+    }
+    return Ok{};
+  }
+
+  bool logits_equal() const {
+    return hash_.drawn() == receipt_.drawn_logits_sha256 &&
+           (!receipt_.logits_sha256 || hash_.all() == *receipt_.logits_sha256);
+  }
+
+  std::string shown(TokenId id) const {
+    return fmt::format("{} {}", id, llm::quoted(tokenizer_.piece_text(id, true)));
+  }
+
+  std::optional<CheckResult> check_prompt() const {
+    if (!receipt_.prompt) return std::nullopt;
+    const auto ids = encode_prompt();
+    const bool equal = ids.ok() && *ids == receipt_.prompt_ids;
+    std::string detail = fmt::format("{} tokens", receipt_.prompt_ids.size());
+    if (!ids.ok()) {
+      detail = ids.error().to_string();
+    } else if (!equal) {
+      const auto at = static_cast<std::size_t>(
+          std::ranges::mismatch(*ids, receipt_.prompt_ids).in1 - ids->begin());
+      const auto id_at = [&](const std::vector<TokenId>& of) {
+        return at < of.size() ? shown(of[at]) : std::string("none");
+      };
+      detail = fmt::format("token {}: the text gives {}, the receipt has {}", at, id_at(*ids),
+                           id_at(receipt_.prompt_ids));
+    }
+    return CheckResult{"receipt: the prompt's text gives its ids", equal, std::move(detail)};
+  }
+
+  Result<std::vector<TokenId>> encode_prompt() const {
+    if (!receipt_.is_chat())
+      return tokenizer_.encode(*receipt_.prompt,
+                               {.add_eos = false, .parse_special = receipt_.parse_special});
+    std::vector<ChatMessage> messages;
+    if (!receipt_.system.empty()) messages.push_back({ChatMessage::Role::kSystem, receipt_.system});
+    messages.push_back({ChatMessage::Role::kUser, *receipt_.prompt});
+    return encode_chat(tokenizer_, format_chat(*receipt_.chat_format, messages), true);
+  }
+
+  std::string describe_logits(bool equal, bool drawn) const {
+    if (equal) return fmt::format("SHA-256 of {} positions", n_positions());
+    std::string words = fmt::format("drawn from: found {}, need {}, the receipt's", hash_.drawn(),
+                                    receipt_.drawn_logits_sha256);
+    if (drawn)
+      words +=
+          "; yet the settings draw its tokens: the hash or an id of the prompt is not the run's";
+    return words;
+  }
+
+  std::string describe_tokens(bool logits) const {
+    if (!differs_) return fmt::format("{} drawn again", receipt_.ids.size());
+    const std::string place =
+        fmt::format("token {}: the receipt has {}, drawn is {}", differs_->at,
+                    shown(receipt_.ids[differs_->at]), shown(differs_->drawn));
+    if (!logits) return place + "; the logits are not the run's either: a token was changed";
+    if (differs_->at >= kept_.size()) return place + "; the logits are the run's: a setting is not";
+    const auto others = settings_that_draw(receipt_, kept_, tokenizer_);
+    if (others.empty())
+      return place + "; the logits are the run's: the seed is not, or more than one setting";
+    return fmt::format("{}; the logits are the run's: a setting is not; {} would draw its tokens",
+                       place, fmt::join(others, " or "));
+  }
+
+  /// Text and reason follow from the tokens. @pre they are those drawn
+  CheckResult check_end() const {
+    const GenerateSink sink;
+    GeneratedText text(tokenizer_, options_, sink);
+    std::optional<StopReason> reason;
+    for (const TokenId id : receipt_.ids) {
+      if (reason) break;
+      (void)text.add(id, nullptr);  // nobody is told, so nothing fails
+      if (text.stop_string_came()) reason = StopReason::kStopString;
+    }
+    const std::size_t n_seen = text.result.ids.size();
+    (void)text.finish();
+    const bool full = tokens_.size() > receipt_.context;
+    if (!reason && options_.max_tokens && n_seen >= *options_.max_tokens)
+      reason = StopReason::kLength;
+    if (!reason && full) reason = StopReason::kContextFull;
+    if (!reason && last_ && ends_text(tokenizer_, *last_, options_)) reason = StopReason::kEos;
+    if (!reason) reason = StopReason::kInterrupted;
+    const char* name = "receipt: text and end";
+    if (options_.max_tokens && receipt_.ids.size() > *options_.max_tokens)
+      return {name, false,
+              fmt::format("found {} tokens, need at most options.n, {}", receipt_.ids.size(),
+                          *options_.max_tokens)};
+    if (n_seen != receipt_.ids.size() || *reason != receipt_.stop_reason)
+      return {name, false,
+              fmt::format("found \"{}\" after {} tokens, need \"{}\" after {}",
+                          stop_reason_name(receipt_.stop_reason), receipt_.ids.size(),
+                          stop_reason_name(*reason), n_seen)};
+    if (text.result.text != receipt_.text)
+      return {name, false,
+              fmt::format("found {}, need {}, the tokens' text", llm::quoted(receipt_.text),
+                          llm::quoted(text.result.text))};
+    return {name, true, std::string(stop_reason_name(*reason))};
+  }
+
+  const Receipt& receipt_;
+  const Tokenizer& tokenizer_;
+  GenerateOptions options_;
+  std::size_t n_vocab_;
+  std::size_t first_drawn_;  ///< position whose logits the first token is drawn from
+  std::size_t n_rows_;       ///< most rows of one evaluation
+  std::vector<TokenId> tokens_;
+  LogitsHash hash_;
+  DrawnRows kept_;
+  std::optional<Difference> differs_;
+  std::optional<TokenId> last_;  ///< drawn behind the receipt's last token
+};
+
+}  // namespace
+
+Result<ReplayOutcome> replay_receipt(const std::shared_ptr<const Model>& model,
+                                     const Receipt& receipt, const Progress& progress) {
+  const std::size_t n_vocab = model->config().n_vocab;
+  LLM_RETURN_IF_ERROR(check_receipt(receipt, n_vocab));
+  Replay replay(receipt, model->tokenizer(), n_vocab);
+  LLM_TRY(const auto session, open_sequence(model, {.context = replay.n_positions(),
+                                                    .kv = receipt.kv,
+                                                    .batch = replay.n_rows()}));
+  ReplayOutcome outcome;
+  outcome.n_positions = replay.n_positions();
+  const auto start = std::chrono::steady_clock::now();
+  LLM_RETURN_IF_ERROR(replay.evaluate(*session, progress));
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  outcome.checks = replay.checks();
+  return outcome;
+}
+
+}  // namespace llm

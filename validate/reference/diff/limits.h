@@ -1,0 +1,52 @@
+#ifndef LLM_VALIDATE_REFERENCE_DIFF_LIMITS_H_
+#define LLM_VALIDATE_REFERENCE_DIFF_LIMITS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "validate/reference/diff/metrics.h"
+
+namespace llm {
+
+/// What a limit bounds. Every metric is written so that smaller is better and `value <= bound` is
+/// the test, which NaN fails.
+enum class Metric {
+  kNmse,
+  kRowNmse,  ///< of the worst token
+  kMaxAbs,
+  kCosineLoss,  ///< 1 - cos_min
+};
+
+/// "nmse", "row_nmse", "max_abs", "cos_loss".
+std::string_view metric_name(Metric metric);
+std::optional<Metric> metric_from_name(std::string_view name);
+double metric_value(Metric metric, const TapError& error);
+
+/// One rule of a limits file.
+struct Limit {
+  std::string probe;  ///< "*", a tap ("q", "logits") or a tap of one layer ("L003/q", "G/logits")
+  Metric metric = Metric::kNmse;
+  double bound = 0;
+  std::string source;  ///< why this bound: how it was derived or calibrated
+};
+
+/// An ordered list of limits; of those that fit a tap and metric, the last one counts.
+class Limits {
+ public:
+  Limits() = default;
+  explicit Limits(std::vector<Limit> rules) : rules_(std::move(rules)) {}
+
+  /// The rule for a tap, or nullptr. `label` is tap_label(): "L003/q".
+  const Limit* find(std::string_view label, Metric metric) const;
+  const std::vector<Limit>& rules() const { return rules_; }
+
+ private:
+  std::vector<Limit> rules_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_REFERENCE_DIFF_LIMITS_H_

@@ -1,0 +1,106 @@
+#ifndef LLM_VALIDATE_REFERENCE_DUMP_DUMP_H_
+#define LLM_VALIDATE_REFERENCE_DUMP_DUMP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/forward/probe.h"
+#include "engine/forward/taps.h"
+#include "validate/reference/dump/dump_meta.h"
+#include "validate/reference/npz/npz.h"
+
+namespace llm {
+
+/// "L003/q" or "G/logits": how reports and limits name a tap of a layer (ProbeSink::kGlobal: G).
+std::string tap_label(int layer, std::string_view tap);
+
+/// One tap of all tokens of a dump.
+struct TapMatrix {
+  std::size_t rows = 0;      ///< tokens, in the order they were fed
+  std::size_t features = 0;  ///< contiguous
+  std::vector<float> values;
+};
+
+/// Activations of a run in the format `llmcheck-act/1` (docs/dump_format.md): from a file, whose
+/// arrays are read on demand, or from a Recorder. Steps are joined, so two dumps of the same tokens
+/// compare equal however each was split into forward calls.
+class Dump {
+ public:
+  /// Opens an NPZ and checks metadata, tokens, positions, step_ptr and every key.
+  /// Errors: those of NpzReader; kMalformed naming the key and the rule it breaks.
+  static Result<Dump> load(const std::string& path, const NpzLimits& limits = {});
+
+  const DumpMeta& meta() const { return meta_; }
+  std::span<const std::int32_t> tokens() const { return tokens_; }
+  std::span<const std::int32_t> positions() const { return positions_; }
+  /// Tokens of step s are [step_ptr[s], step_ptr[s + 1]).
+  std::span<const std::int64_t> step_ptr() const { return step_ptr_; }
+  std::size_t n_layers() const { return n_layers_; }
+  /// Array names that are no tap this version knows; a report mentions them.
+  const std::vector<std::string>& unknown_keys() const { return unknown_keys_; }
+
+  /// Whether the tap is there in every step.
+  bool has(int layer, std::string_view tap) const;
+  /// Errors: kMalformed when it is missing in a step or its shape does not fit the step's tokens.
+  Result<TapMatrix> tap(int layer, std::string_view tap) const;
+
+  /// Writes the NPZ atomically. Equal dumps give equal bytes.
+  Status write(const std::string& path) const;
+
+ private:
+  friend class Recorder;
+  Dump() = default;
+  std::size_t n_steps() const { return step_ptr_.size() - 1; }
+  Result<NpyArray> array(const std::string& key) const;
+  Status read_index();
+  Status read_keys();
+
+  DumpMeta meta_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int64_t> step_ptr_ = {0};
+  std::size_t n_layers_ = 0;
+  std::vector<std::string> unknown_keys_;
+  std::optional<NpzReader> file_;           ///< where arrays come from when loaded
+  std::map<std::string, NpyArray> arrays_;  ///< where they come from when recorded
+};
+
+/// Collects what a session sends to its probe:
+///
+///   Recorder recorder;
+///   session->set_probe(&recorder);
+///   ... evaluate with LogitRows::kAll ...
+///   session->set_probe(nullptr);
+///   LLM_TRY(Dump dump, std::move(recorder).finish(meta));
+///
+/// Memory: every tap of every token, 4 bytes a value. Calls come from one thread.
+class Recorder : public ProbeSink {
+ public:
+  void begin_step(std::span<const int> tokens, std::size_t first_position) override;
+  void tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
+           std::size_t first_token) override;
+
+  /// The dump of all steps so far. `meta.n_layers` is filled in when 0.
+  /// Errors: kUsage naming the first tap that was sent twice, with rows missing (logits need
+  /// LogitRows::kAll), in another width, or outside a step.
+  Result<Dump> finish(DumpMeta meta) &&;
+
+ private:
+  void fail(int layer, std::string_view name, std::string message);
+  void check_complete();
+  void check_every_step();
+
+  Dump dump_;
+  std::optional<Error> error_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_REFERENCE_DUMP_DUMP_H_

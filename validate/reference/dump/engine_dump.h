@@ -1,0 +1,41 @@
+#ifndef LLM_VALIDATE_REFERENCE_DUMP_ENGINE_DUMP_H_
+#define LLM_VALIDATE_REFERENCE_DUMP_ENGINE_DUMP_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "validate/reference/dump/dump.h"
+
+namespace llm {
+
+/// Metadata of a dump made by `session`'s engine.
+/// @param producer      the tool's name
+/// @param model_sha256  of the model file; empty where nobody needs it
+DumpMeta engine_meta(const Sequence& session, const std::string& producer,
+                     const std::string& model_sha256);
+
+/// SHA-256, hex, of a whole file. Errors: kIo; kIntegrity for one that changes meanwhile. To say
+/// which file a model came from, ask Model::file_sha256().
+Result<std::string> file_sha256(const std::string& path);
+
+/// Runs `tokens` from position 0 in a session of its own and records every tap, NaN and Inf too.
+/// @param step_ptr  tokens of call s are [step_ptr[s], step_ptr[s + 1]), as in a dump, so that
+///                  prefill and decode are both seen; empty: all in one call
+/// Errors: those of Executor::create and evaluate.
+Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
+                                const ExecutorOptions& options, bool by_definition,
+                                std::span<const TokenId> tokens, const std::string& producer,
+                                const std::string& model_sha256,
+                                std::span<const std::int64_t> step_ptr = {});
+
+/// The same by the fast path, with a recorder of one's own, and metadata that names no file.
+Result<Dump> record_with(Recorder& recorder, const std::shared_ptr<const Model>& model,
+                         const ExecutorOptions& options, std::span<const TokenId> tokens,
+                         std::span<const std::int64_t> step_ptr = {});
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_REFERENCE_DUMP_ENGINE_DUMP_H_

@@ -1,0 +1,176 @@
+#include "validate/reference/gates/drift.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "engine/forward/taps.h"
+#include "quant/formats/dequantize.h"
+#include "validate/reference/diff/metrics.h"
+#include "validate/reference/dump/engine_dump.h"
+#include "validate/reference/locate/ideal_ops.h"
+
+namespace llm {
+namespace {
+
+/// One rounding to f32 is off by up to 2^-24 of the value, uniformly, and by half as much
+/// where the significand is large: as NMSE.
+constexpr double kOneRounding = 0x1p-48 / 6;
+/// The same for f16, whose numbers have 11 digits.
+constexpr double kHalfRounding = 0x1p-22 / 6;
+
+/// Ops whose taps are read too early to be disturbed there (ProbeSink::tap), and whose noise is
+/// therefore added to the output of `tap`: the norm it reads, and of k, which is stored before the
+/// tap k_rope, the rotation.
+std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_view tap,
+                                                         std::size_t n_layers) {
+  std::vector<std::pair<int, std::string_view>> out;
+  const auto from = Replay::input_of(layer, tap, n_layers);
+  if (from && find_tap(from->first, from->second)->op == TapOp::kNorm) out.push_back(*from);
+  if (tap == "k") out.emplace_back(layer, "k_rope");
+  return out;
+}
+
+double energy_of(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return sum;
+}
+
+/// Disturbs every tap, then records it.
+class Disturber final : public Recorder {
+ public:
+  Disturber(const OpNoise& noise, std::size_t n_layers, std::uint64_t seed)
+      : noise_(noise), n_layers_(n_layers), random_(seed) {}
+
+  void tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
+           std::size_t first_token) override {
+    double own = noise_of(layer, name);
+    for (const auto& [at, other] : carried_by(layer, name, n_layers_)) own += noise_of(at, other);
+    std::normal_distribution<double> normal;
+    for (std::size_t begin = 0; begin < values.size(); begin += features) {
+      const auto row = values.subspan(begin, features);
+      const double deviation = std::sqrt(own * energy_of(row) / static_cast<double>(features));
+      for (float& x : row)
+        x = static_cast<float>(static_cast<double>(x) + deviation * normal(random_));
+    }
+    Recorder::tap(layer, name, values, features, first_token);
+  }
+
+ private:
+  double noise_of(int layer, std::string_view name) const {
+    const auto found = noise_.find({layer, std::string(name)});
+    return found == noise_.end() ? kOneRounding : std::max(found->second, kOneRounding);
+  }
+
+  const OpNoise& noise_;
+  std::size_t n_layers_;
+  std::mt19937_64 random_;
+};
+
+/// Sum over the rows of w of the squares, for each block of columns.
+std::vector<double> block_energies(const PackedMatrix& w, std::size_t block) {
+  std::vector<double> out(w.n_cols() / block);
+  std::vector<std::byte> bytes(row_bytes(w.type(), w.n_cols()));
+  std::vector<float> row(w.n_cols());
+  for (std::size_t r = 0; r < w.n_rows(); ++r) {
+    w.extract_row(r, bytes);
+    contract::dequantize_row(w.type(), bytes, row);
+    for (std::size_t b = 0; b < out.size(); ++b)
+      out[b] += energy_of(std::span(row).subspan(b * block, block));
+  }
+  return out;
+}
+
+/// What codes of the groups of 32 dims of every head cost, as NMSE: steps^2 / 12 an element.
+double group_rounding(const TapMatrix& x, std::size_t head_dim) {
+  double error = 0;
+  for (std::size_t head = 0; head < x.values.size(); head += head_dim) {
+    for (std::size_t d = 0; d < head_dim; d += KvLayout::kGroup) {
+      const std::size_t n = std::min(KvLayout::kGroup, head_dim - d);
+      const double step =
+          static_cast<double>(round_group(std::span(x.values).subspan(head + d, n)).step);
+      error += static_cast<double>(n) * step * step / 12;
+    }
+  }
+  const double energy = energy_of(x.values);
+  return energy > 0 && std::isfinite(error) ? error / energy : 0;
+}
+
+/// What rounding for the cache, and in q8 of q, adds to the output of a tap, as NMSE. K is rounded
+/// after RoPE, which changes no group's size much. (The weights of keys, 15 bits, cost far less.)
+Result<double> attention_rounding(const Replay& replay, const Dump& inputs, int layer,
+                                  std::string_view tap) {
+  const bool is_cached = tap == "k" || tap == "v";
+  if (replay.kv() == KvType::kF16 && is_cached) return kHalfRounding;
+  if (replay.kv() != KvType::kQ8 || !(is_cached || tap == "q_rope")) return 0.0;
+  LLM_TRY(const auto x,
+          engine_order_tap(inputs, layer, tap == "k" ? "k_rope" : tap, replay.config()));
+  return x ? group_rounding(*x, replay.config().head_dim) : 0.0;
+}
+
+}  // namespace
+
+Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
+  OpNoise out;
+  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers)) {
+    const std::pair key(layer, std::string(tap->name));
+    LLM_TRY(const double attention, attention_rounding(replay, inputs, layer, tap->name));
+    if (attention > 0) out[key] += attention;
+    const auto format = replay.product_format(layer, tap->name);
+    if (!format || *format == ActivationFormat::kF32) continue;
+    const auto from = Replay::input_of(layer, tap->name, replay.config().n_layers);
+    LLM_TRY(const auto x, engine_order_tap(inputs, from->first, from->second, replay.config()));
+    LLM_TRY(const auto y, engine_order_tap(inputs, layer, tap->name, replay.config()));
+    if (!x || !y) continue;
+    const PackedMatrix& w = *replay.matrix(layer, tap->name);
+    const std::vector<double> energies = block_energies(w, activation_block_size(*format));
+    double error = 0;
+    for (std::size_t t = 0; t < x->rows; ++t) {
+      const auto steps =
+          round_activations(*format, std::span(x->values).subspan(t * x->features, x->features))
+              .steps;
+      for (std::size_t b = 0; b < steps.size(); ++b)
+        error += steps[b] * steps[b] / 12 * energies[b];
+    }
+    const double energy = energy_of(y->values);
+    if (energy > 0 && std::isfinite(error)) out[key] += error / energy;
+  }
+  return out;
+}
+
+OpNoise arithmetic_noise(const Replay& replay) {
+  OpNoise out;
+  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers)) {
+    const PackedMatrix* w = tap->op == TapOp::kProduct ? replay.matrix(layer, tap->name) : nullptr;
+    const std::size_t n = w != nullptr                   ? w->n_cols()
+                          : tap->op == TapOp::kAttention ? replay.config().head_dim
+                                                         : 1;
+    out[{layer, std::string(tap->name)}] = static_cast<double>(n) * 0x1p-48 / 6;
+  }
+  return out;
+}
+
+Result<OpNoise> measure_drift(const DriftInput& input, int n_runs) {
+  OpNoise out;
+  ExecutorOptions options;
+  options.kv = KvType::kF32;
+  options.context = input.tokens.size();
+  for (int run = 0; run < n_runs; ++run) {
+    Disturber disturber(input.noise, input.model->config().n_layers,
+                        static_cast<std::uint64_t>(run));
+    LLM_TRY(const Dump moved,
+            record_with(disturber, input.model, options, input.tokens, input.step_ptr));
+    for (const auto& [tap, layer] : taps_of_model(input.model->config().n_layers)) {
+      if (!moved.has(layer, tap->name) || !input.clean.has(layer, tap->name)) continue;
+      LLM_TRY(const TapMatrix a, moved.tap(layer, tap->name));
+      LLM_TRY(const TapMatrix e, input.clean.tap(layer, tap->name));
+      double& most = out[{layer, std::string(tap->name)}];
+      most = std::max(most, nmse(a.values, e.values));
+    }
+  }
+  return out;
+}
+
+}  // namespace llm

@@ -1,0 +1,54 @@
+#include "validate/reference/gates/reference_check.h"
+
+#include <fmt/core.h>
+
+#include <string>
+#include <utility>
+
+#include "engine/forward/taps.h"
+#include "validate/reference/locate/op_replay.h"
+
+namespace llm {
+namespace {
+
+Error malformed(std::string field, std::string message) {
+  return Error{
+      .code = ErrorCode::kMalformed, .field = std::move(field), .message = std::move(message)};
+}
+
+Status check_tokens(const Dump& reference, const HyperParameters& config) {
+  const auto tokens = reference.tokens();
+  if (tokens.size() > config.context) {
+    return malformed("tokens", fmt::format("found {}, need at most {}, the model's context",
+                                           tokens.size(), config.context));
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && static_cast<std::size_t>(tokens[i]) < config.n_vocab) continue;
+    return malformed("tokens", fmt::format("found {} at index {}, need 0..{}", tokens[i], i,
+                                           config.n_vocab - 1));
+  }
+  return Ok{};
+}
+
+Status check_logits(const Dump& reference) {
+  constexpr std::string_view kLogits = "logits";
+  if (reference.has(ProbeSink::kGlobal, kLogits)) return Ok{};
+  const auto declared = reference.meta().taps_absent.find(std::string(kLogits));
+  Error error = malformed(tap_label(ProbeSink::kGlobal, kLogits),
+                          "found none, need at least the logits of every token");
+  if (declared != reference.meta().taps_absent.end())
+    error.message += fmt::format(" (declared absent: {})", declared->second);
+  return error;
+}
+
+}  // namespace
+
+Status check_reference(const Dump& reference, const HyperParameters& config) {
+  LLM_RETURN_IF_ERROR(check_tokens(reference, config));
+  LLM_RETURN_IF_ERROR(check_logits(reference));
+  for (const auto& [tap, layer] : taps_of_model(config.n_layers))
+    LLM_RETURN_IF_ERROR(engine_order_tap(reference, layer, tap->name, config));
+  return Ok{};
+}
+
+}  // namespace llm

@@ -1,0 +1,18 @@
+#ifndef LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_ATTENTION_H_
+#define LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_ATTENTION_H_
+
+#include "engine/model/hyper_parameters.h"
+#include "engine/model/precision.h"
+#include "validate/reference/locate/ideal_ops.h"
+
+namespace llm {
+
+/// Attention in f64 on q, K and V of the taps q_rope, k_rope and v, rounded as a cache of type `kv`
+/// has them; with q8, q and the weights of keys as well. `q` holds the tokens `rows` alone.
+/// @pre finite inputs
+IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapMatrix& q,
+                            const TapMatrix& k, const TapMatrix& v, TokenRows rows);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_ATTENTION_H_

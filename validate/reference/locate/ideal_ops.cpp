@@ -1,0 +1,149 @@
+#include "validate/reference/locate/ideal_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "quant/formats/dequantize.h"
+#include "validate/reference/locate/ideal_attention.h"
+
+namespace llm {
+namespace {
+
+/// Half the distance of neighbouring f32 numbers around 1: what one rounding costs at most.
+constexpr double kUnit = 0x1p-24;
+/// Weights that share a scale and a minimum, at most (quant/formats/block_formats.h).
+constexpr std::size_t kSharedScale = 32;
+/// Standard deviations of rounding noise that count as noise.
+constexpr double kDeviations = 6;
+
+/// @param bias  added to each row; may be empty
+IdealOutput ideal_product(const PackedMatrix& w, std::span<const float> bias,
+                          ActivationFormat format, const TapMatrix& x) {
+  const std::size_t n = w.n_cols();
+  std::vector<RoundedRow> rounded;
+  for (std::size_t t = 0; t < x.rows; ++t)
+    rounded.push_back(round_activations(format, std::span(x.values).subspan(t * n, n)));
+  IdealOutput out;
+  out.output = {x.rows, w.n_rows(), std::vector<float>(x.rows * w.n_rows())};
+  std::vector<std::byte> bytes(row_bytes(w.type(), n));
+  std::vector<float> stored(n);
+  for (std::size_t r = 0; r < w.n_rows(); ++r) {
+    w.extract_row(r, bytes);
+    contract::dequantize_row(w.type(), bytes, stored);
+    const std::vector<double> weights(stored.begin(), stored.end());
+    for (std::size_t t = 0; t < x.rows; ++t) {
+      const double added = bias.empty() ? 0 : static_cast<double>(bias[r]);
+      out.output.values[t * w.n_rows() + r] =
+          static_cast<float>(dot(weights.data(), rounded[t].values.data(), n) + added);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+double dot(const double* x, const double* y, std::size_t n) {
+  double lanes[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (std::size_t l = 0; l < 8; ++l) lanes[l] += x[i + l] * y[i + l];
+  for (; i < n; ++i) lanes[0] += x[i] * y[i];
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
+         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format,
+                                  const TapMatrix& x, const TapMatrix& y) {
+  const std::size_t n = w.n_cols();
+  const std::size_t shared = format == ActivationFormat::kF32 ? 1 : kSharedScale;
+  std::vector<double> column_energy(n);  // sum over outputs of squared terms of x = 1
+  std::vector<std::byte> bytes(row_bytes(w.type(), n));
+  std::vector<float> weights(n);
+  for (std::size_t r = 0; r < w.n_rows(); ++r) {
+    w.extract_row(r, bytes);
+    contract::dequantize_row(w.type(), bytes, weights);
+    for (std::size_t begin = 0; begin < n; begin += shared) {
+      double most = 0;
+      for (const float v : std::span(weights).subspan(begin, shared))
+        most = std::max(most, std::abs(static_cast<double>(v)));
+      for (std::size_t k = begin; k < begin + shared; ++k) column_energy[k] += most * most;
+    }
+  }
+  std::vector<double> out;
+  for (std::size_t t = 0; t < x.rows; ++t) {
+    double terms = 0;
+    for (std::size_t k = 0; k < n; ++k) {
+      const auto value = static_cast<double>(x.values[t * n + k]);
+      terms += value * value * column_energy[k];
+    }
+    double energy = 0;
+    for (const float v : std::span(y.values).subspan(t * y.features, y.features))
+      energy += static_cast<double>(v) * static_cast<double>(v);
+    const double variance = kUnit * kUnit / 3 * static_cast<double>(n) * terms;
+    out.push_back(energy > 0 ? kDeviations * kDeviations * variance / energy : 0);
+  }
+  return out;
+}
+
+RoundedGroup round_group(std::span<const float> x) {
+  float most = 0;
+  for (const float value : x) most = std::max(most, std::abs(value));
+  const float inverse = 127.0F / most;
+  const bool vanishes = !std::isfinite(inverse);  // zeros, and denormals nearly so
+  RoundedGroup out{.codes = {}, .step = vanishes ? 0 : most / 127.0F};
+  for (const float value : x)
+    out.codes.push_back(vanishes ? 0 : static_cast<double>(std::nearbyint(value * inverse)));
+  return out;
+}
+
+RoundedRow round_activations(ActivationFormat format, std::span<const float> x) {
+  const std::size_t n = activation_block_size(format);
+  RoundedRow out;
+  for (std::size_t begin = 0; begin < x.size(); begin += n) {
+    const RoundedGroup group = round_group(x.subspan(begin, n));
+    out.steps.push_back(static_cast<double>(group.step));
+    for (const double code : group.codes) out.values.push_back(code * out.steps.back());
+  }
+  return out;
+}
+
+double round_to_half(float x) {
+  constexpr int kDigits = 11;
+  constexpr int kLeastExponent = -24;  // of the smallest denormal
+  constexpr double kOverflow = 65520;
+  const double value = static_cast<double>(x);
+  if (!std::isfinite(value) || value == 0) return value;
+  if (std::abs(value) >= kOverflow)
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
+  const int step = std::max(std::ilogb(value) - (kDigits - 1), kLeastExponent);
+  return std::ldexp(std::nearbyint(std::ldexp(value, -step)), step);
+}
+
+Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump& inputs, int layer,
+                                                std::string_view tap, TokenRows rows) {
+  std::optional<IdealOutput> none;
+  const auto from = Replay::input_of(layer, tap, replay.config().n_layers);
+  const auto format = replay.product_format(layer, tap);
+  const bool is_attention = tap == "attn_ctx";
+  const bool rounds = format && *format != ActivationFormat::kF32;
+  if (!from || (!is_attention && !rounds)) return none;
+  const auto read = [&](int at_layer, std::string_view name) {
+    return engine_order_tap(inputs, at_layer, name, replay.config());
+  };
+  LLM_TRY(auto x, read(from->first, from->second));
+  if (!x) return none;
+  const TapMatrix selected = select_rows(*std::move(x), rows);
+  if (!is_attention) {
+    return std::optional(ideal_product(*replay.matrix(layer, tap),
+                                       replay.vector(layer, find_tap(layer, tap)->bias), *format,
+                                       selected));
+  }
+  LLM_TRY(const auto k, read(layer, "k_rope"));
+  LLM_TRY(const auto v, read(layer, "v"));
+  if (!k || !v) return none;
+  return std::optional(ideal_attention(replay.config(), replay.kv(), selected, *k, *v, rows));
+}
+
+}  // namespace llm

@@ -1,0 +1,81 @@
+#ifndef LLM_VALIDATE_REFERENCE_LOCATE_OP_REPLAY_H_
+#define LLM_VALIDATE_REFERENCE_LOCATE_OP_REPLAY_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/model/model.h"
+#include "quant/formats/activations.h"
+#include "validate/reference/dump/dump.h"
+
+namespace llm {
+
+/// Tokens of a dump by their index; empty: all of them.
+using TokenRows = std::span<const std::size_t>;
+
+/// The rows of `matrix` that are asked for, in that order.
+TapMatrix select_rows(TapMatrix matrix, TokenRows rows);
+
+/// A tap of `dump`, q and k in the engine's order of features (interleaved pairs) whatever the
+/// dump's own. Nothing when the dump lacks the tap or does not say enough to reorder it.
+/// Errors: those of Dump::tap; kMalformed naming the tap and both shapes when it is not the
+/// model's.
+Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, std::string_view tap,
+                                                  const HyperParameters& config);
+
+/// Computes single ops of the forward pass by the definition (engine/forward/reference/ops.h) on
+/// given inputs. The wiring, which tap feeds which op, is written here a second time, so that a
+/// mistake in the engine's own shows. Safe to use from several threads.
+class Replay {
+ public:
+  /// @param kv  how attention stores its keys and values
+  Replay(std::shared_ptr<const Model> model, KvType kv);
+
+  /// What the op that makes (layer, tap) gives on the taps in `inputs`, for the tokens `rows`.
+  /// Nothing when one of them is not there. @pre the dump's positions are 0, 1, 2, ...
+  /// Errors: those of engine_order_tap(); kResource.
+  Result<std::optional<TapMatrix>> run(const Dump& inputs, int layer, std::string_view tap,
+                                       TokenRows rows = {}) const;
+
+  /// The matrix that takes part in the op, or nullptr.
+  const PackedMatrix* matrix(int layer, std::string_view tap) const;
+  /// The vector of that role in a layer; empty where the model has none.
+  std::span<const float> vector(int layer, std::string_view role) const;
+  /// Its type's name; empty for ops without one.
+  std::string weight_type(int layer, std::string_view tap) const;
+  /// The format of the activations it is multiplied with; nothing for ops that are no product.
+  std::optional<ActivationFormat> product_format(int layer, std::string_view tap) const;
+  /// The tap that is the first input of an op; of embd none.
+  static std::optional<std::pair<int, std::string_view>> input_of(int layer, std::string_view tap,
+                                                                  std::size_t n_layers);
+  const HyperParameters& config() const { return model_->config(); }
+  const std::shared_ptr<const Model>& model() const { return model_; }
+  KvType kv() const { return kv_; }
+
+ private:
+  TapMatrix embed(std::span<const std::int32_t> tokens) const;
+  TapMatrix norm(const TapMatrix& x, std::span<const float> weight) const;
+  TapMatrix rotate(TapMatrix x, std::span<const float> norm, TokenRows rows) const;
+  Result<TapMatrix> attend(const TapMatrix& q, const TapMatrix& k, const TapMatrix& v,
+                           TokenRows rows) const;
+
+  std::shared_ptr<const Model> model_;
+  KvType kv_;
+};
+
+/// Checks the definition's quantizer on `x`, against what its rule promises: every value is within
+/// half a step of d * q, and the block's largest magnitude is met exactly (q = 127, d = amax / 127,
+/// to 2^-20). Returns what is wrong with the first bad block, or an empty text.
+std::string quantization_fault(ActivationFormat format, std::span<const float> x);
+
+}  // namespace llm
+
+#endif  // LLM_VALIDATE_REFERENCE_LOCATE_OP_REPLAY_H_

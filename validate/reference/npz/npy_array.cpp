@@ -1,0 +1,111 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "validate/reference/npz/npy.h"
+
+namespace llm {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "to_npy_array swaps big-endian data only; a big-endian host needs the reverse");
+
+// binary16 to f32, exact: rebias the exponent (15 -> 127); subnormals are integers times 2^-24.
+float half_to_float(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000U) << 16;
+  const std::uint32_t exponent = (bits >> 10) & 0x1FU;
+  const std::uint32_t mantissa = bits & 0x3FFU;
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const std::uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
+  return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
+}
+
+template <typename From, typename To, typename Convert>
+std::vector<To> convert(const std::vector<std::byte>& data, Convert element) {
+  std::vector<To> out(data.size() / sizeof(From));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    From value;
+    std::memcpy(&value, data.data() + i * sizeof(From), sizeof(From));
+    out[i] = element(value);
+  }
+  return out;
+}
+
+// Reorders from first-index-contiguous to last-index-contiguous. O(elements).
+std::vector<std::byte> fortran_to_c(const NpyHeader& header, const std::vector<std::byte>& data) {
+  const std::size_t size = npy_type_size(header.type);
+  std::vector<std::size_t> strides;  // of each index in the source, in elements
+  std::size_t stride = 1;
+  for (const auto dimension : header.shape) {
+    strides.push_back(stride);
+    stride *= static_cast<std::size_t>(dimension);
+  }
+  std::vector<std::byte> out(data.size());
+  std::vector<std::uint64_t> index(header.shape.size(), 0);
+  std::size_t source = 0;
+  for (std::size_t target = 0; target < out.size(); target += size) {
+    std::memcpy(out.data() + target, data.data() + source * size, size);
+    for (std::size_t d = index.size(); d-- > 0;) {  // count up, last index fastest
+      source += strides[d];
+      if (++index[d] < header.shape[d]) break;
+      source -= strides[d] * static_cast<std::size_t>(header.shape[d]);
+      index[d] = 0;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::uint64_t NpyArray::count() const { return data.size() / npy_type_size(type); }
+
+Result<std::vector<float>> NpyArray::as_f32() const {
+  const auto same = [](auto value) { return static_cast<float>(value); };
+  switch (type) {
+    case NpyType::kF16:
+      return convert<std::uint16_t, float>(data, half_to_float);
+    case NpyType::kF32:
+      return convert<float, float>(data, same);
+    case NpyType::kF64:
+      return convert<double, float>(data, same);
+    default:
+      return Error{.code = ErrorCode::kMalformed,
+                   .field = "descr",
+                   .message = fmt::format("found {}, need f2, f4 or f8", npy_type_name(type))};
+  }
+}
+
+Result<std::vector<std::int64_t>> NpyArray::as_i64() const {
+  const auto same = [](auto value) { return static_cast<std::int64_t>(value); };
+  switch (type) {
+    case NpyType::kU8:
+      return convert<std::uint8_t, std::int64_t>(data, same);
+    case NpyType::kI32:
+      return convert<std::int32_t, std::int64_t>(data, same);
+    case NpyType::kI64:
+      return convert<std::int64_t, std::int64_t>(data, same);
+    default:
+      return Error{.code = ErrorCode::kMalformed,
+                   .field = "descr",
+                   .message = fmt::format("found {}, need i4, i8 or u1", npy_type_name(type))};
+  }
+}
+
+NpyArray to_npy_array(const NpyHeader& header, std::vector<std::byte> data) {
+  const std::size_t size = npy_type_size(header.type);
+  if (header.big_endian && size > 1) {
+    for (std::size_t i = 0; i + size <= data.size(); i += size)
+      std::reverse(data.begin() + static_cast<std::ptrdiff_t>(i),
+                   data.begin() + static_cast<std::ptrdiff_t>(i + size));
+  }
+  if (header.fortran_order && header.shape.size() > 1) data = fortran_to_c(header, data);
+  return NpyArray{header.type, header.shape, std::move(data)};
+}
+
+}  // namespace llm
