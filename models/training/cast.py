@@ -13,9 +13,12 @@ Bindings, all constant through a story:
 """
 
 import random
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 
-from models.training import lexicon
+TEXT = tomllib.loads(Path(__file__).with_name("stories.toml").read_text(encoding="utf-8"))
+_WORDS = TEXT["cast"]
 
 _PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her")}
 
@@ -35,7 +38,7 @@ class Character:
 
 
 def _child(rng: random.Random, pronoun: str) -> Character:
-    names = lexicon.BOYS if pronoun == "he" else lexicon.GIRLS
+    names = _WORDS["boys"] if pronoun == "he" else _WORDS["girls"]
     noun = "boy" if pronoun == "he" else "girl"
     return Character(
         rng.choice(names), f"{rng.choice(('little', 'young', 'small'))} {noun}", pronoun
@@ -44,7 +47,7 @@ def _child(rng: random.Random, pronoun: str) -> Character:
 
 def _animal(rng: random.Random, pronoun: str, kinds: tuple[str, ...]) -> Character:
     size = rng.choice(("little", "young", "small"))
-    return Character(rng.choice(lexicon.ANIMAL_NAMES), f"{size} {rng.choice(kinds)}", pronoun)
+    return Character(rng.choice(_WORDS["animal_names"]), f"{size} {rng.choice(kinds)}", pronoun)
 
 
 def _hero_and_friend(rng: random.Random) -> tuple[Character, Character, bool]:
@@ -55,7 +58,7 @@ def _hero_and_friend(rng: random.Random) -> tuple[Character, Character, bool]:
     if not animals:
         hero, friend = _child(rng, first), _child(rng, second)
     else:
-        kinds = rng.choice((lexicon.FOREST_ANIMALS, lexicon.FARM_ANIMALS))
+        kinds = rng.choice((_WORDS["forest_animals"], _WORDS["farm_animals"]))
         hero, friend = _animal(rng, first, kinds), _animal(rng, second, kinds)
     if hero.name == friend.name or (animals and hero.kind.split()[-1] == friend.kind.split()[-1]):
         return _hero_and_friend(rng)
@@ -65,16 +68,16 @@ def _hero_and_friend(rng: random.Random) -> tuple[Character, Character, bool]:
 def _pet(rng: random.Random, hero: Character, friend: Character) -> str:
     """Returns an animal of another kind than hero and friend."""
     taken = {hero.kind.split()[-1], friend.kind.split()[-1]}
-    return rng.choice([kind for kind in lexicon.SMALL_ANIMALS if taken.isdisjoint(kind.split())])
+    return rng.choice([kind for kind in _WORDS["small_animals"] if taken.isdisjoint(kind.split())])
 
 
 def draw_bindings(rng: random.Random) -> dict[str, str]:
     """Draws everybody and everything that one story may need."""
     hero, friend, animals = _hero_and_friend(rng)
-    helper = Character(*_with_kind(rng.choice(lexicon.HELPERS)))
-    relative = Character(*_with_kind(rng.choice(lexicon.FAMILY)))
-    place, place2 = rng.sample(sorted(lexicon.PLACES), 2)
-    thing, other = rng.sample(lexicon.TOYS, 2)
+    helper = Character(*_with_kind(rng.choice(_WORDS["helpers"])))
+    relative = Character(*_with_kind(rng.choice(_WORDS["family"])))
+    place, place2 = rng.sample(sorted(_WORDS["places"]), 2)
+    thing, other = rng.sample(_WORDS["toys"], 2)
     bindings = {
         "a_kind": hero.kind,
         "b_kind": friend.kind,
@@ -82,13 +85,13 @@ def draw_bindings(rng: random.Random) -> dict[str, str]:
         "thing": thing,
         "other": other,
         "lives": "{den}" if animals else "{home}",
-        "treat": rng.choice(lexicon.TREATS),
-        "plant": rng.choice(lexicon.PLANTS),
-        "skill": rng.choice(lexicon.SKILLS),
-        "broken": rng.choice(lexicon.BREAKABLE),
+        "treat": rng.choice(_WORDS["treats"]),
+        "plant": rng.choice(_WORDS["plants"]),
+        "skill": rng.choice(_WORDS["skills"]),
+        "broken": rng.choice(_WORDS["breakable"]),
     }
     for suffix, name in (("", place), ("2", place2)):
-        preposition, spots = lexicon.PLACES[name]
+        preposition, *spots = _WORDS["places"][name]
         bindings["place" + suffix] = name
         bindings["in_place" + suffix] = f"{preposition} {name}"
         bindings["spot" + suffix] = rng.choice(spots)

@@ -1,7 +1,7 @@
 """Writes children's stories: the whole training text of the embedded model.
 
-A story is one plot script (plots_*.py) told with one drawn cast (cast.py). The same seed gives the
-same stories. Files hold paragraphs separated by one empty line and stories separated by two.
+A story is one plot of stories.toml told with one drawn cast (cast.py). The same seed gives the same
+stories. Files hold paragraphs separated by one empty line and stories separated by two.
 
     python3 -m models.training.stories --seed 1 --count 16000 --out build/tiny_model/train.txt
 """
@@ -11,18 +11,12 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.training import cast, lexicon, phrases, plots_doing, plots_feeling, plots_finding
+from models.training import cast
 from models.training.grammar import Grammar
 
 STORY_SEPARATOR = "\n\n\n"
-PLOTS = plots_finding.PLOTS + plots_doing.PLOTS + plots_feeling.PLOTS
-WORD_CLASSES = (
-    lexicon.CLASSES
-    | phrases.PHRASES
-    | plots_finding.EXTRA_CLASSES
-    | plots_doing.EXTRA_CLASSES
-    | plots_feeling.EXTRA_CLASSES
-)
+PLOTS = tuple(cast.TEXT["plots"].values())
+WORD_CLASSES = cast.TEXT["classes"]
 
 
 def write_story(rng: random.Random) -> str:

@@ -3,8 +3,7 @@
 
     python tests/foreign/to_gguf.py CHECKPOINT_DIR -o MODEL.gguf
 
-Nothing here is shared with the project's own exporter (models/training/export_gguf.py), so that a fault there cannot
-hide here. Matrices must be exact in F16; vectors are stored in F32. A checkpoint has no tokenizer, so one of random
+Nothing here is shared with the project's own converter (tools/convert), so that a fault there cannot hide here. Matrices must be exact in F16; vectors are stored in F32. A checkpoint has no tokenizer, so one of random
 pieces is written: SentencePiece's special tokens, the 256 bytes, then words.
 """
 
