@@ -3,8 +3,9 @@
 
     python tests/foreign/to_gguf.py CHECKPOINT_DIR -o MODEL.gguf
 
-Nothing here is shared with the project's own converter (tools/convert), so that a fault there cannot hide here. Matrices must be exact in F16; vectors are stored in F32. A checkpoint has no tokenizer, so one of random
-pieces is written: SentencePiece's special tokens, the 256 bytes, then words.
+Nothing here is shared with the project's own converter (tools/convert), so that a fault there cannot hide here. Matrices
+must be exact in F16; vectors are stored in F32. A checkpoint has no tokenizer, so one of random pieces is written:
+SentencePiece's special tokens, the 256 bytes, then words.
 """
 
 import argparse

@@ -28,6 +28,46 @@ void set_piece(TinyGguf& m, std::size_t id, const std::string& text) {
   m.set_strings(kTokens, pieces);
 }
 
+void set_kind(TinyGguf& m, std::size_t id, std::int32_t kind) {
+  auto kinds = TinyGguf::kinds();
+  kinds[id] = kind;
+  m.set_array(kKinds, GgufType::kInt32, kinds);
+}
+
+void set_score(TinyGguf& m, std::size_t id, float score) {
+  auto scores = TinyGguf::scores();
+  scores[id] = score;
+  m.set_array(kScores, GgufType::kFloat32, scores);
+}
+
+void make_byte_bpe_without(TinyGguf& m, const char* token) {
+  m.make_byte_bpe();
+  auto tokens = TinyGguf::byte_bpe_tokens();
+  std::ranges::replace(tokens, token, "another");
+  m.set_strings(kTokens, tokens);
+}
+
+/// Adds `n` user-defined tokens of a kilobyte each.
+void add_user_defined(TinyGguf& m, int n) {
+  auto pieces = TinyGguf::pieces();
+  auto scores = TinyGguf::scores();
+  auto kinds = TinyGguf::kinds();
+  for (int i = 0; i < n; ++i) {
+    pieces.push_back(std::string(1000, 'x') + std::to_string(i));
+    scores.push_back(0);
+    kinds.push_back(4);
+  }
+  m.set_u32("llama.vocab_size", static_cast<std::uint32_t>(pieces.size()));
+  for (const char* name : {"token_embd.weight", "output.weight"}) {
+    auto& tensor = m.tensor(name);
+    tensor.data.resize(tensor.data.size() / tensor.dims[1] * pieces.size());
+    tensor.dims[1] = pieces.size();
+  }
+  m.set_strings(kTokens, pieces);
+  m.set_array(kScores, GgufType::kFloat32, scores);
+  m.set_array(kKinds, GgufType::kInt32, kinds);
+}
+
 void add_tensor(TinyGguf& m, const std::string& name, std::vector<std::uint64_t> dims,
                 std::size_t bytes) {
   m.tensors.push_back(
@@ -35,442 +75,191 @@ void add_tensor(TinyGguf& m, const std::string& name, std::vector<std::uint64_t>
 }
 
 constexpr BadInputRow kParameterRows[] = {
-    {"27 architecture absent",
-     3,
-     {"general.architecture", "absent"},
-     [](TinyGguf& m) { m.remove("general.architecture"); }},
-    {"27 architecture unknown",
-     6,
-     {"general.architecture", "\"qwen9\"", "need one of: llama"},
-     [](TinyGguf& m) { m.set_string("general.architecture", "qwen9"); }},
-    {"28 block_count as string",
-     3,
-     {kBlocks, "found STRING", "need UINT32"},
-     [](TinyGguf& m) { m.set_string(kBlocks, "1"); }},
-    {"28 block_count as float",
-     3,
-     {kBlocks, "found FLOAT32", "need UINT32"},
-     [](TinyGguf& m) { m.set_f32(kBlocks, 1.0F); }},
-    {"28 block_count -1",
-     3,
-     {kBlocks, "found INT32", "need UINT32"},
-     [](TinyGguf& m) { m.set(kBlocks, GgufType::kInt32, std::int32_t{-1}); }},
-    {"28 block_count absent",
-     3,
-     {kBlocks, "absent", "need UINT32"},
-     [](TinyGguf& m) { m.remove(kBlocks); }},
-    {"45 head_count 0", 3, {kHeads, "found 0"}, [](TinyGguf& m) { m.set_u32(kHeads, 0); }},
-    {"45 head_count 2^31",
-     3,
-     {kHeads, "found 2147483648"},
-     [](TinyGguf& m) { m.set_u32(kHeads, 1U << 31); }},
-    {"45 head_count array of wrong length",
-     3,
-     {kHeads, "n = 2", "one value a layer: 1"},
-     [](TinyGguf& m) {
-       m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4, 4});
-     }},
-    {"45 head_count array of right length loads",
-     0,
-     {},
-     [](TinyGguf& m) { m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4}); }},
-    {"46 head_count_kv 0",
-     3,
-     {kKvHeads, "found 0", kHeads},
-     [](TinyGguf& m) { m.set_u32(kKvHeads, 0); }},
-    {"46 head_count_kv > heads",
-     3,
-     {kKvHeads, "found 8", kHeads, "= 4"},
-     [](TinyGguf& m) { m.set_u32(kKvHeads, 8); }},
-    {"46 head_count_kv no divisor",
-     3,
-     {kKvHeads, "found 3", kHeads, "= 4"},
-     [](TinyGguf& m) { m.set_u32(kKvHeads, 3); }},
-    {"47 embedding_length != token_embd",
-     3,
-     {kWidth, "found 64", "32", "token_embd.weight"},
-     [](TinyGguf& m) { m.set_u32(kWidth, 64); }},
-    {"47 embedding_length % heads",
-     3,
-     {kWidth, "found 32", kHeads, "= 5"},
-     [](TinyGguf& m) {
-       m.set_u32(kHeads, 5);
-       m.set_u32(kKvHeads, 5);
-     }},
-    {"48 block_count 0",
-     3,
-     {kBlocks, "found 0", "need 1", "blocks present"},
-     [](TinyGguf& m) { m.set_u32(kBlocks, 0); }},
-    {"48 block_count 2^32-1",
-     3,
-     {kBlocks, "found 4294967295", "need 1", "blocks present"},
-     [](TinyGguf& m) { m.set_u32(kBlocks, UINT32_MAX); }},
-    {"48 block_count 2^32-1 and such a block",
-     3,
-     {kBlocks, "4294967295", "number of tensors"},
-     [](TinyGguf& m) {
-       m.set_u32(kBlocks, UINT32_MAX);
-       add_tensor(m, "blk.4294967294.attn_norm.weight", {32}, 128);
-     }},
-    {"49 context_length 0",
-     3,
-     {"llama.context_length", "found 0"},
-     [](TinyGguf& m) { m.set_u32("llama.context_length", 0); }},
-    {"50 rope dims odd", 3, {kRope, "found 7", "even"}, [](TinyGguf& m) { m.set_u32(kRope, 7); }},
-    {"50 rope dims > head_dim",
-     3,
-     {kRope, "found 10", "head dim 8"},
-     [](TinyGguf& m) { m.set_u32(kRope, 10); }},
-    {"50 rope base NaN", 3, {kTheta, "found nan"}, [](TinyGguf& m) { m.set_f32(kTheta, kNan); }},
-    {"50 rope base 0", 3, {kTheta, "found 0"}, [](TinyGguf& m) { m.set_f32(kTheta, 0.0F); }},
-    {"50 eps NaN", 3, {kEps, "found nan"}, [](TinyGguf& m) { m.set_f32(kEps, kNan); }},
-    {"50 eps -1", 3, {kEps, "found -1"}, [](TinyGguf& m) { m.set_f32(kEps, -1.0F); }},
-    {"RoPE scaling of another kind",
-     6,
-     {"llama.rope.scaling.type", "\"yarn\"", "none, linear"},
-     [](TinyGguf& m) { m.set_string("llama.rope.scaling.type", "yarn"); }},
-    {"RoPE scaling that has no name",
-     6,
-     {"llama.rope.scaling.type", "\"su\"", "none, linear"},
-     [](TinyGguf& m) { m.set_string("llama.rope.scaling.type", "su"); }},
-    {"a window below the context",
-     6,
-     {"llama.attention.sliding_window", "found 63", "64"},
-     [](TinyGguf& m) { m.set_u32("llama.attention.sliding_window", 63); }},
-    {"a window that covers the context",
-     0,
-     {},
-     [](TinyGguf& m) { m.set_u32("llama.attention.sliding_window", 64); }},
-    {"capped logits",
-     6,
-     {"llama.final_logit_softcapping", "found 30", "need 0"},
-     [](TinyGguf& m) { m.set_f32("llama.final_logit_softcapping", 30.0F); }},
-    {"scaled logits",
-     6,
-     {"llama.logit_scale", "found 0.5", "need 0 or 1"},
-     [](TinyGguf& m) { m.set_f32("llama.logit_scale", 0.5F); }},
-    {"logits scaled by 1", 0, {}, [](TinyGguf& m) { m.set_f32("llama.logit_scale", 1.0F); }},
-    {"attention to all sides",
-     6,
-     {"llama.attention.causal", "found 0", "need 1"},
-     [](TinyGguf& m) { m.set<std::uint8_t>("llama.attention.causal", GgufType::kBool, 0); }},
-    {"RoPE over several positions",
-     6,
-     {"llama.rope.dimension_sections", "found ARRAY of INT32"},
-     [](TinyGguf& m) {
-       m.set_array<std::int32_t>("llama.rope.dimension_sections", GgufType::kInt32, {1, 1, 2, 0});
-     }},
-    {"mixture of experts",
-     6,
-     {"llama.expert_count", "found 8"},
-     [](TinyGguf& m) { m.set_u32("llama.expert_count", 8); }},
+    ROW("27 architecture absent", 3, m.remove("general.architecture"), "general.architecture",
+        "absent"),
+    ROW("27 architecture unknown", 6, m.set_string("general.architecture", "qwen9"),
+        "general.architecture", "\"qwen9\"", "need one of: llama"),
+    ROW("28 block_count as string", 3, m.set_string(kBlocks, "1"), kBlocks, "found STRING",
+        "need UINT32"),
+    ROW("28 block_count as float", 3, m.set_f32(kBlocks, 1.0F), kBlocks, "found FLOAT32",
+        "need UINT32"),
+    ROW("28 block_count -1", 3, m.set(kBlocks, GgufType::kInt32, std::int32_t{-1}), kBlocks,
+        "found INT32", "need UINT32"),
+    ROW("28 block_count absent", 3, m.remove(kBlocks), kBlocks, "absent", "need UINT32"),
+    ROW("45 head_count 0", 3, m.set_u32(kHeads, 0), kHeads, "found 0"),
+    ROW("45 head_count 2^31", 3, m.set_u32(kHeads, 1U << 31), kHeads, "found 2147483648"),
+    ROW("45 head_count array of wrong length", 3,
+        m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4, 4}), kHeads, "n = 2",
+        "one value a layer: 1"),
+    ROW("45 head_count array of right length loads", 0,
+        m.set_array(kHeads, GgufType::kUint32, std::vector<std::uint32_t>{4})),
+    ROW("46 head_count_kv 0", 3, m.set_u32(kKvHeads, 0), kKvHeads, "found 0", kHeads),
+    ROW("46 head_count_kv > heads", 3, m.set_u32(kKvHeads, 8), kKvHeads, "found 8", kHeads, "= 4"),
+    ROW("46 head_count_kv no divisor", 3, m.set_u32(kKvHeads, 3), kKvHeads, "found 3", kHeads,
+        "= 4"),
+    ROW("47 embedding_length != token_embd", 3, m.set_u32(kWidth, 64), kWidth, "found 64", "32",
+        "token_embd.weight"),
+    ROW("47 embedding_length % heads", 3, (m.set_u32(kHeads, 5), m.set_u32(kKvHeads, 5)), kWidth,
+        "found 32", kHeads, "= 5"),
+    ROW("48 block_count 0", 3, m.set_u32(kBlocks, 0), kBlocks, "found 0", "need 1",
+        "blocks present"),
+    ROW("48 block_count 2^32-1", 3, m.set_u32(kBlocks, UINT32_MAX), kBlocks, "found 4294967295",
+        "need 1", "blocks present"),
+    ROW("48 block_count 2^32-1 and such a block", 3,
+        (m.set_u32(kBlocks, UINT32_MAX),
+         add_tensor(m, "blk.4294967294.attn_norm.weight", {32}, 128)),
+        kBlocks, "4294967295", "number of tensors"),
+    ROW("49 context_length 0", 3, m.set_u32("llama.context_length", 0), "llama.context_length",
+        "found 0"),
+    ROW("50 rope dims odd", 3, m.set_u32(kRope, 7), kRope, "found 7", "even"),
+    ROW("50 rope dims > head_dim", 3, m.set_u32(kRope, 10), kRope, "found 10", "head dim 8"),
+    ROW("50 rope base NaN", 3, m.set_f32(kTheta, kNan), kTheta, "found nan"),
+    ROW("50 rope base 0", 3, m.set_f32(kTheta, 0.0F), kTheta, "found 0"),
+    ROW("50 eps NaN", 3, m.set_f32(kEps, kNan), kEps, "found nan"),
+    ROW("50 eps -1", 3, m.set_f32(kEps, -1.0F), kEps, "found -1"),
+    ROW("RoPE scaling of another kind", 6, m.set_string("llama.rope.scaling.type", "yarn"),
+        "llama.rope.scaling.type", "\"yarn\"", "none, linear"),
+    ROW("RoPE scaling that has no name", 6, m.set_string("llama.rope.scaling.type", "su"),
+        "llama.rope.scaling.type", "\"su\"", "none, linear"),
+    ROW("a window below the context", 6, m.set_u32("llama.attention.sliding_window", 63),
+        "llama.attention.sliding_window", "found 63", "64"),
+    ROW("a window that covers the context", 0, m.set_u32("llama.attention.sliding_window", 64)),
+    ROW("capped logits", 6, m.set_f32("llama.final_logit_softcapping", 30.0F),
+        "llama.final_logit_softcapping", "found 30", "need 0"),
+    ROW("scaled logits", 6, m.set_f32("llama.logit_scale", 0.5F), "llama.logit_scale", "found 0.5",
+        "need 0 or 1"),
+    ROW("logits scaled by 1", 0, m.set_f32("llama.logit_scale", 1.0F)),
+    ROW("attention to all sides", 6,
+        m.set<std::uint8_t>("llama.attention.causal", GgufType::kBool, 0), "llama.attention.causal",
+        "found 0", "need 1"),
+    ROW("RoPE over several positions", 6,
+        m.set_array<std::int32_t>("llama.rope.dimension_sections", GgufType::kInt32, {1, 1, 2, 0}),
+        "llama.rope.dimension_sections", "found ARRAY of INT32"),
+    ROW("mixture of experts", 6, m.set_u32("llama.expert_count", 8), "llama.expert_count",
+        "found 8"),
 };
 
 constexpr BadInputRow kTensorRows[] = {
-    {"42 required tensor absent",
-     3,
-     {"blk.0.ffn_up.weight", "absent"},
-     [](TinyGguf& m) { m.remove_tensor("blk.0.ffn_up.weight"); }},
-    {"42 embedding absent",
-     3,
-     {"token_embd.weight", "absent"},
-     [](TinyGguf& m) { m.remove_tensor("token_embd.weight"); }},
-    {"42 unknown extra",
-     0,
-     {"blk.0.odd", "unknown"},
-     [](TinyGguf& m) { add_tensor(m, "blk.0.odd", {8}, 32); }},
-    {"42 output.weight absent: tied", 0, {}, [](TinyGguf& m) { m.remove_tensor("output.weight"); }},
-    {"43 transposed attn_k",
-     3,
-     {"blk.0.attn_k.weight", "found shape [16, 32]", "need [32, 16]"},
-     [](TinyGguf& m) {
-       m.tensor("blk.0.attn_k.weight").dims = {16, 32};
-     }},
-    {"44 norm stored as Q4_0",
-     6,
-     {"blk.0.attn_norm.weight", "found type Q4_0", "F32"},
-     [](TinyGguf& m) {
-       m.tensor("blk.0.attn_norm.weight").type = static_cast<std::uint32_t>(WeightType::kQ4_0);
-     }},
-    {"attention bias",
-     6,
-     {"blk.0.attn_q.bias", "\"attn_q.bias\"", "architecture llama"},
-     [](TinyGguf& m) { add_tensor(m, "blk.0.attn_q.bias", {32}, 128); }},
-    {"head norms in a llama",
-     6,
-     {"blk.0.attn_q_norm.weight", "\"attn_q_norm.weight\"", "architecture llama"},
-     [](TinyGguf& m) { add_tensor(m, "blk.0.attn_q_norm.weight", {8}, 32); }},
-    {"output bias in a qwen2",
-     6,
-     {"blk.0.attn_output.bias", "\".bias\"", "architecture qwen2"},
-     [](TinyGguf& m) {
-       m = TinyGguf::llama({.architecture = "qwen2"});
-       add_tensor(m, "blk.0.attn_output.bias", {32}, 128);
-     }},
-    {"qwen2 without a bias",
-     3,
-     {"blk.0.attn_k.bias", "absent", "architecture qwen2"},
-     [](TinyGguf& m) {
-       m = TinyGguf::llama({.architecture = "qwen2"});
-       m.remove_tensor("blk.0.attn_k.bias");
-     }},
-    {"qwen2 with a bias of another length",
-     3,
-     {"blk.0.attn_k.bias", "found shape [8, 2]", "need [16]"},
-     [](TinyGguf& m) {
-       m = TinyGguf::llama({.architecture = "qwen2"});
-       m.tensor("blk.0.attn_k.bias").dims = {8, 2};
-     }},
-    {"qwen3 without a head norm",
-     3,
-     {"blk.0.attn_k_norm.weight", "absent", "architecture qwen3"},
-     [](TinyGguf& m) {
-       m = TinyGguf::llama({.architecture = "qwen3"});
-       m.remove_tensor("blk.0.attn_k_norm.weight");
-     }},
-    {"qwen3 with a bias",
-     6,
-     {"blk.0.attn_q.bias", "architecture qwen3"},
-     [](TinyGguf& m) {
-       m = TinyGguf::llama({.architecture = "qwen3"});
-       add_tensor(m, "blk.0.attn_q.bias", {96}, 384);
-     }},
-    {"rope_freqs of zeros",
-     3,
-     {"rope_freqs.weight", "found 0 at index 0"},
-     [](TinyGguf& m) { add_tensor(m, "rope_freqs.weight", {4}, 16); }},
+    ROW("42 required tensor absent", 3, m.remove_tensor("blk.0.ffn_up.weight"),
+        "blk.0.ffn_up.weight", "absent"),
+    ROW("42 embedding absent", 3, m.remove_tensor("token_embd.weight"), "token_embd.weight",
+        "absent"),
+    ROW("42 unknown extra", 0, add_tensor(m, "blk.0.odd", {8}, 32), "blk.0.odd", "unknown"),
+    ROW("42 output.weight absent: tied", 0, m.remove_tensor("output.weight")),
+    ROW("43 transposed attn_k", 3, m.tensor("blk.0.attn_k.weight").dims.assign({16, 32}),
+        "blk.0.attn_k.weight", "found shape [16, 32]", "need [32, 16]"),
+    ROW("44 norm stored as Q4_0", 6,
+        m.tensor("blk.0.attn_norm.weight").type = static_cast<std::uint32_t>(WeightType::kQ4_0),
+        "blk.0.attn_norm.weight", "found type Q4_0", "F32"),
+    ROW("attention bias", 6, add_tensor(m, "blk.0.attn_q.bias", {32}, 128), "blk.0.attn_q.bias",
+        "\"attn_q.bias\"", "architecture llama"),
+    ROW("head norms in a llama", 6, add_tensor(m, "blk.0.attn_q_norm.weight", {8}, 32),
+        "blk.0.attn_q_norm.weight", "\"attn_q_norm.weight\"", "architecture llama"),
+    ROW("output bias in a qwen2", 6,
+        (m = TinyGguf::llama({.architecture = "qwen2"}),
+         add_tensor(m, "blk.0.attn_output.bias", {32}, 128)),
+        "blk.0.attn_output.bias", "\".bias\"", "architecture qwen2"),
+    ROW("qwen2 without a bias", 3,
+        (m = TinyGguf::llama({.architecture = "qwen2"}), m.remove_tensor("blk.0.attn_k.bias")),
+        "blk.0.attn_k.bias", "absent", "architecture qwen2"),
+    ROW("qwen2 with a bias of another length", 3,
+        (m = TinyGguf::llama({.architecture = "qwen2"}),
+         m.tensor("blk.0.attn_k.bias").dims.assign({8, 2})),
+        "blk.0.attn_k.bias", "found shape [8, 2]", "need [16]"),
+    ROW("qwen3 without a head norm", 3,
+        (m = TinyGguf::llama({.architecture = "qwen3"}),
+         m.remove_tensor("blk.0.attn_k_norm.weight")),
+        "blk.0.attn_k_norm.weight", "absent", "architecture qwen3"),
+    ROW("qwen3 with a bias", 6,
+        (m = TinyGguf::llama({.architecture = "qwen3"}),
+         add_tensor(m, "blk.0.attn_q.bias", {96}, 384)),
+        "blk.0.attn_q.bias", "architecture qwen3"),
+    ROW("rope_freqs of zeros", 3, add_tensor(m, "rope_freqs.weight", {4}, 16), "rope_freqs.weight",
+        "found 0 at index 0"),
 };
 
 constexpr const char* kMerges = "tokenizer.ggml.merges";
 
 constexpr BadInputRow kVocabRows[] = {
-    {"51 vocab_size != tokens",
-     3,
-     {"llama.vocab_size", "273", "272 tokens", "272 rows"},
-     [](TinyGguf& m) { m.set_u32("llama.vocab_size", 273); }},
-    {"51 embedding rows != tokens",
-     3,
-     {"272 tokens", "240 rows"},
-     [](TinyGguf& m) { m.tensor("token_embd.weight").dims[1] = 240; }},
-    {"52 tokens absent", 3, {kTokens, "absent"}, [](TinyGguf& m) { m.remove(kTokens); }},
-    {"52 tokens INT32",
-     3,
-     {kTokens, "ARRAY of INT32", "ARRAY of STRING"},
-     [](TinyGguf& m) { m.set_array(kTokens, GgufType::kInt32, std::vector<std::int32_t>(272)); }},
-    {"52 tokens n = 0", 3, {kTokens, "0 tokens"}, [](TinyGguf& m) { m.set_strings(kTokens, {}); }},
-    {"53 scores absent",
-     3,
-     {kScores, "absent", "ARRAY of FLOAT32"},
-     [](TinyGguf& m) { m.remove(kScores); }},
-    {"53 scores short",
-     3,
-     {kScores, "length 271", "272"},
-     [](TinyGguf& m) { m.set_array(kScores, GgufType::kFloat32, std::vector<float>(271)); }},
-    {"53 scores INT8",
-     3,
-     {kScores, "ARRAY of INT8", "ARRAY of FLOAT32"},
-     [](TinyGguf& m) { m.set_array(kScores, GgufType::kInt8, std::vector<std::int8_t>(272)); }},
-    {"53 score NaN",
-     3,
-     {kScores, "NaN", "index 260"},
-     [](TinyGguf& m) {
-       auto scores = TinyGguf::scores();
-       scores[260] = kNan;
-       m.set_array(kScores, GgufType::kFloat32, scores);
-     }},
-    {"54 token_type short",
-     3,
-     {kKinds, "length 3", "272"},
-     [](TinyGguf& m) { m.set_array(kKinds, GgufType::kInt32, std::vector<std::int32_t>(3, 1)); }},
-    {"54 token_type 99",
-     3,
-     {kKinds, "found 99", "index 7"},
-     [](TinyGguf& m) {
-       auto kinds = TinyGguf::kinds();
-       kinds[7] = 99;
-       m.set_array(kKinds, GgufType::kInt32, kinds);
-     }},
-    {"59 byte-level BPE without a pre-tokenizer",
-     6,
-     {"tokenizer.ggml.pre", "found no key", "llama-bpe, ", "tekken"},
-     [](TinyGguf& m) { m.set_string("tokenizer.ggml.model", "gpt2"); }},
-    {"59 an unknown pre-tokenizer",
-     6,
-     {"tokenizer.ggml.pre", "found \"gpt-5\"", "llama-bpe, ", "tekken"},
-     [](TinyGguf& m) {
-       m.set_string("tokenizer.ggml.model", "gpt2");
-       m.set_string("tokenizer.ggml.pre", "gpt-5");
-     }},
-    {"58 a byte-level vocabulary with byte tokens",
-     3,
-     {kTokens, "byte token id 3", "need none in byte-level BPE"},
-     [](TinyGguf& m) {
-       m.set_string("tokenizer.ggml.model", "gpt2");
-       m.set_string("tokenizer.ggml.pre", "gpt-2");
-     }},
-    {"58 a byte without a token",
-     3,
-     {kTokens, "no token \"c\" for byte 0x63"},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       auto tokens = TinyGguf::byte_bpe_tokens();
-       tokens['c' - '!'] = "another";
-       m.set_strings(kTokens, tokens);
-     }},
-    {"a byte-level vocabulary", 0, {}, [](TinyGguf& m) { m.make_byte_bpe(); }},
-    {"90 merges absent",
-     3,
-     {kMerges, "absent"},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       m.remove(kMerges);
-     }},
-    {"90 no merges",
-     3,
-     {kMerges, "found no merges", "need at least one"},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       m.set_strings(kMerges, {});
-     }},
-    {"58 a byte that is not printable ASCII may lack a token",
-     0,
-     {},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       auto tokens = TinyGguf::byte_bpe_tokens();
-       std::ranges::replace(tokens, "\u0104", "another");
-       m.set_strings(kTokens, tokens);
-     }},
-    {"90 a merge without a space",
-     3,
-     {kMerges, "\"ab\" at index 1", "two tokens"},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       m.set_strings(kMerges, {"a b", "ab"});
-     }},
-    {"90 a merge of three",
-     3,
-     {kMerges, "\"a b c\" at index 0", "two tokens"},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       m.set_strings(kMerges, {"a b c"});
-     }},
-    {"90 a merge of an unknown token",
-     3,
-     {kMerges, "\"a qq\" at index 0", "names \"qq\""},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       m.set_strings(kMerges, {"a qq"});
-     }},
-    {"90 a merge that makes no token",
-     3,
-     {kMerges, "\"b a\" at index 0", "names \"ba\""},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       m.set_strings(kMerges, {"b a"});
-     }},
-    {"90 a merge that makes a control token",
-     3,
-     {kMerges, "names \"cd\""},
-     [](TinyGguf& m) {
-       m.make_byte_bpe();
-       m.set_strings(kMerges, {"c d"});
-     }},
-    {"55 bos >= vocab",
-     3,
-     {"tokenizer.ggml.bos_token_id", "272"},
-     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.bos_token_id", 272); }},
-    {"55 eos >= vocab",
-     3,
-     {"tokenizer.ggml.eos_token_id", "4294967294", "272"},
-     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX - 1); }},
-    {"55 unknown >= vocab",
-     3,
-     {"tokenizer.ggml.unknown_token_id", "1000", "272"},
-     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.unknown_token_id", 1000); }},
-    {"55 a token of fill-in-the-middle >= vocab",
-     3,
-     {"tokenizer.ggml.fim_sep_token_id", "272"},
-     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.fim_sep_token_id", 272); }},
-    {"55 0xFFFFFFFF means none",
-     0,
-     {},
-     [](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX); }},
-    {"56 token invalid UTF-8",
-     0,
-     {kTokens, "invalid UTF-8", "260"},
-     [](TinyGguf& m) { set_piece(m, 260, "a\xFF"); }},
-    {"56 token empty", 0, {kTokens, "empty", "261"}, [](TinyGguf& m) { set_piece(m, 261, ""); }},
-    {"56 token of 1 MiB",
-     3,
-     {kTokens, "token id 262", "1048576 bytes"},
-     [](TinyGguf& m) { set_piece(m, 262, std::string(1U << 20, 'x')); }},
-    {"56 control token of 1025 bytes",
-     3,
-     {kTokens, "token id 262, control or user-defined, of 1025 bytes", "1024"},
-     [](TinyGguf& m) {
-       auto kinds = TinyGguf::kinds();
-       kinds[262] = 3;
-       m.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
-       set_piece(m, 262, std::string(1025, 'x'));
-     }},
-    {"56 5 MB of user-defined tokens",
-     3,
-     {kTokens, "bytes of control and user-defined tokens", "4194304"},
-     [](TinyGguf& m) {
-       auto pieces = TinyGguf::pieces();
-       auto scores = TinyGguf::scores();
-       auto kinds = TinyGguf::kinds();
-       for (int i = 0; i < 5000; ++i) {
-         pieces.push_back(std::string(1000, 'x') + std::to_string(i));
-         scores.push_back(0);
-         kinds.push_back(4);
-       }
-       m.set_u32("llama.vocab_size", static_cast<std::uint32_t>(pieces.size()));
-       for (const char* name : {"token_embd.weight", "output.weight"}) {
-         auto& tensor = m.tensor(name);
-         tensor.data.resize(tensor.data.size() / tensor.dims[1] * pieces.size());
-         tensor.dims[1] = pieces.size();
-       }
-       m.set_strings(kTokens, pieces);
-       m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, scores);
-       m.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
-     }},
-    {"57 duplicate tokens",
-     0,
-     {kTokens, "duplicate tokens", "265 repeats 260", "first"},
-     [](TinyGguf& m) { set_piece(m, 265, "he"); }},
-    {"58 <0x-1>",
-     3,
-     {kTokens, "token id 13", "<0x-1>"},
-     [](TinyGguf& m) { set_piece(m, 13, "<0x-1>"); }},
-    {"58 <0xZZ>",
-     3,
-     {kTokens, "token id 13", "<0xZZ>"},
-     [](TinyGguf& m) { set_piece(m, 13, "<0xZZ>"); }},
-    {"58 missing <0x0A>",
-     3,
-     {kTokens, "no token id for <0x0A>"},
-     [](TinyGguf& m) {
-       auto kinds = TinyGguf::kinds();
-       kinds[13] = 1;
-       m.set_array(kKinds, GgufType::kInt32, kinds);
-     }},
-    {"58 neither byte tokens nor an unknown token",
-     3,
-     {kTokens, "found neither"},
-     [](TinyGguf& m) {
-       m.set_array(kKinds, GgufType::kInt32, std::vector<std::int32_t>(272, 1));
-       m.set_u32("tokenizer.ggml.unknown_token_id", UINT32_MAX);
-     }},
-    {"59 unknown tokenizer model",
-     6,
-     {"tokenizer.ggml.model", "\"bert\"", "\"llama\""},
-     [](TinyGguf& m) { m.set_string("tokenizer.ggml.model", "bert"); }},
-    {"60 10 MB chat template",
-     6,
-     {"tokenizer.chat_template", "10000000 bytes", "cap"},
-     [](TinyGguf& m) { m.set_string("tokenizer.chat_template", std::string(10000000, 't')); }},
+    ROW("51 vocab_size != tokens", 3, m.set_u32("llama.vocab_size", 273), "llama.vocab_size", "273",
+        "272 tokens", "272 rows"),
+    ROW("51 embedding rows != tokens", 3, m.tensor("token_embd.weight").dims[1] = 240, "272 tokens",
+        "240 rows"),
+    ROW("52 tokens absent", 3, m.remove(kTokens), kTokens, "absent"),
+    ROW("52 tokens INT32", 3,
+        m.set_array(kTokens, GgufType::kInt32, std::vector<std::int32_t>(272)), kTokens,
+        "ARRAY of INT32", "ARRAY of STRING"),
+    ROW("52 tokens n = 0", 3, m.set_strings(kTokens, {}), kTokens, "0 tokens"),
+    ROW("53 scores absent", 3, m.remove(kScores), kScores, "absent", "ARRAY of FLOAT32"),
+    ROW("53 scores short", 3, m.set_array(kScores, GgufType::kFloat32, std::vector<float>(271)),
+        kScores, "length 271", "272"),
+    ROW("53 scores INT8", 3, m.set_array(kScores, GgufType::kInt8, std::vector<std::int8_t>(272)),
+        kScores, "ARRAY of INT8", "ARRAY of FLOAT32"),
+    ROW("53 score NaN", 3, set_score(m, 260, kNan), kScores, "NaN", "index 260"),
+    ROW("54 token_type short", 3,
+        m.set_array(kKinds, GgufType::kInt32, std::vector<std::int32_t>(3, 1)), kKinds, "length 3",
+        "272"),
+    ROW("54 token_type 99", 3, set_kind(m, 7, 99), kKinds, "found 99", "index 7"),
+    ROW("59 byte-level BPE without a pre-tokenizer", 6,
+        m.set_string("tokenizer.ggml.model", "gpt2"), "tokenizer.ggml.pre", "found no key",
+        "llama-bpe, ", "tekken"),
+    ROW("59 an unknown pre-tokenizer", 6,
+        (m.set_string("tokenizer.ggml.model", "gpt2"), m.set_string("tokenizer.ggml.pre", "gpt-5")),
+        "tokenizer.ggml.pre", "found \"gpt-5\"", "llama-bpe, ", "tekken"),
+    ROW("58 a byte-level vocabulary with byte tokens", 3,
+        (m.set_string("tokenizer.ggml.model", "gpt2"), m.set_string("tokenizer.ggml.pre", "gpt-2")),
+        kTokens, "byte token id 3", "need none in byte-level BPE"),
+    ROW("58 a byte without a token", 3, make_byte_bpe_without(m, "c"), kTokens,
+        "no token \"c\" for byte 0x63"),
+    ROW("a byte-level vocabulary", 0, m.make_byte_bpe()),
+    ROW("90 merges absent", 3, (m.make_byte_bpe(), m.remove(kMerges)), kMerges, "absent"),
+    ROW("90 no merges", 3, (m.make_byte_bpe(), m.set_strings(kMerges, {})), kMerges,
+        "found no merges", "need at least one"),
+    ROW("58 a byte that is not printable ASCII may lack a token", 0,
+        make_byte_bpe_without(m, "\u0104")),
+    ROW("90 a merge without a space", 3, (m.make_byte_bpe(), m.set_strings(kMerges, {"a b", "ab"})),
+        kMerges, "\"ab\" at index 1", "two tokens"),
+    ROW("90 a merge of three", 3, (m.make_byte_bpe(), m.set_strings(kMerges, {"a b c"})), kMerges,
+        "\"a b c\" at index 0", "two tokens"),
+    ROW("90 a merge of an unknown token", 3, (m.make_byte_bpe(), m.set_strings(kMerges, {"a qq"})),
+        kMerges, "\"a qq\" at index 0", "names \"qq\""),
+    ROW("90 a merge that makes no token", 3, (m.make_byte_bpe(), m.set_strings(kMerges, {"b a"})),
+        kMerges, "\"b a\" at index 0", "names \"ba\""),
+    ROW("90 a merge that makes a control token", 3,
+        (m.make_byte_bpe(), m.set_strings(kMerges, {"c d"})), kMerges, "names \"cd\""),
+    ROW("55 bos >= vocab", 3, m.set_u32("tokenizer.ggml.bos_token_id", 272),
+        "tokenizer.ggml.bos_token_id", "272"),
+    ROW("55 eos >= vocab", 3, m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX - 1),
+        "tokenizer.ggml.eos_token_id", "4294967294", "272"),
+    ROW("55 unknown >= vocab", 3, m.set_u32("tokenizer.ggml.unknown_token_id", 1000),
+        "tokenizer.ggml.unknown_token_id", "1000", "272"),
+    ROW("55 a token of fill-in-the-middle >= vocab", 3,
+        m.set_u32("tokenizer.ggml.fim_sep_token_id", 272), "tokenizer.ggml.fim_sep_token_id",
+        "272"),
+    ROW("55 0xFFFFFFFF means none", 0, m.set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX)),
+    ROW("56 token invalid UTF-8", 0, set_piece(m, 260, "a\xFF"), kTokens, "invalid UTF-8", "260"),
+    ROW("56 token empty", 0, set_piece(m, 261, ""), kTokens, "empty", "261"),
+    ROW("56 token of 1 MiB", 3, set_piece(m, 262, std::string(1U << 20, 'x')), kTokens,
+        "token id 262", "1048576 bytes"),
+    ROW("56 control token of 1025 bytes", 3,
+        (set_kind(m, 262, 3), set_piece(m, 262, std::string(1025, 'x'))), kTokens,
+        "token id 262, control or user-defined, of 1025 bytes", "1024"),
+    ROW("56 5 MB of user-defined tokens", 3, add_user_defined(m, 5000), kTokens,
+        "bytes of control and user-defined tokens", "4194304"),
+    ROW("57 duplicate tokens", 0, set_piece(m, 265, "he"), kTokens, "duplicate tokens",
+        "265 repeats 260", "first"),
+    ROW("58 <0x-1>", 3, set_piece(m, 13, "<0x-1>"), kTokens, "token id 13", "<0x-1>"),
+    ROW("58 <0xZZ>", 3, set_piece(m, 13, "<0xZZ>"), kTokens, "token id 13", "<0xZZ>"),
+    ROW("58 missing <0x0A>", 3, set_kind(m, 13, 1), kTokens, "no token id for <0x0A>"),
+    ROW("58 neither byte tokens nor an unknown token", 3,
+        (m.set_array(kKinds, GgufType::kInt32, std::vector<std::int32_t>(272, 1)),
+         m.set_u32("tokenizer.ggml.unknown_token_id", UINT32_MAX)),
+        kTokens, "found neither"),
+    ROW("59 unknown tokenizer model", 6, m.set_string("tokenizer.ggml.model", "bert"),
+        "tokenizer.ggml.model", "\"bert\"", "\"llama\""),
+    ROW("60 10 MB chat template", 6,
+        m.set_string("tokenizer.chat_template", std::string(10000000, 't')),
+        "tokenizer.chat_template", "10000000 bytes", "cap"),
 };
 
 TEST_CASE("bad input 27-28, 45-50: hyper-parameters", "[bad_input]") {

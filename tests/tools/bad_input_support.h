@@ -22,6 +22,12 @@ struct BadInputRow {
   void (*patch)(TinyGguf&);
 };
 
+/// Name, exit code, what is done to the model `m`, words.
+#define ROW(name, code, patch, ...)                       \
+  {                                                       \
+    name, code, {__VA_ARGS__}, [](TinyGguf& m) { patch; } \
+  }
+
 /// Patches a small model and checks code and words twice: of open_model_bytes(), and of
 /// `llmgguf verify` on a file (where the message must also name program and file).
 void check_row(const BadInputRow& row);
