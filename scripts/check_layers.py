@@ -34,7 +34,7 @@ STANDS_ON = {
     "validate/text": ["validate/self"],
     "validate/receipt": ["validate/report", "engine/generate"],
     "bench": ["engine", "quant/formats/quantize"],
-    "tools/common": ["engine/model"],
+    "tools/common": ["engine/model", "engine/sampler"],
     "tools/llmgguf": ["tools/common", "engine/model"],
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Keeps the option tables in docs/cli.md equal to what the tools print for --help-markdown.
+"""Keeps pages equal to what the tools print: docs/cli.md's option tables (--help-markdown), docs/openapi.json.
 
-    scripts/cli_page.py BIN_DIR            rewrites the page
-    scripts/cli_page.py --check BIN_DIR    exits 1 and names the tools whose part is out of date
+    scripts/cli_page.py BIN_DIR            rewrites the pages
+    scripts/cli_page.py --check BIN_DIR    exits 1 and names what is out of date
 
 Each tool's part stands between the lines `<!-- begin TOOL -->` and `<!-- end TOOL -->`. Every tool in BIN_DIR has one; a
 new tool's is put at the end of the page.
@@ -16,6 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cli.md"
+API = ROOT / "docs" / "openapi.json"
 PART = re.compile(r"(<!-- begin (\w+) -->\n)(.*?)(<!-- end \2 -->\n)", re.DOTALL)
 
 
@@ -26,13 +27,14 @@ def main() -> int:
     arguments = parser.parse_args()
     outdated = []
 
+    def printed(tool: str, option: str) -> str:
+        return subprocess.run([arguments.bin_dir / tool, option], check=True, capture_output=True, text=True).stdout
+
     def current(match: re.Match) -> str:
         begin, tool, old, end = match.groups()
-        new = subprocess.run(
-            [arguments.bin_dir / tool, "--help-markdown"], check=True, capture_output=True, text=True
-        ).stdout
+        new = printed(tool, "--help-markdown")
         if new != old:
-            outdated.append(tool)
+            outdated.append(f"docs/cli.md: the part of {tool}")
         return begin + new + end
 
     text = PAGE.read_text(encoding="utf-8")
@@ -42,11 +44,15 @@ def main() -> int:
         if tool not in known and (arguments.bin_dir / tool).exists():
             text += f"\n<!-- begin {tool} -->\n<!-- end {tool} -->\n"
     page = PART.sub(current, text)
+    api = printed("llmserve", "--openapi")
+    if api != API.read_text(encoding="utf-8"):
+        outdated.append("docs/openapi.json")
     if arguments.check:
-        for tool in outdated:
-            print(f"docs/cli.md: the part of {tool} is out of date; run scripts/cli_page.py", file=sys.stderr)
+        for part in outdated:
+            print(f"{part} is out of date; run scripts/cli_page.py {arguments.bin_dir}", file=sys.stderr)
         return 1 if outdated else 0
     PAGE.write_text(page, encoding="utf-8")
+    API.write_text(api, encoding="utf-8")
     return 0
 
 

@@ -20,16 +20,14 @@ using test::RawClient;
 using test::Reply;
 using test::Server;
 
-const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 const std::string kLong =
     R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
 /// Takes longer than any test, on a server that is roomy().
 const std::string kEndless =
     R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})";
-std::vector<std::string> roomy(const std::vector<std::string>& more) {
-  std::vector<std::string> words = {kModel, "-q", "-c", "110000"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+Server roomy(std::vector<std::string> more) {
+  more.insert(more.begin(), {"-c", "110000"});
+  return test::serve_fable(std::move(more));
 }
 
 /// Whether the server is as it was before anybody came.
@@ -43,7 +41,7 @@ void require_idle(const Server& server) {
 }  // namespace
 
 TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   struct Abuse {
     std::string text;
     int status;
@@ -111,7 +109,7 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
 
 TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   // One text at a time, so that the second waits; small steps, so that a prompt takes many.
-  Server server(roomy({"--parallel", "1", "--chunk", "1"}));
+  Server server = roomy({"--parallel", "1", "--chunk", "1"});
   const std::string whole = test::post_text("/v1/completions", kEndless);
   for (const std::size_t n :
        {std::size_t{0}, std::size_t{1}, std::size_t{30}, whole.size() - 20, whole.size() - 1}) {
@@ -148,9 +146,9 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
 }
 
 TEST_CASE("a client that does not read is disconnected and its text forgotten", "[llmserve]") {
-  Server server({kModel, "-q", "--timeout", "1"});
+  Server server = test::serve_fable({"--timeout", "1"});
   // One whose answer piles up is disconnected by that alone.
-  Server unhurried({kModel, "-q", "--timeout", "3600", "--parallel", "64"});
+  Server unhurried = test::serve_fable({"--timeout", "3600", "--parallel", "64"});
   // More than the buffers of a connection take.
   const std::string body =
       R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 60})";
@@ -178,7 +176,7 @@ TEST_CASE("a client that does not read is disconnected and its text forgotten", 
 }
 
 TEST_CASE("more connections and texts than there is room for are told so", "[llmserve]") {
-  Server server(roomy({"--connections", "8", "--parallel", "1", "--queue", "1"}));
+  Server server = roomy({"--connections", "8", "--parallel", "1", "--queue", "1"});
   {
     RawClient running(server.port());
     running.send(test::post_text("/v1/completions", kEndless));
@@ -202,7 +200,7 @@ TEST_CASE("more connections and texts than there is room for are told so", "[llm
 }
 
 TEST_CASE("requests follow each other on one connection", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   RawClient client(server.port());
   const std::string ask = test::post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 3})");
   for (int i = 0; i < 3; ++i) {
@@ -243,13 +241,13 @@ TEST_CASE("too few threads are an error at the start", "[llmserve]") {
   const auto limited = [](int gib) {
     return "ulimit -s 1048576; ulimit -v " + std::to_string(gib << 20);
   };
-  Server server({kModel, "-q", "-t", "8"}, limited(12));
+  Server server({test::kServedModel, "-q", "-t", "8"}, limited(12));
   for (int i = 0; i < 2; ++i)
     REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 2}}).status == 200);
   REQUIRE(server.end().exit_code == 0);
   for (const int gib : {5, 8}) {
     const Finished run = test::run_shell(limited(gib) + "; exec '" + test::tool_path("llmserve") +
-                                         "' '" + kModel + "' -q -t 8 --port 0");
+                                         "' '" + test::kServedModel + "' -q -t 8 --port 0");
     CAPTURE(gib, run.err);
     REQUIRE(run.out == "");  // it was never ready
     REQUIRE(run.exit_code == 5);
@@ -258,7 +256,7 @@ TEST_CASE("too few threads are an error at the start", "[llmserve]") {
 }
 
 TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
-  Server server({kModel, "-q", "-c", "4000", "--timeout", "3600"});
+  Server server = test::serve_fable({"-c", "4000", "--timeout", "3600"});
   RawClient idle(server.port());
   RawClient client(server.port());
   const std::size_t n_tokens = test::effort(3000, 400);  // it must still run when the signal comes
@@ -274,7 +272,7 @@ TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
   REQUIRE(test::events_of(reply.body).size() > n_tokens * 5 / 6);
   REQUIRE(server.wait().exit_code == 0);
 
-  Server other({kModel, "-q", "--timeout", "3600"});
+  Server other = test::serve_fable({"--timeout", "3600"});
   RawClient half(other.port());
   half.send("GET /health HTTP");  // keeps the server from ending
   REQUIRE(other.comes_to("http_connections", 2));

@@ -24,8 +24,6 @@ using test::RawClient;
 using test::Reply;
 using test::Server;
 
-const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
-
 Reply ask(const Server& server, const std::string& host, const std::string& headers = "",
           const std::string& start = "GET /health") {
   return server.ask(start + " HTTP/1.1\r\nHost: " + host + "\r\n" + headers + "\r\n");
@@ -40,7 +38,7 @@ bool has_answer(const RawClient& client) {
 }  // namespace
 
 TEST_CASE("pages of other sites get nothing", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   for (const char* host :
        {"localhost", "LOCALHOST:8080", "localhost.", "app.localhost:1", "127.0.0.1", "127.0.0.1:80",
         "127.9.9.9", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]:1"}) {
@@ -74,10 +72,10 @@ TEST_CASE("pages of other sites get nothing", "[llmserve]") {
 
 TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
   const std::vector<std::string> words = {
-      kModel,           "-q",       "--host",         "127.0.0.1",
-      "--api-key",      "secret",   "--allow-host",   "a.example",
-      "--allow-host",   "10.1.2.3", "--allow-origin", "https://app.example",
-      "--allow-origin", "null"};
+      test::kServedModel, "-q",       "--host",         "127.0.0.1",
+      "--api-key",        "secret",   "--allow-host",   "a.example",
+      "--allow-host",     "10.1.2.3", "--allow-origin", "https://app.example",
+      "--allow-origin",   "null"};
   Server server(words);
   for (const char* host : {"a.example", "A.example:443", "10.1.2.3:1", "localhost"})
     CHECK(ask(server, host).status == 200);
@@ -108,14 +106,14 @@ TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
   CHECK(preflight.header("Access-Control-Allow-Headers").find("Authorization") == 0);
   CHECK(browser.reply().status == 200);
   CHECK(ask(server, "localhost", page, "OPTIONS /nothing").status == 404);
-  Server open({kModel, "-q", "--allow-origin", "*"});
+  Server open = test::serve_fable({"--allow-origin", "*"});
   CHECK(ask(open, "localhost", "Origin: http://any.example\r\n")
             .header("Access-Control-Allow-Origin") == "http://any.example");
   CHECK(ask(open, "evil.example").status == 403);
   for (const std::vector<std::string>& bad : {std::vector<std::string>{"--allow-host", "http://a"},
                                               {"--allow-origin", "app.example"},
                                               {"--allow-origin", "https://app.example/"}}) {
-    const Finished run = test::run_tool("llmserve", {kModel, bad[0], bad[1]});
+    const Finished run = test::run_tool("llmserve", {test::kServedModel, bad[0], bad[1]});
     CHECK(run.exit_code == 2);
     CHECK(run.err.find(bad[0] + ": found \"" + bad[1]) != std::string::npos);
   }
@@ -123,7 +121,7 @@ TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
 
 TEST_CASE("a server that asks nobody for a key says so at its start", "[llmserve]") {
   const auto said = [](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {kModel};
+    std::vector<std::string> words = {test::kServedModel};
     words.insert(words.end(), more.begin(), more.end());
     Server server(words);
     CHECK(ask(server, "127.0.0.1").status == 200);
@@ -137,7 +135,7 @@ TEST_CASE("a server that asks nobody for a key says so at its start", "[llmserve
 }
 
 TEST_CASE("long bodies hold up nobody", "[llmserve]") {
-  Server server({kModel, "-q", "--timeout", "600"});
+  Server server = test::serve_fable({"--timeout", "600"});
   std::string prompt;
   while (prompt.size() < (2 << 20)) prompt += "The quick brown fox ";
   const std::string body = Json({{"prompt", prompt}}).dump();

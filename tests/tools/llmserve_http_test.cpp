@@ -24,7 +24,6 @@ using test::RawClient;
 using test::Reply;
 using test::Server;
 
-const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 const std::string kHost = "Host: localhost\r\n";
 const std::string kPost =
     "POST /tokenize HTTP/1.1\r\n" + kHost + "Content-Type: application/json\r\n";
@@ -118,7 +117,7 @@ TEST_CASE("an exception of a handler is an answer of 500 and a line in the log",
 }
 
 TEST_CASE("a header that others could read another way is refused", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   const std::string hidden = test::get_text("/health");
   const auto with = [](const std::string& lines) {
     return "GET /health HTTP/1.1\r\n" + lines + "\r\n";
@@ -153,7 +152,7 @@ TEST_CASE("a header that others could read another way is refused", "[llmserve]"
 }
 
 TEST_CASE("a header has a length, however it comes", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   // Line by line, each understood before the next one comes.
   RawClient slow(server.port());
   slow.send("GET /health HTTP/1.1\r\n" + kHost);
@@ -172,7 +171,7 @@ TEST_CASE("a header has a length, however it comes", "[llmserve]") {
 }
 
 TEST_CASE("types and schemes are read without regard to case", "[llmserve]") {
-  Server server({kModel, "-q", "--api-key", "secret"});
+  Server server = test::serve_fable({"--api-key", "secret"});
   const auto ask = [&](const std::string& type, const std::string& key) {
     return server
         .ask("POST /tokenize HTTP/1.1\r\n" + kHost + "Content-Type: " + type +
@@ -194,7 +193,7 @@ TEST_CASE("types and schemes are read without regard to case", "[llmserve]") {
 }
 
 TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   struct Refused {
     std::string body;
     std::string words;
@@ -219,7 +218,7 @@ TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
 }
 
 TEST_CASE("what an answer would cost is known before anything is made for it", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   for (const char* fields : {R"("n": 128, "max_tokens": 0)", R"("n": 8, "max_tokens": 0)",
                              R"("n": 1, "stream": true, "logprobs": 5)"}) {
     const Reply reply = server.ask(test::post_text("/v1/completions", many_prompts(fields)));
@@ -243,7 +242,7 @@ TEST_CASE("what an answer would cost is known before anything is made for it", "
 }
 
 TEST_CASE("the choices of a request share its biases", "[llmserve]") {
-  auto model = Model::load(kModel, {.threads = 1});
+  auto model = Model::load(test::kServedModel, {.threads = 1});
   REQUIRE(model.ok());
   ServedModel served;
   served.model = *model;
@@ -275,7 +274,7 @@ TEST_CASE("a name that is no UTF-8 is served as one that is", "[llmserve]") {
 }
 
 TEST_CASE("a client that goes is noticed behind what it sent ahead", "[llmserve]") {
-  Server server({kModel, "-q", "-c", "110000"});
+  Server server = test::serve_fable({"-c", "110000"});
   const std::string endless = test::post_text(
       "/v1/completions",
       R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");

@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "tests/support/process.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/tiny_gguf.h"
 
 namespace llm::test {
 
@@ -237,6 +239,37 @@ class Server {
   std::uint16_t port_ = 0;
   bool ended_ = false;
 };
+
+inline const std::string kServedModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
+
+/// The embedded model, silent.
+inline Server serve_fable(std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {kServedModel, "-q"});
+  return Server(std::move(more));
+}
+
+/// A directory with the tiny model.
+class TinyModel {
+ public:
+  TinyModel() : path_(directory_.write("tiny.gguf", TinyGguf::llama().bytes())) {}
+
+  std::vector<std::string> with(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {path_, "-q"});
+    return more;
+  }
+  Server serve(std::vector<std::string> more = {}) const { return Server(with(std::move(more))); }
+  std::string path(std::string_view name) const { return directory_ / name; }
+
+ private:
+  ScratchDirectory directory_;
+  std::string path_;
+};
+
+/// The field that an error names, or "".
+inline std::string param_of(const Reply& reply) {
+  const nlohmann::json error = reply.json()["error"];
+  return error["param"].is_null() ? "" : error["param"].get<std::string>();
+}
 
 }  // namespace llm::test
 

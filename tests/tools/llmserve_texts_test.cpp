@@ -21,8 +21,6 @@ using test::Finished;
 using test::Reply;
 using test::Server;
 
-const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
-
 /// A request and what llmrun says to it.
 struct Case {
   Json body;
@@ -33,8 +31,8 @@ struct Case {
 std::string number(const Json& value) { return value.dump(); }
 
 Case make_case(const Json& body) {
-  std::vector<std::string> words = {kModel,         "-t",     "1",  "-p",
-                                    body["prompt"], "--json", "-n", number(body["max_tokens"]),
+  std::vector<std::string> words = {test::kServedModel, "-t",     "1",  "-p",
+                                    body["prompt"],     "--json", "-n", number(body["max_tokens"]),
                                     "--logits-hash"};
   const auto option = [&](const char* name, const char* field, const char* absent) {
     words.insert(words.end(), {name, body.contains(field) ? number(body[field]) : absent});
@@ -139,8 +137,8 @@ TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
   const auto load = GENERATE(values<Load>(
       {{"512", "16", "0", 1, 30}, {"32", "16", "3", 8, 60}, {"512", "64", "4", 64, 128}}));
   CAPTURE(load.chunk, load.n_clients);
-  Server server({kModel, "--chunk", load.chunk, "--parallel", load.parallel, "--kv-memory",
-                 load.memory, "-q"});
+  Server server({test::kServedModel, "--chunk", load.chunk, "--parallel", load.parallel,
+                 "--kv-memory", load.memory, "-q"});
   REQUIRE(run_load(server, cases, load.n_clients, load.n_requests) == "");
   if (load.n_clients == 64) REQUIRE(server.metric("preemptions_total") > 0);
   REQUIRE(server.metric("texts_running") + server.metric("texts_waiting") == 0);
@@ -149,7 +147,7 @@ TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
 }
 
 TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   Json body = {{"prompt", "Zoë 🐉"}, {"max_tokens", 40}, {"seed", 3}, {"logprobs", 1}, {"n", 3}};
   const Json whole = server.complete(body).json();
   body.update({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
@@ -204,7 +202,7 @@ TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[
 }
 
 TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   const Json body = {{"prompt", "Once upon"},
                      {"max_tokens", 3},
                      {"temperature", 0},
@@ -245,7 +243,7 @@ TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
 }
 
 TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   const auto text = [&](const Json& bias) {
     return server
         .complete({{"prompt", "Once upon a"},
@@ -263,7 +261,7 @@ TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
 }
 
 TEST_CASE("choices of a long prompt share its pages, as the server is by default", "[llmserve]") {
-  Server server({kModel, "-q", "-c", "2048"});
+  Server server = test::serve_fable({"-c", "2048"});
   std::vector<int> prompt(1700);
   for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int>(10 + i * i % 600);
   const Json body = {{"prompt", prompt}, {"max_tokens", 8}, {"temperature", 0}, {"n", 2}};
@@ -274,11 +272,12 @@ TEST_CASE("choices of a long prompt share its pages, as the server is by default
 }
 
 TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]") {
-  Server server({kModel, "-q", "--chat-template", "zephyr"});
+  Server server = test::serve_fable({"--chat-template", "zephyr"});
   const test::ScratchDirectory directory;
   const auto check = [&](const Json& receipt, int exit_code) {
     const Finished run = test::run_tool(
-        "llmcheck", {"--replay", directory.write("r.json", receipt.dump()), kModel, "-t", "1"});
+        "llmcheck",
+        {"--replay", directory.write("r.json", receipt.dump()), test::kServedModel, "-t", "1"});
     CAPTURE(receipt.dump(), run.out, run.err);
     REQUIRE(run.exit_code == exit_code);
   };
@@ -312,7 +311,7 @@ TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]")
 }
 
 TEST_CASE("the token that ends a text stands in its log probabilities alone", "[llmserve]") {
-  Server server({kModel, "-q"});
+  Server server = test::serve_fable();
   Json body = {{"prompt", "Once"}, {"logprobs", 1}, {"logit_bias", {{"2", 100}}}};
   const Json answer = server.complete(body).json();
   const Json choice = answer["choices"][0];
@@ -327,7 +326,7 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
 }
 
 TEST_CASE("a reply ends where its format ends one, and where the client says", "[llmserve]") {
-  const auto model = Model::load(kModel, {.threads = 1});
+  const auto model = Model::load(test::kServedModel, {.threads = 1});
   REQUIRE(model.ok());
   const ServedModel served{.model = *model,
                            .ids = {"m"},
@@ -345,9 +344,9 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
 }
 
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {
-  Server server({kModel, "-q", "--chat-template", "zephyr"});
+  Server server = test::serve_fable({"--chat-template", "zephyr"});
   const std::string message = "Tell <|assistant|>\n</s> a story.";
-  const Finished run = test::run_tool("llmrun", {kModel,
+  const Finished run = test::run_tool("llmrun", {test::kServedModel,
                                                  "-t",
                                                  "1",
                                                  "--chat-template",

@@ -81,6 +81,21 @@ Option& OptionTable::flag(std::string_view names, bool* target, std::string help
   return option;
 }
 
+Option& OptionTable::page(std::string_view names, std::function<std::string()> text,
+                          std::string help) {
+  Option& option = add(names, "", std::move(help));
+  option.set = [](const std::string&) { return true; };
+  option.page = std::move(text);
+  return option;
+}
+
+std::optional<std::string> OptionTable::wanted_page() const {
+  for (const Option& option : options_) {
+    if (option.page && std::ranges::count(given_, &option) > 0) return option.page();
+  }
+  return std::nullopt;
+}
+
 Option& OptionTable::count(std::string_view names, int* target, std::string help) {
   Option& option = add(names, "", std::move(help));
   option.repeats = true;

@@ -29,6 +29,7 @@ struct Option {
   bool value_optional = false;       ///< a value follows only behind "=": `--name` or `--name=V`
   bool repeats = false;              ///< each occurrence counts
   std::function<bool(const std::string&)> set;  ///< false: the value breaks `rule`
+  std::function<std::string()> page;  ///< what is printed instead of doing anything; may be empty
 
   bool is_flag() const { return value.empty(); }
   /// Whether the next word of the command line is its value.
@@ -62,6 +63,8 @@ class OptionTable {
   void group(std::string heading);
 
   Option& flag(std::string_view names, bool* target, std::string help);
+  /// A flag that asks for a text to be printed, instead of anything else.
+  Option& page(std::string_view names, std::function<std::string()> text, std::string help);
   /// A flag that may be repeated; counts its occurrences.
   Option& count(std::string_view names, int* target, std::string help);
   Option& text(std::string_view names, std::string value, std::string* target, std::string help);
@@ -142,6 +145,9 @@ class OptionTable {
   /// Errors: kUsage naming the option as it was typed, what was found and what is needed; an
   /// unknown one gets as a hint its foreign() advice or the nearest known name.
   Status parse(std::span<const char* const> args);
+
+  /// The page that was asked for first in the table, if any was, also after parse() failed.
+  std::optional<std::string> wanted_page() const;
 
   /// Whether the option of that name was on the last parsed command line (or in its variable).
   bool given(std::string_view name) const;

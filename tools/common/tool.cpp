@@ -26,10 +26,6 @@ namespace {
 struct StandardOptions {
   int verbose = 0;
   bool quiet = false;
-  bool help = false;
-  bool version = false;
-  bool man = false;
-  bool markdown = false;
   std::optional<Shell> completion;
   Color color = Color::kAuto;
 };
@@ -41,22 +37,19 @@ void add_standard_options(OptionTable& table, StandardOptions& standard) {
   table.choice("color", "WHEN", &standard.color,
                {{"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}},
                "colour in messages and reports; auto: on a terminal, unless NO_COLOR is set");
-  table.flag("h,help", &standard.help, "print this page");
-  table.flag("version", &standard.version, "print the version");
-  table.flag("man", &standard.man, "print the manual page in roff");
-  table.choice("completion", "SHELL", &standard.completion,
-               {{"bash", Shell::kBash}, {"zsh", Shell::kZsh}, {"fish", Shell::kFish}},
-               "print the shell's completion script");
-  table.flag("help-markdown", &standard.markdown, "print this page in Markdown");
-}
-
-std::optional<std::string> wanted_page(const OptionTable& table, const StandardOptions& standard) {
-  if (standard.help) return help_page(table);
-  if (standard.version) return version_line(table);
-  if (standard.man) return man_page(table);
-  if (standard.markdown) return markdown_page(table);
-  if (standard.completion) return completion(table, *standard.completion);
-  return std::nullopt;
+  table.page(
+      "h,help", [&table] { return help_page(table); }, "print this page");
+  table.page(
+      "version", [&table] { return version_line(table); }, "print the version");
+  table.page(
+      "man", [&table] { return man_page(table); }, "print the manual page in roff");
+  table
+      .choice("completion", "SHELL", &standard.completion,
+              {{"bash", Shell::kBash}, {"zsh", Shell::kZsh}, {"fish", Shell::kFish}},
+              "print the shell's completion script")
+      .page = [&] { return completion(table, *standard.completion); };
+  table.page(
+      "help-markdown", [&table] { return markdown_page(table); }, "print this page in Markdown");
 }
 
 /// A file opened while descriptor 0, 1 or 2 is free would become stdin, stdout or stderr. The
@@ -77,7 +70,7 @@ Result<int> serve(OptionTable& table, std::span<char* const> words,
   add_foreign_options(table);
   const Status parsed = table.parse(words.subspan(std::min<std::size_t>(1, words.size())));
   // A page asked for is printed even where a required argument is missing.
-  if (const auto page = wanted_page(table, standard)) {
+  if (const auto page = table.wanted_page()) {
     LLM_RETURN_IF_ERROR(write_stdout(*page));
     return 0;
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tools/common/compute_options.h"
+#include "tools/common/sampler_options.h"
 
 namespace llm {
 namespace {
@@ -26,8 +27,7 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
       .file()
       .shown_default("short, middle and long requests, as docs/load.md has them");
   table.integer("s,seed", "N", &a.seed, 0, INT64_MAX, "seed of arrivals, lengths, prompts, draws");
-  table.real("temp,temperature", "T", &a.sampling.temperature, 0, 100,
-             "temperature of the draws; 0 always takes the most likely token");
+  add_sampler_option(table, kSamplerFields[0], a.sampling);
 
   table.group("Scheduler");
   table.integer("parallel", "N", &a.scheduler.parallel, 1, 4096,

@@ -7,6 +7,7 @@
 #include "base/hex.h"
 #include "engine/generate/speculation_policy.h"
 #include "tools/common/compute_options.h"
+#include "tools/common/sampler_options.h"
 #include "tools/llmrun/model_choice.h"
 #include "tools/llmrun/prompt_source.h"
 
@@ -64,23 +65,8 @@ void add_generation_options(OptionTable& table, RunArguments& a) {
              "longer prompt at its front");
 
   table.group("Sampling");
-  table.integer("s,seed", "N", &a.seed, -1, INT64_MAX, "seed of the draws; -1 is random")
-      .shown_default("random");
-  table.real("temp,temperature", "T", &a.sampler.temperature, 0, 100,
-             "temperature; 0 always takes the most likely token");
-  table.integer("top-k", "K", &a.sampler.top_k, 0, INT32_MAX,
-                "draw from the K most likely; 0 disables");
-  table.real("top-p", "P", &a.sampler.top_p, 0, 1,
-             "draw from the most likely that make up P; 1 disables");
-  table.real("min-p", "P", &a.sampler.min_p, 0, 1,
-             "draw from those at least P times as likely as the first; 0 disables");
-  table.real("repeat-penalty", "X", &a.sampler.repeat_penalty, 0.01, 100,
-             "divide the logits of recent tokens; 1 disables");
-  table.integer("repeat-last-n", "N", &a.sampler.repeat_last_n, -1, INT32_MAX,
-                "how many tokens are recent; 0 none, -1 all");
-  table.choice("sampler-order", "ORDER", &a.sampler.order,
-               {{"hf", SamplerOrder::kHf}, {"llamacpp", SamplerOrder::kLlamaCpp}},
-               "temperature before the filters (hf) or behind them (llamacpp)");
+  table.integer("s,seed", "N", &a.seed, -1, INT64_MAX, kSeedText).shown_default("random");
+  add_sampler_options(table, a.sampler);
 }
 
 void add_engine_options(OptionTable& table, RunArguments& a) {

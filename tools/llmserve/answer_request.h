@@ -29,7 +29,7 @@ struct AnswerRequest {
   bool receipt = false;
 
   std::size_t n_choices() const { return prompts.size() * n; }
-  /// The choice of that index: prompt after prompt, the n of a prompt behind each other. The draws
+  /// The choice of that index: prompt after prompt, the n of a prompt one after another. The draws
   /// of a prompt's first choice are llmrun's; the others differ in GenerateOptions::sequence.
   TextRequest choice(std::size_t index, const ServedModel& served) const;
   /// A leading space of the choice's text is kept.
@@ -45,6 +45,10 @@ Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& serv
 /// The text of a gap: as many new tokens as the context holds.
 Result<AnswerRequest> parse_infill(const Json& body, const ServedModel& served);
 Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served);
+
+/// The ids of a text or a conversation, and the text of ids. Errors: as above.
+Result<std::vector<TokenId>> parse_tokenize(const Json& body, const ServedModel& served);
+Result<std::string> parse_detokenize(const Json& body, const ServedModel& served);
 
 }  // namespace llm
 

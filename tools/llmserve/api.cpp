@@ -9,7 +9,9 @@
 #include <ctime>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
+#include "engine/sampler/sampler_fields.h"
 #include "tools/common/option_pages.h"
 #include "tools/llmserve/embedded.h"
 
@@ -17,7 +19,6 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kMostLevels = 16;  // of JSON
-constexpr std::string_view kModels = "/v1/models/";
 constexpr std::string_view kOptions = "OPTIONS";
 
 HttpAnswer answer_of(const AnswerJson& json) { return {.body = dump(json) + "\n"}; }
@@ -80,29 +81,66 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 
 std::span<const Api::Route> Api::routes() {
   static constexpr std::array<Route, 14> kRoutes = {{
-      {"POST", "/v1/completions", true, &Api::completions},
-      {"POST", "/v1/chat/completions", true, &Api::chat_completions},
-      {"POST", "/infill", true, &Api::infill},
-      {"GET", "/v1/models", true, &Api::list_models},
-      {"GET", kModels, true, &Api::show_model},
-      {"POST", "/tokenize", true, &Api::tokenize},
-      {"POST", "/detokenize", true, &Api::detokenize},
-      {"GET", "/tokenizer_info", true, &Api::tokenizer_info},
-      {"GET", "/", false, &Api::page},
-      {"GET", "/openapi.json", false, &Api::openapi},
-      {"GET", "/health", false, &Api::health},
-      {"GET", "/v1/health", false, &Api::health},
-      {"GET", "/props", true, &Api::props},
-      {"GET", "/metrics", true, &Api::metrics},
+      {{"POST",
+        "/v1/completions",
+        true,
+        "createCompletion",
+        "Continue a prompt",
+        {"CompletionRequest", completion_fields}},
+       &Api::completions},
+      {{"POST",
+        "/v1/chat/completions",
+        true,
+        "createChatCompletion",
+        "Reply to a conversation",
+        {"ChatRequest", chat_fields}},
+       &Api::chat_completions},
+      {{"POST", "/infill", true, "infill", "The text of a gap", {"InfillRequest", infill_fields}},
+       &Api::infill},
+      {{"GET", "/v1/models", true, "listModels", "The one model, by each of its names"},
+       &Api::list_models},
+      {{"GET", "/v1/models/{model}", true, "retrieveModel", "The model"}, &Api::show_model},
+      {{"POST",
+        "/tokenize",
+        true,
+        "tokenize",
+        "A text or a conversation as token ids",
+        {"TokenizeRequest", tokenize_fields}},
+       &Api::tokenize},
+      {{"POST",
+        "/detokenize",
+        true,
+        "detokenize",
+        "Token ids as text",
+        {"DetokenizeRequest", detokenize_fields}},
+       &Api::detokenize},
+      {{"GET", "/tokenizer_info", true, "tokenizerInfo", "What lm-eval asks of a tokenizer"},
+       &Api::tokenizer_info},
+      {{"GET", "/", false, "page", "A page to chat with"}, &Api::page},
+      {{"GET", "/openapi.json", false, "openapi", "This description"}, &Api::openapi},
+      {{"GET", "/health", false, "health", "Whether requests are taken"}, &Api::health},
+      {{"GET", "/v1/health", false, "health_v1", "Whether requests are taken"}, &Api::health},
+      {{"GET", "/props", true, "props", "What llama-server tells under this name"}, &Api::props},
+      {{"GET", "/metrics", true, "metrics", "Figures in Prometheus' text format"}, &Api::metrics},
   }};
   return kRoutes;
+}
+
+std::string Api::description() {
+  std::vector<Operation> operations;
+  for (const Route& route : routes()) operations.push_back(route.operation);
+  return openapi_text(operations);
 }
 
 /// @param method  empty: any
 const Api::Route* Api::find_route(std::string_view method, std::string_view path) {
   const auto at = std::ranges::find_if(routes(), [&](const Route& route) {
-    const bool is_path = route.path == kModels ? path.starts_with(kModels) : path == route.path;
-    return is_path && (method.empty() || method == route.method);
+    const Operation& operation = route.operation;
+    const std::size_t fixed = operation.path.find('{');
+    const bool is_path = fixed == std::string_view::npos
+                             ? path == operation.path
+                             : path.starts_with(operation.path.substr(0, fixed));
+    return is_path && (method.empty() || method == operation.method);
   });
   return at == routes().end() ? nullptr : &*at;
 }
@@ -111,7 +149,8 @@ void Api::handle(const std::shared_ptr<HttpExchange>& exchange) {
   const HttpRequest& request = exchange->request();
   if (request.method == kOptions) {
     const Route* known = find_route("", request.path);
-    return exchange->answer(Gate::preflight(fmt::format("{}, {}", known->method, kOptions)));
+    return exchange->answer(
+        Gate::preflight(fmt::format("{}, {}", known->operation.method, kOptions)));
   }
   (this->*find_route(request.method, request.path)->handle)(exchange);
 }
@@ -124,11 +163,11 @@ std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
   if (head.method == kOptions) return std::nullopt;
   const Route* route = find_route(head.method, head.path);
   if (route == nullptr) {
-    HttpAnswer answer = error_answer(405, fmt::format("need {}", known->method));
-    answer.headers.emplace_back("Allow", fmt::format("{}, {}", known->method, kOptions));
+    HttpAnswer answer = error_answer(405, fmt::format("need {}", known->operation.method));
+    answer.headers.emplace_back("Allow", fmt::format("{}, {}", known->operation.method, kOptions));
     return answer;
   }
-  if (route->needs_key && !gate_.has_key(head)) {
+  if (route->operation.needs_key && !gate_.has_key(head)) {
     HttpAnswer answer = error_answer(401, "need `Authorization: Bearer KEY` with this server's key",
                                      "invalid_api_key");
     answer.headers.emplace_back("WWW-Authenticate", "Bearer");
@@ -229,38 +268,15 @@ void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
 }
 
 void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
-  const std::string id = exchange->request().path.substr(kModels.size());
+  const std::string id = exchange->request().path.substr(std::string_view("/v1/models/").size());
   if (served_.has_id(id)) return exchange->answer(answer_of(model_json(id)));
   exchange->answer(error_answer(404, fmt::format("need model {}", fmt::join(served_.ids, " or ")),
                                 "model_not_found"));
 }
 
 void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  const auto ids_of_body = [this](const Result<Json>& body) -> Result<std::vector<TokenId>> {
-    if (!body.ok()) return body.error();
-    JsonFields fields(*body);
-    read_model(fields, served_);
-    const Json* messages = fields.find("messages");
-    std::string text;
-    fields.text("prompt", text);
-    bool add_special = true;
-    bool parse_special = false;
-    fields.flag("add_special_tokens", add_special);
-    fields.flag("parse_special", parse_special);
-    if (messages != nullptr && parse_special)
-      fields.fail("parse_special", "true with messages", "a prompt");
-    if ((messages == nullptr) == (fields.find("prompt") == nullptr))
-      fields.fail("prompt", messages == nullptr ? "nothing" : "messages as well",
-                  "either prompt or messages");
-    LLM_RETURN_IF_ERROR(fields.finish());
-    if (messages != nullptr) {
-      LLM_TRY(Prompt prompt, chat_prompt(*messages, served_));
-      return std::move(prompt.ids);
-    }
-    return prompt_ids(served_.tokenizer(), text, add_special, parse_special);
-  };
-  read_body(exchange, [this, ids_of_body](const Result<Json>& body) {
-    const auto ids = ids_of_body(body);
+  read_body(exchange, [this](const Result<Json>& body) {
+    const auto ids = body.ok() ? parse_tokenize(*body, served_) : body.error();
     if (!ids.ok()) return answer_with(error_answer(ids.error()));
     return answer_with(
         answer_of({{"count", ids->size()}, {"max_model_len", served_.context}, {"tokens", *ids}}));
@@ -268,20 +284,8 @@ void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
 }
 
 void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  const auto text_of_body = [this](const Result<Json>& body) -> Result<std::string> {
-    if (!body.ok()) return body.error();
-    JsonFields fields(*body);
-    read_model(fields, served_);
-    const Json* tokens = fields.find("tokens");
-    if (tokens == nullptr || !tokens->is_array())
-      fields.fail("tokens", tokens == nullptr ? "nothing" : shown_json(*tokens),
-                  "an array of token ids");
-    LLM_RETURN_IF_ERROR(fields.finish());
-    LLM_TRY(const auto ids, ids_of(*tokens, served_.tokenizer(), "tokens"));
-    return served_.tokenizer().decode(ids);
-  };
-  read_body(exchange, [text_of_body](const Result<Json>& body) {
-    const auto text = text_of_body(body);
+  read_body(exchange, [this](const Result<Json>& body) {
+    const auto text = body.ok() ? parse_detokenize(*body, served_) : body.error();
     return answer_with(text.ok() ? answer_of({{"prompt", *text}}) : error_answer(text.error()));
   });
 }
@@ -306,7 +310,7 @@ void Api::page(const std::shared_ptr<HttpExchange>& exchange) {
 }
 
 void Api::openapi(const std::shared_ptr<HttpExchange>& exchange) {
-  exchange->answer({.body = std::string(kOpenApi)});
+  exchange->answer({.body = description()});
 }
 
 void Api::health(const std::shared_ptr<HttpExchange>& exchange) {
@@ -319,14 +323,9 @@ void Api::health(const std::shared_ptr<HttpExchange>& exchange) {
 void Api::props(const std::shared_ptr<HttpExchange>& exchange) {
   const VocabSpec& spec = served_.tokenizer().spec();
   const SamplerOptions sampling;
-  const AnswerJson params = {{"n_predict", -1},
-                             {"max_tokens", -1},
-                             {"temperature", sampling.temperature},
-                             {"top_k", sampling.top_k},
-                             {"top_p", sampling.top_p},
-                             {"min_p", sampling.min_p},
-                             {"repeat_penalty", sampling.repeat_penalty},
-                             {"repeat_last_n", sampling.repeat_last_n}};
+  AnswerJson params = {{"n_predict", -1}, {"max_tokens", -1}};
+  for (const SamplerField& field : kSamplerFields)
+    field.visit(sampling, [&](auto value) { params[field.name] = value; });
   exchange->answer(
       answer_of({{"default_generation_settings", {{"n_ctx", served_.context}, {"params", params}}},
                  {"total_slots", service_.options().parallel},

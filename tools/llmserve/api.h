@@ -14,6 +14,7 @@
 #include "tools/llmserve/gate.h"
 #include "tools/llmserve/http_server.h"
 #include "tools/llmserve/metrics.h"
+#include "tools/llmserve/openapi.h"
 #include "tools/llmserve/served_model.h"
 #include "tools/llmserve/workshop.h"
 
@@ -34,14 +35,14 @@ class Api {
                         std::function<void(const std::string& line)> fault);
   /// Before the server runs; it outlives this.
   void attach(HttpServer& server);
+  /// The API as OpenAPI 3.1: docs/openapi.json.
+  static std::string description();
   /// From now on requests for texts are refused.
   void drain() { drains_ = true; }
 
  private:
   struct Route {
-    std::string_view method;
-    std::string_view path;
-    bool needs_key;
+    Operation operation;
     void (Api::*handle)(const std::shared_ptr<HttpExchange>&);
   };
   static std::span<const Route> routes();

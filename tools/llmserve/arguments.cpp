@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tools/common/compute_options.h"
+#include "tools/llmserve/api.h"
 
 namespace llm {
 namespace {
@@ -87,6 +88,7 @@ OptionTable make_serve_table(ServeArguments& a) {
   table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
       .shown_default("CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
+  table.page("openapi", Api::description, "print the API's description, as /openapi.json gives it");
   table.example("llmserve model.gguf", "serve this machine; a page to chat with is at its address");
   table.example("LLM_API_KEY=secret llmserve model.gguf --host 0.0.0.0 --parallel 32",
                 "serve others, who need the key");

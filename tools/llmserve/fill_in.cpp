@@ -13,7 +13,7 @@ using Ids = std::vector<TokenId>;
 Ids encode_inside(const Tokenizer& tokenizer, std::string_view text, const Gap& gap,
                   bool add_space_prefix) {
   EncodeOptions options{.add_bos = false, .add_eos = false, .parse_special = gap.parse_special};
-  // SentencePiece's dummy prefix: the text behind a gap does not begin a word.
+  // SentencePiece's dummy prefix: the text after a gap does not begin a word.
   if (!add_space_prefix) options.add_space_prefix = false;
   return tokenizer.encode(text, options);
 }
@@ -31,7 +31,7 @@ Ids encode_file(const Tokenizer& tokenizer, const Gap& gap, const Gap::File& fil
   return ids;
 }
 
-/// The last files that `most` tokens hold, with what stands before and behind them.
+/// The last files that `most` tokens hold, with what stands before and after them.
 Ids encode_files(const Tokenizer& tokenizer, const Gap& gap, std::size_t most) {
   if (gap.files.empty()) return {};
   const auto& fim = tokenizer.spec().fim;
@@ -75,7 +75,7 @@ Result<Ids> fill_in_prompt(const Tokenizer& tokenizer, const Gap& gap, std::size
   Ids core = {*fim.prefix};
   append(core, encode_inside(tokenizer, gap.before, gap, true));
   core.push_back(*fim.suffix);
-  append(core, encode_inside(tokenizer, gap.behind, gap, false));
+  append(core, encode_inside(tokenizer, gap.after, gap, false));
   core.push_back(*fim.middle);
   const std::size_t taken = ids.size() + core.size();
   append(ids, encode_files(tokenizer, gap, most - std::min(most, taken)));

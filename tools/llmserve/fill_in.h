@@ -17,16 +17,16 @@ struct Gap {
     std::string text;
   };
   std::string before;
-  std::string behind;
+  std::string after;
   std::vector<File> files = {};  ///< other ones, the least important first
   bool parse_special = false;    ///< spellings of special tokens in the texts are those tokens
 };
 
 /// Ids that ask for the text of a gap, in the order prefix, suffix, middle:
 ///
-///   [BOS] [files] FIM_PRE before FIM_SUF behind FIM_MID
+///   [BOS] [files] FIM_PRE before FIM_SUF after FIM_MID
 ///
-/// A file is FIM_SEP name "\n" text, behind FIM_REP and a repository's name; without these tokens a
+/// A file is FIM_SEP name "\n" text, after FIM_REP and a repository's name; without these tokens a
 /// line "--- name ---" and the text. Files that `most` tokens do not hold are left out, the first
 /// ones first.
 /// @param field  of the request that asks for it

@@ -40,10 +40,10 @@ class HttpConnection::Exchange final : public HttpExchange {
   void answer(HttpAnswer answer) override {
     if (connection_ == nullptr || status_ != 0) return;
     status_ = answer.status;
-    sent_bytes_ = answer.body.size();
-    const bool has_body = answer.status != 204;
     const std::string framing =
-        has_body ? fmt::format("Content-Length: {}\r\n", answer.body.size()) : "";
+        answer.status == 204 ? "" : fmt::format("Content-Length: {}\r\n", answer.body.size());
+    if (request_.method == "HEAD") answer.body.clear();  // no answer to it has one
+    sent_bytes_ = answer.body.size();
     send(head_of(answer, framing) + answer.body, true);
   }
   void begin(HttpAnswer head) override {

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -52,6 +53,18 @@ class NamesTwice {
   std::optional<std::string> found_;
 };
 
+/// The schema of a field that may be absent.
+JsonSchema or_null(JsonSchema schema) {
+  if (schema.contains("type") && schema["type"] != "null") {
+    schema["type"] = JsonSchema::array({schema["type"], "null"});
+  } else if (schema.contains("enum")) {
+    schema["enum"].push_back(nullptr);
+  } else if (schema.contains("oneOf")) {
+    schema["oneOf"].push_back({{"type", "null"}});
+  }
+  return schema;
+}
+
 Error body_error(std::string message) {
   return {.code = ErrorCode::kUsage, .field = "body", .message = std::move(message)};
 }
@@ -87,94 +100,170 @@ std::string shown_json(const Json& value) {
   return text + "...";
 }
 
-JsonFields::JsonFields(const Json& object, std::string path)
-    : object_(object), path_(std::move(path)) {
+Error wrong_field(std::string field, const std::string& found, std::string_view need) {
+  return {.code = ErrorCode::kUsage,
+          .field = std::move(field),
+          .message = fmt::format("found {}, need {}", found, need)};
+}
+
+JsonSchema array_of(JsonSchema items, bool filled) {
+  JsonSchema schema = {{"type", "array"}, {"items", std::move(items)}};
+  if (filled) schema["minItems"] = 1;
+  return schema;
+}
+
+JsonFields::Field& JsonFields::value(std::string name, JsonSchema schema, Take take,
+                                     std::string_view text) {
+  if (!text.empty()) schema["description"] = text;
+  return fields_.emplace_back(Field{std::move(name), std::move(schema), std::move(take), {}});
+}
+
+JsonFields::Field& JsonFields::flag(std::string name, bool* target, std::string_view text) {
+  return value(
+      std::move(name), {{"type", "boolean"}, {"default", *target}},
+      [target](const Json& value, const std::string& path) -> Status {
+        if (!value.is_boolean()) return wrong_field(path, shown_json(value), "true or false");
+        *target = value.get<bool>();
+        return Ok{};
+      },
+      text);
+}
+
+JsonFields::Field& JsonFields::text(std::string name, std::string* target, std::string_view text) {
+  return value(
+      std::move(name), {{"type", "string"}},
+      [target](const Json& value, const std::string& path) -> Status {
+        if (!value.is_string()) return wrong_field(path, shown_json(value), "a string");
+        *target = value.get<std::string>();
+        return Ok{};
+      },
+      text);
+}
+
+JsonFields::Field& JsonFields::real(std::string name, float* target, double lowest, double highest,
+                                    std::string_view text) {
+  return value(
+      std::move(name),
+      {{"type", "number"}, {"minimum", lowest}, {"maximum", highest}, {"default", *target}},
+      [=](const Json& value, const std::string& path) -> Status {
+        const double number = value.is_number() ? value.get<double>() : lowest - 1;
+        if (number < lowest || number > highest) {
+          return wrong_field(path, shown_json(value),
+                             fmt::format("a number in {}..{}", lowest, highest));
+        }
+        *target = static_cast<float>(number);
+        return Ok{};
+      },
+      text);
+}
+
+JsonFields::Field& JsonFields::integer_with(std::string name, JsonSchema usual,
+                                            std::function<void(std::int64_t)> store,
+                                            std::int64_t lowest, std::int64_t highest,
+                                            std::string_view text) {
+  JsonSchema schema = {{"type", "integer"}, {"minimum", lowest}, {"maximum", highest}};
+  if (!usual.is_null()) schema["default"] = std::move(usual);
+  return value(
+      std::move(name), std::move(schema),
+      [=, store = std::move(store)](const Json& value, const std::string& path) -> Status {
+        constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+        const bool wraps = value.is_number_unsigned() && value.get<std::uint64_t>() > kMost;
+        if (!value.is_number_integer() || wraps || value.get<std::int64_t>() < lowest ||
+            value.get<std::int64_t>() > highest) {
+          return wrong_field(path, shown_json(value),
+                             fmt::format("an integer in {}..{}", lowest, highest));
+        }
+        store(value.get<std::int64_t>());
+        return Ok{};
+      },
+      text);
+}
+
+JsonFields::Field& JsonFields::object(std::string name, const JsonFields& fields,
+                                      std::string_view text) {
+  return value(
+      std::move(name), fields.schema(),
+      [&fields](const Json& value, const std::string& path) {
+        return fields.read(value, path + ".");
+      },
+      text);
+}
+
+JsonFields::Field& JsonFields::only(std::string name, const Json& values) {
+  JsonSchema schema = {{"enum", values}};
+  if (values.empty()) schema = {{"type", "null"}};
+  return value(std::move(name), std::move(schema),
+               [values](const Json& value, const std::string& path) -> Status {
+                 std::string need;
+                 for (const Json& one : values) {
+                   if (value == one) return Ok{};
+                   need += shown_json(one) + " or ";
+                 }
+                 return wrong_field(path, shown_json(value), need + "nothing: it is not supported");
+               });
+}
+
+JsonFields::Field& JsonFields::ignored(std::string name) {
+  return value(
+      std::move(name), JsonSchema::object(),
+      [](const Json&, const std::string&) -> Status { return Ok{}; }, "Taken without effect.");
+}
+
+JsonFields::Take JsonFields::keep(const Json** target) {
+  return [target](const Json& value, const std::string&) -> Status {
+    *target = &value;
+    return Ok{};
+  };
+}
+
+Status JsonFields::read(const Json& object, const std::string& path) const {
   if (!object.is_object()) {
-    fail({.code = ErrorCode::kUsage,
-          .field = path_.empty() ? "body" : path_.substr(0, path_.size() - 1),
-          .message = fmt::format("found {}, need an object", shown_json(object))});
+    const std::string where = path.empty() ? "body" : path.substr(0, path.size() - 1);
+    return wrong_field(where, shown_json(object), "an object");
   }
-}
-
-const Json* JsonFields::find(std::string_view name) {
-  known_.emplace(name);
-  if (!object_.is_object()) return nullptr;
-  const auto at = object_.find(std::string(name));
-  return at == object_.end() || at->is_null() ? nullptr : &*at;
-}
-
-void JsonFields::flag(std::string_view name, bool& value) {
-  const Json* found = find(name);
-  if (found == nullptr) return;
-  if (!found->is_boolean()) return fail(name, shown_json(*found), "true or false");
-  value = found->get<bool>();
-}
-
-void JsonFields::text(std::string_view name, std::string& value) {
-  const Json* found = find(name);
-  if (found == nullptr) return;
-  if (!found->is_string()) return fail(name, shown_json(*found), "a string");
-  value = found->get<std::string>();
-}
-
-void JsonFields::real(std::string_view name, float& value, double lowest, double highest) {
-  const Json* found = find(name);
-  if (found == nullptr) return;
-  if (found->is_number()) {
-    const auto number = found->get<double>();
-    if (number >= lowest && number <= highest) {
-      value = static_cast<float>(number);
-      return;
-    }
+  const auto given = [&object](const std::string& name) -> const Json* {
+    const auto at = object.find(name);
+    return at == object.end() || at->is_null() ? nullptr : &*at;
+  };
+  for (const Field& field : fields_) {
+    if (const Json* value = given(field.name))
+      LLM_RETURN_IF_ERROR(field.take(*value, path + field.name));
   }
-  fail(name, shown_json(*found), fmt::format("a number in {}..{}", lowest, highest));
-}
-
-std::optional<std::int64_t> JsonFields::integer_of(std::string_view name, std::int64_t lowest,
-                                                   std::int64_t highest) {
-  const Json* found = find(name);
-  if (found == nullptr) return std::nullopt;
-  const bool wraps =
-      found->is_number_unsigned() &&
-      found->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()};
-  if (found->is_number_integer() && !wraps) {
-    const auto number = found->get<std::int64_t>();
-    if (number >= lowest && number <= highest) return number;
-  }
-  fail(name, shown_json(*found), fmt::format("an integer in {}..{}", lowest, highest));
-  return std::nullopt;
-}
-
-void JsonFields::only(std::string_view name, const Json& values) {
-  const Json* found = find(name);
-  if (found == nullptr) return;
-  std::string need;
-  for (const Json& value : values) {
-    if (*found == value) return;
-    need += shown_json(value) + " or ";
-  }
-  fail(name, shown_json(*found), need + "nothing: it is not supported");
-}
-
-void JsonFields::fail(std::string_view name, std::string found, std::string_view need) {
-  fail({.code = ErrorCode::kUsage,
-        .field = path_ + std::string(name),
-        .message = fmt::format("found {}, need {}", found, need)});
-}
-
-void JsonFields::fail(Error error) {
-  if (!error_) error_ = std::move(error);
-}
-
-Status JsonFields::finish() {
-  if (error_) return *error_;
-  for (const auto& [name, value] : object_.items()) {
-    if (value.is_null() || known_.contains(name)) continue;
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_null() || std::ranges::count(fields_, name, &Field::name) > 0) continue;
     return Error{.code = ErrorCode::kUsage,
-                 .field = path_ + name.substr(0, kShownBytes),
+                 .field = path + name.substr(0, kShownBytes),
                  .message = "found a field that is not supported, need none of that name"};
   }
+  for (const Field& field : fields_) {
+    if (!field.need.empty() && given(field.name) == nullptr)
+      return wrong_field(path + field.name, "nothing", field.need);
+  }
+  const auto& [one, other] = either_;
+  const bool has_other = given(other) != nullptr;
+  if (!one.empty() && (given(one) != nullptr) == has_other) {
+    return wrong_field(path + one, has_other ? other + " as well" : "nothing",
+                       fmt::format("either {} or {}", one, other));
+  }
   return Ok{};
+}
+
+JsonSchema JsonFields::schema() const {
+  JsonSchema required = JsonSchema::array();
+  JsonSchema properties = JsonSchema::object();
+  for (const Field& field : fields_) {
+    if (!field.need.empty()) required.push_back(field.name);
+    properties[field.name] = field.need.empty() ? or_null(field.schema) : field.schema;
+  }
+  JsonSchema schema = {{"type", "object"}};
+  if (!required.empty()) schema["required"] = std::move(required);
+  schema["additionalProperties"] = {{"type", "null"}};
+  schema["properties"] = std::move(properties);
+  if (!either_.first.empty()) {
+    const auto only = [](const std::string& name) { return JsonSchema{{"required", {name}}}; };
+    schema["oneOf"] = JsonSchema::array({only(either_.first), only(either_.second)});
+  }
+  return schema;
 }
 
 }  // namespace llm

@@ -2,11 +2,12 @@
 #define LLM_TOOLS_LLMSERVE_JSON_FIELDS_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 
@@ -14,58 +15,95 @@ namespace llm {
 
 /// Of requests. Not ordered_json, whose members are searched one by one: many names would be slow.
 using Json = nlohmann::json;
+/// What OpenAPI says of a value; members in the order in which they were added.
+using JsonSchema = nlohmann::ordered_json;
 
 /// JSON of at most that many levels of nesting, with no name twice in an object.
 /// Errors: kUsage, for the place of what is no JSON, or the name.
 Result<Json> parse_json(std::string_view text, std::size_t most_levels);
 
-/// The members of an object, read one by one. The first fault is kept: read a run of them, then ask
-/// finish(). A member that is null counts as absent, whatever its name. Errors are kUsage; their
-/// field is the member's name behind `path`.
-class JsonFields {
- public:
-  /// @param path  where the object is: "" or "messages[2]."
-  explicit JsonFields(const Json& object, std::string path = "");
-
-  /// The member, or nullptr.
-  const Json* find(std::string_view name);
-
-  void flag(std::string_view name, bool& value);
-  void text(std::string_view name, std::string& value);
-  void real(std::string_view name, float& value, double lowest, double highest);
-  template <typename T>
-  void integer(std::string_view name, T& value, std::int64_t lowest, std::int64_t highest) {
-    if (const auto found = integer_of(name, lowest, highest)) value = static_cast<T>(*found);
-  }
-  template <typename T>
-  void integer(std::string_view name, std::optional<T>& value, std::int64_t lowest,
-               std::int64_t highest) {
-    if (const auto found = integer_of(name, lowest, highest)) value = static_cast<T>(*found);
-  }
-  /// A member that is there for other servers' sake: only with these values, which change nothing.
-  /// @param values  an array
-  void only(std::string_view name, const Json& values);
-
-  /// Keeps a fault of the member, unless there was one before.
-  void fail(std::string_view name, std::string found, std::string_view need);
-  void fail(Error error);
-  bool ok() const { return !error_.has_value(); }
-
-  /// The first fault; then that of a member that nobody asked for and that is not null.
-  Status finish();
-
- private:
-  std::optional<std::int64_t> integer_of(std::string_view name, std::int64_t lowest,
-                                         std::int64_t highest);
-
-  const Json& object_;
-  std::string path_;
-  std::set<std::string, std::less<>> known_;
-  std::optional<Error> error_;
-};
-
 /// The value as an error shows it: its JSON, cut.
 std::string shown_json(const Json& value);
+
+/// kUsage: "found X, need Y".
+Error wrong_field(std::string field, const std::string& found, std::string_view need);
+
+/// The fields of a JSON object: what each may be, where its value goes and what is said of it. As
+/// an OptionTable is for a command line: the one table reads objects and describes them, so that
+/// both agree. A field that is null counts as absent, whatever its name.
+class JsonFields {
+ public:
+  /// Takes a value that is not null. @param path  the field's, for errors
+  using Take = std::function<Status(const Json& value, const std::string& path)>;
+
+  struct Field {
+    std::string name;
+    JsonSchema schema;  ///< of a value that is not null
+    Take take;
+    std::string need;  ///< what must be there; empty: it may be absent
+
+    Field& needed(std::string what) {
+      need = std::move(what);
+      return *this;
+    }
+  };
+
+  // Each sets *target, whose value before is the default. `text` is the description.
+  Field& flag(std::string name, bool* target, std::string_view text = "");
+  Field& text(std::string name, std::string* target, std::string_view text = "");
+  Field& real(std::string name, float* target, double lowest, double highest,
+              std::string_view text = "");
+  /// @param target  may be optional
+  template <typename T>
+  Field& integer(std::string name, T* target, std::int64_t lowest, std::int64_t highest,
+                 std::string_view text = "") {
+    JsonSchema usual;
+    if constexpr (requires { target->has_value(); }) {
+      if (*target) usual = **target;
+    } else {
+      usual = *target;
+    }
+    return integer_with(
+        std::move(name), std::move(usual),
+        [target](std::int64_t number) {
+          if constexpr (requires { target->has_value(); }) {
+            *target = static_cast<typename T::value_type>(number);
+          } else {
+            *target = static_cast<T>(number);
+          }
+        },
+        lowest, highest, text);
+  }
+  /// A value of another shape. @param schema  without null
+  Field& value(std::string name, JsonSchema schema, Take take, std::string_view text = "");
+  /// An object. @param fields  its own, which outlives this
+  Field& object(std::string name, const JsonFields& fields, std::string_view text = "");
+  /// There for other servers' sake: only with these values, which change nothing.
+  Field& only(std::string name, const Json& values);
+  /// Taken without effect, whatever it is.
+  Field& ignored(std::string name);
+
+  /// Exactly one of the two is there.
+  void either(std::string one, std::string other) { either_ = {std::move(one), std::move(other)}; }
+
+  /// For value(): keeps where it is.
+  static Take keep(const Json** target);
+
+  /// Sets the targets. Errors: kUsage naming the field at `path` ("" or "messages[2].") whose value
+  /// is wrong, in the table's order; then one that is not in the table; then one that is needed.
+  Status read(const Json& object, const std::string& path = "") const;
+  JsonSchema schema() const;
+
+ private:
+  Field& integer_with(std::string name, JsonSchema usual, std::function<void(std::int64_t)> store,
+                      std::int64_t lowest, std::int64_t highest, std::string_view text);
+
+  std::deque<Field> fields_;  // a deque: references returned stay valid
+  std::pair<std::string, std::string> either_;
+};
+
+/// {"type": "array", "items": items}, of one element or more where it is `filled`.
+JsonSchema array_of(JsonSchema items, bool filled = false);
 
 }  // namespace llm
 

@@ -10,6 +10,8 @@
 namespace llm {
 namespace {
 
+constexpr std::string_view kContentNeed = "a string, or an array of parts of type text";
+
 std::string at_index(std::string_view name, std::size_t index) {
   return fmt::format("{}[{}]", name, index);
 }
@@ -19,40 +21,58 @@ bool is_list(const Json& prompt) {
   return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
 }
 
-/// A string, or parts of type text.
-Result<std::string> content_of(const Json* content, const std::string& path) {
-  constexpr std::string_view kNeed = "a string, or an array of parts of type text";
-  if (content == nullptr) return wrong_field(path, "nothing", kNeed);
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) return wrong_field(path, shown_json(*content), kNeed);
-  std::string text;
-  for (std::size_t i = 0; i < content->size(); ++i) {
-    JsonFields part((*content)[i], at_index(path, i) + ".");
-    std::string type;
-    std::string piece;
-    part.text("type", type);
-    if (part.ok() && type != "text") part.fail("type", shown_json(type), "\"text\"");
-    part.text("text", piece);
-    if (part.find("text") == nullptr) part.fail("text", "nothing", "a string");
-    LLM_RETURN_IF_ERROR(part.finish());
-    text += piece;
-  }
-  return text;
-}
-
-Result<ChatMessage> read_message(const Json& message, std::size_t index, std::size_t n) {
-  const std::string path = at_index("messages", index);
-  JsonFields fields(message, path + ".");
+/// One message of a conversation, and one part of its content, as they were read last.
+struct MessageFields {
   std::string role;
-  std::string name;
-  fields.text("role", role);
-  for (const char* list : {"tool_calls", "annotations"})
-    fields.only(list, Json::array({Json::array()}));
-  for (const char* absent : {"name", "refusal", "audio", "function_call"})
-    fields.only(absent, Json::array());
-  const Json* content = fields.find("content");
-  LLM_RETURN_IF_ERROR(fields.finish());
-  LLM_TRY(std::string text, content_of(content, path + ".content"));
+  const Json* content = nullptr;
+  std::string piece;
+  JsonFields fields;
+  JsonFields part_fields;
+
+  MessageFields() {
+    part_fields
+        .value("type", {{"const", "text"}},
+               [](const Json& value, const std::string& path) -> Status {
+                 if (value == "text") return Ok{};
+                 return wrong_field(path, shown_json(value), "\"text\"");
+               })
+        .needed("\"text\"");
+    part_fields.text("text", &piece).needed("a string");
+    fields.text("role", &role).needed("user, assistant, system or developer").schema = {
+        {"enum", {"system", "developer", "user", "assistant"}}};
+    fields
+        .value(
+            "content",
+            {{"oneOf", JsonSchema::array({{{"type", "string"}}, array_of(part_fields.schema())})}},
+            JsonFields::keep(&content))
+        .needed(std::string(kContentNeed));
+    for (const char* list : {"tool_calls", "annotations"})
+      fields.only(list, Json::array({Json::array()}));
+    for (const char* absent : {"name", "refusal", "audio", "function_call"})
+      fields.only(absent, Json::array());
+  }
+  MessageFields(const MessageFields&) = delete;
+  MessageFields& operator=(const MessageFields&) = delete;
+
+  /// A string, or parts of type text.
+  Result<std::string> text(const std::string& path) const {
+    if (content->is_string()) return content->get<std::string>();
+    if (!content->is_array()) return wrong_field(path, shown_json(*content), kContentNeed);
+    std::string text;
+    for (std::size_t i = 0; i < content->size(); ++i) {
+      LLM_RETURN_IF_ERROR(part_fields.read((*content)[i], at_index(path, i) + "."));
+      text += piece;
+    }
+    return text;
+  }
+};
+
+Result<ChatMessage> read_message(const Json& message, MessageFields& read, std::size_t index,
+                                 std::size_t n) {
+  const std::string path = at_index("messages", index);
+  LLM_RETURN_IF_ERROR(read.fields.read(message, path + "."));
+  LLM_TRY(std::string text, read.text(path + ".content"));
+  const std::string& role = read.role;
   const bool is_system = role == "system" || role == "developer";
   const bool is_last = index + 1 == n;
   if (is_system && index == 0 && !is_last)
@@ -67,20 +87,7 @@ Result<ChatMessage> read_message(const Json& message, std::size_t index, std::si
 
 }  // namespace
 
-Error wrong_field(std::string field, const std::string& found, std::string_view need) {
-  return {.code = ErrorCode::kUsage,
-          .field = std::move(field),
-          .message = fmt::format("found {}, need {}", found, need)};
-}
-
-void read_model(JsonFields& fields, const ServedModel& served) {
-  std::string model = served.id();
-  fields.text("model", model);
-  if (served.has_id(model)) return;
-  std::string names;
-  for (const std::string& id : served.ids) names += (names.empty() ? "" : " or ") + shown_json(id);
-  fields.fail("model", shown_json(model), names);
-}
+JsonSchema message_schema() { return MessageFields().fields.schema(); }
 
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
                                 bool add_special, bool parse_special) {
@@ -107,21 +114,17 @@ Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenize
   return ids;
 }
 
-std::size_t count_prompts(const Json* prompt) {
-  return prompt != nullptr && is_list(*prompt) ? prompt->size() : 1;
-}
+std::size_t count_prompts(const Json& prompt) { return is_list(prompt) ? prompt.size() : 1; }
 
-Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer,
+Result<std::vector<Prompt>> read_prompts(const Json& prompt, const Tokenizer& tokenizer,
                                          const PromptOptions& options) {
-  constexpr std::string_view kNeed = "a string, an array of token ids, or an array of either";
-  if (prompt == nullptr) return wrong_field("prompt", "nothing", kNeed);
   std::vector<Prompt> prompts;
   const auto read = [&](const Json& one, const std::string& path) -> Status {
     Prompt& next = prompts.emplace_back();
     const bool fills_in = !options.suffix.empty();
     if (one.is_string() && fills_in) {
       const Gap gap{.before = one.get<std::string>(),
-                    .behind = options.suffix,
+                    .after = options.suffix,
                     .parse_special = options.parse_special};
       LLM_TRY(next.ids, fill_in_prompt(tokenizer, gap, 0, "suffix"));
     } else if (one.is_string()) {
@@ -132,18 +135,18 @@ Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& to
     } else if (one.is_array()) {
       LLM_TRY(next.ids, ids_of(one, tokenizer, path));
     } else {
-      return wrong_field(path, shown_json(one), kNeed);
+      return wrong_field(path, shown_json(one), kPromptNeed);
     }
     if (!next.ids.empty()) return Ok{};
     return wrong_field(path, "no token",
                        "at least one (the vocabulary may have no BOS to start from)");
   };
-  if (!is_list(*prompt)) {
-    LLM_RETURN_IF_ERROR(read(*prompt, "prompt"));
+  if (!is_list(prompt)) {
+    LLM_RETURN_IF_ERROR(read(prompt, "prompt"));
     return prompts;
   }
-  for (std::size_t i = 0; i < prompt->size(); ++i) {
-    LLM_RETURN_IF_ERROR(read((*prompt)[i], at_index("prompt", i)));
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    LLM_RETURN_IF_ERROR(read(prompt[i], at_index("prompt", i)));
   }
   return prompts;
 }
@@ -157,9 +160,10 @@ Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served) {
   }
   if (!messages.is_array() || messages.empty())
     return wrong_field("messages", shown_json(messages), "an array of messages");
+  MessageFields read;
   std::vector<ChatMessage> conversation;
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    LLM_TRY(ChatMessage message, read_message(messages[i], i, messages.size()));
+    LLM_TRY(ChatMessage message, read_message(messages[i], read, i, messages.size()));
     conversation.push_back(std::move(message));
   }
   Prompt prompt;

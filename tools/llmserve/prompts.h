@@ -19,23 +19,24 @@ struct Prompt {
   std::string system;               ///< of that chat
 };
 
-/// The name of the model, which is one of the served one's if it is given.
-void read_model(JsonFields& fields, const ServedModel& served);
-
 /// How texts become prompts.
 struct PromptOptions {
   bool parse_special = false;  ///< spellings of special tokens are those tokens
-  std::string suffix;          ///< what stands behind the text to be generated; empty: nothing
+  std::string suffix;          ///< what stands after the text to be generated; empty: nothing
 };
 
-/// How many prompts a completion has. @param prompt  nullptr: there is none
-std::size_t count_prompts(const Json* prompt);
+/// What a completion's prompt may be.
+inline constexpr std::string_view kPromptNeed =
+    "a string, an array of token ids, or an array of either";
+/// How many prompts a completion has.
+std::size_t count_prompts(const Json& prompt);
 
-/// The prompts of a completion: a string, an array of token ids, or an array of either.
-/// @param prompt  nullptr: there is none. Errors: kUsage naming the element.
-Result<std::vector<Prompt>> read_prompts(const Json* prompt, const Tokenizer& tokenizer,
+/// The prompts of a completion. Errors: kUsage naming the element.
+Result<std::vector<Prompt>> read_prompts(const Json& prompt, const Tokenizer& tokenizer,
                                          const PromptOptions& options);
 
+/// What a message of a conversation may be.
+JsonSchema message_schema();
 /// A conversation up to where the reply begins. Errors: kUsage naming the message.
 Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served);
 
@@ -47,9 +48,6 @@ std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& t
 /// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
 Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
                                     const std::string& path);
-
-/// kUsage: "found X, need Y".
-Error wrong_field(std::string field, const std::string& found, std::string_view need);
 
 }  // namespace llm
 

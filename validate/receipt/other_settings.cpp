@@ -6,31 +6,12 @@
 #include <optional>
 
 #include "engine/generate/draw.h"
+#include "engine/sampler/sampler_fields.h"
 
 namespace llm {
 namespace {
 
-/// A setting and the whole numbers that stand for its values.
-struct Setting {
-  const char* name;
-  int first;
-  int last;
-  int unit;  ///< the value is the number divided by this
-  void (*put)(SamplerOptions& sampler, int number);
-};
-
-float hundredths(int number) { return static_cast<float>(number / 100.0); }
-
-constexpr Setting kSettings[] = {
-    {"temperature", 0, 300, 100, [](SamplerOptions& s, int n) { s.temperature = hundredths(n); }},
-    {"top_k", 0, 200, 1, [](SamplerOptions& s, int n) { s.top_k = static_cast<std::size_t>(n); }},
-    {"top_p", 0, 100, 100, [](SamplerOptions& s, int n) { s.top_p = hundredths(n); }},
-    {"min_p", 0, 100, 100, [](SamplerOptions& s, int n) { s.min_p = hundredths(n); }},
-    {"repeat_penalty", 50, 200, 100,
-     [](SamplerOptions& s, int n) { s.repeat_penalty = hundredths(n); }},
-    {"repeat_last_n", -1, 1024, 1, [](SamplerOptions& s, int n) { s.repeat_last_n = n; }},
-    {"seed", 0, 9999, 1, [](SamplerOptions& s, int n) { s.seed = static_cast<std::uint64_t>(n); }},
-};
+constexpr int kLastSeed = 9999;
 
 bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& tokenizer,
                const GenerateOptions& options) {
@@ -43,13 +24,14 @@ bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& t
   return true;
 }
 
-std::optional<std::string> value_that_draws(const Setting& setting, const Receipt& receipt,
-                                            const DrawnRows& rows, const Tokenizer& tokenizer) {
+/// The first whole number in [first, last] that draws the tokens when `put` makes it the value.
+template <typename Put>
+std::optional<int> number_that_draws(const Receipt& receipt, const DrawnRows& rows,
+                                     const Tokenizer& tokenizer, int first, int last, Put put) {
   GenerateOptions options = receipt.generation(tokenizer);
-  for (int number = setting.first; number <= setting.last; ++number) {
-    setting.put(options.sampler, number);
-    if (draws_all(receipt, rows, tokenizer, options))
-      return fmt::format("{} {}", setting.name, static_cast<double>(number) / setting.unit);
+  for (int number = first; number <= last; ++number) {
+    put(options.sampler, number);
+    if (draws_all(receipt, rows, tokenizer, options)) return number;
   }
   return std::nullopt;
 }
@@ -60,10 +42,17 @@ std::vector<std::string> settings_that_draw(const Receipt& receipt, const DrawnR
                                             const Tokenizer& tokenizer) {
   std::vector<std::string> found;
   if (rows.size() == 0) return found;
-  for (const Setting& setting : kSettings) {
-    auto value = value_that_draws(setting, receipt, rows, tokenizer);
-    if (value) found.push_back(*std::move(value));
+  for (const SamplerField& field : kSamplerFields) {
+    const auto value = [&](int number) { return static_cast<double>(number) / field.unit; };
+    const auto found_number =
+        number_that_draws(receipt, rows, tokenizer, field.first, field.last,
+                          [&](SamplerOptions& s, int n) { field.set(s, value(n)); });
+    if (found_number) found.push_back(fmt::format("{} {}", field.name, value(*found_number)));
   }
+  const auto seed =
+      number_that_draws(receipt, rows, tokenizer, 0, kLastSeed,
+                        [](SamplerOptions& s, int n) { s.seed = static_cast<std::uint64_t>(n); });
+  if (seed) found.push_back(fmt::format("seed {}", *seed));
   GenerateOptions options = receipt.generation(tokenizer);
   const bool is_hf = options.sampler.order == SamplerOrder::kHf;
   options.sampler.order = is_hf ? SamplerOrder::kLlamaCpp : SamplerOrder::kHf;

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/sampler/sampler_fields.h"
 #include "validate/receipt/receipt_names.h"
 #include "validate/report/json_members.h"
 
@@ -41,23 +42,16 @@ Result<bool> boolean(const JsonMembers& members, const char* key) {
   return value->get<bool>();
 }
 
-Result<std::int64_t> integer(const JsonMembers& members, const char* key, std::int64_t lowest) {
-  const std::string rule = fmt::format("an integer in {}..{}", lowest, kMaxCount);
+/// A number that a double holds exactly, whole or not.
+Result<double> number(const JsonMembers& members, const char* key, bool whole, double lowest,
+                      double highest) {
+  const std::string rule =
+      fmt::format("{} in {}..{}", whole ? "an integer" : "a number", lowest, highest);
   LLM_TRY(const Json* value, members.member(key, rule));
-  const bool fits = value->is_number_integer() &&
-                    (!value->is_number_unsigned() || value->get<std::uint64_t>() <= kMaxCount) &&
-                    value->get<std::int64_t>() >= lowest;
+  const bool fits = (whole ? value->is_number_integer() : value->is_number()) &&
+                    value->get<double>() >= lowest && value->get<double>() <= highest;
   if (!fits) return malformed_json(members.field(key), shown_json(*value), rule);
-  return value->get<std::int64_t>();
-}
-
-Result<float> real(const JsonMembers& members, const char* key, double lowest, double highest) {
-  const std::string rule = fmt::format("a number in {}..{}", lowest, highest);
-  LLM_TRY(const Json* value, members.member(key, rule));
-  const bool fits =
-      value->is_number() && value->get<double>() >= lowest && value->get<double>() <= highest;
-  if (!fits) return malformed_json(members.field(key), shown_json(*value), rule);
-  return value->get<float>();
+  return value->get<double>();
 }
 
 /// Ids of an array that may be empty.
@@ -89,15 +83,14 @@ Result<std::vector<LogitBias>> biases(const JsonMembers& members) {
 Status read_sampling(const JsonMembers& members, SamplerOptions& sampler) {
   constexpr auto kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max());
   LLM_TRY(sampler.seed, members.count("seed", 0, static_cast<std::size_t>(kMost)));
-  LLM_TRY(sampler.temperature, real(members, "temperature", 0, 100));
-  LLM_TRY(sampler.top_k, members.count("top_k", 0, kMaxCount));
-  LLM_TRY(sampler.top_p, real(members, "top_p", 0, 1));
-  LLM_TRY(sampler.min_p, real(members, "min_p", 0, 1));
-  LLM_TRY(sampler.repeat_penalty, real(members, "repeat_penalty", 0.01, 100));
-  LLM_TRY(sampler.repeat_last_n, integer(members, "repeat_last_n", -1));
+  for (const SamplerField& field : kSamplerFields) {
+    LLM_TRY(const double value,
+            number(members, field.name, field.is_whole(), field.lowest, field.highest));
+    field.set(sampler, value);
+  }
   LLM_TRY(sampler.order,
           one_of(members, "sampler_order", std::array{SamplerOrder::kHf, SamplerOrder::kLlamaCpp},
-                 receipt_names::order));
+                 sampler_order_name));
   return Ok{};
 }
 
@@ -110,7 +103,7 @@ Status read_options(const Json& json, Receipt& receipt) {
     LLM_TRY(receipt.chat_format,
             one_of(members, "chat_template", all_chat_formats(), chat_format_name));
   }
-  LLM_TRY(const std::int64_t n, integer(members, "n", -1));
+  LLM_TRY(const double n, number(members, "n", true, -1, kMaxCount));
   if (n >= 0) receipt.max_tokens = static_cast<std::size_t>(n);
   LLM_TRY(const Json* stop, members.member("stop", "an array of strings"));
   if (!stop->is_array() ||

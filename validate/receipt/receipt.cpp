@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <concepts>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
 #include "engine/generate/conversation.h"
+#include "engine/sampler/sampler_fields.h"
 #include "validate/receipt/receipt_names.h"
 
 namespace llm {
@@ -17,6 +19,7 @@ using Json = nlohmann::ordered_json;
 
 /// The shortest decimal that reads back as `value`: 0.95, not 0.949999988079071.
 Json shortest(float value) { return Json::parse(fmt::format("{}", value)); }
+Json shortest(std::integral auto value) { return value; }
 
 Json bias_json(std::span<const LogitBias> biases) {
   Json json = Json::array();
@@ -25,25 +28,22 @@ Json bias_json(std::span<const LogitBias> biases) {
 }
 
 Json options_json(const Receipt& r) {
-  return {{"parse_special", r.parse_special},
-          {"system", r.system},
-          {"chat_template", r.chat_format ? chat_format_name(*r.chat_format) : ""},
-          {"n", r.max_tokens ? Json(*r.max_tokens) : Json(-1)},
-          {"stop", r.stop},
-          {"ignore_eos", r.ignore_eos},
-          {"logit_bias", bias_json(r.logit_bias)},
-          {"seed", r.sampler.seed},
-          {"sequence", r.sequence},
-          {"temperature", shortest(r.sampler.temperature)},
-          {"top_k", r.sampler.top_k},
-          {"top_p", shortest(r.sampler.top_p)},
-          {"min_p", shortest(r.sampler.min_p)},
-          {"repeat_penalty", shortest(r.sampler.repeat_penalty)},
-          {"repeat_last_n", r.sampler.repeat_last_n},
-          {"sampler_order", receipt_names::order(r.sampler.order)},
-          {"context", r.context},
-          {"kv", kv_name(r.kv)},
-          {"compute", receipt_names::compute(r.compute)}};
+  Json json = {{"parse_special", r.parse_special},
+               {"system", r.system},
+               {"chat_template", r.chat_format ? chat_format_name(*r.chat_format) : ""},
+               {"n", r.max_tokens ? Json(*r.max_tokens) : Json(-1)},
+               {"stop", r.stop},
+               {"ignore_eos", r.ignore_eos},
+               {"logit_bias", bias_json(r.logit_bias)},
+               {"seed", r.sampler.seed},
+               {"sequence", r.sequence}};
+  for (const SamplerField& field : kSamplerFields)
+    field.visit(r.sampler, [&](auto value) { json[field.name] = shortest(value); });
+  json["sampler_order"] = sampler_order_name(r.sampler.order);
+  json["context"] = r.context;
+  json["kv"] = kv_name(r.kv);
+  json["compute"] = receipt_names::compute(r.compute);
+  return json;
 }
 
 }  // namespace

@@ -4,16 +4,12 @@
 #include <string_view>
 
 #include "engine/model/precision.h"
-#include "engine/sampler/sampler.h"
 
 /// How a receipt spells what it holds; writer and reader have it from here.
 namespace llm::receipt_names {
 
 inline constexpr std::string_view kFormat = "llm-receipt/1";
 
-constexpr std::string_view order(SamplerOrder order) {
-  return order == SamplerOrder::kHf ? "hf" : "llamacpp";
-}
 constexpr std::string_view compute(Compute compute) {
   return compute == Compute::kInt8 ? "int8" : "f32";
 }

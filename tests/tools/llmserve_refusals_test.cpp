@@ -1,0 +1,148 @@
+// What llmserve refuses, field by field.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+#include "tests/tools/llmserve_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::Reply;
+using test::Server;
+
+}  // namespace
+
+TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
+  const test::TinyModel tiny;
+  Server server = tiny.serve({"--chat-template", "zephyr", "-c", "100", "--max-tokens", "60"});
+  struct Refused {
+    Json more;
+    std::string param;
+    int status = 400;
+  };
+  const std::vector<Refused> both = {
+      {{{"bogus", 1}}, "bogus"},
+      {{{"model", "gpt-4"}}, "model", 404},
+      {{{"model", 4}}, "model", 404},
+      {{{"temperature", "hot"}}, "temperature"},
+      {{{"temperature", -1}}, "temperature"},
+      {{{"top_p", 1.5}}, "top_p"},
+      {{{"top_k", 1.5}}, "top_k"},
+      {{{"min_p", -0.1}}, "min_p"},
+      {{{"seed", 1.0e30}}, "seed"},
+      {{{"seed", 18446744073709551615ULL}}, "seed"},
+      {{{"n", 0}}, "n"},
+      {{{"n", 129}}, "n"},
+      {{{"max_tokens", 61}}, "max_tokens"},
+      {{{"max_tokens", -1}}, "max_tokens"},
+      {{{"stop", {"a", 1}}}, "stop"},
+      {{{"stop", ""}}, "stop"},
+      {{{"stop", std::vector<std::string>(17, "x")}}, "stop"},
+      {{{"logit_bias", {{"999999", 1}}}}, "logit_bias"},
+      {{{"logit_bias", {{"1x", 1}}}}, "logit_bias"},
+      {{{"logit_bias", {{"1", 101}}}}, "logit_bias"},
+      {{{"logit_bias", {1}}}, "logit_bias"},
+      {{{"stream", 1}}, "stream"},
+      {{{"stream", true}, {"logits_hash", true}}, "logits_hash"},
+      {{{"stream", true}, {"receipt", true}}, "receipt"},
+      {{{"stream_options", Json::object()}}, "stream_options"},
+      {{{"stream", true}, {"stream_options", {{"x", 1}}}}, "stream_options.x"},
+      {{{"frequency_penalty", 0.5}}, "frequency_penalty"},
+      {{{"presence_penalty", 1}}, "presence_penalty"},
+      {{{"best_of", 2}}, "best_of"},
+      {{{"tools", {1}}}, "tools"},
+      {{{"response_format", {{"type", "json_object"}}}}, "response_format"},
+      {{{"user", 1}}, "user"},
+  };
+  const auto refuses = [&](const std::string& path, Json body, const Refused& refused) {
+    body.update(refused.more);
+    const Reply reply = server.post(path, body);
+    CAPTURE(path, body.dump(), reply.body);
+    CHECK(reply.status == refused.status);
+    CHECK(test::param_of(reply) == refused.param);
+    CHECK(reply.json()["error"]["type"] == "invalid_request_error");
+  };
+  const Json completion = {{"prompt", "a"}};
+  const Json chat = {{"messages", {{{"role", "user"}, {"content", "a"}}}}};
+  for (const Refused& refused : both) {
+    refuses("/v1/completions", completion, refused);
+    refuses("/v1/chat/completions", chat, refused);
+  }
+  for (const Refused& refused : std::vector<Refused>{
+           {{{"prompt", nullptr}}, "prompt"},
+           {{{"prompt", 1}}, "prompt"},
+           {{{"prompt", Json::array()}}, "prompt"},
+           {{{"prompt", {1, 2, 99999}}}, "prompt[2]"},
+           {{{"prompt", {1, -2}}}, "prompt[1]"},
+           {{{"prompt", {{1}, {2, 1.5}}}}, "prompt[1][1]"},
+           {{{"prompt", {"a", 3}}}, "prompt[1]"},
+           {{{"prompt", {"a", Json::array()}}}, "prompt[1]"},
+           {{{"prompt", std::vector<int>(101, 3)}}, "prompt"},
+           {{{"prompt", std::vector<int>(90, 3)}, {"max_tokens", 12}}, "max_tokens"},
+           {{{"logprobs", 21}}, "logprobs"},
+           {{{"logprobs", 20},
+             {"n", 20},
+             {"max_tokens", 10},
+             {"echo", true},
+             {"prompt", std::vector<std::vector<int>>(40, std::vector<int>(90, 3))}},
+            "logprobs"},
+           {{{"logprobs", true}}, "logprobs"},
+           {{{"suffix", "x"}}, "suffix"},
+           {{{"parse_special", 1}}, "parse_special"},
+           {{{"echo", true}, {"logprobs", 1}, {"stream", true}}, "echo"},
+           {{{"messages", Json::array()}}, "messages"},
+       }) {
+    refuses("/v1/completions", completion, refused);
+  }
+  const auto message = [](const Json& role, const Json& content) {
+    return Json{{"role", role}, {"content", content}};
+  };
+  for (const Refused& refused : std::vector<Refused>{
+           {{{"messages", nullptr}}, "messages"},
+           {{{"messages", Json::array()}}, "messages"},
+           {{{"messages", {1}}}, "messages[0]"},
+           {{{"messages", {message("tool", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("assistant", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("system", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("user", "a"), message("system", "b"), message("user", "a")}}},
+            "messages[1].role"},
+           {{{"messages", {message("user", 7)}}}, "messages[0].content"},
+           {{{"messages", {message("user", {{{"type", "image_url"}}})}}},
+            "messages[0].content[0].type"},
+           {{{"messages", {message("user", {{{"type", "text"}, {"text", nullptr}}})}}},
+            "messages[0].content[0].text"},
+           {{{"messages", {{{"role", "user"}, {"content", "a"}, {"x", 1}}}}}, "messages[0].x"},
+           {{{"messages", {message("user", std::string(500, 'a'))}}}, "messages"},
+           {{{"top_logprobs", 3}}, "top_logprobs"},
+           {{{"logprobs", 3}}, "logprobs"},
+           {{{"max_tokens", 3}, {"max_completion_tokens", 3}}, "max_completion_tokens"},
+           {{{"prompt", "a"}}, "prompt"},
+           {{{"echo", true}}, "echo"},
+           {{{"suffix", "x"}}, "suffix"},
+           {{{"parse_special", true}}, "parse_special"},
+       }) {
+    refuses("/v1/chat/completions", chat, refused);
+  }
+  REQUIRE(test::param_of(server.post("/tokenize", {{"prompt", "a"}, {"x", 1}})) == "x");
+  REQUIRE(test::param_of(server.post("/tokenize", Json::object())) == "prompt");
+  REQUIRE(test::param_of(server.post("/detokenize", {{"tokens", {1, 99999}}})) == "tokens[1]");
+  // The values that ask for nothing are taken.
+  Json neutral = completion;
+  neutral.update({{"frequency_penalty", 0},
+                  {"presence_penalty", 0.0},
+                  {"best_of", 1},
+                  {"suffix", nullptr},
+                  {"user", "me"},
+                  {"seed", nullptr},
+                  {"tools", Json::array()},
+                  {"max_tokens", 2},
+                  {"model", "tiny"}});
+  REQUIRE(server.complete(neutral).status == 200);
+  REQUIRE(server.metric("texts_running") == 0);
+}
+
+}  // namespace llm

@@ -1,0 +1,158 @@
+// llmserve's command line: what each option does, and what no server starts with.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/tools/llmrun_process.h"
+#include "tests/tools/llmserve_process.h"
+
+namespace llm {
+namespace {
+
+using Json = nlohmann::json;
+using test::Finished;
+using test::Server;
+
+}  // namespace
+
+TEST_CASE("a chat template whose markers the vocabulary lacks is refused at the start",
+          "[llmserve]") {
+  const test::TinyModel tiny;
+  std::vector<std::string> arguments = tiny.with({"--chat-template", "chatml"});
+  const Finished run = test::run_tool("llmserve", arguments);
+  REQUIRE(run.exit_code == 2);
+  REQUIRE(run.out.empty());
+  REQUIRE(run.err.find("--chat-template: found chatml, whose marker <|im_start|> is no token") !=
+          std::string::npos);
+}
+
+TEST_CASE("each option has its effect on what is served", "[llmserve]") {
+  const test::TinyModel tiny;
+  const auto fingerprint = [](const Server& server) {
+    return server.get("/v1/models").json()["data"][0]["system_fingerprint"].get<std::string>();
+  };
+  Server usual = tiny.serve();
+  const std::string print = fingerprint(usual);
+  REQUIRE(print.ends_with("-int8-f16"));
+  Server other = tiny.serve({"--kv", "q8", "--compute", "f32", "--alias", "mine", "--host",
+                             "127.0.0.2", "-c", "64", "--isa", "scalar"});
+  test::RawClient client(other.port());
+  REQUIRE_FALSE(client.connected());  // it listens elsewhere
+  const Finished run = other.end();
+  REQUIRE(run.out.starts_with("http://127.0.0.2:"));
+  Server facts = tiny.serve({"--kv", "q8", "--compute", "f32", "--alias", "mine", "-c", "64"});
+  const Json model = facts.get("/v1/models").json()["data"][0];
+  REQUIRE(model["id"] == "mine");
+  REQUIRE(model["max_model_len"] == 64);
+  REQUIRE(model["system_fingerprint"].get<std::string>().ends_with("-f32-q8"));
+  // One page is 256 positions; a MiB is more than the tiny model's two full contexts need.
+  Server small = test::serve_fable({"--kv-memory", "2", "--parallel", "2", "--chunk", "2"});
+  Server large = test::serve_fable();
+  REQUIRE(small.metric("kv_pages") < large.metric("kv_pages"));
+  REQUIRE(small.complete({{"prompt", "a b c d e f"}, {"max_tokens", 1}}).status == 200);
+  REQUIRE(large.complete({{"prompt", "a b c d e f"}, {"max_tokens", 1}}).status == 200);
+  REQUIRE(large.metric("steps_total") == 1);
+  REQUIRE(small.metric("steps_total") > 2);
+}
+
+TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
+  const test::TinyModel tiny;
+  std::vector<std::string> words = tiny.with({"--isa", "scalar"});
+  words.erase(words.begin() + 1);  // -q
+  Server server(words);
+  server.complete({{"prompt", "a"}, {"max_tokens", 2}, {"ignore_eos", true}});
+  server.get(
+      "/nothing\xc2\x9b"
+      "2J");  // a terminal's control sequence
+  const Finished run = server.end();
+  CAPTURE(run.err);
+  REQUIRE(run.err.find("127.0.0.1 POST /v1/completions 200 ") != std::string::npos);
+  REQUIRE(run.err.find(" ms 2+2 tokens\n") != std::string::npos);
+  REQUIRE(run.err.find(", scalar, 1 threads, ") != std::string::npos);
+  REQUIRE(run.err.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
+  const test::TinyModel tiny;
+  const auto refused = [&](std::vector<std::string> more, int exit_code, std::string_view words) {
+    more.insert(more.begin(), {tiny.path("tiny.gguf"), "-q", "-t", "1", "--port", "0"});
+    const Finished run = test::run_tool("llmserve", more);
+    CAPTURE(run.err);
+    CHECK(run.exit_code == exit_code);
+    CHECK(run.err.find(words) != std::string::npos);
+  };
+  Server taken = tiny.serve();
+  refused({"--port", std::to_string(taken.port())}, 4, "--port: 127.0.0.1:");
+  refused({"--host", "no such host"}, 4, "--host: no such host");
+  refused({"--chunk", "4", "--parallel", "5"}, 2, "--chunk: found 4, need --parallel (5) or more");
+  refused({"--port", "65536"}, 2, "--port");
+  refused({"--verify-model"}, 4, "tiny.gguf.manifest");
+  auto model = test::TinyGguf::llama();
+  model.trailing = "junk";
+  const test::ScratchDirectory directory;
+  const std::string odd = directory.write("odd.gguf", model.bytes());
+  REQUIRE(test::run_tool("llmserve", {odd, "--strict", "-q", "--port", "0"}).exit_code == 3);
+  REQUIRE(test::run_tool("llmserve", {"/none", "--port", "0"}).exit_code == 4);
+  // The port is asked for first: a model may take long to load.
+  const Finished unread =
+      test::run_tool("llmserve", {"/none", "--port", std::to_string(taken.port())});
+  CAPTURE(unread.err);
+  REQUIRE(unread.err.find("--port: 127.0.0.1:") != std::string::npos);
+  REQUIRE(unread.err.find("/none") == std::string::npos);
+  REQUIRE(test::run_tool("llmserve", {}).exit_code == 2);
+}
+
+TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
+  struct Advice {
+    std::vector<std::string> words;
+    const char* says;
+  };
+  for (const Advice& advice : std::vector<Advice>{
+           {{"-np", "4"}, "--parallel says"},
+           {{"-cb"}, "always so here"},
+           {{"--metrics"}, "always there, at /metrics"},
+           {{"--slots"}, "there are no slots"},
+           {{"--temp", "0.5"}, "each request says that"},
+           {{"--seed=1"}, "each request says that"},
+           {{"-n", "5"}, "--max-tokens limits an answer"},
+           {{"-ub", "64"}, "--chunk says"},
+           {{"-b", "64"}, "--chunk says"},
+           {{"-m", "m.gguf"}, "the first argument"},
+           {{"-hf", "owner/repo"}, "nothing is downloaded"},
+           {{"--ssl-key-file", "x"}, "a proxy"},
+           {{"--max-model-len", "64"}, "the context is -c"},
+       }) {
+    std::vector<std::string> words = advice.words;
+    words.insert(words.begin(), "m.gguf");
+    const Finished run = test::run_tool("llmserve", words);
+    CAPTURE(advice.words[0], run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(run.err.find(advice.says) != std::string::npos);
+  }
+}
+
+TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]") {
+  for (const std::string tool : {"llmserve", "llmrun", "llmcheck"}) {
+    for (const std::string name :
+         {"no-such-owner/repo", "no-such-owner/repo-GGUF:Q4_K_M", "no-such-model:tag"}) {
+      std::vector<std::string> words = {name};
+      if (tool == "llmserve") words.insert(words.end(), {"--port", "0"});
+      if (tool == "llmcheck") words.emplace_back("--self");
+      const Finished run = test::run_tool(tool, words);
+      CAPTURE(tool, name, run.err);
+      CHECK(run.exit_code == 4);
+      CHECK(run.err.find(name) != std::string::npos);
+      CHECK(run.err.find("nothing is downloaded; download the GGUF first and give its path") !=
+            std::string::npos);
+    }
+  }
+  for (const std::string path : {"/none", "no-such.gguf", "./owner/repo", "no-such-model"}) {
+    const Finished run = test::run_tool("llmrun", {path});
+    CAPTURE(path, run.err);
+    CHECK(run.exit_code == 4);
+    CHECK(run.err.find("downloaded") == std::string::npos);
+  }
+}
+
+}  // namespace llm

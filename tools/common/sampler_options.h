@@ -1,0 +1,16 @@
+#ifndef LLM_TOOLS_COMMON_SAMPLER_OPTIONS_H_
+#define LLM_TOOLS_COMMON_SAMPLER_OPTIONS_H_
+
+#include "engine/sampler/sampler_fields.h"
+#include "tools/common/options.h"
+
+namespace llm {
+
+/// One of kSamplerFields as an option; its default is what `sampler` has.
+void add_sampler_option(OptionTable& table, const SamplerField& field, SamplerOptions& sampler);
+/// All of them, and the order.
+void add_sampler_options(OptionTable& table, SamplerOptions& sampler);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_COMMON_SAMPLER_OPTIONS_H_

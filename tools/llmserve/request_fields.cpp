@@ -1,0 +1,273 @@
+#include "tools/llmserve/request_fields.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "engine/sampler/sampler_fields.h"
+#include "tools/llmserve/prompts.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kMostStops = 16;
+constexpr std::size_t kMostStopBytes = 1024;
+constexpr std::int64_t kMostLogprobs = 20;
+constexpr std::int64_t kMostChoices = 128;
+constexpr int kMostBias = 100;
+constexpr std::string_view kSpecialText = "Spellings of special tokens in texts are those tokens.";
+
+std::int64_t most_new(const ServedModel* served) {
+  return served == nullptr ? std::numeric_limits<std::int32_t>::max()
+                           : static_cast<std::int64_t>(served->most_new_tokens);
+}
+
+JsonSchema ids_schema(bool filled) {
+  return array_of({{"type", "integer"}, {"minimum", 0}}, filled);
+}
+
+JsonSchema messages_schema() { return array_of({{"$ref", "#/components/schemas/Message"}}, true); }
+
+void add_model(JsonFields& fields, const ServedModel* served) {
+  fields.value(
+      "model", {{"type", "string"}},
+      [served](const Json& value, const std::string& path) -> Status {
+        if (value.is_string() && served->has_id(value.get_ref<const std::string&>())) return Ok{};
+        std::string names;
+        for (const std::string& id : served->ids)
+          names += (names.empty() ? "" : " or ") + shown_json(id);
+        return wrong_field(path, shown_json(value), names);
+      },
+      "One of the served model's names.");
+}
+
+/// What other servers offer and this one does not, with the values that ask for nothing.
+void add_unsupported(JsonFields& fields) {
+  const Json nothing = Json::array();
+  fields.only("frequency_penalty", Json::array({0}));
+  fields.only("presence_penalty", Json::array({0}));
+  fields.only("best_of", Json::array({1}));
+  fields.only("response_format", Json::array({Json::object({{"type", "text"}})}));
+  fields.only("tools", Json::array({nothing}));
+  fields.only("functions", Json::array({nothing}));
+  fields.only("tool_choice", Json::array({"none", "auto"}));
+  fields.only("parallel_tool_calls", Json::array({true, false}));
+  fields.only("modalities", Json::array({Json::array({"text"})}));
+  fields.only("service_tier", Json::array({"auto", "default"}));
+  fields.only("store", Json::array({false}));
+  fields.only("metadata", Json::array({Json::object()}));
+}
+
+void add_sampling(JsonFields& fields, RequestBody& body) {
+  for (const SamplerField& field : kSamplerFields) {
+    field.visit(body.options.sampler, [&](auto& value) {
+      if constexpr (std::is_floating_point_v<std::remove_reference_t<decltype(value)>>) {
+        fields.real(field.name, &value, field.lowest, field.highest, field.text);
+      } else {
+        fields.integer(field.name, &value, static_cast<std::int64_t>(field.lowest),
+                       static_cast<std::int64_t>(field.highest), field.text);
+      }
+    });
+  }
+  fields.integer("seed", &body.seed, -1, std::numeric_limits<std::int64_t>::max(), kSeedText);
+  fields.flag("ignore_eos", &body.options.ignore_eos, "never draw the tokens that end a text");
+}
+
+Status read_stops(const Json& stop, const std::string& path, std::vector<std::string>& stops) {
+  const std::size_t n = stop.is_array() ? stop.size() : 1;
+  if (n > kMostStops)
+    return wrong_field(path, fmt::format("{} strings", n), fmt::format("at most {}", kMostStops));
+  for (std::size_t i = 0; i < n; ++i) {
+    const Json& one = stop.is_array() ? stop[i] : stop;
+    if (!one.is_string() || one.get_ref<const std::string&>().empty() ||
+        one.get_ref<const std::string&>().size() > kMostStopBytes) {
+      return wrong_field(path, shown_json(one),
+                         fmt::format("strings of 1 to {} bytes", kMostStopBytes));
+    }
+    stops.push_back(one.get<std::string>());
+  }
+  return Ok{};
+}
+
+Status read_logit_bias(const Json& biases, const std::string& path, const Tokenizer& tokenizer,
+                       GenerateOptions& options) {
+  if (!biases.is_object()) return wrong_field(path, shown_json(biases), "an object");
+  if (biases.empty()) return Ok{};
+  auto list = std::make_shared<std::vector<LogitBias>>();
+  for (const auto& [name, value] : biases.items()) {
+    TokenId id = -1;
+    std::from_chars(name.data(), name.data() + name.size(), id);
+    // An id has one spelling, so that none comes twice.
+    if (!tokenizer.contains(id) || std::to_string(id) != name)
+      return wrong_field(path, shown_json(name),
+                         fmt::format("token ids 0..{}", tokenizer.size() - 1));
+    if (!value.is_number() || std::abs(value.get<double>()) > kMostBias) {
+      return wrong_field(path, shown_json(value),
+                         fmt::format("numbers in -{}..{}", kMostBias, kMostBias));
+    }
+    list->push_back({id, value.get<float>()});
+  }
+  options.logit_bias = std::move(list);
+  return Ok{};
+}
+
+void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+  const JsonSchema one_stop = {{"type", "string"}, {"minLength", 1}};
+  JsonSchema stops = array_of(one_stop);
+  stops["maxItems"] = kMostStops;
+  fields.value(
+      "stop", {{"oneOf", JsonSchema::array({one_stop, stops})}},
+      [&body](const Json& value, const std::string& path) {
+        return read_stops(value, path, body.options.stop);
+      },
+      "The text ends before the first of them.");
+  fields.value(
+      "logit_bias",
+      {{"type", "object"},
+       {"propertyNames", {{"pattern", "^[0-9]+$"}}},
+       {"additionalProperties",
+        {{"type", "number"}, {"minimum", -kMostBias}, {"maximum", kMostBias}}}},
+      [served, &body](const Json& value, const std::string& path) {
+        return read_logit_bias(value, path, served->tokenizer(), body.options);
+      },
+      "Token ids with what is added to their logits before everything else.");
+}
+
+/// What all bodies that ask for texts have in common.
+void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+  add_model(fields, served);
+  fields.text("user", &body.user, "Taken without effect.");
+  add_sampling(fields, body);
+  add_ends_and_biases(fields, served, body);
+  fields.integer("max_tokens", &body.max_tokens, 0, most_new(served), "Of each choice.");
+  fields.flag("stream", &body.stream, "Send server-sent events.");
+  JsonFields options;
+  options.flag("include_usage", &body.include_usage);
+  options.only("include_obfuscation", Json::array({false}));
+  JsonSchema schema = options.schema();
+  fields.value("stream_options", std::move(schema),
+               [&body, options = std::move(options)](const Json& value, const std::string& path) {
+                 body.has_stream_options = true;
+                 return options.read(value, path + ".");
+               });
+  fields.flag("logits_hash", &body.logits_hash,
+              "Ask for the header x-logits-sha256; not with stream.");
+  add_unsupported(fields);
+}
+
+void add_choices(JsonFields& fields, RequestBody& body) {
+  fields.integer("n", &body.n, 1, kMostChoices, "Choices of each prompt.");
+  fields.flag("receipt", &body.receipt,
+              "Each choice gets a receipt for llmcheck --replay; not with stream.");
+}
+
+/// The files of /infill's input_extra.
+/// @param file  where `fields` puts one
+Status read_files(const Json& list, const std::string& path, const JsonFields& fields,
+                  Gap::File& file, std::vector<Gap::File>& files) {
+  if (!list.is_array()) return wrong_field(path, shown_json(list), "an array of files");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    file = {.name = "file", .text = ""};
+    LLM_RETURN_IF_ERROR(fields.read(list[i], fmt::format("{}[{}].", path, i)));
+    files.push_back(std::move(file));
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  const JsonSchema text = {{"type", "string"}};
+  const JsonSchema one = {{"oneOf", JsonSchema::array({text, ids_schema(true)})}};
+  fields
+      .value("prompt",
+             {{"oneOf", JsonSchema::array({text, ids_schema(true), array_of(one, true)})}},
+             JsonFields::keep(&body.prompt))
+      .needed(std::string(kPromptNeed));
+  fields.text("suffix", &body.suffix,
+              "What stands after the text to be generated; needs a vocabulary with tokens for it.");
+  fields.flag("echo", &body.echo, "The choice begins with the prompt.");
+  fields.flag("parse_special", &body.parse_special, kSpecialText);
+  fields.integer("logprobs", &body.options.logprobs, 0, kMostLogprobs,
+                 "Log probabilities, with so many most likely tokens.");
+  add_choices(fields, body);
+  add_common(fields, served, body);
+  return fields;
+}
+
+JsonFields chat_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  fields
+      .value("messages", messages_schema(), JsonFields::keep(&body.messages),
+             "A system message first if at all; the last is the user's.")
+      .needed("an array of messages");
+  fields.flag("logprobs", &body.wants_logprobs);
+  fields.integer("top_logprobs", &body.top_logprobs, 0, kMostLogprobs);
+  fields.integer("max_completion_tokens", &body.max_completion_tokens, 0, most_new(served),
+                 "As max_tokens; not both.");
+  add_choices(fields, body);
+  add_common(fields, served, body);
+  return fields;
+}
+
+JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  fields.text("input_prefix", &body.gap.before);
+  fields.text("input_suffix", &body.gap.after);
+  fields.text("prompt", &body.more, "Stands after input_prefix.");
+  fields.flag("parse_special", &body.gap.parse_special, kSpecialText);
+  const auto file = std::make_shared<Gap::File>();
+  JsonFields of_file;
+  of_file.text("filename", &file->name);
+  of_file.text("text", &file->text);
+  of_file.ignored("time");  // of llama.vim, for itself
+  JsonSchema schema = array_of(of_file.schema());
+  fields.value(
+      "input_extra", std::move(schema),
+      [&body, file, of_file = std::move(of_file)](const Json& value, const std::string& path) {
+        return read_files(value, path, of_file, *file, body.gap.files);
+      },
+      "Other files, the least important first.");
+  fields.integer("n_predict", &body.n_predict, -1, most_new(served), "As max_tokens; -1: all.");
+  for (const char* taken : {"cache_prompt", "id_slot", "n_indent", "response_fields", "samplers",
+                            "t_max_predict_ms", "t_max_prompt_ms"})
+    fields.ignored(taken);
+  fields.only("n", Json::array({1}));
+  fields.only("receipt", Json::array({false}));
+  add_common(fields, served, body);
+  return fields;
+}
+
+JsonFields tokenize_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  add_model(fields, served);
+  fields.value("prompt", {{"type", "string"}}, JsonFields::keep(&body.prompt));
+  fields.value("messages", messages_schema(), JsonFields::keep(&body.messages));
+  fields.either("prompt", "messages");
+  fields.flag("add_special_tokens", &body.add_special);
+  fields.flag("parse_special", &body.parse_special, kSpecialText);
+  return fields;
+}
+
+JsonFields detokenize_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  add_model(fields, served);
+  fields
+      .value("tokens", ids_schema(false),
+             [served, &body](const Json& value, const std::string& path) -> Status {
+               if (!value.is_array())
+                 return wrong_field(path, shown_json(value), "an array of token ids");
+               LLM_TRY(body.tokens, ids_of(value, served->tokenizer(), path));
+               return Ok{};
+             })
+      .needed("an array of token ids");
+  return fields;
+}
+
+}  // namespace llm

@@ -1,0 +1,58 @@
+#ifndef LLM_TOOLS_LLMSERVE_REQUEST_FIELDS_H_
+#define LLM_TOOLS_LLMSERVE_REQUEST_FIELDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/serve/text_service.h"
+#include "tools/llmserve/fill_in.h"
+#include "tools/llmserve/json_fields.h"
+#include "tools/llmserve/served_model.h"
+
+namespace llm {
+
+/// What the body of a request says, as it stands there. Each kind of body has some of these.
+struct RequestBody {
+  GenerateOptions options;
+  std::int64_t seed = -1;  ///< negative: random
+  std::size_t n = 1;
+  std::optional<std::size_t> max_tokens;
+  bool stream = false;
+  bool include_usage = false;
+  bool has_stream_options = false;
+  bool logits_hash = false;
+  bool receipt = false;
+  std::string user;  ///< a name for statistics; nothing here depends on it
+
+  const Json* prompt = nullptr;
+  bool echo = false;
+  bool parse_special = false;
+  std::string suffix;
+
+  const Json* messages = nullptr;
+  bool wants_logprobs = false;
+  std::optional<std::size_t> top_logprobs;
+  std::optional<std::size_t> max_completion_tokens;
+
+  Gap gap;
+  std::string more;             ///< what was written after the gap's beginning
+  std::int64_t n_predict = -1;  ///< negative: all that fits
+
+  bool add_special = true;
+  std::vector<TokenId> tokens;
+};
+
+// The tables of the bodies, which read one and describe it (docs/openapi.json). `body` outlives
+// them. @param served  null: they only describe
+JsonFields completion_fields(const ServedModel* served, RequestBody& body);
+JsonFields chat_fields(const ServedModel* served, RequestBody& body);
+JsonFields infill_fields(const ServedModel* served, RequestBody& body);
+JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
+JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);
+
+}  // namespace llm
+
+#endif  // LLM_TOOLS_LLMSERVE_REQUEST_FIELDS_H_
