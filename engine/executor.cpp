@@ -43,9 +43,7 @@ Result<std::unique_ptr<Sequence>> Executor::open(std::shared_ptr<Executor> execu
     return Error{.code = ErrorCode::kUsage,
                  .field = "context",
                  .message = fmt::format("found {}, need at most {}", chosen.context, most)};
-  std::unique_ptr<Sequence> sequence(new Sequence(executor, chosen));
-  executor->sequences_.push_back(sequence.get());
-  return sequence;
+  return std::unique_ptr<Sequence>(new Sequence(std::move(executor), chosen));
 }
 
 Result<std::unique_ptr<Sequence>> open_sequence(std::shared_ptr<const Model> model,
@@ -124,7 +122,7 @@ Status Executor::evaluate(std::span<Segment> segments) {
 
 Status Executor::run(std::span<Work> work) {
   for (Work& w : work) {
-    if (w.sequence->options_.reference) LLM_RETURN_IF_ERROR(run_by_definition(w, work));
+    if (w.sequence->options_.reference) LLM_RETURN_IF_ERROR(run_by_definition(w));
   }
   while (!std::ranges::all_of(work, &Work::done)) LLM_RETURN_IF_ERROR(run_pass(work));
   return Ok{};
@@ -149,10 +147,7 @@ Status Executor::run_pass(std::span<Work> work) {
     if (s.probe_ != nullptr && !pass.empty()) continue;  // a probe has a pass of its own
     const std::size_t begin = s.n_stored_;
     const std::size_t n = std::min(options_.batch - n_tokens, s.tokens_.size() - begin);
-    if (!reserve(work, w, begin + n, pass.empty())) {
-      if (pass.empty()) return out_of_pages(s);
-      continue;
-    }
+    if (!s.cache_.reserve(begin, begin + n)) return out_of_pages(s);
     pass.push_back({.tokens = std::span(s.tokens_).subspan(begin, n),
                     .first_position = begin,
                     .cache = &s.cache_,
@@ -229,14 +224,14 @@ void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* co
   }
 }
 
-Status Executor::run_by_definition(Work& w, std::span<const Work> work) {
+Status Executor::run_by_definition(Work& w) {
   const std::size_t n_vocab = model_->config().n_vocab;
   Sequence& s = *w.sequence;
   LLM_RETURN_IF_ERROR(model_->pack_weights());
   while (!w.done) {
     const std::size_t begin = s.n_stored_;
     const std::size_t end = std::min(begin + options_.batch, s.tokens_.size());
-    if (!reserve(work, w, end, true)) return out_of_pages(s);
+    if (!s.cache_.reserve(begin, end)) return out_of_pages(s);
     const std::size_t first = std::clamp(w.first_logit, begin, end);
     reference_.run(
         std::span(s.tokens_).subspan(begin, end - begin), begin, s.cache_,
@@ -246,23 +241,6 @@ Status Executor::run_by_definition(Work& w, std::span<const Work> work) {
     w.done = end == s.tokens_.size();
   }
   return Ok{};
-}
-
-bool Executor::reserve(std::span<const Work> work, const Work& w, std::size_t end, bool is_first) {
-  while (!w.sequence->cache_.reserve(w.sequence->n_stored_, end)) {
-    // The youngest gives way: one outside the call, one that has its logits, or, so that the first
-    // of a pass always goes on, one that is not at work yet.
-    const auto gives_way = [&](const Sequence* s) {
-      if (s == w.sequence || s->cache_.n_pages() == 0) return false;
-      const auto at = std::ranges::find(work, s, &Work::sequence);
-      return at == work.end() || at->done || (is_first && &*at > &w);
-    };
-    const auto victim = std::find_if(sequences_.rbegin(), sequences_.rend(), gives_way);
-    if (victim == sequences_.rend()) return false;
-    (*victim)->preempt();
-    ++preemptions_;
-  }
-  return true;
 }
 
 Error Executor::find_nonfinite(Work& w) {
@@ -279,8 +257,6 @@ Error Executor::find_nonfinite(Work& w) {
 
 Sequence::Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options)
     : executor_(std::move(executor)), options_(options), cache_(executor_->pool_) {}
-
-Sequence::~Sequence() { std::erase(executor_->sequences_, this); }
 
 Result<std::span<const float>> Sequence::evaluate(std::span<const TokenId> tokens, LogitRows rows) {
   Segment segment{this, tokens, rows};
@@ -317,8 +293,7 @@ Status Sequence::restore(std::span<const TokenId> tokens,
   LLM_CHECK(position() == 0 && options_.use_cache);
   LLM_RETURN_IF_ERROR(executor_->check({this, tokens, LogitRows::kNone}));
   tokens_.assign(tokens.begin(), tokens.end());
-  const Executor::Work work{this, tokens.size(), nullptr, 0, true};
-  if (!executor_->reserve({}, work, tokens.size(), true)) {
+  if (!cache_.reserve(0, tokens.size())) {
     const Error error = executor_->out_of_pages(*this);
     truncate(0);
     return error;
@@ -326,11 +301,6 @@ Status Sequence::restore(std::span<const TokenId> tokens,
   store(cache_);
   n_stored_ = tokens.size();
   return Ok{};
-}
-
-void Sequence::preempt() {
-  n_stored_ = 0;
-  cache_.truncate(0);
 }
 
 }  // namespace llm

@@ -71,10 +71,10 @@ class Executor {
                                                 const SequenceOptions& options = {});
 
   /// Appends each segment's tokens to its sequence, in as few passes over the weights as `batch`
-  /// allows. When pages run out, sequences outside the call lose theirs, the youngest first; they
-  /// are computed anew when next evaluated.
+  /// allows.
   /// @pre the sequences are this executor's, all different
-  /// Errors: as Session::evaluate; kResource when the pages do not suffice for one sequence alone.
+  /// Errors: as Session::evaluate; kResource when the pages run out: who opens more sequences than
+  /// they hold takes them back by truncate() (Scheduler does).
   /// After an error every sequence is where it was before the call.
   Status evaluate(std::span<Segment> segments);
 
@@ -89,8 +89,6 @@ class Executor {
   const KvPool& pool() const { return *pool_; }
   /// Passes over the weights so far.
   std::uint64_t passes() const { return passes_; }
-  /// Times a sequence lost its pages to another.
-  std::uint64_t preemptions() const { return preemptions_; }
 
  private:
   friend class Sequence;
@@ -101,7 +99,7 @@ class Executor {
     std::size_t first_logit;  ///< position of the first row of logits that is wanted
     float* logits;
     std::size_t size_before;  ///< of the sequence
-    bool done;                ///< has its logits; what it stored may be taken from it
+    bool done;                ///< has its logits
   };
 
   Executor(std::shared_ptr<const Model> model, const ExecutorOptions& options,
@@ -114,10 +112,7 @@ class Executor {
   Status run_pass(std::span<Work> work);
   void run_forward(std::span<const PassSegment> pass, std::span<Work* const> taken,
                    ProbeSink* probe);
-  Status run_by_definition(Work& w, std::span<const Work> work);
-  /// Makes positions up to `end` of w's sequence ready, at the cost of other sequences if need be.
-  /// @param is_first  w is the first of its pass. @return false when there are too few pages
-  bool reserve(std::span<const Work> work, const Work& w, std::size_t end, bool is_first);
+  Status run_by_definition(Work& w);
   /// Before a pass of `n_rows` rows: packs part of the weights that are still in the file to stay.
   Status keep_weights(std::size_t n_rows);
   Error out_of_pages(const Sequence& sequence) const;
@@ -128,27 +123,21 @@ class Executor {
   std::shared_ptr<KvPool> pool_;
   Forward forward_;
   reference::Forward reference_;
-  std::vector<Sequence*> sequences_;  ///< open ones, oldest first
-  std::vector<float> logits_;         ///< results of the last evaluation
-  std::vector<float> pass_logits_;    ///< of a pass whose results do not lie in one run
+  std::vector<float> logits_;       ///< results of the last evaluation
+  std::vector<float> pass_logits_;  ///< of a pass whose results do not lie in one run
   std::uint64_t passes_ = 0;
   std::chrono::nanoseconds last_pass_{0};  ///< what it took
-  std::uint64_t preemptions_ = 0;
 };
 
 /// One sequence of an executor: its tokens, and the pages that hold its keys and values.
 class Sequence final : public Session {
  public:
-  ~Sequence() override;
-
   const Model& model() const { return executor_->model(); }
   const Executor& executor() const { return *executor_; }
   Executor& executor() { return *executor_; }
   const SequenceOptions& options() const { return options_; }
   KvType kv() const { return executor_->options().kv; }
   std::span<const TokenId> tokens() const { return tokens_; }
-  /// Leading positions whose keys and values are stored; less than position() after a preemption.
-  std::size_t stored() const { return n_stored_; }
   const KvCache& cache() const { return cache_; }
 
   const Tokenizer& tokenizer() const override { return model().tokenizer(); }
@@ -171,9 +160,6 @@ class Sequence final : public Session {
   /// every position. @pre position() == 0, and there is a cache. Errors: as evaluate() for the
   /// tokens.
   Status restore(std::span<const TokenId> tokens, const std::function<void(KvCache&)>& store);
-
-  /// Gives back all pages; what they held is computed anew when it is needed.
-  void preempt();
 
  private:
   friend class Executor;

@@ -77,7 +77,7 @@ CacheIdentity cache_identity(const Sequence& sequence, std::string model_sha256)
 Status PromptCache::write(const std::string& path, const Sequence& sequence, std::size_t n_tokens,
                           const CacheIdentity& identity, std::string_view note, bool with_values) {
   LLM_CHECK(n_tokens <= sequence.position());
-  const std::size_t stored = with_values ? std::min(n_tokens, sequence.stored()) : 0;
+  const std::size_t stored = with_values ? n_tokens : 0;
   LLM_TRY(AtomicFile file, AtomicFile::create(path));
   LLM_RETURN_IF_ERROR(file.write(std::vector<std::byte>(kHeaderBytes)));
   HashedFile content(file);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/generate/draw.h"
-#include "engine/generate/generated_text.h"
+#include "engine/generate/growing_text.h"
 
 namespace llm {
 namespace {
@@ -114,13 +114,6 @@ Result<std::span<const float>> Generator::evaluate_pending(const GenerateOptions
   return logits.last(std::min(logits.size(), session_.n_vocab()));
 }
 
-/// The token that follows `past`, whose tokens are the text's or what is proposed to follow it.
-Result<TokenId> Generator::draw(std::span<const float> logits, std::span<const TokenId> past,
-                                const GenerateOptions& options) const {
-  const std::uint64_t position = forgotten_ + past.size();
-  return draw_token(session_.tokenizer(), logits, past, position, options);
-}
-
 /// What may follow the text, as far as its tokens would be evaluated one by one.
 /// @param n_drawn  tokens drawn so far
 std::vector<TokenId> Generator::propose(const GenerateOptions& options, std::size_t n_drawn,
@@ -131,7 +124,8 @@ std::vector<TokenId> Generator::propose(const GenerateOptions& options, std::siz
   }
   const auto guess = [&](std::span<const float> logits,
                          std::span<const TokenId> past) -> std::optional<TokenId> {
-    const auto id = draw(logits, past, options);
+    const auto id =
+        draw_token(session_.tokenizer(), logits, past, forgotten_ + past.size(), options);
     if (!id.ok() || ends_text(session_.tokenizer(), *id, options)) return std::nullopt;
     return *id;
   };
@@ -144,34 +138,22 @@ std::vector<TokenId> Generator::propose(const GenerateOptions& options, std::siz
 }
 
 /// Draws tokens until a reason to stop.
-Status Generator::continue_text(const GenerateOptions& options, GeneratedText& text) {
-  GenerateResult& result = text.result;
-  const auto stop = [&result](StopReason reason) {
-    result.stop_reason = reason;
-    return Ok{};
-  };
+Status Generator::continue_text(const GenerateOptions& options, GrowingText& text) {
   const std::size_t n_pending = tokens_.size() - session_.position();
   LLM_TRY(auto logits, evaluate_pending(options));
   text.note_prefill(n_pending);
   while (true) {
-    if (logits.empty() || interrupted(options)) return stop(StopReason::kInterrupted);
-    if (options.max_tokens && result.ids.size() >= *options.max_tokens) {
-      return stop(StopReason::kLength);
-    }
-    LLM_TRY(const TokenId id, draw(logits, tokens_, options));
-    text.note_draw(session_.passes());
-    if (ends_text(session_.tokenizer(), id, options)) return stop(StopReason::kEos);
-    std::optional<Logprobs> logprobs;
-    if (options.logprobs) logprobs = logprobs_of(logits, id, *options.logprobs);
-    tokens_.push_back(id);
-    LLM_RETURN_IF_ERROR(text.add(id, logprobs ? &*logprobs : nullptr));
-    if (text.stop_string_came()) return stop(StopReason::kStopString);
-    if (options.max_tokens && result.ids.size() >= *options.max_tokens) {
-      return stop(StopReason::kLength);
-    }
+    if (logits.empty() || interrupted(options)) text.end(StopReason::kInterrupted);
+    if (text.has_ended()) return Ok{};
+    LLM_RETURN_IF_ERROR(text.draw(logits, tokens_, next_draw()));
+    LLM_RETURN_IF_ERROR(text.advance(tokens_, session_.passes()));
+    if (text.has_ended()) return Ok{};
     if (tokens_.size() > session_.context()) {
       const auto shorter = options.shorten ? options.shorten() : std::vector<TokenId>();
-      if (shorter.empty() && !options.context_shift) return stop(StopReason::kContextFull);
+      if (shorter.empty() && !options.context_shift) {
+        text.end(StopReason::kContextFull);
+        return Ok{};
+      }
       if (!shorter.empty()) set_text(shorter);
       LLM_RETURN_IF_ERROR(make_room(0, options.context_shift));
     }
@@ -191,7 +173,7 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> given,
                  .message = "found no token, need at least one",
                  .hint = "the model has no BOS token to start from"};
   }
-  GeneratedText text(session_.tokenizer(), options, sink);
+  GrowingText text(session_.tokenizer(), options, sink);
   text.result.cropped = cropped;
   const std::size_t proposed = session_.proposed();
   const std::size_t accepted = session_.accepted();
@@ -210,7 +192,7 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> given,
 }
 
 /// Shows what was held back, and evaluates the last token for who wants every row of logits.
-Status Generator::finish(const GenerateOptions& options, GeneratedText& text) {
+Status Generator::finish(const GenerateOptions& options, GrowingText& text) {
   LLM_RETURN_IF_ERROR(text.finish());
   const bool fits = tokens_.size() <= session_.context();
   if (options.on_logits && fits && !interrupted(options)) {

@@ -20,7 +20,7 @@
 
 namespace llm {
 
-class GeneratedText;
+class GrowingText;
 
 /// Why a text ended.
 enum class StopReason {
@@ -129,12 +129,10 @@ class Generator {
   std::size_t crop(std::vector<TokenId>& prompt) const;
   Status make_room(std::size_t n_new, bool context_shift);
   Result<std::span<const float>> evaluate_pending(const GenerateOptions& options);
-  Result<TokenId> draw(std::span<const float> logits, std::span<const TokenId> past,
-                       const GenerateOptions& options) const;
   std::vector<TokenId> propose(const GenerateOptions& options, std::size_t n_drawn,
                                std::size_t most) const;
-  Status continue_text(const GenerateOptions& options, GeneratedText& text);
-  Status finish(const GenerateOptions& options, GeneratedText& text);
+  Status continue_text(const GenerateOptions& options, GrowingText& text);
+  Status finish(const GenerateOptions& options, GrowingText& text);
 
   Lookahead session_;
   std::vector<TokenId> tokens_;  ///< the text so far; the first session_.position() are evaluated

@@ -28,9 +28,7 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options) {
 }
 
 bool Scheduler::fits(const SchedulerOptions& options, std::size_t n_prompt, std::size_t n_new) {
-  // Positions that are stored at most: the last token is never evaluated. No sum can wrap.
-  const std::size_t most = options.context;
-  return n_prompt <= most && n_new - 1 <= most - n_prompt &&
+  return n_new <= most_new(options.context, n_prompt) &&
          KvPool::pages_for(n_prompt + n_new - 1) <= options.kv_pages;
 }
 

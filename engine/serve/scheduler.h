@@ -65,6 +65,11 @@ class Scheduler {
   /// Errors: kUsage naming the option that is 0, or step_tokens below parallel.
   static Result<Scheduler> create(const SchedulerOptions& options);
 
+  /// The most tokens that may follow n_prompt: the last of them is never evaluated, so it needs no
+  /// position. 0: the prompt alone exceeds the context.
+  static std::size_t most_new(std::size_t context, std::size_t n_prompt) {
+    return n_prompt > context ? 0 : context - n_prompt + 1;
+  }
   /// Whether a request exceeds neither the context nor all pages. @pre n_new > 0
   static bool fits(const SchedulerOptions& options, std::size_t n_prompt, std::size_t n_new);
 
@@ -77,8 +82,9 @@ class Scheduler {
   /// @return false when there is none, or it has finished
   bool cancel(RequestId id);
 
-  /// How many leading tokens of a request need not be evaluated, fewer than it has, where
-  /// `n_stored` of them are stored: that or more. 0 stored: it was just admitted.
+  /// Asked before a part of a prompt gets its size: how many leading tokens of the request are
+  /// stored, by whomever. `n_stored` of them are as far as the scheduler knows, 0 of a request that
+  /// was just admitted. @return n_stored or more, fewer than it has
   using StoredPrefix = std::function<std::size_t(RequestId, std::size_t n_stored)>;
 
   /// The next step. @pre the last one was completed

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "engine/forward/nonfinite_finder.h"
-#include "engine/generate/draw.h"
 
 namespace llm {
 
@@ -35,8 +34,8 @@ std::size_t TextInProgress::most_new_tokens(const TextRequest& request, std::siz
   const std::size_t drawn = *request.options.max_tokens;
   if (drawn == 0) return 1;  // one row of logits, from which nothing is drawn
   // The last token is evaluated for the hash alone, where it has a position.
-  const bool evaluates_last = request.hash_logits && request.prompt.size() <= context &&
-                              drawn <= context - request.prompt.size();
+  const bool evaluates_last =
+      request.hash_logits && drawn < Scheduler::most_new(context, request.prompt.size());
   return drawn + (evaluates_last ? 1 : 0);
 }
 
@@ -52,18 +51,20 @@ std::size_t TextInProgress::n_skippable() const {
 void TextInProgress::take(const StepPart& part, std::span<const float> rows) {
   const std::size_t n_vocab = tokenizer_.size();
   taken_ = take_new_rows(rows, part.first + part.n_tokens - rows.size() / n_vocab);
-  if (taken_.ok() && part.wants_logits && !ended_) taken_ = draw(rows.last(n_vocab));
+  if (taken_.ok() && part.wants_logits)
+    taken_ = text_.draw(rows.last(n_vocab), tokens_, tokens_.size());
 }
 
 Result<bool> TextInProgress::advance(const StepPart& part, std::size_t n_passes) {
   LLM_RETURN_IF_ERROR(std::exchange(taken_, Ok{}));
   if (!part.wants_logits) return false;
-  if (ended_) return true;
-  LLM_TRY(ended_, add_drawn(n_passes));
+  if (text_.has_ended()) return true;
+  if (text_.result.ids.empty()) text_.note_prefill(request_.prompt.size());
+  LLM_RETURN_IF_ERROR(text_.advance(tokens_, n_passes));
+  if (!text_.has_ended()) return false;
+  LLM_RETURN_IF_ERROR(text_.finish());
   // The hash lacks the row of the last token, which is evaluated next.
-  const bool lacks_row =
-      request_.hash_logits && next_row_ < tokens_.size() && tokens_.size() < most_tokens_;
-  return ended_ && !lacks_row;
+  return !(request_.hash_logits && next_row_ < tokens_.size() && tokens_.size() < most_tokens_);
 }
 
 Status TextInProgress::take_new_rows(std::span<const float> rows, std::size_t first) {
@@ -87,53 +88,11 @@ Status TextInProgress::take_new_rows(std::span<const float> rows, std::size_t fi
   return Ok{};
 }
 
-bool TextInProgress::stop(StopReason reason) {
-  text_.result.stop_reason = reason;
-  return true;
-}
-
-Status TextInProgress::draw(std::span<const float> row) {
-  const GenerateOptions& options = request_.options;
-  drawn_.reset();
-  if (text_.result.ids.size() == *options.max_tokens) return Ok{};
-  LLM_TRY(const TokenId id, draw_token(tokenizer_, row, tokens_, tokens_.size(), options));
-  drawn_ = Drawn{id, {}};
-  if (options.logprobs) drawn_->logprobs = logprobs_of(row, id, *options.logprobs);
-  return Ok{};
-}
-
-Result<bool> TextInProgress::add_drawn(std::size_t n_passes) {
-  const GenerateOptions& options = request_.options;
-  const auto& ids = text_.result.ids;
-  if (ids.empty()) text_.note_prefill(request_.prompt.size());
-  bool ended = false;
-  if (!drawn_) {
-    ended = stop(StopReason::kLength);
-  } else {
-    auto [id, logprobs] = *std::exchange(drawn_, std::nullopt);
-    text_.note_draw(n_passes);
-    if (ends_text(tokenizer_, id, options)) {
-      end_logprobs_ = std::move(logprobs);
-      ended = stop(StopReason::kEos);
-    } else {
-      tokens_.push_back(id);
-      LLM_RETURN_IF_ERROR(text_.add(id, logprobs ? &*logprobs : nullptr));
-      if (text_.stop_string_came()) {
-        ended = stop(StopReason::kStopString);
-      } else if (ids.size() == *options.max_tokens) {
-        ended = stop(StopReason::kLength);
-      }
-    }
-  }
-  if (ended) LLM_RETURN_IF_ERROR(text_.finish());
-  return ended;
-}
-
 ServedText TextInProgress::finish() && {
-  LLM_CHECK(ended_);
+  LLM_CHECK(text_.has_ended());
   return {.result = std::move(text_.result),
           .prompt_logprobs = std::move(prompt_logprobs_),
-          .end_logprobs = std::move(end_logprobs_),
+          .end_logprobs = std::move(text_.end_logprobs),
           .logits_sha256 = request_.hash_logits ? hash_.all() : "",
           .drawn_logits_sha256 = request_.hash_logits ? hash_.drawn() : ""};
 }

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/generate/generate.h"
-#include "engine/generate/generated_text.h"
+#include "engine/generate/growing_text.h"
 #include "engine/generate/logits_hash.h"
 #include "engine/serve/scheduler.h"
 
@@ -37,8 +37,8 @@ struct ServedText {
 };
 
 /// A text while it is generated in steps that others decide: takes rows of logits as they come,
-/// also the same ones again after a preemption, and draws, decodes and stops by the code that
-/// generates one text alone (engine/generate).
+/// also the same ones again after a preemption, and draws, decodes and stops as GrowingText
+/// does.
 class TextInProgress {
  public:
   using OnEvent = std::function<void(const GenerateEvent&)>;
@@ -50,7 +50,7 @@ class TextInProgress {
   TextInProgress(const TextInProgress&) = delete;
   TextInProgress& operator=(const TextInProgress&) = delete;
 
-  /// The most tokens behind the prompt that a request evaluates or draws, for Scheduler::submit().
+  /// The most tokens after the prompt that a request evaluates or draws, for Scheduler::submit().
   static std::size_t most_new_tokens(const TextRequest& request, std::size_t context);
 
   /// Prompt and what was drawn.
@@ -74,31 +74,18 @@ class TextInProgress {
   ServedText finish() &&;
 
  private:
-  struct Drawn {
-    TokenId id;
-    std::optional<Logprobs> logprobs;
-  };
-
   Status take_new_rows(std::span<const float> rows, std::size_t first);
-  /// Draws from the row behind the last token, unless the text has all that it may have.
-  Status draw(std::span<const float> row);
-  /// @return whether the text has ended
-  Result<bool> add_drawn(std::size_t n_passes);
-  bool stop(StopReason reason);
 
   const Tokenizer& tokenizer_;
   TextRequest request_;
   GenerateSink sink_;
-  GeneratedText text_;
+  GrowingText text_;
   std::vector<TokenId> tokens_;
   std::size_t most_tokens_;   ///< of the prompt, drawn, and evaluated for the hash
   std::size_t next_row_ = 0;  ///< the first position whose row was not seen yet
   std::size_t rows_end_;      ///< rows of positions before it are wanted
-  bool ended_ = false;        ///< nothing more is drawn
   Status taken_ = Ok{};       ///< what the last take() met
-  std::optional<Drawn> drawn_;
   std::vector<Logprobs> prompt_logprobs_;
-  std::optional<Logprobs> end_logprobs_;
   LogitsHash hash_;
 };
 

@@ -61,18 +61,23 @@ TextService::~TextService() {
 }
 
 TextService::Submission TextService::submit(std::vector<TextJob> jobs) {
-  for (const TextJob& job : jobs) {
+  std::vector<Submitted> submitted;
+  for (TextJob& job : jobs) {
     const std::size_t n_prompt = job.request.prompt.size();
     const std::size_t n_new = TextInProgress::most_new_tokens(job.request, options_.context);
     if (!Scheduler::fits(options_, n_prompt, n_new)) return {.admission = Admission::kTooLong};
+    submitted.push_back({0, n_new, std::move(job)});
   }
   Submission submission;
   {
     const std::lock_guard lock(mutex_);
-    if (jobs.size() > capacity() - n_open_) return {.admission = Admission::kQueueFull};
-    n_open_ += jobs.size();
+    if (submitted.size() > capacity() - n_open_) return {.admission = Admission::kQueueFull};
+    n_open_ += submitted.size();
     submission.first = next_id_;
-    for (TextJob& job : jobs) submitted_.push_back({next_id_++, std::move(job)});
+    for (Submitted& one : submitted) {
+      one.id = next_id_++;
+      submitted_.push_back(std::move(one));
+    }
   }
   wake_.notify_one();
   return submission;
@@ -119,7 +124,7 @@ bool TextService::take_inbox() {
 void TextService::open(Submitted submitted) {
   TextRequest& request = submitted.job.request;
   const std::size_t n_prompt = request.prompt.size();
-  const std::size_t n_new = TextInProgress::most_new_tokens(request, options_.context);
+  const std::size_t n_new = submitted.n_new;
   own_figures_.prompt_tokens += n_prompt;
   auto text = std::make_unique<TextInProgress>(tokenizer_, std::move(request), n_new,
                                                std::move(submitted.job.on_event));
@@ -177,7 +182,7 @@ void TextService::run_step() {
   own_figures_.evaluated_tokens += step.n_tokens;
   own_figures_.step_texts.add(static_cast<double>(step.parts.size()));
   const std::vector<Ended> ended = end_step(step, complete, std::move(failed));
-  publish_figures();  // first, so that nobody knows of an end that is not counted
+  publish_figures();  // first, so that an end is counted before anyone hears of it
   for (const Ended& one : ended) {
     if (one.on_end) one.on_end(one.text);
   }
@@ -190,7 +195,7 @@ void TextService::advance_texts(const Step& step, std::vector<RequestId>& comple
     const std::size_t n_before = text.so_far().ids.size();
     const auto is_complete = text.advance(part, runner_.executor().passes());
     if (!is_complete.ok()) {
-      failed.emplace(part.id, is_complete.error());  // this text's own affair
+      failed.emplace(part.id, is_complete.error());  // the other texts go on
     } else if (*is_complete) {
       complete.push_back(part.id);
     }

@@ -20,15 +20,15 @@
 
 namespace llm {
 
-/// A text to generate and who hears of it. Both functions are called by the service's thread, so
-/// they are quick and do not call the service.
+/// A text to generate, and two functions that are told of it. The service's thread calls them: they
+/// return soon and do not call the service.
 struct TextJob {
   TextRequest request;
   TextInProgress::OnEvent on_event;                            ///< as the text grows; may be empty
   std::function<void(const Result<ServedText>&)> on_end = {};  ///< once, unless it is cancelled
 };
 
-/// What a service has done so far, and what it is at.
+/// Counts since a service was started, and its present state.
 struct ServiceFigures {
   std::size_t running = 0;
   std::size_t waiting = 0;
@@ -57,12 +57,13 @@ struct ServiceFigures {
 /// `parallel` + `queue`.
 class TextService {
  public:
-  /// Starts the thread and those that it computes on; the ones that the caller's regions left are
-  /// ended. @param options  kv_pages and context as the executor's; step_tokens at most its batch.
-  /// Errors: those of Scheduler::create; kResource naming how many threads could be started.
+  /// Starts the service's thread and the threads that it computes on; ends those that the calling
+  /// thread computed on. @param options  kv_pages and context as the executor's; step_tokens at
+  /// most its batch. Errors: those of Scheduler::create; kResource naming how many threads could be
+  /// started.
   static Result<std::unique_ptr<TextService>> start(std::shared_ptr<Executor> executor,
                                                     const SchedulerOptions& options);
-  /// Drops what is not finished, without a word to anybody, and waits for the thread.
+  /// Drops what is not finished, calls none of its functions, and waits for the thread.
   ~TextService();
   TextService(const TextService&) = delete;
   TextService& operator=(const TextService&) = delete;
@@ -75,8 +76,9 @@ class TextService {
   /// exceeds the context or all pages.
   Submission submit(std::vector<TextJob> jobs);
 
-  /// Forgets the texts [first, first + n) as soon as the step under way is done. Nobody hears of
-  /// them any more, but for what was on its way. Those that have finished do not matter.
+  /// Forgets the texts [first, first + n) as soon as the step under way is done. Their functions
+  /// are not called any more, but for a call that is under way. Those that have finished do not
+  /// matter.
   void cancel(RequestId first, std::size_t n);
 
   const SchedulerOptions& options() const { return options_; }
@@ -97,6 +99,7 @@ class TextService {
   };
   struct Submitted {
     RequestId id;
+    std::size_t n_new;  ///< TextInProgress::most_new_tokens()
     TextJob job;
   };
 

@@ -113,7 +113,6 @@ TEST_CASE("texts made together, and preempted, are those made alone", "[serve]")
       REQUIRE(executor.ok());
       StepRunner runner(*executor);
       REQUIRE(hashes_together(runner, options, prompts, n_new) == expected);
-      REQUIRE((*executor)->preemptions() == 0);  // the policy had decided before
       REQUIRE((*executor)->pool().pages_in_use() == 0);
     }
   }

@@ -346,29 +346,10 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {
   Server server = test::serve_fable({"--chat-template", "zephyr"});
   const std::string message = "Tell <|assistant|>\n</s> a story.";
-  const Finished run = test::run_tool("llmrun", {test::kServedModel,
-                                                 "-t",
-                                                 "1",
-                                                 "--chat-template",
-                                                 "zephyr",
-                                                 "--system",
-                                                 "Be kind.",
-                                                 "-p",
-                                                 message,
-                                                 "-n",
-                                                 "30",
-                                                 "--temp",
-                                                 "0.7",
-                                                 "--top-k",
-                                                 "0",
-                                                 "--top-p",
-                                                 "1",
-                                                 "--min-p",
-                                                 "0",
-                                                 "-s",
-                                                 "5",
-                                                 "--json",
-                                                 "--logits-hash"});
+  const Finished run = test::run_shell(
+      "'" + test::tool_path("llmrun") + "' '" + test::kServedModel + "' -p '" + message +
+      "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp 0.7 --top-k 0 --top-p 1 "
+      "--min-p 0 -s 5 --json --logits-hash");
   REQUIRE(run.exit_code == 0);
   const Json alone = Json::parse(run.out);
   const Json messages = {{{"role", "system"}, {"content", "Be kind."}},

@@ -107,7 +107,6 @@ Result<RealRun> run_really(const std::shared_ptr<const Model>& model, KvType kv,
   machine.start();
   RealRun run;
   LLM_TRY(run.trace, run_load(workload, options, machine));
-  run.lost_pages = machine.executor().preemptions();
   run.texts = std::move(machine).texts();
   return run;
 }

@@ -34,8 +34,7 @@ std::string hash_of(std::span<const Text> texts);
 
 struct RealRun {
   LoadTrace trace;
-  std::vector<Text> texts;       ///< of request i; a refused one's is its prompt
-  std::uint64_t lost_pages = 0;  ///< times the executor itself took pages; 0 by design
+  std::vector<Text> texts;  ///< of request i; a refused one's is its prompt
 };
 
 /// How texts are made; request i is sequence i of the sampler.

@@ -87,7 +87,7 @@ Status check_lengths(AnswerRequest& request, const ServedModel& served, bool giv
     error.code = ErrorCode::kResource;
     return error;
   }
-  const std::size_t room = served.context - longest + 1;  // the last token has no position
+  const std::size_t room = Scheduler::most_new(served.context, longest);
   std::size_t& wanted = *request.options.max_tokens;
   if (!given) wanted = std::min(wanted, room);
   if (wanted <= room) return Ok{};

@@ -10,7 +10,7 @@
 #include "base/shown_text.h"
 #include "engine/generate/conversation.h"
 #include "engine/generate/draw.h"
-#include "engine/generate/generated_text.h"
+#include "engine/generate/growing_text.h"
 #include "engine/generate/logits_hash.h"
 #include "quant/contract/contract.h"
 #include "validate/receipt/other_settings.h"
@@ -60,7 +60,8 @@ class Replay {
         first_drawn_(receipt.prompt_ids.size() - 1),
         n_rows_(std::clamp<std::size_t>(kRowBytes / sizeof(float) / n_vocab, 16, 512)),
         tokens_(receipt.prompt_ids),
-        hash_(n_vocab, first_drawn_, receipt.logits_sha256 ? 0 : first_drawn_) {
+        hash_(n_vocab, first_drawn_, receipt.logits_sha256 ? 0 : first_drawn_),
+        text_(tokenizer, options_, nobody_) {
     tokens_.insert(tokens_.end(), receipt.ids.begin(), receipt.ids.end());
     kept_.n_vocab = n_vocab;
   }
@@ -84,7 +85,7 @@ class Replay {
     return Ok{};
   }
 
-  std::vector<CheckResult> checks() const {
+  std::vector<CheckResult> checks() {
     const bool logits = logits_equal();
     const bool drawn = !differs_;
     std::vector<CheckResult> out;
@@ -113,11 +114,13 @@ class Replay {
         kept_.logits.insert(kept_.logits.end(), row.begin(), row.end());
       if (differs_) continue;
       const auto past = std::span(tokens_).first(at + i + 1);
-      LLM_TRY(const TokenId id, draw_token(tokenizer_, row, past, past.size(), options_));
-      if (is_last) {
-        last_ = id;
-      } else if (id != receipt_.ids[which] || ends_text(tokenizer_, id, options_)) {
-        differs_ = Difference{which, id};
+      LLM_RETURN_IF_ERROR(text_.draw(row, past, past.size()));
+      const auto id = text_.drawn();
+      if (is_last || !id) continue;  // what would come next; or the text had ended before
+      if (*id != receipt_.ids[which] || ends_text(tokenizer_, *id, options_)) {
+        differs_ = Difference{which, *id};
+      } else {
+        LLM_RETURN_IF_ERROR(text_.advance(drawn_, 0));
       }
     }
     return Ok{};
@@ -186,38 +189,34 @@ class Replay {
   }
 
   /// Text and reason follow from the tokens. @pre they are those drawn
-  CheckResult check_end() const {
-    const GenerateSink sink;
-    GeneratedText text(tokenizer_, options_, sink);
-    std::optional<StopReason> reason;
-    for (const TokenId id : receipt_.ids) {
-      if (reason) break;
-      (void)text.add(id, nullptr);  // nobody is told, so nothing fails
-      if (text.stop_string_came()) reason = StopReason::kStopString;
+  CheckResult check_end() {
+    const std::size_t n_seen = text_.result.ids.size();
+    const auto next = text_.drawn();
+    if (tokens_.size() > receipt_.context) {
+      text_.end(StopReason::kContextFull);
+    } else if (!next) {
+      (void)text_.advance(drawn_, 0);  // it has all its tokens, be it none
+    } else if (ends_text(tokenizer_, *next, options_)) {
+      text_.end(StopReason::kEos);
     }
-    const std::size_t n_seen = text.result.ids.size();
-    (void)text.finish();
-    const bool full = tokens_.size() > receipt_.context;
-    if (!reason && options_.max_tokens && n_seen >= *options_.max_tokens)
-      reason = StopReason::kLength;
-    if (!reason && full) reason = StopReason::kContextFull;
-    if (!reason && last_ && ends_text(tokenizer_, *last_, options_)) reason = StopReason::kEos;
-    if (!reason) reason = StopReason::kInterrupted;
+    text_.end(StopReason::kInterrupted);  // where nothing else ended it
+    (void)text_.finish();                 // nobody is told, so nothing fails
+    const StopReason reason = text_.result.stop_reason;
     const char* name = "receipt: text and end";
     if (options_.max_tokens && receipt_.ids.size() > *options_.max_tokens)
       return {name, false,
               fmt::format("found {} tokens, need at most options.n, {}", receipt_.ids.size(),
                           *options_.max_tokens)};
-    if (n_seen != receipt_.ids.size() || *reason != receipt_.stop_reason)
+    if (n_seen != receipt_.ids.size() || reason != receipt_.stop_reason)
       return {name, false,
               fmt::format("found \"{}\" after {} tokens, need \"{}\" after {}",
                           stop_reason_name(receipt_.stop_reason), receipt_.ids.size(),
-                          stop_reason_name(*reason), n_seen)};
-    if (text.result.text != receipt_.text)
+                          stop_reason_name(reason), n_seen)};
+    if (text_.result.text != receipt_.text)
       return {name, false,
               fmt::format("found {}, need {}, the tokens' text", llm::quoted(receipt_.text),
-                          llm::quoted(text.result.text))};
-    return {name, true, std::string(stop_reason_name(*reason))};
+                          llm::quoted(text_.result.text))};
+    return {name, true, std::string(stop_reason_name(reason))};
   }
 
   const Receipt& receipt_;
@@ -230,7 +229,9 @@ class Replay {
   LogitsHash hash_;
   DrawnRows kept_;
   std::optional<Difference> differs_;
-  std::optional<TokenId> last_;  ///< drawn behind the receipt's last token
+  GenerateSink nobody_;
+  GrowingText text_;
+  std::vector<TokenId> drawn_;
 };
 
 }  // namespace

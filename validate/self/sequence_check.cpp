@@ -19,13 +19,13 @@ constexpr std::size_t kPage = KvPool::kPagePositions;
 /// How the sequences share the executor.
 struct Mix {
   const char* name;
-  bool enough_pages;
+  bool preempts;
   bool share_prefix;
 };
-constexpr Mix kMixes[] = {{"pages for all", true, false},
-                          {"preempted", false, false},
-                          {"prefixes shared", true, true},
-                          {"prefixes shared, preempted", false, true}};
+constexpr Mix kMixes[] = {{"pages for all", false, false},
+                          {"preempted", true, false},
+                          {"prefixes shared", false, true},
+                          {"prefixes shared, preempted", true, true}};
 
 /// One text; `expected` are the logits of its tokens from `begin` on, computed alone. Its tokens
 /// before are the common ones. Every second text goes its own way inside the common page: it is fed
@@ -87,62 +87,73 @@ class SequenceCheck {
 
   Result<CheckResult> run_mix(const Mix& mix) {
     const std::size_t each = KvPool::pages_for(context_);
-    const std::size_t all = each * texts_.size();
+    const std::size_t n_held = mix.preempts ? std::min(kMostAtOnce, texts_.size()) : texts_.size();
     LLM_TRY(const auto executor,
-            Executor::create(model_, {.context = context_,
-                                      .kv = kv_,
-                                      .batch = 64,
-                                      .kv_pages = mix.enough_pages ? all : each + 1}));
+            Executor::create(
+                model_, {.context = context_, .kv = kv_, .batch = 64, .kv_pages = each * n_held}));
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (std::size_t i = 0; i < texts_.size(); ++i) {
       LLM_TRY(auto sequence, Executor::open(executor, {.share_prefix = mix.share_prefix}));
       sequences.push_back(std::move(sequence));
     }
     std::string difference;
-    LLM_RETURN_IF_ERROR(feed(*executor, sequences, difference));
+    n_preempted_ = 0;
+    LLM_RETURN_IF_ERROR(feed(*executor, sequences, n_held, difference));
     std::size_t n_logits = 0;
     for (const Text& text : texts_) n_logits += text.expected.size();
     const std::string facts =
         fmt::format("{} logits, {} passes, {} preemptions, {} pages shared", n_logits,
-                    executor->passes(), executor->preemptions(), executor->pool().pages_shared());
+                    executor->passes(), n_preempted_, executor->pool().pages_shared());
     return CheckResult{fmt::format("{} sequences at once, {}", texts_.size(), mix.name),
                        difference.empty(), difference.empty() ? facts : difference};
   }
 
-  /// Random sequences, random parts, until all are done.
+  /// Random sequences, random parts, until all are done. @param n_held  that hold pages at once;
+  /// who is not at work gives back its own, and is evaluated anew when it is next
   Status feed(Executor& executor, std::span<const std::unique_ptr<Sequence>> sequences,
-              std::string& difference) {
+              std::size_t n_held, std::string& difference) {
     std::vector<std::size_t> open(texts_.size());
     for (std::size_t i = 0; i < open.size(); ++i) open[i] = i;
+    std::vector<std::size_t> done(texts_.size());  // leading tokens whose logits were compared
     while (!open.empty()) {
       std::shuffle(open.begin(), open.end(), random_);
       const std::size_t n = std::min(draw(kMostAtOnce), open.size());
-      std::vector<Segment> segments;
-      for (const std::size_t i : std::span(open).first(n)) {
-        const std::size_t at = sequences[i]->position();
-        const std::size_t left = texts_[i].ids.size() - at;
-        // The common tokens at once, without logits; then one or several.
-        if (at < texts_[i].begin) {
-          segments.push_back({sequences[i].get(), common_, LogitRows::kNone});
-          continue;
-        }
-        const std::size_t wanted = draw(2) == 1 ? std::size_t{1} : draw(kMostPrefill);
-        segments.push_back({sequences[i].get(),
-                            std::span(texts_[i].ids).subspan(at, std::min(wanted, left)),
-                            LogitRows::kAll});
+      for (const std::size_t i : std::span(open).subspan(std::min(n_held, open.size()))) {
+        n_preempted_ += sequences[i]->position() > 0 ? 1 : 0;
+        sequences[i]->truncate(0);
       }
+      std::vector<Segment> segments;
+      for (const std::size_t i : std::span(open).first(n))
+        segments.push_back(next_segment(*sequences[i], texts_[i], done[i]));
       LLM_RETURN_IF_ERROR(executor.evaluate(segments));
       for (std::size_t s = 0; s < n; ++s) {
+        const std::size_t i = open[s];
         if (segments[s].rows == LogitRows::kNone) {
-          sequences[open[s]]->truncate(texts_[open[s]].begin);
+          sequences[i]->truncate(std::max(texts_[i].begin, done[i]));
         } else if (difference.empty()) {
-          difference = compare(open[s], segments[s]);
+          difference = compare(i, segments[s]);
         }
+        done[i] = sequences[i]->position();
       }
-      std::erase_if(
-          open, [&](std::size_t i) { return sequences[i]->position() == texts_[i].ids.size(); });
+      std::erase_if(open, [&](std::size_t i) {
+        if (done[i] < texts_[i].ids.size()) return false;
+        sequences[i]->truncate(0);
+        return true;
+      });
     }
     return Ok{};
+  }
+
+  /// All tokens before those whose logits come next, at once and without logits; then one or
+  /// several.
+  /// @param done  leading tokens that need no logits any more
+  Segment next_segment(Sequence& sequence, const Text& text, std::size_t done) {
+    const std::size_t at = sequence.position();
+    const std::span<const TokenId> ids = text.ids;
+    if (at < std::max(text.begin, done))
+      return {&sequence, done > text.begin ? ids.first(done) : common_, LogitRows::kNone};
+    const std::size_t wanted = draw(2) == 1 ? std::size_t{1} : draw(kMostPrefill);
+    return {&sequence, ids.subspan(at, std::min(wanted, ids.size() - at)), LogitRows::kAll};
   }
 
   /// What is wrong with a segment's logits; empty when nothing is.
@@ -167,6 +178,7 @@ class SequenceCheck {
   std::vector<TokenId> common_;
   std::size_t context_ = 0;
   std::vector<Text> texts_;
+  std::size_t n_preempted_ = 0;  ///< times a sequence gave back its pages
 };
 
 }  // namespace

@@ -1,0 +1,96 @@
+#include "engine/generate/growing_text.h"
+
+#include <utility>
+
+#include "engine/generate/draw.h"
+
+namespace llm {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+GrowingText::GrowingText(const Tokenizer& tokenizer, const GenerateOptions& options,
+                         const GenerateSink& sink)
+    : tokenizer_(tokenizer),
+      options_(options),
+      sink_(sink),
+      decoder_(tokenizer, {.render_special = false,
+                           .keep_invalid = false,
+                           .continues_text = options.continues_text}),
+      matcher_(options.stop) {}
+
+Status GrowingText::draw(std::span<const float> row, std::span<const TokenId> past,
+                         std::uint64_t number) {
+  drawn_.reset();
+  if (has_ended_ || has_all()) return Ok{};
+  LLM_TRY(const TokenId id, draw_token(tokenizer_, row, past, number, options_));
+  drawn_ = Drawn{id, {}};
+  if (options_.logprobs) drawn_->logprobs = logprobs_of(row, id, *options_.logprobs);
+  return Ok{};
+}
+
+Status GrowingText::advance(std::vector<TokenId>& tokens, std::size_t n_passes) {
+  auto drawn = std::exchange(drawn_, std::nullopt);
+  if (!drawn) {
+    end(StopReason::kLength);
+    return Ok{};
+  }
+  note_draw(n_passes);
+  if (ends_text(tokenizer_, drawn->id, options_)) {
+    end_logprobs = std::move(drawn->logprobs);
+    end(StopReason::kEos);
+    return Ok{};
+  }
+  tokens.push_back(drawn->id);
+  result.ids.push_back(drawn->id);
+  const Logprobs* logprobs = drawn->logprobs ? &*drawn->logprobs : nullptr;
+  if (logprobs != nullptr) result.logprobs.push_back(*logprobs);
+  LLM_RETURN_IF_ERROR(show(drawn->id, matcher_.push(decoder_.push(drawn->id)), logprobs));
+  if (matcher_.matched()) {
+    end(StopReason::kStopString);
+  } else if (has_all()) {
+    end(StopReason::kLength);
+  }
+  return Ok{};
+}
+
+void GrowingText::end(StopReason reason) {
+  if (!has_ended_) result.stop_reason = reason;
+  has_ended_ = true;
+}
+
+Status GrowingText::finish() {
+  if (matcher_.matched()) return Ok{};
+  std::string rest = matcher_.push(decoder_.flush());
+  rest += matcher_.flush();
+  return rest.empty() ? Status(Ok{}) : show(std::nullopt, rest, nullptr);
+}
+
+void GrowingText::note_prefill(std::size_t n_tokens) {
+  result.prefill_tokens = n_tokens;
+  result.prefill_seconds = seconds_since(started_);
+}
+
+void GrowingText::note_draw(std::size_t n_passes) {
+  if (n_drawn_++ == 0) {
+    result.first_token_seconds = seconds_since(started_);
+    first_pass_ = n_passes;
+  } else {
+    result.token_seconds.push_back(seconds_since(last_draw_));
+    result.decode_passes = n_passes - first_pass_;
+  }
+  last_draw_ = Clock::now();
+}
+
+Status GrowingText::show(std::optional<TokenId> id, const std::string& text,
+                         const Logprobs* logprobs) {
+  result.text += text;
+  if (!sink_) return Ok{};
+  return sink_({.id = id, .text = text, .logprobs = logprobs});
+}
+
+}  // namespace llm
