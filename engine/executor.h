@@ -35,15 +35,15 @@ struct SequenceOptions {
 
 class Sequence;
 
-/// How long packing weights to stay may take before the next pass. The more passes there were, the
-/// more there will be, and the more is gained by what stays: a short text pays for little of it,
-/// and no token takes much longer than one and a half passes.
-/// @param passes  so far, 1 or more
+/// How long packing weights to stay may take before the next pass. Packing pays for itself over
+/// many passes, so a short text pays nothing for it; and no token takes much longer than two
+/// passes.
+/// @param passes  so far
 /// @param last    what the last one took
 constexpr std::chrono::nanoseconds packing_time(std::uint64_t passes,
                                                 std::chrono::nanoseconds last) {
-  constexpr std::uint64_t kMost = 16;
-  return last * (passes < kMost ? passes : kMost) / (2 * kMost);
+  constexpr std::uint64_t kShortText = 16;
+  return passes > kShortText ? last : last.zero();
 }
 
 /// One sequence's part of an evaluation.

@@ -13,8 +13,8 @@ void Forward::project_heads(const Pass& pass, Worker worker, std::size_t layer,
   const LayerWeights& w = weights_.layers[layer];
   const RowTasks kv = tasks_of(w.attn_k, input.n, worker, config_.head_dim);
   const RowTasks q = tasks_of(w.attn_q, input.n, worker, config_.head_dim);
-  const auto project = [&](const PackedMatrix& matrix, std::span<const float> bias,
-                           Worker::Range rows, float* y) {
+  const auto project = [&](const PackedMatrix& matrix, std::span<const float> bias, TaskRows rows,
+                           float* y) {
     product(worker, PassOp::kQkv, matrix, rows, input, y, Epilogue::kStore);
     add_bias(matrix, bias, rows, input.n, y);
   };

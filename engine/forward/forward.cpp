@@ -314,7 +314,7 @@ RowTasks Forward::tasks_of(const PackedMatrix& w, std::size_t n, Worker worker,
   return {w, n, worker.count, unit, task_bytes_};
 }
 
-void Forward::product(Worker worker, PassOp op, const PackedMatrix& w, Worker::Range rows,
+void Forward::product(Worker worker, PassOp op, const PackedMatrix& w, TaskRows rows,
                       const InputRows& input, float* y, Epilogue epilogue) {
   matmul(kernels_, w, rows, input.as(format_for(w)), y, w.n_rows(), epilogue,
          scratch_[static_cast<std::size_t>(worker.id)].product);

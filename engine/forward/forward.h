@@ -150,7 +150,7 @@ class Forward {
   RowTasks tasks_of(const PackedMatrix& w, std::size_t n, Worker worker,
                     std::size_t unit = 1) const;
   /// Rows of y = W input, or of y = y + W input.
-  void product(Worker worker, PassOp op, const PackedMatrix& w, Worker::Range rows,
+  void product(Worker worker, PassOp op, const PackedMatrix& w, TaskRows rows,
                const InputRows& input, float* y, Epilogue epilogue);
   /// y = y + bias in those rows of n tokens; no bias is empty.
   static void add_bias(const PackedMatrix& w, std::span<const float> bias, Worker::Range rows,

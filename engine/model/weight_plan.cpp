@@ -102,13 +102,12 @@ void read_through(std::span<const std::byte> bytes) {
 }
 
 void pack_panels(PanelRange range, std::span<const std::byte> rows, std::span<std::byte> packed,
-                 bool more) {
+                 const std::byte* next) {
   const PackedShape& shape = range.matrix->shape;
   for (std::size_t p = range.begin; p < range.end; ++p) {
     const std::size_t size = shape.rows_of_panel(p) * stride_of(*range.matrix);
-    const bool has_next = more || p + 1 < range.end;
-    pack_panel(shape, p, rows.first(size), packed.first(shape.panel_bytes()),
-               has_next ? rows.data() + size : nullptr);
+    pack_panel(shape, p, rows.first(size), packed.first(shape.panel_bytes()), next);
+    if (next != nullptr) next += size;
     rows = rows.subspan(size);
     packed = packed.subspan(shape.panel_bytes());
   }

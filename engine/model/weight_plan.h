@@ -72,9 +72,9 @@ std::span<const std::byte> map_rows(const ModelFile& model, PanelRange range,
 void read_through(std::span<const std::byte> bytes);
 
 /// Packs them. @pre packed.size() is that of range.in()
-/// @param more  rows behind these lie as many bytes that will be read next, as in pack_panel()
+/// @param next  as many bytes that will be read after `rows`, as in pack_panel(); nullptr: none
 void pack_panels(PanelRange range, std::span<const std::byte> rows, std::span<std::byte> packed,
-                 bool more = false);
+                 const std::byte* next = nullptr);
 
 /// All panels of a matrix in pieces: panels that together fit into a core's own cache, as in the
 /// file and packed.

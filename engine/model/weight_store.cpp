@@ -1,6 +1,7 @@
 #include "engine/model/weight_store.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -35,10 +36,10 @@ class WeightStore::Source final : public PanelSource {
         n_lent_(std::max<std::size_t>(1, kLentBytes / (kUnit * matrix.shape.panel_bytes())) *
                 kUnit) {}
 
-  PanelRun panels(std::size_t begin, std::size_t end) const override {
+  PanelRun panels(std::size_t begin, std::size_t end, std::size_t next) const override {
     if (!store_.is_packed({&matrix_, begin, end})) {
       const std::shared_lock lock(store_.file_mutex_);  // the last pack_more() lets go of the file
-      if (!store_.in_memory()) return lend(begin, end);
+      if (!store_.in_memory()) return lend(begin, end, next);
     }
     return {PanelRange{&matrix_, begin, end}.in(store_.panels_).data(), end};
   }
@@ -48,12 +49,12 @@ class WeightStore::Source final : public PanelSource {
   static constexpr std::size_t kLentBytes = std::size_t{32} << 10;
   static constexpr std::size_t kUnit = contract::kMaxTilePanels;
 
-  PanelRun lend(std::size_t begin, std::size_t until) const {
+  PanelRun lend(std::size_t begin, std::size_t until, std::size_t next) const {
     const PanelRange range{&matrix_, begin, std::min(begin + n_lent_, until)};
+    if (range.end < until) next = range.end;
     thread_local std::vector<std::byte> memory;
     const auto packed = first_of(memory, (range.end - range.begin) * matrix_.shape.panel_bytes());
-    store_.lend(range, until, packed);
-    return {packed.data(), range.end};
+    return {packed.data(), range.end, store_.lend(range, next, packed)};
   }
 
   WeightStore& store_;
@@ -122,19 +123,25 @@ bool WeightStore::read(PanelRange range, std::span<std::byte> rows) {
   return check(range, rows);
 }
 
-void WeightStore::lend(PanelRange range, std::size_t until, std::span<std::byte> packed) {
+const std::byte* WeightStore::lend(PanelRange range, std::size_t next,
+                                   std::span<std::byte> packed) {
   thread_local std::vector<std::byte> room;
-  thread_local const std::byte* prefetched = nullptr;
+  // What is on its way, of matrices that are read in turn.
+  thread_local std::array<const std::byte*, 4> on_its_way{};
+  const auto index = static_cast<std::size_t>(range.matrix - plan_.matrices.data());
+  const std::byte*& ahead = on_its_way[index % on_its_way.size()];
   const auto rows = map_rows(*file_, range, first_of(room, range.row_bytes()));
   const bool is_new = !is_checked(range);  // to this process: not mapped, so not prefetched
-  if (is_new || rows.data() != prefetched) read_through(rows);
+  if (is_new || rows.data() != ahead) read_through(rows);
   if (is_new && !check(range, rows)) {
     std::ranges::fill(packed, std::byte{0});
-    return;
+    return nullptr;
   }
-  const bool more = range.end < until && rows.data() != room.data();
-  pack_panels(range, rows, packed, more);
-  prefetched = more ? rows.data() + rows.size() : nullptr;
+  const std::size_t n_panels = range.end - range.begin;
+  const bool more = next + n_panels <= range.matrix->shape.n_panels() && rows.data() != room.data();
+  ahead = more ? rows.data() + (next - range.begin) * (rows.size() / n_panels) : nullptr;
+  pack_panels(range, rows, packed, ahead);
+  return ahead;
 }
 
 Status WeightStore::pack_more(int n_threads, std::size_t bytes, const Progress& progress) {

@@ -50,8 +50,10 @@ struct MatmulArgs {
   std::size_t y_stride;
   bool add;              ///< y = y + product instead of y = product
   std::byte* workspace;  ///< matmul_workspace_bytes(n_tokens), 64-byte aligned, this thread's own
-  /// One token: how many bytes in front of its reads a kernel asks for memory. Never changes y.
-  std::size_t prefetch_ahead;
+  /// Memory that will be read next: while panels[i] is read, next[i] is asked for, where i <
+  /// next_end. Never changes y.
+  const std::byte* next;
+  std::size_t next_end;
 };
 
 /// Bytes of MatmulArgs::workspace for a batch of n_tokens.
@@ -85,7 +87,8 @@ inline constexpr std::size_t kNoPrefetch = SIZE_MAX;
 /// Every fast path, once per instruction set; all tables give equal bits (docs/numerics.md).
 struct KernelTable {
   Isa isa;
-  /// MatmulArgs::prefetch_ahead of the CPUs that run this table by default.
+  /// One token: how many bytes in front of its reads memory is asked for, on the CPUs that run this
+  /// table by default.
   std::size_t prefetch_ahead;
 
   void (*matmul)(const MatmulArgs& args);

@@ -1,5 +1,6 @@
 #include "quant/kernels/matmul.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -59,18 +60,17 @@ void ActivationMatrix::store(const KernelTable& kernels, std::size_t t, std::spa
 
 RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit,
                    std::size_t task_bytes)
-    : n_rows_(w.n_rows()) {
+    : n_rows_(w.n_rows()), n_workers_(static_cast<std::size_t>(n_workers)) {
   constexpr std::size_t kBatchTasks = 16;
   const bool batch = n_tokens > 1;
   unit = std::lcm(unit, PackedMatrix::kPanelRows * (batch ? contract::kMaxTilePanels : 1));
   const std::size_t panels =
-      batch ? w.n_panels() / (kBatchTasks * static_cast<std::size_t>(n_workers))
-            : task_bytes / w.panel_bytes();
+      batch ? w.n_panels() / (kBatchTasks * n_workers_) : task_bytes / w.panel_bytes();
   const std::size_t units = panels * PackedMatrix::kPanelRows / unit;
   rows_per_task_ = std::max<std::size_t>(units, 1) * unit;
 }
 
-void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
+void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace) {
   constexpr std::size_t kPanelRows = PackedMatrix::kPanelRows;
@@ -83,10 +83,14 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range row
   if (rows.begin >= rows.end) return;
   const std::size_t end = (rows.end + kPanelRows - 1) / kPanelRows;
   for (std::size_t begin = rows.begin / kPanelRows; begin < end;) {
-    const PanelRun run = w.panels(begin, end);
+    const PanelRun run = w.panels(begin, end, rows.next / kPanelRows);
+    // What is read next lies after what is read now, or where the run says.
+    const std::size_t run_end = run.end * w.panel_bytes();
+    const std::size_t ahead = run.next == nullptr ? std::min(kernels.prefetch_ahead, run_end) : 0;
+    const std::byte* const panels = panel_zero(w, run.first, begin);
     kernels.matmul({.type = w.type(),
                     .dequantize = x.format() != native,
-                    .panels = panel_zero(w, run.first, begin),
+                    .panels = panels,
                     .n_rows = w.n_rows(),
                     .n_cols = w.n_cols(),
                     .panel_begin = begin,
@@ -97,7 +101,8 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range row
                     .y_stride = y_stride,
                     .add = epilogue == Epilogue::kAdd,
                     .workspace = workspace.data(),
-                    .prefetch_ahead = kernels.prefetch_ahead});
+                    .next = run.next == nullptr ? panels + ahead : panel_zero(w, run.next, begin),
+                    .next_end = run_end - ahead});
     begin = run.end;
   }
 }

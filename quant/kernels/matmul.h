@@ -49,32 +49,42 @@ enum class Epilogue {
   kAdd,    ///< y = y + W x, the sum rounded once more
 };
 
+/// Rows of a matrix that one worker computes.
+struct TaskRows : Worker::Range {
+  std::size_t next;  ///< where its next rows will probably begin; the matrix's end: it is not known
+
+  TaskRows(Worker::Range rows, std::size_t next_begin) : Worker::Range(rows), next(next_begin) {}
+  TaskRows(Worker::Range rows) : TaskRows(rows, rows.end) {}  // NOLINT: all that a range says
+};
+
 /// The rows of a matrix (columns of y) cut into tasks, for workers who take them by demand.
 class RowTasks {
  public:
   static constexpr std::size_t kTaskBytes = std::size_t{64} << 10;
-  /// Of weights that are lent: the first panels of a task are waited for, the others come ahead.
+  /// Of weights that are lent: where workers do not take turns, the first panels of a task are
+  /// waited for, while the others come ahead.
   static constexpr std::size_t kLentTaskBytes = 4 * kTaskBytes;
 
   /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple
-  /// of
-  ///              it and PackedMatrix::kPanelRows does
+  ///              of it and PackedMatrix::kPanelRows does
   /// @param task_bytes  of one token, a task reads about so many of weights: enough for the
-  /// hardware
-  ///                    to stream, little to wait for
+  ///                    hardware to stream, little to wait for
   /// Of a batch, every worker gets about 16, in whole register tiles.
   RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1,
            std::size_t task_bytes = kTaskBytes);
 
   std::size_t size() const { return (n_rows_ + rows_per_task_ - 1) / rows_per_task_; }
   /// Rows of task i. @pre i < size()
-  Worker::Range operator[](std::size_t i) const {
-    const std::size_t begin = i * rows_per_task_;
-    return {begin, std::min(begin + rows_per_task_, n_rows_)};
+  TaskRows operator[](std::size_t i) const {
+    const std::size_t next = i + n_workers_;
+    return {{begin_of(i), begin_of(i + 1)}, begin_of(next)};
   }
 
  private:
+  std::size_t begin_of(std::size_t i) const { return std::min(i * rows_per_task_, n_rows_); }
+
   std::size_t n_rows_;
+  std::size_t n_workers_;
   std::size_t rows_per_task_;
 };
 
@@ -89,7 +99,7 @@ class RowTasks {
 /// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is
 /// bound by the rate of 8-bit dot products: judge it in MAC/s. Panels that do
 /// not lie in memory are packed first, some at a time.
-void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
+void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace);
 

@@ -184,6 +184,13 @@ LLM_INLINE void prefetch(const std::byte* memory, std::size_t n_bytes) {
   for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(memory + i, 0, 2);
 }
 
+/// Asks for as much of args.next as is being read at `block`.
+LLM_INLINE void ask_for_next(const llm::MatmulArgs& args, const std::byte* block,
+                             std::size_t n_bytes) {
+  const auto at = static_cast<std::size_t>(block - args.panels);
+  if (at < args.next_end) prefetch(args.next + at, n_bytes);
+}
+
 template <class A, class T>
 void matmul_one_token(const llm::MatmulArgs& args) {
   using X = typename ActivationOf<T>::Block;
@@ -191,14 +198,11 @@ void matmul_one_token(const llm::MatmulArgs& args) {
   const std::size_t n_blocks = args.n_cols / T::kWeights;
   const std::size_t block_bytes = kPanelRows * T::kBytes;
   const std::size_t panel_bytes = n_blocks * block_bytes;
-  const std::byte* const end = args.panels + args.panel_end * panel_bytes;
   for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
     const std::byte* block = args.panels + panel * panel_bytes;
     auto acc = broadcast_f32<A>(0);
     for (std::size_t b = 0; b < n_blocks; ++b, block += block_bytes) {
-      if (args.prefetch_ahead < static_cast<std::size_t>(end - block)) {
-        prefetch(block + args.prefetch_ahead, block_bytes);
-      }
+      ask_for_next(args, block, block_bytes);
       acc = direct_block<A, T>(block, x[b], acc);
     }
     write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);
@@ -222,6 +226,7 @@ void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::siz
             args.panels + ((panel + static_cast<std::size_t>(p)) * n_blocks + b) * block_bytes;
         u.read(block, blocks, p);
         prefetch(block + U::kBlocks * block_bytes, U::kBlocks * block_bytes);
+        ask_for_next(args, block, static_cast<std::size_t>(blocks) * block_bytes);
       }
       all_tokens<A, T, P>(u, blocks, static_cast<const X*>(args.x) + b * args.n_tokens,
                           args.n_tokens, acc);

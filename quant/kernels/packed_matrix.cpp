@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <xsimd/xsimd.hpp>
 
 #include "base/aligned_buffer.h"
@@ -17,42 +18,69 @@ using F = PackedField;
 
 constexpr std::size_t kRows = PackedMatrix::kPanelRows;
 constexpr std::size_t kPiece = 16;  ///< bytes of a row that are moved at once
-constexpr std::size_t kFew = 4;     ///< so few are moved one by one sooner
 
-/// Interleaves 16 bytes of each of 16 rows: element c of row r becomes element 16 c + r. The rows
-/// are taken in groups of as many as a register has elements T, and each group is transposed: a
-/// round of interleaving register i with the one half a group further rotates the bits of an
-/// element's index (row, then column) by one, so after log2(columns) rounds they have changed
-/// places.
-template <class T>
+/// A round of interleaving register i with the one half the registers further rotates the bits of
+/// an element's index (register, then place in it) by one.
+template <class Batch, std::size_t n>
+std::array<Batch, n> interleave(const std::array<Batch, n>& r) {
+  std::array<Batch, n> next;
+  for (std::size_t i = 0; i < n / 2; ++i) {
+    next[2 * i] = xsimd::zip_lo(r[i], r[i + n / 2]);
+    next[2 * i + 1] = xsimd::zip_hi(r[i], r[i + n / 2]);
+  }
+  return next;
+}
+
+template <class Batch>
+Batch load_piece(const std::byte* piece) {
+  typename Batch::value_type elements[Batch::size];
+  std::memcpy(elements, piece, kPiece);
+  return Batch::load_unaligned(elements);
+}
+
+template <class Batch>
+void store_piece(const Batch& batch, std::byte* out) {
+  typename Batch::value_type elements[Batch::size];
+  batch.store_unaligned(elements);
+  std::memcpy(out, elements, kPiece);
+}
+
+/// Interleaves the first `kept` elements of 16 bytes of each of 16 rows: element c of row r becomes
+/// element 16 c + r. The rows are taken in groups of as many as a register has elements T, and each
+/// group is transposed: after log2(columns) rounds the bits of row and column have changed places.
+template <class T, std::size_t kept>
 void pack_piece(const std::byte* rows, std::size_t row_stride, std::byte* out) {
   constexpr std::size_t kColumns = kPiece / sizeof(T);
   constexpr std::size_t kGroups = kRows / kColumns;
   using Batch = xsimd::make_sized_batch_t<T, kColumns>;
   for (std::size_t group = 0; group < kGroups; ++group) {
     std::array<Batch, kColumns> r;
-    for (std::size_t i = 0; i < kColumns; ++i) {
-      T elements[kColumns];
-      std::memcpy(elements, rows + (group * kColumns + i) * row_stride, kPiece);
-      r[i] = Batch::load_unaligned(elements);
-    }
-    for (std::size_t round = kColumns; round > 1; round /= 2) {
-      std::array<Batch, kColumns> next;
-      for (std::size_t i = 0; i < kColumns / 2; ++i) {
-        next[2 * i] = xsimd::zip_lo(r[i], r[i + kColumns / 2]);
-        next[2 * i + 1] = xsimd::zip_hi(r[i], r[i + kColumns / 2]);
-      }
-      r = next;
-    }
-    for (std::size_t c = 0; c < kColumns; ++c) {
-      T elements[kColumns];
-      r[c].store_unaligned(elements);
-      std::memcpy(out + (c * kGroups + group) * kPiece, elements, kPiece);
-    }
+    for (std::size_t i = 0; i < kColumns; ++i)
+      r[i] = load_piece<Batch>(rows + (group * kColumns + i) * row_stride);
+    for (std::size_t round = kColumns; round > 1; round /= 2) r = interleave(r);
+    for (std::size_t c = 0; c < kept; ++c) store_piece(r[c], out + (c * kGroups + group) * kPiece);
   }
 }
 
-/// The same of n elements of n_rows rows, one by one; rows that are not there are zero.
+/// Interleaves two halves of each of 16 rows. A register takes four rows' pairs, so four rounds
+/// move the four bits of the row to the end.
+void pack_half_pairs(const std::byte* rows, std::size_t row_stride, std::byte* out) {
+  using Words = xsimd::make_sized_batch_t<std::uint32_t, 4>;
+  using Halves = xsimd::make_sized_batch_t<std::uint16_t, 8>;
+  const auto pair = [&](std::size_t r) {
+    std::uint32_t word;
+    std::memcpy(&word, rows + r * row_stride, sizeof(word));
+    return word;
+  };
+  std::array<Halves, 4> r;
+  for (std::size_t i = 0; i < 4; ++i)
+    r[i] = xsimd::bitwise_cast<Halves>(
+        Words{pair(4 * i), pair(4 * i + 1), pair(4 * i + 2), pair(4 * i + 3)});
+  for (int round = 0; round < 4; ++round) r = interleave(r);
+  for (std::size_t i = 0; i < 4; ++i) store_piece(r[i], out + i * kPiece);
+}
+
+/// Interleaves n elements of n_rows rows, one by one; rows that are not there are zero.
 template <class T>
 void pack_elements(const std::byte* rows, std::size_t row_stride, std::size_t n_rows, std::size_t n,
                    std::byte* out) {
@@ -65,54 +93,58 @@ void pack_elements(const std::byte* rows, std::size_t row_stride, std::size_t n_
   }
 }
 
-/// Starts reading as many bytes of `ahead` as are being written: the core packs while they come.
-void prefetch(const std::byte* ahead, std::size_t n_bytes) {
-  constexpr std::size_t kLine = 64;
-  for (std::size_t i = 0; i < n_bytes; i += kLine) __builtin_prefetch(ahead + i, 0, 2);
-}
-
-/// Packs one field of one block of n_rows rows; `readable` bytes of each row follow its beginning.
-template <class T>
-void pack_field(const std::byte* rows, std::size_t row_stride, std::size_t n_rows,
-                std::size_t n_bytes, std::size_t readable, std::byte* out, const std::byte* ahead) {
-  for (std::size_t at = 0; at < n_bytes; at += kPiece, out += kRows * kPiece) {
-    const std::size_t n = std::min(kPiece, n_bytes - at);
-    if (ahead != nullptr) prefetch(ahead + kRows * at, kRows * n);
-    if (n_rows < kRows || at + kPiece > readable || n <= kFew) {
-      pack_elements<T>(rows + at, row_stride, n_rows, n / sizeof(T), out);
-    } else if (n == kPiece) {
-      pack_piece<T>(rows + at, row_stride, out);
-    } else {
-      std::byte piece[kRows * kPiece];
-      pack_piece<T>(rows + at, row_stride, piece);
-      std::memcpy(out, piece, kRows * n);
+/// Packs one field of a block of 16 rows.
+/// @tparam readable  so many bytes of each row follow the field's beginning
+template <class T, std::size_t n_bytes, std::size_t readable>
+void pack_field(const std::byte* rows, std::size_t row_stride, std::byte* out) {
+  constexpr std::size_t kFew = 4;  // so few are moved one by one sooner
+  if constexpr (sizeof(T) == 2 && n_bytes == 4) {
+    pack_half_pairs(rows, row_stride, out);
+  } else if constexpr (n_bytes <= kFew || readable < kPiece) {
+    pack_elements<T>(rows, row_stride, kRows, n_bytes / sizeof(T), out);
+  } else {
+    constexpr std::size_t kNow = std::min(kPiece, n_bytes);
+    pack_piece<T, kNow / sizeof(T)>(rows, row_stride, out);
+    if constexpr (n_bytes > kNow) {
+      pack_field<T, n_bytes - kNow, readable - kNow>(rows + kNow, row_stride, out + kRows * kNow);
     }
   }
 }
 
-/// Packs one block of n_rows rows, of `block_bytes` each.
-void pack_block(std::span<const F> fields, const std::byte* rows, std::size_t row_stride,
-                std::size_t n_rows, std::size_t block_bytes, std::byte* out,
-                const std::byte* ahead) {
-  for (const F& field : fields) {
+template <std::size_t size>
+using Element = std::conditional_t<size == 1, std::uint8_t,
+                                   std::conditional_t<size == 2, std::uint16_t, std::uint32_t>>;
+
+/// Packs one block of 16 rows.
+template <class Block, std::size_t field = 0>
+void pack_block(const std::byte* rows, std::size_t row_stride, std::byte* out) {
+  if constexpr (field < PackedLayout<Block>::kFields.size()) {
+    constexpr F f = PackedLayout<Block>::kFields[field];
+    pack_field<Element<f.element_bytes>, f.bytes(), sizeof(Block) - f.offset>(rows + f.offset,
+                                                                              row_stride, out);
+    pack_block<Block, field + 1>(rows, row_stride, out + kRows * f.bytes());
+  }
+}
+
+/// Packs one block of n_rows rows.
+template <class Block>
+void pack_block_of(const std::byte* rows, std::size_t row_stride, std::size_t n_rows,
+                   std::byte* out) {
+  for (const F& field : PackedLayout<Block>::kFields) {
     const auto pack = [&](auto element) {
-      pack_field<decltype(element)>(rows + field.offset, row_stride, n_rows, field.bytes(),
-                                    block_bytes - field.offset, out, ahead);
+      pack_elements<decltype(element)>(rows + field.offset, row_stride, n_rows, field.count, out);
     };
-    switch (field.element_bytes) {
-      case 1:
-        pack(std::uint8_t{});
-        break;
-      case 2:
-        pack(std::uint16_t{});
-        break;
-      default:
-        pack(std::uint32_t{});
-        break;
-    }
+    if (field.element_bytes == 1) pack(std::uint8_t{});
+    if (field.element_bytes == 2) pack(std::uint16_t{});
+    if (field.element_bytes == 4) pack(std::uint32_t{});
     out += kRows * field.bytes();
-    if (ahead != nullptr) ahead += kRows * field.bytes();
   }
+}
+
+/// Starts reading memory into the core's own cache.
+void prefetch(const std::byte* memory, std::size_t n_bytes) {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t i = 0; i < n_bytes; i += kLine) __builtin_prefetch(memory + i, 0, 2);
 }
 
 }  // namespace
@@ -129,22 +161,28 @@ std::size_t PackedShape::rows_of_panel(std::size_t p) const {
 }
 
 void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::byte> rows,
-                std::span<std::byte> panel, const std::byte* ahead) {
+                std::span<std::byte> panel, const std::byte* next) {
   const std::size_t stride = row_bytes(shape.type, shape.n_cols);
   LLM_CHECK(p < shape.n_panels() && panel.size() == shape.panel_bytes());
   const std::size_t n = shape.rows_of_panel(p);
   LLM_CHECK(rows.size() == n * stride);
-  std::span<const F> fields = packed_fields(shape.type);
-  std::size_t block_bytes = block_traits(shape.type).block_bytes;
-  // Blocks of one field lie in a panel as one block with all their elements.
-  const F all{0, fields[0].element_bytes, fields[0].count * shape.n_blocks()};
-  if (fields.size() == 1) {
-    fields = std::span(&all, 1);
-    block_bytes = stride;
-  }
-  for (std::size_t at = 0; at < stride; at += block_bytes)
-    pack_block(fields, rows.data() + at, stride, n, block_bytes, panel.data() + kRows * at,
-               ahead == nullptr ? nullptr : ahead + kRows * at);
+  visit_block_format(shape.type, [&]<class Block>() {
+    // Blocks of one element lie in a panel as one block with all their elements.
+    constexpr std::size_t kStep = sizeof(Block) < kPiece ? kPiece : sizeof(Block);
+    std::size_t at = 0;
+    for (; at + kStep <= stride && n == kRows; at += kStep) {
+      if (next != nullptr && at / kStep % 2 == 0) prefetch(next + kRows * at, kRows * kStep);
+      std::byte* const out = panel.data() + kRows * at;
+      if constexpr (kStep == sizeof(Block)) {
+        pack_block<Block>(rows.data() + at, stride, out);
+      } else {
+        using T = Element<sizeof(Block)>;
+        pack_piece<T, kPiece / sizeof(T)>(rows.data() + at, stride, out);
+      }
+    }
+    for (; at < stride; at += sizeof(Block))
+      pack_block_of<Block>(rows.data() + at, stride, n, panel.data() + kRows * at);
+  });
 }
 
 Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::size_t n_rows, std::size_t n_cols,

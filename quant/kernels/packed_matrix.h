@@ -38,17 +38,19 @@ struct PackedShape {
 
 /// Packs panel `p` of a matrix from its own rows (row-major, as in the file, no alignment needed),
 /// which the caller may take from anywhere. Cost: reads and writes each byte once.
-/// @param ahead  memory as large as the panel that will be read next: it comes into the core's
-/// cache
-///               meanwhile; nullptr: none
+/// @param next  memory as large as the panel that will be read next: every other block of it comes
+///              into the core's cache meanwhile, the rest while this panel is multiplied
+///              (PanelRun::next); nullptr: none
 /// @pre rows.size() is that of rows_of_panel(p), panel.size() == shape.panel_bytes()
 void pack_panel(const PackedShape& shape, std::size_t p, std::span<const std::byte> rows,
-                std::span<std::byte> panel, const std::byte* ahead = nullptr);
+                std::span<std::byte> panel, const std::byte* next = nullptr);
 
 /// Neighbouring panels, one after the other.
 struct PanelRun {
   const std::byte* first;
-  std::size_t end;  ///< behind the last
+  std::size_t end;  ///< after the last
+  /// As many bytes from here on will be read for the panels after `end`; nullptr: it is not known.
+  const std::byte* next = nullptr;
 };
 
 /// Has a matrix's panels while not all lie in its memory.
@@ -58,7 +60,9 @@ class PanelSource {
   /// Panels from `begin` on: all of [begin, end) where they lie in the matrix's memory; else some
   /// of them, packed for this call, until this thread's next one. Any thread may call it.
   /// @pre begin < end
-  virtual PanelRun panels(std::size_t begin, std::size_t end) const = 0;
+  /// @param next  the panel at which this thread's call after the one that ends at `end` will
+  ///              probably begin; it may be that there is none
+  virtual PanelRun panels(std::size_t begin, std::size_t end, std::size_t next) const = 0;
 };
 
 /// A weight matrix in the one layout that every kernel reads: panels of 16 rows, and inside a panel
@@ -102,11 +106,12 @@ class PackedMatrix {
   std::size_t panel_bytes() const { return shape_.panel_bytes(); }
   /// Panels from `begin` on, up to `end` at most. All of them, at no cost worth naming, of a matrix
   /// in memory; of one that is not, so many as are packed at a time, and overwritten by the calling
-  /// thread's next call for any such matrix. @pre begin < end
-  PanelRun panels(std::size_t begin, std::size_t end) const {
-    if (source_ != nullptr) return source_->panels(begin, end);
+  /// thread's next call for any such matrix. `next` is as in PanelSource. @pre begin < end
+  PanelRun panels(std::size_t begin, std::size_t end, std::size_t next) const {
+    if (source_ != nullptr) return source_->panels(begin, end, next);
     return {panels_.get() + begin * panel_bytes(), end};
   }
+  PanelRun panels(std::size_t begin, std::size_t end) const { return panels(begin, end, end); }
   /// 0 for a matrix that is not there.
   std::size_t bytes() const { return n_panels() * panel_bytes(); }
 

@@ -96,7 +96,11 @@ TEST_CASE("weights left in the file give the bits of packed ones", "[weights]") 
       CAPTURE(threads, batch);
       const auto model = load(path, how(true, threads, compute));
       REQUIRE(run(*open(model, {.batch = batch})) == expected);
-      REQUIRE(model->weights_in_memory());
+      // By now some panels are packed to stay, and some are not.
+      REQUIRE(model->pack_weights_for(std::chrono::nanoseconds(0)).ok());
+      REQUIRE(run(*open(model, {.batch = batch})) == expected);
+      REQUIRE(model->pack_weights().ok());
+      REQUIRE(run(*open(model, {.batch = batch})) == expected);
     }
   }
   REQUIRE(run(*open(load(path, how(true, 2, compute)), {}, {.reference = true})) == expected);
@@ -153,7 +157,7 @@ TEST_CASE("panels are lent until they are packed to stay, one piece after the ot
   REQUIRE(open(model)->evaluate(Ids{10}, LogitRows::kLast).ok());
 }
 
-TEST_CASE("packing to stay begins before the second pass, with a part", "[weights]") {
+TEST_CASE("packing to stay begins after a short text, with a part", "[weights]") {
   const ScratchDirectory folder;
   // 2 MiB of F32 in every wide matrix.
   TinyGguf gguf = TinyGguf::llama();
@@ -169,23 +173,23 @@ TEST_CASE("packing to stay begins before the second pass, with a part", "[weight
   const auto model = load(folder.write("model.gguf", gguf.bytes()), how(true, 1));
   const WeightStore& store = *model->weights().store;
   const auto sequence = open(model);
-  REQUIRE(sequence->evaluate(kPrompt, LogitRows::kLast).ok());
-  REQUIRE(store.packed_panels() == 0);
+  using std::chrono::milliseconds;
+  std::uint64_t passes = 0;
+  for (; packing_time(passes, milliseconds(640)) == milliseconds(0); ++passes) {
+    REQUIRE(sequence->evaluate(Ids{9}, LogitRows::kLast).ok());
+    REQUIRE(store.packed_panels() == 0);
+  }
+  REQUIRE(passes == 17);
+  REQUIRE(packing_time(1000, milliseconds(640)) == milliseconds(640));
+  REQUIRE(sequence->evaluate(Ids{9}, LogitRows::kLast).ok());
+  const std::size_t part = store.packed_panels();
+  REQUIRE(part > 0);
   // However little time there is, some is packed.
   REQUIRE(model->pack_weights_for(std::chrono::nanoseconds(0)).ok());
-  const std::size_t part = store.packed_panels();
-  REQUIRE((0 < part && part < store.plan().panels / 2));
-  REQUIRE(sequence->evaluate(Ids{9}, LogitRows::kLast).ok());
-  REQUIRE(store.packed_panels() > part);
+  REQUIRE((model->weights_in_memory() || store.packed_panels() > part));
   // Whoever asks may have it sooner.
   REQUIRE(model->pack_weights().ok());
   REQUIRE(model->weights_in_memory());
-
-  using std::chrono::milliseconds;
-  REQUIRE(packing_time(1, milliseconds(640)) == milliseconds(20));
-  REQUIRE(packing_time(8, milliseconds(640)) == milliseconds(160));
-  REQUIRE(packing_time(16, milliseconds(640)) == milliseconds(320));
-  REQUIRE(packing_time(1000, milliseconds(640)) == milliseconds(320));
 }
 
 TEST_CASE("several executors may run on weights in the file", "[weights]") {

@@ -119,7 +119,8 @@ void check_part(KernelTables tables, const Product& p, const Part& part, const B
                    .y_stride = stride,
                    .add = part.add,
                    .workspace = workspace.data(),
-                   .prefetch_ahead = table->prefetch_ahead});
+                   .next = nullptr,
+                   .next_end = 0});
     std::string difference = y.difference(expected);
     if (difference.empty() && !workspace.guards_intact()) difference = "writes past its workspace";
     verdict.add(table->isa,
