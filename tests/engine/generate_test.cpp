@@ -49,6 +49,20 @@ const Ids kPrompt = {kBos, 100, 101};
 
 }  // namespace
 
+TEST_CASE("a stop string ends a text, also with the last token that it may have", "[generate]") {
+  for (const std::size_t max_tokens : {5, 6}) {
+    FakeSession session(VocabBuilder().build(), spelling("story", 3));
+    GenerateOptions options = greedy();
+    options.stop = {"ry"};
+    options.max_tokens = max_tokens;
+    const auto result = generate(session, kPrompt, options);
+    REQUIRE(result.ok());
+    CHECK(result->text == "sto");
+    CHECK(result->ids.size() == 5);
+    CHECK(result->stop_reason == StopReason::kStopString);
+  }
+}
+
 TEST_CASE("a text ends at EOS, which is no part of it", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("story", 3));
   std::vector<std::string> texts;
