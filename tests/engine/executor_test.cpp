@@ -270,7 +270,11 @@ TEST_CASE("pages are taken over at any chunk, and what all is there has no pass"
     const auto owner = open(executor, {.share_prefix = true});
     REQUIRE(std::ranges::equal(*owner->evaluate(ids, LogitRows::kLast), *expected));
 
-    // The last token's logits are wanted, so its page is computed.
+    // The last token's logits are wanted, so its page is computed. (Others lie where they will be.)
+    const auto between = open(executor);
+    REQUIRE(between->evaluate(Ids{1, 2}, LogitRows::kLast).ok());
+    const auto at_once = open(executor, {.share_prefix = true});
+    REQUIRE(std::ranges::equal(*at_once->evaluate(ids, LogitRows::kLast), *expected));
     const auto second = open(executor, {.share_prefix = true});
     REQUIRE(second->adopt(std::span(ids).first(n - 1)) == (n - 1) / 256 * 256);
     const auto rest = std::span(ids).subspan(second->position());

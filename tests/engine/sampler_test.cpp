@@ -58,6 +58,13 @@ TEST_CASE("an unfiltered distribution is the softmax of the logits", "[sampler]"
   }
 }
 
+TEST_CASE("top-p comes before min-p, which would leave it less", "[sampler]") {
+  const std::vector<float> logits = {0.0F, std::log(0.5F), std::log(0.3F), std::log(0.2F)};
+  // Of a sum of 2.0, 60 % are two tokens; of the 1.5 that min-p would leave, one.
+  REQUIRE(kept(options_with(1.0F, 0, 0.6F, 0.4F), logits) == Ids{0, 1});
+  REQUIRE(kept(options_with(1.0F, 0, 0.6F, 0.0F), logits) == Ids{0, 1});
+}
+
 TEST_CASE("the host's float mode changes no probability", "[sampler]") {
   std::vector<float> logits(1000);
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 37 % 101) / 7;

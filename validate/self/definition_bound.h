@@ -62,6 +62,9 @@ class Bounded {
   std::string words_;
 };
 
+/// Products of every weight type, which are no model's; definition_products.cpp.
+CheckResult check_definition_of_products();
+
 inline double f64(float x) { return static_cast<double>(x); }
 
 }  // namespace llm

@@ -274,7 +274,8 @@ std::vector<CheckResult> check_definition(const HyperParameters& config, const R
           check_rotation(config, rope),
           check_attention(config),
           check_half(),
-          check_activations()};
+          check_activations(),
+          check_definition_of_products()};
 }
 
 }  // namespace llm

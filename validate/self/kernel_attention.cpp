@@ -245,6 +245,8 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
   constexpr std::size_t kMostRowsFar = 64;
   constexpr std::size_t kKeys[] = {1,   2,   15,  16,  17,  33,   255,  256, 257,
                                    511, 512, 513, 768, 769, 1023, 1024, 1025};
+  constexpr std::size_t kOddKeys = 37;
+  constexpr std::size_t kOddDim = 72;
   constexpr std::size_t kTokens[] = {33, 2, 3, 4, 5, 31, 7, 8, 32, 9, 12, 13, 16, 17};
   EntryVerdict verdict("attend");
   const std::size_t heads = sizes.heads_per_kv();
@@ -264,6 +266,15 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
       }
     }
   }
+  // Rows that come in no pairs, in heads of more than a register, whatever the model's shape.
+  for (const std::size_t odd_heads : {3U, 7U}) {
+    for (const KvType type : kKvTypes) {
+      const CachedHead head(kOddKeys, {type, kOddDim}, kPlain);
+      check_decode(tables, head, odd_heads, kPlain, verdict);
+      for (const std::size_t n_tokens : {3U, 5U})
+        check_prefill(tables, head, odd_heads, n_tokens, kPlain, verdict);
+    }
+  }
   const std::size_t longest = longest_attended(sizes);
   if (longest > most_keys) {
     for (const KvType type : {KvType::kF16, KvType::kQ8}) {
@@ -271,10 +282,10 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
       check_call(tables, head, {heads, 1, longest - 1, 0, chunks_of(longest)}, kPlain, verdict);
     }
   }
-  return verdict.result(
-      fmt::format("head_dim {}, {} heads a KV head, f16, f32 and q8, up to {} keys, "
-                  "{} tokens; {} keys once",
-                  sizes.head_dim, heads, most_keys, std::min(kMostTokens, most_keys), longest));
+  return verdict.result(fmt::format(
+      "head_dim {}, {} heads a KV head, f16, f32 and q8, up to {} keys, "
+      "{} tokens; 3 and 7 heads of {}; {} keys once",
+      sizes.head_dim, heads, most_keys, std::min(kMostTokens, most_keys), kOddDim, longest));
 }
 
 }  // namespace llm

@@ -45,7 +45,8 @@ std::vector<const KernelTable*> kernel_tables_here();
 /// values that should not have been used.
 ///
 /// - matmul: int8 and f32, stored and added, ranges of panels, rows of y with gaps; 1, 2, 7 and 13
-///   tokens on few columns and on those of the model's matrices, 1 .. 33 on some;
+///   tokens on few columns and on those of the model's matrices, 1 .. 33 on some, 49 .. 54 and
+///   507 .. 512 on one;
 /// - attend: every type of cache; up to 1,025 keys around every multiple of 256, decode by single
 ///   chunks, prefill of up to 33 tokens; then one token at the end of the context, as far as
 ///   kMostCached allows.

@@ -17,22 +17,25 @@ namespace {
 
 using Bytes = Guarded<std::byte>;
 
-/// Tokens of the largest batch, past every multiple of a tile; smaller ones are its first tokens.
+/// Tokens of the largest batch that is cut in every way, past every multiple of a tile; smaller
+/// ones are its first tokens.
 constexpr std::size_t kMostTokens = 33;
+/// Larger batches, in which other tiles take the rest.
+constexpr std::size_t kLargeBatches[] = {49, 50, 51, 52, 53, 54, 507, 508, 509, 510, 511, 512};
 
 constexpr Codes kAllCodes[] = {Codes::kRandom, Codes::kAllOnes, Codes::kMinimal};
 
 /// A row of x for each token. Extreme codes get activations that make the largest integer sums.
-std::vector<float> draw_tokens(std::size_t n_cols, Codes codes) {
+std::vector<float> draw_tokens(std::size_t n_tokens, std::size_t n_cols, Codes codes) {
   if (codes != Codes::kRandom) {
-    std::vector<float> x(kMostTokens * n_cols, 1.0F);
+    std::vector<float> x(n_tokens * n_cols, 1.0F);
     for (std::size_t i = n_cols; i < 2 * n_cols && i < x.size(); ++i) x[i] = -1.0F;
     return x;
   }
   constexpr Values kValues[] = {Values::kPlain, Values::kOutliers, Values::kPlain, Values::kTies,
                                 Values::kTiny,  Values::kSpecial,  Values::kWide};
   std::vector<float> x;
-  for (std::size_t t = 0; t < kMostTokens; ++t) {
+  for (std::size_t t = 0; t < n_tokens; ++t) {
     const auto row = draw(kValues[t % std::size(kValues)], n_cols, static_cast<std::uint32_t>(t));
     x.insert(x.end(), row.begin(), row.end());
   }
@@ -70,13 +73,13 @@ std::vector<std::byte> kernel_activations(ActivationFormat format, std::span<con
   return {bytes.begin(), bytes.end()};
 }
 
-/// One matrix in one mode, with what the definition gives for kMostTokens tokens.
+/// One matrix in one mode, with what the definition gives for the most tokens.
 struct Product {
   const PackedMatrix& w;
   Codes codes;
   ActivationFormat format;
-  std::span<const float> x;         ///< (kMostTokens, n_cols)
-  std::span<const float> expected;  ///< (kMostTokens, n_rows)
+  std::span<const float> x;         ///< (tokens, n_cols)
+  std::span<const float> expected;  ///< (tokens, n_rows)
 };
 
 /// What of a product a call computes, and where to.
@@ -143,7 +146,7 @@ void check_product(KernelTables tables, const Product& p, std::span<const std::s
     const std::size_t n_cols = p.w.n_cols();
     const Bytes x(kernel_activations(p.format, p.x.first(n_tokens * n_cols), n_cols), 0,
                   Bytes::kRead);
-    for (std::size_t i = 0; i < std::size(begins); ++i) {
+    for (std::size_t i = 0; i < (n_tokens > kMostTokens ? 1 : std::size(begins)); ++i) {
       const std::size_t gap = (n_tokens + i) % 4;
       check_part(tables, p, {n_tokens, begins[i], ends[i], gap, i % 2 == 1}, x, verdict);
       if (i == 0) check_part(tables, p, {n_tokens, 0, panels, gap, true}, x, verdict);
@@ -163,8 +166,7 @@ Status check_matrix(KernelTables tables, WeightType type, Shape shape, Codes cod
           PackedMatrix::pack(type, shape.n_rows, shape.n_cols, bytes, "kernel check"));
   const reference::MatrixBytes matrix{type, shape.n_rows, shape.n_cols, bytes};
   const std::size_t n_tokens = std::ranges::max(tokens);
-  const auto x = draw_tokens(shape.n_cols, codes);
-  const auto used = std::span(x).first(n_tokens * shape.n_cols);
+  const auto used = draw_tokens(n_tokens, shape.n_cols, codes);
   const ActivationFormat native = activation_format(type);
   std::vector<float> expected(n_tokens * shape.n_rows);
   reference::matmul(matrix, used, expected);
@@ -191,6 +193,7 @@ Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, 
   constexpr std::size_t kFewTokens[] = {1, 2, 7, 13, 18};
   // Three panels and part of a fourth: pairs of panels and single ones.
   constexpr std::size_t kManyRows = 53;
+  constexpr std::size_t kFewRows = 35;
   const BlockTraits& traits = block_traits(type);
   EntryVerdict verdict(fmt::format("matmul, {}", traits.name));
   std::vector<std::size_t> columns = few_columns(traits.block_weights);
@@ -207,12 +210,14 @@ Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, 
   }
   LLM_RETURN_IF_ERROR(
       check_matrix(tables, type, {kManyRows, most_blocks}, Codes::kRandom, all_tokens, verdict));
+  LLM_RETURN_IF_ERROR(check_matrix(tables, type, {kFewRows, columns.front()}, Codes::kRandom,
+                                   kLargeBatches, verdict));
   for (const std::size_t n_rows : {1U, 16U, 17U}) {
     LLM_RETURN_IF_ERROR(
         check_matrix(tables, type, {n_rows, most_blocks}, Codes::kRandom, kFewTokens, verdict));
   }
-  return verdict.result(
-      fmt::format("1 .. {} tokens, {} columns", kMostTokens, fmt::join(columns, ", ")));
+  return verdict.result(fmt::format("1 .. {}, 49 .. 54 and 507 .. 512 tokens, {} columns",
+                                    kMostTokens, fmt::join(columns, ", ")));
 }
 
 }  // namespace llm

@@ -58,10 +58,71 @@ class SequenceCheck {
       results.push_back(std::move(result));
       if (options_.progress) options_.progress("sequences", results.size(), std::size(kMixes));
     }
+    for (const std::size_t n_pages : {1U, 2U}) {
+      LLM_TRY(CheckResult result, run_whole_pages(n_pages));
+      results.push_back(std::move(result));
+    }
     return results;
   }
 
  private:
+  /// A prompt of whole pages that are published when others are fed it: what they take over are
+  /// keys and values, and the row of logits is still to be computed. Then one of them writes others
+  /// into the last page, which nobody may take for the prompt's any more; and a prompt comes whose
+  /// last page alone has the same tokens.
+  Result<CheckResult> run_whole_pages(std::size_t n_pages) {
+    const std::size_t n = n_pages * kPage;
+    const auto drawn = [&](std::size_t size) {
+      std::vector<TokenId> ids(size);
+      for (TokenId& id : ids) id = static_cast<TokenId>(random_() % model_->config().n_vocab);
+      return ids;
+    };
+    const std::vector<TokenId> prompt = drawn(n);
+    std::vector<TokenId> other = prompt;
+    std::ranges::copy(drawn(n - kPage), other.begin());
+    const std::vector<TokenId> end = drawn(kTakenBack);
+    const ExecutorOptions options{
+        .context = n + 1, .kv = kv_, .batch = 64, .kv_pages = 4 * n_pages + 5};
+    std::string difference;
+    LLM_TRY(const auto alone, open_sequence(model_, options));
+    LLM_TRY(const auto executor, Executor::create(model_, options));
+    LLM_TRY(const auto between, Executor::open(executor, {}));
+    const auto feed_both = [&](Sequence& sequence, std::string_view which,
+                               std::span<const TokenId> ids) -> Status {
+      alone->truncate(0);
+      const auto before = sequence.tokens();
+      std::vector<TokenId> all(before.begin(), before.end());
+      all.insert(all.end(), ids.begin(), ids.end());
+      LLM_TRY(const auto expected, alone->evaluate(all, LogitRows::kLast));
+      // Another row where the last one lies: one that nobody computes must not be right by that.
+      between->truncate(0);
+      LLM_RETURN_IF_ERROR(between->evaluate(end, LogitRows::kLast));
+      LLM_TRY(const auto logits, sequence.evaluate(ids, LogitRows::kLast));
+      if (difference.empty() && !std::ranges::equal(std::as_bytes(logits), std::as_bytes(expected)))
+        difference = fmt::format("{} differs from its run alone", which);
+      return Ok{};
+    };
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    for (const char* which : {"the first", "the second with its pages", "the third"}) {
+      LLM_TRY(auto sequence, Executor::open(executor, {.share_prefix = true}));
+      LLM_RETURN_IF_ERROR(feed_both(*sequence, which, prompt));
+      sequences.push_back(std::move(sequence));
+    }
+    sequences.resize(1);
+    sequences[0]->truncate(n - kTakenBack);
+    LLM_RETURN_IF_ERROR(feed_both(*sequences[0], "one that goes back into its page", end));
+    LLM_TRY(const auto again, Executor::open(executor, {.share_prefix = true}));
+    LLM_RETURN_IF_ERROR(feed_both(*again, "one after others are in its page", prompt));
+    other.push_back(end[0]);
+    LLM_TRY(const auto unlike, Executor::open(executor, {.share_prefix = true}));
+    for (const auto& ids : {std::span(other).first(kPage), std::span(other).subspan(kPage)})
+      LLM_RETURN_IF_ERROR(feed_both(*unlike, "one whose last page alone is another's", ids));
+    return CheckResult{
+        fmt::format("prompts of {} tokens whose pages are shared", n), difference.empty(),
+        difference.empty() ? fmt::format("{} pages shared", executor->pool().pages_shared())
+                           : difference};
+  }
+
   std::size_t draw(std::size_t most) { return 1 + random_() % most; }
 
   Status draw_texts() {

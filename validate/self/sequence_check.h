@@ -25,8 +25,9 @@ struct SequenceCheckOptions {
 /// that some give theirs back, again and again, and are computed anew; and both again with pages of
 /// equal leading tokens shared. Texts are drawn tokens; all are fed the same whole page first, if
 /// the context has room for one, and every second one goes back into it and on with tokens of its
-/// own. The logits of every sequence must be those of its run alone, bit for bit. A difference is a
-/// failed check that names sequence, position and token.
+/// own. The logits of every sequence must be those of its run alone, bit for bit. Then prompts of
+/// 256 and of 512 tokens, which others are fed when all their pages are published. A difference is
+/// a failed check that names sequence, position and token.
 ///
 /// Errors: those of Executor. Cost: per mix, the sequences' tokens and what preemption repeats.
 Result<std::vector<CheckResult>> check_sequences(const std::shared_ptr<const Model>& model,

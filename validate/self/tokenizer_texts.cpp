@@ -124,6 +124,12 @@ class TextMaker {
         text = piece() + piece();
         text.resize(draw_.below(text.size() + 1));
         break;
+      case 5: {  // words of one length that begin and end alike, each several times
+        const std::string stem = drawn_from(alphabets()[0], 12);
+        for (std::size_t n = 8 + draw_.below(32); n > 0; --n)
+          text += " " + stem + static_cast<char>('a' + draw_.below(26)) + "ing";
+        break;
+      }
       default:  // special tokens within words
         for (std::size_t n = 1 + draw_.below(4); n > 0; --n) {
           text += drawn_from(alphabets()[0], draw_.below(6));
@@ -134,7 +140,7 @@ class TextMaker {
     return text;
   }
 
-  static std::size_t n_kinds() { return alphabets().size() + 6; }
+  static std::size_t n_kinds() { return alphabets().size() + 7; }
 
  private:
   std::string drawn_from(const Alphabet& alphabet, std::size_t length) {

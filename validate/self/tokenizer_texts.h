@@ -12,8 +12,9 @@ namespace llm {
 
 /// Texts that try a tokenizer: words, repeated characters, spaces, digits, accents, combining
 /// marks, CJK, emoji joined by ZWJ, any code points, bytes that are no UTF-8, texts cut inside a
-/// character, joined pieces of the vocabulary, and spellings of its special tokens; of 0 to 200
-/// characters. The same arguments give the same texts everywhere.
+/// character, joined pieces of the vocabulary, words that begin and end alike, and spellings of its
+/// special tokens; of 0 to 200 characters, the words up to 700. The same arguments give the same
+/// texts everywhere.
 std::vector<std::string> tokenizer_texts(const VocabSpec& spec, std::size_t n, std::uint64_t seed);
 
 /// Texts in which neighbouring merges of one score compete: two pieces of equal score, the end of

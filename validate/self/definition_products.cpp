@@ -1,0 +1,96 @@
+// The definition's products against sums in f64.
+
+#include <cmath>
+#include <cstring>
+
+#include "quant/formats/activations.h"
+#include "quant/formats/dequantize.h"
+#include "quant/formats/reference/dot.h"
+#include "validate/self/definition_bound.h"
+#include "validate/self/kernel_blocks.h"
+#include "validate/self/kernel_case.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kCols = 512;
+constexpr std::size_t kRows = 4;
+
+/// What the codes of a row of activations stand for.
+template <typename Block>
+std::vector<double> decoded(std::span<const std::byte> row) {
+  std::vector<double> values;
+  for (std::size_t at = 0; at < row.size(); at += sizeof(Block)) {
+    Block block;
+    std::memcpy(&block, row.data() + at, sizeof(block));
+    for (const std::int8_t code : block.qs) values.push_back(f64(block.d) * code);
+  }
+  return values;
+}
+
+std::vector<double> decoded(ActivationFormat format, std::span<const std::byte> row,
+                            std::span<const float> x) {
+  switch (format) {
+    case ActivationFormat::kQ8_K:
+      return decoded<BlockQ8_K>(row);
+    case ActivationFormat::kQ8_32:
+      return decoded<BlockQ8_32>(row);
+    case ActivationFormat::kF32:
+      break;
+  }
+  return {x.begin(), x.end()};
+}
+
+/// A sum, and the bound of as many roundings of its terms as the definition has. Minima are added
+/// apart, so a weight may be the difference of two that are larger.
+void add_sum(Bounded& verdict, float actual, std::span<const float> w, std::span<const double> x,
+             double roundings) {
+  double sum = 0;
+  double largest = 0;
+  double all = 0;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    sum += f64(w[i]) * x[i];
+    largest = std::max(largest, std::abs(f64(w[i])));
+    all += std::abs(x[i]);
+  }
+  verdict.add(f64(actual), sum, roundings * kU * 2 * largest * all, f64(actual));
+}
+
+CheckResult check_type(const BlockTraits& traits) {
+  Bounded verdict(fmt::format("products, {},", traits.name));
+  const WeightType type = traits.type;
+  const ActivationFormat format = activation_format(type);
+  const auto matrix = draw_matrix(type, kRows, kCols, Codes::kRandom);
+  const std::size_t bytes = row_bytes(type, kCols);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const auto row = std::span(matrix).subspan(r * bytes, bytes);
+    const auto x = draw(Values::kPlain, kCols, static_cast<std::uint32_t>(r));
+    std::vector<float> w(kCols);
+    contract::dequantize_row(type, row, w);
+    std::vector<std::byte> codes(activation_row_bytes(format, kCols));
+    quantize_activations(format, x, codes);
+    float y = 0;
+    reference::dot_row(type, row, codes, {&y, 1});
+    const auto n_blocks = static_cast<double>(kCols / traits.block_weights);
+    add_sum(verdict, y, w, decoded(format, codes, x), 2 * n_blocks + 6);
+    reference::dot_row_f32(type, row, x, {&y, 1});
+    add_sum(verdict, y, w, decoded(ActivationFormat::kF32, {}, x), static_cast<double>(kCols));
+  }
+  return verdict.result("rows of 512");
+}
+
+}  // namespace
+
+CheckResult check_definition_of_products() {
+  std::size_t n = 0;
+  for (const BlockTraits& traits : all_block_traits()) {
+    if (traits.type == WeightType::kQ8_K) continue;
+    CheckResult result = check_type(traits);
+    if (!result.passed) return result;
+    ++n;
+  }
+  return {"definition of products against f64", n > 0,
+          fmt::format("int8 and f32, {} weight types", n)};
+}
+
+}  // namespace llm
