@@ -2,11 +2,9 @@
 """Runs `llmcheck --layer-diff` over the corpus of foreign models (make.py); standard library only.
 
     tests/foreign/run.py CORPUS_DIR --bin build/release/bin [--quick] [--jobs N] [--only REGEX] [--reports DIR]
-    tests/foreign/run.py CORPUS_DIR --bin build/release/bin --mutants build/mutants/bin [...]
 
 Clean cases: a line for each, with the tap nearest to its limit (the figure, and its limit), and exit code 1 if any
-FAILs. Files with a greedy text by transformers are continued by llmrun (families.py). With --mutants: one planted bug at a time on a few of the models (planted.py), which must be found, and named
-exactly.
+FAILs. Files with a greedy text by transformers are continued by llmrun (families.py).
 """
 
 import argparse
@@ -21,10 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from families import check_families
-from planted import ForeignBench, run_planted
 
 TIMEOUT = 1800
-MODELS_OF_BUG = {True: 1, False: 3}  # with --quick, and without
 VERDICTS = {0: "PASS", 1: "FAIL"}
 
 
@@ -124,25 +120,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--bin", type=Path, required=True, help="directory of llmcheck")
-    parser.add_argument("--mutants", type=Path, metavar="BIN", help="directory of the llmcheck with planted bugs")
-    parser.add_argument("--quick", action="store_true", help="one case of each shape; one model for each bug")
-    parser.add_argument("--only", type=re.compile, metavar="REGEX", help="cases, or bugs, whose name has a match")
+    parser.add_argument("--quick", action="store_true", help="one case of each shape")
+    parser.add_argument("--only", type=re.compile, metavar="REGEX", help="cases whose name has a match")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--reports", type=Path, metavar="DIR", help="keep the JSON reports there")
     args = parser.parse_args()
     cases = json.loads((args.corpus / "corpus.json").read_text(encoding="utf-8"))["cases"]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        if args.mutants:
-            bench = ForeignBench(args.mutants.resolve(), args.bin.resolve(), Path(scratch), args.corpus.resolve())
-            good = run_planted(bench, cases, args.only, args.jobs, MODELS_OF_BUG[args.quick])
-        else:
-            reports = args.reports or Path(scratch)
-            reports.mkdir(parents=True, exist_ok=True)
-            chosen = [case for case in cases if (case["quick"] or not args.quick)
-                      and (args.only is None or args.only.search(case["name"]))]
-            good = clean(args.bin / "llmcheck", args.corpus, chosen, args.jobs, reports) and bool(chosen)
-            good = check_families(args.bin / "llmrun", args.corpus, chosen, args.jobs) and good
+        reports = args.reports or Path(scratch)
+        reports.mkdir(parents=True, exist_ok=True)
+        chosen = [case for case in cases if (case["quick"] or not args.quick)
+                  and (args.only is None or args.only.search(case["name"]))]
+        good = clean(args.bin / "llmcheck", args.corpus, chosen, args.jobs, reports) and bool(chosen)
+        good = check_families(args.bin / "llmrun", args.corpus, chosen, args.jobs) and good
     print(f"{'PASS' if good else 'FAIL'} ({time.monotonic() - started:.0f} s)")
     return 0 if good else 1
 

@@ -90,7 +90,7 @@ class Process {
   pid_t pid_ = -1;  ///< of timeout(1), whose only child the program is
 };
 
-/// Where the tools are: this build's, or what LLM_TOOLS names (tests/mutants/disconnect.py).
+/// Where the tools are: this build's, or what LLM_TOOLS names (tests/tools/disconnect.py).
 inline std::string tools_folder() {
   const char* folder = std::getenv("LLM_TOOLS");
   return folder != nullptr ? folder : LLM_BIN_DIR;

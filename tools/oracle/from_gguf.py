@@ -138,6 +138,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", required=True, help="NPZ to write")
     parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="greedy single-token steps after the ids")
+    parser.add_argument("--layers", type=int, metavar="N", help="the first N layers, then the output")
     parser.add_argument("--compute", choices=("f64", "f32", "int8"), default="f64",
                         help="f64 rounds nothing (default); int8 and f32 round where docs/numerics.md does")
     parser.add_argument("--kv", type=cache_type, metavar="{f16,f32,q8}",
@@ -150,6 +151,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--decode must not be negative")
     try:
         model = GgufModel(args.model)
+        if args.layers is not None:
+            model.hparams = dataclasses.replace(model.hparams, n_layers=min(args.layers, model.hparams.n_layers))
         ids = chosen_ids(args, model.vocab_size)
         steps = split_steps(len(ids), args.steps)
         arithmetic = choose_arithmetic(model, args.compute, args.kv)

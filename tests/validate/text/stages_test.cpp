@@ -1,5 +1,5 @@
 // llmcheck --stages on the embedded model and a frozen run of transformers. Stages that no wrong
-// reference can make the first to fail are tried with planted bugs (tests/mutants/stages.py).
+// reference can make the first to fail are tried with faults (tests/faults).
 
 #include "validate/text/stages/stages.h"
 

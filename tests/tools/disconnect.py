@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Takes the effect of each option of each tool away in turn and tells which options no test misses.
 
-    tests/mutants/disconnect.py BIN_DIR [TOOL[:OPTION]...]
+    tests/tools/disconnect.py BIN_DIR [TOOL[:OPTION]...]
 
 For every option that a tool's --help-markdown lists, the tests of the tools run with a stand-in for that tool, which
 drops the option and its value from the command line and becomes the tool. A value that the tool refuses stays, so that

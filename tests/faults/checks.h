@@ -1,0 +1,47 @@
+#ifndef LLM_TESTS_FAULTS_CHECKS_H_
+#define LLM_TESTS_FAULTS_CHECKS_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "tests/faults/fault.h"
+#include "validate/self/kernel_check.h"
+#include "validate/self/text_path.h"
+
+namespace llm::faults {
+
+/// What is checked: a model, loaded before any fault, of one thread.
+struct Bench {
+  std::string path;
+  std::string reference;  ///< f64's activations of its first layers; empty: none
+  ModelPointer model;
+  std::shared_ptr<const ModelFile> file;
+  KernelSizes sizes;
+};
+
+/// What a check of --self or --layer-diff says is wrong, a line each: name, colon, detail. An error
+/// is such a line, too.
+using Complaints = std::vector<std::string>;
+
+/// Runs a check by its name in the list of faults, as small as finds what the planted fault is. May
+/// change the model: once in a process. @pre check_names() has it
+Complaints run_check(std::string_view name, const Bench& bench);
+std::vector<std::string_view> check_names();
+/// Whether the check wants bench.reference.
+bool needs_reference(std::string_view name);
+
+/// Faults of a loaded model: tensors exchanged, rows in another order, other hyper-parameters.
+void change_model(const Model& model);
+/// Makes a model of the loaded one that has biases, or head norms, which its family has not.
+void add_biases(const Model& model);
+void add_head_norms(const Model& model);
+/// Leaves the first layers and the first tokens, for checks in plain loops.
+void cut_model(const Model& model, std::size_t n_layers, std::size_t n_vocab);
+
+}  // namespace llm::faults
+
+#endif  // LLM_TESTS_FAULTS_CHECKS_H_

@@ -1,0 +1,136 @@
+// Keys and values, and the pages that hold them, with faults.
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "engine/forward/kv_cache.h"
+#include "tests/faults/fault.h"
+#include "tests/faults/pass.h"
+#include "tests/faults/spoil.h"
+
+namespace llm::faults {
+namespace {
+
+constexpr std::size_t kPage = KvPool::kPagePositions;
+
+/// Positions that were ever stored, by cache.
+std::map<const KvCache*, std::size_t>& stored() {
+  static std::map<const KvCache*, std::size_t> most;
+  return most;
+}
+
+/// What rounds K and V, with the fault that to_half has on the definition's side.
+void half_of_definition(const float* x, std::size_t n, std::uint16_t* y) {
+  KvRounding::kDefinition.to_half(x, n, y);
+  const auto fault = planted("to_half", {{"side", "definition"}, {"n", n}});
+  for (std::size_t i = 0; fault && i < n; ++i) {
+    if (!fault->holds({{"x", x[i] < 0 ? -x[i] : x[i]}})) continue;
+    const std::uint16_t was = std::exchange(y[i], half_of(*fault, x[i], y[i]));
+    if (y[i] != was) note_struck();
+  }
+}
+
+}  // namespace
+
+LLM_WRAP(store, "_ZN3llm7KvCache5storeEmmmSt4spanIKfLm18446744073709551615EES3_RKNS_10KvRoundingE",
+         void, KvCache* self, std::size_t layer, std::size_t first_row, std::size_t position,
+         std::span<const float> key, std::span<const float> value, const KvRounding& rounding) {
+  if (is_late("store")) {
+    return do_later([=] { real_store(self, layer, first_row, position, key, value, rounding); });
+  }
+  const bool by_definition = rounding.to_half == KvRounding::kDefinition.to_half;
+  KvRounding used = rounding;
+  if (by_definition && planted("to_half") != nullptr) used.to_half = half_of_definition;
+  const auto fault = planted("kv_store", {{"position", position},
+                                          {"layer", layer},
+                                          {"fast", !by_definition},
+                                          {"rows", pass_rows()},
+                                          {"threads", team_size()},
+                                          {"kv", kv_name(self->pool().type())}});
+  if (!fault) return real_store(self, layer, first_row, position, key, value, used);
+  // Written by one thread in the checks that this is for.
+  std::size_t& most = stored()[self];
+  const bool again = position < most;
+  most = std::max(most, position + 1);
+  if (!fault->holds({{"again", again}}))
+    return real_store(self, layer, first_row, position, key, value, used);
+  note_struck();
+  if (fault->is("stale")) return;
+  std::vector<float> k(key.begin(), key.end());
+  std::vector<float> v(value.begin(), value.end());
+  if (fault->is("key_bit")) {  // an f16's last bit and all below it
+    for (float& x : k)
+      x = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0xFFFF'C000U);
+  }
+  if (fault->is("value_reversed")) std::ranges::reverse(v);
+  if (fault->is("value_of_key")) v = k;
+  real_store(self, layer, first_row, position, k, v, used);
+}
+
+LLM_WRAP(truncate, "_ZN3llm7KvCache8truncateEm", void, KvCache* self, std::size_t n_positions) {
+  if (n_positions == 0) stored().erase(self);
+  real_truncate(self, n_positions);
+}
+
+LLM_WRAP(reserve, "_ZN3llm7KvCache7reserveEmm", bool, KvCache* self, std::size_t begin,
+         std::size_t end) {
+  if (planted("pages") == nullptr) return real_reserve(self, begin, end);
+  const std::vector<const std::byte*> before(self->pages(), self->pages() + self->n_pages());
+  const bool reserved = real_reserve(self, begin, end);
+  const std::size_t n_bytes = self->pool().page_bytes();
+  for (std::size_t i = 0; reserved && i < before.size() && i < self->n_pages(); ++i) {
+    auto* const copy = const_cast<std::byte*>(self->pages()[i]);
+    if (copy == before[i]) continue;
+    const auto spoil = [&](std::byte* page, std::size_t from, std::size_t to) {
+      note_struck();
+      std::memset(page + from, 0x3C, to - from);
+    };
+    const Fault& fault = *planted("pages");
+    if (fault.is("copy_none")) spoil(copy, 0, n_bytes);
+    if (fault.is("copy_half")) spoil(copy, n_bytes / 2, n_bytes);
+    // What is written, as to a page of one's own, lands in that of the others.
+    if (fault.is("write_shared")) spoil(const_cast<std::byte*>(before[i]), 0, n_bytes / 4);
+  }
+  return reserved;
+}
+
+LLM_WRAP(adopt, "_ZN3llm7KvCache5adoptESt4spanIKiLm18446744073709551615EE", std::size_t,
+         KvCache* self, std::span<const TokenId> tokens) {
+  // All callers' tokens lie in a sequence's, of which they take all but those whose logits they
+  // want; one that asks for one more takes a row too many.
+  if (!tokens.empty() && tokens.size() % kPage == kPage - 1 &&
+      strikes("adopt", {{"tokens", tokens.size() + 1}}))
+    tokens = {tokens.data(), tokens.size() + 1};
+  return real_adopt(self, tokens);
+}
+
+LLM_WRAP(unpublish, "_ZN3llm6KvPool9unpublishEj", void, KvPool* self, KvPool::Page page) {
+  if (self->prefix(page) != KvPool::kNoPrefix && planted("pages") != nullptr &&
+      planted("pages")->is("stay_published"))
+    return note_struck();
+  real_unpublish(self, page);
+}
+
+namespace {
+std::uint64_t parent_of(std::uint64_t parent) {
+  const Fault* fault = planted("pages");
+  if (fault == nullptr || !fault->is("any_parent") || parent == KvPool::kNoPrefix) return parent;
+  note_struck();
+  return KvPool::kNoPrefix;
+}
+}  // namespace
+
+LLM_WRAP(publish, "_ZN3llm6KvPool7publishEjmSt4spanIKiLm18446744073709551615EE", KvPool::Page,
+         KvPool* self, KvPool::Page page, std::uint64_t parent, std::span<const TokenId> tokens) {
+  return real_publish(self, page, parent_of(parent), tokens);
+}
+
+LLM_WRAP(find, "_ZN3llm6KvPool4findEmSt4spanIKiLm18446744073709551615EE",
+         std::optional<KvPool::Page>, KvPool* self, std::uint64_t parent,
+         std::span<const TokenId> tokens) {
+  return real_find(self, parent_of(parent), tokens);
+}
+
+}  // namespace llm::faults

@@ -1,0 +1,185 @@
+#include "tests/faults/runner.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <utility>
+
+#include "base/check.h"
+
+namespace llm::faults {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kMostSeconds = 60;
+
+/// What a child writes: "struck\n" if a fault struck, then a complaint a line.
+constexpr std::string_view kStruck = "struck";
+
+std::string line_of(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text + "\n";
+}
+
+[[noreturn]] void run_child(const Bench& bench, const Row& row, const std::string& check, int out) {
+  ::alarm(kMostSeconds);
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  if (nowhere >= 0) ::dup2(nowhere, STDERR_FILENO);  // a crash is told by its signal
+  plant(row.id);
+  if (row.needs == "biases") add_biases(*bench.model);
+  if (row.needs == "head_norms") add_head_norms(*bench.model);
+  const Complaints complaints = run_check(check, bench);
+  std::string text = has_struck() ? line_of(std::string(kStruck)) : "\n";
+  for (const std::string& complaint : complaints) text += line_of(complaint);
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(out, text.data() + at, text.size() - at);
+    if (n <= 0) break;
+    at += static_cast<std::size_t>(n);
+  }
+  ::_exit(0);
+}
+
+/// A check that runs in a process of its own.
+struct Job {
+  pid_t pid;
+  int in;
+  std::string text = {};
+};
+
+Job start(const Bench& bench, const Row& row, const std::string& check) {
+  int ends[2];
+  LLM_CHECK(::pipe(ends) == 0);
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  LLM_CHECK(pid >= 0);
+  if (pid == 0) {
+    ::close(ends[0]);
+    run_child(bench, row, check, ends[1]);
+  }
+  ::close(ends[1]);
+  return {pid, ends[0]};
+}
+
+/// @return whether there is more to come
+bool read_some(Job& job) {
+  char buffer[4096];
+  const ssize_t n = ::read(job.in, buffer, sizeof(buffer));
+  if (n > 0) job.text.append(buffer, static_cast<std::size_t>(n));
+  return n > 0;
+}
+
+Outcome finish(Job& job) {
+  ::close(job.in);
+  int status = 0;
+  ::waitpid(job.pid, &status, 0);
+  Outcome out;
+  if (WIFSIGNALED(status)) {
+    out.end = WTERMSIG(status) == SIGALRM ? fmt::format("no end after {} s", kMostSeconds)
+                                          : fmt::format("signal {}", WTERMSIG(status));
+    out.struck = true;
+    return out;
+  }
+  if (WEXITSTATUS(status) != 0) out.end = fmt::format("exit code {}", WEXITSTATUS(status));
+  std::istringstream lines(job.text);
+  std::string line;
+  std::getline(lines, line);
+  out.struck = line == kStruck || !out.end.empty();
+  while (std::getline(lines, line)) out.complaints.push_back(line);
+  return out;
+}
+
+/// A fault on its way through its checks.
+struct Trial {
+  const Row* row;
+  std::vector<std::string> checks;
+  std::size_t at = 0;
+  Clock::time_point started = Clock::now();
+  Job job;
+  bool struck = false;
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+}  // namespace
+
+bool Judgement::named() const {
+  if (check.empty()) return false;
+  if (!row->control.empty()) return true;
+  const std::regex names(row->names);
+  return std::ranges::any_of(outcome.complaints, [&](const std::string& complaint) {
+    return std::regex_search(complaint, names);
+  });
+}
+
+Outcome run_apart(const Bench& bench, const Row& row, const std::string& check) {
+  Job job = start(bench, row, check);
+  while (read_some(job)) {
+  }
+  return finish(job);
+}
+
+std::vector<Judgement> judge(const Bench& bench, const std::vector<Row>& rows, int jobs) {
+  std::vector<Judgement> judged(rows.size());
+  std::map<std::string, Outcome> controls;  // what a check says of a control fault
+  for (const Row& row : rows) {
+    if (row.control.empty()) continue;
+    Row control = row;
+    control.id = row.control;
+    controls[row.id] = run_apart(bench, control, words_of(row.checks).front());
+  }
+  std::vector<Trial> running;
+  std::size_t next = 0;
+  const auto begin = [&](Trial& trial) {
+    trial.job = start(bench, *trial.row, trial.checks[trial.at]);
+  };
+  while (next < rows.size() || !running.empty()) {
+    while (next < rows.size() && running.size() < static_cast<std::size_t>(jobs)) {
+      const Row& row = rows[next++];
+      std::vector<std::string> checks = words_of(row.checks);
+      if (bench.reference.empty())
+        std::erase_if(checks, [](const auto& c) { return needs_reference(c); });
+      judged[next - 1].row = &row;
+      if (checks.empty()) continue;
+      running.push_back({.row = &row, .checks = std::move(checks), .job = {}});
+      begin(running.back());
+    }
+    std::vector<pollfd> ends;
+    for (const Trial& trial : running) ends.push_back({trial.job.in, POLLIN, 0});
+    ::poll(ends.data(), ends.size(), -1);
+    for (std::size_t i = ends.size(); i-- > 0;) {
+      if (ends[i].revents == 0 || read_some(running[i].job)) continue;
+      Trial& trial = running[i];
+      const Row& row = *trial.row;
+      Outcome outcome = finish(trial.job);
+      trial.struck = trial.struck || outcome.struck;
+      const bool found = row.control.empty() ? outcome.found() && outcome.struck
+                                             : outcome.complaints != controls[row.id].complaints;
+      if (!found && ++trial.at < trial.checks.size()) {
+        begin(trial);
+        continue;
+      }
+      Judgement& judgement = judged[static_cast<std::size_t>(&row - rows.data())];
+      judgement.check = found ? trial.checks[trial.at] : "";
+      judgement.outcome = std::move(outcome);
+      judgement.struck = trial.struck || !row.control.empty();
+      judgement.seconds = std::chrono::duration<double>(Clock::now() - trial.started).count();
+      running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return judged;
+}
+
+}  // namespace llm::faults
