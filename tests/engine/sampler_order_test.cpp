@@ -13,10 +13,12 @@
 #include "base/cpu_features.h"
 #include "engine/sampler/descending_weights.h"
 #include "engine/sampler/sampler.h"
+#include "quant/contract/arithmetic.h"
 #include "quant/kernels/kernel_table.h"
+#include "tests/engine/naive_sampler.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
-#include "validate/self/naive_sampler.h"
+#include "validate/self/sampler_check.h"
 
 namespace llm {
 namespace {
@@ -82,7 +84,7 @@ std::size_t differing_draws(std::span<const float> row, std::span<const TokenId>
   std::size_t differing = 0;
   for (std::size_t i = 0; i < n_draws; ++i) {
     const std::uint64_t sequence = i % 3;
-    const double uniform = naive_uniform(options.seed, sequence, i);
+    const double uniform = uniform_draw(options.seed, sequence, i);
     const auto at = std::ranges::upper_bound(masses, uniform) - masses.begin();
     const auto expected =
         at == std::ssize(masses) ? candidates[0].id : candidates[static_cast<std::size_t>(at)].id;
@@ -110,7 +112,48 @@ bool same_bits(float a, float b) {
   return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
+/// Distributions whose tokens or bits are not those of the plain loops.
+std::size_t differing_distributions(const SamplerRow& row, std::span<const SamplerOptions> all) {
+  return static_cast<std::size_t>(std::ranges::count_if(all, [&](const SamplerOptions& options) {
+    const auto actual = Sampler(options).distribution(row.logits, row.past, 0);
+    return !actual.ok() ||
+           !std::ranges::equal(*actual, naive_distribution(options, row.logits, row.past),
+                               [](const Candidate& a, const Candidate& b) {
+                                 return a.id == b.id && same_bits(a.probability, b.probability);
+                               });
+  }));
+}
+
+/// Every k, every value at which top-p or min-p takes in a token with both neighbouring floats, and
+/// 400 drawn options.
+std::vector<SamplerOptions> telling_options(const SamplerRow& row, std::mt19937& random) {
+  std::vector<SamplerOptions> options;
+  for (std::size_t k = 0; k <= row.logits.size() + 2; ++k) options.push_back({.top_k = k});
+  float mass = 0;
+  const auto all = naive_distribution({}, row.logits, row.past);
+  const float largest = row.logits[static_cast<std::size_t>(all[0].id)];
+  for (const Candidate& c : all) {
+    const float distance = row.logits[static_cast<std::size_t>(c.id)] - largest;
+    for (const float to : {-1.0F, 0.0F, 2.0F}) {
+      const auto beside = [to](float x) { return to == 0 ? x : std::nextafter(x, to); };
+      options.push_back({.top_p = std::clamp(beside(mass + c.probability), 0.0F, 1.0F)});
+      options.push_back({.min_p = std::clamp(beside(contract::exp(distance)), 0.0F, 1.0F)});
+    }
+    mass += c.probability;
+  }
+  for (int i = 0; i < 400; ++i) options.push_back(drawn_options(row.logits.size(), random));
+  return options;
+}
+
 }  // namespace
+
+TEST_CASE("distributions are those of the sorted row in every bit", "[sampler]") {
+  std::mt19937 random(8);
+  for (const SamplerRow& row : generated_sampler_rows()) {
+    CAPTURE(row.name);
+    CHECK(differing_distributions(row, telling_options(row, random)) == 0);
+  }
+}
 
 TEST_CASE("draws are those of the sorted row: short rows", "[sampler]") {
   REQUIRE(differing_of_rows(effort<std::size_t>(3000, 100), 12, 100, 1) == 0);

@@ -96,6 +96,8 @@ TEST_CASE("filters keep exactly the expected tokens", "[sampler]") {
   REQUIRE(kept(options_with(1, 99, 1, 0)).size() == 5);  // more than there are
   // top-k first renormalizes what top-p sees: 0.607 / 0.830 = 0.731 before the second.
   REQUIRE(kept(options_with(1, 2, 0.7F, 0)) == Ids{0});
+  // Top-p before min-p: 0.830 before the third, not 0.830 / 0.965.
+  REQUIRE(kept(options_with(1, 0, 0.85F, 0.2F)) == Ids{0, 1, 2});
 }
 
 TEST_CASE("the two orders differ where temperature flattens", "[sampler]") {

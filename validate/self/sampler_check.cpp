@@ -3,15 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 
-#include "quant/contract/arithmetic.h"
-#include "validate/self/naive_sampler.h"
+#include "base/float_environment.h"
 
 namespace llm {
 namespace {
@@ -23,8 +24,8 @@ constexpr std::size_t kMixes = 400;       ///< drawn options of a short row
 constexpr std::size_t kMixesOfLong = 12;  ///< of a long one
 constexpr std::size_t kShownTokens = 6;
 
-/// How far an f32 sum over 16 lanes of n weights may be off, relative to it: a rounding for each
-/// addition to a lane, and a few for exp, lanes and quotient.
+/// How far a probability in f32 may be off, relative to it, by a sum of n weights over 16 lanes: a
+/// rounding for each addition to a lane, and a few for exp, lanes and quotient.
 double sum_error(std::size_t n) { return (static_cast<double>(n) / 16 + 16) * 0x1p-24; }
 
 /// Natural log of each token's softmax, in f64, by distances to the largest.
@@ -74,15 +75,80 @@ struct Tally {
   }
 };
 
-/// A limit with the floats beside it that are in [0, 1].
-std::vector<float> around(std::vector<float> limits) {
-  std::vector<float> values = {0, 0.05F, 0.5F, 0.9F, 0.95F, 1};
-  for (const float limit : limits) {
-    for (const float value : {std::nextafter(limit, -1.0F), limit, std::nextafter(limit, 2.0F)}) {
-      if (value >= 0 && value <= 1) values.push_back(value);
-    }
+/// A token in the order of docs/sampling.md, while filters are applied.
+struct Scored {
+  TokenId id;
+  float logit;
+  double weight = 0;  ///< exp of the distance to the largest
+};
+
+/// Weights of an ordered row, in f64, and their sum.
+double weigh(std::vector<Scored>& row) {
+  double sum = 0;
+  for (Scored& token : row)
+    sum += token.weight = std::exp(static_cast<double>(token.logit - row[0].logit));
+  return sum;
+}
+
+void divide_distances(std::vector<Scored>& row, float temperature) {
+  if (temperature == 1 || row.empty()) return;
+  const float largest = std::ranges::max(row, {}, &Scored::logit).logit;
+  for (Scored& token : row) token.logit = (token.logit - largest) / temperature;
+}
+
+/// Keeps leading tokens. @return false: the limit is so near a token that f32 may see it otherwise
+bool keep_top_p(std::vector<Scored>& row, double p) {
+  const double sum = weigh(row);
+  const double error = 2 * sum_error(row.size()) * sum;
+  double before = row[0].weight;
+  std::size_t kept = 1;
+  for (; kept < row.size(); before += row[kept++].weight) {
+    if (std::abs(before - p * sum) <= error) return false;
+    if (before >= p * sum) break;
   }
-  return values;
+  row.resize(kept);
+  return true;
+}
+bool keep_min_p(std::vector<Scored>& row, double p) {
+  weigh(row);
+  std::size_t kept = 1;
+  for (; kept < row.size() && row[kept].weight >= p; ++kept) {
+  }
+  for (const std::size_t i : {kept - 1, kept})
+    if (i < row.size() && std::abs(row[i].weight - p) <= p * 0x1p-20) return false;
+  row.resize(kept);
+  return true;
+}
+
+/// The steps of docs/sampling.md on a row in order. @return nothing: a filter cannot be judged
+std::optional<std::vector<Scored>> kept_by_rule(const SamplerOptions& o, const SamplerRow& of) {
+  std::vector<Scored> row;
+  for (const float logit : of.logits) row.push_back({static_cast<TokenId>(row.size()), logit});
+  const auto wanted =
+      o.repeat_last_n < 0 ? of.past.size() : static_cast<std::size_t>(o.repeat_last_n);
+  const auto recent = std::span(of.past).last(std::min(wanted, of.past.size()));
+  for (const TokenId id : std::set<TokenId>(recent.begin(), recent.end())) {
+    float& logit = row[static_cast<std::size_t>(id)].logit;
+    logit = logit > 0 ? logit / o.repeat_penalty : logit * o.repeat_penalty;
+  }
+  const bool greedy = o.temperature == 0;
+  if (!greedy && o.order == SamplerOrder::kHf) divide_distances(row, o.temperature);
+  std::ranges::stable_sort(row, std::greater<>(), &Scored::logit);  // equal ones stay by id
+  if (greedy) row.resize(1);
+  if (o.top_k > 0 && o.top_k < row.size()) row.resize(o.top_k);
+  if (o.top_p < 1 && !keep_top_p(row, static_cast<double>(o.top_p))) return std::nullopt;
+  if (o.min_p > 0 && !keep_min_p(row, static_cast<double>(o.min_p))) return std::nullopt;
+  if (!greedy && o.order == SamplerOrder::kLlamaCpp) divide_distances(row, o.temperature);
+  weigh(row);
+  return row;
+}
+
+/// Where a uniform number falls. @pre not empty
+TokenId drawn(std::span<const Candidate> candidates, double uniform) {
+  double mass = 0;
+  for (const Candidate& candidate : candidates)
+    if ((mass += static_cast<double>(candidate.probability)) > uniform) return candidate.id;
+  return candidates[0].id;
 }
 
 class SamplerCheck {
@@ -107,7 +173,6 @@ class SamplerCheck {
     each("min-p keeps what it must", &SamplerCheck::min_p);
     each("repeat penalty", &SamplerCheck::penalty);
     each("all steps together, in both orders", &SamplerCheck::together);
-    each("probabilities against f64", &SamplerCheck::probabilities);
     each("draws over seeds, sequences and positions", &SamplerCheck::draws);
     each("what must be refused", &SamplerCheck::refusals);
     each("log probabilities against f64", &SamplerCheck::log_probabilities);
@@ -118,17 +183,25 @@ class SamplerCheck {
   static bool is_short(const SamplerRow& row) { return row.logits.size() <= kSmallRow; }
 
   void compare(const SamplerRow& row, const SamplerOptions& options) {
-    const auto expected = naive_distribution(options, row.logits, row.past);
+    const FloatEnvironment contract;
+    const auto expected = kept_by_rule(options, row);
+    if (!expected) return;
     const auto actual = functions_.distribution(Sampler(options), row.logits, row.past);
+    double sum = 0;
+    for (const Scored& token : *expected) sum += token.weight;
+    const double error = sum_error(row.logits.size());
     const bool same =
-        actual.ok() && std::ranges::equal(*actual, expected, [](const auto& a, const auto& e) {
-          return a.id == e.id && std::bit_cast<std::uint32_t>(a.probability) ==
-                                     std::bit_cast<std::uint32_t>(e.probability);
+        actual.ok() && std::ranges::equal(*actual, *expected, [&](const auto& a, const auto& e) {
+          return a.id == e.id && std::abs(static_cast<double>(a.probability) - e.weight / sum) <=
+                                     error * (e.weight / sum) + 0x1p-126;
         });
     tally_.add(same, [&] {
+      std::vector<Candidate> rule;
+      for (const Scored& token : *expected)
+        rule.push_back({token.id, static_cast<float>(token.weight / sum)});
       return fmt::format("{}, {}: {}, the rule gives {}", row.name, text_of(options),
                          actual.ok() ? text_of(*actual) : actual.error().to_string(),
-                         text_of(expected));
+                         text_of(rule));
     });
   }
 
@@ -152,23 +225,31 @@ class SamplerCheck {
       compare(row, {.top_k = k});
   }
 
+  /// A limit between any two neighbours, so that one token more or fewer shows.
   void top_p(const SamplerRow& row) {
-    const auto all = naive_distribution({}, row.logits, row.past);
-    const std::size_t n = std::min(all.size(), is_short(row) ? kSmallRow : kBoundaries);
-    std::vector<float> limits;
-    float mass = 0;
-    for (std::size_t i = 0; i < n; ++i) limits.push_back(mass += all[i].probability);
-    for (const float p : around(limits)) compare(row, {.top_p = p});
+    double before = 0;
+    each_leading(row, [&](const Scored& token, double sum) {
+      const double limit = (before + token.weight / 2) / sum;
+      before += token.weight;
+      compare(row, {.top_p = static_cast<float>(limit)});
+    });
+    for (const float p : {0.0F, 0.05F, 0.5F, 0.9F, 0.95F, 1.0F}) compare(row, {.top_p = p});
   }
 
   void min_p(const SamplerRow& row) {
-    const auto all = naive_distribution({}, row.logits, row.past);
-    const std::size_t n = std::min(all.size(), is_short(row) ? kSmallRow : kBoundaries);
-    const float largest = row.logits[static_cast<std::size_t>(all[0].id)];
-    std::vector<float> limits;
-    for (std::size_t i = 0; i < n; ++i)
-      limits.push_back(contract::exp(row.logits[static_cast<std::size_t>(all[i].id)] - largest));
-    for (const float p : around(limits)) compare(row, {.min_p = p});
+    double last = 1;
+    each_leading(row, [&](const Scored& token, double) {
+      compare(row, {.min_p = static_cast<float>((last + token.weight) / 2)});
+      last = token.weight;
+    });
+    for (const float p : {0.0F, 0.05F, 0.5F, 0.9F, 0.95F, 1.0F}) compare(row, {.min_p = p});
+  }
+
+  void each_leading(const SamplerRow& row, auto visit) {
+    std::vector<Scored> all = *kept_by_rule({}, row);
+    const double sum = weigh(all);
+    all.resize(std::min(all.size(), is_short(row) ? kSmallRow : kBoundaries));
+    for (const Scored& token : all) visit(token, sum);
   }
 
   void penalty(const SamplerRow& row) {
@@ -204,37 +285,19 @@ class SamplerCheck {
       compare(row, drawn_options(random));
   }
 
-  /// Without the contract's exp and sum.
-  void probabilities(const SamplerRow& row) {
-    const auto actual = functions_.distribution(Sampler({}), row.logits, row.past);
-    if (!actual.ok()) return tally_.add(false, [&] { return actual.error().to_string(); });
-    const std::vector<double> exact = log_softmax(row.logits);
-    for (const Candidate& candidate : *actual) {
-      const double expected = std::exp(exact[static_cast<std::size_t>(candidate.id)]);
-      const auto found = static_cast<double>(candidate.probability);
-      // The distance to the largest logit is rounded before exp.
-      const double distance = exact[static_cast<std::size_t>((*actual)[0].id)] -
-                              exact[static_cast<std::size_t>(candidate.id)];
-      const double limit = sum_error(row.logits.size()) + std::min(distance, 104.0) * 0x1p-24;
-      const bool close = std::abs(found - expected) <= limit * expected + 0x1p-126;
-      tally_.add(close, [&] {
-        return fmt::format("{}, token {}: {}, in f64 {}", row.name, candidate.id, found, expected);
-      });
-    }
-  }
-
   void draws(const SamplerRow& row) {
     constexpr std::uint64_t kWords[] = {0, 1, 7, 0xFFFFFFFF, 0x100000000, 0xFFFFFFFFFFFFFFFF};
     std::mt19937 random(3);
     for (std::size_t i = 0; i < (is_short(row) ? std::size_t{20} : std::size_t{1}); ++i) {
       SamplerOptions options = drawn_options(random);
-      const auto candidates = naive_distribution(options, row.logits, row.past);
+      const auto candidates = functions_.distribution(Sampler(options), row.logits, row.past);
+      if (!candidates.ok())
+        return tally_.add(false, [&] { return candidates.error().to_string(); });
       for (std::size_t k = 0; k < (is_short(row) ? std::size_t{60} : std::size_t{8}); ++k) {
         options.seed = k < 6 ? kWords[k] : random();
         const std::uint64_t sequence = k % 7 == 6 ? kWords[k % 6] : k % 3;
         const std::uint64_t position = k % 11 == 10 ? kWords[k % 6] : k;
-        const double uniform = naive_uniform(options.seed, sequence, position);
-        const TokenId expected = naive_draw(candidates, uniform);
+        const TokenId expected = drawn(*candidates, uniform_draw(options.seed, sequence, position));
         const auto actual =
             functions_.sample(Sampler(options, sequence), row.logits, row.past, position);
         tally_.add(actual.ok() && *actual == expected, [&] {
@@ -278,7 +341,7 @@ class SamplerCheck {
       return found.id == id &&
              (found.logprob == expected || std::abs(found.logprob - expected) <= limit);
     };
-    const auto order = naive_distribution({}, row.logits, row.past);
+    const std::vector<Scored> order = *kept_by_rule({}, row);
     const TokenId chosen = order.back().id;
     for (const std::size_t n_top : {std::size_t{0}, std::size_t{1}, std::size_t{5}, order.size()}) {
       const Logprobs actual = functions_.logprobs(row.logits, chosen, n_top);

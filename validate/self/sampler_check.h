@@ -38,14 +38,13 @@ struct SamplerRow {
 /// Equal logits, ties, one that dominates, flat, extreme, with -Inf; ever the same.
 std::vector<SamplerRow> generated_sampler_rows();
 
-/// Compares the sampler with the steps of docs/sampling.md in plain loops (naive_sampler.h), on
-/// generated rows and on `more`.
-/// Each step is checked alone, then all together: the tokens that may be drawn and the bits of
-/// their probabilities. Top-k takes every k, top-p and min-p every value at which a token comes in,
-/// with both neighbouring floats, so that a filter one token off shows on every run. Then draws
-/// over seeds, sequences and positions; what must be refused; log probabilities against f64.
-/// A failed check names row and options.
-/// Cost: a second, and about 80 sorts of each long row of `more`.
+/// Compares the sampler with the steps of docs/sampling.md, on generated rows and on `more`.
+/// Weights and sums are f64; the sampler's own bits are compared by a test
+/// (sampler_order_test.cpp). Each step is checked alone, then all together: the tokens that may be
+/// drawn, and their probabilities. Top-k takes every k, top-p and min-p a limit between any two
+/// tokens, so that a filter one token off shows on every run. Then draws over seeds, sequences and
+/// positions; what must be refused; log probabilities. A failed check names row and options. Cost:
+/// a second, and about 80 sorts of each long row of `more`.
 std::vector<CheckResult> check_sampler_rows(
     std::span<const SamplerRow> more, const SamplerFunctions& functions = sampler_functions());
 

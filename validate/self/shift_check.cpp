@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "engine/generate/generate.h"
-#include "validate/self/naive_sampler.h"
+#include "engine/sampler/sampler.h"
 
 namespace llm {
 namespace {
@@ -170,8 +170,7 @@ class ShiftCase {
     for (const TokenId end : model_->tokenizer().spec().end_of_generation)
       allowed[static_cast<std::size_t>(end)] = -std::numeric_limits<float>::infinity();
     const std::size_t position = n_forgotten_ + kept_.size();
-    const TokenId by_rule = naive_draw(naive_distribution(kSampling, allowed, kept_),
-                                       naive_uniform(kSampling.seed, 0, position));
+    LLM_TRY(const TokenId by_rule, Sampler(kSampling).sample(allowed, kept_, position));
     if (id != by_rule) {
       fail(fmt::format("token {} is drawn at position {}, the rule draws {}", id, position,
                        by_rule));

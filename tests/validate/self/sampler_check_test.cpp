@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "tests/support/catch.h"
-#include "validate/self/naive_sampler.h"
 
 namespace llm {
 namespace {
@@ -24,16 +24,6 @@ TEST_CASE("the sampler follows its definition", "[self][sampler]") {
     CAPTURE(result.name, result.detail);
     CHECK(result.passed);
   }
-}
-
-// Known answers of Random123's kat_vectors for philox4x32 10: counter and key all 0, all 1.
-TEST_CASE("the naive Philox gives the published answers", "[self][sampler]") {
-  const std::uint64_t ones = 0xFFFFFFFFFFFFFFFF;
-  const auto uniform = [](std::uint64_t word0, std::uint64_t word1) {
-    return static_cast<double>((word1 << 32 | word0) >> 11) * 0x1p-53;
-  };
-  CHECK(naive_uniform(0, 0, 0) == uniform(0x6627e8d5, 0xe169c58d));
-  CHECK(naive_uniform(ones, ones, ones) == uniform(0x408f276d, 0x41c83b0e));
 }
 
 TEST_CASE("a wrong sampler is noticed and named", "[self][sampler]") {
@@ -80,7 +70,21 @@ TEST_CASE("a wrong sampler is noticed and named", "[self][sampler]") {
   fails("repeat penalty", with_options([](SamplerOptions& o) {
           if (o.repeat_last_n > 0) --o.repeat_last_n;
         }));
-  fails("probabilities", with_options([](SamplerOptions& o) { o.temperature += 1e-4F; }));
+
+  fails("both orders", [&](SamplerFunctions& f) {  // min-p before top-p
+    f.distribution = [&](const Sampler& sampler, std::span<const float> logits,
+                         std::span<const TokenId> past) {
+      SamplerOptions options = sampler.options();
+      const auto p = std::exchange(options.top_p, 1.0F);
+      auto candidates = right.distribution(Sampler(options), logits, past);
+      float before = 0;
+      std::erase_if(*candidates, [&](const Candidate& c) {
+        return (before += c.probability) - c.probability >= p;
+      });
+      for (Candidate& c : *candidates) c.probability /= std::min(before, 1.0F);
+      return candidates;
+    };
+  });
 
   fails("draws", [&](SamplerFunctions& f) {
     f.sample = [&](const Sampler& sampler, std::span<const float> logits,

@@ -1,4 +1,4 @@
-#include "validate/self/naive_sampler.h"
+#include "tests/engine/naive_sampler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -87,7 +87,7 @@ std::vector<Candidate> naive_distribution(const SamplerOptions& options,
     }
   }
   const bool greedy = options.temperature == 0;
-  // 2., 3. Temperature, here or behind the filters.
+  // 2., 3. Temperature, here or after the filters.
   if (!greedy && options.order == SamplerOrder::kHf) divide_distances(row, options.temperature);
   // Descending; a stable sort leaves the lower id first among equals.
   std::ranges::stable_sort(row, [](const Entry& a, const Entry& b) { return a.logit > b.logit; });
@@ -106,36 +106,6 @@ std::vector<Candidate> naive_distribution(const SamplerOptions& options,
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < row.size(); ++i) candidates.push_back({row[i].id, w[i] / total});
   return candidates;
-}
-
-double naive_uniform(std::uint64_t seed, std::uint64_t sequence, std::uint64_t position) {
-  std::uint32_t x0 = static_cast<std::uint32_t>(position);
-  std::uint32_t x1 = static_cast<std::uint32_t>(position >> 32);
-  std::uint32_t x2 = static_cast<std::uint32_t>(sequence);
-  std::uint32_t x3 = static_cast<std::uint32_t>(sequence >> 32);
-  std::uint32_t key0 = static_cast<std::uint32_t>(seed);
-  std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * x0;
-    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * x2;
-    x0 = static_cast<std::uint32_t>(product1 >> 32) ^ x1 ^ key0;
-    x1 = static_cast<std::uint32_t>(product1);
-    x2 = static_cast<std::uint32_t>(product0 >> 32) ^ x3 ^ key1;
-    x3 = static_cast<std::uint32_t>(product0);
-    key0 += 0x9E3779B9;
-    key1 += 0xBB67AE85;
-  }
-  const std::uint64_t bits = (std::uint64_t{x1} << 32 | x0) >> 11;
-  return static_cast<double>(bits) / 9007199254740992.0;  // 2^53
-}
-
-TokenId naive_draw(std::span<const Candidate> candidates, double uniform) {
-  double cumulated = 0;
-  for (const Candidate& candidate : candidates) {
-    cumulated += static_cast<double>(candidate.probability);
-    if (cumulated > uniform) return candidate.id;
-  }
-  return candidates[0].id;
 }
 
 }  // namespace llm

@@ -1,7 +1,6 @@
-#ifndef LLM_VALIDATE_SELF_NAIVE_SAMPLER_H_
-#define LLM_VALIDATE_SELF_NAIVE_SAMPLER_H_
+#ifndef LLM_TESTS_ENGINE_NAIVE_SAMPLER_H_
+#define LLM_TESTS_ENGINE_NAIVE_SAMPLER_H_
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,12 +16,6 @@ std::vector<Candidate> naive_distribution(const SamplerOptions& options,
                                           std::span<const float> logits,
                                           std::span<const TokenId> past);
 
-/// Philox4x32-10 as its paper states it (Salmon et al., SC11), 53 bits in [0, 1).
-double naive_uniform(std::uint64_t seed, std::uint64_t sequence, std::uint64_t position);
-
-/// The token of `candidates` that a uniform number draws. @pre not empty
-TokenId naive_draw(std::span<const Candidate> candidates, double uniform);
-
 }  // namespace llm
 
-#endif  // LLM_VALIDATE_SELF_NAIVE_SAMPLER_H_
+#endif  // LLM_TESTS_ENGINE_NAIVE_SAMPLER_H_
