@@ -21,7 +21,7 @@ from nightly.download import Client, Patience  # noqa: E402
 from nightly.manifest import Manifest, Model, load  # noqa: E402
 from nightly.resolve import Place  # noqa: E402
 
-QUICK = Patience(tries=3, backoff=0.01, longest=0.1, timeout=5)
+QUICK = Patience(tries=3, backoff=0.01, longest=0.1, timeout=60)  # seconds: no test waits for it, a busy machine may need many
 HUB_FILES = {"maker/models/b-q4.gguf": bytes(range(256)) * 4000, "maker/models/b-q8.gguf": b"big" * 300000}
 
 
