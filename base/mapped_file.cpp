@@ -26,7 +26,7 @@ std::int64_t nanoseconds(const struct timespec& time) {
   return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
 }
 
-/// That nobody but this user and root can have written it.
+/// That only this user and root can have written it.
 Status check_writer(const std::string& path, const struct stat& info) {
   const auto refuse = [&](std::string message) {
     return Error{

@@ -34,7 +34,7 @@ class MappedFile {
     std::string path;
     std::span<const std::byte> bytes;
   };
-  /// Several files as one: each is mapped behind the one before it, from a page's beginning on,
+  /// Several files as one: each is mapped after the one before it, from a page's beginning on,
   /// with zeros up to there. Errors: those of open(), naming the file. @pre !paths.empty()
   static Result<MappedFile> open_all(std::span<const std::string> paths);
   /// The files, in order; one for open().

@@ -95,7 +95,7 @@ std::uint64_t mixed(std::uint64_t x) {
 /// Threads of this process that the system still counts, a joined one for a moment too; 0 where it
 /// does not say. Allocates nothing: std::filesystem's iterators end the process without memory.
 std::size_t counted_threads() {
-  char text[1024] = {};  // "PID (NAME) ...", with the number as the 18th word behind the name
+  char text[1024] = {};  // "PID (NAME) ...", with the number as the 18th word after the name
   const int file = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
   const ssize_t size = ::read(file, text, sizeof text - 1);

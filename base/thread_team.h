@@ -16,8 +16,8 @@ namespace llm {
 /// up. At least 1. Cost: reads a few small files; ask once.
 int available_cpus();
 
-/// Time in which the calling thread ran, or slept at a barrier of its own will, so far. What it
-/// falls behind the clock, the system gave the CPU to others. Cost: a system call.
+/// Time in which the calling thread ran, or slept at a barrier of its own will, so far. In the rest
+/// of the time that has passed, the system ran others on its CPU. Cost: a system call.
 std::chrono::nanoseconds own_time();
 
 /// For tests of code that waits: while one of these lives, every worker of every region sleeps
@@ -35,18 +35,17 @@ class RandomWaits {
 
 /// What the workers of one region share: a barrier, and the tasks between two barriers.
 ///
-/// A worker that waits spins, which answers within a fraction of a
-/// microsecond, then sleeps, which leaves the CPU to others, and above all to the worker that is
-/// waited for. It spins for about as long as falling asleep and waking take, so that no wait costs
-/// more than twice what it must.
+/// A worker that waits spins, which answers within a fraction of a microsecond, then sleeps, which
+/// leaves the CPU to others, above all to the worker that is waited for. It spins for about as long
+/// as falling asleep and waking take, so that no wait costs more than twice what it must.
 class Team {
  public:
   /// @param own_cpus  every worker can have a CPU of its own; otherwise sleep almost at once
   /// @param waits     seed of random waits (RandomWaits), if any
   Team(bool own_cpus, std::optional<std::uint64_t> waits = {});
-  /// How many workers there are. Every one says so, the same, before it does anything else here.
+  /// How many workers there are. Each calls it first, with the same number.
   void set_count(int count) { count_.store(count, std::memory_order_relaxed); }
-  /// The next of n tasks that nobody has taken since the last barrier; n or more when none is left.
+  /// The next of n tasks that is not taken since the last barrier; n or more when none is left.
   std::size_t take_task(std::size_t n) {
     const std::size_t i = next_task_.fetch_add(1, std::memory_order_relaxed);
     if (!dozes_ || i >= n) [[likely]]
@@ -54,9 +53,9 @@ class Team {
     return random_task(i, n);
   }
   /// Returns when all workers have called it.
-  /// Throws Abandoned, now or while it waits, once somebody has called abandon().
+  /// Throws Abandoned, now or while it waits, once a worker has called abandon().
   void wait();
-  /// Tells those who wait, and will, that not everybody comes: a worker leaves with an exception.
+  /// Ends this wait and later ones: a worker leaves with an exception and will not come.
   void abandon();
   struct Abandoned {};
   /// Sleeps while there are RandomWaits; each worker does so before it begins.
@@ -92,7 +91,7 @@ struct Worker {
   void barrier() const { team->wait(); }
 
   /// Calls task(i) for those i of [0, n) that this worker takes: each is taken once, by whoever is
-  /// free, so that nobody waits long for one that the system has stopped. Every worker of the
+  /// free, so that none waits long for one that the system has stopped. Every worker of the
   /// region calls it with the same n; all tasks are done after the next barrier.
   /// @pre inside run_parallel, and a barrier since the last call
   template <typename Task>

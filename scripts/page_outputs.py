@@ -3,7 +3,7 @@
 
     scripts/page_outputs.py PAGE [--skip N]
 
-A page has commands in ```sh blocks; a ```text block right behind one is what it prints (stdout). All run in one shell, from
+A page has commands in ```sh blocks; a ```text block right after one is what it prints (stdout). All run in one shell, from
 the current directory, in order; --skip leaves out the first N blocks, such as a build that was made.
 """
 

@@ -24,7 +24,7 @@ struct DecodeOptions {
   bool continues_text = false;  ///< the ids follow earlier text: a leading space is kept
 };
 
-/// A tokenizer over a vocabulary, SentencePiece's BPE or byte-level BPE; nobody above needs to know
+/// A tokenizer over a vocabulary, SentencePiece's BPE or byte-level BPE; callers need not know
 /// which. Immutable, so usable from any thread. Move-only. The exact rules are in
 /// docs/tokenizer.md.
 class Tokenizer {

@@ -39,7 +39,7 @@ struct VocabSpec {
     TokenId joined = 0;
   };
   /// Tokens of fill-in-the-middle. A model that was trained for it continues prefix, text before
-  /// the gap, suffix, text behind it, middle with the text of the gap.
+  /// the gap, suffix, text after it, middle with the text of the gap.
   struct FillInMiddle {
     std::optional<TokenId> prefix;
     std::optional<TokenId> suffix;

@@ -15,7 +15,7 @@
 namespace llm {
 
 /// Consecutive bytes of a GGUF that are hashed as one: what stands before the tensor data, a
-/// tensor's data, or what stands between or behind tensors.
+/// tensor's data, or what stands between or after tensors.
 struct GgufSegment {
   enum class Kind : std::uint8_t { kMetadata, kTensor, kPadding };
 
@@ -24,7 +24,7 @@ struct GgufSegment {
   std::uint64_t offset = 0;  ///< in that part
   std::uint64_t bytes = 0;   ///< at least 1
   std::string type = {};     ///< of a tensor: its type and dims, columns first: "Q4_K 256x32"
-  /// Of a tensor; of padding that of the tensor before it, empty behind metadata.
+  /// Of a tensor; of padding that of the tensor before it, empty after metadata.
   std::string name = {};
   /// Of each GgufTree::kChunkBytes, of which the last may have fewer.
   std::vector<Sha256Digest> chunks = {};

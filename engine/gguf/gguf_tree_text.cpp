@@ -64,7 +64,7 @@ class Parser {
     if (!root) return error("need \"root \" and 64 lower-case hex digits");
     const std::uint64_t root_offset = offset_;
     while (!rest_.empty()) LLM_RETURN_IF_ERROR(read_segment());
-    if (tree_.segments.empty()) return error("found no segment behind it, need metadata");
+    if (tree_.segments.empty()) return error("found no segment after it, need metadata");
     if (tree_.root() == *root) return std::move(tree_);
     return Error{.code = ErrorCode::kMalformed,
                  .field = "root",
@@ -172,7 +172,7 @@ class Parser {
     return error(fmt::format("found {} bytes, need those of {}", segment.bytes, segment.type));
   }
 
-  /// Where the segment is: behind the one before it.
+  /// Where the segment is: after the one before it.
   Status place(GgufSegment& segment) const {
     const auto& segments = tree_.segments;
     if (segment.kind == GgufSegment::Kind::kMetadata) {

@@ -115,7 +115,7 @@ std::vector<std::string> chunk_hashes(std::span<const std::byte> panels, int n_t
   return hashes;
 }
 
-/// Where the panels begin behind a head of that many bytes, one of them zero at least.
+/// Where the panels begin after a head of that many bytes, one of them zero at least.
 std::size_t panels_offset(std::size_t head_bytes) {
   return (head_bytes + 1 + kHugePage - 1) / kHugePage * kHugePage;
 }

@@ -17,7 +17,7 @@ std::size_t stride_of(const PlacedMatrix& matrix) {
 }
 
 /// Calls visit(bytes) for the range's rows in the mapped file, in the order in which they are
-/// packed: all at once where they lie one behind the other, else one by one.
+/// packed: all at once where they lie one after the other, else one by one.
 template <typename Visit>
 Status visit_rows(const ModelFile& model, PanelRange range, Visit visit) {
   const PlacedMatrix& matrix = *range.matrix;

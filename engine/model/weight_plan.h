@@ -29,7 +29,7 @@ struct PlacedMatrix {
   std::size_t bytes() const { return shape.n_panels() * shape.panel_bytes(); }
 };
 
-/// Where the packed matrices of a model lie: one behind the other, in the order of the data flow.
+/// Where the packed matrices of a model lie: one after the other, in the order of the data flow.
 /// They are packed in that order too, but for the embedding, the first, which is the last: a pass
 /// takes few rows of it, or reads it at its end, as the output.
 struct WeightPlan {
@@ -62,7 +62,7 @@ struct PanelRange {
 /// range.row_bytes(). Errors: those of MappedFile::read().
 Status read_rows(const ModelFile& model, PanelRange range, std::span<std::byte> out);
 
-/// The same rows in the mapped file, where they lie one behind the other; else copied to `room`.
+/// The same rows in the mapped file, where they lie one after the other; else copied to `room`.
 /// @pre room.size() == range.row_bytes(); see MappedFile for a file that becomes shorter
 std::span<const std::byte> map_rows(const ModelFile& model, PanelRange range,
                                     std::span<std::byte> room);

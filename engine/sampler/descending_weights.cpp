@@ -120,8 +120,8 @@ bool DescendingWeights::append_classes(std::span<const float> weights, float fro
   const float per_g = std::ldexp(1.0F, -exponent);
   if (static_cast<double>(from) * static_cast<double>(per_g) >= kMostClasses / 2) return false;
   // Class 2 j: j g; class 2 j + 1: between j g and (j + 1) g. Nothing ever changes by the first
-  // two, so they are not counted. What is not counted goes to slots behind, several of them so that
-  // increments do not wait for each other.
+  // two, so they are not counted. What is not counted goes to further slots, several of them so
+  // that increments do not wait for each other.
   const std::size_t n_classes = 2 * (static_cast<std::size_t>(from * per_g) + 1);
   counts_.assign(n_classes + kLanes, 0);
   constexpr std::size_t kBlock = 1024;

@@ -14,7 +14,7 @@ namespace llm {
 /// summed up by then, only the class matters that they round with, so those are counted and not
 /// sorted.
 ///
-/// Let m be the smallest lane behind the leading weights, g = ulp(m) / 2. Every sum s to come is at
+/// Let m be the smallest lane after the leading weights, g = ulp(m) / 2. Every sum s to come is at
 /// least m, so s is a multiple of 2 g, and the floats above s and the middles between them are
 /// multiples of g. Weights that lie between the same two multiples of g therefore lead from s to
 /// the same float, and so do those that are the same multiple: they are a class.

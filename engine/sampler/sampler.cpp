@@ -71,7 +71,7 @@ DrawMemory& memory_of_thread() {
   return memory;
 }
 
-/// A row behind its checks and the repeat penalty.
+/// A row after its checks and the repeat penalty.
 struct PenalizedRow {
   std::span<const float> logits;
   float largest;  ///< infinite where the penalty made it so

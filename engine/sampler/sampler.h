@@ -12,7 +12,7 @@
 namespace llm {
 
 /// The order of temperature and filters. They do not commute: a temperature above 1 flattens the
-/// distribution, so more tokens pass a top-p or min-p behind it.
+/// distribution, so more tokens pass a top-p or min-p after it.
 enum class SamplerOrder {
   kHf,        ///< temperature, top-k, top-p, min-p (transformers' logits warpers)
   kLlamaCpp,  ///< top-k, top-p, min-p, temperature (llama.cpp's default chain)

@@ -18,7 +18,7 @@ struct PackedField {
 };
 
 /// `count` elements from byte `offset` of the file's block on; two halves are a scale and the
-/// minimum behind it.
+/// minimum after it.
 consteval PackedField packed_bytes(std::size_t offset, std::size_t count) {
   return {offset, 1, count};
 }

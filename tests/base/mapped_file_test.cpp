@@ -116,7 +116,7 @@ TEST_CASE("a change in place is noticed, a replacement leaves the old file",
   }
 }
 
-TEST_CASE("several files are mapped one behind the other", "[base][mapped]") {
+TEST_CASE("several files are mapped one after the other", "[base][mapped]") {
   const test::ScratchDirectory folder;
   const std::string large(10'000, 'b');
   const std::vector<std::string> paths = {folder.write("a", "first"), folder.write("b", large),

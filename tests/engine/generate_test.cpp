@@ -17,7 +17,7 @@ constexpr TokenId kEos = 2;
 
 TokenId byte_id(char c) { return kByte0 + static_cast<unsigned char>(c); }
 
-/// Predicts the bytes of `reply` one after another behind a prompt of `n_prompt` tokens, then EOS.
+/// Predicts the bytes of `reply` one after another after a prompt of `n_prompt` tokens, then EOS.
 FakeSession::Predictor spelling(std::string reply, std::size_t n_prompt) {
   return [reply, n_prompt](const std::vector<TokenId>& text) {
     const std::size_t at = text.size() - n_prompt;
@@ -266,7 +266,7 @@ TEST_CASE("log probabilities come with each token when wanted", "[generate]") {
   REQUIRE(result->logprobs[1].top[0].id == byte_id('b'));
 }
 
-TEST_CASE("a second run goes on behind the first and evaluates only what is new", "[generate]") {
+TEST_CASE("a second run goes on after the first and evaluates only what is new", "[generate]") {
   FakeSession session(VocabBuilder().build(),
                       [](const std::vector<TokenId>& text) { return text.back() + 1; });
   Generator generator(session);

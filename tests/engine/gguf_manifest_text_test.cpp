@@ -56,7 +56,7 @@ TEST_CASE("hostile manifests are refused by line", "[gguf][manifest][bad_input]"
        [](std::string& t) { replace(t, "small", "smell"); }},
       {"no segments", kBad, "found no segment", [](std::string& t) { t.resize(12 + 5 + 65); }},
       {"cut in a line", kBad, "found the end", [](std::string& t) { t.resize(40); }},
-      {"cut behind a line", kBad, "need 1 hashes", [](std::string& t) { t.resize(t.size() - 65); }},
+      {"cut after a line", kBad, "need 1 hashes", [](std::string& t) { t.resize(t.size() - 65); }},
       {"a chunk too many", kBad, "need \"metadata\"",
        [](std::string& t) { t += std::string(64, '0') + "\n"; }},
       {"chunks beyond the text", kBad, "need 8796093022207 hashes",

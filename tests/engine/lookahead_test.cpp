@@ -18,7 +18,7 @@ FakeSession counting_session(std::size_t context = 100, std::size_t batch = 100)
       context, batch);
 }
 
-/// The row that a session without a proposal gives behind these tokens.
+/// The row that a session without a proposal gives after these tokens.
 std::vector<float> row_behind(const Ids& text) {
   FakeSession session = counting_session();
   const auto row = session.evaluate(text, LogitRows::kLast);

@@ -27,7 +27,7 @@ inline GgufTree tree_of(const std::string& path, int threads = 2) {
   return tree;
 }
 
-/// A gap between tensors, one behind the last, a tail, and tensors that do not lie as they are
+/// A gap between tensors, one after the last, a tail, and tensors that do not lie as they are
 /// described.
 inline TinyGguf with_gaps() {
   TinyGguf model = TinyGguf::llama();

@@ -165,7 +165,7 @@ TEST_CASE("a cache of another model, kv type, compute or contract is refused by 
   check(cache, {kSha256, KvType::kQ8, ours.compute}, "--kv");
   check(cache, {kSha256, ours.kv, Compute::kF32}, "--compute");
   std::string content = models.directory().read("cache").substr(kHeader);
-  content[8 + 64] = 2;  // the contract's version, behind the model's hash
+  content[8 + 64] = 2;  // the contract's version, after the model's hash
   models.directory().write("cache", with_header(content));
   check(open_cache(models.path("cache")), ours, "numeric contract");
 }

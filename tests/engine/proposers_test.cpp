@@ -46,7 +46,7 @@ TEST_CASE("ngram proposes what followed the longest, then the latest equal token
           "[speculation]") {
   NgramProposer proposer;
   CHECK(propose(proposer, {1, 2, 3}, 4).tokens.empty());
-  // 5 6 stood twice; behind 4 5 6 came 7.
+  // 5 6 stood twice; after 4 5 6 came 7.
   CHECK(propose(proposer, {4, 5, 6, 7, 8, 5, 6, 9, 4, 5, 6}, 3).tokens == Ids{7, 8, 5});
   CHECK(propose(proposer, {4, 5, 6, 7, 8, 5, 6, 9, 3, 5, 6}, 3).tokens == Ids{9, 3, 5});
   CHECK(propose(proposer, {4, 5, 6, 7, 8, 5, 6, 9, 3, 5, 6}, 0).tokens.empty());
@@ -54,7 +54,7 @@ TEST_CASE("ngram proposes what followed the longest, then the latest equal token
   CHECK(propose(proposer, {4, 5, 6, 7, 6}, 3).tokens.empty());
 }
 
-TEST_CASE("ngram goes on with its own proposal behind the end of the text", "[speculation]") {
+TEST_CASE("ngram goes on with its own proposal after the end of the text", "[speculation]") {
   NgramProposer proposer;
   CHECK(propose(proposer, {1, 2, 3, 1, 2, 3}, 7).tokens == Ids{1, 2, 3, 1, 2, 3, 1});
   CHECK(propose(proposer, {9, 9, 9}, 3).tokens == Ids{9, 9, 9});
@@ -103,7 +103,7 @@ TEST_CASE("a draft follows the text and proposes what it would draw", "[speculat
   CHECK(session->text == Ids{7});
 }
 
-TEST_CASE("a draft reads a long text first and proposes behind the next token", "[speculation]") {
+TEST_CASE("a draft reads a long text first and proposes after the next token", "[speculation]") {
   std::unique_ptr<DraftProposer> proposer;
   FakeSession* session = counting_draft(proposer);
   Ids text(40, 5);

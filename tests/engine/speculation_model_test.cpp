@@ -38,7 +38,7 @@ std::unique_ptr<Sequence> open(const std::shared_ptr<const Model>& model, std::s
   return std::move(sequence).value();
 }
 
-/// Logits behind `more` tokens fed one by one: what a row left over in the cache would change.
+/// Logits after `more` tokens fed one by one: what a row left over in the cache would change.
 std::vector<float> logits_behind(Sequence& sequence, std::size_t more) {
   std::vector<float> rows;
   for (std::size_t i = 0; i < more && sequence.position() < sequence.context(); ++i) {

@@ -89,7 +89,7 @@ struct Counts {
   std::size_t passes = 0;
 };
 
-/// Runs the prompts behind each other on one generator.
+/// Runs the prompts after each other on one generator.
 inline Seen see(Session& session, const std::vector<std::vector<TokenId>>& prompts,
                 GenerateOptions options, Speculation* speculation, Counts* counts = nullptr) {
   Seen seen;

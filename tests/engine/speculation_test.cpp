@@ -102,7 +102,7 @@ TEST_CASE("a draft that would end the text goes no further", "[speculation]") {
   Speculation speculation(std::make_unique<DraftProposer>(std::move(draft)), 6);
   Counts counts;
   see(session, {{kBos, 60}}, options, &speculation, &counts);
-  // Behind 61 it proposes 62 and 63; 64 is drawn, behind which it proposes 65, 66 and 67.
+  // Behind 61 it proposes 62 and 63; 64 is drawn, after which it proposes 65, 66 and 67.
   REQUIRE(counts.proposed == 5);
   REQUIRE(counts.accepted == 5);
   REQUIRE(std::ranges::count(seen_draft.text, kEos) == 0);

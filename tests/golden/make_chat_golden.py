@@ -117,7 +117,7 @@ def ids_of(pieces: list[str], vocab: dict, tokenizer) -> list[int]:
 
 
 def entry(name: str, template: str, bos: str, own_text: bool) -> dict:
-    """A text begins behind BOS, which the vocabulary adds; Llama 2's later ones are text."""
+    """A text begins after BOS, which the vocabulary adds; Llama 2's later ones are text."""
     texts = [render(template, messages, bos) for messages in CONVERSATIONS]
     return {"format": name, "sha256": hashlib.sha256(template.encode()).hexdigest(),
             **({"template": template} if own_text else {}), "texts": [text.removeprefix(bos) for text in texts]}

@@ -165,7 +165,7 @@ TEST_CASE("commands do what /help lists", "[llmrun]") {
   REQUIRE(contains(err({"/system a", "/system \"\"", "/system"}), "an empty system message\n"));
   REQUIRE(contains(err({"/nope"}), "\"/nope\": no such command; there are /help /exit /clear "));
   REQUIRE(contains(err({"/save"}), "/save needs FILE\n"));
-  REQUIRE(contains(err({"/clear all"}), "/clear takes nothing behind it\n"));
+  REQUIRE(contains(err({"/clear all"}), "/clear takes nothing after it\n"));
   REQUIRE(contains(err({"/regenerate"}), "conversation: found no message"));
   REQUIRE(contains(err({"one", "/regenerate", "/stats"}), "1 turns, "));
 }

@@ -89,7 +89,7 @@ TEST_CASE("a packed cache cut in use is named", "[llmrun]") {
   std::filesystem::resize_file(file, 0);
   const Finished result = process.wait();
   CAPTURE(result.err);
-  // By the signal of a read past its end, or by the look at it behind each pass.
+  // By the signal of a read past its end, or by the look at it after each pass.
   REQUIRE((result.exit_code == 4 || result.exit_code == 8));
   REQUIRE(contains(result.err,
                    file + (result.exit_code == 4 ? ": found fewer bytes than when it was opened"

@@ -74,7 +74,7 @@ TEST_CASE("standard input is not touched where there is a prompt, unless - asks 
   REQUIRE(!contains(llmrun(std::string("\"$TINY\" -n 0 -p given")).err, "standard input"));
 }
 
-TEST_CASE("- behind a prompt adds standard input after a blank line", "[llmrun]") {
+TEST_CASE("- after a prompt adds standard input after a blank line", "[llmrun]") {
   Llmrun llmrun;
   const std::string run = kRun;
   llmrun.write("text", "from a file\n");

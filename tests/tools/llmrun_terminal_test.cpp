@@ -25,7 +25,7 @@ using test::Llmrun;
 constexpr const char* kUp = "\x1b[A";
 constexpr const char* kLeft = "\x1b[D";
 constexpr const char* kCtrlC = "\x03";
-constexpr const char* kCtrlD = "\x04";  // behind a prompt: earlier it is the terminal's own
+constexpr const char* kCtrlD = "\x04";  // after a prompt: earlier it is the terminal's own
 
 /// A program on a terminal of its own: what a person types and sees.
 class Terminal {
@@ -58,7 +58,7 @@ class Terminal {
     REQUIRE(write(descriptor_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
   }
 
-  /// Reads on until `text` has come, behind what was expected before; fails after half a minute.
+  /// Reads on until `text` has come, after what was expected before; fails after half a minute.
   void expect(const std::string& text) {
     while (screen_.find(text, seen_) == std::string::npos) {
       CAPTURE(text, screen_);
@@ -67,7 +67,7 @@ class Terminal {
     seen_ = screen_.find(text, seen_) + text.size();
   }
 
-  /// Reads on until so many bytes have come behind what was expected.
+  /// Reads on until so many bytes have come after what was expected.
   void expect_more(std::size_t n_bytes) {
     while (screen_.size() < seen_ + n_bytes) REQUIRE(read_more());
     seen_ = screen_.size();

@@ -90,7 +90,7 @@ TEST_CASE("options of other programs get a sentence, however they are written", 
   REQUIRE(f.table.foreign_advice("echo") == nullptr);
 }
 
-TEST_CASE("short flags may be joined, with a value behind the last", "[options]") {
+TEST_CASE("short flags may be joined, with a value after the last", "[options]") {
   Fixture f;
   REQUIRE(f.error_of({"m", "-ivvn", "3"}).empty());
   REQUIRE(f.interactive);
@@ -133,7 +133,7 @@ TEST_CASE("a repeated option's last value wins, a list keeps all", "[options]") 
   REQUIRE(f.stop == std::vector<std::string>{"a", "b,c"});
 }
 
-TEST_CASE("a dash alone and everything behind -- are positional", "[options]") {
+TEST_CASE("a dash alone and everything after -- are positional", "[options]") {
   Fixture f;
   REQUIRE(f.error_of({"m", "-"}).empty());
   REQUIRE(f.prompt_word == "-");

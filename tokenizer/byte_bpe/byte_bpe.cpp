@@ -86,7 +86,7 @@ void ByteBpe::append_text(std::string_view text, const EncodeOptions& options,
 }
 
 /// Bytes that are no UTF-8 are no characters that an expression could match: each run of them is a
-/// piece, and text before and behind it is split by itself.
+/// piece, and text before and after it is split by itself.
 void ByteBpe::append_plain(std::string_view text, std::vector<TokenId>& ids) const {
   Merger merger(merges_, byte_tokens_);
   while (!text.empty()) {

@@ -58,7 +58,7 @@ class Matcher {
     pcre2_match_context_free(context_);
   }
 
-  /// The first match at or behind `at`: [begin, end), or {size, size} if there is none.
+  /// The first match at or after `at`: [begin, end), or {size, size} if there is none.
   std::pair<std::size_t, std::size_t> next(std::string_view text, std::size_t at) {
     int found = match(text, at, PCRE2_NO_UTF_CHECK);
     // The stack of compiled code is small and fixed; the interpreter takes memory as it needs.

@@ -40,7 +40,7 @@ std::string signature(const Option& option) {
   return text;
 }
 
-/// The help sentence with default, rule and variable behind it.
+/// The help sentence with default, rule and variable after it.
 std::string description(const Option& option) {
   std::string facts;
   const auto add = [&facts](const std::string& fact) {

@@ -50,8 +50,8 @@ cxxopts::Options declare(const OptionTable& table) {
   return options;
 }
 
-/// A command line in words that cxxopts takes. It knows no long option behind one dash and no value
-/// behind a short one that is more than letters and digits (`-n=5`, `-n-5`, `-p"a b"`).
+/// A command line in words that cxxopts takes. It knows no long option after one dash and no value
+/// after a short one that is more than letters and digits (`-n=5`, `-n-5`, `-p"a b"`).
 struct Spelling {
   std::vector<std::string> words;
   std::vector<std::string> typed;  ///< each option in `words` as the user wrote it
@@ -90,7 +90,7 @@ Next spell_short(const OptionTable& table, std::string_view argument, Spelling& 
   return Next::kAnything;
 }
 
-/// Ends behind the first unknown option, which cxxopts refuses.
+/// Ends after the first unknown option, which cxxopts refuses.
 Spelling spell(const OptionTable& table, std::span<const char* const> args) {
   Spelling out;
   Next next = Next::kAnything;
@@ -106,7 +106,7 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
     const std::size_t dashes = argument.starts_with("--") ? 2 : 1;
     const std::string_view name = argument.substr(dashes, argument.find('=') - dashes);
     const Option* option = name.size() == 1 ? nullptr : table.find(name);
-    // "-temp" is the long option; anything else behind one dash is a run of short ones.
+    // "-temp" is the long option; anything else after one dash is a run of short ones.
     const bool is_long = dashes == 2 || option != nullptr || table.foreign_advice(name) != nullptr;
     next = is_long ? spell_long(option, argument, out) : spell_short(table, argument, out);
   }

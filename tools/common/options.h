@@ -26,7 +26,7 @@ struct Option {
   std::vector<std::string> choices;  ///< allowed words, for completion; empty: any
   std::string env;                   ///< environment variable read when the option is absent
   bool takes_file = false;           ///< completion offers file names
-  bool value_optional = false;       ///< a value follows only behind "=": `--name` or `--name=V`
+  bool value_optional = false;       ///< a value follows only after "=": `--name` or `--name=V`
   bool repeats = false;              ///< each occurrence counts
   std::function<bool(const std::string&)> set;  ///< false: the value breaks `rule`
   std::function<std::string()> page;  ///< what is printed instead of doing anything; may be empty

@@ -133,8 +133,8 @@ bool ends_for_memory() noexcept {
   return new_was_refused && std::uncaught_exceptions() > 0;
 }
 
-/// What std::bad_alloc calls that nobody can catch: destructors that allocate (nlohmann's) and some
-/// functions of libstdc++ may not throw. Everything else is a bug, which keeps its core.
+/// What std::bad_alloc calls where it cannot be caught: destructors that allocate (nlohmann's) and
+/// some functions of libstdc++ may not throw. Everything else is a bug, which keeps its core.
 [[noreturn]] void end_without_memory() noexcept {
   if (!ends_for_memory()) std::abort();
   write_error(tool_name, kNoMemory);

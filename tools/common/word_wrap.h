@@ -28,7 +28,7 @@ class WordWrap {
   void break_line();
 
   std::string out_;
-  std::string word_;  ///< of the line at hand, behind its last space
+  std::string word_;  ///< of the line at hand, after its last space
   std::size_t word_width_ = 0;
   std::size_t column_ = 0;
 };

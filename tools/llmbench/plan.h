@@ -10,8 +10,8 @@ namespace llm {
 enum class BenchKind {
   kLoad,        ///< opening, checking and packing the model
   kFirstToken,  ///< opening, checking, and an 8-token prompt up to its first token
-  kPrompt,      ///< prefill of n tokens behind `depth` others
-  kGenerate,    ///< n tokens, `step` at a time, behind `depth` others
+  kPrompt,      ///< prefill of n tokens after `depth` others
+  kGenerate,    ///< n tokens, `step` at a time, after `depth` others
 };
 
 /// One thing to measure, repeatedly.

@@ -41,7 +41,7 @@ Status run_replay(const CheckArguments& a, const Receipt& receipt, const LoadMod
     const bool of_model = error.code == ErrorCode::kNonFinite || error.code == ErrorCode::kResource;
     return in_file(std::move(error), of_model ? path : a.replay);
   }
-  report.facts.emplace_back("receipt", fmt::format("{} (by llmrun {}; {} tokens behind {})",
+  report.facts.emplace_back("receipt", fmt::format("{} (by llmrun {}; {} tokens after {})",
                                                    a.replay, receipt.engine_version,
                                                    receipt.ids.size(), receipt.prompt_ids.size()));
   report.facts.emplace_back(

@@ -104,7 +104,7 @@ Result<std::vector<TensorPlan>> make_plan(const GgufFile& gguf, const PlanOption
     if (!candidate.used) {
       return usage(
           fmt::format("found \"{}\", need a pattern that matches a matrix of the model "
-                      "and is not behind another that does",
+                      "and is not after another that does",
                       candidate.text));
     }
   }

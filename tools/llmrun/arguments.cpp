@@ -260,7 +260,7 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.positional("PROMPT", &arguments.prompt_positional, false,
                    "text to continue, - for standard input (or -p TEXT, -f FILE)");
   table.positional("-", &arguments.stdin_positional, false,
-                   "behind a prompt: standard input follows it");
+                   "after a prompt: standard input follows it");
   add_prompt_options(table, arguments);
   add_generation_options(table, arguments);
   add_engine_options(table, arguments);

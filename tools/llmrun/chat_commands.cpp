@@ -101,7 +101,7 @@ Status run_command(Chat& chat, const std::string& line) {
   } else if (command->needs_argument() && argument.empty()) {
     write_message(fmt::format("{} needs {}\n", command->name, command->argument));
   } else if (command->argument.empty() && !argument.empty()) {
-    write_message(fmt::format("{} takes nothing behind it\n", command->name));
+    write_message(fmt::format("{} takes nothing after it\n", command->name));
   } else {
     return command->run(chat, argument);
   }

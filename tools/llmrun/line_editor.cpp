@@ -221,7 +221,7 @@ class EditingReader final : public LineReader {
     return line->lastchar == line->buffer;
   }
 
-  /// Ctrl-C drops the line; another one behind it, with nothing typed, leaves.
+  /// Ctrl-C drops the line; another one after it, with nothing typed, leaves.
   Line after_signal() {
     write_message("\n");
     if (GracefulInterrupt::exit_code() != 128 + SIGINT) return Line{Line::Kind::kEnd};

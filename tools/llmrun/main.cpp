@@ -209,7 +209,7 @@ bool wants_chat(const RunArguments& a) {
   return jinja.ok() && recognize_chat_format(*jinja);
 }
 
-/// What is written behind the text can be written.
+/// What is written after the text can be written.
 Status check_outputs(const RunArguments& arguments) {
   const std::vector<std::string> read = {arguments.model, arguments.prompt_file, arguments.draft};
   for (const auto& [option, path] : {std::pair("--receipt", &arguments.receipt),

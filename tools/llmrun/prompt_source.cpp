@@ -49,7 +49,7 @@ Result<std::string> stdin_text() {
   return without_last_newline(std::move(text));
 }
 
-/// Says so when text was piped in that nobody asked for.
+/// Warns of text that was piped in and is not read.
 void note_unread_stdin() {
   short found = 0;
   if (stdin_is_pipe() && stdin_is_ready(0, &found) && (found & POLLIN) != 0)

@@ -67,7 +67,7 @@ def common_options() -> argparse.ArgumentParser:
 
 
 def parser() -> argparse.ArgumentParser:
-    after = common_options()  # behind a verb they replace what stands before it, and only when they are given
+    after = common_options()  # after a verb they replace what stands before it, and only when they are given
     for action in after._actions:
         action.default = argparse.SUPPRESS
     top = argparse.ArgumentParser(prog="./dev nightly", parents=[common_options()], description="The nightly regression job.")

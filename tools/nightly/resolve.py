@@ -18,7 +18,7 @@ LOCAL = "local.lock"
 @dataclass(frozen=True)
 class Place:
     """What this machine has where. Tasks name files as `root/...`, `cache/...`, `references/...`, or `file/...` with an absolute
-    path behind it."""
+    path after it."""
 
     root: Path  # the source tree: models, references, texts
     bin: Path  # the tools

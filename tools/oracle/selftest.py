@@ -191,7 +191,7 @@ def check_texts_together(bench: Bench) -> None:
         for prompt, row, next_row in zip(prompts, first, second, strict=True):
             alone = LlamaF64(model)
             require_close(row, alone.forward(prompt)[-1], "the last row of a prompt among others")
-            require_close(next_row, alone.forward([7])[-1], "a token behind a prompt among others")
+            require_close(next_row, alone.forward([7])[-1], "a token after a prompt among others")
 
 
 def check_equivalent_models(bench: Bench) -> None:

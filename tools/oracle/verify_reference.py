@@ -40,7 +40,7 @@ def shortest(value: np.ndarray) -> str:
 
 
 class Texts:
-    """Texts and ids by the library of the vocabulary's kind. A text is plain text behind BOS, if the vocabulary wants one."""
+    """Texts and ids by the library of the vocabulary's kind. A text is plain text after BOS, if the vocabulary wants one."""
 
     def __init__(self, model: GgufModel):
         value = lambda key, default: model.value(f"tokenizer.ggml.{key}", default)  # noqa: E731

@@ -200,7 +200,7 @@ class Replay {
       text_.end(StopReason::kEos);
     }
     text_.end(StopReason::kInterrupted);  // where nothing else ended it
-    (void)text_.finish();                 // nobody is told, so nothing fails
+    (void)text_.finish();                 // no callback, so nothing fails
     const StopReason reason = text_.result.stop_reason;
     const char* name = "receipt: text and end";
     if (options_.max_tokens && receipt_.ids.size() > *options_.max_tokens)

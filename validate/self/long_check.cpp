@@ -56,7 +56,7 @@ class LongCheck {
       } else {
         LLM_RETURN_IF_ERROR(check(model_, batches()));
         out_.not_covered.push_back(
-            fmt::format("{}: decode and truncation behind prefill: prefill is wrong", plan_.name));
+            fmt::format("{}: decode and truncation after prefill: prefill is wrong", plan_.name));
       }
       for (const Isa isa : others) {
         if (isa == Isa::kScalar) continue;
@@ -181,7 +181,7 @@ class LongCheck {
   Path decode() const {
     std::vector<Window> singles = windows_;
     singles.insert(singles.begin() + 2, {kPastTenBlocks, kOneCall});
-    Path path{.name = "decode behind prefill",
+    Path path{.name = "decode after prefill",
               .executor = {.kv = plan_.kv},
               .feeds = {{.end = windows_.back().begin, .rows = LogitRows::kNone}}};
     for (auto window = singles.rbegin(); window != singles.rend(); ++window)

@@ -205,7 +205,7 @@ class MatrixCheck {
     return r / kGroup % stride == stride - 1 || r / kGroup == groups - 1;
   }
 
-  /// W x for the tokens in x; of a batch only the chosen rows. What nobody computes stays NaN.
+  /// W x for the tokens in x; of a batch only the chosen rows. What is not computed stays NaN.
   /// @param team  workers for whom the rows are cut into tasks
   Result<std::vector<float>> product(const KernelTable& table, const PackedMatrix& w,
                                      ActivationFormat format, std::span<const float> x,

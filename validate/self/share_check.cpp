@@ -19,7 +19,7 @@ constexpr std::size_t kRows = 24'039;
 constexpr int kTeams[] = {1, 2, 3, 7};
 constexpr std::size_t kTokens[] = {1, 3};
 
-/// y = W x, computed in the tasks of a team of `count`, NaN where nobody wrote.
+/// y = W x, computed in the tasks of a team of `count`, NaN where none of them wrote.
 Result<std::vector<float>> team_product(const KernelTable& table, const PackedMatrix& w,
                                         std::span<const float> x, int count) {
   const std::size_t n = x.size() / w.n_cols();

@@ -20,7 +20,7 @@ namespace {
 using Tokens = std::vector<TokenId>;
 
 constexpr std::size_t kBatch = 7;         ///< so that what is kept takes several passes
-constexpr std::size_t kSecondTokens = 4;  ///< generated behind the second prompt
+constexpr std::size_t kSecondTokens = 4;  ///< generated after the second prompt
 constexpr std::size_t kShownTokens = 12;
 constexpr SamplerOptions kSampling = {.top_p = 0.95F, .repeat_penalty = 1.1F, .seed = 1};
 

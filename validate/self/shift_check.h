@@ -23,8 +23,8 @@ struct ShiftCheckOptions {
   OpenSession open;         ///< what is checked; empty: sequences of the model
 };
 
-/// Generates past a full context (GenerateOptions::context_shift), twice behind a first
-/// prompt, then behind a second one that does not fit. Before every draw the session must hold the
+/// Generates past a full context (GenerateOptions::context_shift), twice after a first
+/// prompt, then after a second one that does not fit. Before every draw the session must hold the
 /// tokens that the rule keeps (BOS, and the newer half of what follows it), and the logits must
 /// have the bits of a new session that was fed these tokens alone; the token must be the one that
 /// docs/sampling.md draws from them at its position, what was forgotten counted. A failed check

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kNgramLength = 4;
 constexpr std::size_t kDraftLength = 3;
-constexpr std::size_t kFurther = 3;  ///< tokens fed behind a text
+constexpr std::size_t kFurther = 3;  ///< tokens fed after a text
 constexpr SamplerOptions kSampled = {
     .temperature = 0.8F, .top_p = 0.95F, .repeat_penalty = 1.1F, .repeat_last_n = 8, .seed = 1};
 
@@ -36,7 +36,7 @@ constexpr Way kWays[] = {{"sampled with a penalty", kSampled, 0},
 struct Made {
   std::vector<TokenId> ids;
   std::vector<float> rows;     ///< given to on_logits
-  std::vector<float> further;  ///< of tokens behind the text
+  std::vector<float> further;  ///< of tokens after the text
   std::size_t position = 0;
   std::size_t proposed = 0;
   std::size_t accepted = 0;
@@ -75,7 +75,7 @@ std::string difference(const Made& actual, const Made& expected, std::size_t n_v
     return fmt::format("the session ends at position {}, at {} without proposals", actual.position,
                        expected.position);
   }
-  return row_difference("behind the text", actual.further, expected.further, n_vocab);
+  return row_difference("after the text", actual.further, expected.further, n_vocab);
 }
 
 class SpeculationCheck {

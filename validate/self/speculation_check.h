@@ -29,7 +29,7 @@ struct SpeculationCheckOptions {
   bool every_way = true;      ///< false: sampled with a penalty alone
 };
 
-/// Generates behind `prompt` without and with proposals, greedily, sampled with a repeat penalty,
+/// Generates after `prompt` without and with proposals, greedily, sampled with a repeat penalty,
 /// and past a full context. Tokens, all rows of logits given to GenerateOptions::on_logits, the
 /// session's position, and the logits of further tokens on what it has stored must be equal, bit
 /// for bit. A failed check names the proposer and the first token or row that differs.

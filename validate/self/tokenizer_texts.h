@@ -20,7 +20,7 @@ std::vector<std::string> tokenizer_texts(const VocabSpec& spec, std::size_t n, s
 /// Texts in which neighbouring merges of one score compete: two pieces of equal score, the end of
 /// one being the beginning of the other and written once. A piece that ends as it begins competes
 /// with itself. None: no equal scores.
-/// @return n texts, drawn from all; where there are fewer, behind drawn characters, too
+/// @return n texts, drawn from all; where there are fewer, after drawn characters, too
 std::vector<std::string> equal_score_texts(const VocabSpec& spec, std::size_t n,
                                            std::uint64_t seed);
 

@@ -205,7 +205,7 @@ TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
 }
 
 TEST_CASE("a size that lies in every place is caught while unpacking", "[npz][bad_input]") {
-  // f4 of (3, 4): 128 + 48 bytes. NumPy's local header carries its sizes in a zip64 field, behind
+  // f4 of (3, 4): 128 + 48 bytes. NumPy's local header carries its sizes in a zip64 field, after
   // 30 bytes and the name "f4.npy": id, length, uncompressed, compressed.
   const ScratchFile file;
   for (const std::uint32_t lie : {175U, 177U, 130U, 11U, 0U, 1U << 20, 1U << 23}) {

@@ -150,7 +150,7 @@ TEST_CASE("every rule is the published one", "[self][tokenizer]") {
   std::vector<std::string_view> published;
   for (const PublishedRule& rule : all_published_rules()) published.push_back(rule.name);
   std::vector<std::string_view> known;
-  // What only the last step of deepseek-llm splits: spaces behind characters in none of its lists.
+  // What only the last step of deepseek-llm splits: spaces after characters in none of its lists.
   auto texts = golden_texts();
   for (const char* text :
        {"\u0E01 ", "\u0E01  \u0E01 \t ", "\u0E01 \u3000\n", "\u0E01 \r\n \u2028"})

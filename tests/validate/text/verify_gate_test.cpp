@@ -50,7 +50,7 @@ TEST_CASE("lockstep ends at the first difference", "[verify]") {
     CHECK(found.passed());
   }
   SECTION("each choice among the other's top") {
-    // Nothing behind the first difference is needed or looked at.
+    // Nothing after the first difference is needed or looked at.
     const auto found =
         compare_lockstep(reference, std::vector{step({10, 12, 11}), step({22, 21, 20})});
     CHECK(found.agreed == 1);

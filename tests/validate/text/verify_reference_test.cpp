@@ -88,7 +88,7 @@ TEST_CASE("what breaks a reference is named", "[verify][bad_input]") {
       Case{"/prompts/0/top_logits", "", "prompts[0].top_logits: found none"},
       Case{"/prompts/0/top_logits/1/0", "null", "prompts[0].top_logits[1]: found null"},
       Case{"/prompts/0/top_logits/1/0", "1e300", "top_logits[1]: found 1e+300, need numbers"},
-      Case{"/prompts/0/top_logits/1/2", "0", "prompts[0].top_logits[1]: found 0 behind -1"});
+      Case{"/prompts/0/top_logits/1/2", "0", "prompts[0].top_logits[1]: found 0 after -1"});
   CAPTURE(c.pointer, c.value);
   const auto read = llm::parse_verify_reference(patched(c.pointer, c.value).dump());
   REQUIRE_FALSE(read.ok());

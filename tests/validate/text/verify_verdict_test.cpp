@@ -23,7 +23,7 @@ llm::LogitNoise error_of(float size) {
 }
 
 /// A prompt of one step with that choice of the engine: 10 is the reference's, 11 half a logit
-/// behind it, 12 two, 99 outside its top.
+/// after it, 12 two, 99 outside its top.
 llm::PromptOutcome prompt(const std::string& id, llm::TokenId choice) {
   const std::vector<llm::TopStep> reference = {step({10, 11, 12})};
   const std::vector<llm::TopStep> engine = {choice == 10 ? step({10, 11, 12})

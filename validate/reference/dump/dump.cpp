@@ -243,8 +243,7 @@ void Recorder::tap(int layer, std::string_view name, std::span<float> values, st
     dump_.n_layers_ = std::max(dump_.n_layers_, static_cast<std::size_t>(layer) + 1);
 }
 
-// A tap that came in one step must have come in all: a batch whose logits nobody asked for has
-// none.
+// A tap that came in one step must have come in all: a batch without logits has none.
 void Recorder::check_every_step() {
   std::map<std::string_view, std::size_t> steps_with;
   for (const auto& [key, values] : dump_.arrays_)

@@ -13,7 +13,7 @@ namespace llm {
 
 /// Metadata of a dump made by `session`'s engine.
 /// @param producer      the tool's name
-/// @param model_sha256  of the model file; empty where nobody needs it
+/// @param model_sha256  of the model file; empty where it is not needed
 DumpMeta engine_meta(const Sequence& session, const std::string& producer,
                      const std::string& model_sha256);
 

@@ -44,8 +44,7 @@ struct LayerCheckOptions {
 ///
 ///   bits   every op of the run equals the definition's on the run's own inputs, bit for bit
 ///   ops    every op of the definition, on the reference's inputs, gives the reference's output;
-///   ops
-///          that round their inputs, where the reference does not, that of f64 on rounded inputs
+///          one that rounds its inputs, where the reference does not, that of f64 on rounded inputs
 ///   run    under Compute::kF32: errors that add up stay within what this model makes of rounding
 ///   price  under Compute::kInt8: what rounded activations cost; not judged
 ///

@@ -50,7 +50,8 @@ std::string wrong_tokens(const OpOutput& output, TokenRows rows,
 
 std::string place_of(const Finding& f, const std::string& isa) {
   if (f.definition && f.run)
-    return "the definition (quant/reference, engine/reference); the compared run differs from it";
+    return "the definition (quant/formats/reference, engine/forward/reference); the compared run "
+           "differs from it";
   if (f.definition) return "what both paths share (file, weights, tables) or both get wrong alike";
   if (f.wiring) return "the wiring of the forward pass, which both paths get wrong alike";
   return fmt::format("the fast path ({}) alone: quant/kernels, engine/forward", isa);

@@ -13,7 +13,7 @@
 
 namespace llm {
 
-/// ZIP's CRC-32 of `bytes` behind others whose CRC is `before` (0: none).
+/// ZIP's CRC-32 of `bytes` after others whose CRC is `before` (0: none).
 std::uint32_t zip_crc32(std::uint32_t before, std::span<const std::byte> bytes);
 
 /// An error about one member, at its local header.

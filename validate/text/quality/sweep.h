@@ -35,7 +35,7 @@ std::span<const Implementation> quality_implementations();
 
 struct QualityConfig {
   std::size_t prompts = 20;        ///< the first of the text's documents, each cut to
-  std::size_t prompt_tokens = 16;  ///< tokens behind BOS, if any
+  std::size_t prompt_tokens = 16;  ///< tokens after BOS, if any
   std::size_t new_tokens = 50;     ///< an end of text is never drawn
   std::size_t runs = 3;
   std::size_t openings = 50;        ///< documents scored in every way, the first of the text, each

@@ -54,7 +54,7 @@ Result<std::optional<StageText>> check_text(const std::shared_ptr<const Model>& 
   const std::size_t agreed =
       static_cast<std::size_t>(std::ranges::mismatch(chosen, expected).in1 - chosen.begin());
   StageText out{.passed = agreed == expected.size(), .agreed = agreed, .words = {}};
-  out.words = fmt::format("{} of {} tokens behind {} of the reference's", agreed, expected.size(),
+  out.words = fmt::format("{} of {} tokens after {} of the reference's", agreed, expected.size(),
                           greedy->prompt.size());
   if (out.passed) return std::optional(std::move(out));
   const TokenId need = expected[agreed];

@@ -16,7 +16,7 @@ struct StageText {
   std::string words;       ///< how many agreed; the first that did not, with both choices
 };
 
-/// Generates behind the reference's prompt as llmrun does with --temp 0. Where the choices differ
+/// Generates after the reference's prompt as llmrun does with --temp 0. Where the choices differ
 /// although the reference's logits of both are within twice `noise`, they are a tie, and what
 /// follows is not compared. Nothing when the reference has no logits.
 /// @param noise  the largest difference of a logit from the reference's

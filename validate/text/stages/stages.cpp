@@ -281,7 +281,7 @@ class Stages {
   const Dump& reference_;
   const StagesOptions& options_;
   std::array<Found, kStages> found_;
-  std::string remarks_;  ///< what else is known of the reference, each behind "; "
+  std::string remarks_;  ///< what else is known of the reference, each after "; "
   std::string text_;     ///< what the greedy run gave, in words
   double noise_ = 0;     ///< the largest difference of a logit from the reference's
 };

@@ -45,9 +45,9 @@ struct StagesOutcome {
 using LoadMode = std::function<Result<std::shared_ptr<const Model>>(Compute)>;
 
 /// Holds a model against a reference dump stage by stage (docs/verify.md). Embedding, layers and
-/// logits are those of one prefill of all tokens; the second token is evaluated by itself behind
+/// logits are those of one prefill of all tokens; the second token is evaluated by itself after
 /// the first. Both are judged op by op and as runs, as by check_layers(). The text is what a greedy
-/// run makes behind the reference's tokens, held to those that have the reference's largest logits.
+/// run makes after the reference's tokens, held to those that have the reference's largest logits.
 ///
 /// The first stage that fails is the FAIL, with the first tap, the op at fault and where to look. A
 /// later one that fails as well is undecided: its input is wrong.

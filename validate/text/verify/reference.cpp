@@ -37,7 +37,7 @@ Result<TopStep> read_step(const Json& ids, const Json& logits, std::size_t top_k
       return malformed_json(logits_field, shown_json(value), "numbers within f32");
     const auto logit = value.get<float>();
     if (!step.logits.empty() && logit > step.logits.back())
-      return malformed_json(logits_field, fmt::format("{} behind {}", logit, step.logits.back()),
+      return malformed_json(logits_field, fmt::format("{} after {}", logit, step.logits.back()),
                             "descending logits");
     step.logits.push_back(logit);
   }

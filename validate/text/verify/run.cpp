@@ -54,7 +54,7 @@ std::vector<TokenId> forced_tokens(const VerifyPrompt& prompt) {
   return tokens;
 }
 
-/// Logits behind the prompt and behind each of the reference's tokens but the last.
+/// Logits after the prompt and after each of the reference's tokens but the last.
 Result<std::span<const float>> forced_rows(Session& session, const VerifyPrompt& prompt) {
   session.truncate(0);
   const std::vector<TokenId> tokens = forced_tokens(prompt);

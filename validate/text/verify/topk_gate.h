@@ -42,7 +42,7 @@ struct Lockstep {
   bool passed() const { return !mismatch || mismatch->included(); }
 };
 
-/// @param engine  its steps, each behind its own earlier choices, at least up to the first mismatch
+/// @param engine  its steps, each after its own earlier choices, at least up to the first mismatch
 Lockstep compare_lockstep(std::span<const TopStep> reference, std::span<const TopStep> engine);
 
 /// Every step by itself, the engine being fed the reference's tokens.
