@@ -12,8 +12,8 @@
 #include "base/thread_team.h"
 #include "engine/gguf/gguf_manifest.h"
 #include "engine/model/model_file.h"
-#include "engine/model/weight_loader.h"
 #include "engine/model/weight_store.h"
+#include "engine/model/weights.h"
 
 namespace llm {
 namespace {

@@ -14,6 +14,7 @@
 #include "base/atomic_file.h"
 #include "base/thread_team.h"
 #include "engine/gguf/hash_kind.h"
+#include "engine/model/weight_store.h"
 #include "quant/contract/contract.h"
 #include "quant/kernels/packed_matrix.h"
 
@@ -168,8 +169,33 @@ Status check_panels(std::span<const std::byte> panels, std::span<const std::stri
   return Ok{};
 }
 
+/// Whether the cache's panels are those that the file gives.
+Status compare_panels(const ModelFile& model, const WeightPlan& plan,
+                      std::span<const std::byte> panels, int n_threads, const Progress& progress) {
+  std::atomic<std::size_t> done = 0;
+  std::atomic<const PlacedMatrix*> wrong = nullptr;
+  for_all_panels(plan.matrices, n_threads, [&](Worker worker, PanelRange range) {
+    const auto cached = range.in(panels);
+    std::vector<std::byte> room(range.row_bytes() + cached.size());
+    const auto rows = std::span(room).first(range.row_bytes());
+    const auto packed = std::span(room).subspan(rows.size());
+    if (!read_rows(model, range, rows).ok()) {
+      wrong = range.matrix;
+      return;
+    }
+    pack_panels(range, rows, packed);
+    if (!std::ranges::equal(packed, cached)) wrong = range.matrix;
+    const std::size_t now = done += cached.size();
+    if (worker.id == 0 && progress) progress("compare", now, plan.bytes);
+  });
+  if (wrong == nullptr) return Ok{};
+  return Error{.code = ErrorCode::kIntegrity,
+               .field = wrong.load()->view->name,
+               .message = "found other weights in the cache, need the model's"};
+}
+
 Result<PackedCache> open_at(const std::string& path, const ModelFile& model, const WeightPlan& plan,
-                            int n_threads, const Progress& progress) {
+                            bool compare, int n_threads, const Progress& progress) {
   LLM_TRY(MappedFile file, MappedFile::open(path, MappedFile::Writer::kOwner));
   file.wait_for_another_stamp();
   file.prefer_huge_pages();
@@ -186,6 +212,7 @@ Result<PackedCache> open_at(const std::string& path, const ModelFile& model, con
   const auto panels = bytes.subspan(begin);
   LLM_RETURN_IF_ERROR(
       check_panels(panels, std::span(lines).subspan(needed.size()), n_threads, progress));
+  if (compare) LLM_RETURN_IF_ERROR(compare_panels(model, plan, panels, n_threads, progress));
   return PackedCache{std::move(file), panels};
 }
 
@@ -202,12 +229,13 @@ std::string packed_cache_path(const std::string& directory, const std::string& m
 
 Result<std::optional<PackedCache>> open_packed_cache(const std::string& path,
                                                      const ModelFile& model, const WeightPlan& plan,
-                                                     int n_threads, const Progress& progress) {
+                                                     bool compare, int n_threads,
+                                                     const Progress& progress) {
   std::error_code unknown;
   if (std::filesystem::symlink_status(path, unknown).type() ==
       std::filesystem::file_type::not_found)
     return std::optional<PackedCache>();
-  auto cache = open_at(path, model, plan, n_threads, progress);
+  auto cache = open_at(path, model, plan, compare, n_threads, progress);
   if (!cache.ok()) return in_file(std::move(cache).error(), path);
   return std::optional(std::move(cache).value());
 }

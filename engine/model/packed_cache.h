@@ -10,9 +10,10 @@
 #include "base/result.h"
 #include "engine/model/model_file.h"
 #include "engine/model/progress.h"
-#include "engine/model/weight_plan.h"
 
 namespace llm {
+
+struct WeightPlan;
 
 /// A model's packed matrices in a file (docs/packed_cache.md), so that a later start maps them
 /// instead of packing them. Processes that map it share its memory.
@@ -26,12 +27,14 @@ std::string packed_cache_path(const std::string& directory, const std::string& m
 
 /// Opens the cache at `path` if there is one, and checks that it was made by this layout from this
 /// model file, and every byte of it. What is compared of the model file: docs/packed_cache.md.
+/// @param compare  also that it holds what the file has, byte for byte
 /// Errors: kMalformed for a file that is none, damaged or cut; kUnsupported for another version of
-/// the format; kIntegrity for another layout, contract, model or version of the model; kIo.
-/// Cost: reads the cache once, and little of the model.
+/// the format; kIntegrity for another layout, contract, model or version of the model, or other
+/// weights; kIo. Cost: reads the cache once, and little of the model, or all of it.
 Result<std::optional<PackedCache>> open_packed_cache(const std::string& path,
                                                      const ModelFile& model, const WeightPlan& plan,
-                                                     int n_threads, const Progress& progress);
+                                                     bool compare, int n_threads,
+                                                     const Progress& progress);
 
 /// Writes `panels`, the plan's memory, to `path` in one step; makes the directory if there is none.
 /// Errors: kIo with the system's words. Cost: writes and syncs the panels' size.

@@ -9,7 +9,7 @@
 
 #include "engine/model/model_file.h"
 #include "engine/model/tensor_name.h"
-#include "engine/model/weight_loader.h"
+#include "engine/model/weights.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"

@@ -67,6 +67,11 @@ class Terminal {
     seen_ = screen_.find(text, seen_) + text.size();
   }
 
+  /// What is expected and what is typed then, in turn; "" is nothing.
+  void talk(const std::vector<std::string>& words) {
+    for (std::size_t i = 0; i < words.size(); ++i) i % 2 == 0 ? expect(words[i]) : type(words[i]);
+  }
+
   /// Reads on until so many bytes have come after what was expected.
   void expect_more(std::size_t n_bytes) {
     while (screen_.size() < seen_ + n_bytes) REQUIRE(read_more());
@@ -142,17 +147,12 @@ constexpr const char* kReplied = "peak RSS";
 TEST_CASE("a line can be edited, and an earlier one taken up", "[llmrun][terminal]") {
   const Llmrun llmrun;
   Terminal terminal(chat(llmrun), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type(std::string("/sytem one") + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft +
-                "s\r");
-  terminal.expect("\n");
-  terminal.type("/system\r");
-  terminal.expect("\none\r\n");
+  terminal.talk(
+      {"> ",
+       std::string("/sytem one") + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + "s\r",
+       "\n", "/system\r", "\none\r\n"});
   terminal.type(std::string(kUp) + kUp + " two\r");  // the line before: /system one
-  terminal.type("/system\r");
-  terminal.expect("\none two\r\n");
-  terminal.expect("> ");
-  terminal.type(kCtrlD);
+  terminal.talk({"", "/system\r", "\none two\r\n", "", "> ", kCtrlD});
   REQUIRE(terminal.wait() == 0);
 }
 
@@ -161,11 +161,8 @@ TEST_CASE("UTF-8 is edited by characters", "[llmrun][terminal]") {
   auto environment = usual(llmrun);
   if (GENERATE(false, true)) environment["LC_ALL"] = "C";  // a machine that sets no locale
   Terminal terminal(chat(llmrun), environment);
-  terminal.expect("> ");
-  terminal.type("/system \xC3\xA4\xE2\x82\xAC\x7F\x7F\xC3\xB6 \xF0\x9F\x8C\x88\r");
-  terminal.type("/system\r");
-  terminal.expect("\n\xC3\xB6 \xF0\x9F\x8C\x88\r\n");
-  terminal.type("/exit\r");
+  terminal.talk({"> ", "/system \xC3\xA4\xE2\x82\xAC\x7F\x7F\xC3\xB6 \xF0\x9F\x8C\x88\r", "",
+                 "/system\r", "\n\xC3\xB6 \xF0\x9F\x8C\x88\r\n", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
 }
 
@@ -183,19 +180,12 @@ TEST_CASE("history outlives the chat, readable by its owner alone", "[llmrun][te
   REQUIRE(test::read_file(llmrun.path("state/llmrun/history")) == "/system kept\n/exit\n");
   {
     Terminal terminal(chat(llmrun), usual(llmrun));
-    terminal.expect("> ");
-    terminal.type(std::string(kUp) + kUp + "\r/system\r");
-    terminal.expect("\nkept\r\n");
-    terminal.expect("> ");
-    terminal.type(kCtrlD);
+    terminal.talk({"> ", std::string(kUp) + kUp + "\r/system\r", "\nkept\r\n", "", "> ", kCtrlD});
     REQUIRE(terminal.wait() == 0);
   }
   const std::string before = test::read_file(llmrun.path("state/llmrun/history"));
   Terminal terminal(chat(llmrun, {"--no-history"}), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type(std::string(kUp) + "/system\r");
-  terminal.expect("no system message");
-  terminal.type("/exit\r");
+  terminal.talk({"> ", std::string(kUp) + "/system\r", "no system message", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
   REQUIRE(test::read_file(llmrun.path("state/llmrun/history")) == before);
 }
@@ -218,20 +208,9 @@ TEST_CASE("without XDG_STATE_HOME history is in the home; without a home nowhere
 TEST_CASE("Ctrl-C drops the line, and twice leaves", "[llmrun][terminal]") {
   const Llmrun llmrun;
   Terminal terminal(chat(llmrun), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type("some words");
-  terminal.expect("some words");
-  terminal.type(kCtrlC);
-  terminal.expect("\n");
-  terminal.expect("> ");
-  terminal.type("/stats\r");
+  terminal.talk({"> ", "some words", "some words", kCtrlC, "\n", "", "> ", "/stats\r"});
   terminal.expect("0 turns, ");  // what was typed before is no message
-  terminal.expect("> ");
-  terminal.type(kCtrlC);
-  terminal.expect("Ctrl-C again, or Ctrl-D, leaves");
-  terminal.expect("> ");
-  terminal.type("x");
-  terminal.expect("x");
+  terminal.talk({"> ", kCtrlC, "Ctrl-C again, or Ctrl-D, leaves", "", "> ", "x", "x"});
   terminal.type(kCtrlC);  // drops the x; it was not the second one
   terminal.expect("> ");
   terminal.type(kCtrlC);
@@ -241,16 +220,8 @@ TEST_CASE("Ctrl-C drops the line, and twice leaves", "[llmrun][terminal]") {
 TEST_CASE("Ctrl-C drops a message of several lines", "[llmrun][terminal]") {
   const Llmrun llmrun;
   Terminal terminal(chat(llmrun), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type("\"\"\"\r");
-  terminal.expect("  ");
-  terminal.type("one\r");
-  terminal.expect("  ");
-  terminal.type(kCtrlC);
-  terminal.expect("> ");
-  terminal.type("/stats\r");
-  terminal.expect("0 turns, ");
-  terminal.type("/exit\r");
+  terminal.talk(
+      {"> ", "\"\"\"\r", "  ", "one\r", "  ", kCtrlC, "> ", "/stats\r", "0 turns, ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
 }
 
@@ -261,14 +232,9 @@ TEST_CASE("Ctrl-C stops an answer, which stays in the conversation", "[llmrun][t
   auto environment = usual(llmrun);
   environment["TERM"] = type;
   Terminal terminal(chat(llmrun, {"-n", "-1", "--context-shift", "-q"}), environment);
-  terminal.expect("> ");
-  terminal.type("hello\r");
-  terminal.expect("hello\r\n");
+  terminal.talk({"> ", "hello\r", "hello\r\n"});
   terminal.expect_more(200);
-  terminal.type(kCtrlC);
-  terminal.expect("\n> ");
-  terminal.type("/stats\r");
-  terminal.expect("1 turns, ");
+  terminal.talk({"", kCtrlC, "\n> ", "/stats\r", "1 turns, "});
   const std::size_t at = terminal.screen().rfind("1 turns, ");
   REQUIRE(std::stoi(terminal.screen().substr(at + 9)) > 40);  // tokens of message and answer
   terminal.expect("> ");
@@ -281,14 +247,9 @@ TEST_CASE("a pasted text of several lines is one message, as it is", "[llmrun][t
   const auto begin = [&] { return chat(llmrun, {"--session", llmrun.path("session")}); };
   {
     Terminal terminal(begin(), usual(llmrun));
-    terminal.expect("\x1b[?2004h");
-    terminal.expect("> ");
-    terminal.type("\x1b[200~/def f(x):\r\n\tif x: \\\r\r\t\treturn\n\x1b[201~");
-    terminal.expect("return");
-    terminal.type(", too\r");
-    terminal.expect(kReplied);
-    terminal.expect("> ");
-    terminal.type("/exit\r");
+    terminal.talk({"\x1b[?2004h", "", "> ",
+                   "\x1b[200~/def f(x):\r\n\tif x: \\\r\r\t\treturn\n\x1b[201~", "return",
+                   ", too\r", kReplied, "", "> ", "/exit\r"});
     REQUIRE(terminal.wait() == 0);
     REQUIRE(contains(terminal.screen(), "\x1b[?2004l"));
   }
@@ -297,14 +258,8 @@ TEST_CASE("a pasted text of several lines is one message, as it is", "[llmrun][t
   REQUIRE(contains(test::read_file(llmrun.path("session")), message));
   // It is one line of the history, too, in another chat as well.
   Terminal terminal(begin(), usual(llmrun));
-  terminal.expect("1 turns, ");
-  terminal.expect("> ");
-  terminal.type(std::string(kUp) + kUp + "\r");
-  terminal.expect(kReplied);
-  terminal.expect("> ");
-  terminal.type("/stats\r");
-  terminal.expect("2 turns, ");
-  terminal.type("/exit\r");
+  terminal.talk({"1 turns, ", "", "> ", std::string(kUp) + kUp + "\r", kReplied, "", "> ",
+                 "/stats\r", "2 turns, ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
   const std::string session = test::read_file(llmrun.path("session"));
   REQUIRE(session.find(message) != session.rfind(message));
@@ -313,21 +268,14 @@ TEST_CASE("a pasted text of several lines is one message, as it is", "[llmrun][t
 TEST_CASE("what is typed while the model answers waits for the next line", "[llmrun][terminal]") {
   const Llmrun llmrun;
   Terminal terminal(chat(llmrun, {"-n", "-1", "--context-shift", "-q"}), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type("hello\r");
-  terminal.expect("hello\r\n");
+  terminal.talk({"> ", "hello\r", "hello\r\n"});
   const std::size_t answer = terminal.screen().size();
   terminal.expect_more(100);
   terminal.type("/system typed ahead");
   terminal.expect_more(400);
   REQUIRE(!contains(terminal.screen().substr(answer), "typed ahead"));
-  terminal.type(kCtrlC);
-  terminal.expect("> ");
-  terminal.expect("/system typed ahead");
-  terminal.type("\r/system\r");
-  terminal.expect("\ntyped ahead\r\n");
-  terminal.expect("> ");
-  terminal.type(kCtrlD);
+  terminal.talk({"", kCtrlC, "> ", "", "/system typed ahead", "\r/system\r", "\ntyped ahead\r\n",
+                 "", "> ", kCtrlD});
   REQUIRE(terminal.wait() == 0);
 }
 
@@ -342,9 +290,7 @@ TEST_CASE("the terminal is as before when a signal ends the chat", "[llmrun][ter
   Terminal terminal({"bash", "-c", command}, usual(llmrun));
   terminal.expect("\n");
   const std::string before = terminal.screen().substr(0, terminal.screen().find('\n') + 1);
-  terminal.expect("> ");
-  terminal.type("hello\r");
-  terminal.expect("hello\r\n");
+  terminal.talk({"> ", "hello\r", "hello\r\n"});
   terminal.expect_more(200);
   terminal.send_to_all(SIGQUIT);
   terminal.expect("\x1b[?2004l");
@@ -362,16 +308,11 @@ TEST_CASE("a model with a chat template and nothing else on a terminal is a chat
   const std::vector<std::string> words = {
       test::tool_path("llmrun"), llmrun.path("chatml.gguf"), "-c", "2000", "-n", "3"};
   Terminal terminal(words, usual(llmrun));
-  terminal.expect("Tiny \\x1b[31m: context 2000 tokens, chat format chatml\r\n");
-  terminal.expect("/help lists the commands, Ctrl-D leaves\r\n");
-  terminal.expect("> ");
-  terminal.type("/?\r");
-  terminal.expect("/help, /? ");
-  terminal.expect("> ");
-  terminal.type("/save " + llmrun.path("saved") + "\r");
-  terminal.expect("wrote " + llmrun.path("saved") + ": 0 turns with 0 tokens evaluated\r\n");
-  terminal.expect("> ");
-  terminal.type("/bye\r");
+  terminal.talk({"Tiny \\x1b[31m: context 2000 tokens, chat format chatml\r\n", "",
+                 "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "",
+                 "> ", "/save " + llmrun.path("saved") + "\r",
+                 "wrote " + llmrun.path("saved") + ": 0 turns with 0 tokens evaluated\r\n", "",
+                 "> ", "/bye\r"});
   REQUIRE(terminal.wait() == 0);
   // Not with a prompt, nor where a program reads.
   for (const std::vector<std::string>& more :
@@ -413,11 +354,8 @@ TEST_CASE("an answer that repeats itself is stopped, unless -n says how long it 
     return all;
   };
   Terminal terminal(words({}), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type("hello\r");
-  terminal.expect("its last 256 tokens repeat the same 1; -n N");
-  terminal.expect("> ");
-  terminal.type("/exit\r");
+  terminal.talk(
+      {"> ", "hello\r", "its last 256 tokens repeat the same 1; -n N", "", "> ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
   Terminal limited(words({"-n", "600", "-v"}), usual(llmrun));
   limited.expect("> ");
@@ -451,32 +389,24 @@ TEST_CASE("an answer's lines are broken between words", "[llmrun][terminal]") {
 TEST_CASE("SIGTERM at the prompt leaves and keeps the session", "[llmrun][terminal]") {
   const Llmrun llmrun;
   Terminal terminal(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type("hi\r");
-  terminal.expect(kReplied);
-  terminal.expect("> ");
+  terminal.talk({"> ", "hi\r", kReplied, "", "> "});
   terminal.send(SIGTERM);
   REQUIRE(terminal.wait() == 143);
   Terminal again(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));
-  again.expect("1 turns, ");
-  again.expect("> ");
-  again.type(kCtrlD);
+  again.talk({"1 turns, ", "", "> ", kCtrlD});
   REQUIRE(again.wait() == 0);
 }
 
 TEST_CASE("another window size does not break the line", "[llmrun][terminal]") {
   const Llmrun llmrun;
   Terminal terminal(chat(llmrun), usual(llmrun));
-  terminal.expect("> ");
-  terminal.type("/system a long line that is typed while ");
-  terminal.expect("while");
+  terminal.talk({"> ", "/system a long line that is typed while ", "while"});
   for (const int columns : {30, 132, 80}) {
     terminal.resize(columns);
     terminal.expect("> ");  // drawn anew
   }
-  terminal.type("the window changes\r/system\r");
-  terminal.expect("\na long line that is typed while the window changes\r\n");
-  terminal.type("/exit\r");
+  terminal.talk({"", "the window changes\r/system\r",
+                 "\na long line that is typed while the window changes\r\n", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
 }
 
@@ -485,11 +415,7 @@ TEST_CASE("a dumb terminal gets plain lines", "[llmrun][terminal]") {
   auto environment = usual(llmrun);
   environment["TERM"] = "dumb";
   Terminal terminal(chat(llmrun), environment);
-  terminal.expect("> ");
-  terminal.type("/system plain\r/system\r");
-  terminal.expect("> plain\r\n");
-  terminal.expect("> ");
-  terminal.type(kCtrlD);
+  terminal.talk({"> ", "/system plain\r/system\r", "> plain\r\n", "", "> ", kCtrlD});
   REQUIRE(terminal.wait() == 0);
   REQUIRE(!contains(terminal.screen(), "\x1b"));
   REQUIRE(!std::filesystem::exists(llmrun.path("state")));
