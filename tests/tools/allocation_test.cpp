@@ -10,9 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {

@@ -8,9 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
 #include "tests/tools/oracle_process.h"
 
 namespace llm::test {

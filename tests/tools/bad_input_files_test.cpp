@@ -14,10 +14,9 @@
 #include <iterator>
 #include <thread>
 
-#include "tests/support/catch.h"
 #include "tests/support/effort.h"
-#include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {

@@ -4,15 +4,11 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 /// A dump of the tiny model's own, which passes.
 std::string own_dump(Llmrun& llmrun) {

@@ -1,8 +1,7 @@
 #include "tests/tools/bad_input_support.h"
 
 #include "engine/model/model_file.h"
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {

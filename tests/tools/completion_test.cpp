@@ -2,13 +2,10 @@
 
 #include <string>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 /// What bash offers for the last word of a command line, one offer a line.
 std::string bash_offers(const std::string& tool, const std::string& line) {

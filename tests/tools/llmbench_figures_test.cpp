@@ -11,7 +11,7 @@
 #include "tools/llmbench/report.h"
 #include "tools/llmbench/synthetic_file.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
@@ -193,4 +193,4 @@ TEST_CASE("a nameless file can be opened and leaves no name", "[llmbench]") {
   REQUIRE(refused.error().code == ErrorCode::kIo);
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -9,12 +9,10 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::contains;
-using test::Finished;
 
 class Llmbench : public test::Llmrun {
  public:
@@ -260,4 +258,4 @@ TEST_CASE("wrong usage of llmbench exits with 2", "[llmbench]") {
   REQUIRE(run.out.empty());
 }
 
-}  // namespace llm
+}  // namespace llm::test

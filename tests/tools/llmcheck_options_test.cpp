@@ -4,18 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
-using Catch::Matchers::Contains;
-
+namespace llm::test {
 namespace {
-
-using llm::test::Finished;
-using llm::test::run_tool;
-using llm::test::ScratchDirectory;
 
 class Tiny : public ScratchDirectory {
  public:
@@ -93,3 +85,5 @@ TEST_CASE("--tokenizer compares with reference ids", "[llmcheck][options]") {
 }
 
 }  // namespace
+
+}  // namespace llm::test

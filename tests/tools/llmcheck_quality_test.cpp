@@ -7,21 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
-using Catch::Matchers::Contains;
-
+namespace llm::test {
 namespace {
 
 namespace fs = std::filesystem;
-using llm::test::Finished;
-using llm::test::read_file;
-using llm::test::run_shell;
-using llm::test::ScratchDirectory;
-using llm::test::tool_path;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQuantized = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
@@ -263,3 +254,5 @@ TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][qu
   CHECK(w.llmcheck(kModel + " --ppl '" + w / "empty.txt" + "'") == 2);
   CHECK_THAT(w.err, Contains("empty.txt") && Contains("need at least 1"));
 }
+
+}  // namespace llm::test

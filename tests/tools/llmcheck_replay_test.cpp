@@ -7,13 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/support/catch.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
 
-using Catch::Matchers::Contains;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kSampled =

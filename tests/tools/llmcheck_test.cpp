@@ -8,23 +8,14 @@
 
 #include "engine/forward/taps.h"
 #include "engine/model/model_file.h"
-#include "tests/support/catch.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 #include "validate/reference/npz/npz.h"
 
-using Catch::Matchers::Contains;
-
+namespace llm::test {
 namespace {
 
 namespace fs = std::filesystem;
-using llm::test::Finished;
-using llm::test::read_file;
-using llm::test::run_shell;
-using llm::test::ScratchDirectory;
-using llm::test::tool_path;
 
 const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kNpz = LLM_SOURCE_DIR "/tests/validate/reference/npz/";
@@ -291,3 +282,5 @@ TEST_CASE("usage is refused before any work", "[llmcheck]") {
   CHECK(w.llmcheck(kModel + " --compute f32 --report /nonexistent/r.json --layer-diff '" +
                    w / "own.npz" + "'") == 4);
 }
+
+}  // namespace llm::test

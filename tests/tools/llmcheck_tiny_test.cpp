@@ -7,12 +7,7 @@
 #include <vector>
 
 #include "base/sha256.h"
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
-
-using Catch::Matchers::Contains;
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {

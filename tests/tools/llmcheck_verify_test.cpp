@@ -11,21 +11,14 @@
 
 #include "base/sha256.h"
 #include "engine/model/model_file.h"
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/tools/tool_test.h"
 
-using Catch::Matchers::Contains;
 using Json = nlohmann::ordered_json;
 
+namespace llm::test {
 namespace {
 
 namespace fs = std::filesystem;
-using llm::test::Finished;
-using llm::test::read_file;
-using llm::test::run_shell;
-using llm::test::ScratchDirectory;
-using llm::test::tool_path;
 
 const std::string kF16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 const std::string kQ4 = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
@@ -307,3 +300,5 @@ TEST_CASE("the oracle makes references, the frozen ones byte by byte", "[llmchec
     CHECK_THAT(w.out, Contains("prompts give the reference's ids") && Contains("19 texts"));
   }
 }
+
+}  // namespace llm::test

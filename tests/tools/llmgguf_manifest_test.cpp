@@ -7,11 +7,9 @@
 
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
+#include "tests/tools/tool_test.h"
 
-using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
 namespace llm::test {

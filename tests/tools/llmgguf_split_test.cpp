@@ -7,11 +7,8 @@
 
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
-
-using Catch::Matchers::Contains;
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {

@@ -4,10 +4,9 @@
 
 #include "base/sha256.h"
 #include "quant/formats/half.h"
-#include "tests/support/catch.h"
 #include "tests/support/effort.h"
-#include "tests/support/process.h"
 #include "tests/tools/bad_input_support.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {

@@ -6,12 +6,10 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using Catch::Matchers::Contains;
-using test::Finished;
 
 class Llmload : public test::Llmrun {
  public:
@@ -188,4 +186,4 @@ TEST_CASE("what llmload cannot use is refused by name", "[llmload][bad_input]") 
   refused("", 5, "--lengths: found a request of 6200 tokens, need at most ");
 }
 
-}  // namespace llm
+}  // namespace llm::test

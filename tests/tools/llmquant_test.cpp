@@ -13,15 +13,11 @@
 #include "quant/formats/dequantize.h"
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
-#include "tests/support/catch.h"
 #include "tests/support/effort.h"
-#include "tests/support/process.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 constexpr std::uint64_t kColumns = 512;
 constexpr std::uint64_t kRows = 37;

@@ -7,13 +7,10 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::contains;
-using test::Finished;
-using test::Llmrun;
 
 constexpr const char* kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 
@@ -113,4 +110,4 @@ TEST_CASE("a cache that cannot be written is an error that names the file", "[ll
   REQUIRE(contains(run.err, "none/a"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

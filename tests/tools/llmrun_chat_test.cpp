@@ -12,13 +12,10 @@
 #include "base/sha256.h"
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::contains;
-using test::Finished;
-using test::Llmrun;
 
 /// A chat on the tiny model; its replies are three tokens of nonsense.
 constexpr const char* kChat =
@@ -455,4 +452,4 @@ TEST_CASE("SIGINT in a chat over a pipe ends it and keeps the session", "[llmrun
   REQUIRE(contains(chat(llmrun, "--session \"$DIR/session\"", {"/stats"}).err, "1 turns, "));
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -9,12 +9,8 @@
 #include "tests/tools/llmrun_process.h"
 #include "validate/reference/dump/dump.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::contains;
-using test::Finished;
-using test::Llmrun;
 
 constexpr const char* kRun = "\"$TINY\" -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
 
@@ -155,4 +151,4 @@ TEST_CASE("a dump that cannot be written is an error that names the file", "[llm
   REQUIRE(contains(run.err, "No such file or directory"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -7,13 +7,8 @@
 #include "tests/support/nonfinite_models.h"
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::contains;
-using test::Finished;
-using test::Llmrun;
-using test::TinyGguf;
 
 /// Writes a model to $DIR/bad.gguf.
 void write_model(const Llmrun& llmrun, const TinyGguf& model) {
@@ -117,4 +112,4 @@ TEST_CASE("bad input 64: llmrun writes the same text from denormal weights", "[l
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

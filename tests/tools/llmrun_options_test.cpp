@@ -9,13 +9,10 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::contains;
-using test::Finished;
-using test::Llmrun;
 
 constexpr const char* kFable = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 
@@ -224,4 +221,4 @@ TEST_CASE("-q is quiet, -v says more", "[llmrun]") {
   REQUIRE(contains(llmrun(run + "-v").err, "llmrun: info: tiny: "));
 }
 
-}  // namespace llm
+}  // namespace llm::test

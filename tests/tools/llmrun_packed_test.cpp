@@ -6,14 +6,8 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::contains;
-using test::Finished;
-using test::Llmrun;
-using test::Process;
-using test::TinyGguf;
 
 constexpr const char* kRun = "\"$TINY\" -p the -n 6 --ignore-eos --temp 0 --logits-hash ";
 constexpr const char* kCache = "--packed-cache \"$DIR/cache\" ";
@@ -96,4 +90,4 @@ TEST_CASE("a packed cache cut in use is named", "[llmrun]") {
                                                  : ": packed cache changed while it was read")));
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -6,9 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 

@@ -8,13 +8,10 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::contains;
-using test::Finished;
-using test::Llmrun;
 
 constexpr const char* kRun = "\"$LLMRUN\" \"$TINY\" -n 0 --json ";
 
@@ -205,4 +202,4 @@ TEST_CASE("without a model: LLM_MODEL, else the one that comes with the program"
   REQUIRE(contains(installed.err, "usr/share/llmrun/models/fable-3m-q4_k_m.gguf"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

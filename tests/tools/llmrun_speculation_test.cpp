@@ -10,13 +10,10 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::contains;
-using test::Finished;
-using test::Llmrun;
 
 constexpr const char* kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 constexpr const char* kDraft = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
@@ -221,4 +218,4 @@ TEST_CASE("a draft of another vocabulary is refused with both", "[llmrun]") {
   REQUIRE(contains(spelled.err, "other.gguf: vocabulary: found token 270 as \"other\" of kind 1"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

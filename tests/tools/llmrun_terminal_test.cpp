@@ -16,11 +16,8 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::contains;
-using test::Llmrun;
 
 constexpr const char* kUp = "\x1b[A";
 constexpr const char* kLeft = "\x1b[D";
@@ -421,4 +418,4 @@ TEST_CASE("a dumb terminal gets plain lines", "[llmrun][terminal]") {
   REQUIRE(!std::filesystem::exists(llmrun.path("state")));
 }
 
-}  // namespace llm
+}  // namespace llm::test

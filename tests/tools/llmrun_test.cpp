@@ -13,13 +13,10 @@
 
 #include "tests/tools/llmrun_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::contains;
-using test::Finished;
-using test::Llmrun;
 
 constexpr const char* kGreedy = "\"$TINY\" -n 8 --temp 0 --ignore-eos -q ";
 
@@ -391,4 +388,4 @@ TEST_CASE("pages are served without a model", "[llmrun]") {
   REQUIRE(completion.err.empty());
 }
 
-}  // namespace llm
+}  // namespace llm::test

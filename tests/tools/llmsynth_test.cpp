@@ -3,13 +3,10 @@
 
 #include "base/mapped_file.h"
 #include "engine/gguf/gguf_file.h"
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 class Synth : public ScratchDirectory {
  public:

@@ -4,14 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 // Ids of TinyGguf's vocabulary: bytes from 3 on, then its pieces.
 constexpr int kThe = 261;    // "▁the"

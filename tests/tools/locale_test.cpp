@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {

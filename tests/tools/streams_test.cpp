@@ -5,14 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 /// A command of bash; $MODEL is a tiny model, $DIR a folder to write to.
 struct Command {

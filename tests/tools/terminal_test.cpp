@@ -4,13 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 #include "tools/common/word_wrap.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm::test {
 namespace {
