@@ -211,45 +211,35 @@ TEST_CASE("bytes without a token are dropped, and their neighbours may merge",
 }
 
 TEST_CASE("a byte-level vocabulary that cannot work is refused", "[tokenizer][byte_bpe]") {
-  VocabSpec spec = tiny_bpe("gpt-2");
-  const auto control = *spec.eos;
-  std::string expected;
-  auto code = ErrorCode::kMalformed;
-  SECTION("unknown pre-tokenizer") {
-    spec.pre_tokenizer = "gpt-5";
-    expected = "found \"gpt-5\", need one of llama-bpe, ";
-    code = ErrorCode::kUnsupported;
-  }
-  SECTION("missing byte") {
-    std::ranges::find(spec.tokens, "a", &VocabSpec::Token::text)->kind = TokenKind::kUserDefined;
-    expected = "found no token \"a\" for byte 0x61, need one for each printable byte of ASCII";
-  }
-  SECTION("no space") {
-    const std::string space = "\u0120";
-    const auto token = std::ranges::find(spec.tokens, space, &VocabSpec::Token::text);
-    token->text = "lacking";
-    expected = "found no token \"\u0120\" for byte 0x20";
-  }
-  SECTION("byte tokens") {
+  const auto refused = [](const std::string& words, auto spoil,
+                          ErrorCode code = ErrorCode::kMalformed) {
+    VocabSpec spec = tiny_bpe("gpt-2");
+    spoil(spec);
+    const auto tokenizer = Tokenizer::create(spec);
+    CAPTURE(words);
+    REQUIRE_FALSE(tokenizer.ok());
+    CHECK(tokenizer.error().code == code);
+    CHECK_THAT(tokenizer.error().to_string(), Catch::Matchers::Contains(words));
+  };
+  const auto token = [](VocabSpec& spec, const char* text) {
+    return std::ranges::find(spec.tokens, text, &VocabSpec::Token::text);
+  };
+  refused(
+      "found \"gpt-5\", need one of llama-bpe, ",
+      [](VocabSpec& spec) { spec.pre_tokenizer = "gpt-5"; }, ErrorCode::kUnsupported);
+  refused("found no token \"a\" for byte 0x61, need one for each printable byte of ASCII",
+          [&](VocabSpec& spec) { token(spec, "a")->kind = TokenKind::kUserDefined; });
+  refused("found no token \"\u0120\" for byte 0x20",
+          [&](VocabSpec& spec) { token(spec, "\u0120")->text = "lacking"; });
+  refused("need none in byte-level BPE", [](VocabSpec& spec) {
     spec.tokens.push_back({.text = "<0x0A>", .score = 0, .kind = TokenKind::kByte});
-    expected = "need none in byte-level BPE";
-  }
-  SECTION("merge with an id outside") {
-    spec.merges[7].right = 100'000;
-    expected = "found token id 100000, need an id below 1509 in merge 7";
-  }
-  SECTION("merge that makes a control token") {
-    spec.merges[7].joined = control;
-    expected = "in merge 7, need a normal token";
-  }
-  SECTION("merge that makes another token") {
-    std::swap(spec.merges[7].joined, spec.merges[8].joined);
-    expected = "in merge 7, need the spellings of its parts";
-  }
-  const auto tokenizer = Tokenizer::create(spec);
-  REQUIRE_FALSE(tokenizer.ok());
-  CHECK(tokenizer.error().code == code);
-  CHECK_THAT(tokenizer.error().to_string(), Catch::Matchers::Contains(expected));
+  });
+  refused("found token id 100000, need an id below 1509 in merge 7",
+          [](VocabSpec& spec) { spec.merges[7].right = 100'000; });
+  refused("in merge 7, need a normal token",
+          [](VocabSpec& spec) { spec.merges[7].joined = *spec.eos; });
+  refused("in merge 7, need the spellings of its parts",
+          [](VocabSpec& spec) { std::swap(spec.merges[7].joined, spec.merges[8].joined); });
 }
 
 TEST_CASE("a text costs in proportion to its length under every rule", "[tokenizer][byte_bpe]") {

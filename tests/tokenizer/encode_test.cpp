@@ -52,9 +52,7 @@ TEST_CASE("the dummy prefix stands before the text once", "[tokenizer]") {
 }
 
 TEST_CASE("the highest score merges first, leftmost among equals", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
-  builder.spec.add_bos = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId a = builder.add("a", -50);
   const TokenId b = builder.add("b", -50);
   const TokenId c = builder.add("c", -50);
@@ -70,9 +68,7 @@ TEST_CASE("the highest score merges first, leftmost among equals", "[tokenizer]"
 }
 
 TEST_CASE("a piece is reached only through pieces it is made of", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
-  builder.spec.add_bos = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId x = builder.add("x", -50);
   builder.add("xyz", -1);  // neither "xy" nor "yz" exists
   const TokenId wx = builder.add("wx", -2);
@@ -82,9 +78,7 @@ TEST_CASE("a piece is reached only through pieces it is made of", "[tokenizer]")
 }
 
 TEST_CASE("characters outside the vocabulary become byte tokens", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
-  builder.spec.add_bos = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const Tokenizer tokenizer = builder.build();
   CHECK(tokenizer.encode("\xC3\xA9") == bytes_of("\xC3\xA9"));
   CHECK(tokenizer.encode(" ") == bytes_of(kMark));  // as SentencePiece: the mark's bytes
@@ -93,9 +87,7 @@ TEST_CASE("characters outside the vocabulary become byte tokens", "[tokenizer]")
 }
 
 TEST_CASE("each invalid byte becomes its byte token", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
-  builder.spec.add_bos = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId a = builder.add("a");
   const TokenId e_acute = builder.add("\xC3\xA9");
   const Tokenizer tokenizer = builder.build();
@@ -106,9 +98,7 @@ TEST_CASE("each invalid byte becomes its byte token", "[tokenizer]") {
 }
 
 TEST_CASE("without byte tokens a run of unknown characters is one unknown token", "[tokenizer]") {
-  VocabBuilder builder(VocabBuilder::Bytes::kNo);
-  builder.spec.add_space_prefix = false;
-  builder.spec.add_bos = false;
+  VocabBuilder builder = VocabBuilder::bare(VocabBuilder::Bytes::kNo);
   const TokenId a = builder.add("a");
   const Tokenizer tokenizer = builder.build();
   CHECK(tokenizer.encode("axyza\xFFz") == Ids{a, 0, a, 0});
@@ -132,9 +122,7 @@ TEST_CASE("user-defined tokens are matched before merging, the longest first", "
 }
 
 TEST_CASE("a literal spelling never becomes its user-defined token", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_bos = false;
-  builder.spec.add_space_prefix = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId tag = builder.add("<t>", -1, TokenKind::kUserDefined);
   const TokenId long_tag = builder.add("<t>a", -1, TokenKind::kUserDefined);
   const TokenId left = builder.add("<t", -2);  // merging alone would reach "<t>" too
@@ -155,9 +143,7 @@ TEST_CASE("a literal spelling never becomes its user-defined token", "[tokenizer
 }
 
 TEST_CASE("only user-defined tokens are literal", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_bos = false;
-  builder.spec.add_space_prefix = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId a = builder.add("a");
   const Tokenizer tokenizer = builder.build();
   const std::vector<std::string_view> spellings = {"a", "</s>"};
@@ -165,9 +151,7 @@ TEST_CASE("only user-defined tokens are literal", "[tokenizer]") {
 }
 
 TEST_CASE("unused pieces are taken apart again", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
-  builder.spec.add_bos = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId a = builder.add("a", -50);
   const TokenId ab = builder.add("ab", -1);
   builder.add("abab", -2, TokenKind::kUnused);
@@ -180,9 +164,7 @@ TEST_CASE("unused pieces are taken apart again", "[tokenizer]") {
 }
 
 TEST_CASE("control and byte tokens in text are text unless asked for", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_bos = false;
-  builder.spec.add_space_prefix = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId end = builder.add("<|im_end|>", 0, TokenKind::kControl);
   const Tokenizer tokenizer = builder.build();
   for (const std::string text : {"</s>", "<unk>", "<0x0A>", "<|im_end|>"}) {
@@ -237,8 +219,7 @@ TEST_CASE("a megabyte of one character is encoded and decoded", "[tokenizer]") {
 }
 
 TEST_CASE("equal spellings: the first token wins", "[tokenizer]") {
-  VocabBuilder builder;
-  builder.spec.add_bos = builder.spec.add_space_prefix = false;
+  VocabBuilder builder = VocabBuilder::bare();
   const TokenId first = builder.add("a", -5);
   const TokenId second = builder.add("a", 5);
   const Tokenizer tokenizer = builder.build();
@@ -246,8 +227,7 @@ TEST_CASE("equal spellings: the first token wins", "[tokenizer]") {
   CHECK(tokenizer.find("a") == first);
   CHECK(tokenizer.decode(Ids{second}) == "a");
   for (const auto kind : {TokenKind::kUserDefined, TokenKind::kControl, TokenKind::kByte}) {
-    builder = VocabBuilder();
-    builder.spec.add_bos = builder.spec.add_space_prefix = false;
+    builder = VocabBuilder::bare();
     const std::string text = kind == TokenKind::kByte ? "<0x0A>" : "<t>";
     const TokenId before = builder.add(text, 0, kind);
     builder.add(text, 0, kind);
@@ -289,61 +269,39 @@ TEST_CASE("a moved tokenizer works", "[tokenizer]") {
 }
 
 TEST_CASE("a vocabulary that cannot work is refused by name", "[tokenizer]") {
-  VocabBuilder builder;
-  std::string expected;
-  SECTION("no tokens") {
-    builder.spec.tokens.clear();
-    expected = "found 0 tokens";
-  }
-  SECTION("bos outside") {
-    builder.spec.bos = 259;
-    expected = "bos: found token id 259, need an id below 259";
-  }
-  SECTION("negative eos") {
-    builder.spec.eos = -1;
-    expected = "eos: found token id -1";
-  }
-  SECTION("unknown outside") {
-    builder.spec.unknown = 1 << 30;
-    expected = "unknown: found token id";
-  }
-  SECTION("end of generation outside") {
-    builder.spec.end_of_generation.push_back(1000);
-    expected = "end of generation: found token id 1000";
-  }
-  SECTION("NaN score") {
-    builder.add("x", std::numeric_limits<float>::quiet_NaN());
-    expected = "scores: found NaN at index 259";
-  }
-  SECTION("no byte at all") {
-    builder.spec.tokens[10].text = "<0x-1>";
-    expected = "found byte token id 10 with text \"<0x-1>\"";
-  }
-  SECTION("no hexadecimal byte") {
-    builder.spec.tokens[10].text = "<0xZZ>";
-    expected = "found byte token id 10 with text";
-  }
-  SECTION("lower-case digits, which SentencePiece does not write") {
-    builder.spec.tokens[kByte0 + 10].text = "<0x0a>";
-    expected = "found byte token id 13 with text \"<0x0a>\"";
-  }
-  SECTION("longer than a byte") {
-    builder.spec.tokens[10].text = "<0x0A0>";
-    expected = "found byte token id 10 with text";
-  }
-  SECTION("missing byte") {
-    builder.spec.tokens[kByte0 + 10].text = "<0x0B>";
-    expected = "found 255 byte tokens and no token id for <0x0A>, need all 256";
-  }
-  SECTION("neither bytes nor unknown") {
-    builder = VocabBuilder(VocabBuilder::Bytes::kNo);
-    builder.spec.unknown.reset();
-    expected = "found neither byte tokens nor an unknown token";
-  }
-  const auto tokenizer = Tokenizer::create(builder.spec);
-  REQUIRE_FALSE(tokenizer.ok());
-  CHECK(tokenizer.error().code == ErrorCode::kMalformed);
-  CHECK_THAT(tokenizer.error().to_string(), Catch::Matchers::Contains(expected));
+  const auto refused = [](const std::string& words, auto spoil,
+                          VocabBuilder::Bytes bytes = VocabBuilder::Bytes::kYes) {
+    VocabBuilder builder(bytes);
+    spoil(builder);
+    const auto tokenizer = Tokenizer::create(builder.spec);
+    CAPTURE(words);
+    REQUIRE_FALSE(tokenizer.ok());
+    CHECK(tokenizer.error().code == ErrorCode::kMalformed);
+    CHECK_THAT(tokenizer.error().to_string(), Catch::Matchers::Contains(words));
+  };
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  refused("found 0 tokens", [](VocabBuilder& b) { b.spec.tokens.clear(); });
+  refused("bos: found token id 259, need an id below 259",
+          [](VocabBuilder& b) { b.spec.bos = 259; });
+  refused("eos: found token id -1", [](VocabBuilder& b) { b.spec.eos = -1; });
+  refused("unknown: found token id", [](VocabBuilder& b) { b.spec.unknown = 1 << 30; });
+  refused("end of generation: found token id 1000",
+          [](VocabBuilder& b) { b.spec.end_of_generation.push_back(1000); });
+  refused("scores: found NaN at index 259", [](VocabBuilder& b) { b.add("x", kNan); });
+  refused("found byte token id 10 with text \"<0x-1>\"",
+          [](VocabBuilder& b) { b.spec.tokens[10].text = "<0x-1>"; });
+  refused("found byte token id 10 with text",
+          [](VocabBuilder& b) { b.spec.tokens[10].text = "<0xZZ>"; });
+  // Lower-case digits, which SentencePiece does not write.
+  refused("found byte token id 13 with text \"<0x0a>\"",
+          [](VocabBuilder& b) { b.spec.tokens[kByte0 + 10].text = "<0x0a>"; });
+  refused("found byte token id 10 with text",
+          [](VocabBuilder& b) { b.spec.tokens[10].text = "<0x0A0>"; });
+  refused("found 255 byte tokens and no token id for <0x0A>, need all 256",
+          [](VocabBuilder& b) { b.spec.tokens[kByte0 + 10].text = "<0x0B>"; });
+  refused(
+      "found neither byte tokens nor an unknown token",
+      [](VocabBuilder& b) { b.spec.unknown.reset(); }, VocabBuilder::Bytes::kNo);
 }
 
 }  // namespace llm

@@ -31,6 +31,13 @@ class VocabBuilder {
     spec.end_of_generation = {2};
   }
 
+  /// Without BOS and space prefix: a text is its pieces.
+  static VocabBuilder bare(Bytes bytes = Bytes::kYes) {
+    VocabBuilder builder(bytes);
+    builder.spec.add_bos = builder.spec.add_space_prefix = false;
+    return builder;
+  }
+
   TokenId add(std::string text, float score = 0, TokenKind kind = TokenKind::kNormal) {
     spec.tokens.push_back({std::move(text), score, kind});
     return static_cast<TokenId>(spec.tokens.size()) - 1;

@@ -166,65 +166,34 @@ TEST_CASE("a recorder refuses a pass that is not whole", "[dump]") {
 }
 
 TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]") {
-  RawDump raw;
-  raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", {1, 4}}};
-  std::string words;
-  auto code = ErrorCode::kMalformed;
-  SECTION("meta no JSON") {
-    raw.meta = "{";
-    words = "__meta__";
-  }
-  SECTION("meta no object") {
-    raw.meta = "[1]";
-    words = "__meta__";
-  }
-  SECTION("deeply nested meta") {
-    raw.meta = std::string(100000, '[');
-    words = "__meta__";
-  }
-  SECTION("other format") {
-    raw.meta = R"({"format": "llmcheck-act/2"})";
-    words = "llmcheck-act/2";
-    code = ErrorCode::kUnsupported;
-  }
-  SECTION("key of wrong type") {
+  const auto refused = [](const std::string& words, auto spoil,
+                          ErrorCode code = ErrorCode::kMalformed) {
+    RawDump raw;
+    raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", {1, 4}}};
+    spoil(raw);
+    const ScratchFile file;
+    raw.write(file.path());
+    const auto dump = Dump::load(file.path());
+    CAPTURE(words);
+    REQUIRE(!dump.ok());
+    CHECK(dump.error().code == code);
+    CHECK_THAT(dump.error().to_string(), Contains(words) && Contains(file.path()));
+  };
+  for (const std::string& meta : {std::string("{"), std::string("[1]"), std::string(100000, '[')})
+    refused("__meta__", [&](RawDump& raw) { raw.meta = meta; });
+  refused(
+      "llmcheck-act/2", [](RawDump& raw) { raw.meta = R"({"format": "llmcheck-act/2"})"; },
+      ErrorCode::kUnsupported);
+  refused("__meta__", [](RawDump& raw) {  // a key of the wrong type
     raw.meta.replace(raw.meta.find("\"eps\":") + 6, 5, "\"x\",\"");
-    words = "__meta__";
-  }
-  SECTION("no tokens") {
-    raw.with_tokens = false;
-    words = "tokens";
-  }
-  SECTION("negative token") {
-    raw.tokens[1] = -1;
-    words = "tokens: found -1";
-  }
-  SECTION("positions too few") {
-    raw.positions.pop_back();
-    words = "positions";
-  }
-  SECTION("step_ptr descending") {
-    raw.step_ptr = {0, 3, 2};
-    words = "step_ptr";
-  }
-  SECTION("step_ptr beyond") {
-    raw.step_ptr = {0, 2, 4};
-    words = "step_ptr";
-  }
-  SECTION("step_ptr empty") {
-    raw.step_ptr = {};
-    words = "step_ptr";
-  }
-  SECTION("a step step_ptr does not know") {
-    raw.taps.push_back({"s0002/L000/q", {1, 4}});
-    words = "s0002/L000/q";
-  }
-  const ScratchFile file;
-  raw.write(file.path());
-  const auto dump = Dump::load(file.path());
-  REQUIRE(!dump.ok());
-  CHECK(dump.error().code == code);
-  CHECK_THAT(dump.error().to_string(), Contains(words) && Contains(file.path()));
+  });
+  refused("tokens", [](RawDump& raw) { raw.with_tokens = false; });
+  refused("tokens: found -1", [](RawDump& raw) { raw.tokens[1] = -1; });
+  refused("positions", [](RawDump& raw) { raw.positions.pop_back(); });
+  refused("step_ptr", [](RawDump& raw) { raw.step_ptr = {0, 3, 2}; });
+  refused("step_ptr", [](RawDump& raw) { raw.step_ptr = {0, 2, 4}; });
+  refused("step_ptr", [](RawDump& raw) { raw.step_ptr = {}; });
+  refused("s0002/L000/q", [](RawDump& raw) { raw.taps.push_back({"s0002/L000/q", {1, 4}}); });
 }
 
 TEST_CASE("a tap whose shape does not fit its step is refused", "[dump][bad_input]") {
