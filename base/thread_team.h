@@ -36,8 +36,9 @@ class RandomWaits {
 /// What the workers of one region share: a barrier, and the tasks between two barriers.
 ///
 /// A worker that waits spins, which answers within a fraction of a microsecond, then sleeps, which
-/// leaves the CPU to others, above all to the worker that is waited for. It spins for about as long
-/// as falling asleep and waking take, so that no wait costs more than twice what it must.
+/// leaves the CPU to others, above all to the worker that is waited for.
+/// It spins for about as long as falling asleep and waking take, so that no wait costs more than
+/// twice what it must.
 class Team {
  public:
   /// @param own_cpus  every worker can have a CPU of its own; otherwise sleep almost at once
