@@ -1,159 +1,207 @@
-// The parts of a layer that look at other positions: RoPE, the cache, attention.
+#include "engine/forward/attention.h"
 
 #include <algorithm>
 
-#include "engine/forward/forward.h"
-
 namespace llm {
+
+Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) {
+  Attention part(model);
+  const HyperParameters& config = model.config();
+  const std::size_t t = sizes.max_batch;
+  const std::size_t partial = 2 + config.head_dim;
+  const std::size_t angles = config.ropes.size() * t * config.rope_pairs();
+  part.max_batch_ = t;
+  LLM_TRY(part.q_, allocate_activations(t * config.q_rows()));
+  LLM_TRY(part.k_, allocate_activations(t * config.kv_rows()));
+  LLM_TRY(part.v_, allocate_activations(t * config.kv_rows()));
+  LLM_TRY(part.context_, allocate_activations(t * config.q_rows()));
+  LLM_TRY(part.cos_, allocate_activations(angles));
+  LLM_TRY(part.sin_, allocate_activations(angles));
+  const std::size_t chunks = KvPool::pages_for(sizes.context);
+  LLM_TRY(part.partial_, allocate_activations(chunks * config.n_heads * partial));
+  const std::size_t queries = kAttendRows * part.heads_per_kv();
+  for (int i = 0; i < model.threads(); ++i) {
+    Scratch scratch;
+    LLM_TRY(scratch.attention,
+            Workspace::allocate(attend_workspace_bytes({sizes.kv, config.head_dim}, queries),
+                                "workspace"));
+    LLM_TRY(scratch.partial, allocate_activations(queries * partial));
+    LLM_TRY(scratch.context, allocate_activations(config.q_rows()));
+    part.scratch_.push_back(std::move(scratch));
+  }
+  return part;
+}
+
+void Attention::plan(std::span<const PassSegment> segments) {
+  blocks_.clear();
+  std::size_t row = 0;
+  for (const PassSegment& segment : segments) {
+    const std::size_t n = segment.tokens.size();
+    for (std::size_t t = 0; t < n; t += kAttendRows)
+      blocks_.push_back({row + t, std::min(kAttendRows, n - t)});
+    row += n;
+  }
+}
+
+void Attention::set_angles(std::size_t t, std::size_t position) {
+  for (std::size_t i = 0; i < ropes_.size(); ++i) {
+    const std::size_t at = (i * max_batch_ + t) * config_.rope_pairs();
+    ropes_[i].angles(position, cos_.span().subspan(at, ropes_[i].pairs()),
+                     sin_.span().subspan(at, ropes_[i].pairs()));
+  }
+}
+
+void Attention::run(PassWorker& at, std::size_t layer) {
+  const LayerWeights& w = weights_.layers[layer];
+  const InputRows normed = at.norm_rows(w.attn_norm.span(), {&w.attn_q, &w.attn_k, &w.attn_v});
+  at.tap(layer, "attn_norm", normed.f32, normed.features);
+  project_heads(at, layer, normed);
+  float* const context = attend(at, layer);
+  at.tap(layer, "attn_ctx", context, config_.q_rows());
+  const InputRows input = at.load_rows(PassOp::kMerge, context, config_.q_rows(), {&w.attn_output});
+  at.add_product(PassOp::kAttnOutput, w.attn_output, input, layer, "attn_out");
+  at.tap_residual(layer, "ffn_inp");
+}
 
 /// Tasks: rows of K and the same rows of V, then rows of q; whole heads, so that one task can
 /// finish what the next op needs.
-void Forward::project_heads(const Pass& pass, Worker worker, std::size_t layer,
-                            const InputRows& input) {
+void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows& input) {
   const LayerWeights& w = weights_.layers[layer];
-  const RowTasks kv = tasks_of(w.attn_k, input.n, worker, config_.head_dim);
-  const RowTasks q = tasks_of(w.attn_q, input.n, worker, config_.head_dim);
+  const RowTasks kv = at.tasks_of(w.attn_k, input.n, config_.head_dim);
+  const RowTasks q = at.tasks_of(w.attn_q, input.n, config_.head_dim);
   const auto project = [&](const PackedMatrix& matrix, std::span<const float> bias, TaskRows rows,
                            float* y) {
-    product(worker, PassOp::kQkv, matrix, rows, input, y, Epilogue::kStore);
-    add_bias(matrix, bias, rows, input.n, y);
+    at.product(PassOp::kQkv, matrix, rows, input, y);
+    for (std::size_t t = 0; t < input.n && !bias.empty(); ++t)
+      for (std::size_t r = rows.begin; r < rows.end; ++r) y[t * matrix.n_rows() + r] += bias[r];
   };
-  const auto rotate = [&](std::size_t i) {
-    if (i < kv.size()) return rotate_and_store(pass, worker, layer, kv[i]);
-    rotate_queries(pass, worker, layer, q[i - kv.size()]);
+  const auto rotate_task = [&](std::size_t i) {
+    if (i < kv.size()) return rotate_and_store(at, layer, kv[i]);
+    rotate_queries(at, layer, q[i - kv.size()]);
   };
-  run_tasks(worker, kv.size() + q.size(), [&](std::size_t i) {
+  at.run_tasks(kv.size() + q.size(), [&](std::size_t i) {
     if (i < kv.size()) {
       project(w.attn_k, w.attn_k_bias.span(), kv[i], k_.data());
       project(w.attn_v, w.attn_v_bias.span(), kv[i], v_.data());
     } else {
       project(w.attn_q, w.attn_q_bias.span(), q[i - kv.size()], q_.data());
     }
-    if (pass.probe == nullptr) rotate(i);
+    if (!at.has_probe()) rotate_task(i);
   });
-  if (pass.probe == nullptr) return;
-  const int id = static_cast<int>(layer);
-  tap(pass, worker, id, "q", q_.data(), config_.q_rows());
-  tap(pass, worker, id, "k", k_.data(), config_.kv_rows());
-  tap(pass, worker, id, "v", v_.data(), config_.kv_rows());
-  run_tasks(worker, kv.size() + q.size(), rotate);
-  tap(pass, worker, id, "q_rope", q_.data(), config_.q_rows());
-  tap(pass, worker, id, "k_rope", k_.data(), config_.kv_rows());
+  if (!at.has_probe()) return;
+  at.tap(layer, "q", q_.data(), config_.q_rows());
+  at.tap(layer, "k", k_.data(), config_.kv_rows());
+  at.tap(layer, "v", v_.data(), config_.kv_rows());
+  at.run_tasks(kv.size() + q.size(), rotate_task);
+  at.tap(layer, "q_rope", q_.data(), config_.q_rows());
+  at.tap(layer, "k_rope", k_.data(), config_.kv_rows());
 }
 
-void Forward::norm_heads(std::span<const float> weight, Worker::Range rows, float* x) const {
-  if (weight.empty()) return;
-  for (std::size_t head = rows.begin; head < rows.end; head += weight.size())
-    kernels_.rms_norm(x + head, weight.data(), weight.size(), config_.norm_eps, x + head);
+void Attention::rotate(const PassWorker& at, std::size_t layer, std::size_t t,
+                       std::span<const float> norm, Worker::Range rows, float* x) const {
+  for (std::size_t head = rows.begin; head < rows.end && !norm.empty(); head += norm.size())
+    at.kernels().rms_norm(x + head, norm.data(), norm.size(), config_.norm_eps, x + head);
+  const std::size_t rope = config_.layers[layer].rope;
+  const std::size_t angles = (rope * max_batch_ + t) * config_.rope_pairs();
+  at.kernels().rope(x, rows.begin, rows.end, config_.head_dim, cos_.data() + angles,
+                    sin_.data() + angles, ropes_[rope].pairs());
 }
 
-void Forward::rotate_queries(const Pass& pass, Worker worker, std::size_t layer,
-                             Worker::Range rows) {
-  for (std::size_t t = 0; t < pass.rows.size(); ++t) {
-    float* q = q_.data() + t * config_.q_rows();
-    norm_heads(weights_.layers[layer].attn_q_norm.span(), rows, q);
-    kernels_.rope(q, rows.begin, rows.end, config_.head_dim, cos_.data() + t * rope_.pairs(),
-                  sin_.data() + t * rope_.pairs(), rope_.pairs());
-  }
-  clock(worker).lap(PassOp::kRope);
+void Attention::rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows) {
+  const std::span<const float> norm = weights_.layers[layer].attn_q_norm.span();
+  for (std::size_t t = 0; t < at.rows().size(); ++t)
+    rotate(at, layer, t, norm, rows, q_.data() + t * config_.q_rows());
+  at.lap(PassOp::kRope);
 }
 
-void Forward::rotate_and_store(const Pass& pass, Worker worker, std::size_t layer,
-                               Worker::Range rows) {
+void Attention::rotate_and_store(PassWorker& at, std::size_t layer, Worker::Range rows) {
   const auto [begin, end] = rows;
   const std::size_t n = end - begin;
-  const KvRounding rounding{kernels_.to_half, kernels_.quantize_q8x32};
-  for (std::size_t t = 0; t < pass.rows.size(); ++t) {
+  const std::span<const float> norm = weights_.layers[layer].attn_k_norm.span();
+  const KvRounding rounding{at.kernels().to_half, at.kernels().quantize_q8x32};
+  for (std::size_t t = 0; t < at.rows().size(); ++t) {
+    const PassRow& row = at.rows()[t];
     float* k = k_.data() + t * config_.kv_rows();
     const float* v = v_.data() + t * config_.kv_rows();
-    norm_heads(weights_.layers[layer].attn_k_norm.span(), rows, k);
-    kernels_.rope(k, begin, end, config_.head_dim, cos_.data() + t * rope_.pairs(),
-                  sin_.data() + t * rope_.pairs(), rope_.pairs());
-    pass.rows[t].segment->cache->store(layer, begin, pass.rows[t].position, {k + begin, n},
-                                       {v + begin, n}, rounding);
+    rotate(at, layer, t, norm, rows, k);
+    row.segment->cache->store(layer, begin, row.position, {k + begin, n}, {v + begin, n}, rounding);
   }
-  clock(worker).lap(PassOp::kRope);
+  at.lap(PassOp::kRope);
 }
 
-void Forward::attend(const Pass& pass, Worker worker, std::size_t layer) {
-  if (pass.rows.size() == 1) {
-    attend_one_row(pass.rows[0], worker, layer);
-  } else {
-    attend_blocks(pass, worker, layer);
+float* Attention::attend(PassWorker& at, std::size_t layer) {
+  if (at.rows().size() == 1) {
+    attend_one_row(at, layer);
+    return own(at).context.data();
   }
+  attend_blocks(at, layer);
+  return context_.data();
 }
 
 /// Tasks: (block of rows, KV head), each over all its chunks; the last rows, which see most, first.
-void Forward::attend_blocks(const Pass& pass, Worker worker, std::size_t layer) {
+void Attention::attend_blocks(PassWorker& at, std::size_t layer) {
   const std::size_t head_dim = config_.head_dim;
-  const std::size_t heads_per_kv = config_.n_heads / config_.n_kv_heads;
-  float* const partial = scratch_[static_cast<std::size_t>(worker.id)].partial.data();
-  float* const context = batch_inputs_.context.data();
-  const std::size_t n_tasks = pass.blocks.size() * config_.n_kv_heads;
-  run_tasks(worker, n_tasks, [&](std::size_t i) {
+  float* const partial = own(at).partial.data();
+  const std::size_t n_tasks = blocks_.size() * config_.n_kv_heads;
+  at.run_tasks(n_tasks, [&](std::size_t i) {
     const std::size_t task = n_tasks - 1 - i;
     const std::size_t kv_head = task % config_.n_kv_heads;
-    const Block& block = pass.blocks[task / config_.n_kv_heads];
-    const Row& first = pass.rows[block.first_row];
-    const std::size_t n_chunks = KvPool::pages_for(first.position + block.n_rows);
-    attend_heads(first, block.first_row, block.n_rows, kv_head, 0, n_chunks, partial, worker,
-                 layer);
-    for (std::size_t j = 0; j < block.n_rows * heads_per_kv; ++j) {
-      const std::size_t row = block.first_row + j / heads_per_kv;
-      const std::size_t head = kv_head * heads_per_kv + j % heads_per_kv;
-      kernels_.finish(partial + j * (2 + head_dim), head_dim,
-                      context + row * config_.q_rows() + head * head_dim);
+    const Block block = blocks_[task / config_.n_kv_heads];
+    const std::size_t end = at.rows()[block.first_row].position + block.n_rows;
+    attend_heads(at, layer, block, kv_head, 0, KvPool::pages_for(end), partial);
+    for (std::size_t j = 0; j < block.n_rows * heads_per_kv(); ++j) {
+      const std::size_t row = block.first_row + j / heads_per_kv();
+      const std::size_t head = kv_head * heads_per_kv() + j % heads_per_kv();
+      at.kernels().finish(partial + j * (2 + head_dim), head_dim,
+                          context_.data() + row * config_.q_rows() + head * head_dim);
     }
-    clock(worker).lap(PassOp::kAttention);
+    at.lap(PassOp::kAttention);
   });
 }
 
 /// Tasks: (chunk, KV head), so that a long context has work for all. Afterwards every worker merges
 /// the chunks into a context of its own.
-void Forward::attend_one_row(const Row& row, Worker worker, std::size_t layer) {
+void Attention::attend_one_row(PassWorker& at, std::size_t layer) {
   const std::size_t head_dim = config_.head_dim;
-  const std::size_t heads_per_kv = config_.n_heads / config_.n_kv_heads;
   const std::size_t partial_size = 2 + head_dim;
-  const std::size_t n_chunks = KvPool::pages_for(row.position + 1);
-  run_tasks(worker, n_chunks * config_.n_kv_heads, [&](std::size_t task) {
+  const std::size_t n_chunks = KvPool::pages_for(at.rows()[0].position + 1);
+  at.run_tasks(n_chunks * config_.n_kv_heads, [&](std::size_t task) {
     const std::size_t kv_head = task % config_.n_kv_heads;
     const std::size_t chunk = task / config_.n_kv_heads;
-    const std::size_t slot = chunk * config_.n_heads + kv_head * heads_per_kv;
-    attend_heads(row, 0, 1, kv_head, chunk, chunk + 1, partial_.data() + slot * partial_size,
-                 worker, layer);
-    clock(worker).lap(PassOp::kAttention);
+    const std::size_t slot = chunk * config_.n_heads + kv_head * heads_per_kv();
+    attend_heads(at, layer, {0, 1}, kv_head, chunk, chunk + 1,
+                 partial_.data() + slot * partial_size);
+    at.lap(PassOp::kAttention);
   });
-  Scratch& scratch = scratch_[static_cast<std::size_t>(worker.id)];
   for (std::size_t head = 0; head < config_.n_heads; ++head) {
     const float* first = partial_.data() + head * partial_size;
-    float* sum = scratch.partial.data();
+    float* sum = own(at).partial.data();
     std::copy_n(first, partial_size, sum);
     for (std::size_t chunk = 1; chunk < n_chunks; ++chunk) {
-      kernels_.merge(sum, first + chunk * config_.n_heads * partial_size, head_dim);
+      at.kernels().merge(sum, first + chunk * config_.n_heads * partial_size, head_dim);
     }
-    kernels_.finish(sum, head_dim, scratch.inputs.context.data() + head * head_dim);
+    at.kernels().finish(sum, head_dim, own(at).context.data() + head * head_dim);
   }
 }
 
-void Forward::attend_heads(const Row& first, std::size_t first_row, std::size_t n_rows,
-                           std::size_t kv_head, std::size_t chunk_begin, std::size_t chunk_end,
-                           float* partial, Worker worker, std::size_t layer) {
-  const std::size_t heads_per_kv = config_.n_heads / config_.n_kv_heads;
+void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std::size_t kv_head,
+                             std::size_t chunk_begin, std::size_t chunk_end, float* partial) {
+  const PassRow& first = at.rows()[block.first_row];
   const KvCache& cache = *first.segment->cache;
-  kernels_.attend(
-      {.q = q_.data() + first_row * config_.q_rows() + kv_head * heads_per_kv * config_.head_dim,
-       .q_stride = config_.q_rows(),
-       .pages = cache.pages(),
-       .keys_offset = cache.pool().keys_offset(layer, kv_head),
-       .values_offset = cache.pool().values_offset(layer, kv_head),
-       .layout = cache.pool().layout(),
-       .n_heads = heads_per_kv,
-       .n_tokens = n_rows,
-       .first_position = first.position,
-       .chunk_begin = chunk_begin,
-       .chunk_end = chunk_end,
-       .partial = partial,
-       .workspace = scratch_[static_cast<std::size_t>(worker.id)].attention.data()});
+  const std::size_t column = kv_head * heads_per_kv() * config_.head_dim;
+  at.kernels().attend({.q = q_.data() + block.first_row * config_.q_rows() + column,
+                       .q_stride = config_.q_rows(),
+                       .pages = cache.pages(),
+                       .keys_offset = cache.pool().keys_offset(layer, kv_head),
+                       .values_offset = cache.pool().values_offset(layer, kv_head),
+                       .layout = cache.pool().layout(),
+                       .n_heads = heads_per_kv(),
+                       .n_tokens = block.n_rows,
+                       .first_position = first.position,
+                       .chunk_begin = chunk_begin,
+                       .chunk_end = chunk_end,
+                       .partial = partial,
+                       .workspace = own(at).attention.data()});
 }
 
 }  // namespace llm

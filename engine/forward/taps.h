@@ -4,24 +4,26 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/in_every_layer.h"
 
 namespace llm {
 
-/// What computes a tap from the ones before it.
+/// What computes a tap from its inputs (reference::Interpreter).
 enum class TapOp {
-  kEmbedding,  ///< a row of a matrix
-  kNorm,       ///< RMSNorm with a vector
-  kProduct,    ///< product with a matrix, and a bias where the model has one
-  kRope,       ///< after a norm of each head where the model has one
-  kAttention,
-  kActivation,  ///< SiLU and a product element by element
-  kSum,         ///< of two taps
+  kEmbedding,   ///< rows of a matrix, by token
+  kNorm,        ///< RMSNorm with a vector
+  kProduct,     ///< product with a matrix, and a bias where the model has one
+  kRope,        ///< after a norm of each head where the model has one
+  kAttention,   ///< of queries, over keys and values of all positions so far
+  kActivation,  ///< LayerSpec::activation of the first, times the second
+  kSum,
 };
 
 /// What the features of a row are.
@@ -37,47 +39,68 @@ struct Tap {
   ModelSize width;
   TapLayout layout;
   TapOp op;
-  std::string_view weight;     ///< TensorRole::name of what takes part; empty for ops without
-  std::string_view origin;     ///< the op in words where it is not `op` with `weight`
-  std::string_view bias = {};  ///< TensorRole::name of what is added; empty for ops without
+  std::array<std::string_view, 3> inputs;  ///< Tap::name of what is read (input_of()), then empty
+  std::string_view weight = {};  ///< TensorRole::name of what takes part; empty for ops without
+  std::string_view bias = {};    ///< TensorRole::name of what is added; empty for ops without
+  std::string_view origin = {};  ///< the op in words where it is not `op` with `weight`
 };
 
-/// Every tap, in the order of the data flow, which is the order in which an error travels, and the
-/// order in which both forward passes send them.
+/// Every tap, in the order of the data flow, which is the order in which an error travels, and
+/// the order in which both forward passes send them. The definition computes them from this
+/// table; the fast pass and the oracle in Python do not read it.
 inline constexpr std::array kTaps = [] {
   using enum TapOp;
   using enum TapLayout;
   using H = HyperParameters;
-  return std::array{
-      Tap{"embd", false, &H::d_model, kPlain, kEmbedding, "token_embd.weight", ""},
-      Tap{"attn_norm", true, &H::d_model, kPlain, kNorm, "attn_norm.weight", ""},
-      Tap{"q", true, &H::q_rows, kRopeHeads, kProduct, "attn_q.weight", "", "attn_q.bias"},
-      Tap{"k", true, &H::kv_rows, kRopeHeads, kProduct, "attn_k.weight", "", "attn_k.bias"},
-      Tap{"v", true, &H::kv_rows, kPlain, kProduct, "attn_v.weight", "", "attn_v.bias"},
-      Tap{"q_rope", true, &H::q_rows, kRopeHeads, kRope, "attn_q_norm.weight",
-          "RoPE on q, its heads normed where the model has attn_q_norm"},
-      Tap{"k_rope", true, &H::kv_rows, kRopeHeads, kRope, "attn_k_norm.weight",
-          "RoPE on k, its heads normed where the model has attn_k_norm"},
-      Tap{"attn_ctx", true, &H::q_rows, kPlain, kAttention, "",
-          "attention over q_rope, k_rope and v"},
-      Tap{"attn_out", true, &H::d_model, kPlain, kProduct, "attn_output.weight", ""},
-      Tap{"ffn_inp", true, &H::d_model, kPlain, kSum, "", "residual sum with attn_out"},
-      Tap{"ffn_norm", true, &H::d_model, kPlain, kNorm, "ffn_norm.weight", ""},
-      Tap{"gate", true, &H::d_ff, kPlain, kProduct, "ffn_gate.weight", ""},
-      Tap{"up", true, &H::d_ff, kPlain, kProduct, "ffn_up.weight", ""},
-      Tap{"ffn_act", true, &H::d_ff, kPlain, kActivation, "", "SiLU(gate) * up"},
-      Tap{"ffn_out", true, &H::d_model, kPlain, kProduct, "ffn_down.weight", ""},
-      Tap{"l_out", true, &H::d_model, kPlain, kSum, "", "residual sum with ffn_out"},
-      Tap{"result_norm", false, &H::d_model, kPlain, kNorm, "output_norm.weight", ""},
-      Tap{"logits", false, &H::n_vocab, kPlain, kProduct, "output.weight",
-          "matrix product with output.weight (token_embd.weight when tied)"},
-  };
+  // clang-format off
+  return std::to_array<Tap>({
+      {"embd", false, &H::d_model, kPlain, kEmbedding, {}, "token_embd.weight"},
+      {"attn_norm", true, &H::d_model, kPlain, kNorm, {"l_out"}, "attn_norm.weight"},
+      {"q", true, &H::q_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_q.weight", "attn_q.bias"},
+      {"k", true, &H::kv_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_k.weight", "attn_k.bias"},
+      {"v", true, &H::kv_rows, kPlain, kProduct, {"attn_norm"}, "attn_v.weight", "attn_v.bias"},
+      {"q_rope", true, &H::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
+       "RoPE on q, its heads normed where the model has attn_q_norm"},
+      {"k_rope", true, &H::kv_rows, kRopeHeads, kRope, {"k"}, "attn_k_norm.weight", "",
+       "RoPE on k, its heads normed where the model has attn_k_norm"},
+      {"attn_ctx", true, &H::q_rows, kPlain, kAttention, {"q_rope", "k_rope", "v"}, "", "",
+       "attention over q_rope, k_rope and v"},
+      {"attn_out", true, &H::d_model, kPlain, kProduct, {"attn_ctx"}, "attn_output.weight"},
+      {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_out", "attn_out"}, "", "",
+       "residual sum with attn_out"},
+      {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight"},
+      {"gate", true, &H::d_ff, kPlain, kProduct, {"ffn_norm"}, "ffn_gate.weight"},
+      {"up", true, &H::d_ff, kPlain, kProduct, {"ffn_norm"}, "ffn_up.weight"},
+      {"ffn_act", true, &H::d_ff, kPlain, kActivation, {"gate", "up"}, "", "", "SiLU(gate) * up"},
+      {"ffn_out", true, &H::d_model, kPlain, kProduct, {"ffn_act"}, "ffn_down.weight"},
+      {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_out"}, "", "",
+       "residual sum with ffn_out"},
+      {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_out"}, "output_norm.weight"},
+      {"logits", false, &H::n_vocab, kPlain, kProduct, {"result_norm"}, "output.weight", "",
+       "matrix product with output.weight (token_embd.weight when tied)"},
+  });
+  // clang-format on
 }();
 
 /// The taps of a layer, in order.
 inline std::span<const Tap> layer_taps() {
   const auto* begin = std::ranges::find(kTaps, true, &Tap::per_layer);
   return {begin, std::ranges::find(begin, kTaps.end(), false, &Tap::per_layer)};
+}
+
+/// The i-th input of a tap of kTaps, in `layer` (kOutsideLayers outside the layers), or nothing.
+/// An input that stands after its reader in the table is of the layer before; before the first
+/// layer that is the tap before the layers. Outside the layers it is of the last one.
+inline std::optional<InLayer<Tap>> input_of(const Tap& tap, int layer, std::size_t n_layers,
+                                            std::size_t i = 0) {
+  if (i >= tap.inputs.size() || tap.inputs[i].empty()) return std::nullopt;
+  const auto* input = std::ranges::find(kTaps, tap.inputs[i], &Tap::name);
+  LLM_CHECK(input != kTaps.end());
+  if (!input->per_layer) return InLayer<Tap>{input, kOutsideLayers};
+  if (!tap.per_layer) return InLayer<Tap>{input, static_cast<int>(n_layers) - 1};
+  if (input < &tap) return InLayer<Tap>{input, layer};
+  if (layer > 0) return InLayer<Tap>{input, layer - 1};
+  return InLayer<Tap>{layer_taps().data() - 1, kOutsideLayers};
 }
 
 /// Every tap of every layer, in the order of the data flow.

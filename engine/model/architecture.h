@@ -39,6 +39,9 @@ enum class RopePairs {
   kHalves,      ///< (i, i + rope_dims / 2)
 };
 
+/// What a gated feed-forward applies to its gate.
+enum class Activation { kSilu };
+
 /// A value of rope.scaling.type. What llama3 does to the frequencies is no type: the divisors stand
 /// in rope_freqs.weight.
 struct RopeScaling {
@@ -51,7 +54,7 @@ struct RopeScaling {
 enum class Need {
   kRequired,
   kOptional,
-  kAbsent,  ///< none may: where the tensor is there, the file is not what is computed here
+  kAbsent,  ///< must not be there: it would change the result, and is not computed
 };
 
 /// How an architecture differs from a row of kTensorRoles.
@@ -72,6 +75,7 @@ struct Architecture {
   std::string_view name;  ///< also the first part of its keys
   HyperParameterKeys keys = {};
   RopePairs rope_pairs = RopePairs::kNeighbours;
+  Activation activation = Activation::kSilu;
   float rope_theta = 10000.0F;                       ///< where the file gives none
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< where the file gives no type

@@ -33,8 +33,8 @@ class Reader {
   Status read_head_dim();
   Status read_context();
   Status read_rope();
-  Status read_rope_scaling();
-  Status check_sliding_window() const;
+  Status read_rope_scaling(RopeSpec& rope) const;
+  Status read_layers();
 
   Error malformed(std::string_view key, std::string message) const {
     return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
@@ -62,9 +62,8 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_heads());
   LLM_RETURN_IF_ERROR(read_head_dim());
   LLM_RETURN_IF_ERROR(read_context());
-  LLM_RETURN_IF_ERROR(check_sliding_window());
+  LLM_RETURN_IF_ERROR(read_layers());
   LLM_RETURN_IF_ERROR(read_rope());
-  LLM_RETURN_IF_ERROR(read_rope_scaling());
   return config_;
 }
 
@@ -79,7 +78,9 @@ Status Reader::read_architecture() {
   return unsupported(kKey, fmt::format("found {}, need one of: {}", quoted(found), known));
 }
 
-Status Reader::check_sliding_window() const {
+Status Reader::read_layers() {
+  config_.layers.assign(config_.n_layers,
+                        LayerSpec{.activation = config_.architecture->activation});
   const std::string key = key_of(keys().sliding_window);
   LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
   if (window == 0 || window >= config_.context) return Ok{};
@@ -243,12 +244,14 @@ Status Reader::read_rope() {
                                       dims, config_.head_dim));
   }
   config_.rope_dims = static_cast<std::size_t>(dims);
-  LLM_TRY(config_.rope_theta,
-          read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
+  RopeSpec rope{.dims = config_.rope_dims};
+  LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
+  LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
+  config_.ropes = {rope};
   return Ok{};
 }
 
-Status Reader::read_rope_scaling() {
+Status Reader::read_rope_scaling(RopeSpec& rope) const {
   const Architecture& architecture = *config_.architecture;
   const std::string key = key_of(keys().rope_scaling);
   LLM_TRY(const std::string_view type, gguf_.get_string_or(key, architecture.default_rope_scaling));
@@ -265,7 +268,7 @@ Status Reader::read_rope_scaling() {
   // Older files name the linear factor rope.scale_linear.
   LLM_TRY(const float old_factor, read_positive(key_of(keys().old_rope_scale), 1.0F));
   LLM_TRY(const float factor, read_positive(key_of(keys().rope_scale), old_factor));
-  config_.rope_scale = scaling->divides_positions ? factor : 1.0F;
+  rope.scale = scaling->divides_positions ? factor : 1.0F;
   return Ok{};
 }
 

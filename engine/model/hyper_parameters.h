@@ -2,6 +2,7 @@
 #define LLM_ENGINE_MODEL_HYPER_PARAMETERS_H_
 
 #include <cstddef>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
@@ -9,26 +10,41 @@
 
 namespace llm {
 
+/// How RoPE turns heads (engine/model/rope.h).
+struct RopeSpec {
+  std::size_t dims = 0;    ///< leading dims of a head that rotate; even; 0: none does
+  float theta = 10000.0F;  ///< rope.freq_base
+  float scale = 1.0F;      ///< positions are divided by it (rope.scaling.factor, linear)
+};
+
+/// What may differ from layer to layer. What else a layer does shows in the tensors it has: biases,
+/// norms of heads.
+struct LayerSpec {
+  std::size_t rope = 0;  ///< index in HyperParameters::ropes
+  Activation activation = Activation::kSilu;
+};
+
 /// The shape of a model, checked for consistency when it was read from a GGUF's metadata. The keys
 /// are HyperParameterKeys, of the architecture.
 struct HyperParameters {
   const Architecture* architecture = nullptr;  ///< never nullptr in what a file gave
-  std::size_t n_layers = 0;                    ///< block_count
+  std::size_t n_layers = 0;                    ///< block_count; layers.size() in what is read
   std::size_t d_model = 0;                     ///< embedding_length
   std::size_t d_ff = 0;                        ///< feed_forward_length
   std::size_t n_heads = 0;                     ///< attention.head_count
   std::size_t n_kv_heads = 0;                  ///< attention.head_count_kv; divides n_heads
-  std::size_t head_dim = 0;     ///< attention.key_length, default d_model / n_heads; even
-  std::size_t n_vocab = 0;      ///< rows of token_embd.weight
-  std::size_t context = 0;      ///< context_length: positions the model was trained for
-  std::size_t rope_dims = 0;    ///< rope.dimension_count: leading dims that rotate; even
-  float rope_theta = 10000.0F;  ///< rope.freq_base
-  float rope_scale = 1.0F;      ///< positions are divided by it (rope.scaling.factor, linear)
-  float norm_eps = 1e-5F;       ///< attention.layer_norm_rms_epsilon
+  std::size_t head_dim = 0;            ///< attention.key_length, default d_model / n_heads; even
+  std::size_t n_vocab = 0;             ///< rows of token_embd.weight
+  std::size_t context = 0;             ///< context_length: positions the model was trained for
+  std::size_t rope_dims = 0;           ///< rope.dimension_count: leading dims that rotate; even
+  float norm_eps = 1e-5F;              ///< attention.layer_norm_rms_epsilon
+  std::vector<RopeSpec> ropes = {};    ///< the layers' different ones
+  std::vector<LayerSpec> layers = {};  ///< (n_layers)
 
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
   std::size_t rope_pairs() const { return rope_dims / 2; }
+  const RopeSpec& rope_of(std::size_t layer) const { return ropes[layers[layer].rope]; }
 };
 
 /// A size that a table names before the model is known: a member of HyperParameters, or 1.

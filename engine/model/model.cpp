@@ -142,6 +142,7 @@ std::shared_ptr<const Model> Model::first_layers(std::size_t n_layers) const {
   LLM_CHECK(n_layers >= 1 && n_layers <= config_.n_layers);
   std::shared_ptr<Model> model(new Model(*this));
   model->config_.n_layers = n_layers;
+  model->config_.layers.resize(n_layers);
   return model;
 }
 
@@ -161,7 +162,9 @@ Model::Model(const ModelFile& file, ModelWeights weights, Tokenizer tokenizer,
       chat_template_(file.chat_template),
       warnings_(std::move(warnings)),
       file_bytes_(file.file.file_bytes()),
-      weights_(std::make_shared<const ModelWeights>(std::move(weights))),
-      rope_(config_, weights_->rope_divisors.span()) {}
+      weights_(std::make_shared<const ModelWeights>(std::move(weights))) {
+  for (const RopeSpec& rope : config_.ropes)
+    ropes_.emplace_back(rope, weights_->rope_divisors.span());
+}
 
 }  // namespace llm

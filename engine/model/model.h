@@ -62,26 +62,27 @@ class Model final {
   static Result<std::shared_ptr<const Model>> load(const std::string& path,
                                                    const LoadOptions& options = {});
 
-  /// Whether all weights are packed, or mapped; not so after load() with defer_packing.
+  /// Whether every weight is packed or mapped. After load() with defer_packing it is false until
+  /// all are packed.
   bool weights_in_memory() const;
-  /// Packs what is still in the file. Errors: as load(). Cost: none worth naming where nothing is
-  /// left.
+  /// Packs the weights that are still in the file; returns at once where none are. Errors: as
+  /// load().
   Status pack_weights() const;
-  /// Packs part of it: for about `time`, some MiB at least. Errors: as load().
+  /// Packs some of them: a few MiB, then more until `time` is over. Errors: as load().
   Status pack_weights_for(std::chrono::nanoseconds time) const;
-  /// What was found in weights that were read from the file so far; kIntegrity for a model file or
-  /// a mapped cache that has changed meanwhile. Errors: kNonFinite, kIo, kIntegrity.
+  /// The first error met while weights were read from the file since load(); kIntegrity where the
+  /// file or the mapped cache has changed. Errors: kNonFinite, kIo, kIntegrity.
   Status check_weights() const;
 
-  /// This model computed otherwise: with the instruction set, threads and compute of `options`, on
-  /// the same packed weights, which both share. Errors: kUnsupported. Cost: none worth naming.
+  /// The same weights with the instruction set, threads and compute of `options`. Both models share
+  /// the packed weights, so this costs no time and no memory. Errors: kUnsupported.
   Result<std::shared_ptr<const Model>> variant(const LoadOptions& options) const;
-  /// The same, with another compute and everything else as here.
+  /// The same weights with another compute.
   Result<std::shared_ptr<const Model>> with_compute(Compute compute) const;
 
-  /// The first `n_layers` of this model, then its output: another model on the same packed weights,
-  /// for checks that need few layers. weight_bytes() stays the whole model's.
-  /// @pre 1 <= n_layers <= config().n_layers. Cost: none worth naming.
+  /// A model of the first `n_layers` and the output, for checks that need few layers. It shares the
+  /// packed weights; weight_bytes() counts those of all layers.
+  /// @pre 1 <= n_layers <= config().n_layers
   std::shared_ptr<const Model> first_layers(std::size_t n_layers) const;
 
   const HyperParameters& config() const { return config_; }
@@ -102,7 +103,9 @@ class Model final {
   int threads() const { return threads_; }
   Compute compute() const { return compute_; }
   const ModelWeights& weights() const { return *weights_; }
-  const Rope& rope() const { return rope_; }
+  /// Of each of config().ropes.
+  const std::vector<Rope>& ropes() const { return ropes_; }
+  const Rope& rope(std::size_t layer) const { return ropes_[config_.layers[layer].rope]; }
 
  private:
   Model(const ModelFile& file, ModelWeights weights, Tokenizer tokenizer,
@@ -118,7 +121,7 @@ class Model final {
   std::string file_sha256_;
   LoadTimes load_times_;
   std::shared_ptr<const ModelWeights> weights_;
-  Rope rope_;
+  std::vector<Rope> ropes_;
   Isa isa_ = Isa::kScalar;
   int threads_ = 1;
   Compute compute_ = Compute::kInt8;

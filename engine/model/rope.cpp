@@ -6,13 +6,13 @@
 
 namespace llm {
 
-Rope::Rope(const HyperParameters& config, std::span<const float> divisors) {
-  LLM_CHECK(divisors.empty() || divisors.size() == config.rope_dims / 2);
-  for (std::size_t i = 0; i < config.rope_dims / 2; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.rope_dims);
+Rope::Rope(const RopeSpec& spec, std::span<const float> divisors) {
+  LLM_CHECK(divisors.empty() || divisors.size() == spec.dims / 2);
+  for (std::size_t i = 0; i < spec.dims / 2; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(spec.dims);
     const double divisor = divisors.empty() ? 1.0 : static_cast<double>(divisors[i]);
-    frequencies_.push_back(std::pow(static_cast<double>(config.rope_theta), exponent) /
-                           static_cast<double>(config.rope_scale) / divisor);
+    frequencies_.push_back(std::pow(static_cast<double>(spec.theta), exponent) /
+                           static_cast<double>(spec.scale) / divisor);
   }
 }
 

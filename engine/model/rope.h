@@ -9,16 +9,16 @@
 
 namespace llm {
 
-/// Rotary position embedding, GGUF's interleaved pairs (2i, 2i + 1) of the leading rope_dims of
+/// Rotary position embedding, GGUF's interleaved pairs (2i, 2i + 1) of the leading dims of
 /// each head:
 ///
-///   angle(p, i) = p / rope_scale * theta^(-2i / rope_dims) / divisor[i]
+///   angle(p, i) = p / scale * theta^(-2i / dims) / divisor[i]
 ///
 /// Angles, cosines and sines are f64; each cosine and sine is rounded to f32 once.
 class Rope {
  public:
-  /// @param divisors  rope_freqs.weight, (rope_dims / 2), or empty for none
-  Rope(const HyperParameters& config, std::span<const float> divisors);
+  /// @param divisors  rope_freqs.weight, (dims / 2), or empty for none
+  Rope(const RopeSpec& spec, std::span<const float> divisors);
 
   std::size_t pairs() const { return frequencies_.size(); }
 

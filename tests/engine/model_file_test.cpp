@@ -32,7 +32,9 @@ TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
   CHECK(config.n_vocab == 272);
   CHECK(config.context == 64);
   CHECK(config.rope_dims == 8);
-  CHECK(config.rope_scale == 1.0F);
+  CHECK(config.ropes.size() == 1);
+  CHECK(config.rope_of(0).dims == 8);
+  CHECK(config.rope_of(config.n_layers - 1).scale == 1.0F);
   CHECK(config.norm_eps == 1e-5F);
   CHECK(model->name == "tiny");
   CHECK(model->warnings.empty());
@@ -74,8 +76,8 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
     const auto bytes = file.bytes();
     const auto model = open_model_bytes(bytes);
     REQUIRE(model.ok());
-    CHECK(model->config.rope_scale == 4.0F);
-    CHECK(model->config.rope_dims == 4);
+    CHECK(model->config.rope_of(0).scale == 4.0F);
+    CHECK(model->config.rope_of(0).dims == 4);
     CHECK(model->tensors.rope_divisors.n_cols == 2);
   }
   SECTION("none: the factor is not used") {
@@ -83,7 +85,7 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
     const auto bytes = file.bytes();
     const auto model = open_model_bytes(bytes);
     REQUIRE(model.ok());
-    CHECK(model->config.rope_scale == 1.0F);
+    CHECK(model->config.rope_of(0).scale == 1.0F);
   }
   SECTION("the older name of the factor") {
     file.remove("llama.rope.scaling.type");
@@ -92,7 +94,7 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
     const auto bytes = file.bytes();
     const auto model = open_model_bytes(bytes);
     REQUIRE(model.ok());
-    CHECK(model->config.rope_scale == 2.0F);
+    CHECK(model->config.rope_of(0).scale == 2.0F);
   }
   SECTION("an odd head dim is refused") {
     file.set_u32("llama.attention.key_length", 7);

@@ -105,7 +105,7 @@ Complaints shares(const Bench& bench) {
 }
 
 Complaints definition(const Bench& bench) {
-  return complaints_of(check_definition(bench.model->config(), bench.model->rope(),
+  return complaints_of(check_definition(bench.model->config(), bench.model->ropes(),
                                         bench.model->weights().rope_divisors.span()));
 }
 

@@ -135,9 +135,12 @@ void change_model(const Model& model) {
     HyperParameters& config = config_of(model);
     note_struck();
     if (fault->is("eps")) config.norm_eps *= config.norm_eps < 1e-5F ? 10.0F : 0.1F;
-    if (fault->is("theta")) config.rope_theta *= 50;
-    if (fault->is("rope_scale")) config.rope_scale *= 2;
-    const_cast<Rope&>(model.rope()) = Rope(config, model.weights().rope_divisors.span());
+    for (std::size_t i = 0; i < config.ropes.size(); ++i) {
+      if (fault->is("theta")) config.ropes[i].theta *= 50;
+      if (fault->is("rope_scale")) config.ropes[i].scale *= 2;
+      const_cast<Rope&>(model.ropes()[i]) =
+          Rope(config.ropes[i], model.weights().rope_divisors.span());
+    }
   }
 }
 

@@ -92,7 +92,6 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   config.n_vocab = s.n_vocab;
   config.context = s.context;
   config.rope_dims = s.head_dim;
-  config.rope_theta = s.family.rope_theta;
   config.norm_eps = s.family.norm_eps;
   return config;
 }
@@ -159,7 +158,7 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.rope_dims, s.head_dim);
   size(keys.n_vocab, s.n_vocab);
   writer.add_number<float>(architecture.key(keys.norm_eps), config.norm_eps);
-  writer.add_number<float>(architecture.key(keys.rope_theta), config.rope_theta);
+  writer.add_number<float>(architecture.key(keys.rope_theta), s.family.rope_theta);
   if (s.family.pre_tokenizer.empty()) {
     add_synthetic_vocab(writer, s.n_vocab, options.seed);
   } else {

@@ -72,7 +72,6 @@ Json location_json(const Location& location) {
                         {"weight_type", f.weight_type},
                         {"definition", f.definition},
                         {"run", f.run},
-                        {"wiring", f.wiring},
                         {"nmse", f.nmse},
                         {"limit", f.limit},
                         {"signature", f.signature},

@@ -96,7 +96,7 @@ CheckResult check_norm(const HyperParameters& config) {
   return verdict.result(fmt::format("n 1 .. 33, {}, eps {}", config.d_model, config.norm_eps));
 }
 
-CheckResult check_angles(const HyperParameters& config, const Rope& rope,
+CheckResult check_angles(const HyperParameters& config, const RopeSpec& spec, const Rope& rope,
                          std::span<const float> divisors) {
   Bounded verdict("RoPE's angles");
   std::vector<float> cos(rope.pairs());
@@ -106,9 +106,9 @@ CheckResult check_angles(const HyperParameters& config, const Rope& rope,
     rope.angles(position, cos, sin);
     for (std::size_t i = 0; i < rope.pairs(); ++i) {
       // theta^(-2i / dims) by exp and log, where the engine takes pow.
-      const double exponent = 2 * static_cast<double>(i) / static_cast<double>(config.rope_dims);
-      const double frequency = std::exp(-exponent * std::log(f64(config.rope_theta))) /
-                               f64(config.rope_scale) / (divisors.empty() ? 1.0 : f64(divisors[i]));
+      const double exponent = 2 * static_cast<double>(i) / static_cast<double>(spec.dims);
+      const double frequency = std::exp(-exponent * std::log(f64(spec.theta))) / f64(spec.scale) /
+                               (divisors.empty() ? 1.0 : f64(divisors[i]));
       const double angle = static_cast<double>(position) * frequency;
       const double bound = 0x1p-25 + angle * 0x1p-46;
       verdict.add(f64(cos[i]), std::cos(angle), bound, angle);
@@ -116,7 +116,7 @@ CheckResult check_angles(const HyperParameters& config, const Rope& rope,
     }
   }
   return verdict.result(fmt::format("{} pairs, theta {}, up to position {}", rope.pairs(),
-                                    config.rope_theta, config.context - 1));
+                                    spec.theta, config.context - 1));
 }
 
 CheckResult check_rotation(const HyperParameters& config, const Rope& rope) {
@@ -143,7 +143,7 @@ CheckResult check_rotation(const HyperParameters& config, const Rope& rope) {
       verdict.add(f64(x[i + 1]), x0 * s + x1 * c, bound(x1 * c, x0 * s + x1 * c), x1);
     }
   }
-  return verdict.result(fmt::format("{} of {} dims rotate", config.rope_dims, config.head_dim));
+  return verdict.result(fmt::format("{} of {} dims rotate", 2 * rope.pairs(), config.head_dim));
 }
 
 /// Softmax over n keys in chunks of 256, then the weighted values.
@@ -265,17 +265,18 @@ CheckResult check_activations() {
 
 }  // namespace
 
-std::vector<CheckResult> check_definition(const HyperParameters& config, const Rope& rope,
+std::vector<CheckResult> check_definition(const HyperParameters& config,
+                                          std::span<const Rope> ropes,
                                           std::span<const float> rope_divisors) {
-  return {check_exp(),
-          check_silu(),
-          check_norm(config),
-          check_angles(config, rope, rope_divisors),
-          check_rotation(config, rope),
-          check_attention(config),
-          check_half(),
-          check_activations(),
-          check_definition_of_products()};
+  std::vector<CheckResult> out = {check_exp(), check_silu(), check_norm(config)};
+  for (std::size_t i = 0; i < ropes.size(); ++i) {
+    out.push_back(check_angles(config, config.ropes[i], ropes[i], rope_divisors));
+    out.push_back(check_rotation(config, ropes[i]));
+  }
+  for (auto check :
+       {check_attention(config), check_half(), check_activations(), check_definition_of_products()})
+    out.push_back(std::move(check));
+  return out;
 }
 
 }  // namespace llm

@@ -1,6 +1,7 @@
 #ifndef LLM_VALIDATE_SELF_DEFINITION_CHECK_H_
 #define LLM_VALIDATE_SELF_DEFINITION_CHECK_H_
 
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -20,9 +21,10 @@ namespace llm {
 /// 2^-24, the relative error of one rounding; the detail gives the largest share of its bound that
 /// was seen.
 ///
-/// @param rope  the model's angles
+/// @param ropes  the angles of config.ropes
 /// Cost: a second.
-std::vector<CheckResult> check_definition(const HyperParameters& config, const Rope& rope,
+std::vector<CheckResult> check_definition(const HyperParameters& config,
+                                          std::span<const Rope> ropes,
                                           std::span<const float> rope_divisors);
 
 }  // namespace llm

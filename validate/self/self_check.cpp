@@ -124,7 +124,7 @@ class SelfCheck {
 
   /// What needs no pass: the definition's own functions, the tokenizer.
   Status surroundings() {
-    add(check_definition(base_->config(), base_->rope(), base_->weights().rope_divisors.span()));
+    add(check_definition(base_->config(), base_->ropes(), base_->weights().rope_divisors.span()));
     add(check_tokenizer(base_->tokenizer().spec(), tokenizer_functions(base_->tokenizer())));
     return Ok{};
   }

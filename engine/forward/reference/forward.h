@@ -6,20 +6,17 @@
 
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
+#include "engine/forward/reference/interpreter.h"
 #include "engine/model/model.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm::reference {
 
-/// The Llama forward pass as docs/numerics.md defines it, one op after the other on one thread.
+/// The forward pass by the definition: every tap of the table in turn, on one thread.
 class Forward {
  public:
   /// @param model  borrowed, must outlive this object
-  explicit Forward(const Model& model)
-      : config_(model.config()),
-        weights_(model.weights()),
-        rope_(model.rope()),
-        compute_(model.compute()) {}
+  explicit Forward(const Model& model) : config_(model.config()), interpreter_(model) {}
 
   /// Evaluates `tokens` at positions first_position, first_position + 1, ...; reads keys and values
   /// of earlier positions from `cache` and stores theirs.
@@ -31,16 +28,8 @@ class Forward {
            std::span<float> logits, ProbeSink* probe) const;
 
  private:
-  struct Activations;
-
-  void embed(std::span<const TokenId> tokens, Activations& a) const;
-  void run_attention(std::size_t layer, KvCache& cache, Activations& a) const;
-  void run_ffn(std::size_t layer, Activations& a) const;
-
   const HyperParameters& config_;
-  const ModelWeights& weights_;
-  const Rope& rope_;
-  Compute compute_;
+  Interpreter interpreter_;
 };
 
 }  // namespace llm::reference

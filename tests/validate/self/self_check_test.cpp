@@ -97,10 +97,10 @@ TEST_CASE("the definition's functions are within their bounds of f64", "[self]")
     const HyperParameters config{.d_model = 288,
                                  .head_dim = 48,
                                  .context = 8192,
-                                 .rope_dims = 40,
-                                 .rope_theta = theta,
-                                 .norm_eps = 1e-6F};
-    for (const CheckResult& result : check_definition(config, Rope(config, {}), {})) {
+                                 .norm_eps = 1e-6F,
+                                 .ropes = {{.dims = 40, .theta = theta}, {.dims = 16}}};
+    const std::vector<Rope> ropes = {Rope(config.ropes[0], {}), Rope(config.ropes[1], {})};
+    for (const CheckResult& result : check_definition(config, ropes, {})) {
       INFO(result.name << ": " << result.detail);
       CHECK(result.passed);
     }
@@ -108,10 +108,10 @@ TEST_CASE("the definition's functions are within their bounds of f64", "[self]")
 }
 
 TEST_CASE("angles of another theta than the model's are noticed", "[self]") {
-  HyperParameters config{.d_model = 32, .head_dim = 8, .context = 64, .rope_dims = 8};
-  const Rope rope(config, {});
-  config.rope_theta = 10001.0F;
-  for (const CheckResult& result : check_definition(config, rope, {}))
+  HyperParameters config{.d_model = 32, .head_dim = 8, .context = 64, .ropes = {{.dims = 8}}};
+  const std::vector<Rope> ropes = {Rope(config.ropes[0], {})};
+  config.ropes[0].theta = 10001.0F;
+  for (const CheckResult& result : check_definition(config, ropes, {}))
     CHECK(result.passed == (result.name.find("angles") == std::string::npos));
 }
 

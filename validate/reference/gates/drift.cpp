@@ -26,8 +26,8 @@ constexpr double kHalfRounding = 0x1p-22 / 6;
 std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_view tap,
                                                          std::size_t n_layers) {
   std::vector<std::pair<int, std::string_view>> out;
-  const auto from = Replay::input_of(layer, tap, n_layers);
-  if (from && find_tap(from->first, from->second)->op == TapOp::kNorm) out.push_back(*from);
+  const auto from = input_of(*find_tap(layer, tap), layer, n_layers);
+  if (from && from->row->op == TapOp::kNorm) out.emplace_back(from->layer, from->row->name);
   if (tap == "k") out.emplace_back(layer, "k_rope");
   return out;
 }
@@ -120,8 +120,8 @@ Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
     if (attention > 0) out[key] += attention;
     const auto format = replay.product_format(layer, tap->name);
     if (!format || *format == ActivationFormat::kF32) continue;
-    const auto from = Replay::input_of(layer, tap->name, replay.config().n_layers);
-    LLM_TRY(const auto x, engine_order_tap(inputs, from->first, from->second, replay.config()));
+    const auto from = input_of(*tap, layer, replay.config().n_layers);
+    LLM_TRY(const auto x, engine_order_tap(inputs, from->layer, from->row->name, replay.config()));
     LLM_TRY(const auto y, engine_order_tap(inputs, layer, tap->name, replay.config()));
     if (!x || !y) continue;
     const PackedMatrix& w = *replay.matrix(layer, tap->name);

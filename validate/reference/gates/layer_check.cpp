@@ -26,8 +26,6 @@ namespace {
 constexpr int kDriftRuns = 4;
 constexpr int kPriceRuns = 2;
 constexpr double kDriftUnits = 100;
-/// Multiplications of the definition's own run, which tells faults of the wiring apart.
-constexpr std::uint64_t kPlainRunBudget = std::uint64_t{1} << 34;
 
 using TapInLayer = InLayer<Tap>;
 
@@ -76,7 +74,7 @@ class LayerCheck {
   Result<std::vector<DiffSection>> run() {
     const FloatEnvironment contract;
     LLM_RETURN_IF_ERROR(check_reference(reference_, model_->config()));
-    LLM_TRY(const Dump fast, record(model_, mode_.kv, false));
+    LLM_TRY(const Dump fast, record(model_, mode_.kv));
     LLM_TRY(LayerDiff free, diff_layers(fast, reference_));
     if (free.problems.empty() && reference_.n_layers() != model_->config().n_layers) {
       free.problems.push_back(fmt::format("{} layers here, {} in the reference",
@@ -99,13 +97,12 @@ class LayerCheck {
   }
 
  private:
-  Result<Dump> record(const std::shared_ptr<const Model>& model, KvType kv,
-                      bool by_definition) const {
+  Result<Dump> record(const std::shared_ptr<const Model>& model, KvType kv) const {
     ExecutorOptions executor;
     executor.kv = kv;
     executor.context = tokens_.size();
-    return record_activations(model, executor, by_definition, tokens_, "llmcheck",
-                              options_.model_sha256, reference_.step_ptr());
+    return record_activations(model, executor, false, tokens_, "llmcheck", options_.model_sha256,
+                              reference_.step_ptr());
   }
 
   void choose_rows_by_budget() {
@@ -115,7 +112,6 @@ class LayerCheck {
           tap->op == TapOp::kProduct ? replay_.matrix(layer, tap->name) : nullptr;
       if (w != nullptr) weights += std::uint64_t{w->n_rows()} * w->n_cols();
     }
-    weights_ = weights;
     const std::size_t n_rows =
         std::max<std::uint64_t>(LayerCheckOptions::kFewestRows, options_.budget / weights);
     rows_ = choose_rows(reference_, n_rows);
@@ -263,7 +259,7 @@ class LayerCheck {
     price.judged = price.diff.first_failing.has_value();
     LLM_TRY(const OpNoise noise, rounding_noise(replay_, reference_));
     LLM_TRY(const auto f32, model_->with_compute(Compute::kF32));
-    LLM_TRY(const Dump exact, record(f32, KvType::kF32, false));
+    LLM_TRY(const Dump exact, record(f32, KvType::kF32));
     LLM_TRY(const OpNoise expected, drift(f32, exact, noise, kPriceRuns));
     for (LayerDiffRow& row : price.diff.rows) {
       const auto found = expected.find({row.layer, row.tap});
@@ -283,16 +279,10 @@ class LayerCheck {
     const auto failing = std::ranges::find_if_not(sections_, &DiffSection::passed);
     if (failing != sections_.end()) {
       LocateInput input{.run = fast, .reference = reference_, .rows = rows_};
-      bool bits_differ = false;
       for (std::size_t i = 0; i < taps_.size(); ++i) {
-        const bool bits = answers_[i].bits.verdict == TapVerdict::kFail;
-        bits_differ = bits_differ || bits;
-        if (bits || answers_[i].ops.verdict == TapVerdict::kFail) input.ops.push_back(taps_[i]);
-      }
-      std::optional<Dump> plain;
-      if (bits_differ && weights_ * tokens_.size() <= kPlainRunBudget) {
-        LLM_TRY(plain, record(model_, mode_.kv, true));
-        input.plain = &*plain;
+        if (answers_[i].bits.verdict == TapVerdict::kFail ||
+            answers_[i].ops.verdict == TapVerdict::kFail)
+          input.ops.push_back(taps_[i]);
       }
       location.replayed = true;
       if (!input.ops.empty()) {
@@ -317,7 +307,6 @@ class LayerCheck {
   std::string name_;
   std::vector<TapInLayer> taps_;
   std::vector<TokenId> tokens_;
-  std::uint64_t weights_ = 0;
   std::vector<std::size_t> rows_;
   std::string bounded_;
   std::vector<TapAnswers> answers_;

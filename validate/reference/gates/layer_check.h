@@ -52,7 +52,7 @@ struct LayerCheckOptions {
 /// @param model  under mode.compute
 /// @pre the reference's positions are 0, 1, 2, ...
 /// Errors: kMalformed naming a tap whose shape is not the model's; those of reading dumps;
-/// kResource. Cost: up to five evaluations of the tokens in plain loops (two in f64), and six by
+/// kResource. Cost: up to four evaluations of the tokens in plain loops (two in f64), and six by
 /// the fast path.
 Result<std::vector<DiffSection>> check_layers(const std::shared_ptr<const Model>& model,
                                               ComputeMode mode, const Dump& reference,

@@ -124,24 +124,24 @@ double round_to_half(float x) {
 Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump& inputs, int layer,
                                                 std::string_view tap, TokenRows rows) {
   std::optional<IdealOutput> none;
-  const auto from = Replay::input_of(layer, tap, replay.config().n_layers);
+  const Tap& op = *find_tap(layer, tap);
+  const auto from = input_of(op, layer, replay.config().n_layers);
   const auto format = replay.product_format(layer, tap);
-  const bool is_attention = tap == "attn_ctx";
+  const bool is_attention = op.op == TapOp::kAttention;
   const bool rounds = format && *format != ActivationFormat::kF32;
   if (!from || (!is_attention && !rounds)) return none;
-  const auto read = [&](int at_layer, std::string_view name) {
-    return engine_order_tap(inputs, at_layer, name, replay.config());
+  const auto read = [&](const InLayer<Tap>& at) {
+    return engine_order_tap(inputs, at.layer, at.row->name, replay.config());
   };
-  LLM_TRY(auto x, read(from->first, from->second));
+  LLM_TRY(auto x, read(*from));
   if (!x) return none;
   const TapMatrix selected = select_rows(*std::move(x), rows);
   if (!is_attention) {
-    return std::optional(ideal_product(*replay.matrix(layer, tap),
-                                       replay.vector(layer, find_tap(layer, tap)->bias), *format,
-                                       selected));
+    return std::optional(ideal_product(
+        *replay.matrix(layer, tap), replay.definition().vector(op.bias, layer), *format, selected));
   }
-  LLM_TRY(const auto k, read(layer, "k_rope"));
-  LLM_TRY(const auto v, read(layer, "v"));
+  LLM_TRY(const auto k, read(*input_of(op, layer, replay.config().n_layers, 1)));
+  LLM_TRY(const auto v, read(*input_of(op, layer, replay.config().n_layers, 2)));
   if (!k || !v) return none;
   return std::optional(ideal_attention(replay.config(), replay.kv(), selected, *k, *v, rows));
 }

@@ -53,7 +53,6 @@ std::string place_of(const Finding& f, const std::string& isa) {
     return "the definition (quant/formats/reference, engine/forward/reference); the compared run "
            "differs from it";
   if (f.definition) return "what both paths share (file, weights, tables) or both get wrong alike";
-  if (f.wiring) return "the wiring of the forward pass, which both paths get wrong alike";
   return fmt::format("the fast path ({}) alone: quant/kernels, engine/forward", isa);
 }
 
@@ -111,10 +110,6 @@ class Locator {
       // NaN by the definition as well: only the first op has it by itself.
       if (saw_nonfinite_) return Ok{};
       saw_nonfinite_ = true;
-    }
-    if (f.run && in_.plain != nullptr) {
-      LLM_TRY(const auto plain, op_of_run(replay_, *in_.plain, layer, tap, in_.rows));
-      f.wiring = plain && fails(layer, tap, *plain);
     }
     LLM_RETURN_IF_ERROR(f.definition ? describe(f, *on_reference, in_.reference)
                                      : describe(f, *of_run, in_.run));
@@ -185,29 +180,26 @@ std::vector<std::string> check_hyper_parameters(const DumpMeta& reference,
   compare_value("rope_dim", static_cast<double>(config.rope_dims),
                 static_cast<double>(reference.rope_dim));
   compare_value("eps", static_cast<double>(config.norm_eps), reference.eps);
-  compare_value("rope_theta", static_cast<double>(config.rope_theta), reference.rope_theta);
+  compare_value("rope_theta", static_cast<double>(config.rope_of(0).theta), reference.rope_theta);
   return out;
 }
 
 Result<std::vector<std::string>> check_quantizer(const Replay& replay, const Dump& reference) {
   std::vector<std::string> out;
-  const auto check = [&](int layer, std::string_view tap) -> Status {
-    const auto format = replay.product_format(layer, tap);
-    const auto from = Replay::input_of(layer, tap, replay.config().n_layers);
-    if (!format || !from || *format == ActivationFormat::kF32) return Ok{};
+  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers)) {
+    const auto format = replay.product_format(layer, tap->name);
+    const auto from = input_of(*tap, layer, replay.config().n_layers);
+    if (!format || !from || *format == ActivationFormat::kF32) continue;
     LLM_TRY(const std::optional<TapMatrix> x,
-            engine_order_tap(reference, from->first, from->second, replay.config()));
-    if (!x || x->features % activation_block_size(*format) != 0) return Ok{};
+            engine_order_tap(reference, from->layer, from->row->name, replay.config()));
+    if (!x || x->features % activation_block_size(*format) != 0) continue;
     const std::string fault = quantization_fault(*format, x->values);
     if (!fault.empty()) {
       out.push_back(fmt::format("{}: quantization of the activations to {}: {}",
-                                tap_label(layer, tap),
+                                tap_label(layer, tap->name),
                                 *format == ActivationFormat::kQ8_K ? "q8_k" : "q8_32", fault));
     }
-    return Ok{};
-  };
-  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers))
-    LLM_RETURN_IF_ERROR(check(layer, tap->name));
+  }
   return out;
 }
 

@@ -32,15 +32,13 @@ struct LocateInput {
   /// Ops to look into, in the order of the data flow; empty: all.
   std::vector<InLayer<Tap>> ops = {};
   TokenRows rows = {};  ///< tokens to look at; empty: all
-  /// The definition's own run of the same tokens; nullptr: wiring is not told from the fast path.
-  const Dump* plain = nullptr;
 };
 
 /// Shadow replay: runs ops by the definition on the reference's inputs and on the run's own, so
 /// that an op is named only for an error of its own, never for one that came in through its inputs.
-/// Says of each whether the definition, the wiring or the fast path alone is at fault, how the
-/// output is wrong (locate_signature.h) and for which tokens. Errors: those of reading dumps;
-/// kResource. Cost: up to three evaluations of the ops in plain loops, and one in f64.
+/// Says of each whether the definition or the fast path alone is at fault, how the output is wrong
+/// (locate_signature.h) and for which tokens. Errors: those of reading dumps; kResource. Cost: up
+/// to two evaluations of the ops in plain loops, and one in f64.
 Result<Location> locate(const Replay& replay, const LocateInput& input);
 
 }  // namespace llm

@@ -16,8 +16,6 @@ struct Finding {
   bool definition = false;
   /// The compared run, on its own inputs, does not give what the definition gives on them.
   bool run = false;
-  /// The run in plain loops does not either: the wiring of both is wrong, not a fast path.
-  bool wiring = false;
   double nmse = 0;        ///< of the comparison that failed, the definition's first
   double limit = 0;       ///< what it may be; 0: equal bits
   std::string signature;  ///< how the wrong output differs; may be empty

@@ -7,11 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/forward/reference/interpreter.h"
 #include "engine/model/model.h"
 #include "quant/formats/activations.h"
 #include "validate/reference/dump/dump.h"
@@ -31,9 +31,8 @@ TapMatrix select_rows(TapMatrix matrix, TokenRows rows);
 Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, std::string_view tap,
                                                   const HyperParameters& config);
 
-/// Computes single ops of the forward pass by the definition (engine/forward/reference/ops.h) on
-/// given inputs. The wiring, which tap feeds which op, is written here a second time, so that a
-/// mistake in the engine's own shows. Safe to use from several threads.
+/// Computes single ops of the forward pass by the definition (reference::Interpreter) on given
+/// inputs. Safe to use from several threads.
 class Replay {
  public:
   /// @param kv  how attention stores its keys and values
@@ -47,27 +46,18 @@ class Replay {
 
   /// The matrix that takes part in the op, or nullptr.
   const PackedMatrix* matrix(int layer, std::string_view tap) const;
-  /// The vector of that role in a layer; empty where the model has none.
-  std::span<const float> vector(int layer, std::string_view role) const;
   /// Its type's name; empty for ops without one.
   std::string weight_type(int layer, std::string_view tap) const;
   /// The format of the activations it is multiplied with; nothing for ops that are no product.
   std::optional<ActivationFormat> product_format(int layer, std::string_view tap) const;
-  /// The tap that is the first input of an op; of embd none.
-  static std::optional<std::pair<int, std::string_view>> input_of(int layer, std::string_view tap,
-                                                                  std::size_t n_layers);
+  const reference::Interpreter& definition() const { return definition_; }
   const HyperParameters& config() const { return model_->config(); }
   const std::shared_ptr<const Model>& model() const { return model_; }
   KvType kv() const { return kv_; }
 
  private:
-  TapMatrix embed(std::span<const std::int32_t> tokens) const;
-  TapMatrix norm(const TapMatrix& x, std::span<const float> weight) const;
-  TapMatrix rotate(TapMatrix x, std::span<const float> norm, TokenRows rows) const;
-  Result<TapMatrix> attend(const TapMatrix& q, const TapMatrix& k, const TapMatrix& v,
-                           TokenRows rows) const;
-
   std::shared_ptr<const Model> model_;
+  reference::Interpreter definition_;
   KvType kv_;
 };
 

@@ -1,0 +1,58 @@
+#include "engine/forward/feed_forward.h"
+
+namespace llm {
+namespace {
+
+/// gate = activation(gate) * up, n elements.
+using Activate = void (*)(float* gate, const float* up, std::size_t n);
+
+Activate entry_of(const KernelTable& kernels, Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      break;
+  }
+  return kernels.silu_mul;
+}
+
+}  // namespace
+
+Result<FeedForward> FeedForward::create(const Model& model, const PassSizes& sizes) {
+  FeedForward part;
+  LLM_TRY(part.gate_, allocate_activations(sizes.max_batch * model.config().d_ff));
+  LLM_TRY(part.up_, allocate_activations(sizes.max_batch * model.config().d_ff));
+  return part;
+}
+
+void FeedForward::run(PassWorker& at, std::size_t layer) {
+  const LayerWeights& w = at.weights().layers[layer];
+  const std::size_t d_ff = at.config().d_ff;
+  const Activate activate = entry_of(at.kernels(), at.config().layers[layer].activation);
+
+  const InputRows normed = at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate, &w.ffn_up});
+  at.tap(layer, "ffn_norm", normed.f32, normed.features);
+  const RowTasks tasks = at.tasks_of(w.ffn_gate, normed.n);
+  const auto activate_columns = [&](Worker::Range columns) {
+    for (std::size_t t = 0; t < normed.n; ++t) {
+      const std::size_t begin = t * d_ff + columns.begin;
+      activate(gate_.data() + begin, up_.data() + begin, columns.end - columns.begin);
+    }
+    at.lap(PassOp::kSilu);
+  };
+  at.run_tasks(tasks.size(), [&](std::size_t i) {
+    at.product(PassOp::kGateUp, w.ffn_gate, tasks[i], normed, gate_.data());
+    at.product(PassOp::kGateUp, w.ffn_up, tasks[i], normed, up_.data());
+    if (!at.has_probe()) activate_columns(tasks[i]);
+  });
+  if (at.has_probe()) {
+    at.tap(layer, "gate", gate_.data(), d_ff);
+    at.tap(layer, "up", up_.data(), d_ff);
+    at.run_tasks(tasks.size(), [&](std::size_t i) { activate_columns(tasks[i]); });
+  }
+  at.tap(layer, "ffn_act", gate_.data(), d_ff);
+
+  const InputRows active = at.load_rows(PassOp::kNorm, gate_.data(), d_ff, {&w.ffn_down});
+  at.add_product(PassOp::kFfnDown, w.ffn_down, active, layer, "ffn_out");
+  at.tap_residual(layer, "l_out");
+}
+
+}  // namespace llm

@@ -1,0 +1,18 @@
+#include "engine/forward/output.h"
+
+namespace llm {
+
+void Output::run(PassWorker& at) {
+  if (at.logit_rows().empty()) return;
+  const std::size_t first = at.logit_rows()[0];
+  const PackedMatrix& w = at.weights().output();
+  float* const logits = at.logits().data();
+  const InputRows normed = at.norm_rows(at.weights().output_norm.span(), at.logit_rows(), {&w});
+  at.tap_outside("result_norm", normed.f32, normed.features, first);
+  const RowTasks tasks = at.tasks_of(w, normed.n);
+  at.run_tasks(tasks.size(),
+               [&](std::size_t i) { at.product(PassOp::kOutput, w, tasks[i], normed, logits); });
+  at.tap_outside("logits", logits, w.n_rows(), first);
+}
+
+}  // namespace llm

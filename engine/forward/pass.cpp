@@ -1,0 +1,195 @@
+#include "engine/forward/pass.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "engine/model/tensor_roles.h"
+#include "engine/model/weight_store.h"
+
+namespace llm {
+
+Result<AlignedBuffer<float>> allocate_activations(std::size_t count) {
+  return AlignedBuffer<float>::allocate(count, "activations");
+}
+
+Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::size_t n) {
+  std::size_t widest = 0;
+  for (const TensorRole& role : kTensorRoles)
+    if (role.is_matrix()) widest = std::max(widest, role.cols.of(config));
+  const auto bytes = [&](ActivationFormat format) {
+    const std::size_t block = activation_block_size(format);
+    return ActivationMatrix::bytes(format, n, (widest + block - 1) / block * block);
+  };
+  InputMemory memory;
+  LLM_TRY(memory.normed, allocate_activations(n * config.d_model));
+  LLM_TRY(memory.q8_k,
+          AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_K), "activations"));
+  LLM_TRY(memory.q8_32,
+          AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_32), "activations"));
+  return memory;
+}
+
+ActivationMatrix InputRows::as(ActivationFormat format) const {
+  switch (format) {
+    case ActivationFormat::kQ8_K:
+      return {memory->q8_k.span(), format, n, features};
+    case ActivationFormat::kQ8_32:
+      return {memory->q8_32.span(), format, n, features};
+    case ActivationFormat::kF32:
+      break;
+  }
+  return {std::as_writable_bytes(std::span(f32, n * features)), format, n, features};
+}
+
+Pass::Pass(const Model& model)
+    : config_(model.config()),
+      weights_(model.weights()),
+      kernels_(*kernel_table(model.isa())),
+      compute_(model.compute()),
+      team_size_(model.threads()) {}
+
+Result<Pass> Pass::create(const Model& model, const PassSizes& sizes) {
+  Pass pass(model);
+  const HyperParameters& config = model.config();
+  LLM_TRY(pass.x_, allocate_activations(sizes.max_batch * config.d_model));
+  LLM_TRY(pass.output_, allocate_activations(sizes.max_batch * config.d_model));
+  LLM_TRY(pass.batch_inputs_, InputMemory::allocate(config, sizes.max_batch));
+  for (int i = 0; i < model.threads(); ++i) {
+    Scratch scratch;
+    LLM_TRY(scratch.inputs, InputMemory::allocate(config, 1));
+    LLM_TRY(scratch.product,
+            Workspace::allocate(matmul_workspace_bytes(sizes.max_batch), "workspace"));
+    pass.scratch_.push_back(std::move(scratch));
+  }
+  pass.all_rows_.resize(sizes.max_batch);
+  std::iota(pass.all_rows_.begin(), pass.all_rows_.end(), std::size_t{0});
+  return pass;
+}
+
+void Pass::plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe) {
+  LLM_CHECK(probe == nullptr || segments.size() == 1);
+  rows_.clear();
+  logit_rows_.clear();
+  for (const PassSegment& segment : segments) {
+    if (probe != nullptr) probe->begin_step(segment.tokens, segment.first_position);
+    const std::size_t n = segment.tokens.size();
+    for (std::size_t t = 0; t < n; ++t) {
+      if (t + segment.n_logits >= n) logit_rows_.push_back(rows_.size());
+      rows_.push_back({&segment, segment.tokens[t], segment.first_position + t});
+    }
+  }
+  LLM_CHECK(rows_.size() <= all_rows_.size());
+  LLM_CHECK(logits.size() == logit_rows_.size() * config_.n_vocab);
+  logits_ = logits;
+  probe_ = probe;
+  task_bytes_ = weights_.store->in_memory() ? RowTasks::kTaskBytes : RowTasks::kLentTaskBytes;
+}
+
+void Pass::run(const std::function<void(PassWorker&)>& body) {
+  const auto started = OpClock::Time::clock::now();
+  std::size_t n_workers = 1;
+  run_parallel(team_size_.workers(rows_.size()), [&](Worker worker) {
+    if (worker.id == 0) n_workers = static_cast<std::size_t>(worker.count);
+    PassWorker at(*this, worker);
+    at.own_.clock.start(profile_ != nullptr, started);
+    at.lap(PassOp::kRegion);
+    const std::chrono::nanoseconds own_before = own_time();
+    body(at);
+    const std::chrono::nanoseconds wall = OpClock::Time::clock::now() - started;
+    // Less than a fifth of the time costs less than a worker fewer.
+    at.own_.stopped = wall - (own_time() - own_before) > wall / 5;
+  });
+  const auto now = OpClock::Time::clock::now();
+  const auto team = std::span(scratch_).first(n_workers);
+  team_size_.passed(rows_.size(), now - started, std::ranges::any_of(team, &Scratch::stopped));
+  if (profile_ != nullptr) add_to_profile(started, now, n_workers);
+}
+
+void Pass::add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers) {
+  OpProfile& profile = profile_of(rows_.size());
+  for (Scratch& scratch : std::span(scratch_).first(n_workers)) {
+    scratch.clock.lap_at(now, PassOp::kRegion);
+    for (std::size_t op = 0; op < kPassOps; ++op) profile.ops[op].add(scratch.clock.ops()[op]);
+  }
+  ++profile.passes;
+  profile.wall += now - started;
+  profile.worker_time += (now - started) * static_cast<std::int64_t>(n_workers);
+}
+
+void Pass::profile_packing(std::chrono::nanoseconds time, std::size_t n_rows) {
+  if (profile_ == nullptr) return;
+  OpProfile& profile = profile_of(n_rows);
+  const std::chrono::nanoseconds worker_time = time * static_cast<std::int64_t>(scratch_.size());
+  profile.ops[static_cast<std::size_t>(PassOp::kPack)].add({.calls = 1, .time = worker_time});
+  profile.wall += time;
+  profile.worker_time += worker_time;
+}
+
+template <typename MakeRow>
+void PassWorker::prepare_rows(PassOp op, const InputRows& input, Readers readers,
+                              MakeRow make_row) {
+  const auto prepare = [&](std::size_t i) {
+    make_row(i);
+    const std::span<const float> row(input.f32 + i * input.features, input.features);
+    for (const ActivationFormat format : {ActivationFormat::kQ8_K, ActivationFormat::kQ8_32}) {
+      const auto reads = [&](const PackedMatrix* w) { return format_for(*w) == format; };
+      if (std::ranges::any_of(readers, reads)) input.as(format).store(kernels(), i, row);
+    }
+    lap(op);
+  };
+  if (input.n == 1) return prepare(0);
+  run_tasks(input.n, prepare);
+}
+
+InputRows PassWorker::norm_rows(std::span<const float> weight, std::span<const std::size_t> rows,
+                                Readers readers) {
+  InputMemory& memory = inputs_of(rows.size());
+  const InputRows input{&memory, memory.normed.data(), rows.size(), config().d_model};
+  prepare_rows(PassOp::kNorm, input, readers, [&](std::size_t i) {
+    kernels().rms_norm(residual(rows[i]).data(), weight.data(), input.features, config().norm_eps,
+                       input.f32 + i * input.features);
+  });
+  return input;
+}
+
+InputRows PassWorker::load_rows(PassOp op, float* x, std::size_t features, Readers readers) {
+  const std::size_t n = rows().size();
+  const InputRows input{&inputs_of(n), x, n, features};
+  prepare_rows(op, input, readers, [](std::size_t) {});
+  return input;
+}
+
+void PassWorker::product(PassOp op, const PackedMatrix& w, TaskRows rows, const InputRows& input,
+                         float* y, Epilogue epilogue) {
+  matmul(kernels(), w, rows, input.as(format_for(w)), y, w.n_rows(), epilogue, own_.product);
+  const auto n_rows = static_cast<double>(rows.end - rows.begin);
+  own_.clock.lap(op, n_rows * static_cast<double>(row_bytes(w.type(), w.n_cols())),
+                 n_rows * static_cast<double>(w.n_cols() * input.n));
+}
+
+void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& input,
+                             std::size_t layer, std::string_view name) {
+  float* const y = has_probe() ? pass_.output_.data() : pass_.x_.data();
+  const RowTasks tasks = tasks_of(w, input.n);
+  run_tasks(tasks.size(), [&](std::size_t i) {
+    product(op, w, tasks[i], input, y, has_probe() ? Epilogue::kStore : Epilogue::kAdd);
+  });
+  if (!has_probe()) return;
+  tap(layer, name, y, config().d_model);
+  const auto [begin, end] = worker_.share(input.n * config().d_model);
+  for (std::size_t i = begin; i < end; ++i) pass_.x_[i] += y[i];
+  wait();
+}
+
+void PassWorker::send(int layer, std::string_view name, float* values, std::size_t features,
+                      std::size_t first_row) {
+  if (!has_probe()) return;
+  if (worker_.id == 0) {
+    pass_.probe_->tap(layer, name, {values, (rows().size() - first_row) * features}, features,
+                      first_row);
+  }
+  wait();
+}
+
+}  // namespace llm

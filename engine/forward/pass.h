@@ -1,0 +1,213 @@
+#ifndef LLM_ENGINE_FORWARD_PASS_H_
+#define LLM_ENGINE_FORWARD_PASS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "engine/forward/kv_cache.h"
+#include "engine/forward/probe.h"
+#include "engine/forward/profile.h"
+#include "engine/forward/team_size.h"
+#include "engine/model/model.h"
+#include "quant/kernels/matmul.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm {
+
+/// What a pass computes of one sequence: `tokens` at positions first_position, first_position + 1,
+/// ..., and the logits of the last n_logits of them.
+struct PassSegment {
+  std::span<const TokenId> tokens;
+  std::size_t first_position;
+  KvCache* cache;  ///< has the keys and values of earlier positions; theirs are stored
+  std::size_t n_logits;
+};
+
+/// One row of the batch: a token of a sequence.
+struct PassRow {
+  const PassSegment* segment;
+  TokenId token;
+  std::size_t position;
+};
+
+/// What every part allocates its memory for.
+struct PassSizes {
+  std::size_t max_batch;  ///< rows of one pass
+  std::size_t context;    ///< positions of the longest sequence
+  KvType kv;              ///< of the sequences' caches
+};
+
+/// `count` floats of activations. Errors: kResource.
+Result<AlignedBuffer<float>> allocate_activations(std::size_t count);
+
+/// Memory for what products read: rows that workers prepare before a product.
+struct InputMemory {
+  AlignedBuffer<float> normed;     ///< (n, d_model)
+  AlignedBuffer<std::byte> q8_k;   ///< n rows, the widest product's, as that format
+  AlignedBuffer<std::byte> q8_32;  ///< likewise
+
+  static Result<InputMemory> allocate(const HyperParameters& config, std::size_t n);
+};
+
+/// n rows as products read them: in f32, and in each format that was asked for.
+struct InputRows {
+  InputMemory* memory;
+  float* f32;  ///< (n, features)
+  std::size_t n;
+  std::size_t features;
+
+  ActivationMatrix as(ActivationFormat format) const;
+};
+
+/// The current pass, and what its parts share: the plan of its rows, the residual stream, memory
+/// for products' inputs, and the workers with their clocks. T = rows of the pass.
+class Pass {
+ public:
+  /// @param model  borrowed, must outlive this object
+  /// Errors: kResource for the activations' memory.
+  static Result<Pass> create(const Model& model, const PassSizes& sizes);
+
+  /// See Forward::run().
+  void plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
+  /// Runs `body` on every worker of the pass, which plan() has described.
+  void run(const std::function<void(class PassWorker&)>& body);
+
+  void set_profile(PassProfile* profile) { profile_ = profile; }
+  void profile_packing(std::chrono::nanoseconds time, std::size_t n_rows);
+
+ private:
+  friend class PassWorker;
+
+  explicit Pass(const Model& model);
+  OpProfile& profile_of(std::size_t n_rows) const {
+    return n_rows == 1 ? profile_->one_row : profile_->batch;
+  }
+  void add_to_profile(OpClock::Time started, OpClock::Time now, std::size_t n_workers);
+
+  /// Memory of one worker.
+  struct Scratch {
+    OpClock clock;
+    bool stopped = false;  ///< whether the system gave its CPU to others for long
+    InputMemory inputs;
+    Workspace product;
+  };
+
+  const HyperParameters& config_;
+  const ModelWeights& weights_;
+  const KernelTable& kernels_;
+  Compute compute_;
+  TeamSize team_size_;
+  PassProfile* profile_ = nullptr;
+
+  std::vector<PassRow> rows_;
+  std::vector<std::size_t> logit_rows_;  ///< rows whose logits are wanted
+  std::vector<std::size_t> all_rows_;    ///< 0, 1, 2, ...
+  std::span<float> logits_;
+  ProbeSink* probe_ = nullptr;
+  std::size_t task_bytes_ = RowTasks::kTaskBytes;
+
+  AlignedBuffer<float> x_;       ///< residual stream, (T, d_model)
+  AlignedBuffer<float> output_;  ///< what is added to it, (T, d_model), for probes only
+  InputMemory batch_inputs_;
+  std::vector<Scratch> scratch_;
+};
+
+/// One worker in a pass: the steps of which parts are made. All workers of the region call the same
+/// ones in the same order; a step that says so waits for the others.
+class PassWorker {
+ public:
+  /// The matrices that an input is prepared for.
+  using Readers = std::initializer_list<const PackedMatrix*>;
+
+  PassWorker(Pass& pass, Worker worker)
+      : pass_(pass), worker_(worker), own_(pass.scratch_[static_cast<std::size_t>(worker.id)]) {}
+
+  std::size_t id() const { return static_cast<std::size_t>(worker_.id); }
+  const HyperParameters& config() const { return pass_.config_; }
+  const ModelWeights& weights() const { return pass_.weights_; }
+  const KernelTable& kernels() const { return pass_.kernels_; }
+  std::span<const PassRow> rows() const { return pass_.rows_; }
+  std::span<const std::size_t> logit_rows() const { return pass_.logit_rows_; }
+  std::span<float> logits() const { return pass_.logits_; }
+  bool has_probe() const { return pass_.probe_ != nullptr; }
+  /// Row t of the residual stream.
+  std::span<float> residual(std::size_t t) const {
+    return pass_.x_.span().subspan(t * config().d_model, config().d_model);
+  }
+
+  /// norm(residual(row)) of every row, or of `rows`, for those who read it. Of one row every worker
+  /// makes its own, which is cheaper than waiting; else returns when all are there.
+  InputRows norm_rows(std::span<const float> weight, Readers readers) {
+    return norm_rows(weight, std::span(pass_.all_rows_).first(rows().size()), readers);
+  }
+  InputRows norm_rows(std::span<const float> weight, std::span<const std::size_t> rows,
+                      Readers readers);
+  /// The rows of x, (T, features), for those who read it; waits as norm_rows() does. Its time is
+  /// that of `op`.
+  InputRows load_rows(PassOp op, float* x, std::size_t features, Readers readers);
+
+  /// The tasks of a product with n inputs; `unit` rows stay together.
+  RowTasks tasks_of(const PackedMatrix& w, std::size_t n, std::size_t unit = 1) const {
+    return {w, n, worker_.count, unit, pass_.task_bytes_};
+  }
+  /// Rows of y = W input, or of y = y + W input.
+  void product(PassOp op, const PackedMatrix& w, TaskRows rows, const InputRows& input, float* y,
+               Epilogue epilogue = Epilogue::kStore);
+  /// residual = residual + W input; the product itself goes to a tap. Waits.
+  void add_product(PassOp op, const PackedMatrix& w, const InputRows& input, std::size_t layer,
+                   std::string_view name);
+
+  /// Runs tasks until none is left, and returns when all are done.
+  template <typename Task>
+  void run_tasks(std::size_t n, Task task) {
+    worker_.take_tasks(n, task);
+    wait();
+  }
+  void wait() {
+    worker_.barrier();
+    lap(PassOp::kWait);
+  }
+  void lap(PassOp op) { own_.clock.lap(op); }
+
+  /// Sends a tap of a layer, (T, features), to the probe, if there is one; then waits.
+  void tap(std::size_t layer, std::string_view name, float* values, std::size_t features) {
+    send(static_cast<int>(layer), name, values, features, 0);
+  }
+  void tap_residual(std::size_t layer, std::string_view name) {
+    tap(layer, name, pass_.x_.data(), config().d_model);
+  }
+  /// A tap outside the layers, of the rows from first_row on.
+  void tap_outside(std::string_view name, float* values, std::size_t features,
+                   std::size_t first_row) {
+    send(ProbeSink::kGlobal, name, values, features, first_row);
+  }
+
+ private:
+  friend class Pass;
+
+  void send(int layer, std::string_view name, float* values, std::size_t features,
+            std::size_t first_row);
+  InputMemory& inputs_of(std::size_t n) { return n == 1 ? own_.inputs : pass_.batch_inputs_; }
+  ActivationFormat format_for(const PackedMatrix& w) const {
+    return pass_.compute_ == Compute::kInt8 ? activation_format(w.type()) : ActivationFormat::kF32;
+  }
+  /// Stores every row in the formats that the readers want, once make_row(i) has made its f32
+  /// values.
+  template <typename MakeRow>
+  void prepare_rows(PassOp op, const InputRows& input, Readers readers, MakeRow make_row);
+
+  Pass& pass_;
+  Worker worker_;
+  Pass::Scratch& own_;
+};
+
+}  // namespace llm
+
+#endif  // LLM_ENGINE_FORWARD_PASS_H_

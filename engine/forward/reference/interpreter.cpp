@@ -1,0 +1,129 @@
+#include "engine/forward/reference/interpreter.h"
+
+#include <algorithm>
+
+#include "engine/forward/reference/ops.h"
+#include "engine/model/tensor_roles.h"
+#include "quant/formats/dequantize.h"
+
+namespace llm::reference {
+namespace {
+
+static_assert(std::ranges::all_of(kTaps, [](const Tap& tap) {
+  // By index: with sanitizers g++ 12 takes no comparison of a pointer for a constant.
+  return std::ranges::all_of(std::array{tap.weight, tap.bias}, [&](std::string_view role) {
+    const std::size_t i = role_index(role);
+    return role.empty() || (i < kTensorRoles.size() && kTensorRoles[i].per_layer == tap.per_layer);
+  });
+}));
+/// Row t of n.
+template <typename T>
+std::span<T> row(std::span<T> matrix, std::size_t t, std::size_t n) {
+  return matrix.subspan(t * (matrix.size() / n), matrix.size() / n);
+}
+
+}  // namespace
+
+const PackedMatrix* Interpreter::matrix(const Tap& tap, int layer) const {
+  const TensorRole* role = find_role(tap.weight);
+  if (role == nullptr || !role->is_matrix()) return nullptr;
+  const ModelWeights& weights = model_.weights();
+  return tap.weight == "output.weight" ? &weights.output() : &role->matrix.of(weights, layer);
+}
+
+std::span<const float> Interpreter::vector(std::string_view role, int layer) const {
+  if (role.empty()) return {};
+  return find_role(role)->vector.of(model_.weights(), layer).span();
+}
+
+std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& in) const {
+  const std::size_t n = in.positions.size();
+  const std::span<const float> x = in.taps[0];
+  std::vector<float> out(n * tap.width.of(model_.config()));
+  const std::span<float> y(out);
+  switch (tap.op) {
+    case TapOp::kEmbedding:
+      embed(in.tokens, y);
+      break;
+    case TapOp::kNorm:
+      for (std::size_t t = 0; t < n; ++t)
+        rms_norm(row(x, t, n), vector(tap.weight, layer), model_.config().norm_eps, row(y, t, n));
+      break;
+    case TapOp::kProduct: {
+      matmul(*matrix(tap, layer), model_.compute(), x, y);
+      const std::span<const float> bias = vector(tap.bias, layer);
+      for (std::size_t t = 0; t < n && !bias.empty(); ++t) add(bias, row(y, t, n));
+      break;
+    }
+    case TapOp::kRope:
+      std::ranges::copy(x, y.begin());
+      rotate(tap, layer, in.positions, y);
+      break;
+    case TapOp::kAttention:
+      attend(in, y);
+      break;
+    case TapOp::kActivation:
+      activate(layer, x, in.taps[1], y);
+      break;
+    case TapOp::kSum:
+      std::ranges::copy(x, y.begin());
+      add(in.taps[1], y);
+      break;
+  }
+  return out;
+}
+
+void Interpreter::store(std::span<const std::size_t> positions, std::span<const float> keys,
+                        std::span<const float> values, KvCache& cache,
+                        std::size_t cache_layer) const {
+  const std::size_t n = positions.size();
+  for (std::size_t t = 0; t < n; ++t)
+    cache.store(cache_layer, 0, positions[t], row(keys, t, n), row(values, t, n));
+}
+
+void Interpreter::embed(std::span<const TokenId> tokens, std::span<float> y) const {
+  const PackedMatrix& table = model_.weights().token_embd;
+  std::vector<std::byte> bytes(row_bytes(table.type(), table.n_cols()));
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    table.extract_row(static_cast<std::size_t>(tokens[t]), bytes);
+    contract::dequantize_row(table.type(), bytes, row(y, t, tokens.size()));
+  }
+}
+
+void Interpreter::rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
+                         std::span<float> x) const {
+  const HyperParameters& config = model_.config();
+  const Rope& angles = model_.rope(static_cast<std::size_t>(layer));
+  const std::span<const float> norm = vector(tap.weight, layer);
+  std::vector<float> cos(angles.pairs());
+  std::vector<float> sin(angles.pairs());
+  for (std::size_t t = 0; t < positions.size(); ++t) {
+    const std::span<float> heads = row(x, t, positions.size());
+    if (!norm.empty()) norm_heads(heads, norm, config.norm_eps);
+    angles.angles(positions[t], cos, sin);
+    rope(heads, config.head_dim, cos, sin);
+  }
+}
+
+void Interpreter::attend(const OpInputs& in, std::span<float> y) const {
+  const HyperParameters& config = model_.config();
+  const std::size_t n = in.positions.size();
+  const std::size_t heads_per_kv = config.n_heads / config.n_kv_heads;
+  for (std::size_t t = 0; t < n; ++t) {
+    for (std::size_t head = 0; head < config.n_heads; ++head) {
+      reference::attend(row(row(in.taps[0], t, n), head, config.n_heads), *in.cache, in.cache_layer,
+                        head / heads_per_kv, in.positions[t],
+                        row(row(y, t, n), head, config.n_heads));
+    }
+  }
+}
+
+void Interpreter::activate(int layer, std::span<const float> gate, std::span<const float> up,
+                           std::span<float> y) const {
+  switch (model_.config().layers[static_cast<std::size_t>(layer)].activation) {
+    case Activation::kSilu:
+      return silu_mul(gate, up, y);
+  }
+}
+
+}  // namespace llm::reference

@@ -1,0 +1,62 @@
+#ifndef LLM_ENGINE_FORWARD_REFERENCE_INTERPRETER_H_
+#define LLM_ENGINE_FORWARD_REFERENCE_INTERPRETER_H_
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/forward/kv_cache.h"
+#include "engine/forward/taps.h"
+#include "engine/model/model.h"
+#include "tokenizer/vocab_spec.h"
+
+namespace llm::reference {
+
+/// What an op reads, for n rows (tokens).
+struct OpInputs {
+  std::span<const TokenId> tokens;         ///< (n); for TapOp::kEmbedding
+  std::span<const std::size_t> positions;  ///< (n)
+  /// The rows of Tap::inputs, (n, width). Of attention only the first is read, the queries: keys
+  /// and values come from the cache.
+  std::array<std::span<const float>, 3> taps = {};
+  const KvCache* cache = nullptr;  ///< has keys and values up to the rows' positions
+  std::size_t cache_layer = 0;
+};
+
+/// The definition of the model as docs/numerics.md states it: computes the op of any row of kTaps
+/// by reference/ops.h, one row after the other. Safe to use from several threads.
+class Interpreter {
+ public:
+  /// @param model  borrowed, must outlive this object
+  explicit Interpreter(const Model& model) : model_(model) {}
+
+  /// The op's rows, (n, tap.width).
+  /// @param layer  of the tap, or kOutsideLayers
+  std::vector<float> run(const Tap& tap, int layer, const OpInputs& in) const;
+
+  /// Stores keys and values, rows of the second and third input of attention, as those of
+  /// `positions`.
+  void store(std::span<const std::size_t> positions, std::span<const float> keys,
+             std::span<const float> values, KvCache& cache, std::size_t cache_layer) const;
+
+  /// The matrix that takes part in the op, or nullptr.
+  const PackedMatrix* matrix(const Tap& tap, int layer) const;
+  /// The vector of that role in a layer; empty where the model has none.
+  std::span<const float> vector(std::string_view role, int layer) const;
+
+ private:
+  void embed(std::span<const TokenId> tokens, std::span<float> y) const;
+  void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
+              std::span<float> x) const;
+  void attend(const OpInputs& in, std::span<float> y) const;
+  void activate(int layer, std::span<const float> gate, std::span<const float> up,
+                std::span<float> y) const;
+
+  const Model& model_;
+};
+
+}  // namespace llm::reference
+
+#endif  // LLM_ENGINE_FORWARD_REFERENCE_INTERPRETER_H_
