@@ -203,7 +203,7 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
     require_invariance(synthetic(directory, shape, "Q4_0"), effort(34, 9), KvType::kQ8,
                        Compute::kInt8);
   }
-  for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
+  for (const std::string& architecture : test::TinyGguf::architectures()) {
     test::TinyGguf tiny = test::TinyGguf::llama({.n_layers = 2, .architecture = architecture});
     const std::string path = directory.path("tiny.gguf");
     REQUIRE(write_file_atomically(path, tiny.bytes()).ok());

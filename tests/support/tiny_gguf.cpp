@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 
+#include "engine/model/tensor_name.h"
+#include "engine/model/tensor_roles.h"
 #include "quant/formats/half.h"
 #include "tests/support/catch.h"
 
@@ -102,35 +104,34 @@ struct TensorPlan {
   std::vector<std::uint64_t> dims;
 };
 
-std::size_t head_dim_of(const TinyOptions& options) {
-  return options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
+HyperParameters hyper_parameters(const TinyOptions& options) {
+  HyperParameters config;
+  config.architecture = find_architecture(options.architecture);
+  REQUIRE(config.architecture != nullptr);
+  config.n_layers = options.n_layers;
+  config.d_model = kModelDim;
+  config.d_ff = kFeedForward;
+  config.n_heads = kHeads;
+  config.n_kv_heads = kKvHeads;
+  config.head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
+  return config;
 }
 
-void add_layer_plan(std::vector<TensorPlan>& plan, std::size_t layer, const TinyOptions& options) {
-  const auto add = [&](std::string_view role, WeightType type, std::vector<std::uint64_t> dims) {
-    plan.push_back({fmt::format("blk.{}.{}", layer, role), type, std::move(dims)});
-  };
-  const std::uint64_t head_dim = head_dim_of(options);
-  const std::uint64_t q_rows = kHeads * head_dim;
-  const std::uint64_t kv_rows = kKvHeads * head_dim;
-  add("attn_norm.weight", WeightType::kF32, {kModelDim});
-  add("attn_q.weight", WeightType::kF16, {kModelDim, q_rows});
-  add("attn_k.weight", WeightType::kF32, {kModelDim, kv_rows});
-  add("attn_v.weight", WeightType::kQ8_0, {kModelDim, kv_rows});
-  if (options.architecture == "qwen2") {
-    add("attn_q.bias", WeightType::kF32, {q_rows});
-    add("attn_k.bias", WeightType::kF32, {kv_rows});
-    add("attn_v.bias", WeightType::kF32, {kv_rows});
+/// Of every kind that a matrix may have, some.
+WeightType type_of(const TensorRole& role) {
+  if (!role.is_matrix() || role.name == "attn_k.weight") return WeightType::kF32;
+  if (role.name == "attn_q.weight") return WeightType::kF16;
+  if (role.name == "attn_v.weight") return WeightType::kQ8_0;
+  return role.name == "ffn_down.weight" ? WeightType::kQ4_K : WeightType::kQ4_0;
+}
+
+void add_layer_plan(std::vector<TensorPlan>& plan, int layer, const HyperParameters& config) {
+  for (const TensorRole& role : kTensorRoles) {
+    if (!role.per_layer || need_of(*config.architecture, role) != Need::kRequired) continue;
+    std::vector<std::uint64_t> dims = {role.cols.of(config)};
+    if (role.is_matrix()) dims.push_back(role.rows.of(config));
+    plan.push_back({tensor_name(role.name, layer), type_of(role), std::move(dims)});
   }
-  if (options.architecture == "qwen3") {
-    add("attn_q_norm.weight", WeightType::kF32, {head_dim});
-    add("attn_k_norm.weight", WeightType::kF32, {head_dim});
-  }
-  add("attn_output.weight", WeightType::kQ4_0, {q_rows, kModelDim});
-  add("ffn_norm.weight", WeightType::kF32, {kModelDim});
-  add("ffn_gate.weight", WeightType::kQ4_0, {kModelDim, kFeedForward});
-  add("ffn_up.weight", WeightType::kQ4_0, {kModelDim, kFeedForward});
-  add("ffn_down.weight", WeightType::kQ4_K, {kFeedForward, kModelDim});
 }
 
 /// Weights of a norm near 1, or a bias.
@@ -189,12 +190,20 @@ std::vector<std::int32_t> TinyGguf::kinds() {
   return all;
 }
 
+std::vector<std::string> TinyGguf::architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& architecture : all_architectures())
+    names.emplace_back(architecture.name);
+  return names;
+}
+
 TinyGguf TinyGguf::llama(const TinyOptions& options) {
   TinyGguf model;
   const auto key = [&](std::string_view suffix) {
     return (options.architecture + ".").append(suffix);
   };
-  const auto head_dim = static_cast<std::uint32_t>(head_dim_of(options));
+  const HyperParameters config = hyper_parameters(options);
+  const auto head_dim = static_cast<std::uint32_t>(config.head_dim);
   model.set_string("general.architecture", options.architecture);
   model.set_string("general.name", "tiny");
   model.set_u32(key("block_count"), static_cast<std::uint32_t>(options.n_layers));
@@ -229,7 +238,7 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     plan.push_back({"output.weight", WeightType::kQ4_0, {kModelDim, n_vocab}});
   }
   for (std::size_t layer = 0; layer < options.n_layers; ++layer)
-    add_layer_plan(plan, layer, options);
+    add_layer_plan(plan, static_cast<int>(layer), config);
   std::uint64_t seed = options.seed * 1000;
   for (const TensorPlan& p : plan) {
     const auto n_rows = static_cast<std::size_t>(p.dims.size() > 1 ? p.dims[1] : 1);

@@ -38,8 +38,7 @@ struct TinyOptions {
   std::size_t n_layers = 1;
   std::uint64_t seed = 1;
   bool tied_output = false;  ///< leaves output.weight out
-  /// "llama"; "qwen2" with biases; "qwen3" with head norms and a head_dim of 24, so that
-  /// n_heads * head_dim is not d_model
+  /// A row's name; "qwen3" has a head_dim of 24, so that n_heads * head_dim is not d_model.
   std::string architecture = "llama";
 };
 
@@ -82,6 +81,10 @@ struct TinyGguf {
   /// About 36 KB with one layer, of which 7 KB are metadata. Weights are random by `seed` and small
   /// enough for logits of order 1; the same options give the same bytes everywhere.
   static TinyGguf llama(const TinyOptions& options = {});
+
+  /// Every TinyOptions::architecture: those that are read. Their layers have the tensors that
+  /// kTensorRoles and the architecture's row require.
+  static std::vector<std::string> architectures();
 
   /// Gives it a vocabulary of byte-level BPE instead: 256 bytes from "!" on, "ab" with its merge,
   /// the control token "cd", and words that no merges make.
