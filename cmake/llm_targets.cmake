@@ -22,6 +22,15 @@ if(LLM_SANITIZE)
   target_link_options(llm_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
+# Several sources of a target are compiled as one, so that their headers are read once. Not where tests/faults puts functions
+# between the units of a library.
+option(LLM_UNITY "Compile sources of tools, validate and tests together" ON)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+# llm_alone(sources...): sources of this folder one of whose local names is also another source's of their target.
+function(llm_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # llm_library(name SOURCES... DEPENDS...): a static library of this project.
 function(llm_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
