@@ -25,7 +25,7 @@ enum class PassOp {
   kOutput,      ///< logits
   kWait,        ///< for other workers
   kRegion,      ///< start and end of the parallel region
-  kPack,        ///< weights packed to stay, before the second pass
+  kPack,        ///< weights packed to stay, before a pass
 };
 constexpr std::size_t kPassOps = 14;
 
