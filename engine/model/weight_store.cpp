@@ -278,15 +278,18 @@ Status WeightStore::pack_more(int n_threads, std::size_t bytes, const Progress& 
     sum += pieces_[end].in(panels_).size();
   const auto pieces = std::span(pieces_).subspan(packed_pieces_, end - packed_pieces_);
   std::atomic<std::size_t> done = 0;
+  const auto report = [&] {
+    if (progress) progress("load", done, static_cast<std::size_t>(file_->file.file_bytes()));
+  };
   for_all(pieces, n_threads, [&](Worker worker, PanelRange range) {
     if (const PlacedMatrix* faulty = faulty_; faulty != nullptr && faulty <= range.matrix) return;
     thread_local std::vector<std::byte> room;
     const auto rows = first_of(room, range.row_bytes());
     if (read(range, rows)) pack_panels(range, rows, range.in(memory_.span()));
     done += range.row_bytes();
-    if (worker.id == 0 && progress)
-      progress("load", done, static_cast<std::size_t>(file_->file.file_bytes()));
+    if (worker.id == 0) report();
   });
+  report();  // the first worker may have had no piece
   LLM_RETURN_IF_ERROR(status());
   drop_pages(pieces);
   packed_pieces_ = end;
