@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_ALIGNED_BUFFER_H_
-#define LLM_BASE_ALIGNED_BUFFER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -71,5 +70,3 @@ class AlignedBuffer {
 };
 
 }  // namespace llm
-
-#endif  // LLM_BASE_ALIGNED_BUFFER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_ATOMIC_FILE_H_
-#define LLM_BASE_ATOMIC_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -64,5 +63,3 @@ Status write_file_atomically(const std::string& path, std::span<const std::byte>
 void remove_temporary_files() noexcept;
 
 }  // namespace llm
-
-#endif  // LLM_BASE_ATOMIC_FILE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_BYTE_READER_H_
-#define LLM_BASE_BYTE_READER_H_
+#pragma once
 
 #include <concepts>
 #include <cstddef>
@@ -60,5 +59,3 @@ class ByteReader {
 };
 
 }  // namespace llm
-
-#endif  // LLM_BASE_BYTE_READER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_CHECK_H_
-#define LLM_BASE_CHECK_H_
+#pragma once
 
 namespace llm {
 
@@ -13,5 +12,3 @@ namespace llm {
 #define LLM_CHECK(condition)                           \
   (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::llm::check_failed(#condition, __FILE__, __LINE__))
-
-#endif  // LLM_BASE_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_CHECKED_SIZE_H_
-#define LLM_BASE_CHECKED_SIZE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -45,5 +44,3 @@ class CheckedSize {
 };
 
 }  // namespace llm
-
-#endif  // LLM_BASE_CHECKED_SIZE_H_

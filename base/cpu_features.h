@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_CPU_FEATURES_H_
-#define LLM_BASE_CPU_FEATURES_H_
+#pragma once
 
 #include <optional>
 #include <span>
@@ -36,5 +35,3 @@ Isa best_isa();
 std::string_view cpu_name();
 
 }  // namespace llm
-
-#endif  // LLM_BASE_CPU_FEATURES_H_

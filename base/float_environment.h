@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_FLOAT_ENVIRONMENT_H_
-#define LLM_BASE_FLOAT_ENVIRONMENT_H_
+#pragma once
 
 #include <cfenv>
 #include <cstdint>
@@ -33,5 +32,3 @@ class FloatEnvironment {
 };
 
 }  // namespace llm
-
-#endif  // LLM_BASE_FLOAT_ENVIRONMENT_H_

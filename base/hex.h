@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_HEX_H_
-#define LLM_BASE_HEX_H_
+#pragma once
 
 #include <charconv>
 #include <cstddef>
@@ -33,5 +32,3 @@ inline std::string hex_text(std::span<const std::byte> bytes) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_BASE_HEX_H_

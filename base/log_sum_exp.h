@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_LOG_SUM_EXP_H_
-#define LLM_BASE_LOG_SUM_EXP_H_
+#pragma once
 
 #include <span>
 
@@ -10,5 +9,3 @@ namespace llm {
 double log_sum_exp(std::span<const float> logits);
 
 }  // namespace llm
-
-#endif  // LLM_BASE_LOG_SUM_EXP_H_

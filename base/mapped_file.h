@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_MAPPED_FILE_H_
-#define LLM_BASE_MAPPED_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -106,5 +105,3 @@ class MappedFile {
 };
 
 }  // namespace llm
-
-#endif  // LLM_BASE_MAPPED_FILE_H_

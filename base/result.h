@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_RESULT_H_
-#define LLM_BASE_RESULT_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -102,5 +101,3 @@ using Status = Result<Ok>;
     auto llm_status = (expression);                             \
     if (!llm_status.ok()) return std::move(llm_status).error(); \
   } while (false)
-
-#endif  // LLM_BASE_RESULT_H_

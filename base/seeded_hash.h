@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_SEEDED_HASH_H_
-#define LLM_BASE_SEEDED_HASH_H_
+#pragma once
 
 #include <array>
 #include <bit>
@@ -63,5 +62,3 @@ struct SeededHash {
 };
 
 }  // namespace llm
-
-#endif  // LLM_BASE_SEEDED_HASH_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_SHA256_H_
-#define LLM_BASE_SHA256_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -46,5 +45,3 @@ std::string file_sha256_hex(const MappedFile& file,
                             const std::function<void(std::size_t)>& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_BASE_SHA256_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_SHOWN_TEXT_H_
-#define LLM_BASE_SHOWN_TEXT_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -30,5 +29,3 @@ std::string quoted(std::string_view text, std::size_t limit = 40);
 std::string terminal_text(std::string_view text);
 
 }  // namespace llm
-
-#endif  // LLM_BASE_SHOWN_TEXT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_THREAD_TEAM_H_
-#define LLM_BASE_THREAD_TEAM_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -133,5 +132,3 @@ void end_team();
 void run_parallel(int n_threads, const std::function<void(Worker)>& body);
 
 }  // namespace llm
-
-#endif  // LLM_BASE_THREAD_TEAM_H_

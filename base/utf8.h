@@ -1,5 +1,4 @@
-#ifndef LLM_BASE_UTF8_H_
-#define LLM_BASE_UTF8_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -37,5 +36,3 @@ void append_valid_utf8(std::string_view text, std::string& out);
 std::size_t complete_utf8_size(std::string_view text);
 
 }  // namespace llm
-
-#endif  // LLM_BASE_UTF8_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BENCH_KERNEL_BENCH_H_
-#define LLM_BENCH_KERNEL_BENCH_H_
+#pragma once
 
 #include <benchmark/benchmark.h>
 
@@ -40,5 +39,3 @@ void register_matmul(const BenchContext& context);
 void register_float_ops();
 
 }  // namespace llm
-
-#endif  // LLM_BENCH_KERNEL_BENCH_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BENCH_PEAK_KERNELS_H_
-#define LLM_BENCH_PEAK_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -36,5 +35,3 @@ struct PeakKernels {
 const PeakKernels* peak_kernels(Isa isa);
 
 }  // namespace llm
-
-#endif  // LLM_BENCH_PEAK_KERNELS_H_

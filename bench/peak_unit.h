@@ -1,5 +1,4 @@
-#ifndef LLM_BENCH_PEAK_UNIT_H_
-#define LLM_BENCH_PEAK_UNIT_H_
+#pragma once
 
 // The body of an ISA unit: peak_<isa>.cpp includes this, built with that instruction set's flags,
 // and exports one table; everything else is in an anonymous namespace.
@@ -132,5 +131,3 @@ constexpr llm::PeakKernels make_peak_kernels() {
 }
 
 }  // namespace
-
-#endif  // LLM_BENCH_PEAK_UNIT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_BENCH_PEAKS_H_
-#define LLM_BENCH_PEAKS_H_
+#pragma once
 
 #include "base/cpu_features.h"
 #include "base/result.h"
@@ -36,5 +35,3 @@ class PeakMeter {
 };
 
 }  // namespace llm
-
-#endif  // LLM_BENCH_PEAKS_H_

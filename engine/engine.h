@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_ENGINE_H_
-#define LLM_ENGINE_ENGINE_H_
+#pragma once
 
 // The engine as its users see it:
 //
@@ -12,5 +11,3 @@
 #include "engine/model/model.h"
 #include "engine/prompt_cache.h"
 #include "engine/session.h"
-
-#endif  // LLM_ENGINE_ENGINE_H_

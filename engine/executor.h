@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_EXECUTOR_H_
-#define LLM_ENGINE_EXECUTOR_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -182,5 +181,3 @@ Result<std::unique_ptr<Sequence>> open_sequence(std::shared_ptr<const Model> mod
                                                 const SequenceOptions& sequence = {});
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_EXECUTOR_H_

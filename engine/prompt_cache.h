@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_PROMPT_CACHE_H_
-#define LLM_ENGINE_PROMPT_CACHE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -71,5 +70,3 @@ class PromptCache {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_PROMPT_CACHE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SESSION_H_
-#define LLM_ENGINE_SESSION_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -48,5 +47,3 @@ class Session {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SESSION_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_ENCODE_OPTIONS_H_
-#define LLM_TOKENIZER_ENCODE_OPTIONS_H_
+#pragma once
 
 #include <optional>
 #include <span>
@@ -20,5 +19,3 @@ struct EncodeOptions {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_ENCODE_OPTIONS_H_

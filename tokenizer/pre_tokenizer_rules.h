@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_PRE_TOKENIZER_RULES_H_
-#define LLM_TOKENIZER_PRE_TOKENIZER_RULES_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -36,5 +35,3 @@ std::span<const PreTokenizerRule> all_pre_tokenizer_rules();
 std::string pre_tokenizer_names();
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_PRE_TOKENIZER_RULES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_PREFIX_MATCHER_H_
-#define LLM_TOKENIZER_PREFIX_MATCHER_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -64,5 +63,3 @@ void cut_out(const PrefixMatcher& matcher, std::string_view text,
 }
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_PREFIX_MATCHER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_STREAM_DECODER_H_
-#define LLM_TOKENIZER_STREAM_DECODER_H_
+#pragma once
 
 #include <string>
 
@@ -36,5 +35,3 @@ class StreamDecoder {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_STREAM_DECODER_H_

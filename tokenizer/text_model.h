@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_TEXT_MODEL_H_
-#define LLM_TOKENIZER_TEXT_MODEL_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -29,5 +28,3 @@ class TextModel {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_TEXT_MODEL_H_

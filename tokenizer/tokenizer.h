@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_TOKENIZER_H_
-#define LLM_TOKENIZER_TOKENIZER_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -79,5 +78,3 @@ class Tokenizer {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_TOKENIZER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_VOCAB_CHECK_H_
-#define LLM_TOKENIZER_VOCAB_CHECK_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -52,5 +51,3 @@ bool takes_part_in_merges(TokenKind kind);
 Status check_vocab(const VocabSpec& spec);
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_VOCAB_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_VOCAB_SPEC_H_
-#define LLM_TOKENIZER_VOCAB_SPEC_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -65,5 +64,3 @@ struct VocabSpec {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_VOCAB_SPEC_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_ATTENTION_H_
-#define LLM_ENGINE_FORWARD_ATTENTION_H_
+#pragma once
 
 #include <span>
 #include <vector>
@@ -81,5 +80,3 @@ class Attention {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_ATTENTION_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_FEED_FORWARD_H_
-#define LLM_ENGINE_FORWARD_FEED_FORWARD_H_
+#pragma once
 
 #include "engine/forward/pass.h"
 
@@ -20,5 +19,3 @@ class FeedForward {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_FEED_FORWARD_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_FORWARD_H_
-#define LLM_ENGINE_FORWARD_FORWARD_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -59,5 +58,3 @@ class Forward {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_FORWARD_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_KV_CACHE_H_
-#define LLM_ENGINE_FORWARD_KV_CACHE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -87,5 +86,3 @@ class KvCache {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_KV_CACHE_H_

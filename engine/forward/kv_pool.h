@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_KV_POOL_H_
-#define LLM_ENGINE_FORWARD_KV_POOL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -109,5 +108,3 @@ class KvPool {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_KV_POOL_H_

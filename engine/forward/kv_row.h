@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_KV_ROW_H_
-#define LLM_ENGINE_FORWARD_KV_ROW_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -59,5 +58,3 @@ class KvRow {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_KV_ROW_H_

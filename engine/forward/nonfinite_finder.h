@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_NONFINITE_FINDER_H_
-#define LLM_ENGINE_FORWARD_NONFINITE_FINDER_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -31,5 +30,3 @@ class NonFiniteFinder final : public ProbeSink {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_NONFINITE_FINDER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_OUTPUT_H_
-#define LLM_ENGINE_FORWARD_OUTPUT_H_
+#pragma once
 
 #include "engine/forward/pass.h"
 
@@ -13,5 +12,3 @@ class Output {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_OUTPUT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_PASS_H_
-#define LLM_ENGINE_FORWARD_PASS_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -209,5 +208,3 @@ class PassWorker {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_PASS_H_

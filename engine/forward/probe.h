@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_PROBE_H_
-#define LLM_ENGINE_FORWARD_PROBE_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -30,5 +29,3 @@ class ProbeSink {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_PROBE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_PROFILE_H_
-#define LLM_ENGINE_FORWARD_PROFILE_H_
+#pragma once
 
 #include <array>
 #include <chrono>
@@ -94,5 +93,3 @@ class OpClock {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_PROFILE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_TAPS_H_
-#define LLM_ENGINE_FORWARD_TAPS_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -117,5 +116,3 @@ constexpr const Tap* find_tap(int layer, std::string_view name) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_TAPS_H_

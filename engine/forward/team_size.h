@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_TEAM_SIZE_H_
-#define LLM_ENGINE_FORWARD_TEAM_SIZE_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -55,5 +54,3 @@ class TeamSize {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_FORWARD_TEAM_SIZE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_
-#define LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -81,5 +80,3 @@ Result<std::vector<TokenId>> encode_reply(const Tokenizer& tokenizer, ChatFormat
 std::vector<std::string> reply_ends(ChatFormat format);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_CHAT_TEMPLATE_H_

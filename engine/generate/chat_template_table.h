@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_CHAT_TEMPLATE_TABLE_H_
-#define LLM_ENGINE_GENERATE_CHAT_TEMPLATE_TABLE_H_
+#pragma once
 
 #include <array>
 #include <optional>
@@ -56,5 +55,3 @@ const Markup& smollm3_without_thinking();
 std::span<const std::string_view> chat_markers();
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_CHAT_TEMPLATE_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_CONVERSATION_H_
-#define LLM_ENGINE_GENERATE_CONVERSATION_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -109,5 +108,3 @@ class Conversation {
 void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptions& options);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_CONVERSATION_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_DRAFT_PROPOSER_H_
-#define LLM_ENGINE_GENERATE_DRAFT_PROPOSER_H_
+#pragma once
 
 #include <memory>
 
@@ -37,5 +36,3 @@ class DraftProposer final : public Proposer {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_DRAFT_PROPOSER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_DRAW_H_
-#define LLM_ENGINE_GENERATE_DRAW_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -23,5 +22,3 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
                            const GenerateOptions& options);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_DRAW_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_GENERATE_H_
-#define LLM_ENGINE_GENERATE_GENERATE_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -144,5 +143,3 @@ Result<GenerateResult> generate(Session& session, std::span<const TokenId> promp
                                 const GenerateOptions& options, const GenerateSink& sink = {});
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_GENERATE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_GROWING_TEXT_H_
-#define LLM_ENGINE_GENERATE_GROWING_TEXT_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -68,5 +67,3 @@ class GrowingText {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_GROWING_TEXT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_LOGITS_HASH_H_
-#define LLM_ENGINE_GENERATE_LOGITS_HASH_H_
+#pragma once
 
 #include <algorithm>
 #include <bit>
@@ -43,5 +42,3 @@ class LogitsHash {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_LOGITS_HASH_H_

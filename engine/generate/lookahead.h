@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_LOOKAHEAD_H_
-#define LLM_ENGINE_GENERATE_LOOKAHEAD_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -78,5 +77,3 @@ class Lookahead final : public Session {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_LOOKAHEAD_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_NGRAM_PROPOSER_H_
-#define LLM_ENGINE_GENERATE_NGRAM_PROPOSER_H_
+#pragma once
 
 #include <cstdint>
 #include <unordered_map>
@@ -41,5 +40,3 @@ class NgramProposer final : public Proposer {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_NGRAM_PROPOSER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_PROPOSER_H_
-#define LLM_ENGINE_GENERATE_PROPOSER_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -44,5 +43,3 @@ class Proposer {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_PROPOSER_H_

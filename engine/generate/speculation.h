@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_SPECULATION_H_
-#define LLM_ENGINE_GENERATE_SPECULATION_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -38,5 +37,3 @@ class Speculation {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_SPECULATION_H_

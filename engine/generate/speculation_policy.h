@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_SPECULATION_POLICY_H_
-#define LLM_ENGINE_GENERATE_SPECULATION_POLICY_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -100,5 +99,3 @@ class SpeculationPolicy {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_SPECULATION_POLICY_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GENERATE_STOP_MATCHER_H_
-#define LLM_ENGINE_GENERATE_STOP_MATCHER_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -29,5 +28,3 @@ class StopMatcher {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GENERATE_STOP_MATCHER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_FILE_H_
-#define LLM_ENGINE_GGUF_GGUF_FILE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -109,5 +108,3 @@ class GgufFile {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_FILE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_HASH_LINES_H_
-#define LLM_ENGINE_GGUF_GGUF_HASH_LINES_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -44,5 +43,3 @@ Result<GgufHashLines> hash_lines(const MappedFile& file, const GgufFile& gguf,
                                  std::span<const HashKind> kinds, const Hashing& hashing);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_HASH_LINES_H_

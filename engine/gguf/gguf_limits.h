@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_LIMITS_H_
-#define LLM_ENGINE_GGUF_GGUF_LIMITS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -32,5 +31,3 @@ struct GgufLimits {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_LIMITS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_MANIFEST_H_
-#define LLM_ENGINE_GGUF_GGUF_MANIFEST_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -65,5 +64,3 @@ Error integrity_error(const std::vector<GgufDifference>& differences);
 std::string summary(const GgufManifest& manifest);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_MANIFEST_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_PARSER_H_
-#define LLM_ENGINE_GGUF_GGUF_PARSER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -63,5 +62,3 @@ Result<GgufTensor> parse_tensor_info(ByteReader& reader, std::uint64_t index);
 Error foreign_file_error(std::span<const std::byte> bytes);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_PARSER_H_

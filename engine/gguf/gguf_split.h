@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_SPLIT_H_
-#define LLM_ENGINE_GGUF_GGUF_SPLIT_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -47,5 +46,3 @@ struct OpenGguf {
 Result<OpenGguf> open_gguf_file(const std::string& path);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_SPLIT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_TREE_H_
-#define LLM_ENGINE_GGUF_GGUF_TREE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -73,5 +72,3 @@ void add_chunks(HashWork& work, const MappedFile& file, std::vector<GgufSegment>
 Sha256Digest merkle_root(std::vector<Sha256Digest> leaves);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_TREE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_VALUE_H_
-#define LLM_ENGINE_GGUF_GGUF_VALUE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -122,5 +121,3 @@ class GgufStrings {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_VALUE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_GGUF_WRITER_H_
-#define LLM_ENGINE_GGUF_GGUF_WRITER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -124,5 +123,3 @@ class GgufStream {
 ByteSink sink_to(std::vector<std::byte>& bytes);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_GGUF_WRITER_H_

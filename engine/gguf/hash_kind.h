@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_HASH_KIND_H_
-#define LLM_ENGINE_GGUF_HASH_KIND_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -42,5 +41,3 @@ class AnyHash {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_HASH_KIND_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_GGUF_HASH_WORK_H_
-#define LLM_ENGINE_GGUF_HASH_WORK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -35,5 +34,3 @@ class HashWork {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_GGUF_HASH_WORK_H_

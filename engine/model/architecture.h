@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_ARCHITECTURE_H_
-#define LLM_ENGINE_MODEL_ARCHITECTURE_H_
+#pragma once
 
 #include <array>
 #include <span>
@@ -100,5 +99,3 @@ Result<const GgufTensor*> require_tensor(const GgufFile& gguf, const Architectur
                                          std::string_view name);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_ARCHITECTURE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_HYPER_PARAMETERS_H_
-#define LLM_ENGINE_MODEL_HYPER_PARAMETERS_H_
+#pragma once
 
 #include <cstddef>
 #include <vector>
@@ -71,5 +70,3 @@ class ModelSize {
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_HYPER_PARAMETERS_H_

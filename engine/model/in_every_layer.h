@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_IN_EVERY_LAYER_H_
-#define LLM_ENGINE_MODEL_IN_EVERY_LAYER_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -37,5 +36,3 @@ std::vector<InLayer<Row>> in_every_layer(std::span<const Row> table, std::size_t
 }
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_IN_EVERY_LAYER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_MODEL_H_
-#define LLM_ENGINE_MODEL_MODEL_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -129,5 +128,3 @@ class Model final {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_MODEL_FILE_H_
-#define LLM_ENGINE_MODEL_MODEL_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -58,5 +57,3 @@ Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
 Result<VocabSpec> open_vocab_file(const std::string& path, std::vector<std::string>& warnings);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_MODEL_FILE_H_

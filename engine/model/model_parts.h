@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_MODEL_PARTS_H_
-#define LLM_ENGINE_MODEL_MODEL_PARTS_H_
+#pragma once
 
 #include <vector>
 
@@ -36,5 +35,3 @@ struct ModelParts {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_MODEL_PARTS_H_

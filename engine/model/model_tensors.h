@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_MODEL_TENSORS_H_
-#define LLM_ENGINE_MODEL_MODEL_TENSORS_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -42,5 +41,3 @@ Result<ModelTensors> bind_tensors(const GgufFile& gguf, const HyperParameters& c
                                   std::vector<std::string>& warnings);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_MODEL_TENSORS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_PACKED_CACHE_H_
-#define LLM_ENGINE_MODEL_PACKED_CACHE_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -43,5 +42,3 @@ Status write_packed_cache(const std::string& path, const ModelFile& model, const
                           const Progress& progress);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_PACKED_CACHE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_PRECISION_H_
-#define LLM_ENGINE_MODEL_PRECISION_H_
+#pragma once
 
 #include <optional>
 #include <string_view>
@@ -41,5 +40,3 @@ constexpr KvType usual_kv(Compute compute) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_PRECISION_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_PROGRESS_H_
-#define LLM_ENGINE_MODEL_PROGRESS_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -11,5 +10,3 @@ namespace llm {
 using Progress = std::function<void(std::string_view stage, std::size_t done, std::size_t total)>;
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_PROGRESS_H_

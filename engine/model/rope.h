@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_ROPE_H_
-#define LLM_ENGINE_MODEL_ROPE_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -30,5 +29,3 @@ class Rope {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_ROPE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_SPECIAL_TOKENS_H_
-#define LLM_ENGINE_MODEL_SPECIAL_TOKENS_H_
+#pragma once
 
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
@@ -16,5 +15,3 @@ namespace llm {
 Status read_special_tokens(const GgufFile& gguf, VocabSpec& vocab);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_SPECIAL_TOKENS_H_

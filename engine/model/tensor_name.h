@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_TENSOR_NAME_H_
-#define LLM_ENGINE_MODEL_TENSOR_NAME_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -32,5 +31,3 @@ inline std::optional<std::uint64_t> layer_of_tensor(std::string_view name) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_TENSOR_NAME_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_TENSOR_ROLES_H_
-#define LLM_ENGINE_MODEL_TENSOR_ROLES_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -172,5 +171,3 @@ constexpr Need need_of(const Architecture& architecture, const TensorRole& role)
 }
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_TENSOR_ROLES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_VOCAB_FROM_GGUF_H_
-#define LLM_ENGINE_MODEL_VOCAB_FROM_GGUF_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -23,5 +22,3 @@ Result<VocabSpec> vocab_from_gguf(const GgufFile& gguf, std::vector<std::string>
 Result<std::string_view> chat_template_from_gguf(const GgufFile& gguf);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_VOCAB_FROM_GGUF_H_

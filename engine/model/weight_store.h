@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_WEIGHT_STORE_H_
-#define LLM_ENGINE_MODEL_WEIGHT_STORE_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -183,5 +182,3 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_WEIGHT_STORE_H_

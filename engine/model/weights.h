@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_MODEL_WEIGHTS_H_
-#define LLM_ENGINE_MODEL_WEIGHTS_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -47,5 +46,3 @@ Result<ModelWeights> load_weights(const std::shared_ptr<const ModelFile>& model,
                                   const WeightOptions& options, std::vector<std::string>& warnings);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_MODEL_WEIGHTS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SAMPLER_DESCENDING_WEIGHTS_H_
-#define LLM_ENGINE_SAMPLER_DESCENDING_WEIGHTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -44,5 +43,3 @@ class DescendingWeights {
 float lane_sum(std::span<const float> values);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SAMPLER_DESCENDING_WEIGHTS_H_

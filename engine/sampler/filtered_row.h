@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SAMPLER_FILTERED_ROW_H_
-#define LLM_ENGINE_SAMPLER_FILTERED_ROW_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -71,5 +70,3 @@ class FilteredRow {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SAMPLER_FILTERED_ROW_H_

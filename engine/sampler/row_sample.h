@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SAMPLER_ROW_SAMPLE_H_
-#define LLM_ENGINE_SAMPLER_ROW_SAMPLE_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -51,5 +50,3 @@ void for_each_at_least(std::span<const float> values, float from, const Visit& v
 }
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SAMPLER_ROW_SAMPLE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SAMPLER_SAMPLER_H_
-#define LLM_ENGINE_SAMPLER_SAMPLER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -91,5 +90,3 @@ struct Logprobs {
 Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, std::size_t n_top);
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SAMPLER_SAMPLER_H_

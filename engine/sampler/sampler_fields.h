@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SAMPLER_SAMPLER_FIELDS_H_
-#define LLM_ENGINE_SAMPLER_SAMPLER_FIELDS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -76,5 +75,3 @@ constexpr std::string_view sampler_order_name(SamplerOrder order) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SAMPLER_SAMPLER_FIELDS_H_

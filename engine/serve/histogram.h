@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SERVE_HISTOGRAM_H_
-#define LLM_ENGINE_SERVE_HISTOGRAM_H_
+#pragma once
 
 #include <cstdint>
 #include <utility>
@@ -28,5 +27,3 @@ class Histogram {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SERVE_HISTOGRAM_H_

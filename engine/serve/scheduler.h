@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SERVE_SCHEDULER_H_
-#define LLM_ENGINE_SERVE_SCHEDULER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -136,5 +135,3 @@ class Scheduler {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SERVE_SCHEDULER_H_

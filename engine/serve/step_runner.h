@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SERVE_STEP_RUNNER_H_
-#define LLM_ENGINE_SERVE_STEP_RUNNER_H_
+#pragma once
 
 #include <functional>
 #include <map>
@@ -57,5 +56,3 @@ class StepRunner {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SERVE_STEP_RUNNER_H_

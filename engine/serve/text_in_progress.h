@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SERVE_TEXT_IN_PROGRESS_H_
-#define LLM_ENGINE_SERVE_TEXT_IN_PROGRESS_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -90,5 +89,3 @@ class TextInProgress {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SERVE_TEXT_IN_PROGRESS_H_

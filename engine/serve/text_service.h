@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_SERVE_TEXT_SERVICE_H_
-#define LLM_ENGINE_SERVE_TEXT_SERVICE_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstddef>
@@ -144,5 +143,3 @@ class TextService {
 };
 
 }  // namespace llm
-
-#endif  // LLM_ENGINE_SERVE_TEXT_SERVICE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_CONTRACT_ARITHMETIC_H_
-#define LLM_QUANT_CONTRACT_ARITHMETIC_H_
+#pragma once
 
 #include <array>
 #include <bit>
@@ -76,5 +75,3 @@ class LaneSum {
 };
 
 }  // namespace llm::contract
-
-#endif  // LLM_QUANT_CONTRACT_ARITHMETIC_H_

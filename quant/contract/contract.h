@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_CONTRACT_CONTRACT_H_
-#define LLM_QUANT_CONTRACT_CONTRACT_H_
+#pragma once
 
 #include <cstddef>
 
@@ -36,5 +35,3 @@ inline constexpr std::size_t kMaxTilePanels = 2;
 inline constexpr std::size_t kAttentionRows = 8;
 
 }  // namespace llm::contract
-
-#endif  // LLM_QUANT_CONTRACT_CONTRACT_H_

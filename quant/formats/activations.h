@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_ACTIVATIONS_H_
-#define LLM_QUANT_FORMATS_ACTIVATIONS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -63,5 +62,3 @@ void quantize_activations(ActivationFormat format, std::span<const float> x,
                           std::span<std::byte> out);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_ACTIVATIONS_H_

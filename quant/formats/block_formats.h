@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_BLOCK_FORMATS_H_
-#define LLM_QUANT_FORMATS_BLOCK_FORMATS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -274,5 +273,3 @@ concept HasSubBlocks = requires {
 };
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_BLOCK_FORMATS_H_

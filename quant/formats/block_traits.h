@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_BLOCK_TRAITS_H_
-#define LLM_QUANT_FORMATS_BLOCK_TRAITS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -53,5 +52,3 @@ std::optional<WeightType> weight_type_from_name(std::string_view name);
 std::size_t row_bytes(WeightType type, std::size_t n_cols);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_BLOCK_TRAITS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_BLOCK_VISIT_H_
-#define LLM_QUANT_FORMATS_BLOCK_VISIT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstring>
@@ -40,5 +39,3 @@ Block load_block(std::span<const std::byte> bytes, std::size_t index) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_BLOCK_VISIT_H_

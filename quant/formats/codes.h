@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_CODES_H_
-#define LLM_QUANT_FORMATS_CODES_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -118,5 +117,3 @@ inline SubScale sub_scale(const BlockIQ4_XS& b, std::size_t s) {
 }
 
 }  // namespace llm::contract
-
-#endif  // LLM_QUANT_FORMATS_CODES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_DEQUANTIZE_H_
-#define LLM_QUANT_FORMATS_DEQUANTIZE_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -25,5 +24,3 @@ namespace llm::contract {
 void dequantize_row(WeightType type, std::span<const std::byte> row, std::span<float> out);
 
 }  // namespace llm::contract
-
-#endif  // LLM_QUANT_FORMATS_DEQUANTIZE_H_

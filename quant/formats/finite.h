@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_FINITE_H_
-#define LLM_QUANT_FORMATS_FINITE_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -18,5 +17,3 @@ std::optional<std::size_t> first_nonfinite_block(WeightType type,
                                                  std::span<const std::byte> blocks);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_FINITE_H_

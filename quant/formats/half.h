@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_HALF_H_
-#define LLM_QUANT_FORMATS_HALF_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -66,5 +65,3 @@ constexpr std::uint16_t f32_to_bf16(float value) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_HALF_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_PACKED_SCALES_H_
-#define LLM_QUANT_FORMATS_PACKED_SCALES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -82,5 +81,3 @@ constexpr void pack_iq4_xs_scales(const std::uint8_t (&unpacked)[8], BlockIQ4_XS
 }
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_PACKED_SCALES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_ATTENTION_CODED_H_
-#define LLM_QUANT_KERNELS_ATTENTION_CODED_H_
+#pragma once
 
 // Scores and weighted sums over a q8 cache (docs/numerics.md, "Keys and values in q8"), on 16
 // lanes. Part of an ISA unit.
@@ -264,5 +263,3 @@ class CodedCache {
 };
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_ATTENTION_CODED_H_

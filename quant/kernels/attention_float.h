@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_ATTENTION_FLOAT_H_
-#define LLM_QUANT_KERNELS_ATTENTION_FLOAT_H_
+#pragma once
 
 // Scores and weighted sums over a cache of f16 or f32, on 16 lanes. Part of an ISA unit.
 //
@@ -180,5 +179,3 @@ class FloatCache {
 };
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_ATTENTION_FLOAT_H_

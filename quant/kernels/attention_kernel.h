@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_ATTENTION_KERNEL_H_
-#define LLM_QUANT_KERNELS_ATTENTION_KERNEL_H_
+#pragma once
 
 // Causal attention over chunks of keys, on 16 lanes. Part of an ISA unit.
 
@@ -71,5 +70,3 @@ void attend(const llm::AttendArgs& args) {
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_ATTENTION_KERNEL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_ATTENTION_TILE_H_
-#define LLM_QUANT_KERNELS_ATTENTION_TILE_H_
+#pragma once
 
 // What attention over every type of cache shares: tiles of rows, the softmax of a chunk, merging.
 // Part of an ISA unit.
@@ -83,5 +82,3 @@ void finish(const float* partial, std::size_t head_dim, float* context) {
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_ATTENTION_TILE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_BLOCK_PRODUCT_H_
-#define LLM_QUANT_KERNELS_BLOCK_PRODUCT_H_
+#pragma once
 
 // The product of one packed block and one token's activations, and what of it register tiles share:
 // scales, the codes' offset, the step to the f32 accumulator. Part of an ISA unit.
@@ -170,5 +169,3 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename Activat
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_BLOCK_PRODUCT_H_

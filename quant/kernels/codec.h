@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_CODEC_H_
-#define LLM_QUANT_KERNELS_CODEC_H_
+#pragma once
 
 // How a packed block becomes 8-bit code words and scales in 16 lanes: what a codec is, and what all
 // share. Part of an ISA unit.
@@ -155,5 +154,3 @@ LLM_INLINE I32x16<A> high_nibbles(const I32x16<A>& v) {
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_CODEC_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_FLOAT_OPS_H_
-#define LLM_QUANT_KERNELS_FLOAT_OPS_H_
+#pragma once
 
 // Norm, RoPE, SiLU, exp, f16 and the quantization of activations on 16 lanes. Part of an ISA unit.
 // Each equals the loops of quant/formats/activations.cpp and engine/forward/reference.
@@ -212,5 +211,3 @@ void quantize_q8x32(const float* x, std::size_t n, llm::KernelQ8x32* out, std::s
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_FLOAT_OPS_H_

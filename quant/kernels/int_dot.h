@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_INT_DOT_H_
-#define LLM_QUANT_KERNELS_INT_DOT_H_
+#pragma once
 
 // Exact integer dot products of code words and activation words on every architecture. Part of an
 // ISA unit.
@@ -101,5 +100,3 @@ LLM_INLINE I32x16<A> dot2(const I32x16<A>& acc, const I32x16<A>& a, const I32x16
 constexpr int log2_of(int n) { return n <= 1 ? 0 : 1 + log2_of(n / 2); }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_INT_DOT_H_

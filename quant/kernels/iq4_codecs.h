@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_IQ4_CODECS_H_
-#define LLM_QUANT_KERNELS_IQ4_CODECS_H_
+#pragma once
 
 // The codecs of IQ4_NL and IQ4_XS, whose codes are indices of 16 values. Part of an ISA unit.
 
@@ -49,5 +48,3 @@ struct Codec<llm::BlockIQ4_XS> : TableCodec<llm::BlockIQ4_XS> {
 };
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_IQ4_CODECS_H_

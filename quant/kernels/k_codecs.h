@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_K_CODECS_H_
-#define LLM_QUANT_KERNELS_K_CODECS_H_
+#pragma once
 
 // The codecs of the K-quants, whose sub-blocks have integer scales. Part of an ISA unit.
 
@@ -182,5 +181,3 @@ struct Codec<llm::BlockQ3_K> : RunsOf32Codec<llm::BlockQ3_K> {
 };
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_K_CODECS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_KERNEL_TABLE_H_
-#define LLM_QUANT_KERNELS_KERNEL_TABLE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -123,5 +122,3 @@ struct KernelTable {
 const KernelTable* kernel_table(Isa isa);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_KERNELS_KERNEL_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_KV_LAYOUT_H_
-#define LLM_QUANT_KERNELS_KV_LAYOUT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -113,5 +112,3 @@ struct KvLayout {
 };
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_KERNELS_KV_LAYOUT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_MATMUL_H_
-#define LLM_QUANT_KERNELS_MATMUL_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -104,5 +103,3 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
             Workspace& workspace);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_KERNELS_MATMUL_H_

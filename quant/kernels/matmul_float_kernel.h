@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_MATMUL_FLOAT_KERNEL_H_
-#define LLM_QUANT_KERNELS_MATMUL_FLOAT_KERNEL_H_
+#pragma once
 
 // Products of f32 weights (stored so, or dequantized) with f32 activations: acc = fma(w, x, acc) in
 // ascending k, rows in lanes. Part of an ISA unit.
@@ -176,5 +175,3 @@ void matmul(const llm::MatmulArgs& args) {
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_MATMUL_FLOAT_KERNEL_H_

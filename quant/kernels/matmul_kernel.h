@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_MATMUL_KERNEL_H_
-#define LLM_QUANT_KERNELS_MATMUL_KERNEL_H_
+#pragma once
 
 // Products of packed panels with a batch of quantized activations. Part of an ISA unit.
 //
@@ -259,5 +258,3 @@ void matmul_type(const llm::MatmulArgs& args) {
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_MATMUL_KERNEL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_PACKED_LAYOUT_H_
-#define LLM_QUANT_KERNELS_PACKED_LAYOUT_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -190,5 +189,3 @@ consteval std::size_t packed_position(PackedField run) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_KERNELS_PACKED_LAYOUT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_PACKED_MATRIX_H_
-#define LLM_QUANT_KERNELS_PACKED_MATRIX_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -122,5 +121,3 @@ class PackedMatrix {
 };
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_KERNELS_PACKED_MATRIX_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_SIMPLE_CODECS_H_
-#define LLM_QUANT_KERNELS_SIMPLE_CODECS_H_
+#pragma once
 
 // The codecs of blocks with one scale: those of 32 weights, and Q8_K. Part of an ISA unit.
 
@@ -97,5 +96,3 @@ struct Codec<llm::BlockQ8_K> : SignedCodec<llm::BlockQ8_K> {
 };
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_SIMPLE_CODECS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_TILE_KERNEL_H_
-#define LLM_QUANT_KERNELS_TILE_KERNEL_H_
+#pragma once
 
 // Products of K-quants with a batch of tokens by the tiles of AMX: 16 tokens by 16 rows, 64 codes
 // at a time. Part of an ISA unit.
@@ -232,5 +231,3 @@ void matmul_by_tiles(const llm::MatmulArgs& args) {
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_TILE_KERNEL_H_

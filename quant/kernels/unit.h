@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_UNIT_H_
-#define LLM_QUANT_KERNELS_UNIT_H_
+#pragma once
 
 // The body of an ISA unit: kernels_<isa>.cpp includes this, built with that instruction set's
 // flags, and exports one table. Everything else stays in anonymous namespaces, so that no code of
@@ -31,5 +30,3 @@ constexpr llm::KernelTable make_table() {
 }
 
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_UNIT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_BASE_BYTES_H_
-#define LLM_TESTS_BASE_BYTES_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -17,5 +16,3 @@ inline std::string text_of(std::span<const std::byte> bytes) {
 }
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_BASE_BYTES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_BASE_COLLIDING_STRINGS_H_
-#define LLM_TESTS_BASE_COLLIDING_STRINGS_H_
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -39,5 +38,3 @@ inline std::vector<std::string> colliding_strings(std::size_t n) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_BASE_COLLIDING_STRINGS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_ENGINE_FAKE_SESSION_H_
-#define LLM_TESTS_ENGINE_FAKE_SESSION_H_
+#pragma once
 
 #include <algorithm>
 #include <functional>
@@ -76,5 +75,3 @@ class FakeSession final : public Session {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_ENGINE_FAKE_SESSION_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_ENGINE_MANIFEST_SUPPORT_H_
-#define LLM_TESTS_ENGINE_MANIFEST_SUPPORT_H_
+#pragma once
 
 #include <cstdint>
 #include <fstream>
@@ -65,5 +64,3 @@ inline std::vector<GgufDifference> compared(const std::string& path, const GgufM
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_ENGINE_MANIFEST_SUPPORT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_ENGINE_NAIVE_SAMPLER_H_
-#define LLM_TESTS_ENGINE_NAIVE_SAMPLER_H_
+#pragma once
 
 #include <span>
 #include <vector>
@@ -17,5 +16,3 @@ std::vector<Candidate> naive_distribution(const SamplerOptions& options,
                                           std::span<const TokenId> past);
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_ENGINE_NAIVE_SAMPLER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_ENGINE_SPECULATION_SUPPORT_H_
-#define LLM_TESTS_ENGINE_SPECULATION_SUPPORT_H_
+#pragma once
 
 #include <algorithm>
 #include <functional>
@@ -166,5 +165,3 @@ inline std::vector<GenerateOptions> ways() {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_ENGINE_SPECULATION_SUPPORT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_FAULTS_CHECKS_H_
-#define LLM_TESTS_FAULTS_CHECKS_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -43,5 +42,3 @@ void add_head_norms(const Model& model);
 void cut_model(const Model& model, std::size_t n_layers, std::size_t n_vocab);
 
 }  // namespace llm::faults
-
-#endif  // LLM_TESTS_FAULTS_CHECKS_H_

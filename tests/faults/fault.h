@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_FAULTS_FAULT_H_
-#define LLM_TESTS_FAULTS_FAULT_H_
+#pragma once
 
 #include <array>
 #include <concepts>
@@ -93,5 +92,3 @@ float ulp(float x);
   result real_##name(__VA_ARGS__) asm("__real_" symbol); \
   result wrap_##name(__VA_ARGS__) asm("__wrap_" symbol); \
   result wrap_##name(__VA_ARGS__)
-
-#endif  // LLM_TESTS_FAULTS_FAULT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_FAULTS_FAULT_LIST_H_
-#define LLM_TESTS_FAULTS_FAULT_LIST_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -42,5 +41,3 @@ struct Row {
 std::vector<Row> all_faults();
 
 }  // namespace llm::faults
-
-#endif  // LLM_TESTS_FAULTS_FAULT_LIST_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_FAULTS_PASS_H_
-#define LLM_TESTS_FAULTS_PASS_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -59,5 +58,3 @@ bool is_late(std::string_view op);
 void do_later(std::function<void()> work);
 
 }  // namespace llm::faults
-
-#endif  // LLM_TESTS_FAULTS_PASS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_FAULTS_RUNNER_H_
-#define LLM_TESTS_FAULTS_RUNNER_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -38,5 +37,3 @@ std::vector<Judgement> judge(const Bench& bench, const std::vector<Row>& rows, i
 Outcome run_apart(const Bench& bench, const Row& row, const std::string& check);
 
 }  // namespace llm::faults
-
-#endif  // LLM_TESTS_FAULTS_RUNNER_H_

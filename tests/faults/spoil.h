@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_FAULTS_SPOIL_H_
-#define LLM_TESTS_FAULTS_SPOIL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -44,5 +43,3 @@ float function_of(const Fault& fault, float x, float up, float y);
 std::uint16_t half_of(const Fault& fault, float x, std::uint16_t y);
 
 }  // namespace llm::faults
-
-#endif  // LLM_TESTS_FAULTS_SPOIL_H_

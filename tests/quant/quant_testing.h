@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_QUANT_QUANT_TESTING_H_
-#define LLM_TESTS_QUANT_QUANT_TESTING_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -103,5 +102,3 @@ inline std::vector<WeightType> all_weight_types() {
 }
 
 }  // namespace llm::testing
-
-#endif  // LLM_TESTS_QUANT_QUANT_TESTING_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_CATCH_H_
-#define LLM_TESTS_SUPPORT_CATCH_H_
+#pragma once
 
 // The one place that knows which Catch2 is installed: v2 on Debian 12, v3 elsewhere.
 #if __has_include(<catch2/catch_all.hpp>)
@@ -7,5 +6,3 @@
 #else
 #include <catch2/catch.hpp>
 #endif
-
-#endif  // LLM_TESTS_SUPPORT_CATCH_H_

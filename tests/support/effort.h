@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_EFFORT_H_
-#define LLM_TESTS_SUPPORT_EFFORT_H_
+#pragma once
 
 namespace llm::test {
 
@@ -20,5 +19,3 @@ constexpr T effort(T full, T reduced) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_SUPPORT_EFFORT_H_

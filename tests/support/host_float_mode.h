@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_HOST_FLOAT_MODE_H_
-#define LLM_TESTS_SUPPORT_HOST_FLOAT_MODE_H_
+#pragma once
 
 #include <cfenv>
 #include <cstdint>
@@ -52,5 +51,3 @@ class HostFloatMode {
 };
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_SUPPORT_HOST_FLOAT_MODE_H_

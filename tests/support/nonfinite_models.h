@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_NONFINITE_MODELS_H_
-#define LLM_TESTS_SUPPORT_NONFINITE_MODELS_H_
+#pragma once
 
 #include <cstring>
 #include <string>
@@ -78,5 +77,3 @@ inline void make_denormal(TinyGguf& model, bool norms_too) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_SUPPORT_NONFINITE_MODELS_H_

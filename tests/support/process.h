@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_PROCESS_H_
-#define LLM_TESTS_SUPPORT_PROCESS_H_
+#pragma once
 
 #include <fcntl.h>
 #include <signal.h>
@@ -111,5 +110,3 @@ inline Finished run_shell(const std::string& command) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_SUPPORT_PROCESS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_REQUIRE_OK_H_
-#define LLM_TESTS_SUPPORT_REQUIRE_OK_H_
+#pragma once
 
 #include <utility>
 
@@ -16,5 +15,3 @@ T require_ok(Result<T> result) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_SUPPORT_REQUIRE_OK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_SCRATCH_DIRECTORY_H_
-#define LLM_TESTS_SUPPORT_SCRATCH_DIRECTORY_H_
+#pragma once
 
 #include <stdlib.h>
 
@@ -68,5 +67,3 @@ class ScratchDirectory {
 };
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_SUPPORT_SCRATCH_DIRECTORY_H_

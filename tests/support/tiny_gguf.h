@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_SUPPORT_TINY_GGUF_H_
-#define LLM_TESTS_SUPPORT_TINY_GGUF_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -131,5 +130,3 @@ std::string random_weights(WeightType type, std::size_t n_rows, std::size_t n_co
                            std::uint64_t seed);
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_SUPPORT_TINY_GGUF_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOKENIZER_COST_H_
-#define LLM_TESTS_TOKENIZER_COST_H_
+#pragma once
 
 #include <algorithm>
 #include <ctime>
@@ -26,5 +25,3 @@ double cost(const Work& work) {
 inline constexpr double kMostGrowth = 9;
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_TOKENIZER_COST_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOKENIZER_ODD_VOCABS_H_
-#define LLM_TESTS_TOKENIZER_ODD_VOCABS_H_
+#pragma once
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -48,5 +47,3 @@ inline std::vector<OddVocab> odd_vocabs() {
 }
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_TOKENIZER_ODD_VOCABS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOKENIZER_TINY_BPE_H_
-#define LLM_TESTS_TOKENIZER_TINY_BPE_H_
+#pragma once
 
 #include <algorithm>
 #include <fstream>
@@ -71,5 +70,3 @@ inline std::vector<std::string> golden_texts() {
 }
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_TOKENIZER_TINY_BPE_H_

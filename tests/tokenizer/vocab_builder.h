@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_
-#define LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -53,5 +52,3 @@ inline constexpr TokenId kByte0 = 3;  ///< id of <0x00>
 using Ids = std::vector<TokenId>;
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_TOKENIZER_VOCAB_BUILDER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOKENIZER_VOCAB_FILES_H_
-#define LLM_TESTS_TOKENIZER_VOCAB_FILES_H_
+#pragma once
 
 #include <cstdlib>
 #include <fstream>
@@ -72,5 +71,3 @@ inline void check_llama_cpp(const Tokenizer& tokenizer, const std::string& name)
 }
 
 }  // namespace llm
-
-#endif  // LLM_TESTS_TOKENIZER_VOCAB_FILES_H_

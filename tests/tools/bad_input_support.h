@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOOLS_BAD_INPUT_SUPPORT_H_
-#define LLM_TESTS_TOOLS_BAD_INPUT_SUPPORT_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -37,5 +36,3 @@ void check_file(const std::string& path, int exit_code, const std::vector<std::s
                 const std::vector<std::string>& flags = {});
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_TOOLS_BAD_INPUT_SUPPORT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOOLS_LLMRUN_PROCESS_H_
-#define LLM_TESTS_TOOLS_LLMRUN_PROCESS_H_
+#pragma once
 
 #include <cstdint>
 #include <cstdlib>
@@ -55,5 +54,3 @@ inline bool contains(std::string_view text, std::string_view part) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_TOOLS_LLMRUN_PROCESS_H_

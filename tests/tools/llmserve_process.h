@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOOLS_LLMSERVE_PROCESS_H_
-#define LLM_TESTS_TOOLS_LLMSERVE_PROCESS_H_
+#pragma once
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -272,5 +271,3 @@ inline std::string param_of(const Reply& reply) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_TOOLS_LLMSERVE_PROCESS_H_

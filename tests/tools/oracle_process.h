@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOOLS_ORACLE_PROCESS_H_
-#define LLM_TESTS_TOOLS_ORACLE_PROCESS_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -48,5 +47,3 @@ inline Dump oracle_dump(const std::string& model, const std::string& options,
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_TOOLS_ORACLE_PROCESS_H_

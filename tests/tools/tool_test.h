@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_TOOLS_TOOL_TEST_H_
-#define LLM_TESTS_TOOLS_TOOL_TEST_H_
+#pragma once
 
 // What tests of the tools have in common: the tools' processes, scratch folders, small models.
 
@@ -13,5 +12,3 @@ namespace llm::test {
 using Catch::Matchers::Contains;
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_TOOLS_TOOL_TEST_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_BYTE_BPE_BYTE_ALPHABET_H_
-#define LLM_TOKENIZER_BYTE_BPE_BYTE_ALPHABET_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -23,5 +22,3 @@ std::string spelling_of_bytes(std::string_view bytes);
 std::optional<std::string> bytes_of_spelling(std::string_view spelling);
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_BYTE_BPE_BYTE_ALPHABET_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_BYTE_BPE_BYTE_BPE_H_
-#define LLM_TOKENIZER_BYTE_BPE_BYTE_BPE_H_
+#pragma once
 
 #include <array>
 #include <memory>
@@ -51,5 +50,3 @@ class ByteBpe final : public TextModel {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_BYTE_BPE_BYTE_BPE_H_

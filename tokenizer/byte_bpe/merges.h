@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_BYTE_BPE_MERGES_H_
-#define LLM_TOKENIZER_BYTE_BPE_MERGES_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -83,5 +82,3 @@ class Merger {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_BYTE_BPE_MERGES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_BYTE_BPE_SPLITTER_H_
-#define LLM_TOKENIZER_BYTE_BPE_SPLITTER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -37,5 +36,3 @@ class Splitter {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_BYTE_BPE_SPLITTER_H_

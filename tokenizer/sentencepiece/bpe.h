@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_SENTENCEPIECE_BPE_H_
-#define LLM_TOKENIZER_SENTENCEPIECE_BPE_H_
+#pragma once
 
 #include <optional>
 #include <span>
@@ -33,5 +32,3 @@ void append_bpe(const PieceTable& table, const BpeOptions& options, std::string_
                 std::vector<TokenId>& ids);
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_SENTENCEPIECE_BPE_H_

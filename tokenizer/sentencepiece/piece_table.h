@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_SENTENCEPIECE_PIECE_TABLE_H_
-#define LLM_TOKENIZER_SENTENCEPIECE_PIECE_TABLE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -62,5 +61,3 @@ class PieceTable {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_SENTENCEPIECE_PIECE_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOKENIZER_SENTENCEPIECE_SENTENCEPIECE_H_
-#define LLM_TOKENIZER_SENTENCEPIECE_SENTENCEPIECE_H_
+#pragma once
 
 #include <span>
 
@@ -29,5 +28,3 @@ class SentencePiece final : public TextModel {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOKENIZER_SENTENCEPIECE_SENTENCEPIECE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_COMPUTE_OPTIONS_H_
-#define LLM_TOOLS_COMMON_COMPUTE_OPTIONS_H_
+#pragma once
 
 #include <optional>
 
@@ -17,5 +16,3 @@ Option& add_isa_option(OptionTable& table, std::optional<Isa>* isa);
 void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv, Compute* compute);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_COMPUTE_OPTIONS_H_

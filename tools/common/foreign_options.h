@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_FOREIGN_OPTIONS_H_
-#define LLM_TOOLS_COMMON_FOREIGN_OPTIONS_H_
+#pragma once
 
 #include "tools/common/options.h"
 
@@ -15,5 +14,3 @@ void add_foreign_options(OptionTable& table);
 Error with_download_hint(Error error);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_FOREIGN_OPTIONS_H_

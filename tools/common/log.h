@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_LOG_H_
-#define LLM_TOOLS_COMMON_LOG_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -30,5 +29,3 @@ bool stderr_takes_color();
 bool stdout_takes_color();
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_LOG_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_OPTION_PAGES_H_
-#define LLM_TOOLS_COMMON_OPTION_PAGES_H_
+#pragma once
 
 #include <string>
 
@@ -23,5 +22,3 @@ std::string completion(const OptionTable& table, Shell shell);
 std::string markdown_page(const OptionTable& table);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_OPTION_PAGES_H_

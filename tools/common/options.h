@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_OPTIONS_H_
-#define LLM_TOOLS_COMMON_OPTIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -185,5 +184,3 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_real(std::string_view text);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_OPTIONS_H_

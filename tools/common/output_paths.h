@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_OUTPUT_PATHS_H_
-#define LLM_TOOLS_COMMON_OUTPUT_PATHS_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -18,5 +17,3 @@ Status check_output(const std::string& what, const std::string& path,
                     std::span<const std::string> read);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_OUTPUT_PATHS_H_

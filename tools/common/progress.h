@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_PROGRESS_H_
-#define LLM_TOOLS_COMMON_PROGRESS_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -47,5 +46,3 @@ class ProgressBar {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_PROGRESS_H_

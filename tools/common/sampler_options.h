@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_SAMPLER_OPTIONS_H_
-#define LLM_TOOLS_COMMON_SAMPLER_OPTIONS_H_
+#pragma once
 
 #include "engine/sampler/sampler_fields.h"
 #include "tools/common/options.h"
@@ -12,5 +11,3 @@ void add_sampler_option(OptionTable& table, const SamplerField& field, SamplerOp
 void add_sampler_options(OptionTable& table, SamplerOptions& sampler);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_SAMPLER_OPTIONS_H_

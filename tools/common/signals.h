@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_SIGNALS_H_
-#define LLM_TOOLS_COMMON_SIGNALS_H_
+#pragma once
 
 #include <string>
 
@@ -39,5 +38,3 @@ void set_exit_hook(void (*hook)());
 void guard_mapped_file(const std::string& path);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_SIGNALS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_STATS_H_
-#define LLM_TOOLS_COMMON_STATS_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -14,5 +13,3 @@ std::uint64_t peak_rss_bytes();
 double percentile(std::span<const double> values, double p);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_STATS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_TOOL_H_
-#define LLM_TOOLS_COMMON_TOOL_H_
+#pragma once
 
 #include <functional>
 #include <span>
@@ -76,5 +75,3 @@ Result<std::string> read_stdin(std::size_t limit);
 Result<std::string> read_text_file(const std::string& path, std::size_t limit);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_TOOL_H_

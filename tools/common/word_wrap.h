@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_COMMON_WORD_WRAP_H_
-#define LLM_TOOLS_COMMON_WORD_WRAP_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -37,5 +36,3 @@ class WordWrap {
 std::size_t stdout_columns();
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_COMMON_WORD_WRAP_H_

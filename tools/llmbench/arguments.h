@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMBENCH_ARGUMENTS_H_
-#define LLM_TOOLS_LLMBENCH_ARGUMENTS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -51,5 +50,3 @@ OptionTable make_bench_table(BenchArguments& arguments);
 Status complete_bench(BenchArguments& arguments, const OptionTable& table);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMBENCH_ARGUMENTS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMBENCH_BASELINE_H_
-#define LLM_TOOLS_LLMBENCH_BASELINE_H_
+#pragma once
 
 #include <map>
 #include <optional>
@@ -31,5 +30,3 @@ class Baseline {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMBENCH_BASELINE_H_

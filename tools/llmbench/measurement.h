@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMBENCH_MEASUREMENT_H_
-#define LLM_TOOLS_LLMBENCH_MEASUREMENT_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -66,5 +65,3 @@ std::optional<double> gb_per_s(const BenchModel& model, const Measurement& measu
 std::optional<double> gmac_per_s(const BenchModel& model, const Measurement& measurement);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMBENCH_MEASUREMENT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMBENCH_PLAN_H_
-#define LLM_TOOLS_LLMBENCH_PLAN_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -53,5 +52,3 @@ std::vector<BenchTest> make_plan(const BenchLists& lists);
 std::size_t context_needed(const std::vector<BenchTest>& plan);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMBENCH_PLAN_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMBENCH_REPORT_H_
-#define LLM_TOOLS_LLMBENCH_REPORT_H_
+#pragma once
 
 #include <map>
 #include <optional>
@@ -31,5 +30,3 @@ std::string report_csv(const BenchReport& report);
 std::string report_markdown(const BenchReport& report);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMBENCH_REPORT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMBENCH_RUNNER_H_
-#define LLM_TOOLS_LLMBENCH_RUNNER_H_
+#pragma once
 
 #include <map>
 #include <memory>
@@ -83,5 +82,3 @@ class BenchRunner {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMBENCH_RUNNER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMBENCH_SYNTHETIC_FILE_H_
-#define LLM_TOOLS_LLMBENCH_SYNTHETIC_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -37,5 +36,3 @@ class NamelessFile {
 Result<NamelessFile> make_synthetic_file(const SyntheticOptions& options);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMBENCH_SYNTHETIC_FILE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_ARGUMENTS_H_
-#define LLM_TOOLS_LLMCHECK_ARGUMENTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -63,5 +62,3 @@ OptionTable make_check_table(CheckArguments& arguments);
 Status check_arguments(const CheckArguments& arguments);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_ARGUMENTS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_EQUIVALENCE_H_
-#define LLM_TOOLS_LLMCHECK_EQUIVALENCE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -21,5 +20,3 @@ Status run_equivalence(const CheckArguments& arguments, const std::shared_ptr<co
                        const std::string& sha256, ProgressBar& bar, Report& report);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_EQUIVALENCE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_FACTS_H_
-#define LLM_TOOLS_LLMCHECK_FACTS_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -19,5 +18,3 @@ std::vector<std::pair<std::string, std::string>> run_facts(const CheckArguments&
                                                            const std::string& sha256);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_FACTS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_LOAD_H_
-#define LLM_TOOLS_LLMCHECK_LOAD_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -21,5 +20,3 @@ Result<std::shared_ptr<const Model>> load_for_check(const CheckArguments& argume
                                                     ProgressBar& bar);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_LOAD_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_QUALITY_H_
-#define LLM_TOOLS_LLMCHECK_QUALITY_H_
+#pragma once
 
 #include <string>
 
@@ -19,5 +18,3 @@ Status run_quality_checks(const CheckArguments& arguments, const std::string& pa
                           const std::string& sha256, ProgressBar& bar, Report& report);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_QUALITY_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_REFERENCE_H_
-#define LLM_TOOLS_LLMCHECK_REFERENCE_H_
+#pragma once
 
 #include <string>
 
@@ -25,5 +24,3 @@ Status run_stages(const CheckArguments& arguments, const Dump& reference, const 
                   const std::string& sha256, ProgressBar& bar, Report& report);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_REFERENCE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_REPLAY_H_
-#define LLM_TOOLS_LLMCHECK_REPLAY_H_
+#pragma once
 
 #include <string>
 
@@ -23,5 +22,3 @@ Status run_replay(const CheckArguments& arguments, const Receipt& receipt, const
                   Report& report);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_REPLAY_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMCHECK_VERIFY_H_
-#define LLM_TOOLS_LLMCHECK_VERIFY_H_
+#pragma once
 
 #include <string>
 
@@ -25,5 +24,3 @@ Status run_verify_check(const CheckArguments& arguments, const VerifyReference& 
                         Report& report);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMCHECK_VERIFY_H_

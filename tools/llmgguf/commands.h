@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMGGUF_COMMANDS_H_
-#define LLM_TOOLS_LLMGGUF_COMMANDS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -56,5 +55,3 @@ std::string dims_text(const GgufTensor& tensor);
 std::string value_text(const GgufValue& value, std::size_t limit);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMGGUF_COMMANDS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_ARGUMENTS_H_
-#define LLM_TOOLS_LLMLOAD_ARGUMENTS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -51,5 +50,3 @@ OptionTable make_load_table(LoadArguments& arguments);
 Status check_load_arguments(const LoadArguments& arguments, const OptionTable& table);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_ARGUMENTS_H_

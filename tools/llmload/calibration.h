@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_CALIBRATION_H_
-#define LLM_TOOLS_LLMLOAD_CALIBRATION_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -50,5 +49,3 @@ Result<Calibration> calibrate(const CalibrationSubject& subject,
                               std::span<const StepSample> samples);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_CALIBRATION_H_

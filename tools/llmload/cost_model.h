@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_COST_MODEL_H_
-#define LLM_TOOLS_LLMLOAD_COST_MODEL_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -100,5 +99,3 @@ struct FitQuality {
 FitQuality quality_of(const CostModel& model, std::span<const StepSample> samples);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_COST_MODEL_H_

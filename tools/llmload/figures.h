@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_FIGURES_H_
-#define LLM_TOOLS_LLMLOAD_FIGURES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -63,5 +62,3 @@ std::vector<std::string> disagreements(const std::vector<NamedFigure>& real,
                                        const std::vector<NamedFigure>& simulated, double limit);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_FIGURES_H_

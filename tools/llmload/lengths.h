@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_LENGTHS_H_
-#define LLM_TOOLS_LLMLOAD_LENGTHS_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -59,5 +58,3 @@ class LengthDistribution {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_LENGTHS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_LOAD_RUN_H_
-#define LLM_TOOLS_LLMLOAD_LOAD_RUN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -73,5 +72,3 @@ Result<LoadTrace> replay_load(std::span<const LoadRequest> workload,
                               const SchedulerOptions& options, const LoadTrace& measured);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_LOAD_RUN_H_

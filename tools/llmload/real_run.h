@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_REAL_RUN_H_
-#define LLM_TOOLS_LLMLOAD_REAL_RUN_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -57,5 +56,3 @@ Result<std::vector<std::size_t>> differing_alone(
     const std::function<void(std::size_t done, std::size_t total)>& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_REAL_RUN_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_REPORT_H_
-#define LLM_TOOLS_LLMLOAD_REPORT_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -36,5 +35,3 @@ std::string report_text(const LoadReport& report);
 std::string report_json(const LoadReport& report);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_REPORT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMLOAD_WORKLOAD_H_
-#define LLM_TOOLS_LLMLOAD_WORKLOAD_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -64,5 +63,3 @@ std::vector<TokenId> prompt_of(std::uint64_t seed, std::size_t index, std::size_
                                std::size_t n_vocab);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMLOAD_WORKLOAD_H_

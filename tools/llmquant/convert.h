@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMQUANT_CONVERT_H_
-#define LLM_TOOLS_LLMQUANT_CONVERT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -39,5 +38,3 @@ Result<ConversionError> convert_tensor(const TensorPlan& plan, std::span<const s
                                        int n_threads, const ConvertHooks& hooks);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMQUANT_CONVERT_H_

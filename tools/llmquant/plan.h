@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMQUANT_PLAN_H_
-#define LLM_TOOLS_LLMQUANT_PLAN_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -40,5 +39,3 @@ GgufWriter make_writer(const GgufFile& gguf, const std::vector<TensorPlan>& plan
                        std::uint32_t file_type);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMQUANT_PLAN_H_

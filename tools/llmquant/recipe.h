@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMQUANT_RECIPE_H_
-#define LLM_TOOLS_LLMQUANT_RECIPE_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -46,5 +45,3 @@ WeightType recipe_type(const Recipe& recipe, const ModelShape& shape, const Gguf
 WeightType fallback_type(WeightType type, std::uint64_t n_cols);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMQUANT_RECIPE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMQUANT_REPORT_H_
-#define LLM_TOOLS_LLMQUANT_REPORT_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -15,5 +14,3 @@ namespace llm {
 std::string report_table(std::span<const TensorPlan> plan, std::span<const ConversionError> errors);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMQUANT_REPORT_H_

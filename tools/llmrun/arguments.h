@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_ARGUMENTS_H_
-#define LLM_TOOLS_LLMRUN_ARGUMENTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -93,5 +92,3 @@ Status complete(RunArguments& arguments, const OptionTable& table);
 std::string unescape(std::string_view text);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_ARGUMENTS_H_

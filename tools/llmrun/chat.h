@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_CHAT_H_
-#define LLM_TOOLS_LLMRUN_CHAT_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -76,5 +75,3 @@ class Chat {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_CHAT_H_

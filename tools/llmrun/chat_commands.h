@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_CHAT_COMMANDS_H_
-#define LLM_TOOLS_LLMRUN_CHAT_COMMANDS_H_
+#pragma once
 
 #include <string>
 
@@ -20,5 +19,3 @@ Status run_command(Chat& chat, const std::string& line);
 std::string command_help();
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_CHAT_COMMANDS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_HISTORY_H_
-#define LLM_TOOLS_LLMRUN_HISTORY_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -21,5 +20,3 @@ std::vector<std::string> read_history(const std::string& path);
 bool append_history(const std::string& path, const std::string& line);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_HISTORY_H_

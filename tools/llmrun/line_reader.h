@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_LINE_READER_H_
-#define LLM_TOOLS_LLMRUN_LINE_READER_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -50,5 +49,3 @@ std::unique_ptr<LineReader> make_line_reader(const std::string& history_path);
 Result<Line> read_message(LineReader& reader);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_LINE_READER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_LOADED_H_
-#define LLM_TOOLS_LLMRUN_LOADED_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -31,5 +30,3 @@ struct Loaded {
 Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_LOADED_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_LOOP_DETECTOR_H_
-#define LLM_TOOLS_LLMRUN_LOOP_DETECTOR_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -36,5 +35,3 @@ class LoopDetector {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_LOOP_DETECTOR_H_

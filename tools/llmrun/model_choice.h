@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_MODEL_CHOICE_H_
-#define LLM_TOOLS_LLMRUN_MODEL_CHOICE_H_
+#pragma once
 
 #include <string>
 
@@ -18,5 +17,3 @@ Result<std::string> resolve_model(const std::string& named);
 Result<std::string> default_model();
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_MODEL_CHOICE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_OUTPUT_H_
-#define LLM_TOOLS_LLMRUN_OUTPUT_H_
+#pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -74,5 +73,3 @@ Receipt receipt_of(const RunArguments& arguments, const Sequence& session,
                    const GenerateResult& result, const LogitsHash& hash);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_OUTPUT_H_

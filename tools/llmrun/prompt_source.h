@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_PROMPT_SOURCE_H_
-#define LLM_TOOLS_LLMRUN_PROMPT_SOURCE_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -24,5 +23,3 @@ struct PromptSource {
 Result<std::string> read_prompt(const PromptSource& source);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_PROMPT_SOURCE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMRUN_SESSION_FILE_H_
-#define LLM_TOOLS_LLMRUN_SESSION_FILE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -25,5 +24,3 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path, Chat
                                                    const CacheIdentity& identity);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMRUN_SESSION_FILE_H_

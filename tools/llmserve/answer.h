@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_ANSWER_H_
-#define LLM_TOOLS_LLMSERVE_ANSWER_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -70,5 +69,3 @@ class Answer : public std::enable_shared_from_this<Answer> {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_ANSWER_H_

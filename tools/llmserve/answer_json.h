@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_ANSWER_JSON_H_
-#define LLM_TOOLS_LLMSERVE_ANSWER_JSON_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -99,5 +98,3 @@ class AnswerWriter {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_ANSWER_JSON_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_ANSWER_RECEIPT_H_
-#define LLM_TOOLS_LLMSERVE_ANSWER_RECEIPT_H_
+#pragma once
 
 #include <cstddef>
 
@@ -15,5 +14,3 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
                    const ServedText& text);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_ANSWER_RECEIPT_H_

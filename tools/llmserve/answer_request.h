@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_ANSWER_REQUEST_H_
-#define LLM_TOOLS_LLMSERVE_ANSWER_REQUEST_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -51,5 +50,3 @@ Result<std::vector<TokenId>> parse_tokenize(const Json& body, const ServedModel&
 Result<std::string> parse_detokenize(const Json& body, const ServedModel& served);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_ANSWER_REQUEST_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_API_H_
-#define LLM_TOOLS_LLMSERVE_API_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -89,5 +88,3 @@ class Api {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_API_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_ARGUMENTS_H_
-#define LLM_TOOLS_LLMSERVE_ARGUMENTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ struct ServeArguments {
 OptionTable make_serve_table(ServeArguments& arguments);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_ARGUMENTS_H_

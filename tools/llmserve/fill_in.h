@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_FILL_IN_H_
-#define LLM_TOOLS_LLMSERVE_FILL_IN_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -35,5 +34,3 @@ Result<std::vector<TokenId>> fill_in_prompt(const Tokenizer& tokenizer, const Ga
                                             std::size_t most, const std::string& field);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_FILL_IN_H_

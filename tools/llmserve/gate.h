@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_GATE_H_
-#define LLM_TOOLS_LLMSERVE_GATE_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -52,5 +51,3 @@ class Gate {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_GATE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_HTTP_CONNECTION_H_
-#define LLM_TOOLS_LLMSERVE_HTTP_CONNECTION_H_
+#pragma once
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -92,5 +91,3 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_HTTP_CONNECTION_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_HTTP_HEAD_H_
-#define LLM_TOOLS_LLMSERVE_HTTP_HEAD_H_
+#pragma once
 
 #include <boost/beast/http/fields.hpp>
 #include <boost/beast/http/message.hpp>
@@ -29,5 +28,3 @@ HttpRequest request_of(const HttpHeader& header);
 std::string http_head(const HttpAnswer& answer, bool keep_alive, std::string_view framing);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_HTTP_HEAD_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_HTTP_SERVER_H_
-#define LLM_TOOLS_LLMSERVE_HTTP_SERVER_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -117,5 +116,3 @@ class HttpServer {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_HTTP_SERVER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_JSON_FIELDS_H_
-#define LLM_TOOLS_LLMSERVE_JSON_FIELDS_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -106,5 +105,3 @@ class JsonFields {
 JsonSchema array_of(JsonSchema items, bool filled = false);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_JSON_FIELDS_H_

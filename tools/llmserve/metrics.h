@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_METRICS_H_
-#define LLM_TOOLS_LLMSERVE_METRICS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -20,5 +19,3 @@ struct HttpFigures {
 std::string metrics_text(const ServiceFigures& service, const HttpFigures& http);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_METRICS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_OPENAPI_H_
-#define LLM_TOOLS_LLMSERVE_OPENAPI_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -28,5 +27,3 @@ struct Operation {
 std::string openapi_text(std::span<const Operation> operations);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_OPENAPI_H_

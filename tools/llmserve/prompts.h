@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_PROMPTS_H_
-#define LLM_TOOLS_LLMSERVE_PROMPTS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -50,5 +49,3 @@ Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenize
                                     const std::string& path);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_PROMPTS_H_

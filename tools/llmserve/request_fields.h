@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_REQUEST_FIELDS_H_
-#define LLM_TOOLS_LLMSERVE_REQUEST_FIELDS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -54,5 +53,3 @@ JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_REQUEST_FIELDS_H_

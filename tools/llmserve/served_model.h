@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_
-#define LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -36,5 +35,3 @@ struct ServedModel {
 std::string system_fingerprint(const ServedModel& served);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_SERVED_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSERVE_WORKSHOP_H_
-#define LLM_TOOLS_LLMSERVE_WORKSHOP_H_
+#pragma once
 
 #include <array>
 #include <condition_variable>
@@ -64,5 +63,3 @@ class Workshop {
 };
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSERVE_WORKSHOP_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSYNTH_SYNTHETIC_MODEL_H_
-#define LLM_TOOLS_LLMSYNTH_SYNTHETIC_MODEL_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -67,5 +66,3 @@ struct SyntheticOptions {
 Status write_synthetic_model(const SyntheticOptions& options, const ByteSink& sink);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSYNTH_SYNTHETIC_MODEL_H_

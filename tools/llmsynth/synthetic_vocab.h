@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMSYNTH_SYNTHETIC_VOCAB_H_
-#define LLM_TOOLS_LLMSYNTH_SYNTHETIC_VOCAB_H_
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -23,5 +22,3 @@ void add_synthetic_byte_vocab(GgufWriter& writer, std::uint64_t n_vocab, std::ui
                               std::string_view pre_tokenizer);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMSYNTH_SYNTHETIC_VOCAB_H_

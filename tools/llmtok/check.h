@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMTOK_CHECK_H_
-#define LLM_TOOLS_LLMTOK_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -35,5 +34,3 @@ Result<TokenCheck> check_tokens(const Tokenizer& tokenizer, std::string_view ref
                                 bool parse_special);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMTOK_CHECK_H_

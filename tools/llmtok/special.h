@@ -1,5 +1,4 @@
-#ifndef LLM_TOOLS_LLMTOK_SPECIAL_H_
-#define LLM_TOOLS_LLMTOK_SPECIAL_H_
+#pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,5 +14,3 @@ std::string special_tokens_text(const Tokenizer& tokenizer);
 nlohmann::json special_tokens_json(const Tokenizer& tokenizer);
 
 }  // namespace llm
-
-#endif  // LLM_TOOLS_LLMTOK_SPECIAL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_RECEIPT_OTHER_SETTINGS_H_
-#define LLM_VALIDATE_RECEIPT_OTHER_SETTINGS_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -30,5 +29,3 @@ std::vector<std::string> settings_that_draw(const Receipt& receipt, const DrawnR
                                             const Tokenizer& tokenizer);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_RECEIPT_OTHER_SETTINGS_H_

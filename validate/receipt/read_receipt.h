@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_RECEIPT_READ_RECEIPT_H_
-#define LLM_VALIDATE_RECEIPT_READ_RECEIPT_H_
+#pragma once
 
 #include <string_view>
 
@@ -13,5 +12,3 @@ namespace llm {
 Result<Receipt> parse_receipt(std::string_view json);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_RECEIPT_READ_RECEIPT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_RECEIPT_RECEIPT_H_
-#define LLM_VALIDATE_RECEIPT_RECEIPT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -55,5 +54,3 @@ struct Receipt {
 std::string receipt_json(const Receipt& receipt);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_RECEIPT_RECEIPT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_RECEIPT_RECEIPT_NAMES_H_
-#define LLM_VALIDATE_RECEIPT_RECEIPT_NAMES_H_
+#pragma once
 
 #include <string_view>
 
@@ -15,5 +14,3 @@ constexpr std::string_view compute(Compute compute) {
 }
 
 }  // namespace llm::receipt_names
-
-#endif  // LLM_VALIDATE_RECEIPT_RECEIPT_NAMES_H_

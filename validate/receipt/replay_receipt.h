@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_RECEIPT_REPLAY_RECEIPT_H_
-#define LLM_VALIDATE_RECEIPT_REPLAY_RECEIPT_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -32,5 +31,3 @@ Result<ReplayOutcome> replay_receipt(const std::shared_ptr<const Model>& model,
                                      const Receipt& receipt, const Progress& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_RECEIPT_REPLAY_RECEIPT_H_

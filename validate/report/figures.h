@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_FIGURES_H_
-#define LLM_VALIDATE_REPORT_FIGURES_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -32,5 +31,3 @@ std::string figures_markdown(const FigureTable& table);
 std::string figures_html(const FigureTable& table);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_FIGURES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_JSON_MEMBERS_H_
-#define LLM_VALIDATE_REPORT_JSON_MEMBERS_H_
+#pragma once
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -47,5 +46,3 @@ class JsonMembers {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_JSON_MEMBERS_H_

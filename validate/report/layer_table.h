@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_LAYER_TABLE_H_
-#define LLM_VALIDATE_REPORT_LAYER_TABLE_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -37,5 +36,3 @@ Answer section_answer(const DiffSection& section);
 double row_value(const LayerDiffRow& row);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_LAYER_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_MARKUP_H_
-#define LLM_VALIDATE_REPORT_MARKUP_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -13,5 +12,3 @@ std::string escaped(std::string_view text);
 std::string markdown_text(std::string_view text);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_MARKUP_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_REPORT_H_
-#define LLM_VALIDATE_REPORT_REPORT_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -65,5 +64,3 @@ Status write_report(const Report& report, const std::string& path);
 Status check_report_path(const std::string& path);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_REPORT_H_

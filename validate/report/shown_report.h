@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_SHOWN_REPORT_H_
-#define LLM_VALIDATE_REPORT_SHOWN_REPORT_H_
+#pragma once
 
 #include "validate/report/report.h"
 
@@ -11,5 +10,3 @@ namespace llm {
 Report shown_report(Report report);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_SHOWN_REPORT_H_

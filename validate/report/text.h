@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_TEXT_H_
-#define LLM_VALIDATE_REPORT_TEXT_H_
+#pragma once
 
 #include <string>
 
@@ -17,5 +16,3 @@ struct TextStyle {
 std::string text_report(const Report& report, const TextStyle& style = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_TEXT_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REPORT_TEXT_TABLE_H_
-#define LLM_VALIDATE_REPORT_TEXT_TABLE_H_
+#pragma once
 
 #include <string>
 
@@ -18,5 +17,3 @@ std::string failing_taps_table(const LayerDiff& diff);
 inline constexpr int kMostFailing = 12;
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REPORT_TEXT_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_ANCHOR_H_
-#define LLM_VALIDATE_SELF_ANCHOR_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -30,5 +29,3 @@ Result<std::string> first_wrong_op(const ModelPointer& model, KvType kv,
                                    std::span<const TokenId> tokens, const Window& window);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_ANCHOR_H_

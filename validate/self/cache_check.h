@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_CACHE_CHECK_H_
-#define LLM_VALIDATE_SELF_CACHE_CHECK_H_
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -36,5 +35,3 @@ Result<CacheOutcome> check_cached_generation(const std::shared_ptr<const Model>&
                                              const CacheCheckOptions& options);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_CACHE_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_DEFINITION_BOUND_H_
-#define LLM_VALIDATE_SELF_DEFINITION_BOUND_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -68,5 +67,3 @@ CheckResult check_definition_of_products();
 inline double f64(float x) { return static_cast<double>(x); }
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_DEFINITION_BOUND_H_

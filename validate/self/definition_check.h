@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_DEFINITION_CHECK_H_
-#define LLM_VALIDATE_SELF_DEFINITION_CHECK_H_
+#pragma once
 
 #include <span>
 #include <vector>
@@ -28,5 +27,3 @@ std::vector<CheckResult> check_definition(const HyperParameters& config,
                                           std::span<const float> rope_divisors);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_DEFINITION_CHECK_H_

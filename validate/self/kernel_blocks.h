@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_KERNEL_BLOCKS_H_
-#define LLM_VALIDATE_SELF_KERNEL_BLOCKS_H_
+#pragma once
 
 #include <cstddef>
 #include <vector>
@@ -20,5 +19,3 @@ std::vector<std::byte> draw_matrix(WeightType type, std::size_t n_rows, std::siz
                                    Codes codes);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_KERNEL_BLOCKS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_KERNEL_CASE_H_
-#define LLM_VALIDATE_SELF_KERNEL_CASE_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -125,5 +124,3 @@ class EntryVerdict {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_KERNEL_CASE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_KERNEL_CHECK_H_
-#define LLM_VALIDATE_SELF_KERNEL_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -66,5 +65,3 @@ inline constexpr std::size_t kMostCached = std::size_t{1} << 23;
 std::size_t longest_attended(const KernelSizes& sizes);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_KERNEL_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_KERNEL_ENTRIES_H_
-#define LLM_VALIDATE_SELF_KERNEL_ENTRIES_H_
+#pragma once
 
 #include "validate/self/kernel_check.h"
 
@@ -23,5 +22,3 @@ CheckResult check_finish(KernelTables tables, const KernelSizes& sizes);
 Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_KERNEL_ENTRIES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_LONG_CHECK_H_
-#define LLM_VALIDATE_SELF_LONG_CHECK_H_
+#pragma once
 
 #include "base/result.h"
 #include "validate/self/mode_plan.h"
@@ -25,5 +24,3 @@ namespace llm {
 Result<PartOutcome> check_long_texts(const ModePlan& plan);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_LONG_CHECK_H_

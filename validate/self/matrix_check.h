@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_MATRIX_CHECK_H_
-#define LLM_VALIDATE_SELF_MATRIX_CHECK_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -43,5 +42,3 @@ Result<std::vector<CheckResult>> check_matrices(const Model& model, const ModelF
                                                 const MatrixCheckOptions& options);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_MATRIX_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_MATRIX_VERDICT_H_
-#define LLM_VALIDATE_SELF_MATRIX_VERDICT_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -73,5 +72,3 @@ struct Mismatch {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_MATRIX_VERDICT_H_

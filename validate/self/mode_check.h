@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_MODE_CHECK_H_
-#define LLM_VALIDATE_SELF_MODE_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -34,5 +33,3 @@ Result<PartOutcome> check_paths(const ModePlan& plan, const Lengths& lengths,
 Result<PartOutcome> check_other_cache(const ModePlan& plan, std::span<const TokenId> tokens);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_MODE_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_MODE_PLAN_H_
-#define LLM_VALIDATE_SELF_MODE_PLAN_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -80,5 +79,3 @@ inline constexpr int kTeams[] = {1, 2, 3, 7};
 inline constexpr const char* kDecode = "one token per call (decode)";
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_MODE_PLAN_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_NAIVE_BYTE_BPE_H_
-#define LLM_VALIDATE_SELF_NAIVE_BYTE_BPE_H_
+#pragma once
 
 #include <array>
 #include <map>
@@ -43,5 +42,3 @@ class NaiveByteBpe {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_NAIVE_BYTE_BPE_H_

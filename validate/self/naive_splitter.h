@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_NAIVE_SPLITTER_H_
-#define LLM_VALIDATE_SELF_NAIVE_SPLITTER_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -40,5 +39,3 @@ class NaiveSplitter {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_NAIVE_SPLITTER_H_

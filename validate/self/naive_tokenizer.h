@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_NAIVE_TOKENIZER_H_
-#define LLM_VALIDATE_SELF_NAIVE_TOKENIZER_H_
+#pragma once
 
 #include <array>
 #include <map>
@@ -81,5 +80,3 @@ std::string naive_valid_utf8(std::string_view bytes);
 std::string_view naive_without_half_character(std::string_view bytes);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_NAIVE_TOKENIZER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_PUBLISHED_RULES_H_
-#define LLM_VALIDATE_SELF_PUBLISHED_RULES_H_
+#pragma once
 
 #include <span>
 #include <string_view>
@@ -31,5 +30,3 @@ std::span<const PublishedRule> all_published_rules();
 const PublishedRule& published_rule(std::string_view name);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_PUBLISHED_RULES_H_

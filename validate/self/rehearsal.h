@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_REHEARSAL_H_
-#define LLM_VALIDATE_SELF_REHEARSAL_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -31,5 +30,3 @@ class Rehearsal {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_REHEARSAL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_SAMPLER_CHECK_H_
-#define LLM_VALIDATE_SELF_SAMPLER_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -52,5 +51,3 @@ std::vector<CheckResult> check_sampler_rows(
 Result<std::vector<CheckResult>> check_sampler(const std::shared_ptr<const Model>& model);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_SAMPLER_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_SELF_CHECK_H_
-#define LLM_VALIDATE_SELF_SELF_CHECK_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -54,5 +53,3 @@ struct SelfCheckOutcome {
 Result<SelfCheckOutcome> self_check(const std::string& model_path, const SelfCheckOptions& options);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_SELF_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_SEQUENCE_CHECK_H_
-#define LLM_VALIDATE_SELF_SEQUENCE_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -34,5 +33,3 @@ Result<std::vector<CheckResult>> check_sequences(const std::shared_ptr<const Mod
                                                  KvType kv, const SequenceCheckOptions& options);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_SEQUENCE_CHECK_H_

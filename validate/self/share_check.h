@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_SHARE_CHECK_H_
-#define LLM_VALIDATE_SELF_SHARE_CHECK_H_
+#pragma once
 
 #include <span>
 #include <vector>
@@ -22,5 +21,3 @@ Result<std::vector<CheckResult>> check_shares(const KernelTable& table,
                                               std::span<const WeightType> types);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_SHARE_CHECK_H_

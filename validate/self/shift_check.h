@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_SHIFT_CHECK_H_
-#define LLM_VALIDATE_SELF_SHIFT_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -36,5 +35,3 @@ Result<std::vector<CheckResult>> check_context_shift(const std::shared_ptr<const
                                                      const ShiftCheckOptions& options = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_SHIFT_CHECK_H_

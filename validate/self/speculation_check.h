@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_SPECULATION_CHECK_H_
-#define LLM_VALIDATE_SELF_SPECULATION_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -39,5 +38,3 @@ Result<std::vector<CheckResult>> check_speculation(const std::shared_ptr<const M
                                                    const SpeculationCheckOptions& options = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_SPECULATION_CHECK_H_

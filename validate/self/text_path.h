@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_TEXT_PATH_H_
-#define LLM_VALIDATE_SELF_TEXT_PATH_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -107,5 +106,3 @@ class PrefillFault {
 std::optional<CheckResult> nonfinite_check(const std::string& name, const Error& error);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_TEXT_PATH_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_TOKENIZER_CHECK_H_
-#define LLM_VALIDATE_SELF_TOKENIZER_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -40,5 +39,3 @@ std::vector<CheckResult> check_tokenizer(const VocabSpec& spec, const TokenizerF
                                          const TokenizerCheckOptions& options = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_TOKENIZER_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_TOKENIZER_TEXTS_H_
-#define LLM_VALIDATE_SELF_TOKENIZER_TEXTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -25,5 +24,3 @@ std::vector<std::string> equal_score_texts(const VocabSpec& spec, std::size_t n,
                                            std::uint64_t seed);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_TOKENIZER_TEXTS_H_

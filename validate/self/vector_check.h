@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_SELF_VECTOR_CHECK_H_
-#define LLM_VALIDATE_SELF_VECTOR_CHECK_H_
+#pragma once
 
 #include <cstddef>
 
@@ -18,5 +17,3 @@ std::size_t packed_row(const HyperParameters& config, const TensorRole& role, st
 CheckResult check_vectors(const Model& model, const ModelTensors& tensors);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_SELF_VECTOR_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_REFERENCE_FORWARD_H_
-#define LLM_ENGINE_FORWARD_REFERENCE_FORWARD_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -33,5 +32,3 @@ class Forward {
 };
 
 }  // namespace llm::reference
-
-#endif  // LLM_ENGINE_FORWARD_REFERENCE_FORWARD_H_

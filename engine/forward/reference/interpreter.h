@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_REFERENCE_INTERPRETER_H_
-#define LLM_ENGINE_FORWARD_REFERENCE_INTERPRETER_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -58,5 +57,3 @@ class Interpreter {
 };
 
 }  // namespace llm::reference
-
-#endif  // LLM_ENGINE_FORWARD_REFERENCE_INTERPRETER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_ENGINE_FORWARD_REFERENCE_OPS_H_
-#define LLM_ENGINE_FORWARD_REFERENCE_OPS_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -85,5 +84,3 @@ void silu_mul(std::span<const float> gate, std::span<const float> up, std::span<
 void add(std::span<const float> y, std::span<float> x);
 
 }  // namespace llm::reference
-
-#endif  // LLM_ENGINE_FORWARD_REFERENCE_OPS_H_

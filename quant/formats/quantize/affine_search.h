@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_AFFINE_SEARCH_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_AFFINE_SEARCH_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -280,5 +279,3 @@ class AffineSearch {
 };
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_AFFINE_SEARCH_H_

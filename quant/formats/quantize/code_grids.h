@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_CODE_GRIDS_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_CODE_GRIDS_H_
+#pragma once
 
 #include <cstddef>
 
@@ -42,5 +41,3 @@ struct Iq4Grid {
 };
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_CODE_GRIDS_H_

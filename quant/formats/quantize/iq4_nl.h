@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_IQ4_NL_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_IQ4_NL_H_
+#pragma once
 
 #include "quant/formats/block_formats.h"
 
@@ -12,5 +11,3 @@ namespace llm {
 void quantize_block(const float (&x)[32], BlockIQ4_NL& out);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_IQ4_NL_H_

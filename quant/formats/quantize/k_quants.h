@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_K_QUANTS_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_K_QUANTS_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -23,5 +22,3 @@ void quantize_k_blocks(SearchUnit unit, WeightType type, std::span<const float> 
                        std::span<std::byte> out);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_K_QUANTS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_LANES_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_LANES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -52,5 +51,3 @@ struct SubBlocks {
 };
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_LANES_H_

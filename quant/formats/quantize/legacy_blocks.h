@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_LEGACY_BLOCKS_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_LEGACY_BLOCKS_H_
+#pragma once
 
 #include "quant/formats/block_formats.h"
 
@@ -14,5 +13,3 @@ void quantize_block(const float (&x)[32], BlockQ5_1& out);
 void quantize_block(const float (&x)[32], BlockQ8_0& out);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_LEGACY_BLOCKS_H_

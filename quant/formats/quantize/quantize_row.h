@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_QUANTIZE_ROW_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_QUANTIZE_ROW_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -28,5 +27,3 @@ bool is_quantization_target(WeightType type);
 void quantize_row(WeightType type, std::span<const float> row, std::span<std::byte> out);
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_QUANTIZE_ROW_H_

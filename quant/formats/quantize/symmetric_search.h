@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_QUANTIZE_SYMMETRIC_SEARCH_H_
-#define LLM_QUANT_FORMATS_QUANTIZE_SYMMETRIC_SEARCH_H_
+#pragma once
 
 #include <cmath>
 #include <cstddef>
@@ -200,5 +199,3 @@ class SymmetricSearch {
 };
 
 }  // namespace llm
-
-#endif  // LLM_QUANT_FORMATS_QUANTIZE_SYMMETRIC_SEARCH_H_

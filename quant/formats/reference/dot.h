@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_REFERENCE_DOT_H_
-#define LLM_QUANT_FORMATS_REFERENCE_DOT_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -35,5 +34,3 @@ void dot_row_f32(WeightType type, std::span<const std::byte> row, std::span<cons
 float dot_row_f32(WeightType type, std::span<const std::byte> row, std::span<const float> x);
 
 }  // namespace llm::reference
-
-#endif  // LLM_QUANT_FORMATS_REFERENCE_DOT_H_

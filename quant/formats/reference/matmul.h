@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_FORMATS_REFERENCE_MATMUL_H_
-#define LLM_QUANT_FORMATS_REFERENCE_MATMUL_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -28,5 +27,3 @@ void matmul(const MatrixBytes& w, std::span<const float> x, std::span<float> y);
 void matmul_f32(const MatrixBytes& w, std::span<const float> x, std::span<float> y);
 
 }  // namespace llm::reference
-
-#endif  // LLM_QUANT_FORMATS_REFERENCE_MATMUL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_SIMD_AMX_TILES_H_
-#define LLM_QUANT_KERNELS_SIMD_AMX_TILES_H_
+#pragma once
 
 // The tile registers of AMX, eight of 16 rows x 64 bytes, and their products. Part of an ISA
 // unit.
@@ -97,5 +96,3 @@ LLM_INLINE void multiply_tiles() {
 }  // namespace lane16
 }  // namespace
 #endif
-
-#endif  // LLM_QUANT_KERNELS_SIMD_AMX_TILES_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_SIMD_LANE16_H_
-#define LLM_QUANT_KERNELS_SIMD_LANE16_H_
+#pragma once
 
 // Only ISA units (quant/kernels/kernels_*.cpp) include this. Each is built for its instruction set,
 // so everything is in an anonymous namespace, and nothing that would be emitted as a shared
@@ -217,5 +216,3 @@ LLM_INLINE float lane_sum(const F32x16<A>& v) {
 
 }  // namespace lane16
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_SIMD_LANE16_H_

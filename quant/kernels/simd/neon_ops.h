@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_SIMD_NEON_OPS_H_
-#define LLM_QUANT_KERNELS_SIMD_NEON_OPS_H_
+#pragma once
 
 // 16 lanes on four registers of AArch64 with dot products. Part of an ISA unit.
 
@@ -96,5 +95,3 @@ struct NeonOps : XsimdOps<xsimd::neon64, 4> {
 }  // namespace lane16
 }  // namespace
 #endif
-
-#endif  // LLM_QUANT_KERNELS_SIMD_NEON_OPS_H_

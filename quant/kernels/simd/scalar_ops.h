@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_SIMD_SCALAR_OPS_H_
-#define LLM_QUANT_KERNELS_SIMD_SCALAR_OPS_H_
+#pragma once
 
 // What an architecture is to lane16.h: its instruction set, the register type, how many registers
 // are 16 lanes, the tile that its registers hold, and the operations that xsimd has not. Here for
@@ -96,5 +95,3 @@ struct ScalarOps {
 
 }  // namespace lane16
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_SIMD_SCALAR_OPS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_SIMD_X86_OPS_H_
-#define LLM_QUANT_KERNELS_SIMD_X86_OPS_H_
+#pragma once
 
 // 16 lanes on AVX2 (two registers) and AVX-512 (one), with and without VNNI. Part of an ISA unit.
 
@@ -169,5 +168,3 @@ struct Avx512VnniOps : Avx512Ops {
 
 }  // namespace lane16
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_SIMD_X86_OPS_H_

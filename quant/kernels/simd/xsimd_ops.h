@@ -1,5 +1,4 @@
-#ifndef LLM_QUANT_KERNELS_SIMD_XSIMD_OPS_H_
-#define LLM_QUANT_KERNELS_SIMD_XSIMD_OPS_H_
+#pragma once
 
 // What the architectures with vector registers share. Part of an ISA unit.
 
@@ -34,5 +33,3 @@ struct XsimdOps {
 
 }  // namespace lane16
 }  // namespace
-
-#endif  // LLM_QUANT_KERNELS_SIMD_XSIMD_OPS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_VALIDATE_REFERENCE_FAKE_DUMP_H_
-#define LLM_TESTS_VALIDATE_REFERENCE_FAKE_DUMP_H_
+#pragma once
 
 #include <cmath>
 #include <functional>
@@ -69,5 +68,3 @@ class FakeModel {
 };
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_VALIDATE_REFERENCE_FAKE_DUMP_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_VALIDATE_REFERENCE_SCRATCH_FILE_H_
-#define LLM_TESTS_VALIDATE_REFERENCE_SCRATCH_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <filesystem>
@@ -41,5 +40,3 @@ inline std::vector<std::byte> read_bytes(const std::string& path) {
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_VALIDATE_REFERENCE_SCRATCH_FILE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_TESTS_VALIDATE_REFERENCE_TRANSFORMERS_RUN_H_
-#define LLM_TESTS_VALIDATE_REFERENCE_TRANSFORMERS_RUN_H_
+#pragma once
 
 #include <functional>
 #include <string_view>
@@ -33,5 +32,3 @@ inline Dump rewritten(
 }
 
 }  // namespace llm::test
-
-#endif  // LLM_TESTS_VALIDATE_REFERENCE_TRANSFORMERS_RUN_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DIFF_LAYER_DIFF_H_
-#define LLM_VALIDATE_REFERENCE_DIFF_LAYER_DIFF_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -75,5 +74,3 @@ Result<LayerDiff> diff_layers(const Dump& actual, const Dump& reference, const L
 void half_to_interleaved(TapMatrix& matrix, std::size_t head_dim, std::size_t rope_dim);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DIFF_LAYER_DIFF_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DIFF_LIKELIHOOD_H_
-#define LLM_VALIDATE_REFERENCE_DIFF_LIKELIHOOD_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -63,5 +62,3 @@ class DivergenceCollector {
 double kl_divergence(std::span<const float> model, std::span<const float> reference);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DIFF_LIKELIHOOD_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DIFF_LIMITS_H_
-#define LLM_VALIDATE_REFERENCE_DIFF_LIMITS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -48,5 +47,3 @@ class Limits {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DIFF_LIMITS_H_

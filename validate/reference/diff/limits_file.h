@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DIFF_LIMITS_FILE_H_
-#define LLM_VALIDATE_REFERENCE_DIFF_LIMITS_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <string_view>
@@ -21,5 +20,3 @@ Result<Limits> parse_limits(std::string_view json);
 Limits exact_limits();
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DIFF_LIMITS_FILE_H_

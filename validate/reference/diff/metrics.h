@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DIFF_METRICS_H_
-#define LLM_VALIDATE_REFERENCE_DIFF_METRICS_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -49,5 +48,3 @@ TapError compare(std::span<const float> actual, std::span<const float> expected,
                  std::size_t features);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DIFF_METRICS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DUMP_DUMP_H_
-#define LLM_VALIDATE_REFERENCE_DUMP_DUMP_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -102,5 +101,3 @@ class Recorder : public ProbeSink {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DUMP_DUMP_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DUMP_DUMP_META_H_
-#define LLM_VALIDATE_REFERENCE_DUMP_DUMP_META_H_
+#pragma once
 
 #include <cstddef>
 #include <map>
@@ -38,5 +37,3 @@ std::string to_json(const DumpMeta& meta);
 Result<DumpMeta> parse_dump_meta(std::string_view json);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DUMP_DUMP_META_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DUMP_ENGINE_DUMP_H_
-#define LLM_VALIDATE_REFERENCE_DUMP_ENGINE_DUMP_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -37,5 +36,3 @@ Result<Dump> record_with(Recorder& recorder, const std::shared_ptr<const Model>&
                          std::span<const std::int64_t> step_ptr = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DUMP_ENGINE_DUMP_H_

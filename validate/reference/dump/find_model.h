@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DUMP_FIND_MODEL_H_
-#define LLM_VALIDATE_REFERENCE_DUMP_FIND_MODEL_H_
+#pragma once
 
 #include <string>
 
@@ -14,5 +13,3 @@ namespace llm {
 Result<std::string> find_model_by_hash(const std::string& sha256, const std::string& dump_path);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DUMP_FIND_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_DUMP_VOCAB_HASH_H_
-#define LLM_VALIDATE_REFERENCE_DUMP_VOCAB_HASH_H_
+#pragma once
 
 #include <string>
 
@@ -20,5 +19,3 @@ std::string tokenizer_hash(const VocabSpec& vocab);
 std::string merges_hash(const VocabSpec& vocab);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_DUMP_VOCAB_HASH_H_

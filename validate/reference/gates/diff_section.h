@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_GATES_DIFF_SECTION_H_
-#define LLM_VALIDATE_REFERENCE_GATES_DIFF_SECTION_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -22,5 +21,3 @@ struct DiffSection {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_GATES_DIFF_SECTION_H_

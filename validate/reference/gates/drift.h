@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_GATES_DRIFT_H_
-#define LLM_VALIDATE_REFERENCE_GATES_DRIFT_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -48,5 +47,3 @@ struct DriftInput {
 Result<OpNoise> measure_drift(const DriftInput& input, int n_runs);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_GATES_DRIFT_H_

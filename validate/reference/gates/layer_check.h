@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_GATES_LAYER_CHECK_H_
-#define LLM_VALIDATE_REFERENCE_GATES_LAYER_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -65,5 +64,3 @@ bool judges_reference(std::span<const DiffSection> sections);
 std::string mode_name(ComputeMode mode);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_GATES_LAYER_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_GATES_PRICE_H_
-#define LLM_VALIDATE_REFERENCE_GATES_PRICE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -24,5 +23,3 @@ Result<std::vector<std::string>> logits_notes(const Dump& run, const Dump& refer
 std::string noise_note(const Replay& replay, const OpNoise& errors, const OpNoise& predicted);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_GATES_PRICE_H_

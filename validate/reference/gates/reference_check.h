@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_GATES_REFERENCE_CHECK_H_
-#define LLM_VALIDATE_REFERENCE_GATES_REFERENCE_CHECK_H_
+#pragma once
 
 #include "base/result.h"
 #include "engine/model/hyper_parameters.h"
@@ -16,5 +15,3 @@ namespace llm {
 Status check_reference(const Dump& reference, const HyperParameters& config);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_GATES_REFERENCE_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_ATTENTION_H_
-#define LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_ATTENTION_H_
+#pragma once
 
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/precision.h"
@@ -14,5 +13,3 @@ IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapM
                             const TapMatrix& k, const TapMatrix& v, TokenRows rows);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_ATTENTION_H_

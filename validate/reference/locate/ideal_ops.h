@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_OPS_H_
-#define LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_OPS_H_
+#pragma once
 
 #include <optional>
 #include <span>
@@ -62,5 +61,3 @@ double dot(const double* x, const double* y, std::size_t n);
 double round_to_half(float x);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_LOCATE_IDEAL_OPS_H_

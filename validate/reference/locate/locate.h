@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_H_
-#define LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -42,5 +41,3 @@ struct LocateInput {
 Result<Location> locate(const Replay& replay, const LocateInput& input);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_FINDING_H_
-#define LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_FINDING_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -38,5 +37,3 @@ struct Location {
 std::string location_text(const Location& location);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_FINDING_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_SIGNATURE_H_
-#define LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_SIGNATURE_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -61,5 +60,3 @@ Signature high_bit_signature(const TapMatrix& actual, const TapMatrix& expected)
 Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, double tolerance);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_LOCATE_LOCATE_SIGNATURE_H_

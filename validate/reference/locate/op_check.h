@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_LOCATE_OP_CHECK_H_
-#define LLM_VALIDATE_REFERENCE_LOCATE_OP_CHECK_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -50,5 +49,3 @@ bool same_bits(const TapMatrix& a, const TapMatrix& b);
 LayerDiffRow judge(int layer, const Tap& tap, const OpOutput& output);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_LOCATE_OP_CHECK_H_

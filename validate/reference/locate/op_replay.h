@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_LOCATE_OP_REPLAY_H_
-#define LLM_VALIDATE_REFERENCE_LOCATE_OP_REPLAY_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -67,5 +66,3 @@ class Replay {
 std::string quantization_fault(ActivationFormat format, std::span<const float> x);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_LOCATE_OP_REPLAY_H_

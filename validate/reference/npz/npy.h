@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_NPZ_NPY_H_
-#define LLM_VALIDATE_REFERENCE_NPZ_NPY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -64,5 +63,3 @@ NpyArray to_npy_array(const NpyHeader& header, std::vector<std::byte> data);
 std::string encode_npy_header(NpyType type, std::span<const std::uint64_t> shape);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_NPZ_NPY_H_

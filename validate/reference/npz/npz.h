@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_NPZ_NPZ_H_
-#define LLM_VALIDATE_REFERENCE_NPZ_NPZ_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -98,5 +97,3 @@ class NpzWriter {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_NPZ_NPZ_H_

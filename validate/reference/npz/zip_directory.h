@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_NPZ_ZIP_DIRECTORY_H_
-#define LLM_VALIDATE_REFERENCE_NPZ_ZIP_DIRECTORY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -39,5 +38,3 @@ struct ZipEntry {
 Result<std::vector<ZipEntry>> read_zip_directory(std::span<const std::byte> file);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_NPZ_ZIP_DIRECTORY_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_REFERENCE_NPZ_ZIP_MEMBER_H_
-#define LLM_VALIDATE_REFERENCE_NPZ_ZIP_MEMBER_H_
+#pragma once
 
 #include <zlib.h>
 
@@ -48,5 +47,3 @@ class ZipMemberReader {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_REFERENCE_NPZ_ZIP_MEMBER_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_EQUIVALENCE_CASES_H_
-#define LLM_VALIDATE_TEXT_EQUIVALENCE_CASES_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -66,5 +65,3 @@ std::string text_difference(const CaseText& actual, const CaseText& frozen,
                             const std::function<std::string(TokenId)>& spelling);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_EQUIVALENCE_CASES_H_

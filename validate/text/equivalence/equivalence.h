@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_EQUIVALENCE_EQUIVALENCE_H_
-#define LLM_VALIDATE_TEXT_EQUIVALENCE_EQUIVALENCE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -38,5 +37,3 @@ Result<EquivalenceOutcome> check_equivalence(const std::shared_ptr<const Model>&
                                              const Progress& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_EQUIVALENCE_EQUIVALENCE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_EQUIVALENCE_FROZEN_H_
-#define LLM_VALIDATE_TEXT_EQUIVALENCE_FROZEN_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -30,5 +29,3 @@ Result<FrozenTexts> parse_frozen(std::string_view json);
 Status check_replaces(const FrozenTexts& made, const FrozenTexts& old);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_EQUIVALENCE_FROZEN_H_

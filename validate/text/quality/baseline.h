@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_QUALITY_BASELINE_H_
-#define LLM_VALIDATE_TEXT_QUALITY_BASELINE_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -62,5 +61,3 @@ Result<CheckResult> check_documents(const std::shared_ptr<const Model>& model,
                                     const Progress& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_QUALITY_BASELINE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_QUALITY_DOCUMENT_GATE_H_
-#define LLM_VALIDATE_TEXT_QUALITY_DOCUMENT_GATE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -53,5 +52,3 @@ Result<std::vector<DocumentScore>> score_documents(
     const Progress& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_QUALITY_DOCUMENT_GATE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_QUALITY_SIGNALS_H_
-#define LLM_VALIDATE_TEXT_QUALITY_SIGNALS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -24,5 +23,3 @@ double distinct(std::span<const TokenId> tokens, std::size_t n);
 double consistency(std::span<const std::vector<TokenId>> runs);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_QUALITY_SIGNALS_H_

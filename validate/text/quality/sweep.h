@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_QUALITY_SWEEP_H_
-#define LLM_VALIDATE_TEXT_QUALITY_SWEEP_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -70,5 +69,3 @@ std::vector<CheckResult> check_equality(std::span<const QualityResult> results);
 std::string tokens_hash(const QualityResult& result);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_QUALITY_SWEEP_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_QUALITY_TEXT_WINDOWS_H_
-#define LLM_VALIDATE_TEXT_QUALITY_TEXT_WINDOWS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -70,5 +69,3 @@ Status visit_row_pairs(Session& a, Session& b, std::span<const TextWindow> windo
                        const RowPairVisitor& visit, const Progress& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_QUALITY_TEXT_WINDOWS_H_

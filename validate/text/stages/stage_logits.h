@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_STAGES_STAGE_LOGITS_H_
-#define LLM_VALIDATE_TEXT_STAGES_STAGE_LOGITS_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -26,5 +25,3 @@ Result<std::optional<StageLogits>> check_logits(const std::shared_ptr<const Mode
                                                 ComputeMode mode, const Dump& reference);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_STAGES_STAGE_LOGITS_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_STAGES_STAGE_TEXT_H_
-#define LLM_VALIDATE_TEXT_STAGES_STAGE_TEXT_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -25,5 +24,3 @@ Result<std::optional<StageText>> check_text(const std::shared_ptr<const Model>& 
                                             const Dump& reference, double noise);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_STAGES_STAGE_TEXT_H_

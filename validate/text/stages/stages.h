@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_STAGES_STAGES_H_
-#define LLM_VALIDATE_TEXT_STAGES_STAGES_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -68,5 +67,3 @@ struct GreedyText {
 Result<std::optional<GreedyText>> greedy_text(const Dump& reference);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_STAGES_STAGES_H_

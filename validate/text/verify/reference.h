@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_VERIFY_REFERENCE_H_
-#define LLM_VALIDATE_TEXT_VERIFY_REFERENCE_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -58,5 +57,3 @@ Status check_ids(const VerifyReference& reference, std::size_t n_vocab);
 void keep_quick_prompts(VerifyReference& reference);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_VERIFY_REFERENCE_H_

@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_VERIFY_RUN_H_
-#define LLM_VALIDATE_TEXT_VERIFY_RUN_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -25,5 +24,3 @@ Result<VerifyOutcome> run_verify(const VerifyReference& reference, VerifyGate ga
                                  const ModelLoader& load, const Progress& progress = {});
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_VERIFY_RUN_H_

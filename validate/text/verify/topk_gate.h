@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_VERIFY_TOPK_GATE_H_
-#define LLM_VALIDATE_TEXT_VERIFY_TOPK_GATE_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -80,5 +79,3 @@ class LogitNoise {
 };
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_VERIFY_TOPK_GATE_H_

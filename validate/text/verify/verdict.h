@@ -1,5 +1,4 @@
-#ifndef LLM_VALIDATE_TEXT_VERIFY_VERDICT_H_
-#define LLM_VALIDATE_TEXT_VERIFY_VERDICT_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -63,5 +62,3 @@ FigureTable verify_table(const VerifyOutcome& outcome, std::string title,
 FigureTable verify_errors_table(const VerifyOutcome& outcome);
 
 }  // namespace llm
-
-#endif  // LLM_VALIDATE_TEXT_VERIFY_VERDICT_H_
