@@ -18,13 +18,13 @@ struct PackedField {
 
 /// `count` elements from byte `offset` of the file's block on; two halves are a scale and the
 /// minimum after it.
-consteval PackedField packed_bytes(std::size_t offset, std::size_t count) {
+constexpr PackedField packed_bytes(std::size_t offset, std::size_t count) {
   return {offset, 1, count};
 }
-consteval PackedField packed_halves(std::size_t offset, std::size_t count) {
+constexpr PackedField packed_halves(std::size_t offset, std::size_t count) {
   return {offset, 2, count};
 }
-consteval PackedField packed_words(std::size_t offset, std::size_t count) {
+constexpr PackedField packed_words(std::size_t offset, std::size_t count) {
   return {offset, 4, count};
 }
 
