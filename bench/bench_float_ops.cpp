@@ -54,14 +54,14 @@ void norm(benchmark::State& state, const KernelTable& kernels) {
   loop(state, kModel, [&] { kernels.rms_norm(x.data(), weight.data(), kModel, 1e-5F, y.data()); });
 }
 
-void silu(benchmark::State& state, const KernelTable& kernels) {
+void activate(benchmark::State& state, const KernelTable& kernels, Activation kind) {
   const auto fresh = noise(kFeedForward, 1);
   const auto up = noise(kFeedForward, 2);
   auto gate = noise(kFeedForward, 3);
   loop(state, kFeedForward, [&] {
     // In place, and shrinking to denormals if it went on from its own result.
     std::copy(fresh.span().begin(), fresh.span().end(), gate.data());
-    kernels.silu_mul(gate.data(), up.data(), kFeedForward);
+    kernels.activate(kind, gate.data(), up.data(), kFeedForward);
   });
 }
 
@@ -184,7 +184,12 @@ void finish(benchmark::State& state, const KernelTable& kernels) {
 
 void register_float_ops() {
   add(fmt::format("RmsNorm/{}", kModel), norm);
-  add(fmt::format("SiluMul/{}", kFeedForward), silu);
+  for (const auto& [kind, name] : kActivations) {
+    add(fmt::format("{}/{}", name, kFeedForward),
+        [kind = kind](benchmark::State& state, const KernelTable& kernels) {
+          activate(state, kernels, kind);
+        });
+  }
   add(fmt::format("Rope/{}", kModel), rope);
   add(fmt::format("ToHalf/{}", kHeadDim), to_half);
   add(fmt::format("ExpDistances/{}", kVocabulary), exp_distances);

@@ -1,20 +1,6 @@
 #include "engine/forward/feed_forward.h"
 
 namespace llm {
-namespace {
-
-/// gate = activation(gate) * up, n elements.
-using Activate = void (*)(float* gate, const float* up, std::size_t n);
-
-Activate entry_of(const KernelTable& kernels, Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      break;
-  }
-  return kernels.silu_mul;
-}
-
-}  // namespace
 
 Result<FeedForward> FeedForward::create(const Model& model, const PassSizes& sizes) {
   FeedForward part;
@@ -26,7 +12,7 @@ Result<FeedForward> FeedForward::create(const Model& model, const PassSizes& siz
 void FeedForward::run(PassWorker& at, std::size_t layer) {
   const LayerWeights& w = at.weights().layers[layer];
   const std::size_t d_ff = at.config().d_ff;
-  const Activate activate = entry_of(at.kernels(), at.config().layers[layer].activation);
+  const Activation kind = at.config().layers[layer].activation;
 
   const InputRows normed = at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate, &w.ffn_up});
   at.tap(layer, "ffn_norm", normed.f32, normed.features);
@@ -34,9 +20,10 @@ void FeedForward::run(PassWorker& at, std::size_t layer) {
   const auto activate_columns = [&](Worker::Range columns) {
     for (std::size_t t = 0; t < normed.n; ++t) {
       const std::size_t begin = t * d_ff + columns.begin;
-      activate(gate_.data() + begin, up_.data() + begin, columns.end - columns.begin);
+      at.kernels().activate(kind, gate_.data() + begin, up_.data() + begin,
+                            columns.end - columns.begin);
     }
-    at.lap(PassOp::kSilu);
+    at.lap(PassOp::kActivation);
   };
   at.run_tasks(tasks.size(), [&](std::size_t i) {
     at.product(PassOp::kGateUp, w.ffn_gate, tasks[i], normed, gate_.data());

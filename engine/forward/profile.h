@@ -19,7 +19,7 @@ enum class PassOp {
   kMerge,       ///< chunks of attention merged, and quantized
   kAttnOutput,  ///< product, with the residual
   kGateUp,      ///< products
-  kSilu,        ///< SwiGLU
+  kActivation,  ///< LayerSpec::activation of the gate
   kFfnDown,     ///< product, with the residual
   kOutput,      ///< logits
   kWait,        ///< for other workers

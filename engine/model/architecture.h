@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
+#include "quant/contract/activation.h"
 
 namespace llm {
 
@@ -37,9 +38,6 @@ enum class RopePairs {
   kNeighbours,  ///< (2 i, 2 i + 1)
   kHalves,      ///< (i, i + rope_dims / 2)
 };
-
-/// What a gated feed-forward applies to its gate.
-enum class Activation { kSilu };
 
 /// A value of rope.scaling.type. What llama3 does to the frequencies is no type: the divisors stand
 /// in rope_freqs.weight.
@@ -74,7 +72,7 @@ struct Architecture {
   std::string_view name;  ///< also the first part of its keys
   HyperParameterKeys keys = {};
   RopePairs rope_pairs = RopePairs::kNeighbours;
-  Activation activation = Activation::kSilu;
+  Activation activation = Activation::kSwiGlu;
   float rope_theta = 10000.0F;                       ///< where the file gives none
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< where the file gives no type

@@ -20,7 +20,7 @@ struct RopeSpec {
 /// norms of heads.
 struct LayerSpec {
   std::size_t rope = 0;  ///< index in HyperParameters::ropes
-  Activation activation = Activation::kSilu;
+  Activation activation = Activation::kSwiGlu;
 };
 
 /// The shape of a model, checked for consistency when it was read from a GGUF's metadata. The keys

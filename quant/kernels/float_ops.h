@@ -1,7 +1,8 @@
 #pragma once
 
-// Norm, RoPE, SiLU, exp, f16 and the quantization of activations on 16 lanes. Part of an ISA unit.
-// Each equals the loops of quant/formats/activations.cpp and engine/forward/reference.
+// Norm, RoPE, activations of gates, exp, f16 and the quantization of activations on 16 lanes. Part
+// of an ISA unit. Each equals the loops of quant/formats/activations.cpp and
+// engine/forward/reference.
 
 #include "quant/contract/arithmetic.h"
 #include "quant/kernels/int_dot.h"
@@ -89,22 +90,32 @@ void rope(float* x, std::size_t begin, std::size_t end, std::size_t head_dim, co
 }
 
 template <class A>
-LLM_INLINE F32x16<A> silu_mul16(const F32x16<A>& gate, const F32x16<A>& up) {
-  const auto one = broadcast_f32<A>(1.0F);
-  // -gate, also of zero.
-  const auto negative = from_bits(bits(gate) ^ broadcast_i32<A>(INT32_MIN));
-  return (gate / (one + exp16(negative))) * up;
+LLM_INLINE F32x16<A> minus(const F32x16<A>& x) {
+  return from_bits(bits(x) ^ broadcast_i32<A>(INT32_MIN));  // also of zero
 }
 
 template <class A>
-void silu_mul(float* gate, const float* up, std::size_t n) {
+LLM_INLINE F32x16<A> swiglu16(const F32x16<A>& gate, const F32x16<A>& up) {
+  return (gate / (broadcast_f32<A>(1.0F) + exp16(minus(gate)))) * up;
+}
+
+/// @param kActivate16  of 16 gates and what they let through
+template <class A, auto kActivate16>
+void activate_row(float* gate, const float* up, std::size_t n) {
   std::size_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    store_f32(gate + i, silu_mul16(load_f32<A>(gate + i), load_f32<A>(up + i)));
-  }
+  for (; i + 16 <= n; i += 16)
+    store_f32(gate + i, kActivate16(load_f32<A>(gate + i), load_f32<A>(up + i)));
   if (i < n) {
-    store_tail(gate + i, silu_mul16(load_tail<A>(gate + i, n - i), load_tail<A>(up + i, n - i)),
-               n - i);
+    const auto last = kActivate16(load_tail<A>(gate + i, n - i), load_tail<A>(up + i, n - i));
+    store_tail(gate + i, last, n - i);
+  }
+}
+
+template <class A>
+void activate(llm::Activation kind, float* gate, const float* up, std::size_t n) {
+  switch (kind) {
+    case llm::Activation::kSwiGlu:
+      return activate_row<A, swiglu16<A>>(gate, up, n);
   }
 }
 

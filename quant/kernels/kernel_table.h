@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/cpu_features.h"
+#include "quant/contract/activation.h"
 #include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
 #include "quant/kernels/kv_layout.h"
@@ -103,8 +104,8 @@ struct KernelTable {
   /// head; x is a token's heads, head_dim elements each. begin, end and head_dim are even.
   void (*rope)(float* x, std::size_t begin, std::size_t end, std::size_t head_dim, const float* cos,
                const float* sin, std::size_t pairs);
-  /// gate = silu(gate) * up.
-  void (*silu_mul)(float* gate, const float* up, std::size_t n);
+  /// gate[i] = contract::activate(kind, gate[i], up[i]).
+  void (*activate)(Activation kind, float* gate, const float* up, std::size_t n);
   /// y[i] = f32_to_f16(x[i]) for any bits of x: nearest even, NaN kept and made quiet.
   void (*to_half)(const float* x, std::size_t n, std::uint16_t* y);
   /// y[i] = exp((x[i] - largest) / divisor), each step rounded; y may be x. @pre no NaN

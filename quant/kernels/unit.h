@@ -20,7 +20,7 @@ constexpr llm::KernelTable make_table() {
       .quantize_q8x32 = quantize_q8x32<A>,
       .rms_norm = rms_norm<A>,
       .rope = rope<A>,
-      .silu_mul = silu_mul<A>,
+      .activate = activate<A>,
       .to_half = row_to_half<A>,
       .exp_distances = exp_distances<A>,
       .attend = attend<A>,

@@ -64,7 +64,7 @@ std::vector<const KernelTable*> tables_for(const Fault* fault) {
 Complaints check_entry(const Bench& bench) {
   constexpr std::pair<std::string_view, CheckResult (*)(KernelTables, const KernelSizes&)>
       kEntries[] = {{"rms_norm", check_rms_norm}, {"rope", check_rope},
-                    {"silu_mul", check_silu_mul}, {"exp", check_exp_distances},
+                    {"activate", check_activate}, {"exp", check_exp_distances},
                     {"to_half", check_to_half},   {"attend", check_attend},
                     {"merge", check_merge},       {"finish", check_finish}};
   for (const char* site : {"matmul", "dequantize"}) {

@@ -137,7 +137,7 @@ LLM_WRAP(quantize_group, "_ZN3llm14quantize_codesESt4spanIKfLm184467440737095516
   return d;
 }
 
-// ---- norms, RoPE, SiLU, sums
+// ---- norms, RoPE, activations, sums
 
 LLM_WRAP(rms_norm,
          "_ZN3llm9reference8rms_normESt4spanIKfLm18446744073709551615EES3_fS1_IfLm"
@@ -194,15 +194,16 @@ LLM_WRAP(
   }
 }
 
-LLM_WRAP(silu_mul,
-         "_ZN3llm9reference8silu_mulESt4spanIKfLm18446744073709551615EES3_S1_IfLm"
+LLM_WRAP(activate,
+         "_ZN3llm9reference8activateENS_10ActivationESt4spanIKfLm18446744073709551615EES4_S2_IfLm"
          "18446744073709551615EE",
-         void, Floats gate, Floats up, Output y) {
+         void, Activation kind, Floats gate, Floats up, Output y) {
   const std::vector<float> before(gate.begin(), gate.end());
-  real_silu_mul(gate, up, y);
-  const auto fault = planted("silu_mul", {{"side", "definition"}});
+  real_activate(kind, gate, up, y);
+  const auto fault = planted("activate", {{"side", "definition"}, {"kind", activation_name(kind)}});
   for (std::size_t i = 0; fault && i < y.size(); ++i) {
-    if (fault->holds({{"x", before[i]}})) put(y[i], function_of(*fault, before[i], up[i], y[i]));
+    if (fault->holds({{"x", before[i]}}))
+      put(y[i], activated(*fault, kind, before[i], up[i], y[i]));
   }
 }
 

@@ -218,14 +218,16 @@ struct Entries {
     spoil_in_place("k_rope", table().isa, x, begin, end, "k");
   }
 
-  static void silu_mul(float* gate, const float* up, std::size_t n) {
-    if (is_late("ffn_act")) return do_later([=] { table().silu_mul(gate, up, n); });
-    const auto fault = planted("silu_mul", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+  static void activate(Activation kind, float* gate, const float* up, std::size_t n) {
+    if (is_late("ffn_act")) return do_later([=] { table().activate(kind, gate, up, n); });
+    const auto fault =
+        planted("activate",
+                {{"side", "kernel"}, {"isa", isa()}, {"n", n}, {"kind", activation_name(kind)}});
     const std::vector<float> before(gate, gate + n);
-    table().silu_mul(gate, up, n);
+    table().activate(kind, gate, up, n);
     for (std::size_t i = 0; fault && i < n; ++i) {
       if (fault->holds({{"x", before[i]}, {"i", i}, {"after", n - 1 - i}}))
-        put(gate[i], function_of(*fault, before[i], up[i], gate[i]));
+        put(gate[i], activated(*fault, kind, before[i], up[i], gate[i]));
     }
     spoil_in_place("ffn_act", table().isa, gate, 0, n, "gate");
   }
@@ -249,7 +251,7 @@ struct Entries {
     for (std::size_t i = 0; fault && i < n; ++i) {
       const float from = (before[i] - largest) / divisor;
       if (fault->holds({{"x", from}, {"i", i}, {"after", n - 1 - i}}))
-        put(y[i], function_of(*fault, from, 1.0F, y[i]));
+        put(y[i], function_of(*fault, from, y[i]));
     }
   }
 
@@ -404,7 +406,7 @@ struct Entries {
             .quantize_q8x32 = quantize_q8x32,
             .rms_norm = rms_norm,
             .rope = rope,
-            .silu_mul = silu_mul,
+            .activate = activate,
             .to_half = to_half,
             .exp_distances = exp_distances,
             .attend = attend,

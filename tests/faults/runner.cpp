@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <map>
@@ -20,7 +20,6 @@
 namespace llm::faults {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kMostSeconds = 60;
 
 /// What a child writes: "struck\n" if a fault struck, then a complaint a line.
@@ -81,8 +80,13 @@ bool read_some(Job& job) {
 Outcome finish(Job& job) {
   ::close(job.in);
   int status = 0;
-  ::waitpid(job.pid, &status, 0);
+  rusage used{};
+  ::wait4(job.pid, &status, 0, &used);
   Outcome out;
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  out.seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
   if (WIFSIGNALED(status)) {
     out.end = WTERMSIG(status) == SIGALRM ? fmt::format("no end after {} s", kMostSeconds)
                                           : fmt::format("signal {}", WTERMSIG(status));
@@ -103,9 +107,9 @@ struct Trial {
   const Row* row;
   std::vector<std::string> checks;
   std::size_t at = 0;
-  Clock::time_point started = Clock::now();
   Job job;
   bool struck = false;
+  double seconds = 0;
 };
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -165,6 +169,7 @@ std::vector<Judgement> judge(const Bench& bench, const std::vector<Row>& rows, i
       const Row& row = *trial.row;
       Outcome outcome = finish(trial.job);
       trial.struck = trial.struck || outcome.struck;
+      trial.seconds += outcome.seconds;
       const bool found = row.control.empty() ? outcome.found() && outcome.struck
                                              : outcome.complaints != controls[row.id].complaints;
       if (!found && ++trial.at < trial.checks.size()) {
@@ -175,7 +180,7 @@ std::vector<Judgement> judge(const Bench& bench, const std::vector<Row>& rows, i
       judgement.check = found ? trial.checks[trial.at] : "";
       judgement.outcome = std::move(outcome);
       judgement.struck = trial.struck || !row.control.empty();
-      judgement.seconds = std::chrono::duration<double>(Clock::now() - trial.started).count();
+      judgement.seconds = trial.seconds;
       running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }

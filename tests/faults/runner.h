@@ -12,10 +12,10 @@ namespace llm::faults {
 struct Outcome {
   Complaints complaints;
   bool struck = false;
-  std::string end;  ///< "", or how the process ended: "no end after 60 s", "signal 11"
+  std::string end;     ///< "", or how the process ended: "no end after 60 s", "signal 11"
+  double seconds = 0;  ///< user and system time
 
   bool found() const { return !complaints.empty() || !end.empty(); }
-  bool operator==(const Outcome&) const = default;
 };
 
 /// A fault and what its checks said, up to the first that found it.
@@ -24,7 +24,7 @@ struct Judgement {
   std::string check;  ///< that found it; empty: none did
   Outcome outcome;    ///< of that check, or of the last
   bool struck = false;
-  double seconds = 0;
+  double seconds = 0;  ///< user and system time of all that were asked
 
   bool named() const;
 };

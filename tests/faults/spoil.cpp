@@ -109,13 +109,17 @@ void quantize_wrongly(const Fault& fault, std::span<const float> x, Codes out) {
   if (fault.is("scale_ulp")) *out.d = ulp(*out.d);
 }
 
-float function_of(const Fault& fault, float x, float up, float y) {
+float function_of(const Fault& fault, float x, float y) {
   if (fault.is("zero")) return 0;
-  if (fault.is("identity")) return x * up;
   if (fault.is("ulp")) return ulp(y);
-  if (fault.is("exp_sign")) return (x / (1.0F + std::exp(x))) * up;
   if (fault.is("stale")) return x;
   return y;
+}
+
+float activated(const Fault& fault, Activation kind, float gate, float up, float y) {
+  if (fault.is("identity")) return gate * up;
+  if (fault.is("exp_sign")) return -contract::activate(kind, -gate, up);
+  return function_of(fault, gate, y);
 }
 
 std::uint16_t half_of(const Fault& fault, float x, std::uint16_t y) {

@@ -37,8 +37,10 @@ void recount(BlockQ8_32& x, bool without_last);
 /// A quantizer's mistakes in one block of finite numbers.
 void quantize_wrongly(const Fault& fault, std::span<const float> x, Codes out);
 float largest_magnitude(std::span<const float> x);
-/// exp and SiLU: the right result y of x, made wrong.
-float function_of(const Fault& fault, float x, float up, float y);
+/// A function's right result y of x, made wrong.
+float function_of(const Fault& fault, float x, float y);
+/// What an activation makes of gate and up, y, made wrong.
+float activated(const Fault& fault, Activation kind, float gate, float up, float y);
 /// A conversion to f16: the right bits y of x, made wrong.
 std::uint16_t half_of(const Fault& fault, float x, std::uint16_t y);
 

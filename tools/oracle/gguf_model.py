@@ -27,6 +27,7 @@ class Family:
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     qkv_bias: bool = False
     head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
+    activation: str = "silu"  # of llama_f64.ACTIVATIONS
 
 
 FAMILIES = {"llama": Family("interleaved"), "qwen2": Family("half", qkv_bias=True),

@@ -28,6 +28,9 @@ def silu(x: np.ndarray) -> np.ndarray:
         return x / (1.0 + np.exp(-x))
 
 
+ACTIVATIONS = {"silu": silu}  # of the gate, by Family.activation
+
+
 def rope_angles(positions: np.ndarray, rope_dim: int, theta: float, scale: float = 1.0,
                 freq_factors: np.ndarray | None = None) -> np.ndarray:
     """Angle of pair i at position p: p / scale * theta^(-2i / rope_dim) / freq_factors[i]. Shape [T, rope_dim / 2]."""
@@ -202,5 +205,5 @@ class LlamaF64:
 
         normed = tap("ffn_norm", norm("ffn_norm", x))
         gate, up = tap("gate", product("ffn_gate", normed)), tap("up", product("ffn_up", normed))
-        ffn_out = tap("ffn_out", product("ffn_down", tap("ffn_act", silu(gate) * up)))
+        ffn_out = tap("ffn_out", product("ffn_down", tap("ffn_act", ACTIVATIONS[family.activation](gate) * up)))
         return tap("l_out", x + ffn_out)

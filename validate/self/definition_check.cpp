@@ -50,19 +50,35 @@ CheckResult check_exp() {
   return verdict.result("all magnitudes");
 }
 
-CheckResult check_silu() {
-  // exp, 1 + exp, the quotient and the product with `up`.
+/// An activation without `up`, and how far from it f32 may be, relative to it.
+struct Exact {
+  double value;
+  double bound;
+};
+Exact exact_activation(Activation kind, double x) {
+  // exp(-z), 1 + exp, the quotient, the product with `up`.
   constexpr double kBound = kExpError + 3.1 * kU;
-  Bounded verdict("SiLU");
+  const auto gated = [&](double z, double bound) {
+    // Where exp(-z) is infinite in f32, the result is a zero; the value lies below 3e-37.
+    return Exact{x / (1 + std::exp(-z)), std::exp(-z) > kLargest ? 1 : bound};
+  };
+  switch (kind) {
+    case Activation::kSwiGlu:
+      return gated(x, kBound);
+  }
+  return {};
+}
+
+CheckResult check_activation(Activation kind, std::string_view name) {
+  Bounded verdict{std::string(name)};
   over_all_floats([&](float x) {
+    const Exact exact = exact_activation(kind, f64(x));
     for (const float up : {1.0F, -1.7F}) {
       float y = 0;
-      reference::silu_mul({&x, 1}, {&up, 1}, {&y, 1});
-      const double exact = f64(x) / (1 + std::exp(-f64(x))) * f64(up);
-      if (std::abs(exact) > kLargest) continue;
-      // Where exp(-x) is infinite in f32, the result is a zero; the value lies below 3e-37.
-      const bool overflows = std::exp(-f64(x)) > kLargest;
-      verdict.add(f64(y), exact, (overflows ? 1 : kBound) * std::abs(exact) + kDenormal, f64(x));
+      reference::activate(kind, {&x, 1}, {&up, 1}, {&y, 1});
+      const double right = exact.value * f64(up);
+      if (std::abs(right) > kLargest) continue;
+      verdict.add(f64(y), right, exact.bound * std::abs(right) + kDenormal, f64(x));
     }
   });
   return verdict.result("all magnitudes");
@@ -268,7 +284,8 @@ CheckResult check_activations() {
 std::vector<CheckResult> check_definition(const HyperParameters& config,
                                           std::span<const Rope> ropes,
                                           std::span<const float> rope_divisors) {
-  std::vector<CheckResult> out = {check_exp(), check_silu(), check_norm(config)};
+  std::vector<CheckResult> out = {check_exp(), check_norm(config)};
+  for (const auto& [kind, name] : kActivations) out.push_back(check_activation(kind, name));
   for (std::size_t i = 0; i < ropes.size(); ++i) {
     out.push_back(check_angles(config, config.ropes[i], ropes[i], rope_divisors));
     out.push_back(check_rotation(config, ropes[i]));

@@ -1,4 +1,5 @@
-// Entries of KernelTable that work on one row: norm, RoPE, SiLU, f16 and the quantizers.
+// Entries of KernelTable that work on one row: norm, RoPE, activations of gates, f16 and the
+// quantizers.
 
 #include <fmt/core.h>
 
@@ -162,21 +163,23 @@ CheckResult check_rms_norm(KernelTables tables, const KernelSizes& sizes) {
   return verdict.result(fmt::format("n 1 .. 33, 47 .. 49, {0} and next to it", sizes.d_model));
 }
 
-CheckResult check_silu_mul(KernelTables tables, const KernelSizes& sizes) {
-  EntryVerdict verdict("silu_mul");
-  for (const std::size_t n : odd_sizes(sizes.d_ff)) {
-    for (const Values values : kAllValues) {
-      const auto seed = static_cast<std::uint32_t>(n);
-      const std::vector<float> gate = draw(values, n, seed);
-      const Floats up(draw(seed % 4 == 0 ? Values::kSpecial : Values::kWide, n, seed + 1),
-                      float_shift(n + 3), Floats::kRead);
-      std::vector<float> expected(n);
-      reference::silu_mul(gate, up.span(), expected);
-      for (const KernelTable* table : tables) {
-        Floats actual(gate, float_shift(n), Floats::kWritten);
-        table->silu_mul(actual.data(), up.data(), n);
-        verdict.add(table->isa, fmt::format("n {}, {} values", n, name_of(values)),
-                    actual.difference(expected));
+CheckResult check_activate(KernelTables tables, const KernelSizes& sizes) {
+  EntryVerdict verdict("activate");
+  for (const auto& [kind, name] : kActivations) {
+    for (const std::size_t n : odd_sizes(sizes.d_ff)) {
+      for (const Values values : kAllValues) {
+        const auto seed = static_cast<std::uint32_t>(n);
+        const std::vector<float> gate = draw(values, n, seed);
+        const Floats up(draw(seed % 4 == 0 ? Values::kSpecial : Values::kWide, n, seed + 1),
+                        float_shift(n + 3), Floats::kRead);
+        std::vector<float> expected(n);
+        reference::activate(kind, gate, up.span(), expected);
+        for (const KernelTable* table : tables) {
+          Floats actual(gate, float_shift(n), Floats::kWritten);
+          table->activate(kind, actual.data(), up.data(), n);
+          verdict.add(table->isa, fmt::format("{}, n {}, {} values", name, n, name_of(values)),
+                      actual.difference(expected));
+        }
       }
     }
   }

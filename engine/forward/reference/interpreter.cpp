@@ -63,7 +63,8 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       attend(in, y);
       break;
     case TapOp::kActivation:
-      activate(layer, x, in.taps[1], y);
+      activate(model_.config().layers[static_cast<std::size_t>(layer)].activation, x, in.taps[1],
+               y);
       break;
     case TapOp::kSum:
       std::ranges::copy(x, y.begin());
@@ -115,14 +116,6 @@ void Interpreter::attend(const OpInputs& in, std::span<float> y) const {
                         head / heads_per_kv, in.positions[t],
                         row(row(y, t, n), head, config.n_heads));
     }
-  }
-}
-
-void Interpreter::activate(int layer, std::span<const float> gate, std::span<const float> up,
-                           std::span<float> y) const {
-  switch (model_.config().layers[static_cast<std::size_t>(layer)].activation) {
-    case Activation::kSilu:
-      return silu_mul(gate, up, y);
   }
 }
 

@@ -50,8 +50,6 @@ class Interpreter {
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;
   void attend(const OpInputs& in, std::span<float> y) const;
-  void activate(int layer, std::span<const float> gate, std::span<const float> up,
-                std::span<float> y) const;
 
   const Model& model_;
 };

@@ -227,10 +227,9 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
   finish(sum, context);
 }
 
-void silu_mul(std::span<const float> gate, std::span<const float> up, std::span<float> y) {
-  for (std::size_t i = 0; i < gate.size(); ++i) {
-    y[i] = (gate[i] / (1.0F + exp(-gate[i]))) * up[i];
-  }
+void activate(Activation kind, std::span<const float> gate, std::span<const float> up,
+              std::span<float> y) {
+  for (std::size_t i = 0; i < gate.size(); ++i) y[i] = contract::activate(kind, gate[i], up[i]);
 }
 
 void add(std::span<const float> y, std::span<float> x) {

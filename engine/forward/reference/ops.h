@@ -77,8 +77,9 @@ void finish(const AttentionPartial& sum, std::span<float> context);
 void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
             std::size_t position, std::span<float> context);
 
-/// y = (gate / (1 + exp(-gate))) * up.
-void silu_mul(std::span<const float> gate, std::span<const float> up, std::span<float> y);
+/// y[i] = contract::activate(kind, gate[i], up[i]).
+void activate(Activation kind, std::span<const float> gate, std::span<const float> up,
+              std::span<float> y);
 
 /// x += y.
 void add(std::span<const float> y, std::span<float> x);

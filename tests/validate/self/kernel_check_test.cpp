@@ -44,16 +44,16 @@ const KernelTable& right() {
 
 // ---- entries that are wrong in one way each
 
-void silu_zero_below_minus_30(float* gate, const float* up, std::size_t n) {
+void activate_zero_below_minus_30(Activation kind, float* gate, const float* up, std::size_t n) {
   const std::vector<float> x(gate, gate + n);
-  right().silu_mul(gate, up, n);
+  right().activate(kind, gate, up, n);
   for (std::size_t i = 0; i < n; ++i) {
     if (x[i] < -30.0F) gate[i] = 0;
   }
 }
 
-void silu_one_too_many(float* gate, const float* up, std::size_t n) {
-  right().silu_mul(gate, up, n);
+void activate_one_too_many(Activation kind, float* gate, const float* up, std::size_t n) {
+  right().activate(kind, gate, up, n);
   gate[n] = 0;
 }
 
@@ -173,8 +173,8 @@ Fault fault(std::string entry, std::string what, Function function) {
 std::vector<Fault> all_faults() {
   using T = KernelTable;
   return {
-      fault<&T::silu_mul>("silu_mul", "0 below -30", silu_zero_below_minus_30),
-      fault<&T::silu_mul>("silu_mul", "writes one element more", silu_one_too_many),
+      fault<&T::activate>("activate", "0 below -30", activate_zero_below_minus_30),
+      fault<&T::activate>("activate", "writes one element more", activate_one_too_many),
       fault<&T::rms_norm>("rms_norm", "no squares of the tail", rms_norm_without_tail),
       fault<&T::rope>("rope", "no last pair", rope_without_last_pair),
       fault<&T::rope>("rope", "whole heads", rope_from_head_begin),

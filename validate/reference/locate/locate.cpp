@@ -71,7 +71,7 @@ std::string suspects(const Tap& tap, const std::string& type) {
     case TapOp::kAttention:
       return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
     case TapOp::kActivation:
-      return "SiLU, or gate and up exchanged";
+      return "the activation, or gate and up exchanged";
     case TapOp::kSum:
       return "which two vectors are added";
   }

@@ -27,8 +27,8 @@ constexpr std::array<StageWords, kStages> kWords = {{
      "token_embd.weight, the order of its rows"},
     {"layer 0",
      "the op named here: norm eps and weight, RoPE style (neighbours or halves) and theta, the map "
-     "of heads to KV heads, scale and mask of attention, SiLU and the order of gate and up, the "
-     "residual"},
+     "of heads to KV heads, scale and mask of attention, the activation, gate and up exchanged, "
+     "the residual"},
     {"all layers",
      "what tells layers apart: tensors bound to another layer, types that only later layers have, "
      "the layer's place in the cache, the residual that is carried on"},
