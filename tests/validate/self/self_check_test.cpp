@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -245,14 +246,26 @@ TEST_CASE("weights that overflow fail the check of the definition, without an er
   CHECK_THAT(outcome->results[0].detail, Contains("blk.1.ffn_out") && Contains("weights"));
 }
 
-TEST_CASE("the self check lists what it did not cover", "[self]") {
+TEST_CASE("the self check lists what it did not cover, and tells how far it is", "[self]") {
   if (test::kSanitized) return;
   const test::ScratchDirectory directory;
   SelfCheckOptions options;
   options.text = "abc abc";
   options.threads = 2;
+  std::set<std::string, std::less<>> stages;
+  std::vector<std::size_t> shares;
+  options.progress = [&](std::string_view stage, std::size_t done, std::size_t total) {
+    if (!stage.starts_with("self check: ")) return;  // loading
+    stages.emplace(stage);
+    shares.push_back(done);
+    CHECK(total == 1000);
+  };
   const auto outcome =
       self_check(write_model(directory, test::TinyGguf::llama({.n_layers = 2})), options);
+  CHECK(stages.size() == 13);  // five for each mode, and three
+  CHECK(std::ranges::is_sorted(shares));
+  CHECK(shares.back() >= 900);
+  CHECK(shares.back() <= 1000);
   INFO((outcome.ok() ? "" : outcome.error().to_string()));
   REQUIRE(outcome.ok());
   for (const CheckResult& result : outcome->results) {
