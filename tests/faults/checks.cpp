@@ -23,7 +23,8 @@
 #include "validate/self/speculation_check.h"
 #include "validate/self/tokenizer_check.h"
 #include "validate/self/wait_check.h"
-#include "validate/text/equivalence/equivalence.h"
+#include "validate/text/equivalence/cases.h"
+#include "validate/text/equivalence/frozen.h"
 #include "validate/text/stages/stages.h"
 
 namespace llm::faults {
@@ -34,7 +35,7 @@ using Results = Result<std::vector<CheckResult>>;
 constexpr std::size_t kLayers = 3;
 constexpr std::size_t kVocab = 1024;
 /// Products that a model's definition may take of a check.
-constexpr double kWork = 1e8;
+constexpr double kWork = 6e7;
 
 Complaints complaints_of(const Results& results) {
   if (!results.ok()) return {"error: " + results.error().to_string()};
@@ -55,46 +56,37 @@ Results one(Result<CheckResult> result) {
 
 // ---- kernels by themselves
 
-/// The planted fault's instruction set; where it names none, the one that is used.
-std::vector<const KernelTable*> tables_for(const Fault* fault) {
-  const auto isa = fault == nullptr ? std::nullopt : isa_from_name(fault->name("isa"));
-  return {kernel_table(isa.value_or(best_isa()))};
-}
+constexpr std::pair<std::string_view, CheckResult (*)(KernelTables, const KernelSizes&)>
+    kEntries[] = {{"rms_norm", check_rms_norm}, {"rope", check_rope},
+                  {"activate", check_activate}, {"exp", check_exp_distances},
+                  {"to_half", check_to_half},   {"attend", check_attend},
+                  {"merge", check_merge},       {"finish", check_finish}};
 
-Complaints check_entry(const Bench& bench) {
-  constexpr std::pair<std::string_view, CheckResult (*)(KernelTables, const KernelSizes&)>
-      kEntries[] = {{"rms_norm", check_rms_norm}, {"rope", check_rope},
-                    {"activate", check_activate}, {"exp", check_exp_distances},
-                    {"to_half", check_to_half},   {"attend", check_attend},
-                    {"merge", check_merge},       {"finish", check_finish}};
+/// The entry that the planted fault is of, on its instruction set or, where it names none, on the
+/// one that is used. Without a fault every entry and type on every set.
+Complaints kernels(const Bench& bench) {
+  if (planted("none") != nullptr)
+    return complaints_of(check_kernels(kernel_tables_here(), bench.sizes));
+  const auto with = [&](const Fault& fault, auto check, auto... more) {
+    KernelSizes sizes = bench.sizes;
+    sizes.large_batches = true;
+    for (std::size_t n = 1; n <= 33; ++n)
+      sizes.large_batches = sizes.large_batches && !fault.bind({{"tokens", n}});
+    const KernelTable* table = kernel_table(isa_from_name(fault.name("isa")).value_or(best_isa()));
+    return complaints_of(one(check(KernelTables(&table, 1), sizes, more...)));
+  };
   for (const char* site : {"matmul", "dequantize"}) {
-    const Fault* fault = planted(site);
-    if (fault == nullptr) continue;
-    const auto type = weight_type_from_name(fault->name("type"));
-    return complaints_of(one(check_matmul(tables_for(fault), bench.sizes, type.value())));
+    if (const Fault* fault = planted(site))
+      return with(*fault, check_matmul, *weight_type_from_name(fault->name("type")));
   }
   if (const Fault* fault = planted("quantize")) {
-    const auto check = fault->name("format") == "Q8_K" ? check_quantize_q8k : check_quantize_q8x32;
-    return complaints_of(one(check(tables_for(fault), bench.sizes)));
+    const bool k = fault->name("format") == "Q8_K";
+    return with(*fault, k ? check_quantize_q8k : check_quantize_q8x32);
   }
-  Complaints all;
   for (const auto& [site, check] : kEntries) {
-    const Fault* fault = planted(site);
-    if (fault == nullptr) continue;
-    for (std::string& line : complaints_of(one(check(tables_for(fault), bench.sizes))))
-      all.push_back(std::move(line));
+    if (const Fault* fault = planted(site)) return with(*fault, check);
   }
-  return all;
-}
-
-/// Every entry and type, when nothing is planted: what faults' own calls are compared with.
-Complaints check_all_entries(const Bench& bench) {
-  const auto tables = kernel_tables_here();
-  return complaints_of(check_kernels(tables, bench.sizes));
-}
-
-Complaints kernels(const Bench& bench) {
-  return planted("none") != nullptr ? check_all_entries(bench) : check_entry(bench);
+  return {};
 }
 
 Complaints shares(const Bench& bench) {
@@ -104,30 +96,7 @@ Complaints shares(const Bench& bench) {
   return complaints_of(check_shares(*kernel_table(best_isa()), {&type, 1}));
 }
 
-Complaints definition(const Bench& bench) {
-  return complaints_of(check_definition(bench.model->config(), bench.model->ropes(),
-                                        bench.model->weights().rope_divisors.span()));
-}
-
 // ---- the model
-
-Complaints matrices(const Bench& bench) {
-  cut_model(*bench.model, 2, bench.model->config().n_vocab);
-  MatrixCheckOptions options;
-  options.n_tokens = 3;
-  options.scalar_batch_rows = 16;
-  return complaints_of(check_matrices(*bench.model, *bench.file, options));
-}
-
-ModePlan plan_of(const Bench& bench, Compute compute, KvType kv) {
-  const std::string_view cache = kv == KvType::kQ8 ? ", q8 cache" : "";
-  return {.base = bench.model,
-          .compute = compute,
-          .kv = kv,
-          .name = fmt::format("{}{}", compute == Compute::kInt8 ? "int8" : "f32", cache),
-          .threads = 1,
-          .progress = {}};
-}
 
 std::vector<TokenId> drawn_tokens(const Model& model, std::size_t n) {
   std::mt19937_64 random(3);
@@ -143,37 +112,27 @@ std::size_t affordable(const Model& model, std::size_t most) {
   return std::clamp<std::size_t>(static_cast<std::size_t>(n), 5, most);
 }
 
-Complaints paths_of(const Bench& bench, Compute compute, KvType kv) {
-  cut_model(*bench.model, kLayers, kVocab);
-  const std::size_t n = affordable(*bench.model, 40);
+/// A check of one mode, on the first layers of a small vocabulary.
+template <Compute kCompute, KvType kKv, std::size_t kFirstLayers, auto kCheck>
+Complaints in_mode(const Bench& bench) {
+  cut_model(*bench.model, kFirstLayers, kVocab);
+  const std::string_view compute = kCompute == Compute::kInt8 ? "int8" : "f32";
+  const std::string_view cache = kKv == KvType::kQ8 ? ", q8 cache" : "";
+  return complaints_of(kCheck({.base = bench.model,
+                               .compute = kCompute,
+                               .kv = kKv,
+                               .name = fmt::format("{}{}", compute, cache),
+                               .threads = 1,
+                               .progress = {}}));
+}
+
+Result<PartOutcome> paths(const ModePlan& plan) {
+  const std::size_t n = affordable(*plan.base, 31);
   const Lengths lengths{n, std::min<std::size_t>(n, 6), n, std::min<std::size_t>(n, 12)};
-  return complaints_of(
-      check_paths(plan_of(bench, compute, kv), lengths, drawn_tokens(*bench.model, n)));
+  return check_paths(plan, lengths, drawn_tokens(*plan.base, n));
 }
-Complaints paths(const Bench& bench) { return paths_of(bench, Compute::kInt8, KvType::kF16); }
-Complaints paths_f32(const Bench& bench) { return paths_of(bench, Compute::kF32, KvType::kF32); }
-Complaints paths_q8(const Bench& bench) {
-  cut_model(*bench.model, kLayers, kVocab);
-  return complaints_of(check_other_cache(plan_of(bench, Compute::kInt8, KvType::kQ8),
-                                         drawn_tokens(*bench.model, affordable(*bench.model, 40))));
-}
-
-Complaints far_of(const Bench& bench, Compute compute, KvType kv) {
-  cut_model(*bench.model, 1, kVocab);
-  return complaints_of(check_long_texts(plan_of(bench, compute, kv)));
-}
-Complaints far(const Bench& bench) { return far_of(bench, Compute::kInt8, KvType::kF16); }
-Complaints far_q8(const Bench& bench) { return far_of(bench, Compute::kInt8, KvType::kQ8); }
-Complaints far_f32(const Bench& bench) { return far_of(bench, Compute::kF32, KvType::kF32); }
-
-Complaints waits(const Bench& bench) {
-  cut_model(*bench.model, 2, kVocab);
-  return complaints_of(check_waits(plan_of(bench, Compute::kInt8, KvType::kF16)));
-}
-
-Complaints sequences(const Bench& bench) {
-  cut_model(*bench.model, 2, kVocab);
-  return complaints_of(check_sequences(bench.model, KvType::kF16, {}));
+Result<PartOutcome> paths_briefly(const ModePlan& plan) {
+  return check_other_cache(plan, drawn_tokens(*plan.base, affordable(*plan.base, 31)));
 }
 
 Complaints with_cache(const Bench& bench) {
@@ -220,7 +179,6 @@ Complaints layers(const Bench& bench) {
   Complaints found = layers_of(bench, Compute::kF32, KvType::kF32);
   return found.empty() ? layers_of(bench, Compute::kInt8, KvType::kF16) : found;
 }
-Complaints layers_q8(const Bench& bench) { return layers_of(bench, Compute::kInt8, KvType::kQ8); }
 
 /// The order in which a new engine is made right.
 Complaints stages(const Bench& bench) {
@@ -245,64 +203,85 @@ Complaints stages(const Bench& bench) {
 
 // ---- text
 
-/// Frozen texts, of the model whose name they have.
+/// The first frozen text, of the model whose name it has.
 Complaints equivalence(const Bench& bench) {
   const std::string name = std::filesystem::path(bench.path).stem().string() + ".json";
   std::ifstream file(std::string(LLM_SOURCE_DIR "/validate/text/equivalence/") + name);
   if (!file) return {};
   const std::string json{std::istreambuf_iterator<char>(file), {}};
   const auto frozen = parse_frozen(json);
-  if (!frozen.ok()) return {"error: " + frozen.error().to_string()};
-  const auto outcome = check_equivalence(bench.model, *frozen);
-  if (!outcome.ok()) return complaints_of(Results(outcome.error()));
-  return complaints_of(Results(outcome->checks));
-}
-
-Complaints tokenizer(const Bench& bench) {
-  const Tokenizer& t = bench.model->tokenizer();
-  return complaints_of(
-      Results(check_tokenizer(t.spec(), tokenizer_functions(t), {.n_texts = 300})));
-}
-
-Complaints sampler(const Bench&) { return complaints_of(Results(check_sampler_rows({}))); }
-
-Complaints shift(const Bench& bench) {
-  cut_model(*bench.model, 1, bench.model->config().n_vocab);
-  const ShiftCheckOptions options{.contexts = {24}, .without_bos = false, .open = {}};
-  return complaints_of(check_context_shift(bench.model, KvType::kF16, options));
-}
-
-Complaints speculation(const Bench& bench) {
-  cut_model(*bench.model, 2, bench.model->config().n_vocab);
-  const auto prompt = drawn_tokens(*bench.model, 9);
-  return complaints_of(check_speculation(bench.model, KvType::kF16, prompt, {.n_tokens = 24}));
+  const EquivalenceCase& which = equivalence_cases().front();
+  const auto text = run_case(bench.model, which);
+  if (!frozen.ok() || !text.ok())
+    return {"error: " + (frozen.ok() ? text.error() : frozen.error()).to_string()};
+  const auto old = std::ranges::find(frozen->cases, which.name, &CaseText::name);
+  const std::string words =
+      text_difference(*text, *old, [](TokenId id) { return std::to_string(id); });
+  return words.empty() ? Complaints()
+                       : Complaints{fmt::format("frozen: {}: {}", which.name, words)};
 }
 
 struct Check {
   std::string_view name;
   Complaints (*run)(const Bench& bench);
 };
-constexpr Check kChecks[] = {{"kernels", kernels},
-                             {"shares", shares},
-                             {"definition", definition},
-                             {"matrices", matrices},
-                             {"paths", paths},
-                             {"paths-f32", paths_f32},
-                             {"paths-q8", paths_q8},
-                             {"far", far},
-                             {"far-f32", far_f32},
-                             {"far-q8", far_q8},
-                             {"waits", waits},
-                             {"sequences", sequences},
-                             {"cache", with_cache},
-                             {"layers", layers},
-                             {"stages", stages},
-                             {"equivalence", equivalence},
-                             {"layers-q8", layers_q8},
-                             {"tokenizer", tokenizer},
-                             {"sampler", sampler},
-                             {"shift", shift},
-                             {"speculation", speculation}};
+constexpr Compute kI8 = Compute::kInt8;
+constexpr Compute kFloat = Compute::kF32;
+constexpr Check kChecks[] = {
+    {"load", [](const Bench&) { return Complaints(); }},
+    {"kernels", kernels},
+    {"shares", shares},
+    {"definition",
+     [](const Bench& bench) {
+       return complaints_of(check_definition(bench.model->config(), bench.model->ropes(),
+                                             bench.model->weights().rope_divisors.span()));
+     }},
+    {"matrices",
+     [](const Bench& bench) {
+       cut_model(*bench.model, 2, bench.model->config().n_vocab);
+       MatrixCheckOptions options;
+       options.n_tokens = 3;
+       options.scalar_batch_rows = 16;
+       return complaints_of(check_matrices(*bench.model, *bench.file, options));
+     }},
+    {"paths", in_mode<kI8, KvType::kF16, kLayers, paths>},
+    {"paths-f32", in_mode<kFloat, KvType::kF32, kLayers, paths>},
+    {"paths-q8", in_mode<kI8, KvType::kQ8, kLayers, paths_briefly>},
+    {"far", in_mode<kI8, KvType::kF16, 1, check_long_texts>},
+    {"far-f32", in_mode<kFloat, KvType::kF32, 1, check_long_texts>},
+    {"far-q8", in_mode<kI8, KvType::kQ8, 1, check_long_texts>},
+    {"waits", in_mode<kI8, KvType::kF16, 2, check_waits>},
+    {"sequences",
+     [](const Bench& bench) {
+       // A page of another prefix has other keys from the second layer on.
+       cut_model(*bench.model, 2, kVocab);
+       return complaints_of(check_sequences(bench.model, KvType::kF16, {}));
+     }},
+    {"cache", with_cache},
+    {"layers", layers},
+    {"layers-q8", [](const Bench& bench) { return layers_of(bench, kI8, KvType::kQ8); }},
+    {"stages", stages},
+    {"equivalence", equivalence},
+    {"tokenizer",
+     [](const Bench& bench) {
+       const Tokenizer& t = bench.model->tokenizer();
+       return complaints_of(
+           Results(check_tokenizer(t.spec(), tokenizer_functions(t), {.n_texts = 300})));
+     }},
+    {"sampler", [](const Bench&) { return complaints_of(Results(check_sampler_rows({}))); }},
+    {"shift",
+     [](const Bench& bench) {
+       cut_model(*bench.model, 1, bench.model->config().n_vocab);
+       const ShiftCheckOptions options{.contexts = {24}, .without_bos = false, .open = {}};
+       return complaints_of(check_context_shift(bench.model, KvType::kF16, options));
+     }},
+    {"speculation",
+     [](const Bench& bench) {
+       cut_model(*bench.model, 2, bench.model->config().n_vocab);
+       const auto prompt = drawn_tokens(*bench.model, 9);
+       return complaints_of(check_speculation(bench.model, KvType::kF16, prompt, {.n_tokens = 24}));
+     }},
+};
 
 }  // namespace
 
@@ -316,8 +295,16 @@ bool needs_reference(std::string_view name) {
 }
 
 Complaints run_check(std::string_view name, const Bench& bench) {
-  change_model(*bench.model);
-  return std::ranges::find(kChecks, name, &Check::name)->run(bench);
+  Bench changed = bench;
+  if (name == "load" || planted("type_id") != nullptr || planted("sizes") != nullptr) {
+    LoadOptions how;
+    how.threads = 1;
+    auto model = Model::load(bench.path, how);
+    if (!model.ok()) return {"error: " + model.error().to_string()};
+    changed.model = *std::move(model);
+  }
+  change_model(*changed.model);
+  return std::ranges::find(kChecks, name, &Check::name)->run(changed);
 }
 
 }  // namespace llm::faults

@@ -27,7 +27,8 @@ struct Bench {
 using Complaints = std::vector<std::string>;
 
 /// Runs a check by its name in the list of faults, as small as finds what the planted fault is. May
-/// change the model: once in a process. @pre check_names() has it
+/// change the model: once in a process. Where the fault is one of reading the file, the model is
+/// loaded anew, and an error of that is a complaint. @pre check_names() has it
 Complaints run_check(std::string_view name, const Bench& bench);
 std::vector<std::string_view> check_names();
 /// Whether the check wants bench.reference.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "engine/model/tensor_roles.h"
@@ -125,6 +126,28 @@ LLM_WRAP(load,
   auto model = real_load(path, options);
   if (model.ok()) change_model(**model);
   return model;
+}
+
+/// "type_id:type=Q4_K:with=Q5_K": the parser takes each for the other.
+LLM_WRAP(type_from_id, "_ZN3llm19weight_type_from_idEj", std::optional<WeightType>,
+         std::uint32_t id) {
+  const auto right = real_type_from_id(id);
+  const Fault* fault = planted("type_id");
+  if (fault == nullptr || !right) return right;
+  const auto one = weight_type_from_name(fault->name("type"));
+  const auto other = weight_type_from_name(fault->name("with"));
+  if (right != one && right != other) return right;
+  note_struck();
+  return right == one ? other : one;
+}
+
+/// "sizes:of=d_ff": from ne[0] of a matrix in place of ne[1].
+LLM_WRAP(hyper_parameters, "_ZN3llm21read_hyper_parametersERKNS_8GgufFileE",
+         Result<HyperParameters>, const GgufFile& gguf) {
+  auto config = real_hyper_parameters(gguf);
+  if (config.ok() && strikes("sizes", {{"of", "d_ff"}}))
+    config->d_ff = gguf.find_tensor("blk.0.ffn_gate.weight")->dims[0];
+  return config;
 }
 
 void change_model(const Model& model) {

@@ -1,6 +1,5 @@
 #include "tests/faults/runner.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -22,8 +21,10 @@ namespace {
 
 constexpr int kMostSeconds = 60;
 
-/// What a child writes: "struck\n" if a fault struck, then a complaint a line.
-constexpr std::string_view kStruck = "struck";
+/// What a child writes after all that it said on stderr: whether a fault struck, then a complaint a
+/// line.
+constexpr std::string_view kStruck = "\n== struck\n";
+constexpr std::string_view kQuiet = "\n== quiet\n";
 
 std::string line_of(std::string text) {
   std::ranges::replace(text, '\n', ' ');
@@ -32,13 +33,12 @@ std::string line_of(std::string text) {
 
 [[noreturn]] void run_child(const Bench& bench, const Row& row, const std::string& check, int out) {
   ::alarm(kMostSeconds);
-  const int nowhere = ::open("/dev/null", O_WRONLY);
-  if (nowhere >= 0) ::dup2(nowhere, STDERR_FILENO);  // a crash is told by its signal
+  ::dup2(out, STDERR_FILENO);  // what one that aborts says
   plant(row.id);
   if (row.needs == "biases") add_biases(*bench.model);
   if (row.needs == "head_norms") add_head_norms(*bench.model);
   const Complaints complaints = run_check(check, bench);
-  std::string text = has_struck() ? line_of(std::string(kStruck)) : "\n";
+  std::string text(has_struck() ? kStruck : kQuiet);
   for (const std::string& complaint : complaints) text += line_of(complaint);
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(out, text.data() + at, text.size() - at);
@@ -90,15 +90,15 @@ Outcome finish(Job& job) {
   if (WIFSIGNALED(status)) {
     out.end = WTERMSIG(status) == SIGALRM ? fmt::format("no end after {} s", kMostSeconds)
                                           : fmt::format("signal {}", WTERMSIG(status));
-    out.struck = true;
-    return out;
+  } else if (WEXITSTATUS(status) != 0) {
+    out.end = fmt::format("exit code {}", WEXITSTATUS(status));
   }
-  if (WEXITSTATUS(status) != 0) out.end = fmt::format("exit code {}", WEXITSTATUS(status));
+  const std::size_t struck = job.text.find(kStruck);
+  out.struck = struck != std::string::npos || !out.end.empty();
+  if (out.end.empty())
+    job.text.erase(0, out.struck ? struck + kStruck.size() : job.text.find(kQuiet) + kQuiet.size());
   std::istringstream lines(job.text);
-  std::string line;
-  std::getline(lines, line);
-  out.struck = line == kStruck || !out.end.empty();
-  while (std::getline(lines, line)) out.complaints.push_back(line);
+  for (std::string line; std::getline(lines, line);) out.complaints.push_back(line);
   return out;
 }
 

@@ -22,6 +22,7 @@ struct KernelSizes {
   std::size_t rope_pairs = 0;          ///< 1 .. head_dim / 2
   std::size_t context = 0;             ///< positions
   std::vector<WeightType> types = {};  ///< of matrices
+  bool large_batches = true;           ///< products of more than 33 tokens
 
   std::size_t heads_per_kv() const { return n_heads / n_kv_heads; }
 };
