@@ -10,6 +10,7 @@
 
 #include "tests/base/bytes.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 
 namespace llm {
@@ -20,13 +21,12 @@ TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
   const auto unnamed = GENERATE(Unnamed::kNever, Unnamed::kIfPossible);
   const test::ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
-  auto file = AtomicFile::create(path, unnamed);
-  REQUIRE(file.ok());
-  REQUIRE(file->write(bytes_of("new ")).ok());
-  REQUIRE(file->write(bytes_of("text")).ok());
-  CHECK(file->size() == 8);
+  auto file = test::require_ok(AtomicFile::create(path, unnamed));
+  REQUIRE(file.write(bytes_of("new ")).ok());
+  REQUIRE(file.write(bytes_of("text")).ok());
+  CHECK(file.size() == 8);
   CHECK(folder.read(path) == "old");
-  REQUIRE(file->commit().ok());
+  REQUIRE(file.commit().ok());
   CHECK(folder.read(path) == "new text");
   CHECK(folder.count() == 1);
 }
@@ -38,11 +38,10 @@ TEST_CASE("without commit the old file stays and nothing is left", "[base][atomi
   // The folder's file system has files without a name, as all of Linux's usual ones.
   const std::size_t meanwhile = unnamed == Unnamed::kNever ? 2 : 1;
   {
-    auto file = AtomicFile::create(path, unnamed);
-    REQUIRE(file.ok());
-    REQUIRE(file->write(bytes_of("half a fi")).ok());
+    auto file = test::require_ok(AtomicFile::create(path, unnamed));
+    REQUIRE(file.write(bytes_of("half a fi")).ok());
     CHECK(folder.count() == meanwhile);
-    const AtomicFile moved = std::move(*file);  // only the last owner cleans up
+    const AtomicFile moved = std::move(file);  // only the last owner cleans up
     CHECK(folder.count() == meanwhile);
   }
   CHECK(folder.read(path) == "old");
@@ -79,12 +78,11 @@ TEST_CASE("a probe leaves no trace", "[base][atomic_file]") {
 
 TEST_CASE("earlier bytes can be overwritten", "[base][atomic_file]") {
   const test::ScratchDirectory folder;
-  auto file = AtomicFile::create(folder.path("a"));
-  REQUIRE(file.ok());
-  REQUIRE(file->write(bytes_of("0000 body")).ok());
-  REQUIRE(file->write_at(1, bytes_of("42")).ok());
-  REQUIRE(file->write(bytes_of(" end")).ok());
-  REQUIRE(file->commit().ok());
+  auto file = test::require_ok(AtomicFile::create(folder.path("a")));
+  REQUIRE(file.write(bytes_of("0000 body")).ok());
+  REQUIRE(file.write_at(1, bytes_of("42")).ok());
+  REQUIRE(file.write(bytes_of(" end")).ok());
+  REQUIRE(file.commit().ok());
   CHECK(folder.read(folder.path("a")) == "0420 body end");
 }
 

@@ -4,6 +4,7 @@
 #include "base/aligned_buffer.h"
 #include "base/cpu_features.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 
 namespace llm {
 
@@ -12,33 +13,30 @@ TEST_CASE("buffers are aligned, zero and writable to the end", "[base][aligned_b
   const std::uint64_t count =
       GENERATE_COPY(1U, 15U, 16U, 17U, 1000U, kMapped / 4 - 1, kMapped / 4, kMapped / 4 + 1);
   CAPTURE(count);
-  auto buffer = AlignedBuffer<float>::allocate(count, "test");
-  REQUIRE(buffer.ok());
-  REQUIRE(buffer->size() == count);
-  const auto address = reinterpret_cast<std::uintptr_t>(buffer->data());
+  auto buffer = test::require_ok(AlignedBuffer<float>::allocate(count, "test"));
+  REQUIRE(buffer.size() == count);
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
   CHECK(address % 64 == 0);
   if (count * 4 >= kMapped) CHECK(address % (std::uintptr_t{2} << 20) == 0);
-  const auto all = buffer->span();
+  const auto all = buffer.span();
   CHECK(std::all_of(all.begin(), all.end(), [](float x) { return x == 0; }));
   std::fill(all.begin(), all.end(), 1.0F);
-  CHECK((*buffer)[count - 1] == 1.0F);
+  CHECK(buffer[count - 1] == 1.0F);
 }
 
 TEST_CASE("a freed and reused buffer is zero again", "[base][aligned_buffer]") {
   for (int round = 0; round < 3; ++round) {
-    auto buffer = AlignedBuffer<std::uint64_t>::allocate(100, "test");
-    REQUIRE(buffer.ok());
-    const auto all = buffer->span();
+    auto buffer = test::require_ok(AlignedBuffer<std::uint64_t>::allocate(100, "test"));
+    const auto all = buffer.span();
     REQUIRE(std::all_of(all.begin(), all.end(), [](std::uint64_t x) { return x == 0; }));
     std::fill(all.begin(), all.end(), ~std::uint64_t{0});
   }
 }
 
 TEST_CASE("an empty buffer needs no memory", "[base][aligned_buffer]") {
-  const auto buffer = AlignedBuffer<double>::allocate(0, "test");
-  REQUIRE(buffer.ok());
-  CHECK(buffer->size() == 0);
-  CHECK(buffer->span().empty());
+  const auto buffer = test::require_ok(AlignedBuffer<double>::allocate(0, "test"));
+  CHECK(buffer.size() == 0);
+  CHECK(buffer.span().empty());
 }
 
 TEST_CASE("what cannot be had is refused with the MiB needed", "[base][aligned_buffer]") {
@@ -46,20 +44,18 @@ TEST_CASE("what cannot be had is refused with the MiB needed", "[base][aligned_b
   for (const std::uint64_t count :
        {std::uint64_t{1} << 62, UINT64_MAX, UINT64_MAX / 8, std::uint64_t{1} << 50}) {
     CAPTURE(count);
-    const auto buffer = AlignedBuffer<std::uint64_t>::allocate(count, "KV cache");
-    REQUIRE_FALSE(buffer.ok());
-    CHECK(buffer.error().code == ErrorCode::kResource);
-    CHECK_THAT(buffer.error().to_string(),
+    const Error buffer = test::must_fail(AlignedBuffer<std::uint64_t>::allocate(count, "KV cache"),
+                                         ErrorCode::kResource);
+    CHECK_THAT(buffer.to_string(),
                Catch::Matchers::StartsWith("KV cache: need ") && Catch::Matchers::Contains(" MiB"));
   }
 }
 
 TEST_CASE("moving a buffer moves its memory", "[base][aligned_buffer]") {
-  auto made = AlignedBuffer<int>::allocate(10, "test");
-  REQUIRE(made.ok());
-  (*made)[3] = 7;
-  const int* const data = made->data();
-  AlignedBuffer<int> moved(std::move(*made));
+  auto made = test::require_ok(AlignedBuffer<int>::allocate(10, "test"));
+  made[3] = 7;
+  const int* const data = made.data();
+  AlignedBuffer<int> moved(std::move(made));
   CHECK(moved.data() == data);
   CHECK(moved[3] == 7);
   AlignedBuffer<int> assigned;

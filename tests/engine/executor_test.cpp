@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 
 namespace llm {
@@ -37,9 +38,7 @@ std::shared_ptr<Executor> executor_of(const std::shared_ptr<const Model>& model,
 
 std::unique_ptr<Sequence> open(const std::shared_ptr<Executor>& executor,
                                const SequenceOptions& options = {}) {
-  auto sequence = Executor::open(executor, options);
-  REQUIRE(sequence.ok());
-  return std::move(sequence).value();
+  return test::require_ok(Executor::open(executor, options));
 }
 
 Ids random_ids(std::size_t n, std::size_t n_vocab, std::mt19937& random) {
@@ -50,11 +49,9 @@ Ids random_ids(std::size_t n, std::size_t n_vocab, std::mt19937& random) {
 
 std::string solo_hash(const std::shared_ptr<const Model>& model, const Ids& ids,
                       KvType kv = KvType::kF16) {
-  auto sequence = open_sequence(model, {.context = ids.size(), .kv = kv});
-  REQUIRE(sequence.ok());
-  const auto logits = (*sequence)->evaluate(ids, LogitRows::kAll);
-  REQUIRE(logits.ok());
-  return sha256_hex(std::as_bytes(*logits));
+  auto sequence = test::require_ok(open_sequence(model, {.context = ids.size(), .kv = kv}));
+  const auto logits = test::require_ok(sequence->evaluate(ids, LogitRows::kAll));
+  return sha256_hex(std::as_bytes(logits));
 }
 
 /// Keys and values of the first page, in every layer.
@@ -173,12 +170,11 @@ TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
       Traveller& t = all[i];
       const auto ids = std::span(t.ids);
       REQUIRE(t.sequence->evaluate(ids.first(280), LogitRows::kNone).ok());
-      const auto logits = t.sequence->evaluate(ids.subspan(280), LogitRows::kAll);
-      REQUIRE(logits.ok());
+      const auto logits = test::require_ok(t.sequence->evaluate(ids.subspan(280), LogitRows::kAll));
       auto solo = open_sequence(model, {.context = 400, .kv = kv});
       REQUIRE((*solo)->evaluate(ids.first(280), LogitRows::kNone).ok());
       const auto alone = (*solo)->evaluate(ids.subspan(280), LogitRows::kAll);
-      REQUIRE(std::ranges::equal(*logits, *alone));
+      REQUIRE(std::ranges::equal(logits, *alone));
       REQUIRE(first_page(*t.sequence) == first_page(**solo));
       if (n_pages < 40) t.sequence->truncate(0);
     }
@@ -225,16 +221,14 @@ TEST_CASE("after an error every sequence is where it was", "[executor]") {
   refused(Ids(9, 5), ErrorCode::kResource);
 
   // One page cannot hold 257 positions.
-  const auto full = a->evaluate(Ids(257, 4), LogitRows::kLast);
-  REQUIRE_FALSE(full.ok());
-  REQUIRE(full.error().code == ErrorCode::kResource);
-  REQUIRE(full.error().field == "KV cache");
+  const Error full =
+      test::must_fail(a->evaluate(Ids(257, 4), LogitRows::kLast), ErrorCode::kResource);
+  REQUIRE(full.field == "KV cache");
   REQUIRE(a->position() == 3);
-  const auto logits = a->evaluate(ids, LogitRows::kAll);
-  REQUIRE(logits.ok());
+  const auto logits = test::require_ok(a->evaluate(ids, LogitRows::kAll));
   auto alone = open_sequence(model, {.context = 300});
   REQUIRE((*alone)->evaluate(ids, LogitRows::kNone).ok());
-  REQUIRE(std::ranges::equal(*logits, *(*alone)->evaluate(ids, LogitRows::kAll)));
+  REQUIRE(std::ranges::equal(logits, *(*alone)->evaluate(ids, LogitRows::kAll)));
 }
 
 TEST_CASE("when pages run out the call is refused, and no other sequence loses any", "[executor]") {

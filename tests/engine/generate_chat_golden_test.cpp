@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "engine/generate/chat_template.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_files.h"
 
 #ifndef LLM_SOURCE_DIR
@@ -102,9 +103,8 @@ TEST_CASE("conversations have the ids of tokenizers, markers that users type as 
       CAPTURE(i);
       const auto parts =
           format_chat(format_named(entry["format"].get<std::string>()), conversation(i));
-      const auto ids = encode_chat(tokenizer, parts, true);
-      REQUIRE(ids.ok());
-      CHECK(*ids == entry["ids"][i].get<std::vector<TokenId>>());
+      const auto ids = test::require_ok(encode_chat(tokenizer, parts, true));
+      CHECK(ids == entry["ids"][i].get<std::vector<TokenId>>());
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "engine/generate/conversation.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {
@@ -37,13 +38,12 @@ TEST_CASE("the model sees a chat as its format renders the whole", "[generate][c
     for (const char* message : {"one", "two", "three"}) {
       messages.push_back({ChatMessage::Role::kUser, message});
       REQUIRE(conversation.ask(message).ok());
-      const auto ids = encode_chat(session.tokenizer(), format_chat(format, messages), true);
-      REQUIRE(ids.ok());
-      REQUIRE(*conversation.text() == *ids);
-      const auto result = conversation.reply(options);
-      REQUIRE(result.ok());
+      const auto ids =
+          test::require_ok(encode_chat(session.tokenizer(), format_chat(format, messages), true));
+      REQUIRE(*conversation.text() == ids);
+      const auto result = test::require_ok(conversation.reply(options));
       REQUIRE(session.text == *conversation.text());
-      messages.push_back({ChatMessage::Role::kAssistant, result->text});
+      messages.push_back({ChatMessage::Role::kAssistant, result.text});
     }
   }
 }

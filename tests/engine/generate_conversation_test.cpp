@@ -5,6 +5,7 @@
 #include "engine/generate/conversation.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {
@@ -41,13 +42,8 @@ GenerateOptions greedy() {
 /// Asks and answers.
 GenerateResult say(Conversation& conversation, const std::string& message,
                    const GenerateOptions& options = greedy()) {
-  const auto asked = conversation.ask(message, options.context_shift);
-  INFO((asked.ok() ? "" : asked.error().to_string()));
-  REQUIRE(asked.ok());
-  auto result = conversation.reply(options);
-  INFO((result.ok() ? "" : result.error().to_string()));
-  REQUIRE(result.ok());
-  return std::move(result).value();
+  test::require_ok(conversation.ask(message, options.context_shift));
+  return test::require_ok(conversation.reply(options));
 }
 
 std::vector<TokenId> text_of(const Conversation& conversation) {
@@ -80,9 +76,8 @@ TEST_CASE("a chat that is full is one that never had its oldest turns", "[genera
   std::size_t forgotten = 0;
   for (int i = 0; i < 30; ++i) {
     messages.push_back("message " + std::to_string(i));
-    const auto room = conversation.ask(messages.back());
-    REQUIRE(room.ok());
-    forgotten += room->turns;
+    const auto room = test::require_ok(conversation.ask(messages.back()));
+    forgotten += room.turns;
     const auto result = conversation.reply(greedy());
     REQUIRE(result->text == "ok");
     REQUIRE(result->stop_reason == StopReason::kEos);
@@ -109,9 +104,8 @@ TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
   }
   REQUIRE(conversation.restore(std::move(state), {}).ok());
   session.n_asked_for_tokenizer = 0;
-  const auto room = conversation.ask("another");
-  REQUIRE(room.ok());
-  REQUIRE(room->turns + conversation.turns().size() == kTurns + 1);
+  const auto room = test::require_ok(conversation.ask("another"));
+  REQUIRE(room.turns + conversation.turns().size() == kTurns + 1);
   // Once a turn for the whole, and what is kept a few times.
   REQUIRE(session.n_asked_for_tokenizer < kTurns + 200);
   const auto ids = text_of(conversation);
@@ -143,12 +137,10 @@ TEST_CASE("a message that does not fit is refused and leaves the chat as it was"
   say(conversation, "one");
   say(conversation, "two");
   const auto before = text_of(conversation);
-  const auto refused = conversation.ask(std::string(200, 'x'));
-  REQUIRE(!refused.ok());
-  REQUIRE(refused.error().code == ErrorCode::kUsage);
-  REQUIRE(refused.error().message ==
+  const Error refused = test::must_fail(conversation.ask(std::string(200, 'x')), ErrorCode::kUsage,
+                                        {"--context-shift"});
+  REQUIRE(refused.message ==
           "found 244 tokens with the system message, need at most 200 (the context)");
-  REQUIRE(refused.error().hint.find("--context-shift") != std::string::npos);
   REQUIRE(text_of(conversation) == before);
   REQUIRE(conversation.forgotten_turns() == 0);
   REQUIRE(say(conversation, "three").text == "ok");
@@ -162,12 +154,11 @@ TEST_CASE("a message may lose its front; the system message stays", "[generate][
   std::string message;
   for (int i = 0; i < 200; ++i) message += "\xC3\xA9";  // no character may be cut
   message += "end";
-  const auto room = conversation.ask(message, true);
-  REQUIRE(room.ok());
+  const auto room = test::require_ok(conversation.ask(message, true));
   const auto text = text_of(conversation);
   REQUIRE(text.size() <= 200);
   REQUIRE(text.size() > 190);
-  REQUIRE(room->tokens == 44 + 403 - text.size());
+  REQUIRE(room.tokens == 44 + 403 - text.size());
   const std::string& kept = conversation.turns().back().message;
   REQUIRE(message.ends_with(kept));
   REQUIRE(kept.starts_with("\xC3\xA9"));
@@ -178,9 +169,8 @@ TEST_CASE("a message may lose its front; the system message stays", "[generate][
   // Nothing is left to crop: the system message alone is too long.
   conversation.clear();
   conversation.set_system(std::string(300, 's'));
-  const auto refused = conversation.ask("hi", true);
-  REQUIRE(!refused.ok());
-  REQUIRE(refused.error().hint.find("--context-shift") == std::string::npos);
+  const Error refused = test::must_fail(conversation.ask("hi", true));
+  REQUIRE(refused.hint.find("--context-shift") == std::string::npos);
 }
 
 TEST_CASE("a reply that fills the context goes on at the cost of older turns", "[generate][chat]") {
@@ -267,10 +257,9 @@ TEST_CASE("text above the tokenizer's limit is an error with both numbers", "[ge
   FakeSession session(byte_tokenizer(), says_ok, 200);
   Conversation conversation(session, ChatFormat::kZephyr);
   say(conversation, "one");
-  const auto refused = conversation.ask(std::string(Tokenizer::kMaxTextBytes + 1, 'x'));
-  REQUIRE(!refused.ok());
-  REQUIRE(refused.error().code == ErrorCode::kResource);
-  REQUIRE(refused.error().message == "found 67108874 bytes of text, need at most 67108864");
+  const Error refused = test::must_fail(
+      conversation.ask(std::string(Tokenizer::kMaxTextBytes + 1, 'x')), ErrorCode::kResource);
+  REQUIRE(refused.message == "found 67108874 bytes of text, need at most 67108864");
   REQUIRE(conversation.turns().size() == 1);
   REQUIRE(say(conversation, "two").text == "ok");
 }
@@ -309,9 +298,9 @@ TEST_CASE("a prompt longer than the context loses its front, but for BOS, if it 
   GenerateOptions options = greedy();
   options.context_shift = true;
   options.max_tokens = 1;
-  const auto result = generate(session, Ids{1, 50, 51, 52, 53, 54, 55, 56, 57, 58}, options);
-  REQUIRE(result.ok());
-  REQUIRE(result->cropped == 2);
+  const auto result =
+      test::require_ok(generate(session, Ids{1, 50, 51, 52, 53, 54, 55, 56, 57, 58}, options));
+  REQUIRE(result.cropped == 2);
   REQUIRE(session.text == Ids{1, 52, 53, 54, 55, 56, 57, 58});
   FakeSession without_bos(byte_tokenizer(), says_on_and_on, 8);
   REQUIRE(generate(without_bos, Ids(10, 50), options)->cropped == 2);

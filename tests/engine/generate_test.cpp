@@ -7,6 +7,7 @@
 #include "engine/generate/stop_matcher.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {
@@ -55,25 +56,23 @@ TEST_CASE("a stop string ends a text, also with the last token that it may have"
     GenerateOptions options = greedy();
     options.stop = {"ry"};
     options.max_tokens = max_tokens;
-    const auto result = generate(session, kPrompt, options);
-    REQUIRE(result.ok());
-    CHECK(result->text == "sto");
-    CHECK(result->ids.size() == 5);
-    CHECK(result->stop_reason == StopReason::kStopString);
+    const auto result = test::require_ok(generate(session, kPrompt, options));
+    CHECK(result.text == "sto");
+    CHECK(result.ids.size() == 5);
+    CHECK(result.stop_reason == StopReason::kStopString);
   }
 }
 
 TEST_CASE("a text ends at EOS, which is no part of it", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("story", 3));
   std::vector<std::string> texts;
-  const auto result = generate(session, kPrompt, greedy(), collect(texts));
-  REQUIRE(result.ok());
-  REQUIRE(result->text == "story");
+  const auto result = test::require_ok(generate(session, kPrompt, greedy(), collect(texts)));
+  REQUIRE(result.text == "story");
   REQUIRE(texts == std::vector<std::string>{"s", "t", "o", "r", "y"});
-  REQUIRE(result->ids.size() == 5);
-  REQUIRE(result->stop_reason == StopReason::kEos);
-  REQUIRE(result->prefill_tokens == 3);
-  REQUIRE(result->token_seconds.size() == 5);
+  REQUIRE(result.ids.size() == 5);
+  REQUIRE(result.stop_reason == StopReason::kEos);
+  REQUIRE(result.prefill_tokens == 3);
+  REQUIRE(result.token_seconds.size() == 5);
   REQUIRE(session.calls == std::vector<std::size_t>{3, 1, 1, 1, 1, 1});
 }
 
@@ -160,18 +159,14 @@ TEST_CASE("the prompt is evaluated in batches", "[generate]") {
 
 TEST_CASE("a prompt longer than the context is a usage error with both numbers", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("", 3), 8);
-  const auto result = generate(session, Ids(9, 50), greedy());
-  REQUIRE(!result.ok());
-  REQUIRE(result.error().code == ErrorCode::kUsage);
-  REQUIRE(result.error().message.find("found 9 tokens, need at most 8") != std::string::npos);
+  test::must_fail(generate(session, Ids(9, 50), greedy()), ErrorCode::kUsage,
+                  {"found 9 tokens, need at most 8"});
   REQUIRE(session.calls.empty());
 }
 
 TEST_CASE("a prompt without a token is a usage error", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("", 0));
-  const auto result = generate(session, Ids{}, greedy());
-  REQUIRE(!result.ok());
-  REQUIRE(result.error().code == ErrorCode::kUsage);
+  test::must_fail(generate(session, Ids{}, greedy()), ErrorCode::kUsage);
 }
 
 TEST_CASE("a full context ends the text", "[generate]") {
@@ -224,11 +219,11 @@ TEST_CASE("an interrupt ends prefill and decode within one evaluation", "[genera
 
 TEST_CASE("an error of the sink ends the text", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("abc", 3));
-  const auto result = generate(session, kPrompt, greedy(), [](const GenerateEvent&) -> Status {
-    return Error{.code = ErrorCode::kIo, .field = "", .message = "closed"};
-  });
-  REQUIRE(!result.ok());
-  REQUIRE(result.error().code == ErrorCode::kIo);
+  test::must_fail(generate(session, kPrompt, greedy(),
+                           [](const GenerateEvent&) -> Status {
+                             return Error{.code = ErrorCode::kIo, .field = "", .message = "closed"};
+                           }),
+                  ErrorCode::kIo);
   REQUIRE(session.calls.size() == 1);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/hex.h"
 #include "tests/engine/manifest_support.h"
+#include "tests/support/require_ok.h"
 
 using Catch::Matchers::Contains;
 
@@ -23,20 +24,19 @@ TEST_CASE("segments tile a file", "[gguf][manifest]") {
   const TinyGguf model = with_gaps();
   const auto bytes = model.bytes();
   const auto file = MappedFile::open(directory.write("m.gguf", bytes));
-  const auto segments = gguf_segments(*file);
-  REQUIRE(segments.ok());
+  const auto segments = require_ok(gguf_segments(*file));
   std::uint64_t end = 0;
-  for (const GgufSegment& segment : *segments) {
+  for (const GgufSegment& segment : segments) {
     CHECK(segment.offset == end);
     CHECK(segment.bytes > 0);
     end += segment.bytes;
   }
   CHECK(end == bytes.size());
-  CHECK(segments->front().line() == "metadata " + std::to_string(model.header_bytes()));
-  CHECK(std::ranges::count(*segments, Kind::kTensor, &GgufSegment::kind) == 12);
-  CHECK(std::ranges::count(*segments, Kind::kPadding, &GgufSegment::kind) == 3);
-  CHECK(segments->back().title() == "padding after tensor \"blk.0.attn_k.weight\"");
-  for (const GgufSegment& segment : *segments) {
+  CHECK(segments.front().line() == "metadata " + std::to_string(model.header_bytes()));
+  CHECK(std::ranges::count(segments, Kind::kTensor, &GgufSegment::kind) == 12);
+  CHECK(std::ranges::count(segments, Kind::kPadding, &GgufSegment::kind) == 3);
+  CHECK(segments.back().title() == "padding after tensor \"blk.0.attn_k.weight\"");
+  for (const GgufSegment& segment : segments) {
     // with_gaps() says where the moved one is, and writes it elsewhere.
     if (segment.kind != Kind::kTensor || segment.name == "blk.0.attn_k.weight") continue;
     const auto data = file->bytes().subspan(segment.offset, segment.bytes);

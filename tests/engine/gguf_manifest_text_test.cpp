@@ -5,6 +5,7 @@
 
 #include "engine/gguf/gguf_split.h"
 #include "tests/engine/manifest_support.h"
+#include "tests/support/require_ok.h"
 
 using Catch::Matchers::Contains;
 
@@ -36,10 +37,9 @@ TEST_CASE("hostile manifests are refused by line", "[gguf][manifest][bad_input]"
   const std::string good = tree.text();
   // 1 version, 2 root, 3 metadata, 4 its chunk, 5 large, 6 to 8 its chunks, 9 small, 10 its chunk
   REQUIRE(line_of(good, 9) == "tensor 32 F32 8 small\n");
-  const auto parsed = GgufTree::parse(good);
-  REQUIRE(parsed.ok());
-  CHECK(parsed->text() == good);
-  CHECK(parsed->root() == tree.root());
+  const auto parsed = require_ok(GgufTree::parse(good));
+  CHECK(parsed.text() == good);
+  CHECK(parsed.root() == tree.root());
 
   constexpr ErrorCode kBad = ErrorCode::kMalformed;
   const BadText row = GENERATE(values<BadText>({
@@ -142,37 +142,34 @@ TEST_CASE("the hashes of gguf-hash", "[gguf][manifest]") {
 TEST_CASE("lines of gguf-hash name the tensor that differs", "[gguf][manifest]") {
   const ScratchDirectory directory;
   const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
-  const auto open = open_gguf_file(path);
-  REQUIRE(open.ok());
-  const auto lines = hash_lines(open->file, open->gguf, kHashKinds, {.threads = 2});
-  REQUIRE(lines.ok());
-  REQUIRE(lines->lines.size() == 13 * 4);
-  const std::string text = lines->text("C:/models/a.gguf");
+  const auto open = require_ok(open_gguf_file(path));
+  const auto lines = require_ok(hash_lines(open.file, open.gguf, kHashKinds, {.threads = 2}));
+  REQUIRE(lines.lines.size() == 13 * 4);
+  const std::string text = lines.text("C:/models/a.gguf");
   CHECK_THAT(text, Contains("\nsha1      ") && Contains("\nxxh64     ") &&
                        Contains("  C:/models/a.gguf:output_norm.weight\n"));
-  auto parsed = GgufHashLines::parse(text);
-  REQUIRE(parsed.ok());
-  CHECK(parsed->text("C:/models/a.gguf") == text);
-  CHECK(compared(path, *parsed).empty());
+  auto parsed = require_ok(GgufHashLines::parse(text));
+  CHECK(parsed.text("C:/models/a.gguf") == text);
+  CHECK(compared(path, parsed).empty());
 
-  const GgufTensor* tensor = open->gguf.find_tensor("blk.0.ffn_up.weight");
-  flip(path, open->gguf.data_offset() + tensor->offset + 5);
-  const auto differences = compared(path, *parsed);
+  const GgufTensor* tensor = open.gguf.find_tensor("blk.0.ffn_up.weight");
+  flip(path, open.gguf.data_offset() + tensor->offset + 5);
+  const auto differences = compared(path, parsed);
   REQUIRE(differences.size() == 8);
   CHECK(differences[0].title == "sha256 of tensor \"blk.0.ffn_up.weight\"");
-  CHECK(differences[0].bytes->first == open->gguf.data_offset() + tensor->offset);
+  CHECK(differences[0].bytes->first == open.gguf.data_offset() + tensor->offset);
   CHECK(differences[4].title == "sha256 of all tensors");
-  flip(path, open->gguf.data_offset() + tensor->offset + 5);
+  flip(path, open.gguf.data_offset() + tensor->offset + 5);
 
   // --no-layer
   GgufHashLines all;
-  all.lines = {parsed->lines.back()};
+  all.lines = {parsed.lines.back()};
   CHECK(compared(path, all).empty());
-  std::erase_if(parsed->lines, [](const GgufHashLine& line) {
+  std::erase_if(parsed.lines, [](const GgufHashLine& line) {
     return line.tensor == "output.weight" && line.kind == HashKind::kXxh3;
   });
-  parsed->lines[0].tensor = "other";
-  const auto missing = compared(path, *parsed);
+  parsed.lines[0].tensor = "other";
+  const auto missing = compared(path, parsed);
   REQUIRE(missing.size() == 3);
   CHECK_THAT(missing[0].message, Contains("found no such tensor"));
   CHECK_THAT(missing[1].message, Contains("need its line in the manifest"));

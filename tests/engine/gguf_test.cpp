@@ -7,6 +7,7 @@
 #include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_writer.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm {
@@ -56,9 +57,8 @@ TEST_CASE("every value type survives writing and parsing", "[gguf]") {
   const std::array<std::int32_t, 2> ints = {-1, 9};
   writer.add_numbers<std::int32_t>("ints", ints);
   const auto bytes = write_all(writer, {});
-  const auto parsed = GgufFile::parse(bytes);
-  REQUIRE(parsed.ok());
-  const GgufFile& file = *parsed;
+  const auto parsed = test::require_ok(GgufFile::parse(bytes));
+  const GgufFile& file = parsed;
 
   CHECK(file.version() == 3);
   CHECK(file.entries().size() == 15);
@@ -85,9 +85,8 @@ TEST_CASE("typed getters name key, found and expected", "[gguf]") {
   writer.add_string("text", "x");
   writer.add_number<std::int32_t>("signed", -1);
   const auto bytes = write_all(writer, {});
-  const auto parsed = GgufFile::parse(bytes);
-  REQUIRE(parsed.ok());
-  const GgufFile& file = *parsed;
+  const auto parsed = test::require_ok(GgufFile::parse(bytes));
+  const GgufFile& file = parsed;
   CHECK(file.get_unsigned("text").error().to_string() ==
         "text (byte 48): found STRING, need UINT32");
   CHECK(file.get_unsigned("signed").error().message == "found INT32, need UINT32");
@@ -108,36 +107,34 @@ TEST_CASE("tensors are written aligned and found again", "[gguf]") {
   const auto first = filled(64 / 32 * 34 * 3, 1);
   const auto second = filled(20, 2);
   const auto bytes = write_all(writer, {first, second});
-  const auto parsed = GgufFile::parse(bytes);
-  REQUIRE(parsed.ok());
-  CHECK(parsed->alignment() == alignment);
+  const auto parsed = test::require_ok(GgufFile::parse(bytes));
+  CHECK(parsed.alignment() == alignment);
   CHECK(bytes.size() % alignment == 0);
-  CHECK(parsed->trailing_bytes() == 0);
-  CHECK(parsed->data_offset() % alignment == 0);
-  const GgufTensor* tensor = parsed->find_tensor("matrix");
+  CHECK(parsed.trailing_bytes() == 0);
+  CHECK(parsed.data_offset() % alignment == 0);
+  const GgufTensor* tensor = parsed.find_tensor("matrix");
   REQUIRE(tensor != nullptr);
   CHECK(tensor->n_elements == 192);
   CHECK(tensor->n_bytes == first.size());
-  const auto data = parsed->tensor_data(*tensor);
+  const auto data = parsed.tensor_data(*tensor);
   CHECK(std::equal(data.begin(), data.end(), first.begin(), first.end()));
-  const GgufTensor* other = parsed->find_tensor("vector");
+  const GgufTensor* other = parsed.find_tensor("vector");
   REQUIRE(other != nullptr);
   CHECK(other->offset % alignment == 0);
-  const auto other_data = parsed->tensor_data(*other);
+  const auto other_data = parsed.tensor_data(*other);
   CHECK(std::equal(other_data.begin(), other_data.end(), second.begin(), second.end()));
-  CHECK(parsed->find_tensor("matri") == nullptr);
+  CHECK(parsed.find_tensor("matri") == nullptr);
 }
 
 TEST_CASE("a file copied entry by entry has the same bytes", "[gguf]") {
   const auto original = TinyGguf::llama().bytes();
-  const auto parsed = GgufFile::parse(original);
-  REQUIRE(parsed.ok());
+  const auto parsed = test::require_ok(GgufFile::parse(original));
   GgufWriter writer;
-  for (const GgufEntry& entry : parsed->entries()) writer.add_entry(entry);
+  for (const GgufEntry& entry : parsed.entries()) writer.add_entry(entry);
   std::vector<std::vector<std::byte>> data;
-  for (const GgufTensor& tensor : parsed->tensors()) {
+  for (const GgufTensor& tensor : parsed.tensors()) {
     writer.add_tensor(tensor.name, tensor.type, std::span(tensor.dims).first(tensor.n_dims));
-    const auto view = parsed->tensor_data(tensor);
+    const auto view = parsed.tensor_data(tensor);
     data.emplace_back(view.begin(), view.end());
   }
   CHECK(write_all(writer, data) == original);

@@ -15,6 +15,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
 #include "tests/support/host_float_mode.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 #include "tools/llmsynth/synthetic_model.h"
@@ -53,10 +54,7 @@ std::shared_ptr<const Model> load(const std::string& path, Isa isa, int threads,
 std::unique_ptr<Sequence> session_of(std::shared_ptr<const Model> model,
                                      const ExecutorOptions& options,
                                      const SequenceOptions& how = {}) {
-  auto session = open_sequence(std::move(model), options, how);
-  INFO((session.ok() ? "" : session.error().to_string()));
-  REQUIRE(session.ok());
-  return std::move(session).value();
+  return test::require_ok(open_sequence(std::move(model), options, how));
 }
 
 /// Hash over the logits of every position, with `step` tokens given to each call (0: all at once).
@@ -66,10 +64,8 @@ std::string logits_hash(Session& session, const Ids& ids, std::size_t step) {
   const std::size_t stride = step == 0 ? ids.size() : step;
   for (std::size_t begin = 0; begin < ids.size(); begin += stride) {
     const auto part = std::span(ids).subspan(begin, std::min(stride, ids.size() - begin));
-    auto logits = session.evaluate(part, LogitRows::kAll);
-    INFO((logits.ok() ? "" : logits.error().to_string()));
-    REQUIRE(logits.ok());
-    hash.update(std::as_bytes(*logits));
+    auto logits = test::require_ok(session.evaluate(part, LogitRows::kAll));
+    hash.update(std::as_bytes(logits));
   }
   return hash.hex();
 }
@@ -118,11 +114,10 @@ std::string synthetic(const test::ScratchDirectory& directory, const char* shape
   options.recipe = find_recipe(type);
   REQUIRE(options.recipe != nullptr);
   options.threads = 2;
-  auto file = AtomicFile::create(path);
-  REQUIRE(file.ok());
-  const auto sink = [&](std::span<const std::byte> bytes) { return file->write(bytes); };
+  auto file = test::require_ok(AtomicFile::create(path));
+  const auto sink = [&](std::span<const std::byte> bytes) { return file.write(bytes); };
   REQUIRE(write_synthetic_model(options, sink).ok());
-  REQUIRE(file->commit().ok());
+  REQUIRE(file.commit().ok());
   return path;
 }
 
@@ -168,12 +163,11 @@ void require_invariance_of_parts(const std::string& path, std::size_t n_tokens, 
         how.isa = isa;
         how.threads = 2;
         how.defer_packing = true;
-        const auto model = Model::load(path, how);
-        REQUIRE(model.ok());
-        WeightStore& store = *(*model)->weights().store;
+        const auto model = test::require_ok(Model::load(path, how));
+        WeightStore& store = *model->weights().store;
         if (part > 0) REQUIRE(store.pack_more(2, n_bytes * part / n_parts).ok());
         REQUIRE_FALSE(store.in_memory());
-        REQUIRE(logits_hash(*session_of(*model, options), some, 0) == expected);
+        REQUIRE(logits_hash(*session_of(model, options), some, 0) == expected);
       }
     }
   }
@@ -272,12 +266,8 @@ TEST_CASE("truncate forgets: the same continuation gives the same logits", "[inv
 
 TEST_CASE("evaluate refuses what does not fit and stays where it was", "[engine]") {
   const auto session = session_of(load(embedded_model(), best_isa(), 1), {.context = 8});
-  const auto too_many = session->evaluate(Ids(9, 5), LogitRows::kLast);
-  REQUIRE_FALSE(too_many.ok());
-  REQUIRE(too_many.error().code == ErrorCode::kResource);
-  const auto unknown = session->evaluate(Ids{1536}, LogitRows::kLast);
-  REQUIRE_FALSE(unknown.ok());
-  REQUIRE(unknown.error().message.find("1535") != std::string::npos);
+  test::must_fail(session->evaluate(Ids(9, 5), LogitRows::kLast), ErrorCode::kResource);
+  test::must_fail(session->evaluate(Ids{1536}, LogitRows::kLast), {"1535"});
   REQUIRE(session->position() == 0);
   REQUIRE(session->evaluate(Ids(8, 5), LogitRows::kLast).ok());
 }

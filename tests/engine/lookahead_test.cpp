@@ -7,6 +7,7 @@
 
 #include "tests/engine/fake_session.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {
@@ -21,16 +22,13 @@ FakeSession counting_session(std::size_t context = 100, std::size_t batch = 100)
 /// The row that a session without a proposal gives after these tokens.
 std::vector<float> row_behind(const Ids& text) {
   FakeSession session = counting_session();
-  const auto row = session.evaluate(text, LogitRows::kLast);
-  REQUIRE(row.ok());
-  return {row->begin(), row->end()};
+  const auto row = test::require_ok(session.evaluate(text, LogitRows::kLast));
+  return {row.begin(), row.end()};
 }
 
 std::vector<float> step(Lookahead& ahead, TokenId token) {
-  const auto row = ahead.evaluate({&token, 1}, LogitRows::kLast);
-  INFO((row.ok() ? "" : row.error().to_string()));
-  REQUIRE(row.ok());
-  return {row->begin(), row->end()};
+  const auto row = test::require_ok(ahead.evaluate({&token, 1}, LogitRows::kLast));
+  return {row.begin(), row.end()};
 }
 
 /// A lookahead with proposals from a list, used up from its front, and what was noted.
@@ -160,9 +158,7 @@ TEST_CASE("a proposal that cannot be evaluated is as if it had not been made", "
   REQUIRE(bench.noted.at(0).refuted);
   REQUIRE(bench.noted[0].seconds == 0);
   const TokenId bad = 66;
-  const auto failed = bench.ahead.evaluate({&bad, 1}, LogitRows::kLast);
-  REQUIRE_FALSE(failed.ok());
-  REQUIRE(failed.error().code == ErrorCode::kNonFinite);
+  test::must_fail(bench.ahead.evaluate({&bad, 1}, LogitRows::kLast), ErrorCode::kNonFinite);
   REQUIRE(bench.ahead.position() == 2);
 }
 

@@ -8,20 +8,19 @@
 
 #include "engine/gguf/gguf_manifest.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {
 
 inline GgufTree tree_of(const std::string& path, int threads = 2) {
-  const auto file = MappedFile::open(path);
-  REQUIRE(file.ok());
+  const auto file = require_ok(MappedFile::open(path));
   GgufTree tree;
-  auto segments = gguf_segments(*file);
-  REQUIRE(segments.ok());
-  tree.segments = std::move(segments).value();
+  auto segments = require_ok(gguf_segments(file));
+  tree.segments = std::move(segments);
   HashWork work;
-  add_chunks(work, *file, tree.segments);
+  add_chunks(work, file, tree.segments);
   REQUIRE(work.run({.threads = threads}).ok());
   return tree;
 }

@@ -19,9 +19,8 @@ using test::TinyGguf;
 
 TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
   const auto bytes = TinyGguf::llama({.n_layers = 2}).bytes();
-  const auto model = open_model_bytes(bytes);
-  REQUIRE(model.ok());
-  const HyperParameters& config = model->config;
+  const auto model = test::require_ok(open_model_bytes(bytes));
+  const HyperParameters& config = model.config;
   CHECK(config.architecture == find_architecture("llama"));
   CHECK(config.n_layers == 2);
   CHECK(config.d_model == 32);
@@ -36,10 +35,10 @@ TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
   CHECK(config.rope_of(0).dims == 8);
   CHECK(config.rope_of(config.n_layers - 1).scale == 1.0F);
   CHECK(config.norm_eps == 1e-5F);
-  CHECK(model->name == "tiny");
-  CHECK(model->warnings.empty());
+  CHECK(model.name == "tiny");
+  CHECK(model.warnings.empty());
 
-  const ModelTensors& tensors = model->tensors;
+  const ModelTensors& tensors = model.tensors;
   REQUIRE(tensors.layers.size() == 2);
   CHECK(tensors.output().name == "output.weight");
   CHECK(tensors.rope_divisors.empty());
@@ -50,17 +49,16 @@ TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
   CHECK(down.n_cols == 256);
   CHECK(down.data.size() == 32 * 144);
   CHECK(tensors.layers[0].attn_norm.n_rows == 1);
-  for (const GgufTensor& tensor : model->gguf.tensors()) {
-    CHECK_FALSE(first_nonfinite_block(tensor.type, model->gguf.tensor_data(tensor)).has_value());
+  for (const GgufTensor& tensor : model.gguf.tensors()) {
+    CHECK_FALSE(first_nonfinite_block(tensor.type, model.gguf.tensor_data(tensor)).has_value());
   }
 }
 
 TEST_CASE("a file without output.weight is tied", "[model]") {
   const auto bytes = TinyGguf::llama({.tied_output = true}).bytes();
-  const auto model = open_model_bytes(bytes);
-  REQUIRE(model.ok());
-  CHECK(model->tensors.own_output.empty());
-  CHECK(model->tensors.output().data.data() == model->tensors.token_embd.data.data());
+  const auto model = test::require_ok(open_model_bytes(bytes));
+  CHECK(model.tensors.own_output.empty());
+  CHECK(model.tensors.output().data.data() == model.tensors.token_embd.data.data());
 }
 
 TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
@@ -74,35 +72,29 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
                           .data = test::encoded(1.0F) + test::encoded(8.0F)});
   SECTION("linear") {
     const auto bytes = file.bytes();
-    const auto model = open_model_bytes(bytes);
-    REQUIRE(model.ok());
-    CHECK(model->config.rope_of(0).scale == 4.0F);
-    CHECK(model->config.rope_of(0).dims == 4);
-    CHECK(model->tensors.rope_divisors.n_cols == 2);
+    const auto model = test::require_ok(open_model_bytes(bytes));
+    CHECK(model.config.rope_of(0).scale == 4.0F);
+    CHECK(model.config.rope_of(0).dims == 4);
+    CHECK(model.tensors.rope_divisors.n_cols == 2);
   }
   SECTION("none: the factor is not used") {
     file.set_string("llama.rope.scaling.type", "none");
     const auto bytes = file.bytes();
-    const auto model = open_model_bytes(bytes);
-    REQUIRE(model.ok());
-    CHECK(model->config.rope_of(0).scale == 1.0F);
+    const auto model = test::require_ok(open_model_bytes(bytes));
+    CHECK(model.config.rope_of(0).scale == 1.0F);
   }
   SECTION("the older name of the factor") {
     file.remove("llama.rope.scaling.type");
     file.remove("llama.rope.scaling.factor");
     file.set_f32("llama.rope.scale_linear", 2.0F);
     const auto bytes = file.bytes();
-    const auto model = open_model_bytes(bytes);
-    REQUIRE(model.ok());
-    CHECK(model->config.rope_of(0).scale == 2.0F);
+    const auto model = test::require_ok(open_model_bytes(bytes));
+    CHECK(model.config.rope_of(0).scale == 2.0F);
   }
   SECTION("an odd head dim is refused") {
     file.set_u32("llama.attention.key_length", 7);
     const auto bytes = file.bytes();
-    const auto model = open_model_bytes(bytes);
-    REQUIRE_FALSE(model.ok());
-    CHECK(model.error().code == ErrorCode::kUnsupported);
-    CHECK(model.error().to_string().find("found a head dim of 7") != std::string::npos);
+    test::must_fail(open_model_bytes(bytes), ErrorCode::kUnsupported, {"found a head dim of 7"});
   }
   SECTION("key_length gives the head dim") {
     file.set_u32("llama.attention.key_length", 16);
@@ -118,12 +110,9 @@ TEST_CASE("vocabulary: kinds, flags, special ids", "[model]") {
   TinyGguf file = TinyGguf::llama();
   const auto read = [&](const TinyGguf& f) {
     const auto bytes = f.bytes();
-    const auto gguf = GgufFile::parse(bytes);
-    REQUIRE(gguf.ok());
+    const auto gguf = test::require_ok(GgufFile::parse(bytes));
     std::vector<std::string> warnings;
-    auto vocab = vocab_from_gguf(*gguf, warnings);
-    REQUIRE(vocab.ok());
-    return std::move(vocab).value();
+    return test::require_ok(vocab_from_gguf(gguf, warnings));
   };
   SECTION("as written") {
     const VocabSpec vocab = read(file);
@@ -238,15 +227,14 @@ TEST_CASE("files of other makers open", "[model]") {
     WARN("skipped: LLM_TEST_DATA is not set");
     return;
   }
-  const auto model = open_model_file(std::string(data) + "/stories260K.gguf");
-  REQUIRE(model.ok());
-  CHECK(model->config.n_layers == 5);
-  CHECK(model->config.n_vocab == 512);
-  CHECK(model->warnings.empty());
+  const auto model = test::require_ok(open_model_file(std::string(data) + "/stories260K.gguf"));
+  CHECK(model.config.n_layers == 5);
+  CHECK(model.config.n_vocab == 512);
+  CHECK(model.warnings.empty());
   std::vector<std::string> warnings;
-  const auto vocab = open_vocab_file(std::string(data) + "/llama-spm-vocab.gguf", warnings);
-  REQUIRE(vocab.ok());
-  CHECK(vocab->tokens.size() == 32000);
+  const auto vocab =
+      test::require_ok(open_vocab_file(std::string(data) + "/llama-spm-vocab.gguf", warnings));
+  CHECK(vocab.tokens.size() == 32000);
   CHECK(warnings.empty());
 }
 

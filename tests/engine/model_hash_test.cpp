@@ -7,6 +7,7 @@
 #include "base/sha256.h"
 #include "engine/model/model.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -22,22 +23,16 @@ TEST_CASE("a model knows the hash of the bytes it was made of", "[model]") {
   const std::string path = directory.write("m.gguf", bytes);
   const std::string hash = sha256_hex(bytes);
 
-  const auto plain = Model::load(path);
-  REQUIRE(plain.ok());
-  CHECK((*plain)->file_sha256().empty());
-  const auto hashed = Model::load(path, {.hash_file = true});
-  REQUIRE(hashed.ok());
-  CHECK((*hashed)->file_sha256() == hash);
-  const auto f32 = (*hashed)->with_compute(Compute::kF32);
-  REQUIRE(f32.ok());
-  CHECK((*f32)->file_sha256() == hash);
+  const auto plain = test::require_ok(Model::load(path));
+  CHECK(plain->file_sha256().empty());
+  const auto hashed = test::require_ok(Model::load(path, {.hash_file = true}));
+  CHECK(hashed->file_sha256() == hash);
+  const auto f32 = test::require_ok(hashed->with_compute(Compute::kF32));
+  CHECK(f32->file_sha256() == hash);
   CHECK(Model::load(path, {.expected_sha256 = hash}).ok());
 
-  const auto other = Model::load(path, {.expected_sha256 = std::string(64, '0')});
-  REQUIRE_FALSE(other.ok());
-  CHECK(other.error().code == ErrorCode::kIntegrity);
-  CHECK_THAT(other.error().to_string(),
-             Catch::Matchers::Contains(path + ": SHA-256: found " + hash + ", need 0000"));
+  test::must_fail(Model::load(path, {.expected_sha256 = std::string(64, '0')}),
+                  ErrorCode::kIntegrity, {path + ": SHA-256: found " + hash + ", need 0000"});
 }
 
 TEST_CASE("a file replaced while it is loaded lends its hash to nobody", "[model]") {
@@ -53,10 +48,9 @@ TEST_CASE("a file replaced while it is loaded lends its hash to nobody", "[model
     if (std::filesystem::exists(directory / "other.gguf"))
       std::filesystem::rename(directory / "other.gguf", path);
   };
-  const auto model = Model::load(path, options);
-  REQUIRE(model.ok());
+  const auto model = test::require_ok(Model::load(path, options));
   REQUIRE(test::read_file(path).size() == others.size());
-  CHECK((*model)->file_sha256() == sha256_hex(bytes));
+  CHECK(model->file_sha256() == sha256_hex(bytes));
 }
 
 TEST_CASE("a file overwritten while it is hashed and read is refused", "[model]") {
@@ -73,9 +67,7 @@ TEST_CASE("a file overwritten while it is hashed and read is refused", "[model]"
     file.seekp(-1, std::ios::end);
     file.put('\1');
   };
-  const auto model = Model::load(path, options);
-  REQUIRE_FALSE(model.ok());
-  CHECK(model.error().code == ErrorCode::kIntegrity);
+  test::must_fail(Model::load(path, options), ErrorCode::kIntegrity);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "quant/formats/block_traits.h"
 #include "tests/support/catch.h"
 #include "tests/support/nonfinite_models.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 
 namespace llm {
@@ -39,19 +40,13 @@ std::unique_ptr<Sequence> session_of(const test::ScratchDirectory& folder, const
                                      const LoadOptions& load_options = {},
                                      const ExecutorOptions& options = {},
                                      const SequenceOptions& how = {}) {
-  const auto model = load(folder, gguf, load_options);
-  INFO((model.ok() ? "" : model.error().to_string()));
-  REQUIRE(model.ok());
-  auto session = open_sequence(*model, options, how);
-  REQUIRE(session.ok());
-  return std::move(session).value();
+  const auto model = test::require_ok(load(folder, gguf, load_options));
+  return test::require_ok(open_sequence(model, options, how));
 }
 
 std::vector<float> logits_of(Session& session, const Ids& ids) {
-  const auto logits = session.evaluate(ids, LogitRows::kAll);
-  INFO((logits.ok() ? "" : logits.error().to_string()));
-  REQUIRE(logits.ok());
-  return {logits->begin(), logits->end()};
+  const auto logits = test::require_ok(session.evaluate(ids, LogitRows::kAll));
+  return {logits.begin(), logits.end()};
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -118,9 +113,8 @@ TEST_CASE("bad input 61: a scale that is no number is named by tensor and block"
   const std::size_t block = at.block * traits.block_bytes;
   std::memcpy(tensor.data.data() + block + at.byte_in_block, &pattern, sizeof(pattern));
   const test::ScratchDirectory folder;
-  const auto model = load(folder, gguf);
-  REQUIRE_FALSE(model.ok());
-  const Error& error = model.error();
+  const Error model = test::must_fail(load(folder, gguf));
+  const Error& error = model;
   CAPTURE(error.to_string());
   REQUIRE(error.code == ErrorCode::kNonFinite);
   REQUIRE(error.field == at.tensor);
@@ -161,9 +155,7 @@ TEST_CASE("bad input 61: the first of several faults is named, for any threads",
     const test::ScratchDirectory folder;
     LoadOptions options;
     options.threads = threads;
-    const auto model = load(folder, gguf, options);
-    REQUIRE_FALSE(model.ok());
-    REQUIRE(model.error().message.find("Q4_0 block 33 (row 33)") != std::string::npos);
+    test::must_fail(load(folder, gguf, options), {"Q4_0 block 33 (row 33)"});
   }
 }
 
@@ -176,11 +168,7 @@ TEST_CASE("the largest finite scale is no fault of the file", "[nonfinite]") {
 }
 
 TEST_CASE("bad input 62: an overflow is named by layer, operation and position", "[nonfinite]") {
-  struct Case {
-    const char* tensor;
-    const char* field;
-  };
-  const auto [tensor, field] = GENERATE(values<Case>({
+  const auto [tensor, field] = GENERATE(table<const char*, const char*>({
       {"blk.0.attn_q.weight", "blk.0.q"},
       {"blk.1.attn_k.weight", "blk.1.k"},
       {"blk.1.attn_v.weight", "blk.1.v"},

@@ -20,6 +20,7 @@
 #include "tests/engine/manifest_support.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -32,14 +33,12 @@ using test::ScratchDirectory;
 using test::TinyGguf;
 
 std::string hash_of(const std::shared_ptr<const Model>& model) {
-  auto sequence = open_sequence(model);
-  REQUIRE(sequence.ok());
+  auto sequence = test::require_ok(open_sequence(model));
   Sha256 hash;
   for (const std::vector<TokenId>& ids :
        {std::vector<TokenId>{1, 5, 130, 262, 7}, std::vector<TokenId>{9}}) {
-    const auto rows = (*sequence)->evaluate(ids, LogitRows::kAll);
-    REQUIRE(rows.ok());
-    hash.update(std::as_bytes(*rows));
+    const auto rows = test::require_ok(sequence->evaluate(ids, LogitRows::kAll));
+    hash.update(std::as_bytes(rows));
   }
   return hash.hex();
 }
@@ -60,10 +59,7 @@ class Cached {
 
   std::shared_ptr<const Model> load(LoadOptions options) const {
     options.threads = 2;
-    auto model = Model::load(model_, options);
-    INFO((model.ok() ? "" : model.error().to_string()));
-    REQUIRE(model.ok());
-    return std::move(model).value();
+    return test::require_ok(Model::load(model_, options));
   }
   std::shared_ptr<const Model> load() const { return load({.packed_cache = caches_.path()}); }
 
@@ -288,27 +284,22 @@ TEST_CASE("a cache that is overwritten in use ends what is computed with it", "[
   cached.load();
   const auto model = cached.load();
   REQUIRE(model->packed_cache() == cached.path());
-  auto sequence = open_sequence(model);
-  REQUIRE(sequence.ok());
+  auto sequence = test::require_ok(open_sequence(model));
   const std::vector<TokenId> ids = {1, 5};
-  REQUIRE((*sequence)->evaluate(ids, LogitRows::kAll).ok());
+  REQUIRE(sequence->evaluate(ids, LogitRows::kAll).ok());
   // Another file in its place is none of its business.
   cached.caches().write("other", cached.content());
   std::filesystem::rename(cached.caches() / "other", cached.path());
-  REQUIRE((*sequence)->evaluate(ids, LogitRows::kAll).ok());
+  REQUIRE(sequence->evaluate(ids, LogitRows::kAll).ok());
 
   const auto mapped_now = cached.load();
-  auto later = open_sequence(mapped_now);
-  REQUIRE(later.ok());
+  auto later = test::require_ok(open_sequence(mapped_now));
   std::fstream file(cached.path(), std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(kPanels + 8);
   file.put('\x55').flush();
-  const auto rows = (*later)->evaluate(ids, LogitRows::kAll);
-  REQUIRE_FALSE(rows.ok());
-  REQUIRE(rows.error().code == ErrorCode::kIntegrity);
-  REQUIRE_THAT(rows.error().to_string(),
-               Contains(cached.path()) && Contains("packed cache changed while it was read"));
-  REQUIRE((*sequence)->evaluate(ids, LogitRows::kAll).ok());
+  test::must_fail(later->evaluate(ids, LogitRows::kAll), ErrorCode::kIntegrity,
+                  {cached.path(), "packed cache changed while it was read"});
+  REQUIRE(sequence->evaluate(ids, LogitRows::kAll).ok());
 }
 
 TEST_CASE("a cache of a model that has changed is refused", "[packed_cache]") {

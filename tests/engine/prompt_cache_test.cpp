@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -39,11 +40,8 @@ class Models {
     LoadOptions options;
     options.compute = compute;
     options.threads = 1;
-    auto model = Model::load(path_, options);
-    REQUIRE(model.ok());
-    auto sequence = open_sequence(*model, {.context = kContext, .kv = kv});
-    REQUIRE(sequence.ok());
-    return std::move(sequence).value();
+    auto model = test::require_ok(Model::load(path_, options));
+    return test::require_ok(open_sequence(model, {.context = kContext, .kv = kv}));
   }
 
   std::string path(std::string_view name) const { return directory_ / name; }
@@ -55,16 +53,12 @@ class Models {
 };
 
 std::vector<float> logits_of(Sequence& sequence, std::span<const TokenId> tokens) {
-  const auto rows = sequence.evaluate(tokens, LogitRows::kAll);
-  REQUIRE(rows.ok());
-  return {rows->begin(), rows->end()};
+  const auto rows = test::require_ok(sequence.evaluate(tokens, LogitRows::kAll));
+  return {rows.begin(), rows.end()};
 }
 
 PromptCache open_cache(const std::string& path) {
-  auto cache = PromptCache::open(path);
-  INFO((cache.ok() ? "" : cache.error().to_string()));
-  REQUIRE(cache.ok());
-  return std::move(cache).value();
+  return test::require_ok(PromptCache::open(path));
 }
 
 /// A cache of `n` tokens at `path`.
@@ -180,14 +174,13 @@ TEST_CASE("a damaged or cut cache is refused, whichever byte it is", "[prompt_ca
     CAPTURE(at);
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 1);
-    const auto damaged = PromptCache::open(models.directory().write("bad", bad));
-    REQUIRE(!damaged.ok());
+    const Error damaged = test::must_fail(PromptCache::open(models.directory().write("bad", bad)));
     const bool is_version = at >= 8 && at < 12;
-    REQUIRE(damaged.error().code == (is_version ? ErrorCode::kUnsupported : ErrorCode::kMalformed));
-    const auto cut = PromptCache::open(models.directory().write("bad", good.substr(0, at)));
-    REQUIRE(!cut.ok());
-    REQUIRE(cut.error().code == ErrorCode::kMalformed);
-    REQUIRE(cut.error().file == models.path("bad"));
+    REQUIRE(damaged.code == (is_version ? ErrorCode::kUnsupported : ErrorCode::kMalformed));
+    const Error cut =
+        test::must_fail(PromptCache::open(models.directory().write("bad", good.substr(0, at))),
+                        ErrorCode::kMalformed);
+    REQUIRE(cut.file == models.path("bad"));
   }
   REQUIRE(PromptCache::open(models.path("tiny.gguf")).error().code == ErrorCode::kMalformed);
   REQUIRE(PromptCache::open(models.path("absent")).error().code == ErrorCode::kIo);
@@ -220,11 +213,9 @@ TEST_CASE("sizes in a cache are checked even where its hash is right", "[prompt_
   for (const Case& item : cases) {
     std::string changed = content;
     changed.replace(item.at, item.bytes.size(), item.bytes);
-    const auto cache = PromptCache::open(models.directory().write("bad", with_header(changed)));
-    REQUIRE(!cache.ok());
-    CAPTURE(item.words, cache.error().to_string());
-    REQUIRE(cache.error().code == ErrorCode::kMalformed);
-    REQUIRE(cache.error().to_string().find(item.words) != std::string::npos);
+    CAPTURE(item.words);
+    test::must_fail(PromptCache::open(models.directory().write("bad", with_header(changed))),
+                    ErrorCode::kMalformed, {item.words});
   }
   // These need the model.
   const auto refused = [&](const std::string& changed) {
@@ -269,12 +260,12 @@ TEST_CASE("a cache larger than the context is an error", "[prompt_cache]") {
   const Models models;
   const auto writer = models.open();
   write_cache(models.path("cache"), *writer, 100);
-  auto small = open_sequence(Model::load(models.path("tiny.gguf")).value(), {.context = 64});
-  REQUIRE(small.ok());
-  const Status status = open_cache(models.path("cache")).restore(**small);
+  auto small = test::require_ok(
+      open_sequence(Model::load(models.path("tiny.gguf")).value(), {.context = 64}));
+  const Status status = open_cache(models.path("cache")).restore(*small);
   REQUIRE(!status.ok());
   REQUIRE(status.error().code == ErrorCode::kResource);
-  REQUIRE((*small)->position() == 0);
+  REQUIRE(small->position() == 0);
 }
 
 }  // namespace llm

@@ -8,6 +8,7 @@
 #include "engine/generate/ngram_proposer.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {
@@ -153,15 +154,13 @@ TEST_CASE("a draft of another vocabulary is refused by number or by token", "[sp
   const Tokenizer model = builder.build();
   REQUIRE(check_same_vocabulary(model, model).ok());
   builder.add("two");
-  const auto larger = check_same_vocabulary(builder.build(), model);
-  REQUIRE_FALSE(larger.ok());
-  CHECK(larger.error().code == ErrorCode::kUsage);
-  CHECK(larger.error().message == "found 261 tokens in the draft, need 260, as the model has");
+  const Error larger =
+      test::must_fail(check_same_vocabulary(builder.build(), model), ErrorCode::kUsage);
+  CHECK(larger.message == "found 261 tokens in the draft, need 260, as the model has");
   VocabBuilder other;
   other.add("eins");
-  const auto spelled = check_same_vocabulary(other.build(), model);
-  REQUIRE_FALSE(spelled.ok());
-  CHECK(spelled.error().message ==
+  const Error spelled = test::must_fail(check_same_vocabulary(other.build(), model));
+  CHECK(spelled.message ==
         "found token 259 as \"eins\" of kind 1 in the draft, need \"one\" of kind 1, as the model "
         "has it");
   VocabBuilder kind;

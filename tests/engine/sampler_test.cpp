@@ -8,6 +8,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/host_float_mode.h"
+#include "tests/support/require_ok.h"
 
 namespace llm {
 namespace {
@@ -205,10 +206,7 @@ TEST_CASE("logits that are no numbers are an error that names the position", "[s
   const float temperature = GENERATE(0.0F, 0.8F);
   SamplerOptions options;
   options.temperature = temperature;
-  const auto result = Sampler(options).sample(row, {}, 17);
-  REQUIRE(!result.ok());
-  REQUIRE(result.error().code == ErrorCode::kNonFinite);
-  REQUIRE(result.error().message.find("position 17") != std::string::npos);
+  test::must_fail(Sampler(options).sample(row, {}, 17), ErrorCode::kNonFinite, {"position 17"});
 }
 
 TEST_CASE("log probabilities are over the unfiltered row", "[sampler]") {

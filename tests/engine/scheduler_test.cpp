@@ -12,6 +12,7 @@
 #include "engine/forward/kv_pool.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 
 namespace llm {
 namespace {
@@ -340,10 +341,7 @@ TEST_CASE("options that leave no room are refused by name", "[serve]") {
   const auto refused = [&](auto member, std::size_t value, const std::string& part) {
     SchedulerOptions options = good;
     options.*member = value;
-    const auto result = Scheduler::create(options);
-    REQUIRE_FALSE(result.ok());
-    REQUIRE(result.error().code == ErrorCode::kUsage);
-    REQUIRE_THAT(result.error().to_string(), Catch::Matchers::Contains(part));
+    test::must_fail(Scheduler::create(options), ErrorCode::kUsage, {part});
   };
   refused(&SchedulerOptions::step_tokens, 7, "step tokens: found 7, need one for each of 8");
   refused(&SchedulerOptions::parallel, 0, "parallel: found 0");

@@ -10,6 +10,7 @@
 #include "engine/generate/ngram_proposer.h"
 #include "tests/engine/speculation_support.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 
 namespace llm {
 namespace {
@@ -33,9 +34,7 @@ std::shared_ptr<const Model> load(const char* name) {
 
 std::unique_ptr<Sequence> open(const std::shared_ptr<const Model>& model, std::size_t context,
                                const SequenceOptions& how = {}) {
-  auto sequence = open_sequence(model, {.context = context, .batch = 32}, how);
-  REQUIRE(sequence.ok());
-  return std::move(sequence).value();
+  return test::require_ok(open_sequence(model, {.context = context, .batch = 32}, how));
 }
 
 /// Logits after `more` tokens fed one by one: what a row left over in the cache would change.
@@ -43,9 +42,8 @@ std::vector<float> logits_behind(Sequence& sequence, std::size_t more) {
   std::vector<float> rows;
   for (std::size_t i = 0; i < more && sequence.position() < sequence.context(); ++i) {
     const auto id = static_cast<TokenId>(100 + i);
-    const auto row = sequence.evaluate({&id, 1}, LogitRows::kLast);
-    REQUIRE(row.ok());
-    rows.insert(rows.end(), row->begin(), row->end());
+    const auto row = test::require_ok(sequence.evaluate({&id, 1}, LogitRows::kLast));
+    rows.insert(rows.end(), row.begin(), row.end());
   }
   return rows;
 }
@@ -122,9 +120,8 @@ TEST_CASE("a chat that forgets turns is the same chat with speculation", "[specu
     std::vector<std::string> replies;
     for (const char* message : {"Tell me of a fox.", "And then?", "And then?", "Again, please."}) {
       REQUIRE(conversation.ask(message).ok());
-      const auto reply = conversation.reply(options);
-      REQUIRE(reply.ok());
-      replies.push_back(reply->text + std::to_string(session->position()));
+      const auto reply = test::require_ok(conversation.reply(options));
+      replies.push_back(reply.text + std::to_string(session->position()));
     }
     REQUIRE(conversation.ask_again().ok());
     REQUIRE(conversation.reply(options).ok());

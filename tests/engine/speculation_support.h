@@ -10,6 +10,7 @@
 
 #include "engine/generate/generate.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 
 namespace llm::test {
 
@@ -102,23 +103,22 @@ inline Seen see(Session& session, const std::vector<std::vector<TokenId>>& promp
   }
   Generator generator(session);
   for (const auto& prompt : prompts) {
-    const auto result = generator.run(prompt, options, [&](const GenerateEvent& event) -> Status {
-      seen.events.push_back(std::to_string(event.id.value_or(-1)) + std::string(event.text));
-      return Ok{};
-    });
-    INFO((result.ok() ? "" : result.error().to_string()));
-    REQUIRE(result.ok());
-    seen.ids.push_back(result->ids);
-    seen.texts.push_back(result->text);
-    seen.reasons.push_back(result->stop_reason);
-    for (const Logprobs& some : result->logprobs) {
+    const auto result =
+        require_ok(generator.run(prompt, options, [&](const GenerateEvent& event) -> Status {
+          seen.events.push_back(std::to_string(event.id.value_or(-1)) + std::string(event.text));
+          return Ok{};
+        }));
+    seen.ids.push_back(result.ids);
+    seen.texts.push_back(result.text);
+    seen.reasons.push_back(result.stop_reason);
+    for (const Logprobs& some : result.logprobs) {
       seen.logprobs.emplace_back(some.chosen.id, some.chosen.logprob);
       for (const TokenLogprob& one : some.top) seen.logprobs.emplace_back(one.id, one.logprob);
     }
     if (counts != nullptr) {
-      counts->proposed += result->proposed;
-      counts->accepted += result->accepted;
-      counts->passes += result->decode_passes;
+      counts->proposed += result.proposed;
+      counts->accepted += result.accepted;
+      counts->passes += result.decode_passes;
     }
   }
   seen.text.assign(generator.text().begin(), generator.text().end());

@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 
 namespace llm {
 namespace {
@@ -39,14 +40,12 @@ std::shared_ptr<const Model> embedded() {
 
 std::string hash_alone(const std::shared_ptr<const Model>& model, const Ids& prompt,
                        std::size_t n_new) {
-  auto sequence = open_sequence(model, {.context = 512});
-  REQUIRE(sequence.ok());
+  auto sequence = test::require_ok(open_sequence(model, {.context = 512}));
   Text text{prompt, {}};
   for (std::size_t i = 0; i < n_new; ++i) {
-    const auto next = std::span(text.tokens).subspan((*sequence)->position());
-    const auto logits = (*sequence)->evaluate(next, LogitRows::kLast);
-    REQUIRE(logits.ok());
-    text.take(*logits);
+    const auto next = std::span(text.tokens).subspan(sequence->position());
+    const auto logits = test::require_ok(sequence->evaluate(next, LogitRows::kLast));
+    text.take(logits);
   }
   return text.hash.hex();
 }
@@ -108,12 +107,11 @@ TEST_CASE("texts made together, and preempted, are those made alone", "[serve]")
                                      .queue = 100,
                                      .context = 512,
                                      .kv_pages = kv_pages};
-      auto executor = Executor::create(
-          model, {.context = 512, .batch = step_tokens, .kv_pages = options.kv_pages});
-      REQUIRE(executor.ok());
-      StepRunner runner(*executor);
+      auto executor = test::require_ok(Executor::create(
+          model, {.context = 512, .batch = step_tokens, .kv_pages = options.kv_pages}));
+      StepRunner runner(executor);
       REQUIRE(hashes_together(runner, options, prompts, n_new) == expected);
-      REQUIRE((*executor)->pool().pages_in_use() == 0);
+      REQUIRE(executor->pool().pages_in_use() == 0);
     }
   }
 }
@@ -128,21 +126,20 @@ TEST_CASE("shared prefixes change no bit of a scheduled text", "[serve]") {
   for (const Ids& prompt : prompts) expected.push_back(hash_alone(model, prompt, 5));
   for (const std::size_t step_tokens : {600, 64, 8}) {
     CAPTURE(step_tokens);
-    auto executor = Executor::create(model, {.context = 600, .batch = step_tokens, .kv_pages = 40});
-    REQUIRE(executor.ok());
-    StepRunner runner(*executor, {.share_prefix = true});
+    auto executor = test::require_ok(
+        Executor::create(model, {.context = 600, .batch = step_tokens, .kv_pages = 40}));
+    StepRunner runner(executor, {.share_prefix = true});
     const SchedulerOptions options{
         .step_tokens = step_tokens, .parallel = 8, .queue = 100, .context = 512, .kv_pages = 40};
     REQUIRE(hashes_together(runner, options, prompts, 5) == expected);
-    REQUIRE((*executor)->pool().pages_shared() >= (step_tokens < 256 ? 3 : 2));
+    REQUIRE(executor->pool().pages_shared() >= (step_tokens < 256 ? 3 : 2));
   }
 }
 
 TEST_CASE("an error of the executor or of who takes the logits ends the step", "[serve]") {
   const auto model = embedded();
-  auto executor = Executor::create(model, {.context = 16});
-  REQUIRE(executor.ok());
-  StepRunner runner(*executor);
+  auto executor = test::require_ok(Executor::create(model, {.context = 16}));
+  StepRunner runner(executor);
   const Ids bad(3, 1 << 30);
   const Ids good(3, 1);
   const Step step{.preempted = {}, .parts = {{4, 0, 3, true}}, .n_tokens = 3};

@@ -11,6 +11,7 @@
 #include "engine/model/tensor_name.h"
 #include "engine/model/weights.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -68,14 +69,13 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   file.tensors.push_back(
       {.name = "rope_freqs.weight", .dims = {rope_dims / 2}, .type = 0, .data = divisors});
   const test::ScratchDirectory folder;
-  auto opened = open_model_file(folder.write("m.gguf", file.bytes()));
-  if (!opened.ok()) FAIL(opened.error().to_string());
-  const auto model = std::make_shared<const ModelFile>(std::move(opened).value());
+  auto opened = test::require_ok(open_model_file(folder.write("m.gguf", file.bytes())));
+  const auto model = std::make_shared<const ModelFile>(std::move(opened));
   std::vector<std::string> warnings;
   const bool defer = GENERATE(false, true);
   CAPTURE(defer);
-  const auto weights = load_weights(model, {.threads = 2, .defer = defer}, warnings);
-  if (!weights.ok()) FAIL(weights.error().to_string());
+  const auto weights =
+      test::require_ok(load_weights(model, {.threads = 2, .defer = defer}, warnings));
   const bool halves = find_architecture(architecture)->rope_pairs == RopePairs::kHalves;
   std::set<std::string> bound;
   for (const auto& [role, layer] : roles_of_model(2)) {
@@ -90,10 +90,10 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     const std::size_t size = role->is_matrix() ? row_bytes(view.type, view.n_cols) : sizeof(float);
     std::vector<std::byte> row(size);
     if (role->is_matrix()) {
-      REQUIRE(role->matrix.of(*weights, layer).n_rows() == view.n_rows);
-      REQUIRE(role->matrix.of(*weights, layer).n_cols() == view.n_cols);
+      REQUIRE(role->matrix.of(weights, layer).n_rows() == view.n_rows);
+      REQUIRE(role->matrix.of(weights, layer).n_cols() == view.n_cols);
     } else {
-      REQUIRE(role->vector.of(*weights, layer).size() == view.n_cols);
+      REQUIRE(role->vector.of(weights, layer).size() == view.n_cols);
     }
     for (std::size_t r = 0; r < n; ++r) {
       // Of each head, neighbours in memory are halves in the file.
@@ -102,9 +102,9 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
           halves && is_qk ? r - dim + dim / 2 + (dim % 2 == 1 ? rope_dims / 2 : 0) : r;
       CAPTURE(r);
       if (role->is_matrix()) {
-        role->matrix.of(*weights, layer).extract_row(r, row);
+        role->matrix.of(weights, layer).extract_row(r, row);
       } else {
-        std::ranges::copy(std::as_bytes(role->vector.of(*weights, layer).span().subspan(r, 1)),
+        std::ranges::copy(std::as_bytes(role->vector.of(weights, layer).span().subspan(r, 1)),
                           row.begin());
       }
       CHECK(std::ranges::equal(row, view.data.subspan(in_file * size, size)));
@@ -117,13 +117,12 @@ TEST_CASE("of heads that are rotated in part, the rest stays where the file has 
   TinyGguf file = TinyGguf::llama({.architecture = "qwen2"});
   file.set_u32("qwen2.rope.dimension_count", 4);
   const auto bytes = file.bytes();
-  const auto model = open_model_bytes(bytes);
-  REQUIRE(model.ok());
+  const auto model = test::require_ok(open_model_bytes(bytes));
   std::string order;
   for (std::size_t r = 8; r < 16; ++r)
-    order += std::to_string(file_row(model->config, *find_role("attn_q.weight"), r)) + ' ';
+    order += std::to_string(file_row(model.config, *find_role("attn_q.weight"), r)) + ' ';
   CHECK(order == "8 10 9 11 12 13 14 15 ");
-  CHECK(file_row(model->config, *find_role("attn_v.weight"), 9) == 9);
+  CHECK(file_row(model.config, *find_role("attn_v.weight"), 9) == 9);
 }
 
 TEST_CASE("an architecture's rows say what the table does not", "[roles]") {
@@ -137,21 +136,18 @@ TEST_CASE("an architecture's rows say what the table does not", "[roles]") {
   CHECK(other.key("block_count") == "other.block_count");
 
   const auto bytes = TinyGguf::llama().bytes();
-  const auto model = open_model_bytes(bytes);
-  REQUIRE(model.ok());
-  HyperParameters config = model->config;
+  const auto model = test::require_ok(open_model_bytes(bytes));
+  HyperParameters config = model.config;
   const Architecture needy{.name = "needy", .roles = std::span(differences).last(1)};
   config.architecture = &needy;
   std::vector<std::string> warnings;
-  const auto missing = bind_tensors(model->gguf, config, false, warnings);
-  REQUIRE_FALSE(missing.ok());
-  CHECK(missing.error().field == "tensor \"rope_freqs.weight\"");
+  const Error missing = test::must_fail(bind_tensors(model.gguf, config, false, warnings));
+  CHECK(missing.field == "tensor \"rope_freqs.weight\"");
   const Architecture without{.name = "without", .roles = std::span(differences).first(1)};
   config.architecture = &without;
-  const auto refused = bind_tensors(model->gguf, config, false, warnings);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().code == ErrorCode::kUnsupported);
-  CHECK(refused.error().field == "tensor \"output.weight\"");
+  const Error refused =
+      test::must_fail(bind_tensors(model.gguf, config, false, warnings), ErrorCode::kUnsupported);
+  CHECK(refused.field == "tensor \"output.weight\"");
 }
 
 TEST_CASE("docs/gguf.md names every tensor that is read", "[roles]") {

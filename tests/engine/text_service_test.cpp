@@ -14,6 +14,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
 #include "tests/support/nonfinite_models.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -37,12 +38,9 @@ std::shared_ptr<const Model> embedded() {
 std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
                                    SchedulerOptions options, std::size_t context = kContext) {
   options.context = context;
-  auto executor = Executor::create(
-      model, {.context = context, .batch = options.step_tokens, .kv_pages = options.kv_pages});
-  REQUIRE(executor.ok());
-  auto service = TextService::start(*executor, options);
-  REQUIRE(service.ok());
-  return std::move(service).value();
+  auto executor = test::require_ok(Executor::create(
+      model, {.context = context, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
+  return test::require_ok(TextService::start(executor, options));
 }
 
 /// What a text is compared by.
@@ -65,8 +63,7 @@ struct Told {
 
 Told alone(const std::shared_ptr<const Model>& model, TextRequest request,
            std::size_t context = kContext) {
-  auto session = open_sequence(model, {.context = context});
-  REQUIRE(session.ok());
+  auto session = test::require_ok(open_sequence(model, {.context = context}));
   Told told;
   Sha256 hash;
   std::vector<float> rows;
@@ -75,7 +72,7 @@ Told alone(const std::shared_ptr<const Model>& model, TextRequest request,
     rows.insert(rows.end(), some.begin(), some.end());
   };
   const auto result =
-      generate(**session, request.prompt, request.options, [&](const GenerateEvent& event) {
+      generate(*session, request.prompt, request.options, [&](const GenerateEvent& event) {
         told.events += event.text;
         return Status(Ok{});
       });
@@ -104,14 +101,13 @@ struct Listener {
   }
   Result<ServedText> wait() { return end.get_future().get(); }
   Told wait_for_text() {
-    const auto text = wait();
-    REQUIRE(text.ok());
-    REQUIRE(text->result.text == told.events);
-    told.ids = text->result.ids;
-    told.reason = text->result.stop_reason;
-    told.hash = text->logits_sha256;
-    told.add(text->prompt_logprobs);
-    told.add(text->result.logprobs);
+    const auto text = test::require_ok(wait());
+    REQUIRE(text.result.text == told.events);
+    told.ids = text.result.ids;
+    told.reason = text.result.stop_reason;
+    told.hash = text.logits_sha256;
+    told.add(text.prompt_logprobs);
+    told.add(text.result.logprobs);
     return told;
   }
 };
@@ -287,9 +283,9 @@ TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
   test::ScratchDirectory directory;
   auto broken = test::TinyGguf::llama();
   test::make_token_overflow(broken, 40);
-  const auto model = Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1});
-  REQUIRE(model.ok());
-  const auto service = start(*model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
+  const auto model =
+      test::require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
+  const auto service = start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
   std::vector<Listener> listeners(3);
   std::vector<TextJob> jobs;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -304,10 +300,7 @@ TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
   REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
   REQUIRE(listeners[0].wait().ok());
   REQUIRE(listeners[2].wait().ok());
-  const auto failed = listeners[1].wait();
-  REQUIRE_FALSE(failed.ok());
-  REQUIRE(failed.error().code == ErrorCode::kNonFinite);
-  REQUIRE(failed.error().message.find("position 2") != std::string::npos);
+  test::must_fail(listeners[1].wait(), ErrorCode::kNonFinite, {"position 2"});
   REQUIRE(service->figures().failed == 1);
   REQUIRE(service->figures().kv_pages_in_use == 0);
 }

@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -36,28 +37,21 @@ LoadOptions how(bool defer, int threads = 2, Compute compute = Compute::kInt8) {
 }
 
 std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options) {
-  auto model = Model::load(path, options);
-  INFO((model.ok() ? "" : model.error().to_string()));
-  REQUIRE(model.ok());
-  return std::move(model).value();
+  return test::require_ok(Model::load(path, options));
 }
 
 std::unique_ptr<Sequence> open(const std::shared_ptr<const Model>& model,
                                const ExecutorOptions& options = {},
                                const SequenceOptions& sequence = {}) {
-  auto opened = open_sequence(model, options, sequence);
-  REQUIRE(opened.ok());
-  return std::move(opened).value();
+  return test::require_ok(open_sequence(model, options, sequence));
 }
 
 /// The hash of all logits of kPrompt in one call and four tokens one by one.
 std::string run(Sequence& sequence) {
   Sha256 hash;
   const auto add = [&](std::span<const TokenId> ids) {
-    const auto rows = sequence.evaluate(ids, LogitRows::kAll);
-    INFO((rows.ok() ? "" : rows.error().to_string()));
-    REQUIRE(rows.ok());
-    hash.update(std::as_bytes(*rows));
+    const auto rows = test::require_ok(sequence.evaluate(ids, LogitRows::kAll));
+    hash.update(std::as_bytes(rows));
   };
   add(kPrompt);
   for (const TokenId id : {3, 40, 270, 1}) add(std::span(&id, 1));
@@ -229,9 +223,8 @@ TEST_CASE("a file that changes before it is packed is refused in the pass that w
     overwrite(path, std::filesystem::file_size(path) - 1, '\1');
   }
   const std::size_t before = sequence->position();
-  const auto rows = sequence->evaluate(Ids{4, 5}, LogitRows::kLast);
-  REQUIRE_FALSE(rows.ok());
-  const Error& error = rows.error();
+  const Error rows = test::must_fail(sequence->evaluate(Ids{4, 5}, LogitRows::kLast));
+  const Error& error = rows;
   CAPTURE(error.to_string());
   CHECK(error.code == ErrorCode::kIntegrity);
   CHECK(error.file == path);
@@ -259,9 +252,8 @@ TEST_CASE("bad input 61: with weights in the file, before a token is drawn", "[w
   REQUIRE(model.ok() == (name != "token_embd.weight"));
   Error error{.field = {}, .message = {}};
   if (model.ok()) {
-    const auto rows = open(*model)->evaluate(kPrompt, LogitRows::kLast);
-    REQUIRE_FALSE(rows.ok());
-    error = rows.error();
+    const Error rows = test::must_fail(open(*model)->evaluate(kPrompt, LogitRows::kLast));
+    error = rows;
   } else {
     error = model.error();
   }

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,17 @@ struct Finished {
   std::string out;
   std::string err;
   long peak_rss_kib = 0;
+  std::string command;
+
+  /// Itself, seen to have ended with `code`, with all of these words on stderr and on stdout.
+  Finished must_end(int code, Words on_err = {}, Words on_out = {},
+                    std::source_location where = std::source_location::current()) const {
+    INFO(where.file_name() << ':' << where.line() << ": " << command << '\n' << err);
+    REQUIRE(exit_code == code);
+    require_words(err, on_err);
+    require_words(out, on_out);
+    return *this;
+  }
 };
 
 /// A program, running with its output going to files and its input from one.
@@ -32,6 +44,7 @@ class Process {
   /// @param words  the program (its path, or a name to look up) and its arguments
   /// @param input  path of what it reads
   explicit Process(std::vector<std::string> words, const std::string& input = "/dev/null") {
+    for (const std::string& word : words) command_ += word + ' ';
     // timeout(1) ends one that hangs, with code 137.
     const std::vector<std::string> guard = {"timeout", "--foreground", "--signal=KILL", "3600"};
     words.insert(words.begin(), guard.begin(), guard.end());
@@ -81,11 +94,12 @@ class Process {
     struct rusage usage {};
     REQUIRE(::wait4(pid_, &status, 0, &usage) == pid_);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-            directory_.read("out"), directory_.read("err"), usage.ru_maxrss};
+            directory_.read("out"), directory_.read("err"), usage.ru_maxrss, command_};
   }
 
  private:
   ScratchDirectory directory_;
+  std::string command_;
   pid_t pid_ = -1;  ///< of timeout(1), whose only child the program is
 };
 
@@ -106,7 +120,9 @@ inline Finished run_tool(const std::string& tool, std::vector<std::string> argum
 /// Runs a command of bash to its end, for its redirections and jobs.
 inline Finished run_shell(const std::string& command) {
   const ScratchDirectory directory;  // of a file: arguments are limited to 128 KiB
-  return Process({"bash", directory.write("command", command)}).wait();
+  Finished finished = Process({"bash", directory.write("command", command)}).wait();
+  finished.command = command;
+  return finished;
 }
 
 }  // namespace llm::test

@@ -7,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tests/tokenizer/vocab_files.h"
@@ -75,10 +76,9 @@ TEST_CASE("every pre-tokenizer splits as the model's own does", "[tokenizer][gol
   const auto texts = golden_texts();
   Numbers golden("tiny.rules");
   for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
-    const auto tokenizer = Tokenizer::create(tiny_bpe(std::string(rule.name)));
-    REQUIRE(tokenizer.ok());
+    const auto tokenizer = test::require_ok(Tokenizer::create(tiny_bpe(std::string(rule.name))));
     for (const std::string& text : std::span(texts).first(800)) {
-      const Ids ids = tokenizer->encode(text);
+      const Ids ids = tokenizer.encode(text);
       CAPTURE(rule.name, text, ids);
       Sha256 hash;
       hash.update(std::as_bytes(std::span(ids)));
@@ -88,7 +88,7 @@ TEST_CASE("every pre-tokenizer splits as the model's own does", "[tokenizer][gol
       for (std::size_t i = 0; i < 4; ++i)
         found |= static_cast<std::uint32_t>(std::stoul(hex.substr(2 * i, 2), nullptr, 16)) << 8 * i;
       CHECK(found == expected);
-      CHECK(tokenizer->decode(ids) == text);
+      CHECK(tokenizer.decode(ids) == text);
     }
   }
   CHECK(golden.at_end());

@@ -6,6 +6,7 @@
 
 #include "tests/base/colliding_strings.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/cost.h"
 #include "tokenizer/prefix_matcher.h"
 #include "tokenizer/tokenizer.h"
@@ -23,9 +24,7 @@ VocabSpec vocab_of(const std::vector<std::string>& texts, TokenKind kind) {
 }
 
 Tokenizer tokenizer_of(VocabSpec spec) {
-  auto made = Tokenizer::create(std::move(spec));
-  REQUIRE(made.ok());
-  return std::move(made).value();
+  return test::require_ok(Tokenizer::create(std::move(spec)));
 }
 
 }  // namespace

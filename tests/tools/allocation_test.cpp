@@ -25,8 +25,8 @@ class Bench {
     directory_.write("m.gguf", TinyGguf::llama().bytes());
     directory_.write("text", std::string(300, 'a'));
     directory_.write("lengths", std::string(R"([{"prompt": [2, 9], "output": [2, 3]}])"));
-    REQUIRE(shell("llmcheck m.gguf -p ab --compute f32 --dump own.npz -q").exit_code == 0);
-    REQUIRE(shell("llmgguf hash m.gguf -o m.gguf.manifest").exit_code == 0);
+    shell("llmcheck m.gguf -p ab --compute f32 --dump own.npz -q").must_end(0);
+    shell("llmgguf hash m.gguf -o m.gguf.manifest").must_end(0);
   }
 
   /// A command of bash in the directory; the tools are in its PATH.
@@ -151,12 +151,8 @@ TEST_CASE("threads that the system refuses are named", "[bad_input][allocation]"
         "llmquant m.gguf out.gguf Q8_0 200 --allow-requantize",
         "llmsynth s.gguf --shape mqa -t 200", "llmbench m.gguf --no-peaks -p 2 -n 2 -r 1 -t 200"}) {
     // The stacks of 200 threads do not fit.
-    const Finished run = bench.shell("ulimit -s 8192; ulimit -v 1000000; " + command);
-    CAPTURE(command, run.err);
-    CHECK(run.exit_code == 5);
-    CHECK_THAT(run.err, Catch::Matchers::Contains("threads: found ") &&
-                            Catch::Matchers::Contains("need 200") &&
-                            Catch::Matchers::Contains("use fewer threads"));
+    bench.shell("ulimit -s 8192; ulimit -v 1000000; " + command)
+        .must_end(5, {"threads: found ", "need 200", "use fewer threads"});
   }
 }
 

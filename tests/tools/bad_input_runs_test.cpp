@@ -27,13 +27,12 @@ Finished layer_diff(Llmrun& llmrun, const std::string& reference) {
 TEST_CASE("bad input 65: a reference that is empty or cut short", "[bad_input]") {
   Llmrun llmrun;
   const std::string dump = own_dump(llmrun);
-  REQUIRE(layer_diff(llmrun, dump).exit_code == 0);
+  layer_diff(llmrun, dump).must_end(0);
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{21}, dump.size() / 2,
                                  dump.size() - 22, dump.size() - 1}) {
     CAPTURE(size);
-    const Finished run = layer_diff(llmrun, dump.substr(0, size));
-    CHECK(run.exit_code == 3);
-    CHECK_THAT(run.err, Contains("bad.npz: zip") && Contains("need"));
+    const Finished run =
+        layer_diff(llmrun, dump.substr(0, size)).must_end(3, {"bad.npz: zip", "need"});
     CHECK(run.out.empty());
   }
 }
@@ -54,9 +53,8 @@ TEST_CASE("bad input 66, 69: a reference with flipped bytes", "[bad_input]") {
 
 TEST_CASE("bad input 78: a prompt beyond the context", "[bad_input]") {
   Llmrun llmrun;
-  const Finished run = llmrun("\"$TINY\" -c 4 -p 'more than four tokens'");
-  CHECK(run.exit_code == 2);
-  CHECK_THAT(run.err, Contains("tokens, need at most 4 (the context)"));
+  llmrun("\"$TINY\" -c 4 -p 'more than four tokens'")
+      .must_end(2, {"tokens, need at most 4 (the context)"});
 }
 
 TEST_CASE("bad input 80: a megabyte of one character", "[bad_input]") {
@@ -84,9 +82,8 @@ TEST_CASE("bad input 83: threads out of range, none, and more than CPUs", "[bad_
   const std::string one = llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 1").out;
   CHECK(llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 0").out == one);
   CHECK(llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 19").out == one);
-  const Finished refused = llmrun("\"$TINY\" -p the -n 3 -t 10000");
-  CHECK(refused.exit_code == 2);
-  CHECK_THAT(refused.err, Contains("-t: found \"10000\", need an integer in 0..256"));
+  llmrun("\"$TINY\" -p the -n 3 -t 10000")
+      .must_end(2, {"-t: found \"10000\", need an integer in 0..256"});
 }
 
 TEST_CASE("bad input 85: a full disk leaves the old report", "[bad_input]") {

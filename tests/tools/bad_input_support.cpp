@@ -20,9 +20,7 @@ void check_file(const std::string& path, int exit_code, const std::vector<std::s
                 const std::vector<std::string>& flags) {
   std::vector<std::string> arguments = {"verify", path};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
-  const Finished result = run_tool("llmgguf", arguments);
-  INFO("stderr: " << result.err);
-  CHECK(result.exit_code == exit_code);
+  const Finished result = run_tool("llmgguf", arguments).must_end(exit_code);
   check_words(result.err, words);
   if (exit_code != 0) {
     CHECK(result.err.starts_with("llmgguf: error: " + path + ": "));

@@ -14,8 +14,8 @@ std::string bash_offers(const std::string& tool, const std::string& line) {
   const Finished result = run_shell("cd '" + directory.path() + "' && source <('" +
                                     tool_path(tool) + "' --completion bash) && COMP_WORDS=(" +
                                     line + ") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && _" +
-                                    tool + " && printf '%s\\n' \"${COMPREPLY[@]}\"");
-  CHECK(result.exit_code == 0);
+                                    tool + " && printf '%s\\n' \"${COMPREPLY[@]}\"")
+                              .must_end(0);
   CHECK(result.err.empty());
   return result.out;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/peaks.h"
+#include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "tools/llmbench/measurement.h"
 #include "tools/llmbench/plan.h"
@@ -108,10 +109,9 @@ TEST_CASE("a comparison says how much faster and whether ranges meet", "[llmbenc
   old.measurements = {measured(BenchKind::kPrompt, 100, {1.0, 2.0, 4.0}),
                       measured(BenchKind::kLoad, 0, {0.2})};
   directory.write("old.json", report_json(old));
-  const auto baseline = Baseline::read(directory / "old.json");
-  REQUIRE(baseline.ok());
+  const auto baseline = require_ok(Baseline::read(directory / "old.json"));
 
-  const auto now = [&](const Measurement& m) { return baseline->compare(old.model, m); };
+  const auto now = [&](const Measurement& m) { return baseline.compare(old.model, m); };
   const auto prompt = now(measured(BenchKind::kPrompt, 100, {0.5, 0.8}));
   REQUIRE(prompt->old.median == 50);
   REQUIRE(prompt->speedup == Approx(3.25));
@@ -125,7 +125,7 @@ TEST_CASE("a comparison says how much faster and whether ranges meet", "[llmbenc
   REQUIRE(!now(other_kv));
   BenchModel other_type = a_model();
   other_type.type = "Q4_0";
-  REQUIRE(!baseline->compare(other_type, old.measurements[0]));
+  REQUIRE(!baseline.compare(other_type, old.measurements[0]));
 }
 
 TEST_CASE("a malformed earlier run is an error that names the row", "[llmbench]") {
@@ -140,11 +140,8 @@ TEST_CASE("a malformed earlier run is an error that names the row", "[llmbench]"
        "positive median"},
   }));
   directory.write("old.json", std::string(content));
-  const auto baseline = Baseline::read(directory / "old.json");
-  REQUIRE(!baseline.ok());
-  REQUIRE(baseline.error().code == ErrorCode::kMalformed);
-  CAPTURE(baseline.error().to_string());
-  REQUIRE(test::contains(baseline.error().to_string(), words));
+  const Error baseline = must_fail(Baseline::read(directory / "old.json"), ErrorCode::kMalformed);
+  REQUIRE(test::contains(baseline.to_string(), words));
 }
 
 TEST_CASE("formats carry text of any kind", "[llmbench]") {
@@ -180,10 +177,9 @@ TEST_CASE("a nameless file can be opened and leaves no name", "[llmbench]") {
   const test::ScratchDirectory directory;
   setenv("TMPDIR", (directory / "").c_str(), 1);
   {
-    auto file = NamelessFile::create();
-    REQUIRE(file.ok());
-    REQUIRE(file->write(std::as_bytes(std::span("content", 7))).ok());
-    REQUIRE(test::read_file(file->path()) == "content");
+    auto file = require_ok(NamelessFile::create());
+    REQUIRE(file.write(std::as_bytes(std::span("content", 7))).ok());
+    REQUIRE(test::read_file(file.path()) == "content");
     REQUIRE(std::filesystem::is_empty(directory / ""));
   }
   setenv("TMPDIR", (directory / "absent").c_str(), 1);

@@ -20,9 +20,7 @@ class Llmbench : public test::Llmrun {
   Finished operator()(const std::string& arguments) { return shell("\"$LLMBENCH\" " + arguments); }
 
   Json json(const std::string& arguments) {
-    const Finished run = (*this)(arguments + " -o json");
-    CAPTURE(run.err);
-    REQUIRE(run.exit_code == 0);
+    const Finished run = (*this)(arguments + " -o json").must_end(0);
     return Json::parse(run.out);
   }
 };
@@ -123,19 +121,16 @@ TEST_CASE("several tokens a pass are a test of their own", "[llmbench]") {
   REQUIRE(tests_of(rows) == std::vector<std::string>{"tg10", "tg10@x4", "tg10@x8"});
   REQUIRE(rows[1]["tokens_per_pass"] == 4);
   REQUIRE(!rows[1].contains("tbt_ms"));
-  const Finished wrong = llmbench("\"$TINY\" --tokens-per-pass 0");
-  REQUIRE(wrong.exit_code == 2);
-  REQUIRE(contains(wrong.err, "--tokens-per-pass: found \"0\", need integers in 1..512"));
+  llmbench("\"$TINY\" --tokens-per-pass 0")
+      .must_end(2, {"--tokens-per-pass: found \"0\", need integers in 1..512"});
 }
 
 TEST_CASE("tables and comma-separated values have a line per test", "[llmbench]") {
   Llmbench llmbench;
-  const Finished table = llmbench(std::string(kSmall) + "--no-peaks");
-  REQUIRE(table.exit_code == 0);
+  const Finished table =
+      llmbench(std::string(kSmall) + "--no-peaks").must_end(0, {}, {"| pp20@d9 |"});
   REQUIRE(std::ranges::count(table.out, '\n') == 2 + 8 + 1 + 2 + 2);
-  REQUIRE(contains(table.out, "| pp20@d9 |"));
-  const Finished csv = llmbench(std::string(kSmall) + "--no-peaks -o csv");
-  REQUIRE(csv.exit_code == 0);
+  const Finished csv = llmbench(std::string(kSmall) + "--no-peaks -o csv").must_end(0);
   std::istringstream lines(csv.out);
   std::string line;
   std::getline(lines, line);
@@ -174,12 +169,8 @@ TEST_CASE("a start is shown in parts, without and with a packed cache", "[llmben
 
 TEST_CASE("packing belongs to a start and to no other test", "[llmbench]") {
   Llmbench llmbench;
-  const Finished run = llmbench("\"$TINY\" -p 8 -n 4 -r 2 -t 1 --no-peaks --profile");
-  CAPTURE(run.out, run.err);
-  REQUIRE(run.exit_code == 0);
-  REQUIRE(contains(run.out, "ttft"));
-  REQUIRE(contains(run.out, "pp8, 1 threads: 2 passes"));
-  REQUIRE(contains(run.out, "\nffn_down "));
+  const Finished run = llmbench("\"$TINY\" -p 8 -n 4 -r 2 -t 1 --no-peaks --profile")
+                           .must_end(0, {}, {"ttft", "pp8, 1 threads: 2 passes", "\nffn_down "});
   REQUIRE_FALSE(contains(run.out, "\npack "));
 }
 
@@ -196,8 +187,8 @@ TEST_CASE("a run compares itself with an earlier one", "[llmbench]") {
       llmbench("\"$TINY\" -r 1 -p 9 -n 0 -t 1 --no-peaks --no-load --compare \"$DIR/old.json\"");
   REQUIRE(other.exit_code == 0);
   REQUIRE(contains(other.err, "no row for pp9"));
-  REQUIRE(llmbench("\"$TINY\" --compare \"$DIR/absent\"").exit_code == 4);
-  REQUIRE(llmbench("\"$TINY\" --compare \"$TINY\"").exit_code == 3);
+  llmbench("\"$TINY\" --compare \"$DIR/absent\"").must_end(4);
+  llmbench("\"$TINY\" --compare \"$TINY\"").must_end(3);
 }
 
 TEST_CASE("a synthetic model needs no file and leaves none", "[llmbench]") {
@@ -229,11 +220,7 @@ TEST_CASE("an interrupt keeps what was measured", "[llmbench]") {
 }
 
 TEST_CASE("wrong usage of llmbench exits with 2", "[llmbench]") {
-  struct Case {
-    const char* arguments;
-    const char* words;
-  };
-  const auto [arguments, words] = GENERATE(values<Case>({
+  const auto [arguments, words] = GENERATE(table<const char*, const char*>({
       {"", "MODEL: found nothing, need a GGUF file, --synthetic or --peaks"},
       {"\"$TINY\" -p 1,x", "-p: found \"1,x\", need integers in 0..1048576"},
       {"\"$TINY\" -p 1,", "-p: found \"1,\", need integers"},
@@ -250,11 +237,8 @@ TEST_CASE("wrong usage of llmbench exits with 2", "[llmbench]") {
       {"--synthetic mqa --type Q9", "--type: found \"Q9\", need a type of llmquant"},
   }));
   Llmbench llmbench;
-  const Finished run = llmbench(arguments);
-  CAPTURE(arguments, run.err);
-  REQUIRE(run.exit_code == 2);
-  REQUIRE(contains(run.err, "llmbench: error: "));
-  REQUIRE(contains(run.err, words));
+  const Finished run = llmbench(arguments).must_end(2, {"llmbench: error: ", words});
+  CAPTURE(arguments);
   REQUIRE(run.out.empty());
 }
 

@@ -43,9 +43,7 @@ TEST_CASE("frozen texts of a model pass, in every way they are computed",
           "[llmcheck][equivalence]") {
   const Bench bench;
   CHECK(bench.frozen()["reason"] == "the first");
-  const Finished run = bench.llmcheck("m.gguf --equivalence e.json -v --report r.json");
-  CAPTURE(run.out, run.err);
-  CHECK(run.exit_code == 0);
+  bench.llmcheck("m.gguf --equivalence e.json -v --report r.json").must_end(0);
   const Json report = Json::parse(read_file(bench.folder().path("r.json")));
   const auto verdict = [&](const std::string& name) -> std::string {
     for (const auto& check : report["checks"])
@@ -75,21 +73,14 @@ TEST_CASE("a frozen text that differs is named with place and both values",
        {[](Json& j) { j["cases"][0]["rows"][2][2] = "0123456789abcdef"; }, "row 2: SHA-256"},
        {[](Json& j) { j["cases"][0]["name"] = "another"; }, "not in the file"}}));
   bench.edit(change);
-  const Finished run = bench.llmcheck("m.gguf --equivalence e.json");
-  CAPTURE(words, run.out, run.err);
-  CHECK(run.exit_code == 1);
-  CHECK_THAT(run.out, Contains("FAIL") && Contains(words));
+  bench.llmcheck("m.gguf --equivalence e.json").must_end(1, {}, {"FAIL", words});
 }
 
 TEST_CASE("frozen texts of another model or contract are refused", "[llmcheck][equivalence]") {
   const Bench bench;
-  const Finished other = bench.llmcheck("other.gguf --equivalence e.json");
-  CHECK(other.exit_code == 8);
-  CHECK_THAT(other.err, Contains("e.json") && Contains("model_sha256"));
+  bench.llmcheck("other.gguf --equivalence e.json").must_end(8, {"e.json", "model_sha256"});
   bench.edit([](Json& j) { j["contract_version"] = 99; });
-  const Finished later = bench.llmcheck("m.gguf --equivalence e.json");
-  CHECK(later.exit_code == 8);
-  CHECK_THAT(later.err, Contains("contract_version: found 99, need 1"));
+  bench.llmcheck("m.gguf --equivalence e.json").must_end(8, {"contract_version: found 99, need 1"});
 }
 
 TEST_CASE("bits that changed are frozen under a new contract only", "[llmcheck][equivalence]") {
@@ -97,15 +88,13 @@ TEST_CASE("bits that changed are frozen under a new contract only", "[llmcheck][
   bench.edit([](Json& j) { j["cases"][0]["tokens"][3] = 2; });
   const std::string before = read_file(bench.folder().path("e.json"));
   const std::string update = "m.gguf --equivalence e.json --update-equivalence again";
-  const Finished refused = bench.llmcheck(update);
-  CHECK(refused.exit_code == 8);
-  CHECK_THAT(refused.err, Contains("greedy, int8, f16 cache") && Contains("token 3 is"));
+  bench.llmcheck(update).must_end(8, {"greedy, int8, f16 cache", "token 3 is"});
   CHECK(read_file(bench.folder().path("e.json")) == before);
   bench.edit([](Json& j) { j["contract_version"] = 99; });
-  CHECK(bench.llmcheck(update).exit_code == 0);
+  bench.llmcheck(update).must_end(0);
   CHECK(bench.frozen()["reason"] == "again");
   // The same results may always be frozen again.
-  CHECK(bench.llmcheck(update).exit_code == 0);
+  bench.llmcheck(update).must_end(0);
 }
 
 TEST_CASE("a frozen file that breaks the format is refused by path", "[llmcheck][equivalence]") {
@@ -121,19 +110,14 @@ TEST_CASE("a frozen file that breaks the format is refused by path", "[llmcheck]
        {[](Json& j) { j["cases"][1]["rows"][2].erase(0); }, "cases[1].rows[2]: found 2 entries"},
        {[](Json& j) { j["cases"][1]["rows"][2][1] = 1e300; }, "cases[1].rows[2]"}}));
   bench.edit(change);
-  const Finished run = bench.llmcheck("m.gguf --equivalence e.json");
-  CAPTURE(words, run.err);
-  CHECK(run.exit_code == 3);
-  CHECK_THAT(run.err, Contains("e.json") && Contains(words));
+  bench.llmcheck("m.gguf --equivalence e.json").must_end(3, {"e.json", words});
 }
 
 TEST_CASE("--update-equivalence needs a file to write", "[llmcheck][equivalence]") {
   const Bench bench;
-  CHECK(bench.llmcheck("m.gguf --update-equivalence why").exit_code == 2);
-  const Finished none = bench.llmcheck("--equivalence e.json");
-  CHECK(none.exit_code == 2);
-  CHECK_THAT(none.err, Contains("MODEL"));
-  CHECK(bench.llmcheck("m.gguf --equivalence none.json").exit_code == 4);
+  bench.llmcheck("m.gguf --update-equivalence why").must_end(2);
+  const Finished none = bench.llmcheck("--equivalence e.json").must_end(2, {"MODEL"});
+  bench.llmcheck("m.gguf --equivalence none.json").must_end(4);
 }
 
 }  // namespace llm::test

@@ -20,9 +20,7 @@ class Tiny : public ScratchDirectory {
 
   nlohmann::json report(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--report", *this / "r.json"});
-    const Finished run = check(std::move(arguments));
-    CAPTURE(run.err);
-    REQUIRE(run.exit_code == 0);
+    check(std::move(arguments)).must_end(0);
     return nlohmann::json::parse(read("r.json"));
   }
 
@@ -32,9 +30,8 @@ class Tiny : public ScratchDirectory {
 TEST_CASE("--isa and --threads choose how the model is computed", "[llmcheck][options]") {
   const Tiny tiny;
   const std::string text = tiny.write("text", "a tiny text of some letters");
-  const Finished run = tiny.check({"--ppl", text, "--isa", "scalar", "--threads", "3", "-vv"});
-  CHECK(run.exit_code == 0);
-  CHECK_THAT(run.err, Contains("tiny.gguf: computed with scalar by 3 threads"));
+  tiny.check({"--ppl", text, "--isa", "scalar", "--threads", "3", "-vv"})
+      .must_end(0, {"tiny.gguf: computed with scalar by 3 threads"});
   const auto facts = tiny.report({"--ppl", text, "--isa", "scalar", "--threads", "3"})["facts"];
   CHECK(facts["isa"] == "scalar");
   CHECK(facts["threads"] == "3");
@@ -63,7 +60,7 @@ TEST_CASE("--prompt is what --dump records", "[llmcheck][options]") {
   const Tiny tiny;
   const auto kld_positions = [&](const std::string& prompt) {
     const std::string dump = tiny / "d.npz";
-    REQUIRE(tiny.check({"-t", "1", "--dump", dump, "-p", prompt}).exit_code == 0);
+    tiny.check({"-t", "1", "--dump", dump, "-p", prompt}).must_end(0);
     return tiny.report({"-t", "1", "--kld", dump})["figures"][0]["rows"][0]["positions"].get<int>();
   };
   CHECK(kld_positions("abcdefg") == kld_positions("abc") + 4);
@@ -76,12 +73,9 @@ TEST_CASE("--tokenizer compares with reference ids", "[llmcheck][options]") {
   const auto reference = [&](const nlohmann::json& ids) {
     return tiny.write("ref.jsonl", nlohmann::json{{"text", "the"}, {"ids", ids}}.dump() + "\n");
   };
-  const Finished good = tiny.check({"-t", "1", "--tokenizer", reference(json["ids"])});
-  CHECK(good.exit_code == 0);
-  CHECK_THAT(good.out, Contains("1/1 texts match"));
-  const Finished bad = tiny.check({"-t", "1", "--tokenizer", reference({5, 6})});
-  CHECK(bad.exit_code == 1);
-  CHECK_THAT(bad.out, Contains("0/1 texts match"));
+  tiny.check({"-t", "1", "--tokenizer", reference(json["ids"])})
+      .must_end(0, {}, {"1/1 texts match"});
+  tiny.check({"-t", "1", "--tokenizer", reference({5, 6})}).must_end(1, {}, {"0/1 texts match"});
 }
 
 }  // namespace

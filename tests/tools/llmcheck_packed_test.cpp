@@ -40,27 +40,20 @@ TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmch
     return run_shell("cd '" + folder.path() + "' && '" + tool_path("llmcheck") + "' " + arguments);
   };
   const std::string run = "m.gguf --self --fail-fast -t 1 --packed-cache cache --report r.json";
-  const Finished right = llmcheck(run);
-  CAPTURE(right.out, right.err);
-  CHECK(right.exit_code == 0);
+  const Finished right = llmcheck(run).must_end(0);
   CHECK(right.err.find("packed cache") == std::string::npos);
   const auto files = std::filesystem::directory_iterator(folder.path("cache"));
   const std::string file = begin(files)->path().string();
   exchange_panels(file, 16 * 34);  // token_embd: Q8_0, 32 columns
-  const Finished wrong = llmcheck(run);
-  CAPTURE(wrong.out);
-  CHECK(wrong.exit_code == 1);
-  CHECK_THAT(wrong.out, Contains("FAIL") && Contains("packed weights give back the file's bytes") &&
-                            Contains("token_embd.weight (Q8_0), row 0"));
-  CHECK(llmcheck("m.gguf --self --fail-fast -t 1").exit_code == 0);
+  llmcheck(run).must_end(
+      1, {},
+      {"FAIL", "packed weights give back the file's bytes", "token_embd.weight (Q8_0), row 0"});
+  llmcheck("m.gguf --self --fail-fast -t 1").must_end(0);
   // One that is refused is made anew, and one that cannot be made is no fault of the weights.
   std::filesystem::resize_file(file, 10);
-  const Finished refused = llmcheck(run);
-  CHECK(refused.exit_code == 0);
-  CHECK_THAT(refused.err, Contains("packed cache: ") && Contains("; packing anew"));
-  const Finished without = llmcheck("m.gguf --self --fail-fast -t 1 --packed-cache m.gguf");
-  CHECK(without.exit_code == 0);
-  CHECK_THAT(without.out, Contains("weights of a packed cache: packed cache: m.gguf/m-"));
+  llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
+  llmcheck("m.gguf --self --fail-fast -t 1 --packed-cache m.gguf")
+      .must_end(0, {}, {"weights of a packed cache: packed cache: m.gguf/m-"});
 }
 
 }  // namespace llm::test

@@ -69,11 +69,8 @@ TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
   CAPTURE(arguments);
   REQUIRE(bench.receipt()["stop_reason"] == reason);
   REQUIRE(bench.receipt()["format"] == "llm-receipt/1");
-  const Finished run = bench.replay(GENERATE("", "--isa scalar"));
-  CAPTURE(run.out, run.err);
-  REQUIRE(run.exit_code == 0);
-  REQUIRE_THAT(run.out, Contains("receipt: logits") && Contains("receipt: tokens") &&
-                            Contains("receipt: text and end"));
+  bench.replay(GENERATE("", "--isa scalar"))
+      .must_end(0, {}, {"receipt: logits", "receipt: tokens", "receipt: text and end"});
 }
 
 TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
@@ -102,22 +99,15 @@ TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
   }));
   Bench bench(kSampled);
   bench.edit(change);
-  const Finished run = bench.replay();
-  CAPTURE(words, run.out, run.err);
-  REQUIRE(run.exit_code == 1);
-  REQUIRE_THAT(run.out, Contains("FAIL") && Contains(words));
+  bench.replay().must_end(1, {}, {"FAIL", words});
 }
 
 TEST_CASE("a receipt of another model or contract is refused", "[llmcheck][replay]") {
   Bench bench(kSampled);
   bench.files().write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
-  const Finished other = bench.replay("\"$DIR/other.gguf\"");
-  REQUIRE(other.exit_code == 8);
-  REQUIRE_THAT(other.err, Contains("r.json: model.sha256: found "));
+  bench.replay("\"$DIR/other.gguf\"").must_end(8, {"r.json: model.sha256: found "});
   bench.edit([](Json& j) { j["contract_version"] = 99; });
-  const Finished later = bench.replay();
-  REQUIRE(later.exit_code == 8);
-  REQUIRE_THAT(later.err, Contains("r.json: contract_version: found 99, need 1"));
+  bench.replay().must_end(8, {"r.json: contract_version: found 99, need 1"});
 }
 
 TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck][replay]") {
@@ -162,10 +152,7 @@ TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck]
   }));
   Bench bench(kSampled);
   bench.edit(change);
-  const Finished run = bench.replay();
-  CAPTURE(words, run.out, run.err);
-  REQUIRE(run.exit_code == code);
-  REQUIRE_THAT(run.err, Contains("r.json: " + words));
+  bench.replay().must_end(code, {"r.json: " + words});
 }
 
 }  // namespace llm::test

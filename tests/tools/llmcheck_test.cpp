@@ -9,6 +9,7 @@
 #include "engine/forward/taps.h"
 #include "engine/model/model_file.h"
 #include "tests/support/nonfinite_models.h"
+#include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
 #include "validate/reference/npz/npz.h"
 
@@ -37,10 +38,9 @@ class Workplace : public ScratchDirectory {
 
 /// The embedded model with one bit of one weight flipped: the top mantissa bit, half the weight.
 std::string with_flipped_bit(std::size_t layer) {
-  auto file = llm::open_model_file(kModel);
-  REQUIRE(file.ok());
-  const auto whole = file->file.bytes();
-  const auto tensor = file->tensors.layers[layer].ffn_gate.data;
+  auto file = require_ok(llm::open_model_file(kModel));
+  const auto whole = file.file.bytes();
+  const auto tensor = file.tensors.layers[layer].ffn_gate.data;
   std::string bytes(reinterpret_cast<const char*>(whole.data()), whole.size());
   bytes[static_cast<std::size_t>(tensor.data() - whole.data()) + 2001] ^= 0x02;
   return bytes;
@@ -99,14 +99,13 @@ TEST_CASE("one corrupted nibble of one Q4_K block is found, with tensor and row"
   Workplace w;
   const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
   REQUIRE(w.llmcheck(model + " --compute f32 --dump '" + w / "own.npz" + "'") == 0);
-  auto file = llm::open_model_file(model);
-  REQUIRE(file.ok());
-  const auto& tensor = file->tensors.layers[1].ffn_up;
+  auto file = require_ok(llm::open_model_file(model));
+  const auto& tensor = file.tensors.layers[1].ffn_up;
   REQUIRE(tensor.type == llm::WeightType::kQ4_K);
   const std::size_t row = 5;
   std::string bytes = read_file(model);
   // 16 bytes of scales, then codes, two to a byte.
-  const auto at = static_cast<std::size_t>(tensor.data.data() - file->file.bytes().data()) +
+  const auto at = static_cast<std::size_t>(tensor.data.data() - file.file.bytes().data()) +
                   row * llm::row_bytes(tensor.type, tensor.n_cols) + 16;
   bytes[at] = static_cast<char>(bytes[at] ^ 0x07);
   w.write("bad.gguf", bytes);
@@ -151,28 +150,25 @@ TEST_CASE("a reference whose model is nowhere says which hash was looked for", "
 TEST_CASE("a reference that says nothing about the mode asked for is no PASS", "[llmcheck]") {
   Workplace w;
   REQUIRE(w.llmcheck(kModel + " -p Hi --compute f32 --dump '" + w / "own.npz" + "'") == 0);
-  auto dump = llm::NpzReader::open(w / "own.npz");
-  REQUIRE(dump.ok());
-  auto writer = llm::NpzWriter::create(w / "logits.npz");
-  REQUIRE(writer.ok());
-  for (const std::string& key : dump->keys()) {
+  auto dump = require_ok(llm::NpzReader::open(w / "own.npz"));
+  auto writer = require_ok(llm::NpzWriter::create(w / "logits.npz"));
+  for (const std::string& key : dump.keys()) {
     if (key.starts_with("s0") && !key.ends_with("logits")) continue;
-    auto array = dump->read(key);
-    REQUIRE(array.ok());
+    auto array = require_ok(dump.read(key));
     if (key == "__meta__") {
-      std::string text(reinterpret_cast<const char*>(array->data.data()), array->data.size());
+      std::string text(reinterpret_cast<const char*>(array.data.data()), array.data.size());
       std::string absent = "\"taps_absent\":{\"embd\":\"x\",\"result_norm\":\"x\",";
       for (const llm::Tap& tap : llm::layer_taps())
         absent += "\"" + std::string(tap.name) + "\":\"x\",";
       const std::string old = "\"taps_absent\":{";
       text.replace(text.find(old), old.size(), absent);
       const auto bytes = std::as_bytes(std::span(text));
-      array->data.assign(bytes.begin(), bytes.end());
-      array->shape = {text.size()};
+      array.data.assign(bytes.begin(), bytes.end());
+      array.shape = {text.size()};
     }
-    REQUIRE(writer->add(key, *array).ok());
+    REQUIRE(writer.add(key, array).ok());
   }
-  REQUIRE(writer->finish().ok());
+  REQUIRE(writer.finish().ok());
   const std::string reference = " --layer-diff '" + w / "logits.npz" + "'";
   CHECK(w.llmcheck(kModel + reference) == 0);
   CHECK_THAT(w.out, Contains("PASS  f32-run") && Contains("(1 of 63 taps compared)"));
@@ -193,14 +189,13 @@ TEST_CASE("NaN in the logits that divergence is measured from fails and names th
   auto writer = llm::NpzWriter::create(w / "nan.npz");
   REQUIRE((dump.ok() && writer.ok()));
   for (const std::string& key : dump->keys()) {
-    auto array = dump->read(key);
-    REQUIRE(array.ok());
+    auto array = require_ok(dump->read(key));
     if (key.ends_with("G/logits")) {
       const float nan = std::numeric_limits<float>::quiet_NaN();
-      const std::size_t at = array->shape[1] + 7;  // position 1, token 7
-      std::memcpy(array->data.data() + at * sizeof nan, &nan, sizeof nan);
+      const std::size_t at = array.shape[1] + 7;  // position 1, token 7
+      std::memcpy(array.data.data() + at * sizeof nan, &nan, sizeof nan);
     }
-    REQUIRE(writer->add(key, *array).ok());
+    REQUIRE(writer->add(key, array).ok());
   }
   REQUIRE(writer->finish().ok());
   CHECK(w.llmcheck(kModel + " --kld '" + w / "nan.npz" + "'") == 1);
@@ -217,14 +212,13 @@ TEST_CASE("a model replaced after its hash was taken is not judged under it", "[
                  "limit": 1, "source": "none"}]})");
   REQUIRE(w.llmcheck("'" + w / "m.gguf" + "' -p Hi --compute f32 --dump '" + w / "own.npz'") == 0);
   // The limits are read between hash and model: opening the FIFO waits for that moment.
-  const Finished run = run_shell(
-      "cd '" + w / "' && mkfifo wait || exit 99; '" LLM_BIN_DIR
-                   "/llmcheck' m.gguf --layer-diff own.npz --compute f32 --tol wait & "
-                   "exec 3> wait; mv other.gguf m.gguf; cat limits.json >&3; exec 3>&-; wait $!");
-  CAPTURE(run.err);
-  CHECK(run.exit_code == 8);
+  const Finished run =
+      run_shell("cd '" +
+                w / "' && mkfifo wait || exit 99; '" LLM_BIN_DIR
+                    "/llmcheck' m.gguf --layer-diff own.npz --compute f32 --tol wait & "
+                    "exec 3> wait; mv other.gguf m.gguf; cat limits.json >&3; exec 3>&-; wait $!")
+          .must_end(8, {"m.gguf: SHA-256: found ", "replaced"});
   CHECK(run.out.empty());
-  CHECK_THAT(run.err, Contains("m.gguf: SHA-256: found ") && Contains("replaced"));
 }
 
 TEST_CASE("every path of this CPU equals the definition on the embedded model", "[llmcheck]") {

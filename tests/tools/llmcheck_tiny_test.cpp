@@ -38,43 +38,36 @@ TEST_CASE("other checks map the weights as well", "[llmcheck][tiny]") {
   const Bench bench;
   CHECK(bench.llmcheck("m.gguf -p ab --compute f32 --dump own.npz --packed-cache c").exit_code ==
         0);
-  CHECK(bench.llmcheck("m.gguf --layer-diff own.npz --packed-cache c").exit_code == 0);
+  bench.llmcheck("m.gguf --layer-diff own.npz --packed-cache c").must_end(0);
   CHECK(std::filesystem::exists(bench.folder().path("c")));
 }
 
 TEST_CASE("a layer diff of a tiny model passes by its own dump and fails by another's",
           "[llmcheck][tiny]") {
   const Bench bench;
-  REQUIRE(bench.llmcheck("m.gguf -p ab --compute f32 --dump own.npz").exit_code == 0);
-  const Finished right = bench.llmcheck("m.gguf --layer-diff own.npz --report r.html");
-  CAPTURE(right.out, right.err);
-  CHECK(right.exit_code == 0);
-  CHECK_THAT(right.out, Contains("PASS  f32-run") && Contains("PASS  int8-ops"));
-  const Finished wrong = bench.llmcheck("other.gguf --layer-diff own.npz -v");
-  CHECK(wrong.exit_code == 1);
-  CHECK_THAT(wrong.out, Contains("FAIL  f32-ops") && Contains("locate: "));
-  CHECK(bench.llmcheck("m.gguf --kld own.npz").exit_code == 0);
+  bench.llmcheck("m.gguf -p ab --compute f32 --dump own.npz").must_end(0);
+  bench.llmcheck("m.gguf --layer-diff own.npz --report r.html")
+      .must_end(0, {}, {"PASS  f32-run", "PASS  int8-ops"});
+  bench.llmcheck("other.gguf --layer-diff own.npz -v")
+      .must_end(1, {}, {"FAIL  f32-ops", "locate: "});
+  bench.llmcheck("m.gguf --kld own.npz").must_end(0);
 }
 
 TEST_CASE("stages of a tiny model pass by its own dump, which finds it, and fail by another's",
           "[llmcheck][tiny]") {
   const Bench bench;
-  REQUIRE(bench.llmcheck("m.gguf -p ab --compute f32 --dump own.npz").exit_code == 0);
-  const Finished right = bench.llmcheck("--stages own.npz --report r.junit.xml");
-  CAPTURE(right.out, right.err);
-  CHECK(right.exit_code == 0);
-  CHECK_THAT(right.out, Contains("PASS  stage 1, embedding") && Contains("PASS  stage 6, text"));
-  const Finished wrong = bench.llmcheck("other.gguf --stages own.npz --compute int8");
-  CHECK(wrong.exit_code == 1);
-  CHECK_THAT(wrong.out, Contains("FAIL  stage 1, embedding") && Contains("look at: "));
+  bench.llmcheck("m.gguf -p ab --compute f32 --dump own.npz").must_end(0);
+  bench.llmcheck("--stages own.npz --report r.junit.xml")
+      .must_end(0, {}, {"PASS  stage 1, embedding", "PASS  stage 6, text"});
+  const Finished wrong = bench.llmcheck("other.gguf --stages own.npz --compute int8")
+                             .must_end(1, {}, {"FAIL  stage 1, embedding", "look at: "});
   CHECK_THAT(wrong.out, !Contains("f32-ops"));
 }
 
 TEST_CASE("a dump longer than the context is refused", "[llmcheck][tiny]") {
   const Bench bench;
-  const Finished run = bench.llmcheck("m.gguf --dump d.npz -p " + std::string(3000, 'a'));
-  CHECK(run.exit_code == 2);
-  CHECK_THAT(run.err, Contains("-p: found 300") && Contains("(the context)"));
+  bench.llmcheck("m.gguf --dump d.npz -p " + std::string(3000, 'a'))
+      .must_end(2, {"-p: found 300", "(the context)"});
   CHECK_FALSE(std::filesystem::exists(bench.folder().path("d.npz")));
 }
 
@@ -82,10 +75,8 @@ TEST_CASE("token ids of a tiny model are compared with a reference's", "[llmchec
   const Bench bench;
   bench.folder().write("right", std::string(R"({"text": "", "ids": [1]})"));
   bench.folder().write("wrong", std::string(R"({"text": "ab", "ids": [1, 2, 3]})"));
-  CHECK(bench.llmcheck("m.gguf --tokenizer right").exit_code == 0);
-  const Finished wrong = bench.llmcheck("m.gguf --tokenizer wrong");
-  CHECK(wrong.exit_code == 1);
-  CHECK_THAT(wrong.out, Contains("0/1 texts match"));
+  bench.llmcheck("m.gguf --tokenizer right").must_end(0);
+  bench.llmcheck("m.gguf --tokenizer wrong").must_end(1, {}, {"0/1 texts match"});
 }
 
 TEST_CASE("a reference that a tiny model does not follow fails with a table", "[llmcheck][tiny]") {
@@ -102,22 +93,17 @@ TEST_CASE("a reference that a tiny model does not follow fails with a table", "[
                                     {"tokenizer_hash", ""}, {"steps", 2},
                                     {"top_k", 2},           {"prompts", {prompt}}};
   bench.folder().write("ref.json", reference.dump());
-  const Finished strict = bench.llmcheck("m.gguf --verify ref.json");
-  CAPTURE(strict.out, strict.err);
-  CHECK(strict.exit_code == 1);
-  CHECK_THAT(strict.out, Contains("FAIL") && Contains("diverges"));
+  bench.llmcheck("m.gguf --verify ref.json").must_end(1, {}, {"FAIL", "diverges"});
   // Another file of the model: two steps prove nothing.
-  CHECK(bench.llmcheck("other.gguf --verify ref.json --verify-quantized").exit_code == 1);
-  CHECK(bench.llmcheck("other.gguf --verify ref.json").exit_code == 8);
+  bench.llmcheck("other.gguf --verify ref.json --verify-quantized").must_end(1);
+  bench.llmcheck("other.gguf --verify ref.json").must_end(8);
 }
 
 TEST_CASE("texts are scored by tiny models side by side", "[llmcheck][tiny]") {
   const Bench bench;
   bench.folder().write("text", std::string(200, 'a'));
-  const Finished scored = bench.llmcheck("m.gguf --ppl text --also other.gguf --report r.json");
-  CAPTURE(scored.out, scored.err);
-  CHECK(scored.exit_code == 0);
-  CHECK(bench.llmcheck("m.gguf --ppl text --against other.gguf").exit_code == 0);
+  bench.llmcheck("m.gguf --ppl text --also other.gguf --report r.json").must_end(0);
+  bench.llmcheck("m.gguf --ppl text --against other.gguf").must_end(0);
 }
 
 }  // namespace llm::test

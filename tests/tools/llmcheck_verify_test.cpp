@@ -11,6 +11,7 @@
 
 #include "base/sha256.h"
 #include "engine/model/model_file.h"
+#include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
 
 using Json = nlohmann::ordered_json;
@@ -67,10 +68,9 @@ const std::string kOutside = "choices in both top 5";
 /// The embedded F16 model with `mask` over bytes [first, last) of a tensor's data, every second
 /// one.
 std::string damaged(std::size_t layer, std::size_t first, std::size_t last, char mask) {
-  auto file = llm::open_model_file(kF16);
-  REQUIRE(file.ok());
-  const auto whole = file->file.bytes();
-  const auto tensor = file->tensors.layers[layer].ffn_gate.data;
+  auto file = require_ok(llm::open_model_file(kF16));
+  const auto whole = file.file.bytes();
+  const auto tensor = file.tensors.layers[layer].ffn_gate.data;
   std::string bytes(reinterpret_cast<const char*>(whole.data()), whole.size());
   const auto start = static_cast<std::size_t>(tensor.data() - whole.data());
   for (std::size_t i = first; i < std::min(last, tensor.size()); i += 2)

@@ -29,9 +29,7 @@ struct Promised {
   std::string manifest = path + ".manifest";
 
   Promised() {
-    const auto made = llmgguf({"hash", path, "-o", manifest});
-    CAPTURE(made.err);
-    REQUIRE(made.exit_code == 0);
+    const auto made = llmgguf({"hash", path, "-o", manifest}).must_end(0);
     REQUIRE(made.out.empty());
   }
   void flip_in(const std::string& tensor) {
@@ -55,22 +53,18 @@ TEST_CASE("llmgguf verify names what is not the manifest's", "[llmgguf][manifest
   Promised promised;
   const std::vector<std::string> verify = {"verify", promised.path, "--manifest",
                                            promised.manifest};
-  const auto good = llmgguf(verify);
-  CHECK(good.exit_code == 0);
+  const auto good = llmgguf(verify).must_end(
+      0, {}, {"ok, root " + root_of(promised.manifest) + " over 12 tensors"});
   CHECK(good.err.empty());
-  CHECK_THAT(good.out, Contains("ok, root " + root_of(promised.manifest) + " over 12 tensors"));
 
   promised.flip_in("blk.0.ffn_down.weight");
-  const auto bad = llmgguf(verify);
-  CHECK(bad.exit_code == 8);
-  CHECK_THAT(bad.err, Contains("llmgguf: error: " + promised.path +
-                               ": tensor \"blk.0.ffn_down.weight\" chunk 0 (byte ") &&
-                          Contains("found other content in bytes"));
+  const auto bad = llmgguf(verify).must_end(
+      8, {"llmgguf: error: " + promised.path + ": tensor \"blk.0.ffn_down.weight\" chunk 0 (byte ",
+          "found other content in bytes"});
   CHECK_THAT(bad.out, StartsWith("! " + promised.path + ": tensor \"blk.0.ffn_down.weight\""));
   auto with_json = verify;
   with_json.emplace_back("--json");
-  const auto listed = llmgguf(with_json);
-  CHECK(listed.exit_code == 8);
+  const auto listed = llmgguf(with_json).must_end(8);
   const json verdict = json::parse(listed.out);
   CHECK(verdict["ok"] == false);
   REQUIRE(verdict["differences"].size() == 1);
@@ -83,12 +77,10 @@ TEST_CASE("llmgguf verify names what is not the manifest's", "[llmgguf][manifest
 
 TEST_CASE("a verifier in Python finds the same root", "[llmgguf][manifest]") {
   Promised promised;
-  const auto same = oracle({promised.manifest, promised.path});
-  CAPTURE(same.err);
-  CHECK(same.exit_code == 0);
+  const auto same = oracle({promised.manifest, promised.path}).must_end(0);
   CHECK(same.out == root_of(promised.manifest) + "\n");
   promised.flip_in("output.weight");
-  CHECK(oracle({promised.manifest, promised.path}).exit_code == 1);
+  oracle({promised.manifest, promised.path}).must_end(1);
 
   // Gaps, a tail, and tensors of several chunks, an odd number of them.
   TinyGguf model;
@@ -99,36 +91,33 @@ TEST_CASE("a verifier in Python finds the same root", "[llmgguf][manifest]") {
   model.trailing = std::string((std::size_t{3} << 20) + 1, '\3');
   const std::string path = promised.directory.write("gaps.gguf", model.bytes());
   const std::string manifest = promised.directory / "gaps.manifest";
-  REQUIRE(llmgguf({"hash", path, "-o", manifest}).exit_code == 0);
-  const auto large = oracle({manifest, path});
-  CHECK(large.exit_code == 0);
+  llmgguf({"hash", path, "-o", manifest}).must_end(0);
+  const auto large = oracle({manifest, path}).must_end(0);
   CHECK(large.out == root_of(manifest) + "\n");
 }
 
 TEST_CASE("one manifest covers all parts of a split model", "[llmgguf][manifest][split]") {
   const ScratchDirectory directory;
   const std::string whole = directory.write("w.gguf", TinyGguf::llama().bytes());
-  REQUIRE(llmgguf({"split", whole, directory / "m", "--parts", "3"}).exit_code == 0);
+  llmgguf({"split", whole, directory / "m", "--parts", "3"}).must_end(0);
   std::vector<std::string> paths;
   for (std::uint64_t i = 0; i < 3; ++i) paths.push_back(split_path(directory / "m", i, 3));
   const std::string manifest = paths[0] + ".manifest";
-  REQUIRE(llmgguf({"hash", paths[1], "-o", manifest}).exit_code == 0);
+  llmgguf({"hash", paths[1], "-o", manifest}).must_end(0);
   for (const std::string& path : paths) {
-    CHECK(llmgguf({"verify", path, "--manifest", manifest}).exit_code == 0);
+    llmgguf({"verify", path, "--manifest", manifest}).must_end(0);
     CHECK(run_tool("llmrun", {path, "-p", "a", "-n", "1", "-t", "1", "--verify-model"}).exit_code ==
           0);
   }
-  const auto same = oracle({manifest, paths[0], paths[1], paths[2]});
-  CHECK(same.exit_code == 0);
+  const auto same = oracle({manifest, paths[0], paths[1], paths[2]}).must_end(0);
   CHECK(same.out == root_of(manifest) + "\n");
 
   std::string bytes = read_file(paths[2]);
   SECTION("data of the last part") { bytes[bytes.size() - 40] ^= 1; }
   SECTION("the header of the last part, which is no GGUF then") { bytes[1] ^= 1; }
   directory.write(paths[2].substr(paths[2].rfind('/') + 1), bytes);
-  const auto bad = llmgguf({"verify", paths[0], "--manifest", manifest});
-  CHECK(bad.exit_code == 8);
-  CHECK_THAT(bad.err, Contains(paths[2] + ": ") && Contains(" chunk 0 (byte "));
+  llmgguf({"verify", paths[0], "--manifest", manifest})
+      .must_end(8, {paths[2] + ": ", " chunk 0 (byte "});
 }
 
 TEST_CASE("llmrun --verify-model runs nothing but what is promised", "[llmrun][manifest]") {
@@ -137,34 +126,28 @@ TEST_CASE("llmrun --verify-model runs nothing but what is promised", "[llmrun][m
     return run_tool("llmrun",
                     {promised.path, "-p", "a", "-n", "2", "-q", "-t", "2", "--temp", "0", option});
   };
-  const auto good = run("--verify-model");
-  CAPTURE(good.err);
-  CHECK(good.exit_code == 0);
+  const auto good = run("--verify-model").must_end(0);
   CHECK(good.out == run("--verify-model=" + promised.manifest).out);
-  CHECK(run("--verify-model=" + promised.directory.path("none")).exit_code == 4);
+  run("--verify-model=" + promised.directory.path("none")).must_end(4);
 
   const std::string lines = promised.directory / "lines";
-  REQUIRE(llmgguf({"hash", promised.path, "--lines", "xxh3", "-o", lines}).exit_code == 0);
-  CHECK(run("--verify-model=" + lines).exit_code == 0);
+  llmgguf({"hash", promised.path, "--lines", "xxh3", "-o", lines}).must_end(0);
+  run("--verify-model=" + lines).must_end(0);
 
   promised.flip_in("token_embd.weight");
   for (const std::string& option :
        {std::string("--verify-model"), "--verify-model=" + promised.manifest,
         "--verify-model=" + lines}) {
-    const auto bad = run(option);
-    CAPTURE(option, bad.err);
-    CHECK(bad.exit_code == 8);
+    const auto bad = run(option).must_end(8, {"tensor \"token_embd.weight\""});
+    CAPTURE(option);
     CHECK(bad.out.empty());
-    CHECK_THAT(bad.err, Contains("tensor \"token_embd.weight\""));
   }
   // Another value of a key, which no line of gguf-hash covers.
   promised.model = TinyGguf::llama();
   promised.model.set_f32("llama.attention.layer_norm_rms_epsilon", 0.5F);
   promised.directory.write("m.gguf", promised.model.bytes());
-  const auto bad = run("--verify-model");
-  CHECK(bad.exit_code == 8);
-  CHECK_THAT(bad.err, Contains("metadata chunk 0"));
-  CHECK(run("--verify-model=" + lines).exit_code == 0);
+  run("--verify-model").must_end(8, {"metadata chunk 0"});
+  run("--verify-model=" + lines).must_end(0);
 }
 
 TEST_CASE("llmgguf hash prints root and lines", "[llmgguf][manifest]") {
@@ -184,12 +167,10 @@ TEST_CASE("llmgguf hash prints root and lines", "[llmgguf][manifest]") {
   CHECK_THAT(lines.out, Contains("sha256    " + sha256_hex(std::as_bytes(std::span(data))) + "  " +
                                  promised.path + ":output_norm.weight\n"));
   const std::string path = promised.directory.write("lines", lines.out);
-  CHECK(llmgguf({"verify", promised.path, "--manifest", path}).exit_code == 0);
+  llmgguf({"verify", promised.path, "--manifest", path}).must_end(0);
   promised.flip_in("output_norm.weight");
-  const auto bad = llmgguf({"verify", promised.path, "--manifest", path});
-  CHECK(bad.exit_code == 8);
-  CHECK_THAT(bad.err,
-             Contains("sha256 of tensor \"output_norm.weight\"") && Contains("1 more difference"));
+  llmgguf({"verify", promised.path, "--manifest", path})
+      .must_end(8, {"sha256 of tensor \"output_norm.weight\"", "1 more difference"});
 }
 
 TEST_CASE("manifests that cannot be used are refused by name", "[llmgguf][manifest][bad_input]") {
@@ -212,17 +193,17 @@ TEST_CASE("manifests that cannot be used are refused by name", "[llmgguf][manife
   text.replace(text.size() - 65, 64, std::string(64, '0'));
   refused(text, 3, "root (byte 12): found ");
   refused(std::string((std::size_t{64} << 20) + 1, '\n'), 5, "need a manifest of at most");
-  CHECK(llmgguf({"verify", promised.path, "--manifest", "/dev/zero"}).exit_code == 4);
+  llmgguf({"verify", promised.path, "--manifest", "/dev/zero"}).must_end(4);
 }
 
 TEST_CASE("manifest options need their verb and spare what they read", "[llmgguf][manifest]") {
   const Promised promised;
-  CHECK(llmgguf({"show", promised.path, "--manifest", promised.manifest}).exit_code == 2);
-  CHECK(llmgguf({"verify", promised.path, "-o", promised.manifest}).exit_code == 2);
-  CHECK(llmgguf({"hash", promised.path, "--lines", "md5"}).exit_code == 2);
-  CHECK(llmgguf({"hash", promised.path, "--lines", "sha1", "--json"}).exit_code == 2);
+  llmgguf({"show", promised.path, "--manifest", promised.manifest}).must_end(2);
+  llmgguf({"verify", promised.path, "-o", promised.manifest}).must_end(2);
+  llmgguf({"hash", promised.path, "--lines", "md5"}).must_end(2);
+  llmgguf({"hash", promised.path, "--lines", "sha1", "--json"}).must_end(2);
   const std::string before = read_file(promised.path);
-  CHECK(llmgguf({"hash", promised.path, "-o", promised.path}).exit_code == 2);
+  llmgguf({"hash", promised.path, "-o", promised.path}).must_end(2);
   CHECK(read_file(promised.path) == before);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
+#include "tests/support/require_ok.h"
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/tool_test.h"
 
@@ -18,8 +19,8 @@ class Parts {
  public:
   Parts() {
     whole = directory.write("whole.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
-    const auto made = run_tool("llmgguf", {"split", whole, directory / "m", "--parts", "3"});
-    REQUIRE(made.exit_code == 0);
+    const auto made =
+        run_tool("llmgguf", {"split", whole, directory / "m", "--parts", "3"}).must_end(0);
     for (std::uint64_t i = 0; i < 3; ++i) paths.push_back(split_path(directory / "m", i, 3));
     REQUIRE(made.out == paths[0] + "\n" + paths[1] + "\n" + paths[2] + "\n");
   }
@@ -43,9 +44,8 @@ class Parts {
 
 std::string logits_hash(const std::string& model) {
   const auto run = run_tool("llmrun", {model, "-p", "a tiny prompt", "-n", "8", "--temp", "0",
-                                       "--ignore-eos", "--logits-hash", "-q", "-t", "1"});
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
+                                       "--ignore-eos", "--logits-hash", "-q", "-t", "1"})
+                       .must_end(0);
   return run.err;
 }
 
@@ -57,10 +57,8 @@ TEST_CASE("a split model is the whole model, whichever part is named", "[llmgguf
   std::string all;
   for (const std::string& path : parts.paths) {
     CHECK(logits_hash(path) == expected);
-    CHECK(run_tool("llmgguf", {"verify", path, "--strict"}).exit_code == 0);
-    const auto diff = run_tool("llmgguf", {"diff", path, parts.whole});
-    CAPTURE(diff.out);
-    CHECK(diff.exit_code == 0);
+    run_tool("llmgguf", {"verify", path, "--strict"}).must_end(0);
+    run_tool("llmgguf", {"diff", path, parts.whole}).must_end(0);
     all += read_file(path);
   }
   // The hash is that of the parts' bytes, one after the other.
@@ -77,31 +75,29 @@ TEST_CASE("a split model is the whole model, whichever part is named", "[llmgguf
     return read_file(parts.directory / name);
   };
   CHECK(quantize(parts.paths[0], "a") == quantize(parts.whole, "b"));
-  CHECK(run_tool("llmtok", {parts.paths[1], "-p", "a"}).exit_code == 0);
-  CHECK(run_tool("llmbench", {parts.paths[1], "-p", "4", "-n", "0", "-r", "1", "-t", "1"})
-            .exit_code == 0);
+  run_tool("llmtok", {parts.paths[1], "-p", "a"}).must_end(0);
+  run_tool("llmbench", {parts.paths[1], "-p", "4", "-n", "0", "-r", "1", "-t", "1"}).must_end(0);
 }
 
 TEST_CASE("split and merge give the same bytes again", "[llmgguf][split]") {
   const Parts parts;
   const std::string merged = parts.directory / "merged.gguf";
-  REQUIRE(run_tool("llmgguf", {"merge", parts.paths[2], merged}).exit_code == 0);
+  run_tool("llmgguf", {"merge", parts.paths[2], merged}).must_end(0);
   CHECK(read_file(merged) == read_file(parts.whole));
   // By size: no part has more tensors than fit, and a tensor that is larger has one of its own.
   const auto by_size =
       run_tool("llmgguf", {"split", parts.whole, parts.directory / "s", "--max-size", "10K"});
   REQUIRE(by_size.exit_code == 0);
   const std::string first = by_size.out.substr(0, by_size.out.find('\n'));
-  REQUIRE(run_tool("llmgguf", {"merge", first, merged}).exit_code == 0);
+  run_tool("llmgguf", {"merge", first, merged}).must_end(0);
   CHECK(read_file(merged) == read_file(parts.whole));
   for (std::size_t at = 0; at < by_size.out.size(); at = by_size.out.find('\n', at) + 1) {
     const std::string path = by_size.out.substr(at, by_size.out.find('\n', at) - at);
     const std::string bytes = read_file(path);
-    const auto part = GgufFile::parse(std::as_bytes(std::span(bytes)));
-    REQUIRE(part.ok());
+    const auto part = require_ok(GgufFile::parse(std::as_bytes(std::span(bytes))));
     std::uint64_t data = 0;
-    for (const GgufTensor& tensor : part->tensors()) data += tensor.n_bytes;
-    CHECK((data <= 10'000 || part->tensors().size() == 1));
+    for (const GgufTensor& tensor : part.tensors()) data += tensor.n_bytes;
+    CHECK((data <= 10'000 || part.tensors().size() == 1));
   }
 }
 
@@ -110,9 +106,8 @@ TEST_CASE("parts that contradict each other are refused by name", "[llmgguf][spl
   const auto refused = [&](int code, const std::vector<std::string>& words) {
     for (const std::string& path : parts.paths) {
       if (!std::ifstream(path)) continue;
-      const auto run = run_tool("llmgguf", {"verify", path});
-      CAPTURE(path, run.err);
-      CHECK(run.exit_code == code);
+      const auto run = run_tool("llmgguf", {"verify", path}).must_end(code);
+      CAPTURE(path);
       for (const std::string& word : words) CHECK_THAT(run.err, Contains(word));
     }
   };
@@ -122,9 +117,7 @@ TEST_CASE("parts that contradict each other are refused by name", "[llmgguf][spl
   }
   SECTION("a part under another name") {
     const std::string path = parts.directory.write("alone.gguf", read_file(parts.paths[0]));
-    const auto run = run_tool("llmgguf", {"verify", path});
-    CHECK(run.exit_code == 6);
-    CHECK_THAT(run.err, Contains("NAME-00001-of-00003.gguf"));
+    run_tool("llmgguf", {"verify", path}).must_end(6, {"NAME-00001-of-00003.gguf"});
   }
   SECTION("a number that is not the name's") {
     parts.write(1, read_file(parts.paths[2]));
@@ -132,10 +125,8 @@ TEST_CASE("parts that contradict each other are refused by name", "[llmgguf][spl
   }
   SECTION("a part of another split") {
     parts.set(2, "split.count", 4);
-    const auto run = run_tool("llmgguf", {"verify", parts.paths[0]});
-    CAPTURE(run.err);
-    CHECK(run.exit_code == 3);
-    CHECK_THAT(run.err, Contains(parts.paths[2]) && Contains("found 4, need 3"));
+    run_tool("llmgguf", {"verify", parts.paths[0]})
+        .must_end(3, {parts.paths[2], "found 4, need 3"});
   }
   SECTION("fewer tensors than promised") {
     parts.set(0, "split.tensors.count", 7);
@@ -165,16 +156,13 @@ TEST_CASE("parts that contradict each other are refused by name", "[llmgguf][spl
   }
   SECTION("a part cut short") {
     parts.write(2, read_file(parts.paths[2]).substr(0, 900));
-    const auto run = run_tool("llmgguf", {"verify", parts.paths[0]});
-    CHECK(run.exit_code == 3);
-    CHECK_THAT(run.err, Contains(parts.paths[2]));
+    run_tool("llmgguf", {"verify", parts.paths[0]}).must_end(3, {parts.paths[2]});
   }
   SECTION("a scale that is no number, in the last part") {
     std::string bytes = read_file(parts.paths[2]);
-    const auto part = GgufFile::parse(std::as_bytes(std::span(bytes)));
-    REQUIRE(part.ok());
-    const GgufTensor& tensor = part->tensors().back();
-    const std::size_t at = part->data_offset() + tensor.offset;
+    const auto part = require_ok(GgufFile::parse(std::as_bytes(std::span(bytes))));
+    const GgufTensor& tensor = part.tensors().back();
+    const std::size_t at = part.data_offset() + tensor.offset;
     bytes.replace(at, 4, encoded(std::uint32_t{0x7FC07C00}));
     parts.write(2, bytes);
     refused(7, {parts.paths[2], "byte " + std::to_string(at)});
@@ -186,9 +174,8 @@ TEST_CASE("parts that contradict each other are refused by name", "[llmgguf][spl
 TEST_CASE("split and merge refuse what would destroy or mean nothing", "[llmgguf][split]") {
   const Parts parts;
   const std::string before = read_file(parts.paths[0]);
-  CHECK(run_tool("llmgguf", {"merge", parts.paths[1], parts.paths[0]}).exit_code == 2);
-  CHECK(run_tool("llmgguf", {"split", parts.paths[0], parts.directory / "m", "--parts", "3"})
-            .exit_code == 2);
+  run_tool("llmgguf", {"merge", parts.paths[1], parts.paths[0]}).must_end(2);
+  run_tool("llmgguf", {"split", parts.paths[0], parts.directory / "m", "--parts", "3"}).must_end(2);
   CHECK(read_file(parts.paths[0]) == before);
   for (const std::vector<std::string>& options : {std::vector<std::string>{},
                                                   {"--parts", "99"},
@@ -198,9 +185,9 @@ TEST_CASE("split and merge refuse what would destroy or mean nothing", "[llmgguf
                                                   {"--parts", "2", "--max-size", "1M"}}) {
     std::vector<std::string> arguments = {"split", parts.whole, parts.directory / "n"};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    CHECK(run_tool("llmgguf", arguments).exit_code == 2);
+    run_tool("llmgguf", arguments).must_end(2);
   }
-  CHECK(run_tool("llmgguf", {"split", parts.whole}).exit_code == 2);
+  run_tool("llmgguf", {"split", parts.whole}).must_end(2);
 }
 
 TEST_CASE("parts by the gguf package are read", "[llmgguf][split]") {
@@ -228,13 +215,12 @@ writer.write_kv_data_to_file()
 writer.write_tensors_to_file()
 writer.close()
 )");
-  const auto made = run_shell(std::string("'") + python + "' " + script + " '" + parts.whole +
-                              "' '" + parts.directory / "py.gguf" + "'");
-  CAPTURE(made.out, made.err);
-  REQUIRE(made.exit_code == 0);
+  run_shell(std::string("'") + python + "' " + script + " '" + parts.whole + "' '" +
+            parts.directory / "py.gguf" + "'")
+      .must_end(0);
   const std::string first = split_path(parts.directory / "py", 0, 3);
   CHECK(logits_hash(first) == logits_hash(parts.whole));
-  CHECK(run_tool("llmgguf", {"verify", split_path(parts.directory / "py", 2, 3)}).exit_code == 0);
+  run_tool("llmgguf", {"verify", split_path(parts.directory / "py", 2, 3)}).must_end(0);
 }
 
 }  // namespace llm::test

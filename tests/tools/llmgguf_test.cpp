@@ -16,8 +16,7 @@ using nlohmann::json;
 TEST_CASE("llmgguf show", "[llmgguf]") {
   const ScratchDirectory directory;
   const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
-  const auto text = run_tool("llmgguf", {"show", path});
-  REQUIRE(text.exit_code == 0);
+  const auto text = run_tool("llmgguf", {"show", path}).must_end(0);
   for (const char* word : {"GGUF version 3", "20 keys", "general.name", "\"tiny\"", "n = 272 [",
                            ", ...]", "blk.0.ffn_down.weight", "Q4_K", "[256, 32]", "4.50 bits"}) {
     CAPTURE(word, text.out);
@@ -40,10 +39,8 @@ TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
   TinyGguf model = TinyGguf::llama();
   model.set_string("general.name", "a\n\x1b[31mred\xFF");
   const std::string path = directory.write("m.gguf", model.bytes());
-  const auto text = run_tool("llmgguf", {"show", path});
-  REQUIRE(text.exit_code == 0);
+  const auto text = run_tool("llmgguf", {"show", path}).must_end(0, {}, {"\\x1b"});
   CHECK(text.out.find('\x1b') == std::string::npos);
-  CHECK(text.out.find("\\x1b") != std::string::npos);
   const auto shown = run_tool("llmgguf", {"show", path, "--json"});
   CHECK(json::parse(shown.out)["metadata"].contains("general.name"));
 }
@@ -61,10 +58,9 @@ TEST_CASE("llmgguf hash", "[llmgguf]") {
 TEST_CASE("llmgguf verify", "[llmgguf]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();
-  const auto good = run_tool("llmgguf", {"verify", directory.write("m", model.bytes())});
-  CHECK(good.exit_code == 0);
+  const auto good = run_tool("llmgguf", {"verify", directory.write("m", model.bytes())})
+                        .must_end(0, {}, {"ok, llama of 1 layers"});
   CHECK(good.err.empty());
-  CHECK(good.out.find("ok, llama of 1 layers") != std::string::npos);
 
   SECTION("61 an infinite scale names tensor and block") {
     const std::uint16_t bad = GENERATE(std::uint16_t{0x7C00}, std::uint16_t{0x7E00});
@@ -75,10 +71,8 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
   SECTION("a vocabulary alone") {
     model.tensors.clear();
     const std::string path = directory.write("vocab", model.bytes());
-    CHECK(run_tool("llmgguf", {"verify", path}).exit_code == 6);
-    const auto vocab = run_tool("llmgguf", {"verify", "--vocab-only", path});
-    CHECK(vocab.exit_code == 0);
-    CHECK(vocab.out.find("272 tokens") != std::string::npos);
+    run_tool("llmgguf", {"verify", path}).must_end(6);
+    run_tool("llmgguf", {"verify", "--vocab-only", path}).must_end(0, {}, {"272 tokens"});
   }
   SECTION("JSON carries the warnings") {
     model.trailing = "x";
@@ -93,8 +87,7 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();
   const std::string first = directory.write("a", model.bytes());
-  const auto same = run_tool("llmgguf", {"diff", first, first});
-  CHECK(same.exit_code == 0);
+  const auto same = run_tool("llmgguf", {"diff", first, first}).must_end(0);
   CHECK(same.out.empty());
 
   model.set_string("general.name", "other");
@@ -103,8 +96,7 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
   model.tensor("output.weight").data[7] ^= 1;
   model.remove_tensor("blk.0.attn_q.weight");
   const std::string second = directory.write("b", model.bytes());
-  const auto different = run_tool("llmgguf", {"diff", first, second});
-  CHECK(different.exit_code == 1);
+  const auto different = run_tool("llmgguf", {"diff", first, second}).must_end(1);
   for (const char* line :
        {"- key general.name: STRING \"tiny\"", "+ key general.name: STRING \"other\"",
         "- key llama.vocab_size: UINT32 272", "+ key added: UINT32 1",
@@ -119,11 +111,11 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
 }
 
 TEST_CASE("llmgguf usage", "[llmgguf]") {
-  CHECK(run_tool("llmgguf", {}).exit_code == 2);
-  CHECK(run_tool("llmgguf", {"look", "x"}).exit_code == 2);
-  CHECK(run_tool("llmgguf", {"diff", "x"}).exit_code == 2);
-  CHECK(run_tool("llmgguf", {"show", "x", "y"}).exit_code == 2);
-  CHECK(run_tool("llmgguf", {"--help"}).exit_code == 0);
+  run_tool("llmgguf", {}).must_end(2);
+  run_tool("llmgguf", {"look", "x"}).must_end(2);
+  run_tool("llmgguf", {"diff", "x"}).must_end(2);
+  run_tool("llmgguf", {"show", "x", "y"}).must_end(2);
+  run_tool("llmgguf", {"--help"}).must_end(0);
 }
 
 }  // namespace
@@ -140,11 +132,9 @@ TEST_CASE("pages of many keys and tensors take time in proportion", "[tools][llm
   const std::string path = directory.write("many.gguf", model.bytes());
   for (const char* verb : {"show", "hash"}) {
     // Seconds of CPU; less than one is used, and 10 where every name is compared with all.
-    const Finished run = run_shell(std::string("ulimit -t 4; '" LLM_BIN_DIR "/llmgguf' ") + verb +
-                                   " --json -q '" + path + "'");
-    CAPTURE(verb, run.err);
-    CHECK(run.exit_code == 0);
-    CHECK_THAT(run.out, Catch::Matchers::Contains("\"n" + std::to_string(n - 1) + "\""));
+    run_shell(std::string("ulimit -t 4; '" LLM_BIN_DIR "/llmgguf' ") + verb + " --json -q '" +
+              path + "'")
+        .must_end(0, {}, {"\"n" + std::to_string(n - 1) + "\""});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tools/llmload/cost_model.h"
 
 namespace llm {
@@ -34,24 +35,22 @@ TEST_CASE("costs that made the samples are found again, outliers or not", "[llml
     shape.after_idle = random() % 4 == 0;
     samples.push_back({shape, truth.predict(shape)});
   }
-  const auto exact = CostModel::fit(samples);
-  REQUIRE(exact.ok());
-  REQUIRE(quality_of(*exact, samples).p95_error < 1e-4);
-  REQUIRE(quality_of(*exact, samples).r2 > 0.999999);
-  REQUIRE(exact->seconds()[8] == Approx(70e-6));
+  const auto exact = test::require_ok(CostModel::fit(samples));
+  REQUIRE(quality_of(exact, samples).p95_error < 1e-4);
+  REQUIRE(quality_of(exact, samples).r2 > 0.999999);
+  REQUIRE(exact.seconds()[8] == Approx(70e-6));
   // One in five took twice as long, which without Huber's weights is 6 % in all; the others 2 %
   // more or less.
   auto disturbed = samples;
   for (std::size_t i = 0; i < disturbed.size(); ++i) {
     disturbed[i].seconds *= i % 5 == 0 ? 2 : 0.98 + 0.00004 * static_cast<int>(random() % 1000);
   }
-  const auto robust = CostModel::fit(disturbed);
-  REQUIRE(robust.ok());
-  const FitQuality quality = quality_of(*robust, samples);
+  const auto robust = test::require_ok(CostModel::fit(disturbed));
+  const FitQuality quality = quality_of(robust, samples);
   CAPTURE(quality.median_error, quality.p95_error, quality.total_ratio);
   REQUIRE(quality.median_error < 0.03);
   REQUIRE(quality.total_ratio == Approx(1).margin(0.03));
-  for (const double seconds : robust->seconds()) REQUIRE(seconds >= 0);
+  for (const double seconds : robust.seconds()) REQUIRE(seconds >= 0);
   REQUIRE(CostModel::fit(std::span(samples).first(8)).error().code == ErrorCode::kResource);
 }
 

@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tools/llmload/calibration.h"
 #include "tools/llmload/lengths.h"
@@ -40,10 +41,7 @@ Calibration some_calibration() {
 TEST_CASE("a hostile file of lengths is refused by place, value and rule", "[llmload][bad_input]") {
   const auto refused = [](const std::string& text, const std::string& part) {
     CAPTURE(text.substr(0, 200), part);
-    const auto result = LengthDistribution::parse(text);
-    REQUIRE_FALSE(result.ok());
-    REQUIRE(result.error().code == ErrorCode::kMalformed);
-    REQUIRE_THAT(result.error().to_string(), Contains(part));
+    test::must_fail(LengthDistribution::parse(text), ErrorCode::kMalformed, {part});
   };
   const auto with = [](const std::string& weight, const std::string& prompt) {
     return R"([{"prompt": [1, 2], "output": [1, 2]}, {"weight": )" + weight + R"(, "prompt": )" +
@@ -87,10 +85,9 @@ TEST_CASE("a hostile file of lengths is refused by place, value and rule", "[llm
 
 TEST_CASE("a calibration comes back from its file as it was", "[llmload]") {
   const Calibration saved = some_calibration();
-  const auto read = Calibration::parse(saved.to_json());
-  REQUIRE(read.ok());
-  REQUIRE(read->to_json() == saved.to_json());
-  REQUIRE(read->costs.seconds() == saved.costs.seconds());
+  const auto read = test::require_ok(Calibration::parse(saved.to_json()));
+  REQUIRE(read.to_json() == saved.to_json());
+  REQUIRE(read.costs.seconds() == saved.costs.seconds());
 }
 
 TEST_CASE("a calibration of something else is refused by name", "[llmload][bad_input]") {
@@ -123,10 +120,7 @@ TEST_CASE("a hostile calibration is refused by member, value and rule", "[llmloa
   const json good = json::parse(some_calibration().to_json());
   const auto refused = [](const std::string& text, ErrorCode code, const std::string& part) {
     CAPTURE(text, part);
-    const auto result = Calibration::parse(text);
-    REQUIRE_FALSE(result.ok());
-    REQUIRE(result.error().code == code);
-    REQUIRE_THAT(result.error().to_string(), Contains(part));
+    test::must_fail(Calibration::parse(text), code, {part});
   };
   refused("", ErrorCode::kMalformed, "calibration: found no JSON object");
   refused("[]", ErrorCode::kMalformed, "calibration: found no JSON object");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tools/llmload/cost_model.h"
 #include "tools/llmload/figures.h"
 #include "tools/llmload/load_run.h"
@@ -199,15 +200,13 @@ TEST_CASE("a simulation is the same each time, and its replay too", "[llmload]")
     std::mt19937 random_{5};
   };
   Odd odd;
-  auto measured = run_load(workload, kOptions, odd);
-  REQUIRE(measured.ok());
-  auto replay = replay_load(workload, kOptions, *measured);
-  REQUIRE(replay.ok());
-  REQUIRE(*replay == *measured);
+  auto measured = test::require_ok(run_load(workload, kOptions, odd));
+  auto replay = test::require_ok(replay_load(workload, kOptions, measured));
+  REQUIRE(replay == measured);
   // With another policy it is another run.
   SchedulerOptions other = kOptions;
   other.step_tokens = 65;
-  REQUIRE_FALSE(*replay_load(workload, other, *measured) == *measured);
+  REQUIRE_FALSE(*replay_load(workload, other, measured) == measured);
 }
 
 TEST_CASE("a bounded queue refuses, and counts", "[llmload]") {

@@ -21,9 +21,8 @@ class Llmload : public test::Llmrun {
     return shell("\"$LLMLOAD\" \"$TINY\" -t 1 -q --lengths $DIR/l.json " + arguments);
   }
   Json json(const std::string& arguments, int exit_code = 0) {
-    const Finished run = (*this)(arguments + " --json");
-    CAPTURE(arguments, run.err, run.out);
-    REQUIRE(run.exit_code == exit_code);
+    const Finished run = (*this)(arguments + " --json").must_end(exit_code);
+    CAPTURE(arguments);
     return Json::parse(run.out);
   }
   /// A calibration of this machine, in $DIR/c.json.
@@ -41,8 +40,7 @@ TEST_CASE("a simulation is the same byte for byte, for its seed", "[llmload]") {
   Llmload llmload;
   llmload.calibrate();
   const std::string words = kCosts + "--mode simulate --requests 50 -s 5 ";
-  const Finished run = llmload(words);
-  REQUIRE(run.exit_code == 0);
+  const Finished run = llmload(words).must_end(0);
   REQUIRE(llmload(words).out == run.out);
   REQUIRE_THAT(run.out, Contains("tbt p95 ms") && Contains("simulated") && !Contains("real"));
   REQUIRE(llmload(kCosts + "--mode simulate --requests 50 -s 6").out != run.out);
@@ -124,9 +122,8 @@ TEST_CASE("a real run that loses pages makes the same texts", "[llmload]") {
   REQUIRE(json["real"]["finished"] == 6);
   REQUIRE(json["same_decisions"] == true);
   REQUIRE(json["differing_texts"].empty());
-  const Finished refused = llmload("--mode real --rate 1 --requests 2 --kv-pages 1");
-  REQUIRE(refused.exit_code == 2);
-  REQUIRE_THAT(refused.err, Contains("--kv-pages: found 1, which no request fits"));
+  llmload("--mode real --rate 1 --requests 2 --kv-pages 1")
+      .must_end(2, {"--kv-pages: found 1, which no request fits"});
 }
 
 TEST_CASE("both runs are compared, and the verdict is the exit code", "[llmload]") {
@@ -150,9 +147,8 @@ TEST_CASE("both runs are compared, and the verdict is the exit code", "[llmload]
   const Json differing = llmload.json(words + "--rate 1000 --agree 0", 1);
   REQUIRE(differing["passed"] == false);
   REQUIRE_FALSE(differing["disagreements"].empty());
-  const Finished text = llmload(words + "--rate 1000 --agree 0");
-  REQUIRE(text.exit_code == 1);
-  REQUIRE_THAT(text.out, Contains("agreement (*): FAIL, beyond 0.0 %: ttft p50 ms"));
+  llmload(words + "--rate 1000 --agree 0")
+      .must_end(1, {}, {"agreement (*): FAIL, beyond 0.0 %: ttft p50 ms"});
 }
 
 TEST_CASE("what llmload cannot use is refused by name", "[llmload][bad_input]") {
@@ -160,9 +156,7 @@ TEST_CASE("what llmload cannot use is refused by name", "[llmload][bad_input]") 
   llmload.calibrate();
   const auto refused = [&](const std::string& words, int code, const std::string& part) {
     CAPTURE(words);
-    const Finished run = llmload(words);
-    CHECK(run.exit_code == code);
-    CHECK_THAT(run.err, Contains(part));
+    const Finished run = llmload(words).must_end(code, {part});
     CHECK(run.out.empty());
   };
   refused("--rate 1 --load 5", 2, "--load: found with --rate");

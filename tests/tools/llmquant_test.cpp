@@ -14,6 +14,7 @@
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
@@ -85,11 +86,8 @@ class Fixture {
 
 TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tools][llmquant]") {
   const Fixture quant;
-  const Finished result = quant.run({"Q4_K_M"});
-  INFO(result.err);
-  REQUIRE(result.exit_code == 0);
-  CHECK_THAT(result.err, Contains("blk.0.ffn_down.weight") && Contains("Q5_0"));  // a fallback
-  CHECK_THAT(result.out, Contains("bits per weight") && Contains("NMSE"));
+  // a fallback
+  quant.run({"Q4_K_M"}).must_end(0, {"blk.0.ffn_down.weight", "Q5_0"}, {"bits per weight", "NMSE"});
 
   const Opened before(quant.in);
   const Opened after(quant.out);
@@ -115,7 +113,7 @@ TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmqu
   TinyGguf model = float_model();
   set_matrix(model, "blk.0.ffn_up.weight", 65536);  // more than one chunk of rows
   const Fixture quant(model);
-  REQUIRE(quant.run({"Q5_K_S", "3"}).exit_code == 0);
+  quant.run({"Q5_K_S", "3"}).must_end(0);
   const Opened before(quant.in);
   const Opened after(quant.out);
   for (const GgufTensor& tensor : after.gguf->tensors()) {
@@ -144,10 +142,10 @@ TEST_CASE("llmquant gives equal files and tables for any thread count", "[tools]
 
 TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
   const Fixture quant;
-  REQUIRE(quant.run({"Q4_K_M", "--pure"}).exit_code == 0);
+  quant.run({"Q4_K_M", "--pure"}).must_end(0);
   CHECK(Opened(quant.out).type("output.weight") == WeightType::kQ4_K);
-  REQUIRE(quant.run({"Q4_0", "--tensor-type", "attn_q=q8_0", "--tensor-type", "^blk\\.1\\.=Q5_1"})
-              .exit_code == 0);
+  quant.run({"Q4_0", "--tensor-type", "attn_q=q8_0", "--tensor-type", "^blk\\.1\\.=Q5_1"})
+      .must_end(0);
   const Opened after(quant.out);
   CHECK(after.type("blk.0.attn_q.weight") == WeightType::kQ8_0);
   CHECK(after.type("blk.1.attn_q.weight") == WeightType::kQ8_0);  // the first match counts
@@ -158,44 +156,34 @@ TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
 
 TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
   const Fixture quant;
-  const Finished result = quant.run({"Q6_K", "--dry-run"});
-  CHECK(result.exit_code == 0);
+  const Finished result = quant.run({"Q6_K", "--dry-run"}).must_end(0);
   CHECK_THAT(result.out, Contains("bits per weight") && !Contains("NMSE"));
   CHECK(quant.n_files() == 1);
 }
 
 TEST_CASE("conversion between float types is exact where it can be", "[tools][llmquant]") {
   const Fixture quant;
-  REQUIRE(quant.run({"F32"}).exit_code == 0);
-  const Finished back = run_tool("llmquant", {quant.out, quant.folder.path("back.gguf"), "F16"});
-  REQUIRE(back.exit_code == 0);
-  CHECK_THAT(back.out, Contains("NMSE 0.000e+00"));
+  quant.run({"F32"}).must_end(0);
+  run_tool("llmquant", {quant.out, quant.folder.path("back.gguf"), "F16"})
+      .must_end(0, {}, {"NMSE 0.000e+00"});
 }
 
 TEST_CASE("llmquant refuses to quantize twice unless told", "[tools][llmquant]") {
   const Fixture quant;
-  REQUIRE(quant.run({"Q8_0"}).exit_code == 0);
+  quant.run({"Q8_0"}).must_end(0);
   const std::string again = quant.folder.path("again.gguf");
-  const Finished refused = run_tool("llmquant", {quant.out, again, "Q4_0"});
-  CHECK(refused.exit_code == 6);
-  CHECK_THAT(refused.err,
-             Contains("token_embd.weight") && Contains("Q8_0") && Contains("--allow-requantize"));
+  run_tool("llmquant", {quant.out, again, "Q4_0"})
+      .must_end(6, {"token_embd.weight", "Q8_0", "--allow-requantize"});
   CHECK(!std::filesystem::exists(again));
-  const Finished told = run_tool("llmquant", {quant.out, again, "Q4_0", "--allow-requantize"});
-  CHECK(told.exit_code == 0);
+  run_tool("llmquant", {quant.out, again, "Q4_0", "--allow-requantize"}).must_end(0);
   // Tensors that keep their type are copied, which is no second quantization.
-  CHECK(run_tool("llmquant", {quant.out, again, "Q8_0"}).exit_code == 0);
+  run_tool("llmquant", {quant.out, again, "Q8_0"}).must_end(0);
   CHECK(read_file(again) == read_file(quant.out));
 }
 
 TEST_CASE("hyper-parameters that llmrun refuses are refused, or warned of", "[tools][llmquant]") {
-  struct Case {
-    const char* key;
-    std::uint32_t value;
-    int exit_code;
-    const char* words;
-  };
-  const auto [key, value, exit_code, words] = GENERATE(values<Case>({
+  const auto [key, value, exit_code,
+              words] = GENERATE(table<const char*, std::uint32_t, int, const char*>({
       {"llama.attention.head_count_kv", 3, 3,
        "llama.attention.head_count_kv (byte ): found 3, need a divisor of "
        "llama.attention.head_count = 4"},
@@ -217,9 +205,7 @@ TEST_CASE("hyper-parameters that llmrun refuses are refused, or warned of", "[to
   if (exit_code != 0) REQUIRE(llmrun.exit_code == exit_code);
   TinyGguf other = float_model();
   other.set_string("general.architecture", "mamba");
-  const Finished warned = Fixture(other).run({"Q8_0"});
-  REQUIRE(warned.exit_code == 0);
-  REQUIRE_THAT(warned.err, Contains("general.architecture") && Contains("found \"mamba\""));
+  Fixture(other).run({"Q8_0"}).must_end(0, {"general.architecture", "found \"mamba\""});
 }
 
 TEST_CASE("NaN, Inf and weights out of range are errors of the model", "[tools][llmquant]") {
@@ -227,10 +213,7 @@ TEST_CASE("NaN, Inf and weights out of range are errors of the model", "[tools][
   const std::uint16_t bad = GENERATE(as<std::uint16_t>{}, 0x7E00, 0x7C00);
   std::memcpy(model.tensor("blk.1.attn_q.weight").data.data() + 2 * (kColumns * 36 + 7), &bad, 2);
   const Fixture quant(model);
-  const Finished result = quant.run({"Q4_K_M"});
-  CHECK(result.exit_code == 7);
-  CHECK_THAT(result.err,
-             Contains(quant.in) && Contains("blk.1.attn_q.weight") && Contains("row 36, column 7"));
+  quant.run({"Q4_K_M"}).must_end(7, {quant.in, "blk.1.attn_q.weight", "row 36, column 7"});
   CHECK(quant.n_files() == 1);
 }
 
@@ -242,19 +225,14 @@ TEST_CASE("weights too large for f16 scales are refused", "[tools][llmquant]") {
   const float huge = 3e9f;
   std::memcpy(tensor.data.data() + 4 * (kColumns * 5), &huge, 4);
   const Fixture quant(model);
-  const Finished result = quant.run({GENERATE("Q4_0", "Q4_K_M", "F16")});
-  CHECK(result.exit_code == 7);
-  CHECK_THAT(result.err, Contains("blk.0.attn_q.weight") && Contains("row 5"));
+  quant.run({GENERATE("Q4_0", "Q4_K_M", "F16")}).must_end(7, {"blk.0.attn_q.weight", "row 5"});
 }
 
 TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]") {
   const Fixture quant;
   const auto check = [&](const std::vector<std::string>& arguments, int code,
                          const std::string& word) {
-    const Finished result = quant.run(arguments);
-    INFO(result.err);
-    CHECK(result.exit_code == code);
-    CHECK_THAT(result.err, Contains(word));
+    quant.run(arguments).must_end(code, {word});
     CHECK(quant.n_files() == 1);
   };
   check({"Q9_K"}, 2, "Q4_K_M");
@@ -264,34 +242,29 @@ TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]"
   check({"Q8_0", "--tensor-type", "(=Q4_0"}, 2, "regular expression");
   check({"Q8_0", "--tensor-type", "attn_q=Q8_K"}, 2, "Q8_K");
   check({"Q8_0", "--tensor-type", "nothing=Q4_0"}, 2, "nothing=Q4_0");
-  const auto missing = run_tool("llmquant", {quant.folder.path("no"), quant.out, "Q8_0"});
-  CHECK(missing.exit_code == 4);
+  run_tool("llmquant", {quant.folder.path("no"), quant.out, "Q8_0"}).must_end(4);
   const std::string text = quant.folder.write("text", std::string(100, 'x'));
-  CHECK(run_tool("llmquant", {text, quant.out, "Q8_0"}).exit_code == 3);
+  run_tool("llmquant", {text, quant.out, "Q8_0"}).must_end(3);
 }
 
 TEST_CASE("a part of a split model is refused", "[tools][llmquant]") {
   TinyGguf model = float_model();
   model.set<std::uint16_t>("split.count", GgufType::kUint16, 3);
   const Fixture quant(model);
-  const Finished result = quant.run({"Q8_0"});
-  CHECK(result.exit_code == 6);
-  CHECK_THAT(result.err, Contains("split.count"));
+  quant.run({"Q8_0"}).must_end(6, {"split.count"});
 }
 
 TEST_CASE("a failed write leaves the old file", "[tools][llmquant]") {
   const Fixture quant;
   quant.folder.write("out.gguf", std::string("old"));
   // A file size limit is a disk that fills up in the middle of the file.
-  const Finished limited = run_shell("trap '' XFSZ; ulimit -f 16; exec '" + tool_path("llmquant") +
-                                     "' '" + quant.in + "' '" + quant.out + "' Q8_0");
-  CHECK(limited.exit_code == 4);
+  run_shell("trap '' XFSZ; ulimit -f 16; exec '" + tool_path("llmquant") + "' '" + quant.in +
+            "' '" + quant.out + "' Q8_0")
+      .must_end(4);
   CHECK(read_file(quant.out) == "old");
   CHECK(quant.n_files() == 2);
 
-  const auto full = run_tool("llmquant", {quant.in, "/dev/full", "Q8_0"});
-  CHECK(full.exit_code == 4);
-  CHECK_THAT(full.err, Contains("/dev/full"));
+  run_tool("llmquant", {quant.in, "/dev/full", "Q8_0"}).must_end(4, {"/dev/full"});
 }
 
 /// Makes a lone matrix no Llama, which would need metadata.
@@ -303,10 +276,9 @@ std::string write_sparse_model(const Fixture& quant, std::uint64_t n_rows) {
   writer.add_string("general.architecture", kOtherArchitecture);
   const std::uint64_t dims[] = {65536, n_rows};
   writer.add_tensor("blk.0.attn_q.weight", WeightType::kF16, dims);
-  const auto header = writer.header();
-  REQUIRE(header.ok());
-  const std::string path = quant.folder.write("sparse.gguf", *header);
-  std::filesystem::resize_file(path, header->size() + 2 * dims[0] * dims[1]);
+  const auto header = require_ok(writer.header());
+  const std::string path = quant.folder.write("sparse.gguf", header);
+  std::filesystem::resize_file(path, header.size() + 2 * dims[0] * dims[1]);
   return path;
 }
 
@@ -345,8 +317,7 @@ TEST_CASE("an interrupted run leaves the old file and no other", "[tools][llmqua
     ::usleep(1000);
   }
   for (int i = 0; i < times; ++i) process.send(signal);
-  const Finished result = process.wait();
-  CHECK(result.exit_code == exit_code);
+  const Finished result = process.wait().must_end(exit_code);
   if (times == 1 && (signal == SIGINT || signal == SIGHUP || signal == SIGTERM)) {
     CHECK_THAT(result.err, Contains("interrupted: " + quant.out + " was not written"));
   }
@@ -358,11 +329,9 @@ TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
   const Fixture quant;
   const auto refuse = [&](const std::string& out) {
     const auto before = read_file(quant.in);
-    const Finished result = run_tool("llmquant", {quant.in, out, "Q8_0"});
+    run_tool("llmquant", {quant.in, out, "Q8_0"})
+        .must_end(2, {out + ": OUT: found a file that is read", "--in-place"});
     CAPTURE(out);
-    CHECK(result.exit_code == 2);
-    CHECK_THAT(result.err,
-               Contains(out + ": OUT: found a file that is read") && Contains("--in-place"));
     CHECK(read_file(quant.in) == before);
   };
   refuse(quant.in);
@@ -374,8 +343,8 @@ TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
   std::filesystem::remove(quant.folder.path("hard"));
   std::filesystem::remove(quant.folder.path("soft"));
 
-  REQUIRE(quant.run({"Q8_0"}).exit_code == 0);
-  CHECK(run_tool("llmquant", {quant.in, quant.in, "Q8_0", "--in-place"}).exit_code == 0);
+  quant.run({"Q8_0"}).must_end(0);
+  run_tool("llmquant", {quant.in, quant.in, "Q8_0", "--in-place"}).must_end(0);
   CHECK(read_file(quant.in) == read_file(quant.out));
   CHECK(quant.n_files() == 2);
 }
@@ -383,16 +352,14 @@ TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
 TEST_CASE("no part of a split source is destroyed", "[tools][llmquant]") {
   const Fixture quant;
   const std::string name = quant.folder.path("part");
-  REQUIRE(run_tool("llmgguf", {"split", quant.in, name, "--parts", "2"}).exit_code == 0);
+  run_tool("llmgguf", {"split", quant.in, name, "--parts", "2"}).must_end(0);
   const std::string first = name + "-00001-of-00002.gguf";
   const std::string second = name + "-00002-of-00002.gguf";
   const auto before = read_file(second);
   for (const std::string& out : {first, second}) {
     for (const std::string flag : {"-q", "--in-place"}) {
-      const Finished result = run_tool("llmquant", {first, out, "Q8_0", flag});
-      CAPTURE(out, flag, result.err);
-      CHECK(result.exit_code == 2);
-      CHECK_THAT(result.err, Contains("OUT: found a file that is read"));
+      run_tool("llmquant", {first, out, "Q8_0", flag})
+          .must_end(2, {"OUT: found a file that is read"});
     }
   }
   CHECK(read_file(second) == before);
@@ -401,8 +368,7 @@ TEST_CASE("no part of a split source is destroyed", "[tools][llmquant]") {
 TEST_CASE("memory does not grow with the model", "[tools][llmquant]") {
   const Fixture quant;
   const std::string large = write_sparse_model(quant, 2048);  // 256 MiB
-  const Finished result = run_tool("llmquant", {large, quant.out, "Q4_0", "2"});
-  CHECK(result.exit_code == 0);
+  const Finished result = run_tool("llmquant", {large, quant.out, "Q4_0", "2"}).must_end(0);
   if (!test::kSanitized) CHECK(result.peak_rss_kib < 128 * 1024);  // shadow memory counts
 }
 
@@ -420,9 +386,8 @@ TEST_CASE("llmquant's memory does not grow with the length of a row", "[tools][l
   const ScratchDirectory folder;
   const std::string in = folder.write("wide.gguf", model.bytes());
   std::filesystem::resize_file(in, std::filesystem::file_size(in) + 2 * kWide * 2);
-  const Finished result = run_tool("llmquant", {in, folder.path("out.gguf"), "Q8_0", "2"});
-  CAPTURE(result.err);
-  REQUIRE(result.exit_code == 0);
+  const Finished result =
+      run_tool("llmquant", {in, folder.path("out.gguf"), "Q8_0", "2"}).must_end(0);
   if (!kSanitized) CHECK(result.peak_rss_kib < 64 * 1024);
   const Opened out(folder.path("out.gguf"));
   CHECK(out.gguf->find_tensor("blk.0.ffn_up.weight")->n_bytes == 2 * kWide / 32 * 34);

@@ -33,8 +33,7 @@ TEST_CASE("a loaded cache changes no bit and saves the work", "[llmrun]") {
       "--logits-hash "
       "-q ",
       kModel, kv, compute);
-  const Finished expected = llmrun(run);
-  REQUIRE(expected.exit_code == 0);
+  const Finished expected = llmrun(run).must_end(0);
   const auto n_prompt = Json::parse(expected.out)["prompt_ids"].size();
   REQUIRE(n_prompt > 300);
   const std::string drawn = line_of(expected.err, "drawn-logits-sha256: ");
@@ -43,14 +42,13 @@ TEST_CASE("a loaded cache changes no bit and saves the work", "[llmrun]") {
   for (const std::size_t bytes : {34, 34 * 26, 34 * 40}) {
     CAPTURE(bytes);
     llmrun.write("part", text.substr(0, bytes - 1));  // a space belongs to the next word
-    REQUIRE(llmrun(fmt::format("{} -f \"$DIR/part\" -t 1 -n 3 --kv {} --compute {} -q --cache-save "
-                               "\"$DIR/cache\"",
-                               kModel, kv, compute))
-                .exit_code == 0);
+    llmrun(fmt::format("{} -f \"$DIR/part\" -t 1 -n 3 --kv {} --compute {} -q --cache-save "
+                       "\"$DIR/cache\"",
+                       kModel, kv, compute))
+        .must_end(0);
     for (const char* extra : {"", "-b 7"}) {
-      const Finished cached = llmrun(run + "--cache-load \"$DIR/cache\" " + extra);
-      CAPTURE(extra, cached.err);
-      REQUIRE(cached.exit_code == 0);
+      const Finished cached = llmrun(run + "--cache-load \"$DIR/cache\" " + extra).must_end(0);
+      CAPTURE(extra);
       REQUIRE(line_of(cached.err, "drawn-logits-sha256: ") == drawn);
       REQUIRE(!contains(cached.err, "\nlogits-sha256"));
       const Json json = Json::parse(cached.out);
@@ -65,22 +63,15 @@ TEST_CASE("a cache of a question's beginning serves the question", "[llmrun]") {
   Llmrun llmrun;
   const std::string chat =
       "\"$TINY\" --chat-template zephyr --system 'Be kind' -c 500 -n 6 --temp 0 ";
-  REQUIRE(llmrun(chat + "-p hi -q --cache-save \"$DIR/cache\"").exit_code == 0);
-  const Finished cached = llmrun(chat + "-p hi -q --json --cache-load \"$DIR/cache\"");
-  CAPTURE(cached.err);
-  REQUIRE(cached.exit_code == 0);
+  llmrun(chat + "-p hi -q --cache-save \"$DIR/cache\"").must_end(0);
+  const Finished cached = llmrun(chat + "-p hi -q --json --cache-load \"$DIR/cache\"").must_end(0);
   REQUIRE(Json::parse(cached.out)["stats"]["prefill_tokens"] == 1);
   REQUIRE(Json::parse(cached.out)["ids"] ==
           Json::parse(llmrun(chat + "-p hi -q --json").out)["ids"]);
 }
 
 TEST_CASE("a cache that is not of this run is refused by name", "[llmrun]") {
-  struct Case {
-    const char* arguments;
-    int exit_code;
-    const char* words;
-  };
-  const auto [arguments, exit_code, words] = GENERATE(values<Case>({
+  const auto [arguments, exit_code, words] = GENERATE(table<const char*, int, const char*>({
       {"\"$TINY\" -p 'a tiny hen' --kv f32", 8, "cache: --kv: found f16 in the cache, need f32"},
       {"\"$TINY\" -p 'a tiny hen' --compute f32", 8, "cache: --compute: found int8"},
       {"\"$DIR/other.gguf\" -p 'a tiny hen'", 8, "cache: model: found SHA-256 "},
@@ -92,22 +83,19 @@ TEST_CASE("a cache that is not of this run is refused by name", "[llmrun]") {
   }));
   Llmrun llmrun;
   llmrun.write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
-  REQUIRE(llmrun("\"$TINY\" -p 'a tiny' -n 0 -q --cache-save \"$DIR/cache\"").exit_code == 0);
+  llmrun("\"$TINY\" -p 'a tiny' -n 0 -q --cache-save \"$DIR/cache\"").must_end(0);
   std::string flipped = test::read_file(llmrun.path("cache"));
   flipped.back() = static_cast<char>(flipped.back() ^ 1);
   llmrun.write("flipped", flipped);
-  const Finished run = llmrun(std::string("--cache-load \"$DIR/cache\" -n 4 -q ") + arguments);
-  CAPTURE(arguments, run.err);
-  REQUIRE(run.exit_code == exit_code);
-  REQUIRE(contains(run.err, words));
+  const Finished run = llmrun(std::string("--cache-load \"$DIR/cache\" -n 4 -q ") + arguments)
+                           .must_end(exit_code, {words});
+  CAPTURE(arguments);
   REQUIRE(run.out.empty());
 }
 
 TEST_CASE("a cache that cannot be written is an error that names the file", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun("\"$TINY\" -p a -n 1 -q --cache-save \"$DIR/none/a\"");
-  REQUIRE(run.exit_code == 4);
-  REQUIRE(contains(run.err, "none/a"));
+  llmrun("\"$TINY\" -p a -n 1 -q --cache-save \"$DIR/none/a\"").must_end(4, {"none/a"});
 }
 
 }  // namespace llm::test

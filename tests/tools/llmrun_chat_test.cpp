@@ -41,9 +41,7 @@ std::vector<Json> replies(Llmrun& llmrun, const std::string& options,
                           const std::vector<std::string>& messages) {
   std::vector<std::string> lines;
   for (const std::string& message : messages) lines.push_back(Json(message).dump());
-  const Finished run = chat(llmrun, "--json " + options, lines);
-  INFO(run.err);
-  REQUIRE(run.exit_code == 0);
+  const Finished run = chat(llmrun, "--json " + options, lines).must_end(0);
   return json_lines(run.out);
 }
 
@@ -63,9 +61,7 @@ std::vector<std::string> messages(int n) {
 
 TEST_CASE("a chat goes on when its context is full, and says so once", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = chat(llmrun, "-c 150 --system Be -v", messages(30));
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
+  const Finished run = chat(llmrun, "-c 150 --system Be -v", messages(30)).must_end(0);
   REQUIRE(count(run.err, "| peak RSS") == 30);  // a reply each
   REQUIRE(count(run.err, "warning: context full (150 tokens): the ") == 1);
   REQUIRE(count(run.err, "info: context full (150 tokens): the ") > 5);
@@ -91,13 +87,11 @@ TEST_CASE("a chat that has lost turns answers as one that never had them", "[llm
 TEST_CASE("a message longer than the context is refused and the chat lives", "[llmrun]") {
   Llmrun llmrun;
   const std::string large(300, 'x');
-  const Finished run = chat(llmrun, "-c 150 -v", {"one", large, "two"});
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
-  REQUIRE(contains(run.err, "llmrun: error: message: found "));
-  REQUIRE(contains(run.err,
-                   "need at most 150 (the context); raise -c, shorten the message or use "
-                   "--context-shift"));
+  const Finished run =
+      chat(llmrun, "-c 150 -v", {"one", large, "two"})
+          .must_end(0, {"llmrun: error: message: found ",
+                        "need at most 150 (the context); raise -c, shorten the message or use "
+                        "--context-shift"});
   REQUIRE(count(run.err, "| peak RSS") == 2);
   // As if it had never been.
   REQUIRE(run.out == chat(llmrun, "-c 150", {"one", "two"}).out);
@@ -105,20 +99,17 @@ TEST_CASE("a message longer than the context is refused and the chat lives", "[l
 
 TEST_CASE("with --context-shift a long message loses its front", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = chat(llmrun, "-c 150 -v --context-shift", {"one", std::string(300, 'x')});
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
-  REQUIRE(contains(run.err, "warning: prompt: the first "));
-  REQUIRE(contains(run.err, "tokens are dropped, so that the rest fits into 150 (-c)"));
+  const Finished run =
+      chat(llmrun, "-c 150 -v --context-shift", {"one", std::string(300, 'x')})
+          .must_end(0, {"warning: prompt: the first ",
+                        "tokens are dropped, so that the rest fits into 150 (-c)"});
   REQUIRE(!contains(run.err, "--context-shift"));
   REQUIRE(count(run.err, "| peak RSS") == 2);
 }
 
 TEST_CASE("a reply longer than the context ends with a warning, or goes on", "[llmrun]") {
   Llmrun llmrun;
-  const Finished ended = chat(llmrun, "-c 150 -n 500", {"one", "two"});
-  CAPTURE(ended.err);
-  REQUIRE(ended.exit_code == 0);
+  const Finished ended = chat(llmrun, "-c 150 -n 500", {"one", "two"}).must_end(0);
   REQUIRE(count(ended.err, "warning: context full: message and reply have 150 tokens") == 2);
   const auto shifted = replies(llmrun, "-c 150 -n 500 --context-shift", {"one", "two"});
   REQUIRE(shifted[0]["ids"].size() == 500);
@@ -147,8 +138,7 @@ TEST_CASE("a line above 64 MiB is refused with both numbers and the chat lives",
 TEST_CASE("commands do what /help lists", "[llmrun]") {
   Llmrun llmrun;
   const auto err = [&](const std::vector<std::string>& lines) {
-    const Finished run = chat(llmrun, "-c 2000 -v", lines);
-    REQUIRE(run.exit_code == 0);
+    const Finished run = chat(llmrun, "-c 2000 -v", lines).must_end(0);
     return run.err;
   };
   const std::string help = err({"/help"});
@@ -198,8 +188,8 @@ TEST_CASE("an empty system message is not the same as none", "[llmrun]") {
   REQUIRE(n_tokens("--session \"$DIR/none\"", {}) == none);
   REQUIRE(n_tokens("--session \"$DIR/empty\" --system \"\"", {"hi"}) == empty);
   REQUIRE(n_tokens("--session \"$DIR/empty\"", {}) == empty);
-  REQUIRE(chat(llmrun, "--chat-template qwen2.5 -c 2000 --session \"$DIR/none\" --system \"\"", {})
-              .exit_code == 2);
+  chat(llmrun, "--chat-template qwen2.5 -c 2000 --session \"$DIR/none\" --system \"\"", {})
+      .must_end(2);
 }
 
 TEST_CASE("--chat asks as the file's template has it, and -p says that it could", "[llmrun]") {
@@ -208,9 +198,9 @@ TEST_CASE("--chat asks as the file's template has it, and -p says that it could"
   model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
   llmrun.write("chatml.gguf", model.bytes());
   const auto ids = [&](const std::string& options) {
-    const Finished run = llmrun("\"$DIR/chatml.gguf\" -p hi -c 500 -n 0 --json -v " + options);
-    CAPTURE(options, run.err);
-    REQUIRE(run.exit_code == 0);
+    const Finished run =
+        llmrun("\"$DIR/chatml.gguf\" -p hi -c 500 -n 0 --json -v " + options).must_end(0);
+    CAPTURE(options);
     const bool told = contains(run.err, "--chat asks it as a question");
     REQUIRE(told == options.empty());
     return Json::parse(run.out)["prompt_ids"];
@@ -220,9 +210,7 @@ TEST_CASE("--chat asks as the file's template has it, and -p says that it could"
   REQUIRE(asked == ids("--chat-template chatml"));
   REQUIRE(asked != ids(""));
   ids("--parse-special");  // who writes the markers knows
-  const Finished none = llmrun("\"$TINY\" --chat -p hi -n 0");
-  REQUIRE(none.exit_code == 2);
-  REQUIRE(contains(none.err, "found no chat template in the model"));
+  llmrun("\"$TINY\" --chat -p hi -n 0").must_end(2, {"found no chat template in the model"});
 }
 
 TEST_CASE("what is one message, and what a command", "[llmrun]") {
@@ -256,9 +244,8 @@ TEST_CASE("a chat in JSON answers line by line and lives through bad ones", "[ll
   const Finished run = chat(llmrun, "--json --logprobs 2 -c 150",
                             {R"({"role": "user", "content": "one"})", "", "\"two\"", "not JSON",
                              "[1]", R"({"content": 1})", R"({"role": "system", "content": "x"})",
-                             Json(std::string(300, 'x')).dump(), "\"/help\""});
-  CAPTURE(run.out, run.err);
-  REQUIRE(run.exit_code == 0);
+                             Json(std::string(300, 'x')).dump(), "\"/help\""})
+                           .must_end(0);
   const auto lines = json_lines(run.out);
   REQUIRE(lines.size() == 8);
   for (const std::size_t i : {0, 1, 7}) {
@@ -312,9 +299,7 @@ TEST_CASE("a session is there after a chat was killed", "[llmrun]") {
       "echo two >&3; until [ \"$(wc -l < \"$DIR/out\")\" -ge 2 ]; do sleep 0.01; done\n"
       "kill -KILL $job; wait $job");
   REQUIRE(killed.exit_code == 137);
-  const Finished stats = chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"});
-  CAPTURE(stats.err);
-  REQUIRE(stats.exit_code == 0);
+  const Finished stats = chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"}).must_end(0);
   const bool has_turns = contains(stats.err, "1 turns, ") || contains(stats.err, "2 turns, ");
   REQUIRE(has_turns);
 }
@@ -334,24 +319,15 @@ TEST_CASE("/save and /load keep a conversation", "[llmrun]") {
   REQUIRE(last(chat(llmrun, "-c 500 --no-cache", {"/load " + llmrun.path("a"), "three"}).out) ==
           last(saved));
   // What is refused leaves the conversation alone.
-  const Finished refused = chat(llmrun, "-c 500",
-                                {"one", "/load " + llmrun.path("tiny.gguf"),
-                                 "/load " + llmrun.path("absent"), "/save /nowhere/a", "/stats"});
-  CAPTURE(refused.err);
-  REQUIRE(refused.exit_code == 0);
-  REQUIRE(contains(refused.err, "tiny.gguf: found no prompt cache or session"));
-  REQUIRE(contains(refused.err, "absent: "));
-  REQUIRE(contains(refused.err, "/nowhere/a: "));
-  REQUIRE(contains(refused.err, "1 turns, "));
+  chat(llmrun, "-c 500",
+       {"one", "/load " + llmrun.path("tiny.gguf"), "/load " + llmrun.path("absent"),
+        "/save /nowhere/a", "/stats"})
+      .must_end(0, {"tiny.gguf: found no prompt cache or session",
+                    "absent: ", "/nowhere/a: ", "1 turns, "});
 }
 
 TEST_CASE("a session of another model, template, kv or compute is refused", "[llmrun]") {
-  struct Case {
-    const char* options;
-    int exit_code;
-    const char* words;
-  };
-  const auto [options, exit_code, words] = GENERATE(values<Case>({
+  const auto [options, exit_code, words] = GENERATE(table<const char*, int, const char*>({
       {"--kv f32", 8, "session: --kv: found f16 in the cache, need f32"},
       {"--compute f32", 8, "session: --compute: found int8 in the cache, need f32"},
       {"--chat-template llama2", 8,
@@ -365,16 +341,14 @@ TEST_CASE("a session of another model, template, kv or compute is refused", "[ll
   }));
   Llmrun llmrun;
   llmrun.write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
-  REQUIRE(chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).exit_code == 0);
-  REQUIRE(llmrun("\"$TINY\" -p a -n 0 -q --cache-save \"$DIR/cache\"").exit_code == 0);
+  chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
+  llmrun("\"$TINY\" -p a -n 0 -q --cache-save \"$DIR/cache\"").must_end(0);
   const std::string good = test::read_file(llmrun.path("session"));
   llmrun.write("cut", good.substr(0, good.size() - 1));
   const std::string model = contains(options, "-m ") ? "" : "\"$TINY\" ";
-  const Finished run = llmrun(
-      model + "-i --chat-template zephyr -c 500 --session \"$DIR/session\" " + options + " -q");
-  CAPTURE(options, run.err);
-  REQUIRE(run.exit_code == exit_code);
-  REQUIRE(contains(run.err, words));
+  llmrun(model + "-i --chat-template zephyr -c 500 --session \"$DIR/session\" " + options + " -q")
+      .must_end(exit_code, {words});
+  CAPTURE(options);
   REQUIRE(test::read_file(llmrun.path("session")) == good);
 }
 
@@ -409,7 +383,7 @@ TEST_CASE("what a session file must not say is refused by field, value and rule"
       {"/schema_version", "3", 6, "schema_version: found 3, need 1..2"},
   }));
   Llmrun llmrun;
-  REQUIRE(chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).exit_code == 0);
+  chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
   std::string file = test::read_file(llmrun.path("session"));
   // The conversation is a string: its length, then its bytes. docs/prompt_cache.md has the layout.
   const std::size_t at = file.find("{\"schema_version\"");
@@ -431,11 +405,9 @@ TEST_CASE("what a session file must not say is refused by field, value and rule"
   std::memcpy(&file[12], &new_size, sizeof new_size);
   file.replace(20, 64, sha256_hex(std::as_bytes(std::span(file).subspan(20 + 64))));
   llmrun.write("session", file);
-  const Finished run = chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"});
-  CAPTURE(path, value, run.err);
-  REQUIRE(run.exit_code == exit_code);
-  REQUIRE(contains(run.err, "/session: "));
-  REQUIRE(contains(run.err, words));
+  chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"})
+      .must_end(exit_code, {"/session: ", words});
+  CAPTURE(path, value);
   REQUIRE(test::read_file(llmrun.path("session")) == file);
 }
 

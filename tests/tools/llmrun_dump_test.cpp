@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "validate/reference/dump/dump.h"
 
@@ -15,26 +16,19 @@ namespace {
 constexpr const char* kRun = "\"$TINY\" -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
 
 Dump load_dump(const Llmrun& llmrun, const char* name) {
-  auto dump = Dump::load(llmrun.path(name));
-  INFO((dump.ok() ? "" : dump.error().to_string()));
-  REQUIRE(dump.ok());
-  return std::move(dump).value();
+  return require_ok(Dump::load(llmrun.path(name)));
 }
 
 TapMatrix tap_of(const Dump& dump, int layer, std::string_view name) {
-  auto tap = dump.tap(layer, name);
-  INFO((tap.ok() ? "" : tap.error().to_string()));
-  REQUIRE(tap.ok());
-  return std::move(tap).value();
+  return require_ok(dump.tap(layer, name));
 }
 
 }  // namespace
 
 TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun(std::string(kRun) + "--json --logits-hash --dump-layers \"$DIR/a\"");
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
+  const Finished run =
+      llmrun(std::string(kRun) + "--json --logits-hash --dump-layers \"$DIR/a\"").must_end(0);
   const auto json = nlohmann::json::parse(run.out);
   std::vector<std::int32_t> tokens = json["prompt_ids"].get<std::vector<std::int32_t>>();
   const std::size_t n_prompt = tokens.size();
@@ -68,7 +62,7 @@ TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
 
 TEST_CASE("the dumped model is named by its hash", "[llmrun]") {
   Llmrun llmrun;
-  REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").exit_code == 0);
+  llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").must_end(0);
   const std::string model = test::read_file(llmrun.path("tiny.gguf"));
   Sha256 hash;
   hash.update(std::as_bytes(std::span(model)));
@@ -91,18 +85,17 @@ TEST_CASE("receipt and dump name the model that ran, not what has its path later
   REQUIRE(ran != sha256_hex(std::as_bytes(std::span(now))));
   const auto receipt = nlohmann::json::parse(test::read_file(llmrun.path("receipt.json")));
   REQUIRE(receipt["model"]["sha256"] == ran);
-  const auto dump = Dump::load(llmrun.path("dump.npz"));
-  REQUIRE(dump.ok());
-  REQUIRE(dump->meta().model_sha256 == ran);
+  const auto dump = require_ok(Dump::load(llmrun.path("dump.npz")));
+  REQUIRE(dump.meta().model_sha256 == ran);
 }
 
 TEST_CASE("a dump of other batches, threads and ISA has the same activations", "[llmrun]") {
   Llmrun llmrun;
-  REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").exit_code == 0);
+  llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").must_end(0);
   const Dump expected = load_dump(llmrun, "a");
   for (const char* extra : {"-b 2", "-t 3", "--isa scalar"}) {
     CAPTURE(extra);
-    REQUIRE(llmrun(std::string(kRun) + "--dump-layers \"$DIR/b\" " + extra).exit_code == 0);
+    llmrun(std::string(kRun) + "--dump-layers \"$DIR/b\" " + extra).must_end(0);
     const Dump dump = load_dump(llmrun, "b");
     const bool more_steps = dump.step_ptr().size() > expected.step_ptr().size();
     REQUIRE(more_steps == (std::string_view(extra) == "-b 2"));
@@ -122,11 +115,7 @@ TEST_CASE("--dump-layers changes neither text nor hash", "[llmrun]") {
 }
 
 TEST_CASE("--dump-layers refuses what computes a position twice", "[llmrun]") {
-  struct Case {
-    const char* arguments;
-    const char* words;
-  };
-  const auto [arguments, words] = GENERATE(values<Case>({
+  const auto [arguments, words] = GENERATE(table<const char*, const char*>({
       {"--context-shift", "--dump-layers: found with --context-shift or --no-cache"},
       {"--no-cache", "--dump-layers: found with --context-shift or --no-cache"},
       {"-i --chat-template zephyr",
@@ -144,11 +133,8 @@ TEST_CASE("--dump-layers refuses what computes a position twice", "[llmrun]") {
 
 TEST_CASE("a dump that cannot be written is an error that names the file", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun(std::string(kRun) + "--dump-layers \"$DIR/none/a\"");
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 4);
-  REQUIRE(contains(run.err, "none/a"));
-  REQUIRE(contains(run.err, "No such file or directory"));
+  llmrun(std::string(kRun) + "--dump-layers \"$DIR/none/a\"")
+      .must_end(4, {"none/a", "No such file or directory"});
 }
 
 }  // namespace llm::test

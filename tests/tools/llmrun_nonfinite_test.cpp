@@ -26,22 +26,15 @@ TEST_CASE("bad input 61: llmrun names tensor and block", "[llmrun]") {
   std::memcpy(model.tensor("blk.0.attn_v.weight").data.data() + 34 * 3, &infinite,
               sizeof(infinite));
   write_model(llmrun, model);
-  const Finished run = llmrun(kRun);
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 7);
+  const Finished run =
+      llmrun(kRun).must_end(7, {"llmrun: error: ", "bad.gguf: blk.0.attn_v.weight (byte ",
+                                "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"});
   REQUIRE(run.out.empty());
-  REQUIRE(contains(run.err, "llmrun: error: "));
-  REQUIRE(contains(run.err, "bad.gguf: blk.0.attn_v.weight (byte "));
-  REQUIRE(contains(run.err, "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"));
 }
 
 TEST_CASE("bad input 62, 63: llmrun names layer, operation and position", "[llmrun]") {
-  struct Case {
-    const char* tensor;
-    const char* words;
-  };
   // A prompt asks for logits of its last token only: the logits' own fault is at that position.
-  const auto [tensor, words] = GENERATE(values<Case>({
+  const auto [tensor, words] = GENERATE(table<const char*, const char*>({
       {"blk.0.ffn_up.weight", "blk.0.up: found NaN or Inf at token position 0, need finite"},
       {"output.weight", "logits: found NaN or Inf at token position "},
   }));
@@ -99,14 +92,10 @@ TEST_CASE("bad input 64: llmrun writes the same text from denormal weights", "[l
   test::make_denormal(model, false);
   write_model(llmrun, model);
   const std::string run = std::string(kRun) + "--ignore-eos --logits-hash ";
-  const Finished expected = llmrun(run);
-  CAPTURE(expected.err);
-  REQUIRE(expected.exit_code == 0);
-  REQUIRE(contains(expected.err, "logits-sha256: "));
+  const Finished expected = llmrun(run).must_end(0, {"logits-sha256: "});
   for (const char* extra : {"--isa scalar", "-t 1", "-t 3", "-b 1", "--no-cache"}) {
-    const Finished other = llmrun(run + extra);
+    const Finished other = llmrun(run + extra).must_end(0);
     CAPTURE(extra);
-    REQUIRE(other.exit_code == 0);
     REQUIRE(other.out == expected.out);
     REQUIRE(other.err == expected.err);
   }

@@ -18,9 +18,9 @@ constexpr const char* kFable = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 
 /// The JSON of a run on the tiny model, whose text has no end of its own.
 Json run_json(Llmrun& llmrun, const std::string& options) {
-  const Finished run = llmrun("\"$TINY\" -p 'a tiny hen' -t 1 --ignore-eos --json -q " + options);
-  CAPTURE(options, run.err);
-  REQUIRE(run.exit_code == 0);
+  const Finished run =
+      llmrun("\"$TINY\" -p 'a tiny hen' -t 1 --ignore-eos --json -q " + options).must_end(0);
+  CAPTURE(options);
   return Json::parse(run.out);
 }
 
@@ -73,15 +73,14 @@ TEST_CASE("an unknown chat template is refused with its first line and the names
   model.set_string("tokenizer.chat_template", "\n{{ '<|turn\x1b[31m>' }}\nnot this line");
   Llmrun llmrun;
   llmrun.write("unknown.gguf", model.bytes());
-  const Finished run = llmrun("\"$DIR/unknown.gguf\" --system x -p y");
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 2);
-  REQUIRE(contains(run.err, "--chat-template: found an unknown chat template in the model"));
-  REQUIRE(contains(run.err, R"("{{ '<|turn\x1b[31m>' }}")"));
+  const Finished run =
+      llmrun("\"$DIR/unknown.gguf\" --system x -p y")
+          .must_end(2, {"--chat-template: found an unknown chat template in the model",
+                        R"("{{ '<|turn\x1b[31m>' }}")",
+                        "zephyr, llama2, chatml, qwen2, qwen2.5, qwen3, smollm2, smollm3",
+                        "llama3, llama3.1, mistral-nemo, gemma"});
   REQUIRE(!contains(run.err, "not this line"));
-  REQUIRE(contains(run.err, "zephyr, llama2, chatml, qwen2, qwen2.5, qwen3, smollm2, smollm3"));
-  REQUIRE(contains(run.err, "llama3, llama3.1, mistral-nemo, gemma"));
-  REQUIRE(llmrun("\"$DIR/unknown.gguf\" --chat-template zephyr -c 500 -n 1 -p y").exit_code == 0);
+  llmrun("\"$DIR/unknown.gguf\" --chat-template zephyr -c 500 -n 1 -p y").must_end(0);
 }
 
 TEST_CASE("a chat template whose markers the vocabulary lacks is refused", "[llmrun]") {
@@ -94,20 +93,17 @@ TEST_CASE("a chat template whose markers the vocabulary lacks is refused", "[llm
        {Case{"chatml", "<|im_start|>"}, Case{"qwen3", "<|im_start|>"},
         Case{"llama3", "<|start_header_id|>"}, Case{"mistral-nemo", "[INST]"},
         Case{"gemma", "<start_of_turn>"}}) {
-    const Finished run = llmrun(fmt::format("\"$TINY\" -n 1 -p y --chat-template {}", name));
-    CAPTURE(run.err);
-    REQUIRE(run.exit_code == 2);
+    const Finished run =
+        llmrun(fmt::format("\"$TINY\" -n 1 -p y --chat-template {}", name))
+            .must_end(2, {fmt::format("--chat-template: found {}, whose marker {} is no token "
+                                      "of this vocabulary",
+                                      name, marker)});
     REQUIRE(run.out.empty());
-    REQUIRE(contains(run.err, fmt::format("--chat-template: found {}, whose marker {} is no token "
-                                          "of this vocabulary",
-                                          name, marker)));
   }
   // A control or user-defined token is a marker; a piece of text is none.
   for (const auto& [kind, exit_code] : {std::pair(3, 0), std::pair(4, 0), std::pair(1, 2)}) {
     llmrun.write("marked.gguf", test::with_chatml_markers(kind).bytes());
-    const Finished run = llmrun("\"$DIR/marked.gguf\" -n 1 -p y -c 100 --chat-template chatml");
-    CAPTURE(kind, run.err);
-    REQUIRE(run.exit_code == exit_code);
+    llmrun("\"$DIR/marked.gguf\" -n 1 -p y -c 100 --chat-template chatml").must_end(exit_code);
   }
 }
 
@@ -170,9 +166,8 @@ TEST_CASE("what changes no result reaches the engine all the same", "[llmrun]") 
 
 TEST_CASE("--profile divides load, prefill and decode among parts that add up", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun("\"$TINY\" -p 'a tiny hen' -n 24 -t 1 --ignore-eos --profile");
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
+  const Finished run =
+      llmrun("\"$TINY\" -p 'a tiny hen' -n 24 -t 1 --ignore-eos --profile").must_end(0);
   REQUIRE_FALSE(contains(llmrun("\"$TINY\" -p 'a tiny hen' -n 4 -t 1").err, "prefill:"));
   const std::size_t load = run.err.find("load: ");
   const std::size_t prefill = run.err.find("prefill: 1 passes", load);
@@ -204,10 +199,8 @@ TEST_CASE("--strict refuses a file that gives a warning", "[llmrun]") {
   test::TinyGguf model = test::TinyGguf::llama();
   model.trailing = "bytes nobody knows";
   llmrun.write("odd.gguf", model.bytes());
-  const Finished warned = llmrun("\"$DIR/odd.gguf\" -p a -n 1");
-  REQUIRE(warned.exit_code == 0);
-  REQUIRE(contains(warned.err, "llmrun: warning: "));
-  REQUIRE(llmrun("\"$DIR/odd.gguf\" -p a -n 1 --strict").exit_code == 3);
+  llmrun("\"$DIR/odd.gguf\" -p a -n 1").must_end(0, {"llmrun: warning: "});
+  llmrun("\"$DIR/odd.gguf\" -p a -n 1 --strict").must_end(3);
 }
 
 TEST_CASE("-q is quiet, -v says more", "[llmrun]") {

@@ -22,12 +22,10 @@ std::string the_cache(const Llmrun& llmrun) {
 
 TEST_CASE("--packed-cache changes no bit and is used from the second start on", "[llmrun]") {
   Llmrun llmrun;
-  const Finished plain = llmrun(std::string(kRun) + "-q");
-  REQUIRE(plain.exit_code == 0);
+  const Finished plain = llmrun(std::string(kRun) + "-q").must_end(0);
   for (int start = 0; start < 2; ++start) {
-    const Finished run = llmrun(std::string(kRun) + kCache + "-q");
-    CAPTURE(start, run.err);
-    REQUIRE(run.exit_code == 0);
+    const Finished run = llmrun(std::string(kRun) + kCache + "-q").must_end(0);
+    CAPTURE(start);
     REQUIRE(run.out == plain.out);
     REQUIRE(run.err == plain.err);
   }
@@ -35,13 +33,12 @@ TEST_CASE("--packed-cache changes no bit and is used from the second start on", 
   REQUIRE(std::filesystem::path(file).filename().string().starts_with("tiny-"));
   // It is what is read: another model's panels give another text.
   const auto time = std::filesystem::last_write_time(file);
-  REQUIRE(llmrun(std::string(kRun) + kCache).exit_code == 0);
+  llmrun(std::string(kRun) + kCache).must_end(0);
   REQUIRE(std::filesystem::last_write_time(file) == time);
   std::filesystem::resize_file(file, 100);
-  const Finished warned = llmrun(std::string(kRun) + kCache);
-  REQUIRE(warned.exit_code == 0);
+  const Finished warned = llmrun(std::string(kRun) + kCache)
+                              .must_end(0, {"packed cache: " + file + ": head: found other bytes"});
   REQUIRE(warned.out == plain.out);
-  REQUIRE(contains(warned.err, "packed cache: " + file + ": head: found other bytes"));
   REQUIRE(std::filesystem::file_size(file) > 100);
 }
 
@@ -62,7 +59,7 @@ TEST_CASE("a packed cache that finds no room leaves nothing", "[llmrun]") {
   limited("2049");  // of 1024 bytes: the head, and not all of the panels
   REQUIRE(the_cache(llmrun).empty());
   // What was there stays, even where it cannot be used.
-  REQUIRE(llmrun(std::string(kRun) + kCache).exit_code == 0);
+  llmrun(std::string(kRun) + kCache).must_end(0);
   const std::string file = the_cache(llmrun);
   std::filesystem::resize_file(file, 100);
   limited("0");
@@ -74,7 +71,7 @@ TEST_CASE("a packed cache cut in use is named", "[llmrun]") {
   TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.context_length", 4096);
   llmrun.write("long.gguf", model.bytes());
-  REQUIRE(llmrun(std::string("\"$DIR/long.gguf\" -p the -n 1 ") + kCache).exit_code == 0);
+  llmrun(std::string("\"$DIR/long.gguf\" -p the -n 1 ") + kCache).must_end(0);
   const std::string file = the_cache(llmrun);
   Process process({test::tool_path("llmrun"), llmrun.path("long.gguf"), "-p", "the", "-n", "4000",
                    "--ignore-eos", "--packed-cache", llmrun.path("cache")});

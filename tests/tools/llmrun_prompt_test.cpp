@@ -101,14 +101,9 @@ TEST_CASE("a prompt longer than the context hints at --context-shift, or is crop
   Llmrun llmrun;
   const std::string run =
       "\"$TINY\" -c 20 -n 4 --ignore-eos -s 1 -p 'the tiny hen has a hat and a pen' ";
-  const Finished refused = llmrun(run);
-  REQUIRE(refused.exit_code == 2);
-  REQUIRE(contains(refused.err,
-                   "need at most 20 (the context); raise -c, shorten the prompt or use "
-                   "--context-shift"));
-  const Finished cropped = llmrun(run + "--context-shift --json");
-  CAPTURE(cropped.err);
-  REQUIRE(cropped.exit_code == 0);
+  llmrun(run).must_end(2, {"need at most 20 (the context); raise -c, shorten the prompt or use "
+                           "--context-shift"});
+  const Finished cropped = llmrun(run + "--context-shift --json").must_end(0);
   const Json json = Json::parse(cropped.out);
   REQUIRE(json["ids"].size() == 4);
   const auto n_dropped = json["prompt_ids"].size() - 20;
@@ -117,18 +112,15 @@ TEST_CASE("a prompt longer than the context hints at --context-shift, or is crop
                                     " tokens are dropped, so that the rest fits into 20 (-c)"));
   REQUIRE(!contains(cropped.err, "--context-shift"));
   // Where even that does not help, the option that is given is no hint.
-  const Finished tiny = llmrun("\"$TINY\" -c 1 -n 1 -p 'the hen' --context-shift");
-  CAPTURE(tiny.err);
-  REQUIRE(tiny.exit_code == 2);
-  REQUIRE(contains(tiny.err, "need at most 1 (the context); raise -c or shorten the prompt\n"));
+  const Finished tiny =
+      llmrun("\"$TINY\" -c 1 -n 1 -p 'the hen' --context-shift")
+          .must_end(2, {"need at most 1 (the context); raise -c or shorten the prompt\n"});
   // In a question the system message stays: cropped or not, the answer depends on it.
   const std::string question =
       "\"$TINY\" --chat-template zephyr -c 80 -n 4 --ignore-eos --temp 0 --json --context-shift "
       "-p 'the tiny hen has a hat and a pen and a net and the tiny hen has a hat' ";
-  const Finished kind = llmrun(question + "--system 'Be kind'");
-  CAPTURE(kind.err);
-  REQUIRE(kind.exit_code == 0);
-  REQUIRE(contains(kind.err, "warning: prompt: the first "));
+  const Finished kind =
+      llmrun(question + "--system 'Be kind'").must_end(0, {"warning: prompt: the first "});
   REQUIRE(Json::parse(kind.out)["prompt_ids"].size() <= 80);
   REQUIRE(Json::parse(kind.out)["prompt_ids"] !=
           Json::parse(llmrun(question + "--system 'Be mean'").out)["prompt_ids"]);
@@ -141,45 +133,36 @@ TEST_CASE("a directory with one model stands for it", "[llmrun]") {
   const auto run = [&](const char* arguments) {
     return llmrun(std::string(arguments) + " -n 0 -q < /dev/null");
   };
-  const Finished none = run("\"$DIR/d\"");
-  REQUIRE(none.exit_code == 4);
-  REQUIRE(contains(none.err, "d: is a directory without a *.gguf"));
+  run("\"$DIR/d\"").must_end(4, {"d: is a directory without a *.gguf"});
   llmrun.write("d/a.gguf", tiny);
   llmrun.write("d/notes.txt", tiny);
-  REQUIRE(run("\"$DIR/d\"").exit_code == 0);
-  REQUIRE(run("-m \"$DIR/d\"").exit_code == 0);
+  run("\"$DIR/d\"").must_end(0);
+  run("-m \"$DIR/d\"").must_end(0);
   llmrun.write("d/b.gguf", tiny);
-  const Finished two = run("-m \"$DIR/d\"");
-  REQUIRE(two.exit_code == 2);
-  REQUIRE(contains(two.err, "d: found 2 models in the directory, need one of a.gguf, b.gguf"));
+  run("-m \"$DIR/d\"")
+      .must_end(2, {"d: found 2 models in the directory, need one of a.gguf, b.gguf"});
   // The parts of a split model are one model, and the first of them is opened.
   std::filesystem::remove(llmrun.path("d/a.gguf"));
   std::filesystem::remove(llmrun.path("d/b.gguf"));
   llmrun.write("d/m-00001-of-00003.gguf", "x");
   llmrun.write("d/m-00002-of-00003.gguf", tiny);
   llmrun.write("d/m-00003-of-00003.gguf", tiny);
-  const Finished split = run("\"$DIR/d\"");
-  REQUIRE(split.exit_code == 3);
-  REQUIRE(contains(split.err, "d/m-00001-of-00003.gguf: "));
+  run("\"$DIR/d\"").must_end(3, {"d/m-00001-of-00003.gguf: "});
 }
 
 TEST_CASE("without a model: LLM_MODEL, else the one that comes with the program", "[llmrun]") {
   Llmrun llmrun;
-  const Finished own = llmrun("-n 2 --temp 0 -p 'Once upon a time'");
-  CAPTURE(own.err);
-  REQUIRE(own.exit_code == 0);
-  REQUIRE(
-      contains(own.err, "no model is named: this is the small one that comes with the program"));
-  REQUIRE(contains(own.err, "/models/fable-3m-q4_k_m.gguf\n"));
+  const Finished own =
+      llmrun("-n 2 --temp 0 -p 'Once upon a time'")
+          .must_end(0, {"no model is named: this is the small one that comes with the program",
+                        "/models/fable-3m-q4_k_m.gguf\n"});
   REQUIRE(llmrun("-n 2 --temp 0 -q -p 'Once upon a time'").err.empty());
   REQUIRE(own.out == llmrun("-m " LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf -n 2 --temp 0 -p "
                             "'Once upon a time'")
                          .out);
 
   const auto prompt_ids = [&](const std::string& command) {
-    const Finished run = llmrun.shell(command);
-    INFO(run.err);
-    REQUIRE(run.exit_code == 0);
+    const Finished run = llmrun.shell(command).must_end(0);
     return Json::parse(run.out)["prompt_ids"];
   };
   const std::string tiny = "LLM_MODEL=\"$TINY\" \"$LLMRUN\" -n 0 --json -p hen ";

@@ -54,10 +54,11 @@ TEST_CASE("speculation changes neither text nor hash nor JSON nor receipt", "[ll
         "-n 30 -s 5 --system Be --chat-template zephyr", "-n 20 -s 3 --no-cache", "-n 20 -s 1 -b 1",
         "-n 20 -s 1 -b 3 -t 3"}) {
     const auto run = [&](const std::string& way, const char* form) {
-      const Finished finished = llmrun(fmt::format(
-          "{} -p 'Once upon a time a time a time' -s 3 -q {} {} {}", kModel, options, form, way));
-      CAPTURE(options, way, finished.err);
-      REQUIRE(finished.exit_code == 0);
+      const Finished finished =
+          llmrun(fmt::format("{} -p 'Once upon a time a time a time' -s 3 -q {} {} {}", kModel,
+                             options, form, way))
+              .must_end(0);
+      CAPTURE(options, way);
       return finished;
     };
     const Finished plain = run("", "--logits-hash");
@@ -88,8 +89,7 @@ TEST_CASE("a prompt cache written or read with speculation is the same", "[llmru
   Llmrun llmrun;
   const std::string run =
       fmt::format("{} -p 'Once upon a time' -q -n 30 -s 3 --logits-hash ", kModel);
-  const Finished plain = llmrun(run + "--cache-save \"$DIR/plain\"");
-  REQUIRE(plain.exit_code == 0);
+  const Finished plain = llmrun(run + "--cache-save \"$DIR/plain\"").must_end(0);
   for (const std::string& way : all_ways()) {
     CAPTURE(way);
     const Finished saved = llmrun(run + way + " --cache-save \"$DIR/cache\"");
@@ -170,18 +170,13 @@ TEST_CASE("--speculate ngram proposes from the text", "[llmrun]") {
 }
 
 TEST_CASE("a draft that cannot be used is refused by name", "[llmrun]") {
-  struct Case {
-    const char* options;
-    int exit_code;
-    const char* words;
-  };
   Llmrun llmrun;
   test::TinyGguf renamed = test::TinyGguf::llama();
   renamed.set_string("general.name", "other");
   llmrun.write("renamed.gguf", renamed.bytes());
-  REQUIRE(llmrun("\"$TINY\" -p a -n 3 -q --draft \"$DIR/renamed.gguf\"").exit_code == 0);
+  llmrun("\"$TINY\" -p a -n 3 -q --draft \"$DIR/renamed.gguf\"").must_end(0);
   llmrun.write("text.gguf", std::string("no model at all, but long enough"));
-  const auto [options, exit_code, words] = GENERATE(values<Case>({
+  const auto [options, exit_code, words] = GENERATE(table<const char*, int, const char*>({
       {"--draft \"$DIR/absent.gguf\"", 4, "absent.gguf: "},
       {"--draft \"$DIR/text.gguf\"", 3, "text.gguf: "},
       {"--draft \"$TINY\" --speculate ngram", 2, "--draft: found with --speculate, need one of"},
@@ -194,28 +189,23 @@ TEST_CASE("a draft that cannot be used is refused by name", "[llmrun]") {
       {"--draft \"$DIR/renamed.gguf\" --receipt \"$DIR/renamed.gguf\"", 2,
        "--receipt: found a file that is read ("},
   }));
-  const Finished run = llmrun(std::string("\"$TINY\" -p a -n 3 ") + options);
-  CAPTURE(options, run.err);
-  REQUIRE(run.exit_code == exit_code);
-  REQUIRE(contains(run.err, words));
+  const Finished run =
+      llmrun(std::string("\"$TINY\" -p a -n 3 ") + options).must_end(exit_code, {words});
+  CAPTURE(options);
   REQUIRE(run.out.empty());
 }
 
 TEST_CASE("a draft of another vocabulary is refused with both", "[llmrun]") {
   Llmrun llmrun;
-  const Finished larger = llmrun(fmt::format("\"$TINY\" -p a -n 3 --draft {}", kModel));
-  CAPTURE(larger.err);
-  REQUIRE(larger.exit_code == 2);
-  REQUIRE(contains(larger.err, "fable-3m-f16.gguf: vocabulary: found 1536 tokens in the draft, "));
+  llmrun(fmt::format("\"$TINY\" -p a -n 3 --draft {}", kModel))
+      .must_end(2, {"fable-3m-f16.gguf: vocabulary: found 1536 tokens in the draft, "});
   test::TinyGguf model = test::TinyGguf::llama();
   std::vector<std::string> tokens = test::TinyGguf::pieces();
   tokens.at(270) = "other";
   model.set_strings("tokenizer.ggml.tokens", tokens);
   llmrun.write("other.gguf", model.bytes());
-  const Finished spelled = llmrun("\"$TINY\" -p a -n 3 --draft \"$DIR/other.gguf\"");
-  CAPTURE(spelled.err);
-  REQUIRE(spelled.exit_code == 2);
-  REQUIRE(contains(spelled.err, "other.gguf: vocabulary: found token 270 as \"other\" of kind 1"));
+  llmrun("\"$TINY\" -p a -n 3 --draft \"$DIR/other.gguf\"")
+      .must_end(2, {"other.gguf: vocabulary: found token 270 as \"other\" of kind 1"});
 }
 
 }  // namespace llm::test

@@ -67,11 +67,7 @@ TEST_CASE("the logits hash is of the tokens alone", "[llmrun]") {
 }
 
 TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]") {
-  struct Case {
-    const char* arguments;
-    const char* words;
-  };
-  const auto [arguments, words] = GENERATE(values<Case>({
+  const auto [arguments, words] = GENERATE(table<const char*, const char*>({
       {"\"$TINY\" -n -5", "-n: found \"-5\", need an integer in -1..2147483647"},
       {"\"$TINY\" --temp nan", "--temp: found \"nan\", need 0..100"},
       {"\"$TINY\" --top-p 1.5", "--top-p: found \"1.5\", need 0..1"},
@@ -113,17 +109,14 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
 
 TEST_CASE("the environment's LLM_ISA is checked like the option", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun.shell("LLM_ISA=sse2 \"$LLMRUN\" \"$TINY\" -n 1");
-  REQUIRE(run.exit_code == 2);
-  REQUIRE(contains(run.err, "$LLM_ISA: found \"sse2\""));
-  REQUIRE(llmrun.shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -n 1").exit_code == 0);
+  llmrun.shell("LLM_ISA=sse2 \"$LLMRUN\" \"$TINY\" -n 1").must_end(2, {"$LLM_ISA: found \"sse2\""});
+  llmrun.shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -n 1").must_end(0);
 }
 
 TEST_CASE("a prompt may come from anywhere and is one text", "[llmrun]") {
   Llmrun llmrun;
   llmrun.write("prompt", "two\nlines\n");
-  const Finished expected = llmrun("\"$TINY\" -p $'two\\nlines' -n 0 --json -q");
-  REQUIRE(expected.exit_code == 0);
+  const Finished expected = llmrun("\"$TINY\" -p $'two\\nlines' -n 0 --json -q").must_end(0);
   for (const char* arguments :
        {"\"$TINY\" $'two\\nlines' -n 0 --json -q", "-m \"$TINY\" $'two\\nlines' -n 0 --json -q",
         "\"$TINY\" --prompt=$'two\\nlines' -n 0 --json -q",
@@ -131,9 +124,8 @@ TEST_CASE("a prompt may come from anywhere and is one text", "[llmrun]") {
         "\"$TINY\" -f \"$DIR/prompt\" -n 0 --json -q",
         "\"$TINY\" -f - -n 0 --json -q < \"$DIR/prompt\"",
         "\"$TINY\" - -n 0 --json -q < \"$DIR/prompt\""}) {
-    const Finished run = llmrun(arguments);
-    CAPTURE(arguments, run.err);
-    REQUIRE(run.exit_code == 0);
+    const Finished run = llmrun(arguments).must_end(0);
+    CAPTURE(arguments);
     REQUIRE(Json::parse(run.out)["prompt_ids"] == Json::parse(expected.out)["prompt_ids"]);
     REQUIRE(Json::parse(run.out)["prompt"] == "two\nlines");
   }
@@ -144,16 +136,15 @@ TEST_CASE("odd prompts: empty, not UTF-8, with NUL, too large", "[llmrun]") {
   const Finished empty = llmrun("\"$TINY\" -p '' -n 0 --json -q");
   REQUIRE(Json::parse(empty.out)["prompt_ids"] == Json{1});  // BOS alone
   llmrun.write("odd", std::string("\xFF\0\xC3", 3));
-  const Finished odd = llmrun("\"$TINY\" -f \"$DIR/odd\" -n 0 --json -q");
-  REQUIRE(odd.exit_code == 0);
+  const Finished odd = llmrun("\"$TINY\" -f \"$DIR/odd\" -n 0 --json -q").must_end(0);
   REQUIRE(Json::parse(odd.out)["prompt"].get<std::string>().size() == 7);  // two of them U+FFFD
   REQUIRE(Json::parse(odd.out)["prompt_ids"].size() >= 4);
   const Finished large =
       llmrun.shell("truncate -s 2G \"$DIR/large\" && \"$LLMRUN\" \"$TINY\" -f \"$DIR/large\" -n 1");
   REQUIRE(large.exit_code == 5);
   REQUIRE(contains(large.err, "large: found more than 67108864 bytes, need at most that"));
-  REQUIRE(llmrun("\"$TINY\" -f \"$DIR/absent\"").exit_code == 4);
-  REQUIRE(llmrun("\"$TINY\" -f \"$DIR\"").exit_code == 4);
+  llmrun("\"$TINY\" -f \"$DIR/absent\"").must_end(4);
+  llmrun("\"$TINY\" -f \"$DIR\"").must_end(4);
 }
 
 TEST_CASE("special tokens in a prompt are text unless asked for", "[llmrun]") {
@@ -168,8 +159,8 @@ TEST_CASE("special tokens in a prompt are text unless asked for", "[llmrun]") {
 
 TEST_CASE("--json is one object of the documented shape", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --json --logprobs 3 -s 7");
-  REQUIRE(run.exit_code == 0);
+  const Finished run =
+      llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --json --logprobs 3 -s 7").must_end(0);
   const Json json = Json::parse(run.out);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
@@ -229,10 +220,10 @@ TEST_CASE("a stop string ends the text before it; --echo prints the prompt", "[l
 
 TEST_CASE("a full context ends with a warning and exit code 0", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -s 1 --json");
-  REQUIRE(run.exit_code == 0);
+  const Finished run =
+      llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -s 1 --json")
+          .must_end(0, {"context full: 20 tokens; raise -c or use --context-shift"});
   REQUIRE(Json::parse(run.out)["stop_reason"] == "context_full");
-  REQUIRE(contains(run.err, "context full: 20 tokens; raise -c or use --context-shift"));
   const Finished shifted =
       llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -n 60 -s 1 --json --context-shift");
   REQUIRE(Json::parse(shifted.out)["ids"].size() == 60);
@@ -248,9 +239,9 @@ TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
       "-n 30 -s 5 -r a -r n -p 'the hat'");
   Llmrun llmrun;
   const Finished run = llmrun(std::string("\"$TINY\" -q --logits-hash --receipt \"$DIR/first\" ") +
-                              arguments + " -t 1 -b 3");
-  CAPTURE(arguments, run.err);
-  REQUIRE(run.exit_code == 0);
+                              arguments + " -t 1 -b 3")
+                           .must_end(0);
+  CAPTURE(arguments);
   const std::string first = test::read_file(llmrun.path("first"));
   const Json receipt = Json::parse(first);
   REQUIRE("logits-sha256: " + receipt["logits_sha256"].get<std::string>() == hash_line(run));
@@ -287,51 +278,39 @@ TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
     again += fmt::format(" -r '{}'", stop.get<std::string>());
   if (options["ignore_eos"]) again += " --ignore-eos";
   if (options["parse_special"]) again += " --parse-special";
-  const Finished rerun = llmrun(again);
-  CAPTURE(again, rerun.err);
-  REQUIRE(rerun.exit_code == 0);
+  const Finished rerun = llmrun(again).must_end(0);
+  CAPTURE(again);
   REQUIRE(rerun.out == run.out);
   REQUIRE(test::read_file(llmrun.path("second")) == first);
 }
 
 TEST_CASE("a receipt that cannot be written is an error that names the file", "[llmrun]") {
   Llmrun llmrun;
-  const Finished refused = llmrun(std::string(kGreedy) + "--receipt \"$DIR/absent/receipt.json\"");
-  REQUIRE(refused.exit_code == 4);
-  REQUIRE(contains(refused.err, "absent/receipt.json: "));
+  llmrun(std::string(kGreedy) + "--receipt \"$DIR/absent/receipt.json\"")
+      .must_end(4, {"absent/receipt.json: "});
 }
 
 TEST_CASE("a failing stdout exits with 4, quietly when nobody reads", "[llmrun]") {
   Llmrun llmrun;
-  const Finished full = llmrun("\"$TINY\" -n 4 --ignore-eos > /dev/full");
-  REQUIRE(full.exit_code == 4);
-  REQUIRE(contains(full.err, "llmrun: error: stdout: No space left on device"));
-  const Finished closed = llmrun("\"$TINY\" -n 4 --ignore-eos >&-");
-  REQUIRE(closed.exit_code == 4);
+  llmrun("\"$TINY\" -n 4 --ignore-eos > /dev/full")
+      .must_end(4, {"llmrun: error: stdout: No space left on device"});
+  const Finished closed = llmrun("\"$TINY\" -n 4 --ignore-eos >&-").must_end(4);
   REQUIRE(closed.err.empty());
   const Finished piped = llmrun.shell(
       "\"$LLMRUN\" \"$TINY\" --ignore-eos --context-shift | head -c 1 > /dev/null; "
       "exit ${PIPESTATUS[0]}");
   REQUIRE(piped.exit_code == 4);
   REQUIRE(piped.err.empty());
-  REQUIRE(llmrun("--help >&-").exit_code == 4);
+  llmrun("--help >&-").must_end(4);
 }
 
 TEST_CASE("too little memory is exit code 5 with the MiB needed", "[llmrun]") {
   Llmrun llmrun;
-  const Finished run = llmrun("\"$TINY\" -n 1 -c 2000000000");
-  REQUIRE(run.exit_code == 5);
-  REQUIRE(contains(run.err, "KV cache: "));
-  REQUIRE(contains(run.err, " MiB"));
-  REQUIRE(contains(run.err, "-c"));
+  llmrun("\"$TINY\" -n 1 -c 2000000000").must_end(5, {"KV cache: ", " MiB", "-c"});
 }
 
 TEST_CASE("a signal while text is printed ends it with the statistics", "[llmrun]") {
-  struct Case {
-    const char* signal;
-    int exit_code;
-  };
-  const auto [signal, exit_code] = GENERATE(values<Case>({{"INT", 130}, {"TERM", 143}}));
+  const auto [signal, exit_code] = GENERATE(table<const char*, int>({{"INT", 130}, {"TERM", 143}}));
   Llmrun llmrun;
   // `read` returns when text has come; then the signal goes out and the rest is drained. A job that
   // bash starts in the background ignores SIGINT, so monitor mode is on.
@@ -362,17 +341,16 @@ TEST_CASE("a signal in a long prefill ends the program", "[llmrun]") {
 TEST_CASE("chat reads messages and prints replies", "[llmrun]") {
   Llmrun llmrun;
   const Finished run = llmrun(
-      "\"$TINY\" -i --chat-template zephyr --system Be -c 2000 -n 4 -s 1 -v "
-      "< <(printf 'one\\ntwo \\\\\\nlines\\n')");
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
+                           "\"$TINY\" -i --chat-template zephyr --system Be -c 2000 -n 4 -s 1 -v "
+                           "< <(printf 'one\\ntwo \\\\\\nlines\\n')")
+                           .must_end(0);
   std::size_t n_replies = 0;
   for (std::size_t at = 0; (at = run.err.find("| peak RSS", at)) != std::string::npos; ++at) {
     ++n_replies;
   }
   REQUIRE(n_replies == 2);
-  const Finished once = llmrun("\"$TINY\" --chat-template zephyr -p hi -c 2000 -n 4 -s 1 --json");
-  REQUIRE(once.exit_code == 0);
+  const Finished once =
+      llmrun("\"$TINY\" --chat-template zephyr -p hi -c 2000 -n 4 -s 1 --json").must_end(0);
   REQUIRE(Json::parse(once.out)["prompt"] == "hi");
   REQUIRE(Json::parse(once.out)["prompt_ids"].size() > 20);  // the markup is in them
 }
@@ -383,8 +361,7 @@ TEST_CASE("pages are served without a model", "[llmrun]") {
   REQUIRE(contains(llmrun("--version").out, "llmrun "));
   REQUIRE(contains(llmrun("--man").out, ".TH LLMRUN 1"));
   REQUIRE(contains(llmrun("--help-markdown").out, "| `-n, --n-predict, --predict N` |"));
-  const Finished completion = llmrun.shell("\"$LLMRUN\" --completion bash | bash -n");
-  REQUIRE(completion.exit_code == 0);
+  const Finished completion = llmrun.shell("\"$LLMRUN\" --completion bash | bash -n").must_end(0);
   REQUIRE(completion.err.empty());
 }
 

@@ -244,7 +244,7 @@ TEST_CASE("too few threads are an error at the start", "[llmserve]") {
   Server server({test::kServedModel, "-q", "-t", "8"}, limited(12));
   for (int i = 0; i < 2; ++i)
     REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 2}}).status == 200);
-  REQUIRE(server.end().exit_code == 0);
+  server.end().must_end(0);
   for (const int gib : {5, 8}) {
     const Finished run = test::run_shell(limited(gib) + "; exec '" + test::tool_path("llmserve") +
                                          "' '" + test::kServedModel + "' -q -t 8 --port 0");
@@ -270,7 +270,7 @@ TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
   const Reply reply = client.reply();
   REQUIRE(test::events_of(reply.body).back() == "[DONE]");
   REQUIRE(test::events_of(reply.body).size() > n_tokens * 5 / 6);
-  REQUIRE(server.wait().exit_code == 0);
+  server.wait().must_end(0);
 
   Server other = test::serve_fable({"--timeout", "3600"});
   RawClient half(other.port());
@@ -281,7 +281,7 @@ TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
   REQUIRE(watcher.is_ended());  // it drains
   REQUIRE(other.process().is_running());
   other.process().send(SIGTERM);
-  REQUIRE(other.wait().exit_code == 143);
+  other.wait().must_end(143);
 }
 
 }  // namespace llm

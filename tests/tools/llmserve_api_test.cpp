@@ -68,8 +68,7 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
     CAPTURE(line, metrics);
     REQUIRE(metrics.find(line) != std::string::npos);
   }
-  const Finished run = server.end();
-  REQUIRE(run.exit_code == 0);
+  const Finished run = server.end().must_end(0);
   REQUIRE(run.err == "");
 }
 

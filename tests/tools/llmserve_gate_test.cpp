@@ -113,9 +113,8 @@ TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
   for (const std::vector<std::string>& bad : {std::vector<std::string>{"--allow-host", "http://a"},
                                               {"--allow-origin", "app.example"},
                                               {"--allow-origin", "https://app.example/"}}) {
-    const Finished run = test::run_tool("llmserve", {test::kServedModel, bad[0], bad[1]});
-    CHECK(run.exit_code == 2);
-    CHECK(run.err.find(bad[0] + ": found \"" + bad[1]) != std::string::npos);
+    test::run_tool("llmserve", {test::kServedModel, bad[0], bad[1]})
+        .must_end(2, {bad[0] + ": found \"" + bad[1]});
   }
 }
 
@@ -160,7 +159,7 @@ TEST_CASE("long bodies hold up nobody", "[llmserve]") {
   server.process().send(SIGTERM);
   REQUIRE(clients[1]->reply().status == 200);
   REQUIRE(clients[3]->reply().status == 200);
-  REQUIRE(server.wait().exit_code == 0);
+  server.wait().must_end(0);
 }
 
 TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmserve]") {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/answer_request.h"
@@ -61,9 +62,8 @@ class OwnServer {
                                    const std::lock_guard lock(mutex_);
                                    faults_.push_back(what);
                                  }};
-    auto opened = HttpServer::open("127.0.0.1", 0, {});
-    REQUIRE(opened.ok());
-    server_ = std::move(*opened);
+    auto opened = test::require_ok(HttpServer::open("127.0.0.1", 0, {}));
+    server_ = std::move(opened);
     REQUIRE(server_->listen(std::move(handlers)).ok());
     const std::string url = server_->url();
     port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
@@ -242,10 +242,9 @@ TEST_CASE("what an answer would cost is known before anything is made for it", "
 }
 
 TEST_CASE("the choices of a request share its biases", "[llmserve]") {
-  auto model = Model::load(test::kServedModel, {.threads = 1});
-  REQUIRE(model.ok());
+  auto model = test::require_ok(Model::load(test::kServedModel, {.threads = 1}));
   ServedModel served;
-  served.model = *model;
+  served.model = model;
   served.ids = {"m"};
   served.context = 100;
   served.most_new_tokens = 100;

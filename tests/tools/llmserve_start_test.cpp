@@ -20,11 +20,10 @@ TEST_CASE("a chat template whose markers the vocabulary lacks is refused at the 
           "[llmserve]") {
   const test::TinyModel tiny;
   std::vector<std::string> arguments = tiny.with({"--chat-template", "chatml"});
-  const Finished run = test::run_tool("llmserve", arguments);
-  REQUIRE(run.exit_code == 2);
+  const Finished run =
+      test::run_tool("llmserve", arguments)
+          .must_end(2, {"--chat-template: found chatml, whose marker <|im_start|> is no token"});
   REQUIRE(run.out.empty());
-  REQUIRE(run.err.find("--chat-template: found chatml, whose marker <|im_start|> is no token") !=
-          std::string::npos);
 }
 
 TEST_CASE("each option has its effect on what is served", "[llmserve]") {
@@ -77,10 +76,7 @@ TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
   const test::TinyModel tiny;
   const auto refused = [&](std::vector<std::string> more, int exit_code, std::string_view words) {
     more.insert(more.begin(), {tiny.path("tiny.gguf"), "-q", "-t", "1", "--port", "0"});
-    const Finished run = test::run_tool("llmserve", more);
-    CAPTURE(run.err);
-    CHECK(run.exit_code == exit_code);
-    CHECK(run.err.find(words) != std::string::npos);
+    test::run_tool("llmserve", more).must_end(exit_code, {words});
   };
   Server taken = tiny.serve();
   refused({"--port", std::to_string(taken.port())}, 4, "--port: 127.0.0.1:");
@@ -92,15 +88,15 @@ TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
   model.trailing = "junk";
   const test::ScratchDirectory directory;
   const std::string odd = directory.write("odd.gguf", model.bytes());
-  REQUIRE(test::run_tool("llmserve", {odd, "--strict", "-q", "--port", "0"}).exit_code == 3);
-  REQUIRE(test::run_tool("llmserve", {"/none", "--port", "0"}).exit_code == 4);
+  test::run_tool("llmserve", {odd, "--strict", "-q", "--port", "0"}).must_end(3);
+  test::run_tool("llmserve", {"/none", "--port", "0"}).must_end(4);
   // The port is asked for first: a model may take long to load.
   const Finished unread =
       test::run_tool("llmserve", {"/none", "--port", std::to_string(taken.port())});
   CAPTURE(unread.err);
   REQUIRE(unread.err.find("--port: 127.0.0.1:") != std::string::npos);
   REQUIRE(unread.err.find("/none") == std::string::npos);
-  REQUIRE(test::run_tool("llmserve", {}).exit_code == 2);
+  test::run_tool("llmserve", {}).must_end(2);
 }
 
 TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
@@ -125,10 +121,7 @@ TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
        }) {
     std::vector<std::string> words = advice.words;
     words.insert(words.begin(), "m.gguf");
-    const Finished run = test::run_tool("llmserve", words);
-    CAPTURE(advice.words[0], run.err);
-    CHECK(run.exit_code == 2);
-    CHECK(run.err.find(advice.says) != std::string::npos);
+    test::run_tool("llmserve", words).must_end(2, {advice.says});
   }
 }
 
@@ -139,18 +132,13 @@ TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]
       std::vector<std::string> words = {name};
       if (tool == "llmserve") words.insert(words.end(), {"--port", "0"});
       if (tool == "llmcheck") words.emplace_back("--self");
-      const Finished run = test::run_tool(tool, words);
-      CAPTURE(tool, name, run.err);
-      CHECK(run.exit_code == 4);
-      CHECK(run.err.find(name) != std::string::npos);
-      CHECK(run.err.find("nothing is downloaded; download the GGUF first and give its path") !=
-            std::string::npos);
+      test::run_tool(tool, words)
+          .must_end(4, {name, "nothing is downloaded; download the GGUF first and give its path"});
     }
   }
   for (const std::string path : {"/none", "no-such.gguf", "./owner/repo", "no-such-model"}) {
-    const Finished run = test::run_tool("llmrun", {path});
-    CAPTURE(path, run.err);
-    CHECK(run.exit_code == 4);
+    const Finished run = test::run_tool("llmrun", {path}).must_end(4);
+    CAPTURE(path);
     CHECK(run.err.find("downloaded") == std::string::npos);
   }
 }

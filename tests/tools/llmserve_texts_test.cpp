@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 #include "tests/tools/llmrun_process.h"
@@ -48,9 +49,7 @@ Case make_case(const Json& body) {
   if (body.value("ignore_eos", false)) words.emplace_back("--ignore-eos");
   for (const std::string& stop : body.value("stop", std::vector<std::string>()))
     words.insert(words.end(), {"-r", stop});
-  const Finished run = test::run_tool("llmrun", words);
-  CAPTURE(run.err);
-  REQUIRE(run.exit_code == 0);
+  const Finished run = test::run_tool("llmrun", words).must_end(0);
   const std::size_t at = run.err.find("logits-sha256: ") + 15;
   return {body, Json::parse(run.out), run.err.substr(at, 64)};
 }
@@ -143,7 +142,7 @@ TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
   if (load.n_clients == 64) REQUIRE(server.metric("preemptions_total") > 0);
   REQUIRE(server.metric("texts_running") + server.metric("texts_waiting") == 0);
   REQUIRE(server.metric("kv_pages_in_use") == 0);
-  REQUIRE(server.end().exit_code == 0);
+  server.end().must_end(0);
 }
 
 TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
@@ -183,9 +182,9 @@ TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[
   const std::string text = "a text of a few tokens";
   directory.write("text", text);
   const std::string report = directory / "report.json";
-  REQUIRE(test::run_tool("llmcheck", {directory / "tiny.gguf", "-t", "1", "-q", "--ppl",
-                                      directory / "text", "--report", report})
-              .exit_code == 0);
+  test::run_tool("llmcheck", {directory / "tiny.gguf", "-t", "1", "-q", "--ppl", directory / "text",
+                              "--report", report})
+      .must_end(0);
   const Json row = Json::parse(test::read_file(report))["figures"][0]["rows"][0];
 
   Server server({directory / "tiny.gguf", "-q"});
@@ -275,11 +274,9 @@ TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]")
   Server server = test::serve_fable({"--chat-template", "zephyr"});
   const test::ScratchDirectory directory;
   const auto check = [&](const Json& receipt, int exit_code) {
-    const Finished run = test::run_tool(
-        "llmcheck",
-        {"--replay", directory.write("r.json", receipt.dump()), test::kServedModel, "-t", "1"});
-    CAPTURE(receipt.dump(), run.out, run.err);
-    REQUIRE(run.exit_code == exit_code);
+    test::run_tool("llmcheck", {"--replay", directory.write("r.json", receipt.dump()),
+                                test::kServedModel, "-t", "1"})
+        .must_end(exit_code);
   };
   const Json ids = server.post("/tokenize", {{"prompt", "The dog"}}).json()["tokens"];
   for (const Json& body : std::vector<Json>{
@@ -326,31 +323,30 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
 }
 
 TEST_CASE("a reply ends where its format ends one, and where the client says", "[llmserve]") {
-  const auto model = Model::load(test::kServedModel, {.threads = 1});
-  REQUIRE(model.ok());
-  const ServedModel served{.model = *model,
+  const auto model = test::require_ok(Model::load(test::kServedModel, {.threads = 1}));
+  const ServedModel served{.model = model,
                            .ids = {"m"},
                            .chat_format = ChatFormat::kZephyr,
                            .context = 512,
                            .most_new_tokens = 512,
                            .most_texts = 1};
   const Json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"stop", "x"}};
-  const auto request = parse_chat(body, served);
-  REQUIRE(request.ok());
-  const GenerateOptions options = request->choice(0, served).options;
+  const auto request = test::require_ok(parse_chat(body, served));
+  const GenerateOptions options = request.choice(0, served).options;
   REQUIRE(options.stop == std::vector<std::string>{"x", "<|user|>"});
   REQUIRE(options.stop_tokens == std::vector<TokenId>{2});  // </s>
-  REQUIRE(options.max_tokens == 512 - request->prompts[0].ids.size() + 1);
+  REQUIRE(options.max_tokens == 512 - request.prompts[0].ids.size() + 1);
 }
 
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {
   Server server = test::serve_fable({"--chat-template", "zephyr"});
   const std::string message = "Tell <|assistant|>\n</s> a story.";
-  const Finished run = test::run_shell(
-      "'" + test::tool_path("llmrun") + "' '" + test::kServedModel + "' -p '" + message +
-      "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp 0.7 --top-k 0 --top-p 1 "
-      "--min-p 0 -s 5 --json --logits-hash");
-  REQUIRE(run.exit_code == 0);
+  const Finished run =
+      test::run_shell(
+          "'" + test::tool_path("llmrun") + "' '" + test::kServedModel + "' -p '" + message +
+          "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp 0.7 --top-k 0 --top-p 1 "
+          "--min-p 0 -s 5 --json --logits-hash")
+          .must_end(0);
   const Json alone = Json::parse(run.out);
   const Json messages = {{{"role", "system"}, {"content", "Be kind."}},
                          {{"role", "user"}, {"content", {{{"type", "text"}, {"text", message}}}}}};

@@ -13,9 +13,7 @@ class Synth : public ScratchDirectory {
   std::string make(const std::string& name, const std::string& options) const {
     const std::string out = path(name);
     const std::string command = "'" + tool_path("llmsynth") + "' '" + out + "' " + options;
-    const Finished run = run_shell(command);
-    INFO(run.err);
-    REQUIRE(run.exit_code == 0);
+    run_shell(command).must_end(0);
     return out;
   }
 };
@@ -35,9 +33,7 @@ TEST_CASE("shape and type are those asked for, and the model runs", "[tools][llm
   const Opened model(path);
   CHECK(*model.gguf->get_unsigned_or("llama.attention.key_length", 0) == 80);
   CHECK(model.gguf->find_tensor("blk.0.attn_q.weight")->type == WeightType::kQ8_0);
-  const Finished run = run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"});
-  INFO(run.err);
-  CHECK(run.exit_code == 0);
+  run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"}).must_end(0);
 }
 
 TEST_CASE("shapes of other architectures have their tensors and vocabulary, and run",
@@ -51,9 +47,7 @@ TEST_CASE("shapes of other architectures have their tensors and vocabulary, and 
   CHECK(with_norms.gguf->find_tensor("blk.1.attn_k_norm.weight")->n_elements == 48);
   CHECK(*with_norms.gguf->get_string("tokenizer.ggml.pre") == "qwen2");
   for (const std::string& path : {qwen2, qwen3}) {
-    const Finished run = run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"});
-    INFO(run.err);
-    CHECK(run.exit_code == 0);
+    run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"}).must_end(0);
   }
 }
 
@@ -70,9 +64,7 @@ TEST_CASE("what llmsynth does not know is refused", "[tools][llmsynth]") {
   const Synth synth;
   const auto refused = [&](std::vector<std::string> options, const std::string& words) {
     options.insert(options.begin(), synth.path("out"));
-    const Finished run = run_tool("llmsynth", options);
-    CHECK(run.exit_code == 2);
-    CHECK_THAT(run.err, Contains(words));
+    run_tool("llmsynth", options).must_end(2, {words});
     CHECK(synth.count() == 0);
   };
   refused({"--shape", "cube"}, "--shape: found \"cube\", need one of tinyllama");

@@ -101,11 +101,10 @@ TEST_CASE("llmtok turns ids into text", "[tools][llmtok]") {
   CHECK(tok.run({"--decode", "-p", "[1, 261, 263]"}).out == "the a");
   CHECK(tok.run({"--decode", "-p", "1 261 2", "--parse-special"}).out == "<s>the</s>");
   for (const char* bad : {"272", "-1", "1 x", "1.5", "99999999999999999999"}) {
-    const Finished result = tok.run({"--decode", "-p", bad});
+    const Finished result =
+        tok.run({"--decode", "-p", bad}).must_end(2, {"--decode", "need token ids 0..271"});
     CAPTURE(bad);
-    CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
-    CHECK_THAT(result.err, Contains("--decode") && Contains("need token ids 0..271"));
   }
 }
 
@@ -131,7 +130,7 @@ TEST_CASE("llmtok --special lists the tokens with a part of their own", "[tools]
   CHECK(special.at("fim").at("prefix") == 262);
   CHECK(special.at("fim").at("middle").is_null());
   CHECK(special.at("end_of_generation") == nlohmann::json({2, 270}));
-  CHECK(run_tool("llmtok", {model, "--special", "-p", "a"}).exit_code == 2);
+  run_tool("llmtok", {model, "--special", "-p", "a"}).must_end(2);
 }
 
 TEST_CASE("llmtok --check counts and shows what differs", "[tools][llmtok]") {
@@ -141,9 +140,8 @@ TEST_CASE("llmtok --check counts and shows what differs", "[tools][llmtok]") {
       "{\"text\":\"the\",\"ids\":[1,261]}\n\n"
       "{\"text\":\"\\u2581\",\"ids\":[264,264],\"decoded\":\" \"}\r\n"
       "{\"text\":\"a\",\"ids\":[1,263,2]}";
-  Finished result = tok.run({"--check", tok.folder().write("good", good)});
+  Finished result = tok.run({"--check", tok.folder().write("good", good)}).must_end(0);
   CHECK(result.out == "4/4 match\n");
-  CHECK(result.exit_code == 0);
   const std::string bad = good +
                           "\n{\"text\":\"the a\",\"ids\":[261,263,263]}"
                           "\n{\"text\":\"a\",\"ids\":[263],\"decoded\":\" a\"}\n";
@@ -170,31 +168,26 @@ TEST_CASE("llmtok --check refuses a bad reference by line", "[tools][llmtok]") {
         "{\"text\":\"\",\"ids\":[18446744073709551615]}",
         "{\"text\":\"\",\"ids\":[],\"decoded\":1}", "\xFF"}) {
     const std::string path = tok.folder().write("ref", good + line);
-    const Finished result = tok.run({"--check", path});
-    CAPTURE(line, result.err);
-    CHECK(result.exit_code == 3);
+    const Finished result =
+        tok.run({"--check", path}).must_end(3, {"llmtok: error: " + path + ": line 2: found"});
+    CAPTURE(line);
     CHECK(result.out.empty());
-    CHECK_THAT(result.err, Contains("llmtok: error: " + path + ": line 2: found"));
   }
-  CHECK(tok.run({"--check", tok.folder().write("empty", std::string("\n"))}).exit_code == 3);
-  const Finished nothing = tok.run(
-      {"--check", tok.folder().write("texts", std::string("{\"text\":\"\",\"ids\":[]}\n"))});
-  CHECK(nothing.exit_code == 3);
-  CHECK_THAT(nothing.err, Contains("found no ids in any line"));
-  CHECK(tok.run({"--check", tok.folder().path("missing")}).exit_code == 4);
+  tok.run({"--check", tok.folder().write("empty", std::string("\n"))}).must_end(3);
+  tok.run({"--check", tok.folder().write("texts", std::string("{\"text\":\"\",\"ids\":[]}\n"))})
+      .must_end(3, {"found no ids in any line"});
+  tok.run({"--check", tok.folder().path("missing")}).must_end(4);
 }
 
 TEST_CASE("llmtok needs one model and one input", "[tools][llmtok]") {
   const Fixture tok;
-  CHECK(tok.run({}).exit_code == 2);
-  CHECK(tok.run({"-p", "a", "--stdin"}).exit_code == 2);
-  CHECK(tok.run({"-p", "a", "--check", "ref"}).exit_code == 2);
-  CHECK(tok.run({"-m", tok.model(), "-p", "a"}).exit_code == 2);
-  CHECK(run_tool("llmtok", {"-p", "a"}).exit_code == 2);
-  CHECK(run_tool("llmtok", {tok.folder().path("missing"), "-p", "a"}).exit_code == 4);
-  const Finished help = run_tool("llmtok", {"--help"});
-  CHECK(help.exit_code == 0);
-  CHECK_THAT(help.out, Contains("--parse-special") && Contains("--check"));
+  tok.run({}).must_end(2);
+  tok.run({"-p", "a", "--stdin"}).must_end(2);
+  tok.run({"-p", "a", "--check", "ref"}).must_end(2);
+  tok.run({"-m", tok.model(), "-p", "a"}).must_end(2);
+  run_tool("llmtok", {"-p", "a"}).must_end(2);
+  run_tool("llmtok", {tok.folder().path("missing"), "-p", "a"}).must_end(4);
+  run_tool("llmtok", {"--help"}).must_end(0, {}, {"--parse-special", "--check"});
 }
 
 }  // namespace llm::test

@@ -28,7 +28,7 @@ class Tools {
     // A verdict in a fraction of a second: the model against its own dump.
     setenv("VERDICT", ("--layer-diff " + path("dump.npz")).c_str(), 1);
     const std::string dump = "\"$BIN\"/llmrun $MODEL -p the -n 1 --ignore-eos --dump-layers ";
-    REQUIRE(run_shell(dump + path("dump.npz")).exit_code == 0);
+    run_shell(dump + path("dump.npz")).must_end(0);
   }
   std::string path(std::string_view name) const { return directory_ / name; }
   void write(std::string_view name, const std::vector<std::byte>& content) const {
@@ -61,7 +61,7 @@ TEST_CASE("a stderr that takes nothing changes no exit code", "[tools][streams]"
   CAPTURE(redirection);
   for (const auto& [words, exit_code] : failing()) {
     CAPTURE(words);
-    CHECK(run_shell("\"$BIN\"/" + words + " " + redirection).exit_code == exit_code);
+    run_shell("\"$BIN\"/" + words + " " + redirection).must_end(exit_code);
   }
 }
 
@@ -71,8 +71,7 @@ TEST_CASE("results are written without a stderr", "[tools][streams]") {
   CAPTURE(redirection);
   const auto run = [&](const std::string& words) {
     CAPTURE(words);
-    const Finished result = run_shell("\"$BIN\"/" + words + " " + redirection);
-    CHECK(result.exit_code == 0);
+    const Finished result = run_shell("\"$BIN\"/" + words + " " + redirection).must_end(0);
     return result.out;
   };
   const std::string verbose = "llmrun $MODEL -p the -n 3 --ignore-eos --temp 0 -vv ";
@@ -90,9 +89,7 @@ TEST_CASE("paths that cannot be written are told before the work", "[tools][stre
   const Tools tools;
   const auto refused = [](const std::string& words, int exit_code, const std::string& part) {
     CAPTURE(words);
-    const Finished result = run_shell("\"$BIN\"/" + words);
-    CHECK(result.exit_code == exit_code);
-    CHECK_THAT(result.err, Contains(part));
+    const Finished result = run_shell("\"$BIN\"/" + words).must_end(exit_code, {part});
     CHECK(result.out.empty());
   };
   const std::string run = "llmrun $MODEL -p the -n 1 ";
@@ -124,14 +121,12 @@ TEST_CASE("a verdict is printed even when its report cannot be written", "[tools
   CHECK_THAT(result.out, Contains("PASS"));
   CHECK(std::filesystem::exists(tools.path("out/a.md")));
 
-  const Finished unread = run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT --report $DIR/b.md >&-");
-  CHECK(unread.exit_code == 4);
+  run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT --report $DIR/b.md >&-").must_end(4);
   CHECK(std::filesystem::exists(tools.path("out/b.md")));
 
   std::filesystem::create_symlink("/dev/full", tools.path("out/full.npz"));
-  const Finished text = run_shell(
-      "\"$BIN\"/llmrun $MODEL -p the -n 2 --receipt $DIR/full.json --dump-layers $DIR/d.npz");
-  CHECK(text.exit_code == 4);
+  run_shell("\"$BIN\"/llmrun $MODEL -p the -n 2 --receipt $DIR/full.json --dump-layers $DIR/d.npz")
+      .must_end(4);
   CHECK(std::filesystem::exists(tools.path("out/d.npz")));
 }
 
@@ -151,8 +146,7 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
        {"-hf a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-sm row",
         "-ctk q8_0", "-no-cnv", "-st", "--nowordwrap", "-mli", "--in-prefix a", "--simple-io"}) {
     CAPTURE(option);
-    const Finished result = run_shell("\"$BIN\"/llmrun $MODEL -p a -n 1 " + option);
-    CHECK(result.exit_code == 2);
+    const Finished result = run_shell("\"$BIN\"/llmrun $MODEL -p a -n 1 " + option).must_end(2);
     const std::string name = option.substr(0, option.find(' '));
     CHECK_THAT(result.err, Contains("llmrun: error: " + name + ": unknown here; "));
     CHECK(result.out.empty());
@@ -203,7 +197,7 @@ TEST_CASE("-q silences the warnings of every tool that has some", "[tools][strea
   tools.write("lengths.json", {bytes.begin(), bytes.end()});
   setenv("LENGTHS", tools.path("lengths.json").c_str(), 1);
   const std::string bench = "llmbench $MODEL -n 0 -r 1 --no-load --no-peaks ";
-  REQUIRE(run_shell("\"$BIN\"/" + bench + "-p 2 -o json > $DIR/old.json").exit_code == 0);
+  run_shell("\"$BIN\"/" + bench + "-p 2 -o json > $DIR/old.json").must_end(0);
   for (const std::string& words :
        {std::string("llmgguf verify $ODD"), std::string("llmtok $ODD -p the"),
         std::string("llmrun $ODD -p the -n 1"), std::string("llmcheck $ODD --dump $DIR/d.npz"),
@@ -219,8 +213,7 @@ TEST_CASE("-q silences the warnings of every tool that has some", "[tools][strea
 TEST_CASE("--self is asked beside another question", "[tools][streams]") {
   const Tools tools;
   const Finished alone = run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT -t 1");
-  const Finished both = run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT -t 1 --self");
-  CHECK(both.exit_code == 0);
+  const Finished both = run_shell("\"$BIN\"/llmcheck $MODEL $VERDICT -t 1 --self").must_end(0);
   CHECK_THAT(alone.out, !Contains("kernel"));
   CHECK_THAT(both.out, Contains("kernel"));
 }

@@ -38,9 +38,8 @@ TEST_CASE("a file's name cannot steer a terminal", "[terminal]") {
   std::vector<std::string> arguments = {path};
   if (!std::get<1>(tool).empty()) arguments.insert(arguments.begin(), std::get<1>(tool));
   CAPTURE(std::get<0>(tool), std::get<1>(tool));
-  const Finished missing = run_tool(std::get<0>(tool), arguments);
-  CHECK(missing.exit_code == 4);
-  CHECK_THAT(missing.err, Contains("a\\x1b]0;owned\\x07\\u202e.gguf"));
+  const Finished missing =
+      run_tool(std::get<0>(tool), arguments).must_end(4, {"a\\x1b]0;owned\\x07\\u202e.gguf"});
   CHECK(is_clean(missing.err));
   // The file is there, and worth a warning.
   TinyGguf model = TinyGguf::llama();
@@ -48,9 +47,7 @@ TEST_CASE("a file's name cannot steer a terminal", "[terminal]") {
   pieces[270] = pieces[269];
   model.set_strings("tokenizer.ggml.tokens", pieces);
   directory.write("a" + kHostile + ".gguf", model.bytes());
-  const Finished found = run_tool(std::get<0>(tool), arguments);
-  CAPTURE(found.out, found.err);
-  CHECK(found.exit_code == 0);
+  const Finished found = run_tool(std::get<0>(tool), arguments).must_end(0);
   CHECK(is_clean(found.out));
   CHECK(is_clean(found.err));
 }
@@ -61,17 +58,15 @@ TEST_CASE("a key of 64 KiB is named in a line", "[terminal]") {
   const std::string key(65535, 'k');
   model.set_u32(key, 1);
   const std::string path = directory.write("m.gguf", model.bytes());
-  const Finished show = run_tool("llmgguf", {"show", path});
-  CHECK(show.exit_code == 0);
+  const Finished show =
+      run_tool("llmgguf", {"show", path}).must_end(0, {}, {"kkk... (65535 bytes)"});
   CHECK(show.out.size() < 8000);
-  CHECK_THAT(show.out, Contains("kkk... (65535 bytes)"));
   const auto json = nlohmann::json::parse(run_tool("llmgguf", {"show", path, "--json"}).out);
   CHECK(json["metadata"].contains(key));
   model.set_encoded(key, static_cast<std::uint32_t>(GgufType::kBool), "\x07");
-  const Finished refused = run_tool("llmgguf", {"show", directory.write("m.gguf", model.bytes())});
-  CHECK(refused.exit_code == 3);
+  const Finished refused = run_tool("llmgguf", {"show", directory.write("m.gguf", model.bytes())})
+                               .must_end(3, {"kkk... (655"});
   CHECK(refused.err.size() < 500);
-  CHECK_THAT(refused.err, Contains("kkk... (655"));
 }
 
 TEST_CASE("a model cannot steer the terminal that its text is shown on", "[terminal]") {
@@ -85,8 +80,9 @@ TEST_CASE("a model cannot steer the terminal that its text is shown on", "[termi
   auto logits = model.tensor("output.weight");
   const std::string path = directory.write("m.gguf", model.bytes());
   const std::string run = tool_path("llmrun") + " '" + path + "' -n 40 --temp 3 -s 1 --ignore-eos";
+  // a result: its bytes are kept
   const Finished piped = run_shell(run + " -q -p a");
-  CHECK_THAT(piped.out, Contains("\x1b[3"));  // a result: its bytes are kept
+  CHECK_THAT(piped.out, Contains("\x1b[3"));
   const std::string shown = on_terminal(run + " -q -p a");
   CAPTURE(shown);
   CHECK(is_clean(shown));

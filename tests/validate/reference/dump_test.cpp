@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "tests/validate/reference/scratch_file.h"
@@ -29,11 +30,10 @@ struct RawDump {
   bool with_tokens = true;
 
   void write(const std::string& path) const {
-    auto writer = NpzWriter::create(path);
-    REQUIRE(writer.ok());
+    auto writer = test::require_ok(NpzWriter::create(path));
     const auto add = [&](const char* key, NpyType type, const auto& values) {
       const std::uint64_t shape[] = {values.size()};
-      REQUIRE(writer->add(key, type, shape, std::as_bytes(std::span(values))).ok());
+      REQUIRE(writer.add(key, type, shape, std::as_bytes(std::span(values))).ok());
     };
     add("__meta__", NpyType::kU8, meta);
     if (with_tokens) add("tokens", NpyType::kI32, tokens);
@@ -43,9 +43,9 @@ struct RawDump {
       std::uint64_t count = 1;
       for (const auto n : shape) count *= n;
       const std::vector<float> zeros(count);
-      REQUIRE(writer->add(key, NpyType::kF32, shape, std::as_bytes(std::span(zeros))).ok());
+      REQUIRE(writer.add(key, NpyType::kF32, shape, std::as_bytes(std::span(zeros))).ok());
     }
-    REQUIRE(writer->finish().ok());
+    REQUIRE(writer.finish().ok());
   }
 };
 
@@ -53,28 +53,26 @@ struct RawDump {
 
 TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
   const FakeModel model;
-  const auto dump = model.record({3, 1, 2});
-  REQUIRE(dump.ok());
+  const auto dump = test::require_ok(model.record({3, 1, 2}));
   const ScratchFile file;
-  REQUIRE(dump->write(file.path()).ok());
-  const auto loaded = Dump::load(file.path());
-  if (!loaded.ok()) FAIL(loaded.error().to_string());
-  CHECK(std::ranges::equal(loaded->tokens(), dump->tokens()));
-  CHECK(std::ranges::equal(loaded->positions(), dump->positions()));
-  CHECK(loaded->step_ptr().size() == 4);
-  CHECK(loaded->n_layers() == FakeModel::kLayers);
-  CHECK(loaded->meta().producer == "fake");
-  CHECK(loaded->meta().merges_hash == "b1");
-  CHECK(loaded->meta().head_dim == 4);
-  CHECK(loaded->unknown_keys().empty());
+  REQUIRE(dump.write(file.path()).ok());
+  const auto loaded = test::require_ok(Dump::load(file.path()));
+  CHECK(std::ranges::equal(loaded.tokens(), dump.tokens()));
+  CHECK(std::ranges::equal(loaded.positions(), dump.positions()));
+  CHECK(loaded.step_ptr().size() == 4);
+  CHECK(loaded.n_layers() == FakeModel::kLayers);
+  CHECK(loaded.meta().producer == "fake");
+  CHECK(loaded.meta().merges_hash == "b1");
+  CHECK(loaded.meta().head_dim == 4);
+  CHECK(loaded.unknown_keys().empty());
   for (const auto& [tap, layer] : taps_of_model(FakeModel::kLayers)) {
-    REQUIRE(loaded->has(layer, tap->name));
-    CHECK(loaded->tap(layer, tap->name)->values == dump->tap(layer, tap->name)->values);
+    REQUIRE(loaded.has(layer, tap->name));
+    CHECK(loaded.tap(layer, tap->name)->values == dump.tap(layer, tap->name)->values);
   }
-  CHECK(loaded->tap(ProbeSink::kGlobal, "logits")->rows == 6);
+  CHECK(loaded.tap(ProbeSink::kGlobal, "logits")->rows == 6);
   const ScratchFile second;
-  REQUIRE(loaded->write(second.path()).ok());
-  CHECK(Dump::load(second.path())->tap(1, "q")->values == dump->tap(1, "q")->values);
+  REQUIRE(loaded.write(second.path()).ok());
+  CHECK(Dump::load(second.path())->tap(1, "q")->values == dump.tap(1, "q")->values);
 }
 
 TEST_CASE("docs/dump_format.md lists the taps in the order of the table", "[dump]") {
@@ -107,9 +105,8 @@ TEST_CASE("a tap that the table does not have is not recorded", "[dump][bad_inpu
   std::vector<float> values(4);
   recorder.begin_step(tokens, 0);
   recorder.tap(layer, name, values, 4, 0);
-  const auto dump = std::move(recorder).finish(test::fake_meta());
-  REQUIRE(!dump.ok());
-  CHECK_THAT(dump.error().to_string(), Contains(tap_label(layer, name)) && Contains("no tap"));
+  test::must_fail(std::move(recorder).finish(test::fake_meta()),
+                  {tap_label(layer, name), "no tap"});
 }
 
 TEST_CASE("the split into steps does not show in a tap", "[dump]") {
@@ -159,10 +156,7 @@ TEST_CASE("a recorder refuses a pass that is not whole", "[dump]") {
     words = "begin_step";
   }
   SECTION("nothing at all") { words = "nothing was evaluated"; }
-  const auto dump = std::move(recorder).finish(test::fake_meta());
-  REQUIRE(!dump.ok());
-  CHECK(dump.error().code == ErrorCode::kUsage);
-  CHECK_THAT(dump.error().to_string(), Contains(words));
+  test::must_fail(std::move(recorder).finish(test::fake_meta()), ErrorCode::kUsage, {words});
 }
 
 TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]") {
@@ -173,11 +167,8 @@ TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]"
     spoil(raw);
     const ScratchFile file;
     raw.write(file.path());
-    const auto dump = Dump::load(file.path());
     CAPTURE(words);
-    REQUIRE(!dump.ok());
-    CHECK(dump.error().code == code);
-    CHECK_THAT(dump.error().to_string(), Contains(words) && Contains(file.path()));
+    test::must_fail(Dump::load(file.path()), code, {words, file.path()});
   };
   for (const std::string& meta : {std::string("{"), std::string("[1]"), std::string(100000, '[')})
     refused("__meta__", [&](RawDump& raw) { raw.meta = meta; });
@@ -203,12 +194,8 @@ TEST_CASE("a tap whose shape does not fit its step is refused", "[dump][bad_inpu
   raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", shape}};
   const ScratchFile file;
   raw.write(file.path());
-  const auto dump = Dump::load(file.path());
-  REQUIRE(dump.ok());
-  const auto tap = dump->tap(0, "q");
-  REQUIRE(!tap.ok());
-  CHECK(tap.error().code == ErrorCode::kMalformed);
-  CHECK_THAT(tap.error().to_string(), Contains("s0001/L000/q") && Contains("need [1 tokens, 4]"));
+  const auto dump = test::require_ok(Dump::load(file.path()));
+  test::must_fail(dump.tap(0, "q"), ErrorCode::kMalformed, {"s0001/L000/q", "need [1 tokens, 4]"});
 }
 
 TEST_CASE("arrays nobody knows are listed, never an error", "[dump]") {
@@ -218,12 +205,11 @@ TEST_CASE("arrays nobody knows are listed, never an error", "[dump]") {
               {"s0000/L000/probs", {1}}};
   const ScratchFile file;
   raw.write(file.path());
-  const auto dump = Dump::load(file.path());
-  REQUIRE(dump.ok());
-  CHECK(dump->unknown_keys() ==
+  const auto dump = test::require_ok(Dump::load(file.path()));
+  CHECK(dump.unknown_keys() ==
         std::vector<std::string>{"s0000/L000/novel", "s0000/L99999/q", "s00/L000/q", "hello"});
-  CHECK(dump->has(0, "q"));
-  CHECK(!dump->has(0, "novel"));
+  CHECK(dump.has(0, "q"));
+  CHECK(!dump.has(0, "novel"));
 }
 
 }  // namespace llm

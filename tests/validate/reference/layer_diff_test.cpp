@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "tests/validate/reference/scratch_file.h"
 #include "validate/report/text_table.h"
@@ -23,16 +24,12 @@ Limit limit(std::string_view probe, Metric metric, double bound) {
 const Limits kTight({limit("*", Metric::kNmse, 1e-9)});
 
 LayerDiff diff(const Dump& actual, const Dump& reference, const Limits& limits = kTight) {
-  auto out = diff_layers(actual, reference, limits);
-  REQUIRE(out.ok());
-  return std::move(out).value();
+  return test::require_ok(diff_layers(actual, reference, limits));
 }
 
 Dump record(const FakeModel::Edit& edit = {}, const DumpMeta& meta = fake_meta(),
             const std::vector<std::size_t>& steps = {6}) {
-  auto dump = FakeModel().record(steps, edit, meta);
-  REQUIRE(dump.ok());
-  return std::move(dump).value();
+  return test::require_ok(FakeModel().record(steps, edit, meta));
 }
 
 FakeModel::Edit change(int layer, std::string_view tap, float by) {
@@ -142,9 +139,8 @@ TEST_CASE("a whole layer that is absent is missed", "[layer_diff]") {
   CHECK(first_failing(diff(record(), reference)) == "L002/attn_norm");
   const test::ScratchFile file;
   REQUIRE(reference.write(file.path()).ok());
-  const auto loaded = Dump::load(file.path());
-  REQUIRE(loaded.ok());
-  CHECK(first_failing(diff(record(), *loaded)) == "L002/attn_norm");
+  const auto loaded = test::require_ok(Dump::load(file.path()));
+  CHECK(first_failing(diff(record(), loaded)) == "L002/attn_norm");
   const auto more = diff(record({}, meta), record());
   CHECK(!more.passed());
   REQUIRE(more.problems.size() == 1);
@@ -162,9 +158,8 @@ TEST_CASE("other tokens or positions are a problem, not a difference", "[layer_d
   Recorder recorder;
   const std::vector<int> tokens = {100, 101, 7, 103, 104, 105};
   recorder.begin_step(tokens, 1);
-  const auto other = std::move(recorder).finish(fake_meta());
-  REQUIRE(other.ok());
-  const auto d = diff(*other, record());
+  const auto other = test::require_ok(std::move(recorder).finish(fake_meta()));
+  const auto d = diff(other, record());
   CHECK(!d.passed());
   REQUIRE(d.problems.size() == 2);
   CHECK_THAT(d.problems[0], Contains("tokens differ at index 2: 7 here, 102"));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 
 using Catch::Matchers::Contains;
 
@@ -44,13 +45,13 @@ struct BadHeader {
 }  // namespace
 
 TEST_CASE("an NPY header is parsed, whatever the order of its keys", "[npy]") {
-  const auto parsed = parse(header("{\"shape\":(2, 3), 'fortran_order':True,'descr':'>f8'}"));
-  REQUIRE(parsed.ok());
-  CHECK(parsed->type == NpyType::kF64);
-  CHECK(parsed->big_endian);
-  CHECK(parsed->fortran_order);
-  CHECK(parsed->shape == std::vector<std::uint64_t>{2, 3});
-  CHECK(parsed->data_bytes == 48);
+  const auto parsed =
+      test::require_ok(parse(header("{\"shape\":(2, 3), 'fortran_order':True,'descr':'>f8'}")));
+  CHECK(parsed.type == NpyType::kF64);
+  CHECK(parsed.big_endian);
+  CHECK(parsed.fortran_order);
+  CHECK(parsed.shape == std::vector<std::uint64_t>{2, 3});
+  CHECK(parsed.data_bytes == 48);
 }
 
 TEST_CASE("scalars, vectors and empty arrays have their sizes", "[npy]") {
@@ -97,10 +98,7 @@ TEST_CASE("a bad NPY header is refused with its field", "[npy][bad_input]") {
       {header(""), ErrorCode::kMalformed, "plain dictionary"},
   }));
   CAPTURE(bad.words);
-  const auto parsed = parse(bad.bytes);
-  REQUIRE(!parsed.ok());
-  CHECK(parsed.error().code == bad.code);
-  CHECK_THAT(parsed.error().to_string(), Contains(bad.words) && Contains("m.npy"));
+  test::must_fail(parse(bad.bytes), bad.code, {bad.words, "m.npy"});
 }
 
 TEST_CASE("every truncation of an NPY header is refused", "[npy][bad_input]") {
@@ -118,11 +116,10 @@ TEST_CASE("written headers parse back and align the data", "[npy]") {
        {NpyType::kF16, NpyType::kF32, NpyType::kF64, NpyType::kI32, NpyType::kI64, NpyType::kU8}) {
     const std::string text = encode_npy_header(type, shape);
     CHECK(text.size() % 64 == 0);
-    const auto parsed = parse(text);
-    REQUIRE(parsed.ok());
-    CHECK(parsed->type == type);
-    CHECK(parsed->shape == shape);
-    CHECK(!parsed->fortran_order);
+    const auto parsed = test::require_ok(parse(text));
+    CHECK(parsed.type == type);
+    CHECK(parsed.shape == shape);
+    CHECK(!parsed.fortran_order);
   }
 }
 
@@ -132,12 +129,11 @@ TEST_CASE("half precision widens exactly", "[npy]") {
   NpyArray array{NpyType::kF16, {std::size(bits)}, {}};
   const auto bytes = std::as_bytes(std::span(bits));
   array.data.assign(bytes.begin(), bytes.end());
-  const auto values = array.as_f32();
-  REQUIRE(values.ok());
+  const auto values = test::require_ok(array.as_f32());
   const float expected[] = {0.0F, -0.0F, 0x1p-24F, 1023 * 0x1p-24F, 0x1p-14F,
                             1.0F, -2.0F, 65504.0F, INFINITY,        -INFINITY};
-  CHECK(std::memcmp(values->data(), expected, sizeof(expected)) == 0);
-  CHECK(std::isnan((*values)[10]));
+  CHECK(std::memcmp(values.data(), expected, sizeof(expected)) == 0);
+  CHECK(std::isnan(values[10]));
   CHECK(!array.as_i64().ok());
 }
 

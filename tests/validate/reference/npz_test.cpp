@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/validate/reference/scratch_file.h"
 
 using Catch::Matchers::Contains;
@@ -69,8 +70,7 @@ constexpr std::string_view kEnd = "PK\x05\x06";
 TEST_CASE("what NumPy writes is read", "[npz]") {
   const auto* const name = GENERATE("savez.npz", "savez_compressed.npz");
   std::map<std::string, NpyArray> arrays;
-  const auto status = read_all(golden(name), arrays);
-  if (!status.ok()) FAIL(status.error().to_string());
+  test::require_ok(read_all(golden(name), arrays));
   CHECK(arrays.size() == 8);
   for (const auto& [key, array] : arrays) {
     CAPTURE(name, key);
@@ -90,8 +90,7 @@ TEST_CASE("Fortran order is transposed, big-endian swapped, other headers read",
       GENERATE("fortran.npz", "big_endian.npz", "versions.npz", "unseekable.npz");
   CAPTURE(name);
   std::map<std::string, NpyArray> arrays;
-  const auto status = read_all(golden(name), arrays);
-  if (!status.ok()) FAIL(status.error().to_string());
+  test::require_ok(read_all(golden(name), arrays));
   CHECK(arrays.size() >= 2);
   for (const auto& [key, array] : arrays) {
     CAPTURE(key);
@@ -100,11 +99,10 @@ TEST_CASE("Fortran order is transposed, big-endian swapped, other headers read",
 }
 
 TEST_CASE("a member's name is a key and never a path", "[npz][bad_input]") {
-  const auto reader = NpzReader::open(golden("traversal.npz"));
-  REQUIRE(reader.ok());
-  CHECK(reader->keys() == std::vector<std::string>{"../../x", "/tmp/y"});
-  CHECK(follows_rule(*reader->read("../../x")));
-  CHECK(!reader->contains("notes.txt"));
+  const auto reader = test::require_ok(NpzReader::open(golden("traversal.npz")));
+  CHECK(reader.keys() == std::vector<std::string>{"../../x", "/tmp/y"});
+  CHECK(follows_rule(*reader.read("../../x")));
+  CHECK(!reader.contains("notes.txt"));
 }
 
 TEST_CASE("archives that are valid but not for us are refused by name", "[npz][bad_input]") {
@@ -121,10 +119,7 @@ TEST_CASE("archives that are valid but not for us are refused by name", "[npz][b
       {"", ErrorCode::kIo, "is a directory"},
   }));
   CAPTURE(name);
-  const auto status = read_all(golden(name));
-  REQUIRE(!status.ok());
-  CHECK(status.error().code == code);
-  CHECK_THAT(status.error().to_string(), Contains(words) && Contains(golden(name)));
+  test::must_fail(read_all(golden(name)), code, {words, golden(name)});
 }
 
 TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
@@ -196,11 +191,7 @@ TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
     Bytes bytes = clean;
     row.damage(bytes);
     file.write(bytes);
-    const auto status = read_all(file.path());
-    REQUIRE(!status.ok());
-    CAPTURE(status.error().to_string());
-    CHECK(status.error().code == row.code);
-    CHECK_THAT(status.error().to_string(), Contains(row.words));
+    test::must_fail(read_all(file.path()), row.code, {row.words});
   }
 }
 
@@ -214,18 +205,14 @@ TEST_CASE("a size that lies in every place is caught while unpacking", "[npz][ba
     patch<std::uint32_t>(bytes, kCentral, 24, lie);
     patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, lie);
     file.write(bytes);
-    const auto status = read_all(file.path());
-    REQUIRE(!status.ok());
-    CHECK(status.error().code == ErrorCode::kMalformed);
-    CHECK_THAT(status.error().to_string(), Contains("f4.npy"));
+    test::must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
   }
 }
 
 TEST_CASE("a deflate stream without its last bytes is refused", "[npz][bad_input]") {
   const Bytes clean = read_bytes(golden("savez_compressed.npz"));
-  const auto entries = read_zip_directory(clean);
-  REQUIRE(entries.ok());
-  const auto compressed = static_cast<std::uint32_t>(entries->front().compressed);
+  const auto entries = test::require_ok(read_zip_directory(clean));
+  const auto compressed = static_cast<std::uint32_t>(entries.front().compressed);
   const ScratchFile file;
   for (std::uint32_t less = 1; less <= compressed; ++less) {
     CAPTURE(less);
@@ -233,10 +220,7 @@ TEST_CASE("a deflate stream without its last bytes is refused", "[npz][bad_input
     patch<std::uint32_t>(bytes, kCentral, 20, compressed - less);
     patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, compressed - less);
     file.write(bytes);
-    const auto status = read_all(file.path());
-    REQUIRE(!status.ok());
-    CHECK(status.error().code == ErrorCode::kMalformed);
-    CHECK_THAT(status.error().to_string(), Contains("f4.npy"));
+    test::must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
   }
 }
 
@@ -249,10 +233,8 @@ TEST_CASE("members that share bytes are refused", "[npz][bad_input]") {
   patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, reaching);
   const ScratchFile file;
   file.write(bytes);
-  const auto status = read_all(file.path());
-  REQUIRE(!status.ok());
-  CHECK(status.error().code == ErrorCode::kMalformed);
-  CHECK_THAT(status.error().to_string(), Contains("f8.npy") && Contains("overlaps member f4.npy"));
+  test::must_fail(read_all(file.path()), ErrorCode::kMalformed,
+                  {"f8.npy", "overlaps member f4.npy"});
 }
 
 TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[npz][bad_input]") {
@@ -261,15 +243,11 @@ TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[
   patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, 0xF0000000U);
   const ScratchFile file;
   file.write(bytes);
-  const auto status = read_all(file.path());
-  REQUIRE(!status.ok());
-  CHECK(status.error().code == ErrorCode::kResource);
+  test::must_fail(read_all(file.path()), ErrorCode::kResource);
   NpzLimits limits;
   limits.max_member_bytes = 150;
-  const auto reader = NpzReader::open(golden("savez.npz"), limits);
-  REQUIRE(!reader.ok());
-  CHECK(reader.error().code == ErrorCode::kResource);
-  CHECK_THAT(reader.error().to_string(), Contains("f4.npy") && Contains("cap"));
+  test::must_fail(NpzReader::open(golden("savez.npz"), limits), ErrorCode::kResource,
+                  {"f4.npy", "cap"});
 }
 
 TEST_CASE("every truncation is refused, with a ZIP field", "[npz][bad_input]") {
@@ -309,15 +287,13 @@ TEST_CASE("written archives read back bit for bit", "[npz]") {
   REQUIRE(read_all(golden("savez.npz"), arrays).ok());
   const ScratchFile file;
   {
-    auto writer = NpzWriter::create(file.path(), zip64_from);
-    REQUIRE(writer.ok());
-    for (const auto& [key, array] : arrays) REQUIRE(writer->add(key, array).ok());
+    auto writer = test::require_ok(NpzWriter::create(file.path(), zip64_from));
+    for (const auto& [key, array] : arrays) REQUIRE(writer.add(key, array).ok());
     CHECK(!std::filesystem::exists(file.path()));
-    REQUIRE(writer->finish().ok());
+    REQUIRE(writer.finish().ok());
   }
   std::map<std::string, NpyArray> again;
-  const auto status = read_all(file.path(), again);
-  if (!status.ok()) FAIL(status.error().to_string());
+  test::require_ok(read_all(file.path(), again));
   REQUIRE(again.size() == arrays.size());
   for (const auto& [key, array] : arrays) {
     CHECK(again[key].shape == array.shape);
@@ -327,34 +303,29 @@ TEST_CASE("written archives read back bit for bit", "[npz]") {
 
 TEST_CASE("more members than 16 bits count", "[npz]") {
   const ScratchFile file;
-  auto writer = NpzWriter::create(file.path());
-  REQUIRE(writer.ok());
+  auto writer = test::require_ok(NpzWriter::create(file.path()));
   constexpr int kMembers = 70000;
   for (int i = 0; i < kMembers; ++i)
-    REQUIRE(
-        writer->add(std::to_string(i), NpyType::kI32, {}, std::as_bytes(std::span(&i, 1))).ok());
-  REQUIRE(writer->finish().ok());
-  const auto reader = NpzReader::open(file.path());
-  if (!reader.ok()) FAIL(reader.error().to_string());
-  CHECK(reader->keys().size() == kMembers);
-  CHECK(reader->read("69999")->as_i64().value() == std::vector<std::int64_t>{69999});
+    REQUIRE(writer.add(std::to_string(i), NpyType::kI32, {}, std::as_bytes(std::span(&i, 1))).ok());
+  REQUIRE(writer.finish().ok());
+  const auto reader = test::require_ok(NpzReader::open(file.path()));
+  CHECK(reader.keys().size() == kMembers);
+  CHECK(reader.read("69999")->as_i64().value() == std::vector<std::int64_t>{69999});
 }
 
 TEST_CASE("an unfinished archive leaves nothing behind", "[npz]") {
   const ScratchFile file;
   {
-    auto writer = NpzWriter::create(file.path());
-    REQUIRE(writer.ok());
+    auto writer = test::require_ok(NpzWriter::create(file.path()));
     const int value = 1;
-    REQUIRE(writer->add("a", NpyType::kI32, {}, std::as_bytes(std::span(&value, 1))).ok());
+    REQUIRE(writer.add("a", NpyType::kI32, {}, std::as_bytes(std::span(&value, 1))).ok());
   }
   CHECK(std::filesystem::is_empty(file.directory()));
-  auto full = NpzWriter::create("/dev/full");
-  REQUIRE(full.ok());
+  auto full = test::require_ok(NpzWriter::create("/dev/full"));
   const std::vector<std::byte> data(1 << 16);
   const std::uint64_t shape[] = {data.size()};
-  const bool added = full->add("a", NpyType::kU8, shape, data).ok();
-  CHECK(!(added && full->finish().ok()));
+  const bool added = full.add("a", NpyType::kU8, shape, data).ok();
+  CHECK(!(added && full.finish().ok()));
 }
 
 }  // namespace llm

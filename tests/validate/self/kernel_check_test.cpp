@@ -13,6 +13,7 @@
 #include "quant/formats/half.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/require_ok.h"
 
 namespace llm {
 namespace {
@@ -210,10 +211,9 @@ TEST_CASE("every kernel entry equals the definition on every instruction set", "
                shape(112, 7, 56, kNear), shape(128, 4, 64, kNear), shape(160, 2, 1, kNear),
                shape(256, 1, 128, kNear));
   if (sizes.head_dim == 32) sizes.types = all_types();
-  const auto results = check_kernels(kernel_tables_here(), sizes);
-  REQUIRE(results.ok());
-  CHECK(results->size() == 11 + sizes.types.size());
-  for (const CheckResult& result : *results) {
+  const auto results = test::require_ok(check_kernels(kernel_tables_here(), sizes));
+  CHECK(results.size() == 11 + sizes.types.size());
+  for (const CheckResult& result : results) {
     INFO(result.name << ": " << result.detail);
     CHECK(result.passed);
   }
@@ -224,9 +224,8 @@ TEST_CASE("a kernel entry that is wrong fails its own check and no other", "[ker
     KernelSizes sizes = shape(20, 2, 10, test::effort<std::size_t>(1100, 600));
     sizes.types = {WeightType::kQ4_K};
     const KernelTable* tables[] = {&wrong.table};
-    const auto results = check_kernels(tables, sizes);
-    REQUIRE(results.ok());
-    for (const CheckResult& result : *results) {
+    const auto results = test::require_ok(check_kernels(tables, sizes));
+    for (const CheckResult& result : results) {
       INFO(wrong.entry << " (" << wrong.what << "): " << result.name << ": " << result.detail);
       CHECK(result.passed == (result.name != "kernel " + wrong.entry));
       if (!result.passed) CHECK(result.detail.find(isa_name(wrong.table.isa)) != std::string::npos);

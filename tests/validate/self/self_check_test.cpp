@@ -14,6 +14,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
 #include "tests/support/nonfinite_models.h"
+#include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 #include "validate/self/anchor.h"
@@ -120,10 +121,9 @@ TEST_CASE("every weight type's matrix of many rows is shared completely", "[self
   std::vector<WeightType> types;
   for (const BlockTraits& traits : all_block_traits()) types.push_back(traits.type);
   if (test::kSanitized) types = {WeightType::kQ4_0};
-  const auto results = check_shares(fastest(), types);
-  REQUIRE(results.ok());
-  CHECK(results->size() == types.size() + 1);
-  for (const CheckResult& result : *results) {
+  const auto results = test::require_ok(check_shares(fastest(), types));
+  CHECK(results.size() == types.size() + 1);
+  for (const CheckResult& result : results) {
     INFO(result.name << ": " << result.detail);
     CHECK(result.passed);
   }
@@ -146,22 +146,22 @@ TEST_CASE("a share that ends early and a last row left out are named", "[self]")
 
 TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]") {
   int runs = 0;
-  const auto always_wrong = judge("steady", table_of(4), [&]() -> Result<LogitTable> {
-    ++runs;
-    return table_of(5);
-  });
-  REQUIRE(always_wrong.ok());
+  const auto always_wrong =
+      test::require_ok(judge("steady", table_of(4), [&]() -> Result<LogitTable> {
+        ++runs;
+        return table_of(5);
+      }));
   CHECK(runs == 3);
-  CHECK_FALSE(always_wrong->result.passed);
+  CHECK_FALSE(always_wrong.result.passed);
   CHECK_THAT(
-      always_wrong->result.detail,
+      always_wrong.result.detail,
       Contains("1 of 4 logits differ, first at position 6, token 1: 5 and 4") && !Contains("race"));
   runs = 10;
-  const auto changing = judge("changing", table_of(4), [&]() -> Result<LogitTable> {
-    return table_of(static_cast<float>(++runs));
-  });
-  REQUIRE(changing.ok());
-  CHECK_THAT(changing->result.detail, Contains("a race"));
+  const auto changing =
+      test::require_ok(judge("changing", table_of(4), [&]() -> Result<LogitTable> {
+        return table_of(static_cast<float>(++runs));
+      }));
+  CHECK_THAT(changing.result.detail, Contains("a race"));
   const auto right =
       judge("right", table_of(4), []() -> Result<LogitTable> { return table_of(4); });
   REQUIRE(right.ok());
@@ -171,24 +171,22 @@ TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]"
 TEST_CASE("a path without a row to compare fails", "[self]") {
   LogitTable elsewhere{.n_vocab = 2};
   elsewhere.append(90, std::vector<float>{1.0F, 2.0F});
-  const auto judged = judge("none", table_of(4), [&]() -> Result<LogitTable> { return elsewhere; });
-  REQUIRE(judged.ok());
-  CHECK_FALSE(judged->result.passed);
+  const auto judged = test::require_ok(
+      judge("none", table_of(4), [&]() -> Result<LogitTable> { return elsewhere; }));
+  CHECK_FALSE(judged.result.passed);
 }
 
 TEST_CASE("logits that are not finite are a failed check that says where", "[self]") {
-  const auto judged = judge("broken", table_of(4), []() -> Result<LogitTable> {
+  const auto judged = test::require_ok(judge("broken", table_of(4), []() -> Result<LogitTable> {
     return Error{.code = ErrorCode::kNonFinite,
                  .field = "blk.1.ffn_act",
                  .message = "found NaN or Inf at token position 3, need finite numbers"};
-  });
-  REQUIRE(judged.ok());
-  CHECK_FALSE(judged->result.passed);
-  CHECK_THAT(judged->result.detail, Contains("blk.1.ffn_act") && Contains("position 3"));
-  const auto other = judge("error", table_of(4), []() -> Result<LogitTable> {
+  }));
+  CHECK_FALSE(judged.result.passed);
+  CHECK_THAT(judged.result.detail, Contains("blk.1.ffn_act") && Contains("position 3"));
+  test::must_fail(judge("error", table_of(4), []() -> Result<LogitTable> {
     return Error{.code = ErrorCode::kResource, .field = "memory", .message = "none left"};
-  });
-  CHECK_FALSE(other.ok());
+  }));
 }
 
 TEST_CASE("teams that wait at random agree on a model of mixed types", "[self]") {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 
 namespace llm {
 namespace {
@@ -13,9 +14,7 @@ namespace {
 std::shared_ptr<const Model> model() {
   LoadOptions options;
   options.threads = 1;  // thousands of passes over little work
-  auto loaded = Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", options);
-  REQUIRE(loaded.ok());
-  return std::move(loaded).value();
+  return test::require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", options));
 }
 
 /// A sequence that does to truncations and tokens what it is told.
@@ -74,10 +73,9 @@ TEST_CASE("a context shift leaves nothing of what was forgotten", "[self][shift]
   const auto loaded = model();
   ShiftCheckOptions options;
   options.contexts = {9, 24, 300};
-  const auto results = check_context_shift(loaded, KvType::kF16, options);
-  REQUIRE(results.ok());
-  CHECK(results->size() == 4);
-  for (const CheckResult& result : *results) {
+  const auto results = test::require_ok(check_context_shift(loaded, KvType::kF16, options));
+  CHECK(results.size() == 4);
+  for (const CheckResult& result : results) {
     CAPTURE(result.name, result.detail);
     CHECK(result.passed);
   }
@@ -94,9 +92,8 @@ TEST_CASE("a session that keeps stale rows is noticed", "[self][shift]") {
       LLM_TRY(auto sequence, open_sequence(loaded, more));
       return std::unique_ptr<Session>(std::make_unique<WrongSession>(std::move(sequence), fault));
     };
-    const auto results = check_context_shift(loaded, KvType::kF16, options);
-    REQUIRE(results.ok());
-    for (const CheckResult& result : *results) {
+    const auto results = test::require_ok(check_context_shift(loaded, KvType::kF16, options));
+    for (const CheckResult& result : results) {
       CAPTURE(result.name, result.detail);
       CHECK_FALSE(result.passed);
       CHECK(result.detail.find("not those of a new session fed") != std::string::npos);

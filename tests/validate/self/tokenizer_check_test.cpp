@@ -11,6 +11,7 @@
 
 #include "engine/model/model_file.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
@@ -91,13 +92,11 @@ TEST_CASE("vocabularies of files follow the rules", "[self][tokenizer]") {
     if (!std::filesystem::exists(path)) continue;
     CAPTURE(path);
     std::vector<std::string> warnings;
-    auto spec = open_vocab_file(path, warnings);
-    REQUIRE(spec.ok());
-    const auto tokenizer = Tokenizer::create(std::move(spec).value());
-    REQUIRE(tokenizer.ok());
-    const auto results = check(*tokenizer);
+    auto spec = test::require_ok(open_vocab_file(path, warnings));
+    const auto tokenizer = test::require_ok(Tokenizer::create(std::move(spec)));
+    const auto results = check(tokenizer);
     CHECK(failed(results) == std::vector<std::string>());
-    const bool bytes = tokenizer->spec().tokenizer == TokenizerKind::kSentencePiece;
+    const bool bytes = tokenizer.spec().tokenizer == TokenizerKind::kSentencePiece;
     CHECK((of_ids(results).detail.find("; 0 have byte tokens") == std::string::npos) == bytes);
     CHECK(of_ids(results).detail.find("matters in 0") == std::string::npos);
   }
@@ -108,10 +107,9 @@ TEST_CASE("byte-level vocabularies follow the rules, under every pre-tokenizer",
           "[self][tokenizer]") {
   for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
     CAPTURE(rule.name);
-    const auto tokenizer = Tokenizer::create(tiny_bpe(std::string(rule.name)));
-    REQUIRE(tokenizer.ok());
+    const auto tokenizer = test::require_ok(Tokenizer::create(tiny_bpe(std::string(rule.name))));
     const auto results =
-        check_tokenizer(tokenizer->spec(), tokenizer_functions(*tokenizer), {.n_texts = 180});
+        check_tokenizer(tokenizer.spec(), tokenizer_functions(tokenizer), {.n_texts = 180});
     CHECK(failed(results) == std::vector<std::string>());
   }
 }
@@ -119,10 +117,9 @@ TEST_CASE("byte-level vocabularies follow the rules, under every pre-tokenizer",
 TEST_CASE("a byte-level vocabulary that lacks bytes follows the rules", "[self][tokenizer]") {
   for (const char* rule : {"gpt-2", "smollm", "llama-bpe"}) {
     CAPTURE(rule);
-    const auto tokenizer = Tokenizer::create(lacking_bytes(tiny_bpe(rule)));
-    REQUIRE(tokenizer.ok());
-    const auto functions = tokenizer_functions(*tokenizer);
-    CHECK(failed(check_tokenizer(tokenizer->spec(), functions, {.n_texts = 180})) ==
+    const auto tokenizer = test::require_ok(Tokenizer::create(lacking_bytes(tiny_bpe(rule))));
+    const auto functions = tokenizer_functions(tokenizer);
+    CHECK(failed(check_tokenizer(tokenizer.spec(), functions, {.n_texts = 180})) ==
           std::vector<std::string>());
     TokenizerFunctions keeping = functions;  // U+FFFD for the bytes
     keeping.encode = [&](std::string_view text, const EncodeOptions& options) {
@@ -130,7 +127,7 @@ TEST_CASE("a byte-level vocabulary that lacks bytes follows the rules", "[self][
       for (const char c : text) kept += c == '\x04' ? std::string("\uFFFD") : std::string(1, c);
       return functions.encode(kept, options);
     };
-    CHECK(failed(check_tokenizer(tokenizer->spec(), keeping, {.n_texts = 180})).size() == 1);
+    CHECK(failed(check_tokenizer(tokenizer.spec(), keeping, {.n_texts = 180})).size() == 1);
   }
 }
 
@@ -157,13 +154,12 @@ TEST_CASE("every rule is the published one", "[self][tokenizer]") {
     texts.insert(texts.begin(), text);
   for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
     known.push_back(rule.name);
-    const auto splitter = Splitter::create(rule);
-    REQUIRE(splitter.ok());
+    const auto splitter = test::require_ok(Splitter::create(rule));
     const NaiveSplitter naive(published_rule(rule.name));
     CHECK(rule.ignore_merges == published_rule(rule.name).ignore_merges);
     for (const std::string& text : std::span(texts).first(800)) {
       CAPTURE(rule.name, text);
-      CHECK(pieces_of(*splitter, text) == naive.split(text));
+      CHECK(pieces_of(splitter, text) == naive.split(text));
     }
   }
   CHECK(published == known);
@@ -171,9 +167,8 @@ TEST_CASE("every rule is the published one", "[self][tokenizer]") {
 
 TEST_CASE("a byte-level tokenizer that is wrong is noticed", "[self][tokenizer]") {
   const auto differs = [](VocabSpec spec, VocabSpec other) {
-    const auto tokenizer = Tokenizer::create(std::move(other));
-    REQUIRE(tokenizer.ok());
-    return !failed(check_tokenizer(spec, tokenizer_functions(*tokenizer))).empty();
+    const auto tokenizer = test::require_ok(Tokenizer::create(std::move(other)));
+    return !failed(check_tokenizer(spec, tokenizer_functions(tokenizer))).empty();
   };
   const VocabSpec spec = tiny_bpe("qwen2");
   CHECK_FALSE(differs(spec, tiny_bpe("deepseek-r1-qwen")));
@@ -192,9 +187,8 @@ TEST_CASE("the rules in plain loops are those of SentencePiece", "[self][tokeniz
       CHECK(naive.encode(text, {.add_bos = false}) == ids);
       CHECK(naive.decode_bytes(ids, {}) == decoded);
     }
-    const auto tokenizer = Tokenizer::create(vocab.spec);
-    REQUIRE(tokenizer.ok());
-    const auto results = check_tokenizer(vocab.spec, tokenizer_functions(*tokenizer),
+    const auto tokenizer = test::require_ok(Tokenizer::create(vocab.spec));
+    const auto results = check_tokenizer(vocab.spec, tokenizer_functions(tokenizer),
                                          {.n_texts = 80, .n_equal_scores = 40});
     CHECK(failed(results) == std::vector<std::string>());
   }

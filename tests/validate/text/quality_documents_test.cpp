@@ -5,6 +5,7 @@
 
 #include "engine/sampler/sampler.h"
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "validate/text/quality/baseline.h"
 #include "validate/text/quality/document_gate.h"
 
@@ -111,10 +112,9 @@ TEST_CASE("a baseline of documents comes back from its JSON", "[quality][documen
   baseline.origin.model_sha256 = "ab";
   baseline.documents[0].nll = 1.0 / 3;
   const std::string json = document_baseline_json(baseline);
-  const auto back = parse_document_baseline(json);
-  REQUIRE(back.ok());
-  CHECK(back->documents == baseline.documents);
-  CHECK(back->origin.model_sha256 == "ab");
+  const auto back = test::require_ok(parse_document_baseline(json));
+  CHECK(back.documents == baseline.documents);
+  CHECK(back.origin.model_sha256 == "ab");
   const auto [key, from, to] = GENERATE(
       table<std::string, std::string, std::string>({{"format", "documents/1", "documents/0"},
                                                     {"documents", "[[", "[1,["},
@@ -125,10 +125,8 @@ TEST_CASE("a baseline of documents comes back from its JSON", "[quality][documen
   CAPTURE(json, from);
   std::string broken = json;
   broken.replace(broken.find(from), from.size(), to);
-  const auto refused = parse_document_baseline(broken);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().code == ErrorCode::kMalformed);
-  CHECK(refused.error().field == key);
+  const Error refused = test::must_fail(parse_document_baseline(broken), ErrorCode::kMalformed);
+  CHECK(refused.field == key);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "validate/text/quality/baseline.h"
 #include "validate/text/quality/sweep.h"
 
@@ -18,18 +19,14 @@ std::string heldout() {
 std::shared_ptr<const Model> embedded_model() {
   LoadOptions options;
   options.threads = 1;
-  auto model = Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options);
-  REQUIRE(model.ok());
-  return std::move(model).value();
+  return test::require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options));
 }
 
 QualityResult measure(std::string_view name, const QualityConfig& config) {
   static const auto model = embedded_model();
   for (const Implementation& implementation : quality_implementations()) {
     if (implementation.name != name) continue;
-    auto result = measure_quality(model, implementation, heldout(), config);
-    REQUIRE(result.ok());
-    return std::move(result).value();
+    return test::require_ok(measure_quality(model, implementation, heldout(), config));
   }
   FAIL("no such implementation");
   return {};
@@ -123,12 +120,11 @@ TEST_CASE("a baseline comes back from its JSON; a broken one names the key", "[q
   QualityBaseline baseline = make_baseline(result, {});
   baseline.origin.model_sha256 = "ab";
   const std::string json = baseline_json(baseline);
-  const auto back = parse_baseline(json);
-  REQUIRE(back.ok());
-  CHECK(back->implementation == "x");
-  CHECK(back->origin.model_sha256 == "ab");
-  CHECK(back->tokens_sha256 == tokens_hash(result));
-  CHECK(back->repetition == 0.125);
+  const auto back = test::require_ok(parse_baseline(json));
+  CHECK(back.implementation == "x");
+  CHECK(back.origin.model_sha256 == "ab");
+  CHECK(back.tokens_sha256 == tokens_hash(result));
+  CHECK(back.repetition == 0.125);
   const auto [key, from, to] = GENERATE(
       table<std::string, std::string, std::string>({{"format", "quality/2", "quality/1"},
                                                     {"perplexity", "\"perplexity\"", "\"p\""},
@@ -137,10 +133,8 @@ TEST_CASE("a baseline comes back from its JSON; a broken one names the key", "[q
                                                     {"baseline", "{", "["}}));
   std::string broken = json;
   broken.replace(broken.find(from), from.size(), to);
-  const auto refused = parse_baseline(broken);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().code == ErrorCode::kMalformed);
-  CHECK(refused.error().field == key);
+  const Error refused = test::must_fail(parse_baseline(broken), ErrorCode::kMalformed);
+  CHECK(refused.field == key);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "validate/text/quality/text_windows.h"
 
 namespace llm {
@@ -17,37 +18,34 @@ Ids numbers(TokenId n) {
 }
 
 TEST_CASE("windows over a whole text score every token once, from BOS", "[quality]") {
-  const auto windows = token_windows(numbers(7), 1, {.window = 3});
-  REQUIRE(windows.ok());
-  REQUIRE(windows->size() == 3);
-  CHECK((*windows)[0].inputs == Ids{1, 10, 11});
-  CHECK((*windows)[0].targets == Ids{10, 11, 12});
-  CHECK((*windows)[1].inputs == Ids{1, 13, 14});
-  CHECK((*windows)[1].targets == Ids{13, 14, 15});
-  CHECK((*windows)[2].inputs == Ids{1});
-  CHECK((*windows)[2].targets == Ids{16});
-  CHECK(count_targets(*windows) == 7);
+  const auto windows = test::require_ok(token_windows(numbers(7), 1, {.window = 3}));
+  REQUIRE(windows.size() == 3);
+  CHECK(windows[0].inputs == Ids{1, 10, 11});
+  CHECK(windows[0].targets == Ids{10, 11, 12});
+  CHECK(windows[1].inputs == Ids{1, 13, 14});
+  CHECK(windows[1].targets == Ids{13, 14, 15});
+  CHECK(windows[2].inputs == Ids{1});
+  CHECK(windows[2].targets == Ids{16});
+  CHECK(count_targets(windows) == 7);
 }
 
 TEST_CASE("without BOS the first token of a text is context only", "[quality]") {
-  const auto windows = token_windows(numbers(5), std::nullopt, {.window = 3});
-  REQUIRE(windows.ok());
-  REQUIRE(windows->size() == 2);
-  CHECK((*windows)[0].inputs == Ids{10, 11, 12});
-  CHECK((*windows)[0].targets == Ids{11, 12, 13});
-  CHECK((*windows)[1].inputs == Ids{13});
-  CHECK((*windows)[1].targets == Ids{14});
+  const auto windows = test::require_ok(token_windows(numbers(5), std::nullopt, {.window = 3}));
+  REQUIRE(windows.size() == 2);
+  CHECK(windows[0].inputs == Ids{10, 11, 12});
+  CHECK(windows[0].targets == Ids{11, 12, 13});
+  CHECK(windows[1].inputs == Ids{13});
+  CHECK(windows[1].targets == Ids{14});
 }
 
 TEST_CASE("drawn windows have full length, stay inside and follow the seed", "[quality]") {
   const auto bos = GENERATE(std::optional<TokenId>(1), std::optional<TokenId>());
   const Ids text = numbers(12);
   const WindowOptions options{.window = 4, .sample = 200, .seed = 3};
-  const auto windows = token_windows(text, bos, options);
-  REQUIRE(windows.ok());
-  REQUIRE(windows->size() == 200);
+  const auto windows = test::require_ok(token_windows(text, bos, options));
+  REQUIRE(windows.size() == 200);
   std::set<TokenId> starts;
-  for (const TextWindow& window : *windows) {
+  for (const TextWindow& window : windows) {
     REQUIRE(window.inputs.size() == 4);
     REQUIRE(window.targets.size() == 4);
     CHECK(window.targets.back() < 22);
@@ -59,8 +57,8 @@ TEST_CASE("drawn windows have full length, stay inside and follow the seed", "[q
   const auto other = token_windows(text, bos, {.window = 4, .sample = 200, .seed = 4});
   bool same = true;
   for (std::size_t i = 0; i < 200; ++i) {
-    CHECK((*again)[i].targets == (*windows)[i].targets);
-    same = same && (*other)[i].targets == (*windows)[i].targets;
+    CHECK((*again)[i].targets == windows[i].targets);
+    same = same && (*other)[i].targets == windows[i].targets;
   }
   CHECK_FALSE(same);
 }
@@ -69,10 +67,9 @@ TEST_CASE("a text too short for a window is refused with both numbers", "[qualit
   CHECK_FALSE(token_windows({}, 1, {.window = 3}).ok());
   CHECK(token_windows(numbers(1), 1, {.window = 3}).ok());
   CHECK_FALSE(token_windows(numbers(1), std::nullopt, {.window = 3}).ok());
-  const auto refused = token_windows(numbers(3), 1, {.window = 4, .sample = 2});
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().code == ErrorCode::kUsage);
-  CHECK(refused.error().message == "found 3 tokens, need at least 4");
+  const Error refused =
+      test::must_fail(token_windows(numbers(3), 1, {.window = 4, .sample = 2}), ErrorCode::kUsage);
+  CHECK(refused.message == "found 3 tokens, need at least 4");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/require_ok.h"
 #include "validate/text/verify/reference.h"
 
 using Catch::Matchers::Contains;
@@ -40,18 +41,17 @@ Json patched(const std::string& pointer, const std::string& value) {
 }  // namespace
 
 TEST_CASE("a reference is read as it stands", "[verify]") {
-  const auto read = llm::parse_verify_reference(valid().dump());
-  REQUIRE(read.ok());
-  CHECK(read->oracle == "R0");
-  CHECK(read->n_steps == 2);
-  CHECK(read->top_k == 3);
-  CHECK(read->context() == 5);
-  REQUIRE(read->prompts.size() == 2);
-  CHECK(read->prompts[0].text == "Hi");
-  CHECK_FALSE(read->prompts[1].text);
-  CHECK(read->prompts[0].ids == std::vector<llm::TokenId>{1, 7});
-  CHECK(read->prompts[0].steps[1].ids == std::vector<llm::TokenId>{5, 4, 6});
-  CHECK(read->prompts[0].steps[1].logits == std::vector<float>{1, -1, -2.25F});
+  const auto read = llm::test::require_ok(llm::parse_verify_reference(valid().dump()));
+  CHECK(read.oracle == "R0");
+  CHECK(read.n_steps == 2);
+  CHECK(read.top_k == 3);
+  CHECK(read.context() == 5);
+  REQUIRE(read.prompts.size() == 2);
+  CHECK(read.prompts[0].text == "Hi");
+  CHECK_FALSE(read.prompts[1].text);
+  CHECK(read.prompts[0].ids == std::vector<llm::TokenId>{1, 7});
+  CHECK(read.prompts[0].steps[1].ids == std::vector<llm::TokenId>{5, 4, 6});
+  CHECK(read.prompts[0].steps[1].logits == std::vector<float>{1, -1, -2.25F});
 }
 
 TEST_CASE("what breaks a reference is named", "[verify][bad_input]") {
@@ -90,33 +90,27 @@ TEST_CASE("what breaks a reference is named", "[verify][bad_input]") {
       Case{"/prompts/0/top_logits/1/0", "1e300", "top_logits[1]: found 1e+300, need numbers"},
       Case{"/prompts/0/top_logits/1/2", "0", "prompts[0].top_logits[1]: found 0 after -1"});
   CAPTURE(c.pointer, c.value);
-  const auto read = llm::parse_verify_reference(patched(c.pointer, c.value).dump());
-  REQUIRE_FALSE(read.ok());
-  CHECK(read.error().code == ErrorCode::kMalformed);
-  CHECK_THAT(read.error().to_string(), Contains(c.words));
+  llm::test::must_fail(llm::parse_verify_reference(patched(c.pointer, c.value).dump()),
+                       ErrorCode::kMalformed, {c.words});
 }
 
 TEST_CASE("another version is unsupported; no JSON is malformed", "[verify][bad_input]") {
-  const auto newer = llm::parse_verify_reference(patched("/schema_version", "2").dump());
-  REQUIRE_FALSE(newer.ok());
-  CHECK(newer.error().code == ErrorCode::kUnsupported);
+  llm::test::must_fail(llm::parse_verify_reference(patched("/schema_version", "2").dump()),
+                       ErrorCode::kUnsupported);
   const std::string text = valid().dump();
   for (std::size_t n = 0; n < text.size(); ++n) {
-    const auto cut = llm::parse_verify_reference(text.substr(0, n));
-    REQUIRE_FALSE(cut.ok());
-    REQUIRE(cut.error().code == ErrorCode::kMalformed);
+    llm::test::must_fail(llm::parse_verify_reference(text.substr(0, n)), ErrorCode::kMalformed);
   }
   CHECK_FALSE(llm::parse_verify_reference("[]").ok());
   CHECK_FALSE(llm::parse_verify_reference(text + text).ok());
 }
 
 TEST_CASE("ids must be in the vocabulary", "[verify][bad_input]") {
-  const auto read = llm::parse_verify_reference(valid().dump());
-  REQUIRE(read.ok());
-  CHECK(llm::check_ids(*read, 10).ok());
-  CHECK_THAT(llm::check_ids(*read, 9).error().to_string(), Contains("prompts[1].ids[2]: found 9"));
-  CHECK_THAT(llm::check_ids(*read, 8).error().to_string(), Contains("prompts[1].ids[1]: found 8"));
-  CHECK_THAT(llm::check_ids(*read, 7).error().to_string(), Contains("prompts[0].ids[1]: found 7"));
+  const auto read = llm::test::require_ok(llm::parse_verify_reference(valid().dump()));
+  CHECK(llm::check_ids(read, 10).ok());
+  CHECK_THAT(llm::check_ids(read, 9).error().to_string(), Contains("prompts[1].ids[2]: found 9"));
+  CHECK_THAT(llm::check_ids(read, 8).error().to_string(), Contains("prompts[1].ids[1]: found 8"));
+  CHECK_THAT(llm::check_ids(read, 7).error().to_string(), Contains("prompts[0].ids[1]: found 7"));
   auto top = *llm::parse_verify_reference(patched("/prompts/0/top_ids/1/2", "12").dump());
   CHECK_THAT(llm::check_ids(top, 10).error().to_string(),
              Contains("prompts[0].top_ids[1][2]: found 12"));
