@@ -46,10 +46,8 @@ void unlist(int& place) {
 }
 
 Error io_error(const std::string& path, const char* action) {
-  return Error{.code = ErrorCode::kIo,
-               .field = {},
-               .message = std::string(action) + ": " + std::strerror(errno),
-               .file = path};
+  return in_file(Error{ErrorCode::kIo, {}, std::string(action) + ": " + std::strerror(errno)},
+                 path);
 }
 
 // Plain pwrite until all is written; regular files may still return short on signals or a full
@@ -115,10 +113,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Unnamed unnamed, 
   const bool exists = (follows ? ::stat : ::lstat)(path.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {
     if (!follows) {
-      return Error{.code = ErrorCode::kIo,
-                   .field = {},
-                   .message = "not a regular file, which alone is replaced",
-                   .file = path};
+      return in_file(Error{ErrorCode::kIo, {}, "not a regular file, which alone is replaced"},
+                     path);
     }
     // A rename would replace the device or pipe itself; write to it in place instead.
     file.in_place_ = true;

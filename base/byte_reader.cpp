@@ -25,10 +25,7 @@ std::string_view ByteReader::read_string(std::uint64_t cap, std::string_view fie
 
 void ByteReader::fail(ErrorCode code, std::string_view field, std::string message) {
   if (error_) return;
-  error_ = Error{.code = code,
-                 .field = std::string(field),
-                 .message = std::move(message),
-                 .offset = field_offset_};
+  error_ = Error{code, std::string(field), std::move(message), field_offset_};
 }
 
 bool ByteReader::take(std::uint64_t size, std::string_view field) {

@@ -19,7 +19,7 @@ namespace llm {
 namespace {
 
 Error io_error(const std::string& path, std::string message) {
-  return Error{.code = ErrorCode::kIo, .field = {}, .message = std::move(message), .file = path};
+  return in_file(Error{ErrorCode::kIo, {}, std::move(message)}, path);
 }
 
 std::int64_t nanoseconds(const struct timespec& time) {
@@ -198,10 +198,10 @@ bool MappedFile::changed_since_open() const { return changed_part() != nullptr; 
 Status MappedFile::check_unchanged(std::string_view what) const {
   const Part* changed = changed_part();
   if (changed == nullptr) return Ok{};
-  return Error{.code = ErrorCode::kIntegrity,
-               .field = {},
-               .message = fmt::format("{} changed while it was read, need a file at rest", what),
-               .file = changed->path};
+  return in_file(Error{ErrorCode::kIntegrity,
+                       {},
+                       fmt::format("{} changed while it was read, need a file at rest", what)},
+                 changed->path);
 }
 
 void MappedFile::unmap() {

@@ -15,8 +15,7 @@ namespace llm {
 Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> model,
                                                    const ExecutorOptions& options) {
   ExecutorOptions chosen = options;
-  if (chosen.batch == 0)
-    return Error{.code = ErrorCode::kUsage, .field = "batch", .message = "found 0, need 1 or more"};
+  if (chosen.batch == 0) return Error{ErrorCode::kUsage, "batch", "found 0, need 1 or more"};
   if (chosen.context == 0) chosen.context = model->config().context;
   if (chosen.kv_pages == 0) chosen.kv_pages = KvPool::pages_for(chosen.context);
   chosen.batch = std::min(chosen.batch, chosen.context);
@@ -40,9 +39,8 @@ Result<std::unique_ptr<Sequence>> Executor::open(std::shared_ptr<Executor> execu
   const std::size_t most = executor->options_.context;
   if (chosen.context == 0) chosen.context = most;
   if (chosen.context > most)
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "context",
-                 .message = fmt::format("found {}, need at most {}", chosen.context, most)};
+    return Error{ErrorCode::kUsage, "context",
+                 fmt::format("found {}, need at most {}", chosen.context, most)};
   return std::unique_ptr<Sequence>(new Sequence(std::move(executor), chosen));
 }
 
@@ -57,9 +55,8 @@ Status Executor::check(const Segment& segment) const {
   const auto n_vocab = static_cast<TokenId>(model_->config().n_vocab);
   for (const TokenId id : segment.tokens) {
     if (id < 0 || id >= n_vocab) {
-      return Error{.code = ErrorCode::kUsage,
-                   .field = "token id",
-                   .message = fmt::format("found {}, need 0..{}", id, n_vocab - 1)};
+      return Error{ErrorCode::kUsage, "token id",
+                   fmt::format("found {}, need 0..{}", id, n_vocab - 1)};
     }
   }
   const Sequence& sequence = *segment.sequence;

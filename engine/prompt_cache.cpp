@@ -61,9 +61,8 @@ Error malformed(std::string field, std::string message) {
 }
 
 Error differs(std::string_view what, std::string_view found, std::string_view need) {
-  return Error{.code = ErrorCode::kIntegrity,
-               .field = std::string(what),
-               .message = fmt::format("found {} in the cache, need {}", found, need)};
+  return Error{ErrorCode::kIntegrity, std::string(what),
+               fmt::format("found {} in the cache, need {}", found, need)};
 }
 
 }  // namespace
@@ -130,9 +129,8 @@ Status PromptCache::parse() {
   const auto digits = header.read_bytes(kHashDigits, "SHA-256");
   if (!header.ok()) return header.error();
   if (version != kFormatVersion) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "version",
-                 .message = fmt::format("found {}, need {}", version, kFormatVersion)};
+    return Error{ErrorCode::kUnsupported, "version",
+                 fmt::format("found {}, need {}", version, kFormatVersion)};
   }
   if (size != bytes.size()) {
     return malformed("file size", fmt::format("found {} bytes, need {}", bytes.size(), size));

@@ -53,10 +53,9 @@ class PartEncoder {
   Status encode_waiting() {
     if (waiting_.empty()) return Ok{};
     if (waiting_.size() > Tokenizer::kMaxTextBytes) {
-      return Error{.code = ErrorCode::kResource,
-                   .field = "chat",
-                   .message = fmt::format("found {} bytes of text, need at most {}",
-                                          waiting_.size(), Tokenizer::kMaxTextBytes)};
+      return Error{ErrorCode::kResource, "chat",
+                   fmt::format("found {} bytes of text, need at most {}", waiting_.size(),
+                               Tokenizer::kMaxTextBytes)};
     }
     EncodeOptions options;
     options.add_bos = false;

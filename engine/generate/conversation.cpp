@@ -157,9 +157,8 @@ Result<Conversation::Forgotten> Conversation::ask(std::string message, bool crop
 
 Result<Conversation::Forgotten> Conversation::ask_again() {
   if (turns_.empty()) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "conversation",
-                 .message = "found no message, need one that can be answered again"};
+    return Error{ErrorCode::kUsage, "conversation",
+                 "found no message, need one that can be answered again"};
   }
   Turn before = turns_.back();
   turns_.back().reply.clear();

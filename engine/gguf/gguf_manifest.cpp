@@ -199,11 +199,10 @@ Result<Differences> compare_lines(const MappedFile& file, const GgufFile& gguf,
 Result<GgufManifest> read_gguf_manifest(const std::string& path) {
   LLM_TRY(const MappedFile file, MappedFile::open(path));
   if (file.bytes().size() > kMaxManifestBytes) {
-    return Error{.code = ErrorCode::kResource,
-                 .field = "manifest",
-                 .message = fmt::format("found {} bytes, need a manifest of at most {}",
-                                        file.bytes().size(), kMaxManifestBytes),
-                 .file = path};
+    return in_file(Error{ErrorCode::kResource, "manifest",
+                         fmt::format("found {} bytes, need a manifest of at most {}",
+                                     file.bytes().size(), kMaxManifestBytes)},
+                   path);
   }
   const std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (GgufTree::is_tree(text)) {

@@ -19,10 +19,7 @@ bool is_printable_ascii(std::string_view text) {
 }
 
 Error malformed(std::string_view field, std::uint64_t offset, std::string message) {
-  return Error{.code = ErrorCode::kMalformed,
-               .field = std::string(field),
-               .message = std::move(message),
-               .offset = offset};
+  return Error{ErrorCode::kMalformed, std::string(field), std::move(message), offset};
 }
 
 }  // namespace
@@ -161,10 +158,8 @@ Status GgufParser::parse_array(ByteReader& reader, std::string_view key, GgufVal
   }
   value.element_type = static_cast<GgufType>(type);
   if (value.element_type == GgufType::kArray) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = std::string(key),
-                 .message = "found nested arrays, need arrays of numbers or strings",
-                 .offset = reader.field_offset()};
+    return Error{ErrorCode::kUnsupported, std::string(key),
+                 "found nested arrays, need arrays of numbers or strings", reader.field_offset()};
   }
   value.count = reader.read<std::uint64_t>(key);
   if (!reader.ok()) return reader.error();

@@ -80,7 +80,7 @@ Error tensor_error(ErrorCode code, std::string_view name, std::string_view part,
                    std::uint64_t offset, std::string message) {
   std::string field = fmt::format("tensor \"{}\"", name);
   if (!part.empty()) field += fmt::format(" {}", part);
-  return Error{.code = code, .field = field, .message = std::move(message), .offset = offset};
+  return Error{code, field, std::move(message), offset};
 }
 
 Status parse_name(ByteReader& reader, std::uint64_t index, GgufTensor& tensor) {

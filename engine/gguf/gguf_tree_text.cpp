@@ -66,19 +66,16 @@ class Parser {
     while (!rest_.empty()) LLM_RETURN_IF_ERROR(read_segment());
     if (tree_.segments.empty()) return error("found no segment after it, need metadata");
     if (tree_.root() == *root) return std::move(tree_);
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = "root",
-                 .message = fmt::format("found {}, need {}, which the lines below it give",
-                                        hex_text(*root), hex_text(tree_.root())),
-                 .offset = root_offset};
+    return Error{ErrorCode::kMalformed, "root",
+                 fmt::format("found {}, need {}, which the lines below it give", hex_text(*root),
+                             hex_text(tree_.root())),
+                 root_offset};
   }
 
  private:
   Error error(std::string message) const {
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = fmt::format("line {}", number_),
-                 .message = std::move(message),
-                 .offset = offset_};
+    return Error{ErrorCode::kMalformed, fmt::format("line {}", number_), std::move(message),
+                 offset_};
   }
 
   Error wrong_version() const {

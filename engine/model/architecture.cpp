@@ -122,11 +122,10 @@ Result<const GgufTensor*> require_tensor(const GgufFile& gguf, const Architectur
                                          std::string_view name) {
   const GgufTensor* tensor = gguf.find_tensor(name);
   if (tensor != nullptr) return tensor;
-  return Error{.code = ErrorCode::kMalformed,
-               .field = fmt::format("tensor \"{}\"", name),
-               .message = fmt::format("tensor is absent, need it: every model of architecture {} "
-                                      "has one",
-                                      architecture.name)};
+  return Error{ErrorCode::kMalformed, fmt::format("tensor \"{}\"", name),
+               fmt::format("tensor is absent, need it: every model of architecture {} "
+                           "has one",
+                           architecture.name)};
 }
 
 Status check_refused_keys(const GgufFile& gguf, const Architecture& architecture) {

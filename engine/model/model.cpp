@@ -21,10 +21,9 @@ namespace {
 Result<Isa> choose_isa(std::optional<Isa> wanted) {
   if (!wanted) return best_isa();
   if (isa_supported(*wanted)) return *wanted;
-  return Error{.code = ErrorCode::kUnsupported,
-               .field = "--isa",
-               .message = fmt::format("{} needs {}, which this CPU ({}) lacks", isa_name(*wanted),
-                                      isa_requirement(*wanted), cpu_name())};
+  return Error{ErrorCode::kUnsupported, "--isa",
+               fmt::format("{} needs {}, which this CPU ({}) lacks", isa_name(*wanted),
+                           isa_requirement(*wanted), cpu_name())};
 }
 
 /// Seconds since the last call.

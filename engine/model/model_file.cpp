@@ -38,10 +38,7 @@ Status check_trailing(const GgufFile& gguf, bool strict, std::vector<std::string
   const std::string message =
       fmt::format("found {} bytes after the last tensor, need none", trailing);
   if (strict) {
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = "trailing data",
-                 .message = message,
-                 .offset = gguf.file_bytes() - trailing};
+    return Error{ErrorCode::kMalformed, "trailing data", message, gguf.file_bytes() - trailing};
   }
   warnings.push_back(
       fmt::format("trailing data (byte {}): {}; ignored", gguf.file_bytes() - trailing, message));

@@ -25,10 +25,7 @@ constexpr std::size_t kNamedUnknowns = 5;
 
 Error error_of(ErrorCode code, std::string_view name, const GgufTensor& tensor,
                std::string message) {
-  return Error{.code = code,
-               .field = fmt::format("tensor \"{}\"", name),
-               .message = std::move(message),
-               .offset = tensor.info_offset};
+  return Error{code, fmt::format("tensor \"{}\"", name), std::move(message), tensor.info_offset};
 }
 
 /// Of a tensor that would change the result and is not computed.

@@ -151,9 +151,9 @@ Status check_head(std::span<const std::string_view> found, const std::vector<std
     const std::string_view line = i < found.size() ? found[i] : "nothing";
     if (line == needed[i]) continue;
     const std::string_view need = needed[i];
-    return Error{.code = i == 0 ? ErrorCode::kUnsupported : ErrorCode::kIntegrity,
-                 .field = std::string(need.substr(0, need.find(' '))),
-                 .message = fmt::format("found {}, need {}", line, need)};
+    return Error{i == 0 ? ErrorCode::kUnsupported : ErrorCode::kIntegrity,
+                 std::string(need.substr(0, need.find(' '))),
+                 fmt::format("found {}, need {}", line, need)};
   }
   return Ok{};
 }
@@ -189,9 +189,8 @@ Status compare_panels(const ModelFile& model, const WeightPlan& plan,
     if (worker.id == 0 && progress) progress("compare", now, plan.bytes);
   });
   if (wrong == nullptr) return Ok{};
-  return Error{.code = ErrorCode::kIntegrity,
-               .field = wrong.load()->view->name,
-               .message = "found other weights in the cache, need the model's"};
+  return Error{ErrorCode::kIntegrity, wrong.load()->view->name,
+               "found other weights in the cache, need the model's"};
 }
 
 Result<PackedCache> open_at(const std::string& path, const ModelFile& model, const WeightPlan& plan,

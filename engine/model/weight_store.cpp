@@ -40,10 +40,9 @@ Status visit_rows(const ModelFile& model, PanelRange range, Visit visit) {
 Status locate_nonfinite(const ModelFile& model, const TensorView& tensor) {
   if (const auto block = first_nonfinite_block(tensor.type, tensor.data))
     return nonfinite_error(model, tensor, *block);
-  return Error{.code = ErrorCode::kIntegrity,
-               .field = tensor.name,
-               .message = "found other bytes than a moment ago, need a file at rest",
-               .file = model.file.path()};
+  return in_file(Error{ErrorCode::kIntegrity, tensor.name,
+                       "found other bytes than a moment ago, need a file at rest"},
+                 model.file.path());
 }
 
 /// The beginning of `memory`, which grows to hold it.

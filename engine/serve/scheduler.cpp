@@ -16,13 +16,12 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options) {
         std::pair{"queue", options.queue}, std::pair{"context", options.context},
         std::pair{"KV pages", options.kv_pages}}) {
     if (value > 0) continue;
-    return Error{.code = ErrorCode::kUsage, .field = name, .message = "found 0, need 1 or more"};
+    return Error{ErrorCode::kUsage, name, "found 0, need 1 or more"};
   }
   if (options.step_tokens < options.parallel) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "step tokens",
-                 .message = fmt::format("found {}, need one for each of {} parallel requests",
-                                        options.step_tokens, options.parallel)};
+    return Error{ErrorCode::kUsage, "step tokens",
+                 fmt::format("found {}, need one for each of {} parallel requests",
+                             options.step_tokens, options.parallel)};
   }
   return Scheduler(options);
 }

@@ -74,10 +74,9 @@ Status TextInProgress::take_new_rows(std::span<const float> rows, std::size_t fi
     LLM_CHECK(next_row_ >= first);
     const auto row = rows.subspan((next_row_ - first) * n_vocab, n_vocab);
     if (const std::size_t at = first_nonfinite(row); at < row.size()) {
-      return Error{.code = ErrorCode::kNonFinite,
-                   .field = "logits",
-                   .message = fmt::format("position {}: found {} for token {}, need finite numbers",
-                                          next_row_, row[at], at)};
+      return Error{ErrorCode::kNonFinite, "logits",
+                   fmt::format("position {}: found {} for token {}, need finite numbers", next_row_,
+                               row[at], at)};
     }
     if (request_.hash_logits) hash_.add(row);
     if (request_.prompt_logprobs && next_row_ + 1 < request_.prompt.size()) {

@@ -171,9 +171,7 @@ void TextService::run_step() {
         [this](const StepPart& part) { return texts_.at(part.id).text->rows_of(part); });
     if (status.ok()) advance_texts(step, complete, failed);
   } catch (const std::bad_alloc&) {
-    status = Error{.code = ErrorCode::kResource,
-                   .field = "memory",
-                   .message = "found an allocation refused, need more of it"};
+    status = Error{ErrorCode::kResource, "memory", "found an allocation refused, need more of it"};
   }
   if (!status.ok()) {
     for (const StepPart& part : step.parts) failed.emplace(part.id, status.error());

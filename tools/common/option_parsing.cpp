@@ -147,9 +147,8 @@ Error OptionTable::unknown(std::string_view typed) const {
 Status OptionTable::assign(const Option& option, const std::string& typed,
                            const std::string& value) {
   if (!option.set(value)) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = typed,
-                 .message = fmt::format("found {}, need {}", quoted(value), option.rule)};
+    return Error{ErrorCode::kUsage, typed,
+                 fmt::format("found {}, need {}", quoted(value), option.rule)};
   }
   given_.push_back(&option);
   return Ok{};
@@ -200,9 +199,7 @@ Status OptionTable::parse(std::span<const char* const> args) {
   } catch (const cxxopts::exceptions::missing_argument&) {
     const std::string& typed = spelling.typed.back();  // nothing follows it
     const Option* option = find(std::string_view(typed).substr(typed.find_first_not_of('-')));
-    return Error{.code = ErrorCode::kUsage,
-                 .field = typed,
-                 .message = fmt::format("found no value, need {}", option->value)};
+    return Error{ErrorCode::kUsage, typed, fmt::format("found no value, need {}", option->value)};
   } catch (const cxxopts::exceptions::parsing&) {
     return unknown(spelling.typed.back());  // spell() went no further
   }

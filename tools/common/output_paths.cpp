@@ -22,11 +22,11 @@ Status check_output(const std::string& what, const std::string& path,
                     std::span<const std::string> read) {
   for (const std::string& source : read) {
     if (source.empty() || !is_same_file(path, source)) continue;
-    return Error{.code = ErrorCode::kUsage,
-                 .field = what,
-                 .message = fmt::format(
-                     "found a file that is read ({}), need another; it would be lost", source),
-                 .file = path};
+    return in_file(
+        Error{
+            ErrorCode::kUsage, what,
+            fmt::format("found a file that is read ({}), need another; it would be lost", source)},
+        path);
   }
   return AtomicFile::probe(path);
 }

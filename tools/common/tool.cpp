@@ -82,10 +82,7 @@ Result<int> serve(OptionTable& table, std::span<char* const> words,
 }
 
 Error system_error(std::string path, int number) {
-  return Error{.code = ErrorCode::kIo,
-               .field = "",
-               .message = std::strerror(number),
-               .file = std::move(path)};
+  return in_file(Error{ErrorCode::kIo, "", std::strerror(number)}, std::move(path));
 }
 
 Result<std::string> read_all(int descriptor, const std::string& name, std::size_t limit) {
@@ -97,10 +94,9 @@ Result<std::string> read_all(int descriptor, const std::string& name, std::size_
     if (count == 0) return text;
     text.append(buffer, static_cast<std::size_t>(count));
     if (text.size() > limit) {
-      return Error{.code = ErrorCode::kResource,
-                   .field = "",
-                   .message = fmt::format("found more than {} bytes, need at most that", limit),
-                   .file = name};
+      return in_file(Error{ErrorCode::kResource, "",
+                           fmt::format("found more than {} bytes, need at most that", limit)},
+                     name);
     }
   }
 }
@@ -163,8 +159,7 @@ Status write_stdout(std::string_view text) {
       continue;
     }
     if (errno == EINTR) continue;
-    if (errno == EPIPE || errno == EBADF)
-      return Error{.code = ErrorCode::kIo, .field = "", .message = ""};
+    if (errno == EPIPE || errno == EBADF) return Error{ErrorCode::kIo, "", ""};
     return system_error("stdout", errno);
   }
   return Ok{};

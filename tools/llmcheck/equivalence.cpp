@@ -52,11 +52,10 @@ Status run_equivalence(const CheckArguments& a, const std::shared_ptr<const Mode
   if (!a.update_equivalence.empty()) return freeze(a, model, sha256, bar);
   LLM_TRY(const FrozenTexts frozen, read_frozen(a.equivalence));
   if (frozen.origin.model_sha256 != sha256) {
-    return Error{.code = ErrorCode::kIntegrity,
-                 .field = "model_sha256",
-                 .message = fmt::format("found {}, need {}, the model's",
-                                        frozen.origin.model_sha256, sha256),
-                 .file = a.equivalence};
+    return in_file(
+        Error{ErrorCode::kIntegrity, "model_sha256",
+              fmt::format("found {}, need {}, the model's", frozen.origin.model_sha256, sha256)},
+        a.equivalence);
   }
   auto outcome = check_equivalence(model, frozen, std::ref(bar));
   bar.clear();

@@ -190,10 +190,9 @@ class Check {
     std::vector<TokenId> tokens = model->tokenizer().encode(a_.prompt);
     if (reference_) tokens.assign(reference_->tokens().begin(), reference_->tokens().end());
     if (tokens.size() > model->config().context) {
-      return Error{.code = ErrorCode::kUsage,
-                   .field = "-p",
-                   .message = fmt::format("found {} tokens, need at most {} (the context)",
-                                          tokens.size(), model->config().context)};
+      return Error{ErrorCode::kUsage, "-p",
+                   fmt::format("found {} tokens, need at most {} (the context)", tokens.size(),
+                               model->config().context)};
     }
     ExecutorOptions options;
     options.kv = a_.cache_for(compute);

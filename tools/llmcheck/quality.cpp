@@ -207,18 +207,14 @@ class QualityRun {
     const auto tokens = dump.tokens();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (dump.positions()[i] != static_cast<std::int32_t>(i)) {
-        return Error{.code = ErrorCode::kUnsupported,
-                     .field = "positions",
-                     .message = "need 0, 1, 2, ...",
-                     .file = a_.kld};
+        return in_file(Error{ErrorCode::kUnsupported, "positions", "need 0, 1, 2, ..."}, a_.kld);
       }
     }
     if (expected.features != n_vocab || expected.rows != tokens.size()) {
-      return Error{.code = ErrorCode::kMalformed,
-                   .field = "logits",
-                   .message = fmt::format("found {} x {}, need {} x {} (tokens x vocabulary)",
-                                          expected.rows, expected.features, tokens.size(), n_vocab),
-                   .file = a_.kld};
+      return in_file(Error{ErrorCode::kMalformed, "logits",
+                           fmt::format("found {} x {}, need {} x {} (tokens x vocabulary)",
+                                       expected.rows, expected.features, tokens.size(), n_vocab)},
+                     a_.kld);
     }
     if (!is_finite(expected)) return Ok{};
     // The last row has no following token.
@@ -306,11 +302,10 @@ class QualityRun {
     auto baseline = parse(json);
     if (!baseline.ok()) return in_file(std::move(baseline).error(), file);
     if (baseline->origin.text_sha256 == origin.text_sha256) return baseline;
-    return Error{.code = ErrorCode::kIntegrity,
-                 .field = "text_sha256",
-                 .message = fmt::format("found {}, need {}, the text's",
-                                        baseline->origin.text_sha256, origin.text_sha256),
-                 .file = file};
+    return in_file(Error{ErrorCode::kIntegrity, "text_sha256",
+                         fmt::format("found {}, need {}, the text's", baseline->origin.text_sha256,
+                                     origin.text_sha256)},
+                   file);
   }
 
   Status against_baseline(const QualityResult& result, const BaselineOrigin& origin) {

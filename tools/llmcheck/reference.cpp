@@ -20,11 +20,10 @@ constexpr std::size_t kMaxLimitsBytes = std::size_t{1} << 30;
 Status check_positions(const Dump& reference, const std::string& file) {
   for (std::size_t i = 0; i < reference.positions().size(); ++i) {
     if (reference.positions()[i] == static_cast<std::int32_t>(i)) continue;
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "positions",
-                 .message = fmt::format("found {} at index {}, need 0, 1, 2, ...",
-                                        reference.positions()[i], i),
-                 .file = file};
+    return in_file(
+        Error{ErrorCode::kUnsupported, "positions",
+              fmt::format("found {} at index {}, need 0, 1, 2, ...", reference.positions()[i], i)},
+        file);
   }
   return Ok{};
 }
@@ -35,11 +34,10 @@ Result<std::vector<ComputeMode>> choose_modes(const CheckArguments& a, const Dum
   std::vector<ComputeMode> modes;
   const auto possible = modes_for(reference.meta(), a.cache_for(Compute::kInt8));
   if (a.kv && std::ranges::find(possible, *a.kv, &ComputeMode::kv) == possible.end()) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--kv",
-                 .message = fmt::format("found {}, need {}, which the reference has",
-                                        kv_name(*a.kv), reference.meta().kv),
-                 .file = file};
+    return in_file(Error{ErrorCode::kUsage, "--kv",
+                         fmt::format("found {}, need {}, which the reference has", kv_name(*a.kv),
+                                     reference.meta().kv)},
+                   file);
   }
   for (const ComputeMode mode : possible) {
     if (a.compute == CheckCompute::kInt8 && mode.compute != Compute::kInt8) continue;
@@ -47,11 +45,10 @@ Result<std::vector<ComputeMode>> choose_modes(const CheckArguments& a, const Dum
     modes.push_back(mode);
   }
   if (!modes.empty()) return modes;
-  return Error{.code = ErrorCode::kUsage,
-               .field = "--compute",
-               .message = fmt::format("the reference computed in {}, need that mode",
-                                      reference.meta().compute),
-               .file = file};
+  return in_file(
+      Error{ErrorCode::kUsage, "--compute",
+            fmt::format("the reference computed in {}, need that mode", reference.meta().compute)},
+      file);
 }
 
 /// What both begin with. @return the modes to compute in

@@ -83,9 +83,7 @@ Result<int> hash_as_lines(const GgufArguments& arguments, const OpenGguf& open,
 
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context) {
   if (arguments.lines && arguments.json) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--json",
-                 .message = "found with --lines, need one of them"};
+    return Error{ErrorCode::kUsage, "--json", "found with --lines, need one of them"};
   }
   LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
   if (!arguments.output.empty()) {

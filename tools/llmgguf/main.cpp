@@ -70,7 +70,7 @@ OptionTable make_table(GgufArguments& arguments) {
 }
 
 Error usage(std::string field, std::string message) {
-  return Error{.code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
+  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
 }
 
 Result<int> run(const GgufArguments& arguments, const ToolContext& context) {

@@ -15,7 +15,7 @@ namespace {
 using Tensors = std::span<const GgufTensor>;
 
 Error usage(std::string field, std::string message) {
-  return Error{.code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
+  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
 }
 
 /// "300M" as bytes: powers of 1000, as gguf-split counts.

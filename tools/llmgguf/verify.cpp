@@ -23,13 +23,12 @@ Status check_finite(const MappedFile& file, const GgufFile& gguf, ProgressBar& p
     if (const auto block = first_nonfinite_block(tensor.type, data)) {
       const std::byte* bad = data.data() + *block * block_traits(tensor.type).block_bytes;
       const MappedFile::Part& part = file.part_at(bad);
-      return Error{.code = ErrorCode::kNonFinite,
-                   .field = fmt::format("tensor \"{}\"", tensor.name),
-                   .message = fmt::format("found NaN or Inf in block {}, need finite scales "
-                                          "and weights",
-                                          *block),
-                   .offset = static_cast<std::uint64_t>(bad - part.bytes.data()),
-                   .file = part.path};
+      return in_file(Error{ErrorCode::kNonFinite, fmt::format("tensor \"{}\"", tensor.name),
+                           fmt::format("found NaN or Inf in block {}, need finite scales "
+                                       "and weights",
+                                       *block),
+                           static_cast<std::uint64_t>(bad - part.bytes.data())},
+                     part.path);
     }
     file.drop_pages(data);
     done += data.size();

@@ -56,13 +56,12 @@ class Members {
   void fail(const char* name, const char* rule) {
     if (!status_.ok()) return;
     const Json* value = find(name);
-    status_ = Error{.code = ErrorCode::kMalformed,
-                    .field = name,
-                    .message = fmt::format("found {}, need {}",
-                                           value == nullptr        ? "nothing"
-                                           : value->is_primitive() ? value->dump(-1, ' ', true)
-                                                                   : value->type_name(),
-                                           rule)};
+    status_ = Error{ErrorCode::kMalformed, name,
+                    fmt::format("found {}, need {}",
+                                value == nullptr        ? "nothing"
+                                : value->is_primitive() ? value->dump(-1, ' ', true)
+                                                        : value->type_name(),
+                                rule)};
   }
 
   const Json& json_;
@@ -77,11 +76,10 @@ Error differs(const char* what, const std::string& found, const std::string& nee
 }
 
 Error bad_residuals(const std::string& found) {
-  return Error{.code = ErrorCode::kMalformed,
-               .field = "residuals",
-               .message = fmt::format("found {}, need groups of ascending up_to_seconds, each with "
-                                      "{} ratios of 0 or more",
-                                      found, Residuals::kBins)};
+  return Error{ErrorCode::kMalformed, "residuals",
+               fmt::format("found {}, need groups of ascending up_to_seconds, each with "
+                           "{} ratios of 0 or more",
+                           found, Residuals::kBins)};
 }
 
 Result<Residuals> parse_residuals(const Json& json) {
@@ -164,9 +162,8 @@ Result<Calibration> Calibration::parse(std::string_view text) {
   members.read("schema_version", schema);
   LLM_RETURN_IF_ERROR(members.status());
   if (schema != kSchema) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "schema_version",
-                 .message = fmt::format("found {}, need {}", schema, kSchema)};
+    return Error{ErrorCode::kUnsupported, "schema_version",
+                 fmt::format("found {}, need {}", schema, kSchema)};
   }
   Calibration c;
   members.read("model_sha256", c.subject.model_sha256);
@@ -185,9 +182,8 @@ Result<Calibration> Calibration::parse(std::string_view text) {
   LLM_RETURN_IF_ERROR(members.status());
   const auto seconds = json.find("seconds");
   if (seconds == json.end() || !seconds->is_object()) {
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = "seconds",
-                 .message = "found no object, need one number for each cost"};
+    return Error{ErrorCode::kMalformed, "seconds",
+                 "found no object, need one number for each cost"};
   }
   CostModel::Features costs = {};
   Members cost_members(*seconds);

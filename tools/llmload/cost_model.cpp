@@ -118,9 +118,8 @@ StepShape shape_of(const Step& step) {
 
 Result<CostModel> CostModel::fit(std::span<const StepSample> samples) {
   if (samples.size() < kN) {
-    return Error{.code = ErrorCode::kResource,
-                 .field = "calibration",
-                 .message = fmt::format("found {} measured steps, need {}", samples.size(), kN)};
+    return Error{ErrorCode::kResource, "calibration",
+                 fmt::format("found {} measured steps, need {}", samples.size(), kN)};
   }
   std::vector<double> weights(samples.size(), 1);
   CostModel model(solve_costs(samples, weights));

@@ -74,9 +74,8 @@ Status read_costs(Load& load) {
 /// Figures of requests that were all refused would say nothing.
 Status check_finished(const LoadFigures& figures, const SchedulerOptions& options) {
   if (figures.finished > 0) return Ok{};
-  return Error{.code = ErrorCode::kUsage,
-               .field = "--kv-pages",
-               .message = fmt::format("found {}, which no request fits", options.kv_pages)};
+  return Error{ErrorCode::kUsage, "--kv-pages",
+               fmt::format("found {}, which no request fits", options.kv_pages)};
 }
 
 /// Requests a second when all of a sample are there at once, by the step costs or by a run.

@@ -24,9 +24,8 @@ constexpr double kMostSeconds = 1e7;
 
 Status check_workload(const WorkloadOptions& options) {
   const auto too_much = [](const char* option, double found, double most, const char* what) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = option,
-                 .message = fmt::format("found {:g} {}, need at most {:g}", found, what, most)};
+    return Error{ErrorCode::kUsage, option,
+                 fmt::format("found {:g} {}, need at most {:g}", found, what, most)};
   };
   if (options.seconds && *options.seconds * options.rate > kMostRequests)
     return too_much("--duration", *options.seconds * options.rate, kMostRequests, "requests");

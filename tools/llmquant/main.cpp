@@ -77,7 +77,7 @@ OptionTable make_table(Arguments& arguments) {
 }
 
 Error usage(std::string field, std::string message) {
-  return Error{.code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
+  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
 }
 
 Result<int> thread_count(const std::string& text) {
@@ -193,10 +193,9 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
     return GracefulInterrupt::exit_code();
   }
   if (source.changed_since_open()) {
-    return Error{.code = ErrorCode::kIntegrity,
-                 .field = "",
-                 .message = "changed while it was read, need a file that stays as it is",
-                 .file = arguments.in};
+    return in_file(Error{ErrorCode::kIntegrity, "",
+                         "changed while it was read, need a file that stays as it is"},
+                   arguments.in);
   }
   LLM_RETURN_IF_ERROR(file.commit());
   LLM_RETURN_IF_ERROR(write_stdout(report_table(*plan, *errors)));

@@ -17,7 +17,7 @@ constexpr std::string_view kQuantizationVersion = "general.quantization_version"
 constexpr std::uint32_t kBlockFormatVersion = 2;
 
 Error usage(std::string message) {
-  return Error{.code = ErrorCode::kUsage, .field = "--tensor-type", .message = std::move(message)};
+  return Error{ErrorCode::kUsage, "--tensor-type", std::move(message)};
 }
 
 struct Override {

@@ -143,10 +143,9 @@ class EditingReader final : public LineReader {
     std::string line(typed, static_cast<std::size_t>(size));
     if (line.ends_with('\n')) line.pop_back();
     if (line.size() > Tokenizer::kMaxTextBytes) {
-      return Error{.code = ErrorCode::kResource,
-                   .field = "message",
-                   .message = fmt::format("found {} bytes, need at most {}", line.size(),
-                                          Tokenizer::kMaxTextBytes)};
+      return Error{
+          ErrorCode::kResource, "message",
+          fmt::format("found {} bytes, need at most {}", line.size(), Tokenizer::kMaxTextBytes)};
     }
     remember(line);
     const bool is_pasted = line.find('\n') != std::string::npos;

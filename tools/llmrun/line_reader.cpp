@@ -45,9 +45,8 @@ class PlainReader final : public LineReader {
       break;
     }
     if (size > kLimit) {
-      return Error{.code = ErrorCode::kResource,
-                   .field = "message",
-                   .message = fmt::format("found {} bytes, need at most {}", size, kLimit)};
+      return Error{ErrorCode::kResource, "message",
+                   fmt::format("found {} bytes, need at most {}", size, kLimit)};
     }
     return Line{Line::Kind::kText, std::move(line)};
   }

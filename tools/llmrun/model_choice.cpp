@@ -31,10 +31,8 @@ Result<std::vector<std::string>> models_in(const std::string& directory) {
   }
   if (error) {
     const bool no_memory = error == std::errc::not_enough_memory;
-    return Error{.code = no_memory ? ErrorCode::kResource : ErrorCode::kIo,
-                 .field = "",
-                 .message = error.message(),
-                 .file = directory};
+    return in_file(Error{no_memory ? ErrorCode::kResource : ErrorCode::kIo, "", error.message()},
+                   directory);
   }
   std::ranges::sort(names);
   return names;
@@ -54,10 +52,8 @@ Result<std::string> resolve_model(const std::string& named) {
   LLM_TRY(std::vector<std::string> names, models_in(named));
   if (names.size() == 1) return (fs::path(named) / names.front()).string();
   if (names.empty()) {
-    return Error{.code = ErrorCode::kIo,
-                 .field = "",
-                 .message = "is a directory without a *.gguf, need a GGUF file",
-                 .file = named};
+    return in_file(Error{ErrorCode::kIo, "", "is a directory without a *.gguf, need a GGUF file"},
+                   named);
   }
   const std::size_t n_models = names.size();
   names.resize(std::min(n_models, kMostListed));

@@ -75,9 +75,8 @@ Result<std::string> read_prompt(const PromptSource& source) {
     note_unread_stdin();
   }
   if (prompt.size() > kLimit) {
-    return Error{.code = ErrorCode::kResource,
-                 .field = "prompt",
-                 .message = fmt::format("found {} bytes, need at most {}", prompt.size(), kLimit)};
+    return Error{ErrorCode::kResource, "prompt",
+                 fmt::format("found {} bytes, need at most {}", prompt.size(), kLimit)};
   }
   return prompt;
 }

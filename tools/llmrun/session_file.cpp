@@ -104,9 +104,8 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
   const JsonMembers members(json, "");
   LLM_TRY(const std::size_t version, members.count("schema_version", 1, kMost));
   if (version > kSchemaVersion) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "schema_version",
-                 .message = fmt::format("found {}, need 1..{}", version, kSchemaVersion)};
+    return Error{ErrorCode::kUnsupported, "schema_version",
+                 fmt::format("found {}, need 1..{}", version, kSchemaVersion)};
   }
   Note note;
   LLM_TRY(note.format, members.text("chat_template"));
@@ -144,11 +143,10 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path, Chat
   if (!parsed.ok()) return in_file(parsed.error(), path);
   Note& note = *parsed;
   if (note.format != chat_format_name(format)) {
-    return Error{.code = ErrorCode::kIntegrity,
-                 .field = "--chat-template",
-                 .message = fmt::format("found a conversation in {}, need one in {}", note.format,
-                                        chat_format_name(format)),
-                 .file = path};
+    return in_file(Error{ErrorCode::kIntegrity, "--chat-template",
+                         fmt::format("found a conversation in {}, need one in {}", note.format,
+                                     chat_format_name(format))},
+                   path);
   }
   sequence.truncate(0);
   const bool can_hold = sequence.options().use_cache && cache.stored() <= sequence.context();

@@ -231,9 +231,8 @@ Status JsonFields::read(const Json& object, const std::string& path) const {
   }
   for (const auto& [name, value] : object.items()) {
     if (value.is_null() || std::ranges::count(fields_, name, &Field::name) > 0) continue;
-    return Error{.code = ErrorCode::kUsage,
-                 .field = path + name.substr(0, kShownBytes),
-                 .message = "found a field that is not supported, need none of that name"};
+    return Error{ErrorCode::kUsage, path + name.substr(0, kShownBytes),
+                 "found a field that is not supported, need none of that name"};
   }
   for (const Field& field : fields_) {
     if (!field.need.empty() && given(field.name) == nullptr)

@@ -61,19 +61,17 @@ Status complete(ServeArguments& a, const Model& model) {
     }
   }
   if (scheduler.step_tokens < scheduler.parallel) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--chunk",
-                 .message = fmt::format("found {}, need --parallel ({}) or more",
-                                        scheduler.step_tokens, scheduler.parallel)};
+    return Error{ErrorCode::kUsage, "--chunk",
+                 fmt::format("found {}, need --parallel ({}) or more", scheduler.step_tokens,
+                             scheduler.parallel)};
   }
   LLM_TRY(const auto page, KvPool::create(model.config(), 1, a.kv));
   const std::size_t full = KvPool::pages_for(scheduler.context);
   const std::size_t given = a.kv_memory * kMebibyte / page->page_bytes();
   if (a.kv_memory > 0 && given == 0) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--kv-memory",
-                 .message = fmt::format("found {} MiB, need one page of {} bytes or more",
-                                        a.kv_memory, page->page_bytes())};
+    return Error{ErrorCode::kUsage, "--kv-memory",
+                 fmt::format("found {} MiB, need one page of {} bytes or more", a.kv_memory,
+                             page->page_bytes())};
   }
   const std::size_t usual = std::max(
       full, std::min(kUsualKvMemory * kMebibyte / page->page_bytes(), full * scheduler.parallel));

@@ -35,9 +35,8 @@ OptionTable make_table(Arguments& arguments) {
 }
 
 Error unknown(std::string option, const std::string& value, std::string rule) {
-  return Error{.code = ErrorCode::kUsage,
-               .field = std::move(option),
-               .message = fmt::format("found \"{}\", need {}", value, rule)};
+  return Error{ErrorCode::kUsage, std::move(option),
+               fmt::format("found \"{}\", need {}", value, rule)};
 }
 
 Result<int> run(const Arguments& arguments, const ToolContext& context) {

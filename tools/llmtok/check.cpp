@@ -102,10 +102,10 @@ Result<TokenCheck> check_tokens(const Tokenizer& tokenizer, std::string_view ref
     }
   }
   if (n_ids == 0) {
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = {},
-                 .message = fmt::format("found no {}, need at least one",
-                                        check.total == 0 ? "reference lines" : "ids in any line")};
+    return Error{ErrorCode::kMalformed,
+                 {},
+                 fmt::format("found no {}, need at least one",
+                             check.total == 0 ? "reference lines" : "ids in any line")};
   }
   return check;
 }

@@ -79,7 +79,7 @@ llm::OptionTable make_table(Arguments& arguments) {
 }
 
 Error usage(std::string field, std::string message) {
-  return Error{.code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
+  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
 }
 
 Result<std::string> model_path(const Arguments& arguments) {

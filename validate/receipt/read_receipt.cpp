@@ -156,10 +156,8 @@ Result<Receipt> parse_receipt(std::string_view text) {
   Receipt receipt;
   LLM_TRY(const std::string format, members.text("format"));
   if (format != receipt_names::kFormat) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "format",
-                 .message = fmt::format("found {}, need \"{}\"", shown_json(format),
-                                        receipt_names::kFormat)};
+    return Error{ErrorCode::kUnsupported, "format",
+                 fmt::format("found {}, need \"{}\"", shown_json(format), receipt_names::kFormat)};
   }
   LLM_TRY(const std::size_t contract, members.count("contract_version", 1, kMaxCount));
   receipt.contract_version = static_cast<unsigned>(contract);

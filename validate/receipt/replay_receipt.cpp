@@ -23,10 +23,9 @@ constexpr std::size_t kRowBytes = std::size_t{64} << 20;  // of logits held at o
 
 Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
   if (receipt.contract_version != contract::kContractVersion) {
-    return Error{.code = ErrorCode::kIntegrity,
-                 .field = "contract_version",
-                 .message = fmt::format("found {}, need {}, this engine's",
-                                        receipt.contract_version, contract::kContractVersion)};
+    return Error{ErrorCode::kIntegrity, "contract_version",
+                 fmt::format("found {}, need {}, this engine's", receipt.contract_version,
+                             contract::kContractVersion)};
   }
   for (const auto& [name, ids] :
        {std::pair("prompt_ids", &receipt.prompt_ids), std::pair("ids", &receipt.ids)}) {
@@ -42,9 +41,8 @@ Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
                             fmt::format("an id below {}, the vocabulary's size", n_vocab));
   }
   if (receipt.stop_reason == StopReason::kInterrupted && receipt.ids.empty()) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "stop_reason",
-                 .message = "found \"interrupted\" without a token, need a text that began"};
+    return Error{ErrorCode::kUnsupported, "stop_reason",
+                 "found \"interrupted\" without a token, need a text that began"};
   }
   return Ok{};
 }

@@ -19,9 +19,8 @@ std::string array_rule(std::optional<std::size_t> size) {
 }  // namespace
 
 Error malformed_json(std::string field, const std::string& found, const std::string& rule) {
-  return Error{.code = ErrorCode::kMalformed,
-               .field = std::move(field),
-               .message = fmt::format("found {}, need {}", found, rule)};
+  return Error{ErrorCode::kMalformed, std::move(field),
+               fmt::format("found {}, need {}", found, rule)};
 }
 
 std::string shown_json(const Json& value) {

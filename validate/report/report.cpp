@@ -228,11 +228,10 @@ std::string markdown_report(const Report& raw) {
 
 Status check_report_path(const std::string& path) {
   if (writer_for(path) != nullptr) return Ok{};
-  return Error{.code = ErrorCode::kUsage,
-               .field = "--report",
-               .message = fmt::format("found \"{}\", need a name that ends in .json, .md, .html or "
-                                      ".junit.xml",
-                                      path)};
+  return Error{ErrorCode::kUsage, "--report",
+               fmt::format("found \"{}\", need a name that ends in .json, .md, .html or "
+                           ".junit.xml",
+                           path)};
 }
 
 Status write_report(const Report& report, const std::string& path) {

@@ -187,8 +187,7 @@ class SelfCheck {
   Result<std::vector<TokenId>> text(std::size_t wanted) const {
     auto tokens = base_->tokenizer().encode(options_.text);
     const std::size_t n_text = tokens.size();
-    if (n_text == 0)
-      return Error{.code = ErrorCode::kUsage, .field = "text", .message = "encodes to no tokens"};
+    if (n_text == 0) return Error{ErrorCode::kUsage, "text", "encodes to no tokens"};
     while (tokens.size() < wanted) tokens.push_back(tokens[tokens.size() - n_text]);
     tokens.resize(wanted);
     return tokens;

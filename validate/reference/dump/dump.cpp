@@ -193,9 +193,8 @@ Status Dump::write(const std::string& path) const {
 
 void Recorder::fail(int layer, std::string_view name, std::string message) {
   if (error_) return;
-  error_ = Error{.code = ErrorCode::kUsage,
-                 .field = fmt::format("probe {}", tap_label(layer, name)),
-                 .message = std::move(message)};
+  error_ =
+      Error{ErrorCode::kUsage, fmt::format("probe {}", tap_label(layer, name)), std::move(message)};
 }
 
 // Of the step that ends now: every tap must have as many rows as the step has tokens.
@@ -207,9 +206,8 @@ void Recorder::check_complete() {
   for (auto it = dump_.arrays_.lower_bound(prefix);
        it != dump_.arrays_.end() && it->first.starts_with(prefix); ++it) {
     if (it->second.shape[0] == rows || error_) continue;
-    error_ = Error{.code = ErrorCode::kUsage,
-                   .field = fmt::format("probe {}", it->first),
-                   .message = fmt::format("{} rows for {} tokens", it->second.shape[0], rows)};
+    error_ = Error{ErrorCode::kUsage, fmt::format("probe {}", it->first),
+                   fmt::format("{} rows for {} tokens", it->second.shape[0], rows)};
   }
 }
 
@@ -250,11 +248,10 @@ void Recorder::check_every_step() {
     ++steps_with[std::string_view(key).substr(key.find('/') + 1)];
   for (const auto& [label, steps] : steps_with) {
     if (steps == dump_.n_steps() || error_) continue;
-    error_ = Error{.code = ErrorCode::kUsage,
-                   .field = fmt::format("probe {}", label),
-                   .message = fmt::format("sent in {} of {} steps (are all rows of logits asked "
-                                          "for?)",
-                                          steps, dump_.n_steps())};
+    error_ = Error{ErrorCode::kUsage, fmt::format("probe {}", label),
+                   fmt::format("sent in {} of {} steps (are all rows of logits asked "
+                               "for?)",
+                               steps, dump_.n_steps())};
   }
 }
 

@@ -40,9 +40,7 @@ class MetaReader {
   }
   void fail(std::string_view key, std::string message) {
     if (!error_.message.empty()) return;
-    error_ = Error{.code = ErrorCode::kMalformed,
-                   .field = fmt::format("__meta__ {}", key),
-                   .message = std::move(message)};
+    error_ = Error{ErrorCode::kMalformed, fmt::format("__meta__ {}", key), std::move(message)};
   }
   const Error& error() const { return error_; }
   bool ok() const { return error_.message.empty(); }
@@ -86,9 +84,8 @@ Result<DumpMeta> parse_dump_meta(std::string_view text) {
   std::string format;
   reader.text("format", format);
   if (reader.ok() && format != kFormat) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "__meta__ format",
-                 .message = fmt::format("found '{}', need '{}'", format, kFormat)};
+    return Error{ErrorCode::kUnsupported, "__meta__ format",
+                 fmt::format("found '{}', need '{}'", format, kFormat)};
   }
   reader.text("producer", meta.producer);
   reader.text("producer_version", meta.producer_version);

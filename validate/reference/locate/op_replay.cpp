@@ -67,10 +67,9 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
   LLM_TRY(TapMatrix out, dump.tap(layer, tap));
   const Tap* row = find_tap(layer, tap);
   if (row != nullptr && out.features != row->width.of(config)) {
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = tap_label(layer, tap),
-                 .message = fmt::format("found shape [{}, {}], need [{}, {}] for this model",
-                                        out.rows, out.features, out.rows, row->width.of(config))};
+    return Error{ErrorCode::kMalformed, tap_label(layer, tap),
+                 fmt::format("found shape [{}, {}], need [{}, {}] for this model", out.rows,
+                             out.features, out.rows, row->width.of(config))};
   }
   const bool has_heads = row != nullptr && row->layout == TapLayout::kRopeHeads;
   if (has_heads && dump.meta().qk_layout == "half") {

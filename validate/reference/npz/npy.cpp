@@ -27,9 +27,7 @@ constexpr TypeRow kTypes[] = {{NpyType::kF16, "f2", 2}, {NpyType::kF32, "f4", 4}
 const TypeRow& row_of(NpyType type) { return *std::ranges::find(kTypes, type, &TypeRow::type); }
 
 Error malformed(std::string_view member, std::string_view field, std::string message) {
-  return Error{.code = ErrorCode::kMalformed,
-               .field = fmt::format("{} {}", member, field),
-               .message = std::move(message)};
+  return Error{ErrorCode::kMalformed, fmt::format("{} {}", member, field), std::move(message)};
 }
 
 // The few forms a header's Python literal may take. Anything else leaves ok() false.
@@ -90,10 +88,9 @@ Status parse_descr(std::string_view descr, std::string_view member, NpyHeader& o
   }
   const auto row = std::ranges::find(kTypes, name, &TypeRow::name);
   if (row == std::end(kTypes) || !(order == "<" || order == ">" || order == "|" || order == "=")) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = fmt::format("{} descr", member),
-                 .message = fmt::format("found element type '{}', need f2, f4, f8, i4, i8 or u1",
-                                        descr.substr(0, 24))};
+    return Error{
+        ErrorCode::kUnsupported, fmt::format("{} descr", member),
+        fmt::format("found element type '{}', need f2, f4, f8, i4, i8 or u1", descr.substr(0, 24))};
   }
   out.type = row->type;
   out.big_endian = order == ">";
@@ -122,9 +119,8 @@ Status parse_entry(LiteralReader& text, std::string_view key, std::string_view m
                    NpyHeader& out) {
   if (key == "descr") {
     if (text.rest().starts_with("[")) {
-      return Error{.code = ErrorCode::kUnsupported,
-                   .field = fmt::format("{} descr", member),
-                   .message = "found structured elements, need f2, f4, f8, i4, i8 or u1"};
+      return Error{ErrorCode::kUnsupported, fmt::format("{} descr", member),
+                   "found structured elements, need f2, f4, f8, i4, i8 or u1"};
     }
     std::string_view descr;
     if (!text.string(descr))

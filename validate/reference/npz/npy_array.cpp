@@ -75,9 +75,8 @@ Result<std::vector<float>> NpyArray::as_f32() const {
     case NpyType::kF64:
       return convert<double, float>(data, same);
     default:
-      return Error{.code = ErrorCode::kMalformed,
-                   .field = "descr",
-                   .message = fmt::format("found {}, need f2, f4 or f8", npy_type_name(type))};
+      return Error{ErrorCode::kMalformed, "descr",
+                   fmt::format("found {}, need f2, f4 or f8", npy_type_name(type))};
   }
 }
 
@@ -91,9 +90,8 @@ Result<std::vector<std::int64_t>> NpyArray::as_i64() const {
     case NpyType::kI64:
       return convert<std::int64_t, std::int64_t>(data, same);
     default:
-      return Error{.code = ErrorCode::kMalformed,
-                   .field = "descr",
-                   .message = fmt::format("found {}, need i4, i8 or u1", npy_type_name(type))};
+      return Error{ErrorCode::kMalformed, "descr",
+                   fmt::format("found {}, need i4, i8 or u1", npy_type_name(type))};
   }
 }
 

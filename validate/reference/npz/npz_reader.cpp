@@ -51,10 +51,8 @@ Result<NpyArray> NpzReader::read(std::string_view key) const {
   const std::string& path = file_.path();
   const auto found = index_.find(key);
   if (found == index_.end()) {
-    return Error{.code = ErrorCode::kMalformed,
-                 .field = std::string(key),
-                 .message = "no such array in the archive",
-                 .file = path};
+    return in_file(Error{ErrorCode::kMalformed, std::string(key), "no such array in the archive"},
+                   path);
   }
   auto array = read_member(found->second);
   if (!array.ok()) return in_file(std::move(array).error(), path);

@@ -29,10 +29,7 @@ constexpr std::uint16_t kFlagEncrypted = 1U << 0;
 constexpr std::uint16_t kFlagDescriptor = 1U << 3;
 
 Error malformed(std::string field, std::string message, std::uint64_t offset) {
-  return Error{.code = ErrorCode::kMalformed,
-               .field = std::move(field),
-               .message = std::move(message),
-               .offset = offset};
+  return Error{ErrorCode::kMalformed, std::move(field), std::move(message), offset};
 }
 
 /// Where the directory lies and how many entries it has.
@@ -136,10 +133,7 @@ bool apply_extra64(std::span<const std::byte> extra, ZipEntry& entry) {
 
 Status check_supported(const ZipEntry& entry) {
   const auto unsupported = [&](std::string message) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = entry.name,
-                 .message = std::move(message),
-                 .offset = entry.local_offset};
+    return Error{ErrorCode::kUnsupported, entry.name, std::move(message), entry.local_offset};
   };
   // 99 is the method of AES encryption, which hides the real one.
   if ((entry.flags & kFlagEncrypted) != 0 || entry.method == 99)

@@ -23,10 +23,7 @@ std::uint32_t zip_crc32(std::uint32_t before, std::span<const std::byte> bytes) 
 }
 
 Error zip_member_error(ErrorCode code, const ZipEntry& entry, std::string message) {
-  return Error{.code = code,
-               .field = entry.name,
-               .message = std::move(message),
-               .offset = entry.local_offset};
+  return Error{code, entry.name, std::move(message), entry.local_offset};
 }
 
 ZipMemberReader::ZipMemberReader(std::span<const std::byte> file, const ZipEntry& entry)

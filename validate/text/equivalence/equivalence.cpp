@@ -34,10 +34,9 @@ class EquivalenceCheck {
 
   Result<EquivalenceOutcome> run() {
     if (frozen_.contract_version != contract::kContractVersion) {
-      return Error{.code = ErrorCode::kIntegrity,
-                   .field = "contract_version",
-                   .message = fmt::format("found {}, need {}, this engine's",
-                                          frozen_.contract_version, contract::kContractVersion)};
+      return Error{ErrorCode::kIntegrity, "contract_version",
+                   fmt::format("found {}, need {}, this engine's", frozen_.contract_version,
+                               contract::kContractVersion)};
     }
     LLM_TRY(const auto texts, run_cases(model_, progress_));
     compare(texts);

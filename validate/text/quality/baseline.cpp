@@ -18,7 +18,7 @@ constexpr double kTextGate = 0.10;
 constexpr double kLossGate = 0.002;
 
 Error malformed(const std::string& key, std::string rule) {
-  return Error{.code = ErrorCode::kMalformed, .field = key, .message = std::move(rule)};
+  return Error{ErrorCode::kMalformed, key, std::move(rule)};
 }
 
 Status read(const Json& json, const char* key, std::string& out) {
@@ -189,10 +189,9 @@ Result<CheckResult> check_documents(const std::shared_ptr<const Model>& model,
                                     const Progress& progress) {
   const std::size_t n_documents = split_documents(text).size();
   if (n_documents != baseline.documents.size()) {
-    return Error{.code = ErrorCode::kIntegrity,
-                 .field = "documents",
-                 .message = fmt::format("found {} in the baseline, need {}, the text's",
-                                        baseline.documents.size(), n_documents)};
+    return Error{ErrorCode::kIntegrity, "documents",
+                 fmt::format("found {} in the baseline, need {}, the text's",
+                             baseline.documents.size(), n_documents)};
   }
   const double limit = std::log1p(kLossGate);
   DocumentGate gate;

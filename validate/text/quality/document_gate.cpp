@@ -116,8 +116,7 @@ Result<std::vector<DocumentScore>> score_documents(
     const std::shared_ptr<const Model>& model, std::string_view text, std::uint64_t seed,
     const std::function<bool(std::span<const DocumentScore>)>& enough, const Progress& progress) {
   const auto documents = split_documents(text);
-  if (documents.empty())
-    return Error{.code = ErrorCode::kUsage, .field = "text", .message = "found no document"};
+  if (documents.empty()) return Error{ErrorCode::kUsage, "text", "found no document"};
   const WindowOptions window{.window = model->config().context, .documents = true};
   ExecutorOptions options;
   options.kv = usual_kv(model->compute());

@@ -56,10 +56,9 @@ Result<std::vector<std::vector<TokenId>>> make_prompts(const Tokenizer& tokenize
     prompts.push_back(std::move(tokens));
   }
   if (prompts.size() == config.prompts) return prompts;
-  return Error{.code = ErrorCode::kUsage,
-               .field = "text",
-               .message = fmt::format("found {} documents of {} tokens or more, need {}",
-                                      prompts.size(), config.prompt_tokens, config.prompts)};
+  return Error{ErrorCode::kUsage, "text",
+               fmt::format("found {} documents of {} tokens or more, need {}", prompts.size(),
+                           config.prompt_tokens, config.prompts)};
 }
 
 /// The beginnings of documents, as many as there are up to the wanted number.

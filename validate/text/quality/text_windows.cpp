@@ -38,9 +38,8 @@ Result<std::vector<TextWindow>> token_windows(std::span<const TokenId> text,
   const std::size_t first = start ? 0 : 1;  // the first token that can be scored
   const std::size_t needed = first + (options.sample == 0 ? 1 : options.window);
   if (text.size() < needed) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "text",
-                 .message = fmt::format("found {} tokens, need at least {}", text.size(), needed)};
+    return Error{ErrorCode::kUsage, "text",
+                 fmt::format("found {} tokens, need at least {}", text.size(), needed)};
   }
   std::vector<TextWindow> windows;
   if (options.sample == 0) {
@@ -61,10 +60,9 @@ Result<std::vector<TextWindow>> token_windows(std::span<const TokenId> text,
 Result<std::vector<TextWindow>> text_windows(const Tokenizer& tokenizer, std::string_view text,
                                              const WindowOptions& options) {
   if (text.size() > Tokenizer::kMaxTextBytes) {
-    return Error{.code = ErrorCode::kResource,
-                 .field = "text",
-                 .message = fmt::format("found {} bytes, need at most {}", text.size(),
-                                        Tokenizer::kMaxTextBytes)};
+    return Error{
+        ErrorCode::kResource, "text",
+        fmt::format("found {} bytes, need at most {}", text.size(), Tokenizer::kMaxTextBytes)};
   }
   const std::optional<TokenId> start = text_start(tokenizer.spec());
   if (!options.documents)
@@ -77,7 +75,7 @@ Result<std::vector<TextWindow>> text_windows(const Tokenizer& tokenizer, std::st
     windows.insert(windows.end(), made.begin(), made.end());
   }
   if (!windows.empty()) return windows;
-  return Error{.code = ErrorCode::kUsage, .field = "text", .message = "found no document"};
+  return Error{ErrorCode::kUsage, "text", "found no document"};
 }
 
 std::vector<std::string_view> split_documents(std::string_view text) {
@@ -123,10 +121,9 @@ Status visit_row_pairs(Session& a, Session& b, std::span<const TextWindow> windo
                        const RowPairVisitor& visit, const Progress& progress) {
   const std::size_t n_vocab = a.n_vocab();
   if (b.n_vocab() != n_vocab) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "vocabulary",
-                 .message = fmt::format("found {} and {} tokens, need equal vocabularies", n_vocab,
-                                        b.n_vocab())};
+    return Error{
+        ErrorCode::kUsage, "vocabulary",
+        fmt::format("found {} and {} tokens, need equal vocabularies", n_vocab, b.n_vocab())};
   }
   const std::size_t total = count_targets(windows);
   std::size_t done = 0;

@@ -78,9 +78,8 @@ Status read_head(const Json& json, VerifyReference& reference) {
   LLM_TRY(const std::size_t version,
           members.count("schema_version", 0, std::numeric_limits<std::int32_t>::max()));
   if (version != kSchemaVersion) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .field = "schema_version",
-                 .message = fmt::format("found {}, need {}", version, kSchemaVersion)};
+    return Error{ErrorCode::kUnsupported, "schema_version",
+                 fmt::format("found {}, need {}", version, kSchemaVersion)};
   }
   LLM_TRY(const std::string format, members.text("format"));
   if (format != kFormat)

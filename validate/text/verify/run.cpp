@@ -68,10 +68,9 @@ Status check_vocabulary(const VerifyReference& reference, const Model& model) {
   LLM_RETURN_IF_ERROR(check_ids(reference, model.config().n_vocab));
   const std::string hash = tokenizer_hash(model.tokenizer().spec());
   if (reference.tokenizer_hash.empty() || reference.tokenizer_hash == hash) return Ok{};
-  return Error{.code = ErrorCode::kIntegrity,
-               .field = "tokenizer_hash",
-               .message = fmt::format("found {}, need {}, the model's vocabulary",
-                                      reference.tokenizer_hash, hash)};
+  return Error{
+      ErrorCode::kIntegrity, "tokenizer_hash",
+      fmt::format("found {}, need {}, the model's vocabulary", reference.tokenizer_hash, hash)};
 }
 
 /// The prompts whose text the model's tokenizer encodes to other ids.
