@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROWS = 90
 ROW = re.compile(r"^\| (\d+)(?:, (\d+))? \|.*\| ([^|]+) \|$", re.MULTILINE)
-CASE = re.compile(r'TEST_CASE\(\s*"((?:[^"\\]|\\.)*)"')
+CASE = re.compile(r'TEST_CASE(?:_METHOD)?\(\s*(?:\w+,\s*)?"((?:[^"\\]|\\.)*)"')
 
 
 def main() -> int:

@@ -13,15 +13,15 @@
 #include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 
-namespace llm {
+namespace llm::test {
 
 using Unnamed = AtomicFile::Unnamed;
 
 TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
   const auto unnamed = GENERATE(Unnamed::kNever, Unnamed::kIfPossible);
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
-  auto file = test::require_ok(AtomicFile::create(path, unnamed));
+  auto file = require_ok(AtomicFile::create(path, unnamed));
   REQUIRE(file.write(bytes_of("new ")).ok());
   REQUIRE(file.write(bytes_of("text")).ok());
   CHECK(file.size() == 8);
@@ -32,13 +32,13 @@ TEST_CASE("the path shows the old file until commit", "[base][atomic_file]") {
 }
 
 TEST_CASE("without commit the old file stays and nothing is left", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
   const auto unnamed = GENERATE(Unnamed::kNever, Unnamed::kIfPossible);
   // The folder's file system has files without a name, as all of Linux's usual ones.
   const std::size_t meanwhile = unnamed == Unnamed::kNever ? 2 : 1;
   {
-    auto file = test::require_ok(AtomicFile::create(path, unnamed));
+    auto file = require_ok(AtomicFile::create(path, unnamed));
     REQUIRE(file.write(bytes_of("half a fi")).ok());
     CHECK(folder.count() == meanwhile);
     const AtomicFile moved = std::move(file);  // only the last owner cleans up
@@ -49,7 +49,7 @@ TEST_CASE("without commit the old file stays and nothing is left", "[base][atomi
 }
 
 TEST_CASE("temporary files are removed for a process that ends at once", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   auto first = AtomicFile::create(folder.path("a"), Unnamed::kNever);
   auto second = AtomicFile::create(folder.path("b"), Unnamed::kNever);
   REQUIRE(first.ok());
@@ -62,7 +62,7 @@ TEST_CASE("temporary files are removed for a process that ends at once", "[base]
 }
 
 TEST_CASE("a probe leaves no trace", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string path = folder.write("a", "old");
   CHECK(AtomicFile::probe(path).ok());
   CHECK(AtomicFile::probe(folder.path("new")).ok());
@@ -77,8 +77,8 @@ TEST_CASE("a probe leaves no trace", "[base][atomic_file]") {
 }
 
 TEST_CASE("earlier bytes can be overwritten", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
-  auto file = test::require_ok(AtomicFile::create(folder.path("a")));
+  const ScratchDirectory folder;
+  auto file = require_ok(AtomicFile::create(folder.path("a")));
   REQUIRE(file.write(bytes_of("0000 body")).ok());
   REQUIRE(file.write_at(1, bytes_of("42")).ok());
   REQUIRE(file.write(bytes_of(" end")).ok());
@@ -87,7 +87,7 @@ TEST_CASE("earlier bytes can be overwritten", "[base][atomic_file]") {
 }
 
 TEST_CASE("a new file has the usual mode, a replaced one keeps its own", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const auto mode_after_write = [&](const std::string& path) {
     REQUIRE(write_file_atomically(path, bytes_of("x")).ok());
     struct stat info {};
@@ -105,7 +105,7 @@ TEST_CASE("a new file has the usual mode, a replaced one keeps its own", "[base]
 // Devices are reached through links of the test's own: were they replaced by mistake, by a test run
 // as root, it would be the link.
 TEST_CASE("a full device is an error with its path", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string path = folder.path("full");
   std::filesystem::create_symlink("/dev/full", path);
   const Status status = write_file_atomically(path, bytes_of("text"));
@@ -117,7 +117,7 @@ TEST_CASE("a full device is an error with its path", "[base][atomic_file]") {
 }
 
 TEST_CASE("a pipe is written to, never replaced", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string path = folder.path("pipe");
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -133,7 +133,7 @@ TEST_CASE("a pipe is written to, never replaced", "[base][atomic_file]") {
 }
 
 TEST_CASE("a folder that takes no files is an error", "[base][atomic_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const auto code = [](const std::string& path) {
     const Status status = write_file_atomically(path, bytes_of("x"));
     REQUIRE_FALSE(status.ok());
@@ -149,4 +149,4 @@ TEST_CASE("a folder that takes no files is an error", "[base][atomic_file]") {
   CHECK_THAT(code(folder.path("a")), Catch::Matchers::Contains("Permission denied"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

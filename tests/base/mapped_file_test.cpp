@@ -15,7 +15,7 @@
 #include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 std::string failure(const std::string& path) {
@@ -29,21 +29,21 @@ std::string failure(const std::string& path) {
 }  // namespace
 
 TEST_CASE("a mapped file shows its bytes", "[base][mapped_file]") {
-  const test::ScratchDirectory folder;
-  const auto file = test::require_ok(MappedFile::open(folder.write("a", "hello")));
+  const ScratchDirectory folder;
+  const auto file = require_ok(MappedFile::open(folder.write("a", "hello")));
   CHECK(text_of(file.bytes()) == "hello");
   CHECK(file.path() == folder.path("a"));
   CHECK_FALSE(file.changed_since_open());
 }
 
 TEST_CASE("an empty file has no bytes", "[base][mapped_file]") {
-  const test::ScratchDirectory folder;
-  const auto file = test::require_ok(MappedFile::open(folder.write("a", "")));
+  const ScratchDirectory folder;
+  const auto file = require_ok(MappedFile::open(folder.write("a", "")));
   CHECK(file.bytes().empty());
 }
 
 TEST_CASE("what is no regular file is refused without waiting", "[base][mapped_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   CHECK_THAT(failure(folder.path()), Catch::Matchers::Contains("is a directory"));
   CHECK(failure("/dev/zero") == "not a regular file");
   REQUIRE(::mkfifo(folder.path("fifo").c_str(), 0600) == 0);
@@ -51,7 +51,7 @@ TEST_CASE("what is no regular file is refused without waiting", "[base][mapped_f
 }
 
 TEST_CASE("the system's words tell why a file does not open", "[base][mapped_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   CHECK(failure(folder.path("missing")) == "No such file or directory");
   std::filesystem::create_symlink("loop", folder.path("loop"));
   CHECK(failure(folder.path("loop")) == "Too many levels of symbolic links");
@@ -61,7 +61,7 @@ TEST_CASE("the system's words tell why a file does not open", "[base][mapped_fil
 }
 
 TEST_CASE("moving hands the mapping over", "[base][mapped_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   auto first = MappedFile::open(folder.write("a", "first"));
   auto second = MappedFile::open(folder.write("b", "second"));
   REQUIRE(first.ok());
@@ -76,9 +76,9 @@ TEST_CASE("moving hands the mapping over", "[base][mapped_file]") {
 }
 
 TEST_CASE("dropped pages read the same again", "[base][mapped_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string content(50000, 'q');
-  const auto file = test::require_ok(MappedFile::open(folder.write("a", content)));
+  const auto file = require_ok(MappedFile::open(folder.write("a", content)));
   file.drop_pages(file.bytes());
   file.drop_pages(file.bytes().subspan(5, 20000));
   file.drop_pages(file.bytes().subspan(3, 10));
@@ -88,9 +88,9 @@ TEST_CASE("dropped pages read the same again", "[base][mapped_file]") {
 
 TEST_CASE("a change in place is noticed, a replacement leaves the old file",
           "[base][mapped_file]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string path = folder.write("a", "old old");
-  const auto file = test::require_ok(MappedFile::open(path));
+  const auto file = require_ok(MappedFile::open(path));
   SECTION("appended") {
     std::ofstream(path, std::ios::app) << "more";
     CHECK(file.changed_since_open());
@@ -114,11 +114,11 @@ TEST_CASE("a change in place is noticed, a replacement leaves the old file",
 }
 
 TEST_CASE("several files are mapped one after the other", "[base][mapped]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   const std::string large(10'000, 'b');
   const std::vector<std::string> paths = {folder.write("a", "first"), folder.write("b", large),
                                           folder.write("c", ""), folder.write("d", "last")};
-  const auto file = test::require_ok(MappedFile::open_all(paths));
+  const auto file = require_ok(MappedFile::open_all(paths));
   REQUIRE(file.parts().size() == 4);
   CHECK(file.file_bytes() == 5 + 10'000 + 4);
   CHECK(file.bytes().data() == file.parts()[0].bytes.data());
@@ -139,4 +139,4 @@ TEST_CASE("several files are mapped one after the other", "[base][mapped]") {
   CHECK(MappedFile::open_all(missing).error().file == missing[1]);
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -6,14 +6,14 @@
 #include "tests/support/catch.h"
 #include "tests/support/require_ok.h"
 
-namespace llm {
+namespace llm::test {
 
 TEST_CASE("buffers are aligned, zero and writable to the end", "[base][aligned_buffer]") {
   constexpr std::uint64_t kMapped = std::uint64_t{4} << 20;  // from here on: huge pages
   const std::uint64_t count =
       GENERATE_COPY(1U, 15U, 16U, 17U, 1000U, kMapped / 4 - 1, kMapped / 4, kMapped / 4 + 1);
   CAPTURE(count);
-  auto buffer = test::require_ok(AlignedBuffer<float>::allocate(count, "test"));
+  auto buffer = require_ok(AlignedBuffer<float>::allocate(count, "test"));
   REQUIRE(buffer.size() == count);
   const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
   CHECK(address % 64 == 0);
@@ -26,7 +26,7 @@ TEST_CASE("buffers are aligned, zero and writable to the end", "[base][aligned_b
 
 TEST_CASE("a freed and reused buffer is zero again", "[base][aligned_buffer]") {
   for (int round = 0; round < 3; ++round) {
-    auto buffer = test::require_ok(AlignedBuffer<std::uint64_t>::allocate(100, "test"));
+    auto buffer = require_ok(AlignedBuffer<std::uint64_t>::allocate(100, "test"));
     const auto all = buffer.span();
     REQUIRE(std::all_of(all.begin(), all.end(), [](std::uint64_t x) { return x == 0; }));
     std::fill(all.begin(), all.end(), ~std::uint64_t{0});
@@ -34,7 +34,7 @@ TEST_CASE("a freed and reused buffer is zero again", "[base][aligned_buffer]") {
 }
 
 TEST_CASE("an empty buffer needs no memory", "[base][aligned_buffer]") {
-  const auto buffer = test::require_ok(AlignedBuffer<double>::allocate(0, "test"));
+  const auto buffer = require_ok(AlignedBuffer<double>::allocate(0, "test"));
   CHECK(buffer.size() == 0);
   CHECK(buffer.span().empty());
 }
@@ -44,15 +44,15 @@ TEST_CASE("what cannot be had is refused with the MiB needed", "[base][aligned_b
   for (const std::uint64_t count :
        {std::uint64_t{1} << 62, UINT64_MAX, UINT64_MAX / 8, std::uint64_t{1} << 50}) {
     CAPTURE(count);
-    const Error buffer = test::must_fail(AlignedBuffer<std::uint64_t>::allocate(count, "KV cache"),
-                                         ErrorCode::kResource);
+    const Error buffer =
+        must_fail(AlignedBuffer<std::uint64_t>::allocate(count, "KV cache"), ErrorCode::kResource);
     CHECK_THAT(buffer.to_string(),
                Catch::Matchers::StartsWith("KV cache: need ") && Catch::Matchers::Contains(" MiB"));
   }
 }
 
 TEST_CASE("moving a buffer moves its memory", "[base][aligned_buffer]") {
-  auto made = test::require_ok(AlignedBuffer<int>::allocate(10, "test"));
+  auto made = require_ok(AlignedBuffer<int>::allocate(10, "test"));
   made[3] = 7;
   const int* const data = made.data();
   AlignedBuffer<int> moved(std::move(made));
@@ -96,4 +96,4 @@ TEST_CASE("an instruction set is supported with what it needs, and the last one 
   CHECK_FALSE(cpu_name().empty());
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -11,22 +11,14 @@
 #include "engine/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Ids = std::vector<TokenId>;
-using test::effort;
-
-std::shared_ptr<const Model> embedded(int threads = 2) {
-  LoadOptions options;
-  options.threads = threads;
-  auto model = Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options);
-  REQUIRE(model.ok());
-  return *model;
-}
 
 std::shared_ptr<Executor> executor_of(const std::shared_ptr<const Model>& model,
                                       const ExecutorOptions& options) {
@@ -38,7 +30,7 @@ std::shared_ptr<Executor> executor_of(const std::shared_ptr<const Model>& model,
 
 std::unique_ptr<Sequence> open(const std::shared_ptr<Executor>& executor,
                                const SequenceOptions& options = {}) {
-  return test::require_ok(Executor::open(executor, options));
+  return require_ok(Executor::open(executor, options));
 }
 
 Ids random_ids(std::size_t n, std::size_t n_vocab, std::mt19937& random) {
@@ -49,8 +41,8 @@ Ids random_ids(std::size_t n, std::size_t n_vocab, std::mt19937& random) {
 
 std::string solo_hash(const std::shared_ptr<const Model>& model, const Ids& ids,
                       KvType kv = KvType::kF16) {
-  auto sequence = test::require_ok(open_sequence(model, {.context = ids.size(), .kv = kv}));
-  const auto logits = test::require_ok(sequence->evaluate(ids, LogitRows::kAll));
+  auto sequence = require_ok(open_sequence(model, {.context = ids.size(), .kv = kv}));
+  const auto logits = require_ok(sequence->evaluate(ids, LogitRows::kAll));
   return sha256_hex(std::as_bytes(logits));
 }
 
@@ -123,7 +115,7 @@ std::vector<std::string> travel(std::vector<Traveller>& all, Executor& executor,
 }  // namespace
 
 TEST_CASE("64 sequences in random mixes, computed anew: each equals its solo run", "[executor]") {
-  const auto model = embedded();
+  const auto model = embedded(2);
   std::mt19937 random(20261122);
   // Far fewer pages than sequences, which want up to 2 each.
   const std::size_t n_held = 9;
@@ -146,7 +138,7 @@ TEST_CASE("64 sequences in random mixes, computed anew: each equals its solo run
 }
 
 TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
-  const auto model = embedded();
+  const auto model = embedded(2);
   const std::size_t n_vocab = model->config().n_vocab;
   std::mt19937 random(7);
   const Ids prefix = random_ids(300, n_vocab, random);
@@ -170,7 +162,7 @@ TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
       Traveller& t = all[i];
       const auto ids = std::span(t.ids);
       REQUIRE(t.sequence->evaluate(ids.first(280), LogitRows::kNone).ok());
-      const auto logits = test::require_ok(t.sequence->evaluate(ids.subspan(280), LogitRows::kAll));
+      const auto logits = require_ok(t.sequence->evaluate(ids.subspan(280), LogitRows::kAll));
       auto solo = open_sequence(model, {.context = 400, .kv = kv});
       REQUIRE((*solo)->evaluate(ids.first(280), LogitRows::kNone).ok());
       const auto alone = (*solo)->evaluate(ids.subspan(280), LogitRows::kAll);
@@ -186,7 +178,7 @@ TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
 }
 
 TEST_CASE("one pass serves all sequences that fit", "[executor]") {
-  const auto model = embedded();
+  const auto model = embedded(2);
   const auto executor = executor_of(model, {.context = 64, .batch = 40, .kv_pages = 20});
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::vector<Segment> segments;
@@ -202,7 +194,7 @@ TEST_CASE("one pass serves all sequences that fit", "[executor]") {
 }
 
 TEST_CASE("after an error every sequence is where it was", "[executor]") {
-  const auto model = embedded();
+  const auto model = embedded(2);
   const auto executor = executor_of(model, {.context = 300, .kv_pages = 1});
   const auto a = open(executor);
   const auto b = open(executor, {.context = 8});
@@ -221,18 +213,17 @@ TEST_CASE("after an error every sequence is where it was", "[executor]") {
   refused(Ids(9, 5), ErrorCode::kResource);
 
   // One page cannot hold 257 positions.
-  const Error full =
-      test::must_fail(a->evaluate(Ids(257, 4), LogitRows::kLast), ErrorCode::kResource);
+  const Error full = must_fail(a->evaluate(Ids(257, 4), LogitRows::kLast), ErrorCode::kResource);
   REQUIRE(full.field == "KV cache");
   REQUIRE(a->position() == 3);
-  const auto logits = test::require_ok(a->evaluate(ids, LogitRows::kAll));
+  const auto logits = require_ok(a->evaluate(ids, LogitRows::kAll));
   auto alone = open_sequence(model, {.context = 300});
   REQUIRE((*alone)->evaluate(ids, LogitRows::kNone).ok());
   REQUIRE(std::ranges::equal(logits, *(*alone)->evaluate(ids, LogitRows::kAll)));
 }
 
 TEST_CASE("when pages run out the call is refused, and no other sequence loses any", "[executor]") {
-  const auto executor = executor_of(embedded(1), {.context = 600, .kv_pages = 2});
+  const auto executor = executor_of(embedded(), {.context = 600, .kv_pages = 2});
   const auto first = open(executor);
   const auto second = open(executor);
   const auto third = open(executor);
@@ -252,7 +243,7 @@ TEST_CASE("when pages run out the call is refused, and no other sequence loses a
 }
 
 TEST_CASE("pages are taken over at any chunk, and what all is there has no pass", "[executor]") {
-  const auto model = embedded();
+  const auto model = embedded(2);
   std::mt19937 random(11);
   const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
   for (const std::size_t n : {256, 512, 700}) {
@@ -298,7 +289,7 @@ TEST_CASE("pages are taken over at any chunk, and what all is there has no pass"
 }
 
 TEST_CASE("pages are shared only where it is asked for", "[executor]") {
-  const auto model = embedded();
+  const auto model = embedded(2);
   const auto executor = executor_of(model, {.context = 300, .kv_pages = 4});
   std::mt19937 random(5);
   const Ids ids = random_ids(300, model->config().n_vocab, random);
@@ -311,7 +302,7 @@ TEST_CASE("pages are shared only where it is asked for", "[executor]") {
 }
 
 TEST_CASE("an open sequence costs its history alone", "[executor]") {
-  const auto executor = executor_of(embedded(1), {.kv_pages = 2});
+  const auto executor = executor_of(embedded(), {.kv_pages = 2});
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (int i = 0; i < 1000; ++i) sequences.push_back(open(executor));
   REQUIRE(executor->pool().pages_in_use() == 0);
@@ -319,4 +310,4 @@ TEST_CASE("an open sequence costs its history alone", "[executor]") {
   REQUIRE(executor->pool().pages_in_use() == 1);
 }
 
-}  // namespace llm
+}  // namespace llm::test

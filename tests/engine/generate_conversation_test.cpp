@@ -8,7 +8,7 @@
 #include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 constexpr TokenId kEos = 2;
@@ -42,8 +42,8 @@ GenerateOptions greedy() {
 /// Asks and answers.
 GenerateResult say(Conversation& conversation, const std::string& message,
                    const GenerateOptions& options = greedy()) {
-  test::require_ok(conversation.ask(message, options.context_shift));
-  return test::require_ok(conversation.reply(options));
+  require_ok(conversation.ask(message, options.context_shift));
+  return require_ok(conversation.reply(options));
 }
 
 std::vector<TokenId> text_of(const Conversation& conversation) {
@@ -76,7 +76,7 @@ TEST_CASE("a chat that is full is one that never had its oldest turns", "[genera
   std::size_t forgotten = 0;
   for (int i = 0; i < 30; ++i) {
     messages.push_back("message " + std::to_string(i));
-    const auto room = test::require_ok(conversation.ask(messages.back()));
+    const auto room = require_ok(conversation.ask(messages.back()));
     forgotten += room.turns;
     const auto result = conversation.reply(greedy());
     REQUIRE(result->text == "ok");
@@ -104,7 +104,7 @@ TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
   }
   REQUIRE(conversation.restore(std::move(state), {}).ok());
   session.n_asked_for_tokenizer = 0;
-  const auto room = test::require_ok(conversation.ask("another"));
+  const auto room = require_ok(conversation.ask("another"));
   REQUIRE(room.turns + conversation.turns().size() == kTurns + 1);
   // Once a turn for the whole, and what is kept a few times.
   REQUIRE(session.n_asked_for_tokenizer < kTurns + 200);
@@ -137,8 +137,8 @@ TEST_CASE("a message that does not fit is refused and leaves the chat as it was"
   say(conversation, "one");
   say(conversation, "two");
   const auto before = text_of(conversation);
-  const Error refused = test::must_fail(conversation.ask(std::string(200, 'x')), ErrorCode::kUsage,
-                                        {"--context-shift"});
+  const Error refused =
+      must_fail(conversation.ask(std::string(200, 'x')), ErrorCode::kUsage, {"--context-shift"});
   REQUIRE(refused.message ==
           "found 244 tokens with the system message, need at most 200 (the context)");
   REQUIRE(text_of(conversation) == before);
@@ -154,7 +154,7 @@ TEST_CASE("a message may lose its front; the system message stays", "[generate][
   std::string message;
   for (int i = 0; i < 200; ++i) message += "\xC3\xA9";  // no character may be cut
   message += "end";
-  const auto room = test::require_ok(conversation.ask(message, true));
+  const auto room = require_ok(conversation.ask(message, true));
   const auto text = text_of(conversation);
   REQUIRE(text.size() <= 200);
   REQUIRE(text.size() > 190);
@@ -169,7 +169,7 @@ TEST_CASE("a message may lose its front; the system message stays", "[generate][
   // Nothing is left to crop: the system message alone is too long.
   conversation.clear();
   conversation.set_system(std::string(300, 's'));
-  const Error refused = test::must_fail(conversation.ask("hi", true));
+  const Error refused = must_fail(conversation.ask("hi", true));
   REQUIRE(refused.hint.find("--context-shift") == std::string::npos);
 }
 
@@ -257,8 +257,8 @@ TEST_CASE("text above the tokenizer's limit is an error with both numbers", "[ge
   FakeSession session(byte_tokenizer(), says_ok, 200);
   Conversation conversation(session, ChatFormat::kZephyr);
   say(conversation, "one");
-  const Error refused = test::must_fail(
-      conversation.ask(std::string(Tokenizer::kMaxTextBytes + 1, 'x')), ErrorCode::kResource);
+  const Error refused = must_fail(conversation.ask(std::string(Tokenizer::kMaxTextBytes + 1, 'x')),
+                                  ErrorCode::kResource);
   REQUIRE(refused.message == "found 67108874 bytes of text, need at most 67108864");
   REQUIRE(conversation.turns().size() == 1);
   REQUIRE(say(conversation, "two").text == "ok");
@@ -299,7 +299,7 @@ TEST_CASE("a prompt longer than the context loses its front, but for BOS, if it 
   options.context_shift = true;
   options.max_tokens = 1;
   const auto result =
-      test::require_ok(generate(session, Ids{1, 50, 51, 52, 53, 54, 55, 56, 57, 58}, options));
+      require_ok(generate(session, Ids{1, 50, 51, 52, 53, 54, 55, 56, 57, 58}, options));
   REQUIRE(result.cropped == 2);
   REQUIRE(session.text == Ids{1, 52, 53, 54, 55, 56, 57, 58});
   FakeSession without_bos(byte_tokenizer(), says_on_and_on, 8);
@@ -309,4 +309,4 @@ TEST_CASE("a prompt longer than the context loses its front, but for BOS, if it 
   REQUIRE(generate(fits, Ids(8, 50), options)->cropped == 0);
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -10,7 +10,7 @@
 #include "tests/support/require_ok.h"
 #include "tests/tokenizer/vocab_builder.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 constexpr TokenId kBos = 1;
@@ -56,7 +56,7 @@ TEST_CASE("a stop string ends a text, also with the last token that it may have"
     GenerateOptions options = greedy();
     options.stop = {"ry"};
     options.max_tokens = max_tokens;
-    const auto result = test::require_ok(generate(session, kPrompt, options));
+    const auto result = require_ok(generate(session, kPrompt, options));
     CHECK(result.text == "sto");
     CHECK(result.ids.size() == 5);
     CHECK(result.stop_reason == StopReason::kStopString);
@@ -66,7 +66,7 @@ TEST_CASE("a stop string ends a text, also with the last token that it may have"
 TEST_CASE("a text ends at EOS, which is no part of it", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("story", 3));
   std::vector<std::string> texts;
-  const auto result = test::require_ok(generate(session, kPrompt, greedy(), collect(texts)));
+  const auto result = require_ok(generate(session, kPrompt, greedy(), collect(texts)));
   REQUIRE(result.text == "story");
   REQUIRE(texts == std::vector<std::string>{"s", "t", "o", "r", "y"});
   REQUIRE(result.ids.size() == 5);
@@ -159,14 +159,14 @@ TEST_CASE("the prompt is evaluated in batches", "[generate]") {
 
 TEST_CASE("a prompt longer than the context is a usage error with both numbers", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("", 3), 8);
-  test::must_fail(generate(session, Ids(9, 50), greedy()), ErrorCode::kUsage,
-                  {"found 9 tokens, need at most 8"});
+  must_fail(generate(session, Ids(9, 50), greedy()), ErrorCode::kUsage,
+            {"found 9 tokens, need at most 8"});
   REQUIRE(session.calls.empty());
 }
 
 TEST_CASE("a prompt without a token is a usage error", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("", 0));
-  test::must_fail(generate(session, Ids{}, greedy()), ErrorCode::kUsage);
+  must_fail(generate(session, Ids{}, greedy()), ErrorCode::kUsage);
 }
 
 TEST_CASE("a full context ends the text", "[generate]") {
@@ -219,11 +219,11 @@ TEST_CASE("an interrupt ends prefill and decode within one evaluation", "[genera
 
 TEST_CASE("an error of the sink ends the text", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("abc", 3));
-  test::must_fail(generate(session, kPrompt, greedy(),
-                           [](const GenerateEvent&) -> Status {
-                             return Error{.code = ErrorCode::kIo, .field = "", .message = "closed"};
-                           }),
-                  ErrorCode::kIo);
+  must_fail(generate(session, kPrompt, greedy(),
+                     [](const GenerateEvent&) -> Status {
+                       return Error{.code = ErrorCode::kIo, .field = "", .message = "closed"};
+                     }),
+            ErrorCode::kIo);
   REQUIRE(session.calls.size() == 1);
 }
 
@@ -296,4 +296,4 @@ TEST_CASE("of several stop strings the first in the text counts", "[generate][st
   REQUIRE(shown == "ab");
 }
 
-}  // namespace llm
+}  // namespace llm::test

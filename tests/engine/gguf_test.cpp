@@ -10,10 +10,8 @@
 #include "tests/support/require_ok.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::TinyGguf;
 
 std::vector<std::byte> write_all(const GgufWriter& writer,
                                  const std::vector<std::vector<std::byte>>& data) {
@@ -57,7 +55,7 @@ TEST_CASE("every value type survives writing and parsing", "[gguf]") {
   const std::array<std::int32_t, 2> ints = {-1, 9};
   writer.add_numbers<std::int32_t>("ints", ints);
   const auto bytes = write_all(writer, {});
-  const auto parsed = test::require_ok(GgufFile::parse(bytes));
+  const auto parsed = require_ok(GgufFile::parse(bytes));
   const GgufFile& file = parsed;
 
   CHECK(file.version() == 3);
@@ -85,7 +83,7 @@ TEST_CASE("typed getters name key, found and expected", "[gguf]") {
   writer.add_string("text", "x");
   writer.add_number<std::int32_t>("signed", -1);
   const auto bytes = write_all(writer, {});
-  const auto parsed = test::require_ok(GgufFile::parse(bytes));
+  const auto parsed = require_ok(GgufFile::parse(bytes));
   const GgufFile& file = parsed;
   CHECK(file.get_unsigned("text").error().to_string() ==
         "text (byte 48): found STRING, need UINT32");
@@ -107,7 +105,7 @@ TEST_CASE("tensors are written aligned and found again", "[gguf]") {
   const auto first = filled(64 / 32 * 34 * 3, 1);
   const auto second = filled(20, 2);
   const auto bytes = write_all(writer, {first, second});
-  const auto parsed = test::require_ok(GgufFile::parse(bytes));
+  const auto parsed = require_ok(GgufFile::parse(bytes));
   CHECK(parsed.alignment() == alignment);
   CHECK(bytes.size() % alignment == 0);
   CHECK(parsed.trailing_bytes() == 0);
@@ -128,7 +126,7 @@ TEST_CASE("tensors are written aligned and found again", "[gguf]") {
 
 TEST_CASE("a file copied entry by entry has the same bytes", "[gguf]") {
   const auto original = TinyGguf::llama().bytes();
-  const auto parsed = test::require_ok(GgufFile::parse(original));
+  const auto parsed = require_ok(GgufFile::parse(original));
   GgufWriter writer;
   for (const GgufEntry& entry : parsed.entries()) writer.add_entry(entry);
   std::vector<std::vector<std::byte>> data;
@@ -182,4 +180,4 @@ TEST_CASE("an error of the sink ends the stream", "[gguf]") {
 }
 
 }  // namespace
-}  // namespace llm
+}  // namespace llm::test

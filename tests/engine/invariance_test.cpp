@@ -20,12 +20,10 @@
 #include "tests/support/tiny_gguf.h"
 #include "tools/llmsynth/synthetic_model.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Ids = std::vector<TokenId>;
-using test::effort;
-using test::kSanitized;
 
 std::vector<Isa> isas_here() {
   std::vector<Isa> isas;
@@ -54,7 +52,7 @@ std::shared_ptr<const Model> load(const std::string& path, Isa isa, int threads,
 std::unique_ptr<Sequence> session_of(std::shared_ptr<const Model> model,
                                      const ExecutorOptions& options,
                                      const SequenceOptions& how = {}) {
-  return test::require_ok(open_sequence(std::move(model), options, how));
+  return require_ok(open_sequence(std::move(model), options, how));
 }
 
 /// Hash over the logits of every position, with `step` tokens given to each call (0: all at once).
@@ -64,7 +62,7 @@ std::string logits_hash(Session& session, const Ids& ids, std::size_t step) {
   const std::size_t stride = step == 0 ? ids.size() : step;
   for (std::size_t begin = 0; begin < ids.size(); begin += stride) {
     const auto part = std::span(ids).subspan(begin, std::min(stride, ids.size() - begin));
-    auto logits = test::require_ok(session.evaluate(part, LogitRows::kAll));
+    auto logits = require_ok(session.evaluate(part, LogitRows::kAll));
     hash.update(std::as_bytes(logits));
   }
   return hash.hex();
@@ -106,15 +104,14 @@ void require_invariance(const std::string& path, std::size_t n_tokens, KvType kv
   if (!kSanitized) REQUIRE(logits_hash(*recomputing, ids, 1) == expected);
 }
 
-std::string synthetic(const test::ScratchDirectory& directory, const char* shape,
-                      const char* type) {
+std::string synthetic(const ScratchDirectory& directory, const char* shape, const char* type) {
   const std::string path = directory.path(std::string(shape) + "-" + type + ".gguf");
   SyntheticOptions options;
   options.shape = *find_synthetic_shape(shape);
   options.recipe = find_recipe(type);
   REQUIRE(options.recipe != nullptr);
   options.threads = 2;
-  auto file = test::require_ok(AtomicFile::create(path));
+  auto file = require_ok(AtomicFile::create(path));
   const auto sink = [&](std::span<const std::byte> bytes) { return file.write(bytes); };
   REQUIRE(write_synthetic_model(options, sink).ok());
   REQUIRE(file.commit().ok());
@@ -133,7 +130,7 @@ TEST_CASE("embedded model: one hash on every path", "[invariance]") {
 }
 
 TEST_CASE("every weight type: one hash on every path", "[invariance]") {
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   std::map<WeightType, std::string> recipes;  // of each type the last one, which mixes most
   for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
   for (const auto& [type, recipe] : recipes) {
@@ -163,7 +160,7 @@ void require_invariance_of_parts(const std::string& path, std::size_t n_tokens, 
         how.isa = isa;
         how.threads = 2;
         how.defer_packing = true;
-        const auto model = test::require_ok(Model::load(path, how));
+        const auto model = require_ok(Model::load(path, how));
         WeightStore& store = *model->weights().store;
         if (part > 0) REQUIRE(store.pack_more(2, n_bytes * part / n_parts).ok());
         REQUIRE_FALSE(store.in_memory());
@@ -174,7 +171,7 @@ void require_invariance_of_parts(const std::string& path, std::size_t n_tokens, 
 }
 
 TEST_CASE("weights packed in part: one hash on every path", "[invariance]") {
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   std::map<WeightType, std::string> recipes;
   for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
   for (const auto& [type, recipe] : recipes) {
@@ -188,7 +185,7 @@ TEST_CASE("weights packed in part: one hash on every path", "[invariance]") {
 }
 
 TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   for (const char* shape : {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small"}) {
     for (const char* type : {"Q4_0", "Q4_K_M", "F16"}) {
       require_invariance(synthetic(directory, shape, type), effort(34, 9), KvType::kF16,
@@ -197,8 +194,8 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
     require_invariance(synthetic(directory, shape, "Q4_0"), effort(34, 9), KvType::kQ8,
                        Compute::kInt8);
   }
-  for (const std::string& architecture : test::TinyGguf::architectures()) {
-    test::TinyGguf tiny = test::TinyGguf::llama({.n_layers = 2, .architecture = architecture});
+  for (const std::string& architecture : TinyGguf::architectures()) {
+    TinyGguf tiny = TinyGguf::llama({.n_layers = 2, .architecture = architecture});
     const std::string path = directory.path("tiny.gguf");
     REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
     require_invariance(path, 33, KvType::kF16, Compute::kInt8);
@@ -206,7 +203,7 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
 }
 
 TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   const std::string path = synthetic(directory, "mqa", "Q4_K_M");
   const auto model = load(path, best_isa(), 2);
   const Ids ids = token_ids(effort(600, 270), model->config().n_vocab);
@@ -223,7 +220,7 @@ TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {
 }
 
 TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invariance]") {
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   for (const char* type : {"Q4_0", "Q4_K_M"}) {
     const std::string path = synthetic(directory, "tinyllama-2l", type);
     const auto model = load(path, best_isa(), 2);
@@ -248,10 +245,10 @@ TEST_CASE("the host's float mode: one hash, and the mode stays", "[invariance]")
       logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
   for (const bool reference : {true, false}) {
     CAPTURE(reference);
-    const test::HostFloatMode host;
+    const HostFloatMode host;
     const auto session = session_of(model, options, {.reference = reference});
     CHECK(logits_hash(*session, ids, 0) == expected);
-    CHECK(test::HostFloatMode::stands());
+    CHECK(HostFloatMode::stands());
   }
 }
 
@@ -266,10 +263,10 @@ TEST_CASE("truncate forgets: the same continuation gives the same logits", "[inv
 
 TEST_CASE("evaluate refuses what does not fit and stays where it was", "[engine]") {
   const auto session = session_of(load(embedded_model(), best_isa(), 1), {.context = 8});
-  test::must_fail(session->evaluate(Ids(9, 5), LogitRows::kLast), ErrorCode::kResource);
-  test::must_fail(session->evaluate(Ids{1536}, LogitRows::kLast), {"1535"});
+  must_fail(session->evaluate(Ids(9, 5), LogitRows::kLast), ErrorCode::kResource);
+  must_fail(session->evaluate(Ids{1536}, LogitRows::kLast), {"1535"});
   REQUIRE(session->position() == 0);
   REQUIRE(session->evaluate(Ids(8, 5), LogitRows::kLast).ok());
 }
 
-}  // namespace llm
+}  // namespace llm::test

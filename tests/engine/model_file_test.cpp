@@ -12,14 +12,12 @@
 #include "tests/support/require_ok.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::TinyGguf;
 
 TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
   const auto bytes = TinyGguf::llama({.n_layers = 2}).bytes();
-  const auto model = test::require_ok(open_model_bytes(bytes));
+  const auto model = require_ok(open_model_bytes(bytes));
   const HyperParameters& config = model.config;
   CHECK(config.architecture == find_architecture("llama"));
   CHECK(config.n_layers == 2);
@@ -56,7 +54,7 @@ TEST_CASE("hyper-parameters and tensors of the small model", "[model]") {
 
 TEST_CASE("a file without output.weight is tied", "[model]") {
   const auto bytes = TinyGguf::llama({.tied_output = true}).bytes();
-  const auto model = test::require_ok(open_model_bytes(bytes));
+  const auto model = require_ok(open_model_bytes(bytes));
   CHECK(model.tensors.own_output.empty());
   CHECK(model.tensors.output().data.data() == model.tensors.token_embd.data.data());
 }
@@ -66,13 +64,11 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
   file.set_string("llama.rope.scaling.type", "linear");
   file.set_f32("llama.rope.scaling.factor", 4.0F);
   file.set_u32("llama.rope.dimension_count", 4);
-  file.tensors.push_back({.name = "rope_freqs.weight",
-                          .dims = {2},
-                          .type = 0,
-                          .data = test::encoded(1.0F) + test::encoded(8.0F)});
+  file.tensors.push_back(
+      {.name = "rope_freqs.weight", .dims = {2}, .type = 0, .data = encoded(1.0F) + encoded(8.0F)});
   SECTION("linear") {
     const auto bytes = file.bytes();
-    const auto model = test::require_ok(open_model_bytes(bytes));
+    const auto model = require_ok(open_model_bytes(bytes));
     CHECK(model.config.rope_of(0).scale == 4.0F);
     CHECK(model.config.rope_of(0).dims == 4);
     CHECK(model.tensors.rope_divisors.n_cols == 2);
@@ -80,7 +76,7 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
   SECTION("none: the factor is not used") {
     file.set_string("llama.rope.scaling.type", "none");
     const auto bytes = file.bytes();
-    const auto model = test::require_ok(open_model_bytes(bytes));
+    const auto model = require_ok(open_model_bytes(bytes));
     CHECK(model.config.rope_of(0).scale == 1.0F);
   }
   SECTION("the older name of the factor") {
@@ -88,13 +84,13 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
     file.remove("llama.rope.scaling.factor");
     file.set_f32("llama.rope.scale_linear", 2.0F);
     const auto bytes = file.bytes();
-    const auto model = test::require_ok(open_model_bytes(bytes));
+    const auto model = require_ok(open_model_bytes(bytes));
     CHECK(model.config.rope_of(0).scale == 2.0F);
   }
   SECTION("an odd head dim is refused") {
     file.set_u32("llama.attention.key_length", 7);
     const auto bytes = file.bytes();
-    test::must_fail(open_model_bytes(bytes), ErrorCode::kUnsupported, {"found a head dim of 7"});
+    must_fail(open_model_bytes(bytes), ErrorCode::kUnsupported, {"found a head dim of 7"});
   }
   SECTION("key_length gives the head dim") {
     file.set_u32("llama.attention.key_length", 16);
@@ -110,9 +106,9 @@ TEST_CASE("vocabulary: kinds, flags, special ids", "[model]") {
   TinyGguf file = TinyGguf::llama();
   const auto read = [&](const TinyGguf& f) {
     const auto bytes = f.bytes();
-    const auto gguf = test::require_ok(GgufFile::parse(bytes));
+    const auto gguf = require_ok(GgufFile::parse(bytes));
     std::vector<std::string> warnings;
-    return test::require_ok(vocab_from_gguf(gguf, warnings));
+    return require_ok(vocab_from_gguf(gguf, warnings));
   };
   SECTION("as written") {
     const VocabSpec vocab = read(file);
@@ -172,9 +168,9 @@ TEST_CASE("vocabulary: tokens of fill-in-the-middle", "[model]") {
   const auto read = [&] {
     file.set_strings("tokenizer.ggml.tokens", pieces);
     const auto bytes = file.bytes();
-    const auto gguf = test::require_ok(GgufFile::parse(bytes));
+    const auto gguf = require_ok(GgufFile::parse(bytes));
     std::vector<std::string> warnings;
-    return test::require_ok(vocab_from_gguf(gguf, warnings));
+    return require_ok(vocab_from_gguf(gguf, warnings));
   };
   SECTION("none") {
     const auto fim = read().fim;
@@ -227,16 +223,16 @@ TEST_CASE("files of other makers open", "[model]") {
     WARN("skipped: LLM_TEST_DATA is not set");
     return;
   }
-  const auto model = test::require_ok(open_model_file(std::string(data) + "/stories260K.gguf"));
+  const auto model = require_ok(open_model_file(std::string(data) + "/stories260K.gguf"));
   CHECK(model.config.n_layers == 5);
   CHECK(model.config.n_vocab == 512);
   CHECK(model.warnings.empty());
   std::vector<std::string> warnings;
   const auto vocab =
-      test::require_ok(open_vocab_file(std::string(data) + "/llama-spm-vocab.gguf", warnings));
+      require_ok(open_vocab_file(std::string(data) + "/llama-spm-vocab.gguf", warnings));
   CHECK(vocab.tokens.size() == 32000);
   CHECK(warnings.empty());
 }
 
 }  // namespace
-}  // namespace llm
+}  // namespace llm::test

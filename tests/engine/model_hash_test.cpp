@@ -11,11 +11,8 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::ScratchDirectory;
-using test::TinyGguf;
 
 TEST_CASE("a model knows the hash of the bytes it was made of", "[model]") {
   const ScratchDirectory directory;
@@ -23,16 +20,16 @@ TEST_CASE("a model knows the hash of the bytes it was made of", "[model]") {
   const std::string path = directory.write("m.gguf", bytes);
   const std::string hash = sha256_hex(bytes);
 
-  const auto plain = test::require_ok(Model::load(path));
+  const auto plain = require_ok(Model::load(path));
   CHECK(plain->file_sha256().empty());
-  const auto hashed = test::require_ok(Model::load(path, {.hash_file = true}));
+  const auto hashed = require_ok(Model::load(path, {.hash_file = true}));
   CHECK(hashed->file_sha256() == hash);
-  const auto f32 = test::require_ok(hashed->with_compute(Compute::kF32));
+  const auto f32 = require_ok(hashed->with_compute(Compute::kF32));
   CHECK(f32->file_sha256() == hash);
   CHECK(Model::load(path, {.expected_sha256 = hash}).ok());
 
-  test::must_fail(Model::load(path, {.expected_sha256 = std::string(64, '0')}),
-                  ErrorCode::kIntegrity, {path + ": SHA-256: found " + hash + ", need 0000"});
+  must_fail(Model::load(path, {.expected_sha256 = std::string(64, '0')}), ErrorCode::kIntegrity,
+            {path + ": SHA-256: found " + hash + ", need 0000"});
 }
 
 TEST_CASE("a file replaced while it is loaded lends its hash to nobody", "[model]") {
@@ -48,8 +45,8 @@ TEST_CASE("a file replaced while it is loaded lends its hash to nobody", "[model
     if (std::filesystem::exists(directory / "other.gguf"))
       std::filesystem::rename(directory / "other.gguf", path);
   };
-  const auto model = test::require_ok(Model::load(path, options));
-  REQUIRE(test::read_file(path).size() == others.size());
+  const auto model = require_ok(Model::load(path, options));
+  REQUIRE(read_file(path).size() == others.size());
   CHECK(model->file_sha256() == sha256_hex(bytes));
 }
 
@@ -67,8 +64,8 @@ TEST_CASE("a file overwritten while it is hashed and read is refused", "[model]"
     file.seekp(-1, std::ios::end);
     file.put('\1');
   };
-  test::must_fail(Model::load(path, options), ErrorCode::kIntegrity);
+  must_fail(Model::load(path, options), ErrorCode::kIntegrity);
 }
 
 }  // namespace
-}  // namespace llm
+}  // namespace llm::test

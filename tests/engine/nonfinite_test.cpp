@@ -19,33 +19,32 @@
 #include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Ids = std::vector<TokenId>;
-using test::TinyGguf;
 
 constexpr std::uint16_t kHalfInf = 0x7C00;
 constexpr std::uint16_t kHalfNan = 0x7E00;
 constexpr std::uint16_t kHalfLargest = 0x7BFF;
 
-Result<std::shared_ptr<const Model>> load(const test::ScratchDirectory& folder,
-                                          const TinyGguf& gguf, const LoadOptions& options = {}) {
+Result<std::shared_ptr<const Model>> load(const ScratchDirectory& folder, const TinyGguf& gguf,
+                                          const LoadOptions& options = {}) {
   const std::vector<std::byte> bytes = gguf.bytes();
   return Model::load(folder.write("model.gguf", bytes), options);
 }
 
 /// A session on the model, which must load.
-std::unique_ptr<Sequence> session_of(const test::ScratchDirectory& folder, const TinyGguf& gguf,
+std::unique_ptr<Sequence> session_of(const ScratchDirectory& folder, const TinyGguf& gguf,
                                      const LoadOptions& load_options = {},
                                      const ExecutorOptions& options = {},
                                      const SequenceOptions& how = {}) {
-  const auto model = test::require_ok(load(folder, gguf, load_options));
-  return test::require_ok(open_sequence(model, options, how));
+  const auto model = require_ok(load(folder, gguf, load_options));
+  return require_ok(open_sequence(model, options, how));
 }
 
 std::vector<float> logits_of(Session& session, const Ids& ids) {
-  const auto logits = test::require_ok(session.evaluate(ids, LogitRows::kAll));
+  const auto logits = require_ok(session.evaluate(ids, LogitRows::kAll));
   return {logits.begin(), logits.end()};
 }
 
@@ -112,8 +111,8 @@ TEST_CASE("bad input 61: a scale that is no number is named by tensor and block"
   const BlockTraits& traits = block_traits(static_cast<WeightType>(tensor.type));
   const std::size_t block = at.block * traits.block_bytes;
   std::memcpy(tensor.data.data() + block + at.byte_in_block, &pattern, sizeof(pattern));
-  const test::ScratchDirectory folder;
-  const Error model = test::must_fail(load(folder, gguf));
+  const ScratchDirectory folder;
+  const Error model = must_fail(load(folder, gguf));
   const Error& error = model;
   CAPTURE(error.to_string());
   REQUIRE(error.code == ErrorCode::kNonFinite);
@@ -132,12 +131,12 @@ TEST_CASE("bad input 62: a norm whose squares overflow is named, and gives no si
       {"blk.0.ffn_norm.weight", 1e14F, "result_norm"},
   }));
   TinyGguf gguf = TinyGguf::llama();
-  test::fill_f32(gguf.tensor(tensor), value);
+  fill_f32(gguf.tensor(tensor), value);
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
   const bool by_definition = GENERATE(false, true);
   for (const LoadOptions& options : every_isa(compute)) {
     CAPTURE(tensor, compute, isa_name(*options.isa), by_definition);
-    const test::ScratchDirectory folder;
+    const ScratchDirectory folder;
     const auto session = session_of(folder, gguf, options, {}, {.reference = by_definition});
     // Behind the last layer only rows whose logits are wanted are computed.
     require_nonfinite(session->evaluate(Ids{5, 6}, LogitRows::kLast), where,
@@ -152,10 +151,10 @@ TEST_CASE("bad input 61: the first of several faults is named, for any threads",
     std::memcpy(tensor.data.data() + 18 * block, &kHalfNan, sizeof(kHalfNan));
   }
   for (const int threads : {1, 2, 3, 7}) {
-    const test::ScratchDirectory folder;
+    const ScratchDirectory folder;
     LoadOptions options;
     options.threads = threads;
-    test::must_fail(load(folder, gguf, options), {"Q4_0 block 33 (row 33)"});
+    must_fail(load(folder, gguf, options), {"Q4_0 block 33 (row 33)"});
   }
 }
 
@@ -163,7 +162,7 @@ TEST_CASE("the largest finite scale is no fault of the file", "[nonfinite]") {
   TinyGguf gguf = TinyGguf::llama();
   TinyGguf::Tensor& tensor = gguf.tensor("blk.0.attn_v.weight");
   std::memcpy(tensor.data.data(), &kHalfLargest, sizeof(kHalfLargest));
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   REQUIRE(load(folder, gguf).ok());
 }
 
@@ -178,9 +177,9 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
       {"blk.1.ffn_down.weight", "blk.1.ffn_out"},
       {"output.weight", "logits"},
   }));
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
-  test::make_huge(gguf, tensor);
+  make_huge(gguf, tensor);
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
   const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
   for (const LoadOptions& options : every_isa(compute)) {
@@ -197,10 +196,10 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
 }
 
 TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   constexpr TokenId kGuilty = 270;
-  test::make_token_overflow(gguf, kGuilty);
+  make_token_overflow(gguf, kGuilty);
   const Ids good = {1, 260, 261, 262, 263};
   const Ids bad = {264, 265, kGuilty, 266};
   const auto fresh = session_of(folder, gguf);
@@ -222,9 +221,9 @@ TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]
 }
 
 TEST_CASE("bad input 62: a fault that no logits were asked for is named later", "[nonfinite]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
-  test::make_token_overflow(gguf, 270);
+  make_token_overflow(gguf, 270);
   const auto session = session_of(folder, gguf);
   REQUIRE(session->evaluate(Ids{1, 260, 270, 261}, LogitRows::kNone).ok());
   require_nonfinite(session->evaluate(Ids{262}, LogitRows::kLast), "blk.0.q", 2);
@@ -237,10 +236,10 @@ TEST_CASE("bad input 62: a fault that no logits were asked for is named later", 
 }
 
 TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfinite]") {
-  const test::ScratchDirectory folder;
+  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   const bool norms_too = GENERATE(false, true);
-  test::make_denormal(gguf, norms_too);
+  make_denormal(gguf, norms_too);
   const Ids ids = {1, 260, 261, 262, 263, 264, 265};
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
   const KvType kv = GENERATE(KvType::kF32, KvType::kQ8);
@@ -258,4 +257,4 @@ TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfin
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -24,20 +24,17 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Catch::Matchers::Contains;
-using test::kSanitized;
-using test::ScratchDirectory;
-using test::TinyGguf;
 
 std::string hash_of(const std::shared_ptr<const Model>& model) {
-  auto sequence = test::require_ok(open_sequence(model));
+  auto sequence = require_ok(open_sequence(model));
   Sha256 hash;
   for (const std::vector<TokenId>& ids :
        {std::vector<TokenId>{1, 5, 130, 262, 7}, std::vector<TokenId>{9}}) {
-    const auto rows = test::require_ok(sequence->evaluate(ids, LogitRows::kAll));
+    const auto rows = require_ok(sequence->evaluate(ids, LogitRows::kAll));
     hash.update(std::as_bytes(rows));
   }
   return hash.hex();
@@ -59,7 +56,7 @@ class Cached {
 
   std::shared_ptr<const Model> load(LoadOptions options) const {
     options.threads = 2;
-    return test::require_ok(Model::load(model_, options));
+    return require_ok(Model::load(model_, options));
   }
   std::shared_ptr<const Model> load() const { return load({.packed_cache = caches_.path()}); }
 
@@ -125,7 +122,7 @@ constexpr std::size_t kPanels = std::size_t{2} << 20;
 }  // namespace
 
 TEST_CASE("a second start maps what the first one packed", "[packed_cache]") {
-  const std::string architecture = GENERATE(from_range(test::TinyGguf::architectures()));
+  const std::string architecture = GENERATE(from_range(TinyGguf::architectures()));
   const bool tied = GENERATE(false, true);
   const Cached cached(
       TinyGguf::llama({.n_layers = 2, .tied_output = tied, .architecture = architecture}));
@@ -284,7 +281,7 @@ TEST_CASE("a cache that is overwritten in use ends what is computed with it", "[
   cached.load();
   const auto model = cached.load();
   REQUIRE(model->packed_cache() == cached.path());
-  auto sequence = test::require_ok(open_sequence(model));
+  auto sequence = require_ok(open_sequence(model));
   const std::vector<TokenId> ids = {1, 5};
   REQUIRE(sequence->evaluate(ids, LogitRows::kAll).ok());
   // Another file in its place is none of its business.
@@ -293,12 +290,12 @@ TEST_CASE("a cache that is overwritten in use ends what is computed with it", "[
   REQUIRE(sequence->evaluate(ids, LogitRows::kAll).ok());
 
   const auto mapped_now = cached.load();
-  auto later = test::require_ok(open_sequence(mapped_now));
+  auto later = require_ok(open_sequence(mapped_now));
   std::fstream file(cached.path(), std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(kPanels + 8);
   file.put('\x55').flush();
-  test::must_fail(later->evaluate(ids, LogitRows::kAll), ErrorCode::kIntegrity,
-                  {cached.path(), "packed cache changed while it was read"});
+  must_fail(later->evaluate(ids, LogitRows::kAll), ErrorCode::kIntegrity,
+            {cached.path(), "packed cache changed while it was read"});
   REQUIRE(sequence->evaluate(ids, LogitRows::kAll).ok());
 }
 
@@ -411,7 +408,7 @@ TEST_CASE("with a manifest a cache must hold what the file has", "[packed_cache]
   // Only whoever asks for the file's own bytes pays for reading them.
   REQUIRE(cached.load()->packed_cache() == cached.path());
 
-  cached.models().write("model.gguf.manifest", test::tree_of(cached.model()).text());
+  cached.models().write("model.gguf.manifest", tree_of(cached.model()).text());
   const LoadOptions options{.manifest = "", .packed_cache = cached.caches().path()};
   const auto model = cached.load(options);
   REQUIRE(model->packed_cache().empty());
@@ -430,4 +427,4 @@ TEST_CASE("the layout of packed weights is what caches were made with", "[packed
   REQUIRE_THAT(cached.head(), Contains("llm-packed 1\nlayout 78d54e9c6b8c57e7\ncontract 1\n"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

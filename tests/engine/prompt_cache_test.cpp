@@ -14,12 +14,10 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Ids = std::vector<TokenId>;
-using test::ScratchDirectory;
-using test::TinyGguf;
 
 constexpr std::size_t kContext = 600;
 const std::string kSha256(64, 'a');
@@ -40,8 +38,8 @@ class Models {
     LoadOptions options;
     options.compute = compute;
     options.threads = 1;
-    auto model = test::require_ok(Model::load(path_, options));
-    return test::require_ok(open_sequence(model, {.context = kContext, .kv = kv}));
+    auto model = require_ok(Model::load(path_, options));
+    return require_ok(open_sequence(model, {.context = kContext, .kv = kv}));
   }
 
   std::string path(std::string_view name) const { return directory_ / name; }
@@ -53,13 +51,11 @@ class Models {
 };
 
 std::vector<float> logits_of(Sequence& sequence, std::span<const TokenId> tokens) {
-  const auto rows = test::require_ok(sequence.evaluate(tokens, LogitRows::kAll));
+  const auto rows = require_ok(sequence.evaluate(tokens, LogitRows::kAll));
   return {rows.begin(), rows.end()};
 }
 
-PromptCache open_cache(const std::string& path) {
-  return test::require_ok(PromptCache::open(path));
-}
+PromptCache open_cache(const std::string& path) { return require_ok(PromptCache::open(path)); }
 
 /// A cache of `n` tokens at `path`.
 void write_cache(const std::string& path, Sequence& sequence, std::size_t n,
@@ -169,17 +165,17 @@ TEST_CASE("a damaged or cut cache is refused, whichever byte it is", "[prompt_ca
   const auto sequence = models.open();
   write_cache(models.path("cache"), *sequence, 3, "note");
   const std::string good = models.directory().read("cache");
-  const std::size_t step = test::effort(std::size_t{1}, std::size_t{13});
+  const std::size_t step = effort(std::size_t{1}, std::size_t{13});
   for (std::size_t at = 0; at < good.size(); at += step) {
     CAPTURE(at);
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 1);
-    const Error damaged = test::must_fail(PromptCache::open(models.directory().write("bad", bad)));
+    const Error damaged = must_fail(PromptCache::open(models.directory().write("bad", bad)));
     const bool is_version = at >= 8 && at < 12;
     REQUIRE(damaged.code == (is_version ? ErrorCode::kUnsupported : ErrorCode::kMalformed));
     const Error cut =
-        test::must_fail(PromptCache::open(models.directory().write("bad", good.substr(0, at))),
-                        ErrorCode::kMalformed);
+        must_fail(PromptCache::open(models.directory().write("bad", good.substr(0, at))),
+                  ErrorCode::kMalformed);
     REQUIRE(cut.file == models.path("bad"));
   }
   REQUIRE(PromptCache::open(models.path("tiny.gguf")).error().code == ErrorCode::kMalformed);
@@ -214,8 +210,8 @@ TEST_CASE("sizes in a cache are checked even where its hash is right", "[prompt_
     std::string changed = content;
     changed.replace(item.at, item.bytes.size(), item.bytes);
     CAPTURE(item.words);
-    test::must_fail(PromptCache::open(models.directory().write("bad", with_header(changed))),
-                    ErrorCode::kMalformed, {item.words});
+    must_fail(PromptCache::open(models.directory().write("bad", with_header(changed))),
+              ErrorCode::kMalformed, {item.words});
   }
   // These need the model.
   const auto refused = [&](const std::string& changed) {
@@ -260,12 +256,12 @@ TEST_CASE("a cache larger than the context is an error", "[prompt_cache]") {
   const Models models;
   const auto writer = models.open();
   write_cache(models.path("cache"), *writer, 100);
-  auto small = test::require_ok(
-      open_sequence(Model::load(models.path("tiny.gguf")).value(), {.context = 64}));
+  auto small =
+      require_ok(open_sequence(Model::load(models.path("tiny.gguf")).value(), {.context = 64}));
   const Status status = open_cache(models.path("cache")).restore(*small);
   REQUIRE(!status.ok());
   REQUIRE(status.error().code == ErrorCode::kResource);
   REQUIRE(small->position() == 0);
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -10,31 +10,15 @@
 #include "engine/generate/ngram_proposer.h"
 #include "tests/engine/speculation_support.h"
 #include "tests/support/effort.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/require_ok.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::Counts;
-using test::FunctionProposer;
-using test::known;
-using test::random_guess;
-using test::see;
-using test::Seen;
-using test::ways;
-
-std::shared_ptr<const Model> load(const char* name) {
-  LoadOptions options;
-  options.threads = 1;  // thousands of passes over little work
-  auto model = Model::load(std::string(LLM_SOURCE_DIR "/models/") + name, options);
-  INFO((model.ok() ? "" : model.error().to_string()));
-  REQUIRE(model.ok());
-  return *model;
-}
 
 std::unique_ptr<Sequence> open(const std::shared_ptr<const Model>& model, std::size_t context,
                                const SequenceOptions& how = {}) {
-  return test::require_ok(open_sequence(model, {.context = context, .batch = 32}, how));
+  return require_ok(open_sequence(model, {.context = context, .batch = 32}, how));
 }
 
 /// Logits after `more` tokens fed one by one: what a row left over in the cache would change.
@@ -42,7 +26,7 @@ std::vector<float> logits_behind(Sequence& sequence, std::size_t more) {
   std::vector<float> rows;
   for (std::size_t i = 0; i < more && sequence.position() < sequence.context(); ++i) {
     const auto id = static_cast<TokenId>(100 + i);
-    const auto row = test::require_ok(sequence.evaluate({&id, 1}, LogitRows::kLast));
+    const auto row = require_ok(sequence.evaluate({&id, 1}, LogitRows::kLast));
     rows.insert(rows.end(), row.begin(), row.end());
   }
   return rows;
@@ -51,14 +35,14 @@ std::vector<float> logits_behind(Sequence& sequence, std::size_t more) {
 }  // namespace
 
 TEST_CASE("the embedded model: every proposer gives the plain text and logits", "[speculation]") {
-  const auto model = load("fable-3m-f16.gguf");
-  const auto draft = load("fable-3m-q4_k_m.gguf");
+  const auto model = embedded(1, "fable-3m-f16.gguf");
+  const auto draft = embedded();
   const auto prompt = model->tokenizer().encode(
       "One day, a little fox named Pip found a red ball. A little fox named Pip");
   std::size_t way = 0;
   for (GenerateOptions options : ways()) {
     CAPTURE(++way);
-    if (test::kSanitized && way % 5 != 1) continue;
+    if (kSanitized && way % 5 != 1) continue;
     for (const bool shifts : {false, true}) {
       const std::size_t context = shifts ? 48 : 256;
       options.context_shift = shifts;
@@ -90,8 +74,8 @@ TEST_CASE("the embedded model: every proposer gives the plain text and logits", 
 }
 
 TEST_CASE("a draft draws with the text's own random numbers", "[speculation]") {
-  const auto model = load("fable-3m-f16.gguf");
-  const auto draft = load("fable-3m-q4_k_m.gguf");
+  const auto model = embedded(1, "fable-3m-f16.gguf");
+  const auto draft = embedded();
   GenerateOptions options;
   options.sampler = kUsualSampling;
   options.sampler.seed = 3;
@@ -108,7 +92,7 @@ TEST_CASE("a draft draws with the text's own random numbers", "[speculation]") {
 }
 
 TEST_CASE("a chat that forgets turns is the same chat with speculation", "[speculation]") {
-  const auto model = load("fable-3m-f16.gguf");
+  const auto model = embedded(1, "fable-3m-f16.gguf");
   const auto chat = [&](Speculation* speculation) {
     const auto session = open(model, 120);
     Conversation conversation(*session, ChatFormat::kZephyr);
@@ -120,7 +104,7 @@ TEST_CASE("a chat that forgets turns is the same chat with speculation", "[specu
     std::vector<std::string> replies;
     for (const char* message : {"Tell me of a fox.", "And then?", "And then?", "Again, please."}) {
       REQUIRE(conversation.ask(message).ok());
-      const auto reply = test::require_ok(conversation.reply(options));
+      const auto reply = require_ok(conversation.reply(options));
       replies.push_back(reply.text + std::to_string(session->position()));
     }
     REQUIRE(conversation.ask_again().ok());
@@ -135,8 +119,8 @@ TEST_CASE("a chat that forgets turns is the same chat with speculation", "[specu
   const auto plain = chat(nullptr);
   Speculation ngram(std::make_unique<NgramProposer>(), 4);
   CHECK(chat(&ngram) == plain);
-  Speculation draft(std::make_unique<DraftProposer>(open(load("fable-3m-q4_k_m.gguf"), 120)), 3);
+  Speculation draft(std::make_unique<DraftProposer>(open(embedded(), 120)), 3);
   CHECK(chat(&draft) == plain);
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -14,20 +14,12 @@
 #include "tests/support/effort.h"
 #include "tests/tokenizer/vocab_builder.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::Counts;
-using test::FunctionProposer;
-using test::known;
-using test::random_guess;
-using test::see;
-using test::Seen;
-using test::ways;
 
 constexpr TokenId kBos = 1;
 constexpr TokenId kEos = 2;
-constexpr std::size_t kRandomTexts = test::effort(std::size_t{40}, std::size_t{6});
+constexpr std::size_t kRandomTexts = effort(std::size_t{40}, std::size_t{6});
 
 Speculation guessing(FunctionProposer::Function function) {
   return Speculation(std::make_unique<FunctionProposer>(std::move(function)));
@@ -156,4 +148,4 @@ TEST_CASE("an error of the sink leaves the session where its text is", "[specula
   REQUIRE(session.text == Ids{kBos, 50, 51, 52});
 }
 
-}  // namespace llm
+}  // namespace llm::test

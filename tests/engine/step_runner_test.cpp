@@ -12,13 +12,13 @@
 #include "base/sha256.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/require_ok.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Ids = std::vector<TokenId>;
-using test::effort;
 
 struct Text {
   Ids tokens;
@@ -30,21 +30,13 @@ struct Text {
   }
 };
 
-std::shared_ptr<const Model> embedded() {
-  LoadOptions options;
-  options.threads = 1;
-  auto model = Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options);
-  REQUIRE(model.ok());
-  return *model;
-}
-
 std::string hash_alone(const std::shared_ptr<const Model>& model, const Ids& prompt,
                        std::size_t n_new) {
-  auto sequence = test::require_ok(open_sequence(model, {.context = 512}));
+  auto sequence = require_ok(open_sequence(model, {.context = 512}));
   Text text{prompt, {}};
   for (std::size_t i = 0; i < n_new; ++i) {
     const auto next = std::span(text.tokens).subspan(sequence->position());
-    const auto logits = test::require_ok(sequence->evaluate(next, LogitRows::kLast));
+    const auto logits = require_ok(sequence->evaluate(next, LogitRows::kLast));
     text.take(logits);
   }
   return text.hash.hex();
@@ -107,7 +99,7 @@ TEST_CASE("texts made together, and preempted, are those made alone", "[serve]")
                                      .queue = 100,
                                      .context = 512,
                                      .kv_pages = kv_pages};
-      auto executor = test::require_ok(Executor::create(
+      auto executor = require_ok(Executor::create(
           model, {.context = 512, .batch = step_tokens, .kv_pages = options.kv_pages}));
       StepRunner runner(executor);
       REQUIRE(hashes_together(runner, options, prompts, n_new) == expected);
@@ -126,8 +118,8 @@ TEST_CASE("shared prefixes change no bit of a scheduled text", "[serve]") {
   for (const Ids& prompt : prompts) expected.push_back(hash_alone(model, prompt, 5));
   for (const std::size_t step_tokens : {600, 64, 8}) {
     CAPTURE(step_tokens);
-    auto executor = test::require_ok(
-        Executor::create(model, {.context = 600, .batch = step_tokens, .kv_pages = 40}));
+    auto executor =
+        require_ok(Executor::create(model, {.context = 600, .batch = step_tokens, .kv_pages = 40}));
     StepRunner runner(executor, {.share_prefix = true});
     const SchedulerOptions options{
         .step_tokens = step_tokens, .parallel = 8, .queue = 100, .context = 512, .kv_pages = 40};
@@ -138,7 +130,7 @@ TEST_CASE("shared prefixes change no bit of a scheduled text", "[serve]") {
 
 TEST_CASE("an error of the executor or of who takes the logits ends the step", "[serve]") {
   const auto model = embedded();
-  auto executor = test::require_ok(Executor::create(model, {.context = 16}));
+  auto executor = require_ok(Executor::create(model, {.context = 16}));
   StepRunner runner(executor);
   const Ids bad(3, 1 << 30);
   const Ids good(3, 1);
@@ -156,4 +148,4 @@ TEST_CASE("an error of the executor or of who takes the logits ends the step", "
   REQUIRE(stopped.error().field == "mine");
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -13,10 +13,8 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::require_ok;
 
 struct Sent {
   int layer;
@@ -58,11 +56,11 @@ std::vector<Sent> promised(const HyperParameters& config, std::size_t n_tokens,
 }  // namespace
 
 TEST_CASE("a forward pass sends the taps of the table", "[engine][taps]") {
-  const test::ScratchDirectory folder;
-  const std::string architecture = GENERATE(from_range(test::TinyGguf::architectures()));
+  const ScratchDirectory folder;
+  const std::string architecture = GENERATE(from_range(TinyGguf::architectures()));
   CAPTURE(architecture);
   const auto model = require_ok(Model::load(folder.write(
-      "m.gguf", test::TinyGguf::llama({.n_layers = 2, .architecture = architecture}).bytes())));
+      "m.gguf", TinyGguf::llama({.n_layers = 2, .architecture = architecture}).bytes())));
   const bool reference = GENERATE(false, true);
   CAPTURE(reference);
   const auto sequence = require_ok(open_sequence(model, {}, {.reference = reference}));
@@ -83,4 +81,4 @@ TEST_CASE("a forward pass sends the taps of the table", "[engine][taps]") {
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

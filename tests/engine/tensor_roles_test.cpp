@@ -15,10 +15,8 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::TinyGguf;
 
 /// A row of a table of one's own.
 struct Row {
@@ -64,18 +62,16 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   TinyGguf file = TinyGguf::llama({.n_layers = 2, .architecture = architecture});
   std::string divisors;
   const std::size_t rope_dims = architecture == "qwen3" ? 24 : 8;
-  for (std::size_t i = 0; i < rope_dims / 2; ++i)
-    divisors += test::encoded(1.0F + static_cast<float>(i));
+  for (std::size_t i = 0; i < rope_dims / 2; ++i) divisors += encoded(1.0F + static_cast<float>(i));
   file.tensors.push_back(
       {.name = "rope_freqs.weight", .dims = {rope_dims / 2}, .type = 0, .data = divisors});
-  const test::ScratchDirectory folder;
-  auto opened = test::require_ok(open_model_file(folder.write("m.gguf", file.bytes())));
+  const ScratchDirectory folder;
+  auto opened = require_ok(open_model_file(folder.write("m.gguf", file.bytes())));
   const auto model = std::make_shared<const ModelFile>(std::move(opened));
   std::vector<std::string> warnings;
   const bool defer = GENERATE(false, true);
   CAPTURE(defer);
-  const auto weights =
-      test::require_ok(load_weights(model, {.threads = 2, .defer = defer}, warnings));
+  const auto weights = require_ok(load_weights(model, {.threads = 2, .defer = defer}, warnings));
   const bool halves = find_architecture(architecture)->rope_pairs == RopePairs::kHalves;
   std::set<std::string> bound;
   for (const auto& [role, layer] : roles_of_model(2)) {
@@ -117,7 +113,7 @@ TEST_CASE("of heads that are rotated in part, the rest stays where the file has 
   TinyGguf file = TinyGguf::llama({.architecture = "qwen2"});
   file.set_u32("qwen2.rope.dimension_count", 4);
   const auto bytes = file.bytes();
-  const auto model = test::require_ok(open_model_bytes(bytes));
+  const auto model = require_ok(open_model_bytes(bytes));
   std::string order;
   for (std::size_t r = 8; r < 16; ++r)
     order += std::to_string(file_row(model.config, *find_role("attn_q.weight"), r)) + ' ';
@@ -136,22 +132,22 @@ TEST_CASE("an architecture's rows say what the table does not", "[roles]") {
   CHECK(other.key("block_count") == "other.block_count");
 
   const auto bytes = TinyGguf::llama().bytes();
-  const auto model = test::require_ok(open_model_bytes(bytes));
+  const auto model = require_ok(open_model_bytes(bytes));
   HyperParameters config = model.config;
   const Architecture needy{.name = "needy", .roles = std::span(differences).last(1)};
   config.architecture = &needy;
   std::vector<std::string> warnings;
-  const Error missing = test::must_fail(bind_tensors(model.gguf, config, false, warnings));
+  const Error missing = must_fail(bind_tensors(model.gguf, config, false, warnings));
   CHECK(missing.field == "tensor \"rope_freqs.weight\"");
   const Architecture without{.name = "without", .roles = std::span(differences).first(1)};
   config.architecture = &without;
   const Error refused =
-      test::must_fail(bind_tensors(model.gguf, config, false, warnings), ErrorCode::kUnsupported);
+      must_fail(bind_tensors(model.gguf, config, false, warnings), ErrorCode::kUnsupported);
   CHECK(refused.field == "tensor \"output.weight\"");
 }
 
 TEST_CASE("docs/gguf.md names every tensor that is read", "[roles]") {
-  const std::string page = test::read_file(LLM_SOURCE_DIR "/docs/gguf.md");
+  const std::string page = read_file(LLM_SOURCE_DIR "/docs/gguf.md");
   constexpr std::string_view kSuffix = ".weight";  // which the page says once, except of rope_freqs
   for (const Architecture& architecture : all_architectures())
     CHECK(page.find("`" + std::string(architecture.name) + "`") != std::string::npos);
@@ -164,4 +160,4 @@ TEST_CASE("docs/gguf.md names every tensor that is read", "[roles]") {
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -13,34 +13,26 @@
 #include "engine/serve/histogram.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
-using test::effort;
 using Ids = std::vector<TokenId>;
 
 constexpr std::size_t kContext = 400;
 constexpr std::size_t kLongContext = 2048;
 
-std::shared_ptr<const Model> embedded() {
-  LoadOptions options;
-  options.threads = 1;
-  auto model = Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options);
-  REQUIRE(model.ok());
-  return *model;
-}
-
 std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
                                    SchedulerOptions options, std::size_t context = kContext) {
   options.context = context;
-  auto executor = test::require_ok(Executor::create(
+  auto executor = require_ok(Executor::create(
       model, {.context = context, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
-  return test::require_ok(TextService::start(executor, options));
+  return require_ok(TextService::start(executor, options));
 }
 
 /// What a text is compared by.
@@ -63,7 +55,7 @@ struct Told {
 
 Told alone(const std::shared_ptr<const Model>& model, TextRequest request,
            std::size_t context = kContext) {
-  auto session = test::require_ok(open_sequence(model, {.context = context}));
+  auto session = require_ok(open_sequence(model, {.context = context}));
   Told told;
   Sha256 hash;
   std::vector<float> rows;
@@ -101,7 +93,7 @@ struct Listener {
   }
   Result<ServedText> wait() { return end.get_future().get(); }
   Told wait_for_text() {
-    const auto text = test::require_ok(wait());
+    const auto text = require_ok(wait());
     REQUIRE(text.result.text == told.events);
     told.ids = text.result.ids;
     told.reason = text.result.stop_reason;
@@ -280,11 +272,11 @@ TEST_CASE("a service takes all of some texts or none, and what fits", "[serve]")
 }
 
 TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
-  test::ScratchDirectory directory;
-  auto broken = test::TinyGguf::llama();
-  test::make_token_overflow(broken, 40);
+  ScratchDirectory directory;
+  auto broken = TinyGguf::llama();
+  make_token_overflow(broken, 40);
   const auto model =
-      test::require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
+      require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
   const auto service = start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
   std::vector<Listener> listeners(3);
   std::vector<TextJob> jobs;
@@ -300,7 +292,7 @@ TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
   REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
   REQUIRE(listeners[0].wait().ok());
   REQUIRE(listeners[2].wait().ok());
-  test::must_fail(listeners[1].wait(), ErrorCode::kNonFinite, {"position 2"});
+  must_fail(listeners[1].wait(), ErrorCode::kNonFinite, {"position 2"});
   REQUIRE(service->figures().failed == 1);
   REQUIRE(service->figures().kv_pages_in_use == 0);
 }
@@ -332,4 +324,4 @@ TEST_CASE("a histogram counts values up to each limit", "[serve]") {
   REQUIRE(histogram.sum() == 16);
 }
 
-}  // namespace llm
+}  // namespace llm::test

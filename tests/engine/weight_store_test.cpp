@@ -19,12 +19,10 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Ids = std::vector<TokenId>;
-using test::ScratchDirectory;
-using test::TinyGguf;
 
 const Ids kPrompt = {1, 5, 17, 130, 262, 7, 99, 200, 31};
 
@@ -37,20 +35,20 @@ LoadOptions how(bool defer, int threads = 2, Compute compute = Compute::kInt8) {
 }
 
 std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options) {
-  return test::require_ok(Model::load(path, options));
+  return require_ok(Model::load(path, options));
 }
 
 std::unique_ptr<Sequence> open(const std::shared_ptr<const Model>& model,
                                const ExecutorOptions& options = {},
                                const SequenceOptions& sequence = {}) {
-  return test::require_ok(open_sequence(model, options, sequence));
+  return require_ok(open_sequence(model, options, sequence));
 }
 
 /// The hash of all logits of kPrompt in one call and four tokens one by one.
 std::string run(Sequence& sequence) {
   Sha256 hash;
   const auto add = [&](std::span<const TokenId> ids) {
-    const auto rows = test::require_ok(sequence.evaluate(ids, LogitRows::kAll));
+    const auto rows = require_ok(sequence.evaluate(ids, LogitRows::kAll));
     hash.update(std::as_bytes(rows));
   };
   add(kPrompt);
@@ -76,7 +74,7 @@ void overwrite(const std::string& path, std::size_t at, char value) {
 }  // namespace
 
 TEST_CASE("weights left in the file give the bits of packed ones", "[weights]") {
-  const std::string architecture = GENERATE(from_range(test::TinyGguf::architectures()));
+  const std::string architecture = GENERATE(from_range(TinyGguf::architectures()));
   const bool tied = GENERATE(false, true);
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
   CAPTURE(architecture, tied, compute);
@@ -223,7 +221,7 @@ TEST_CASE("a file that changes before it is packed is refused in the pass that w
     overwrite(path, std::filesystem::file_size(path) - 1, '\1');
   }
   const std::size_t before = sequence->position();
-  const Error rows = test::must_fail(sequence->evaluate(Ids{4, 5}, LogitRows::kLast));
+  const Error rows = must_fail(sequence->evaluate(Ids{4, 5}, LogitRows::kLast));
   const Error& error = rows;
   CAPTURE(error.to_string());
   CHECK(error.code == ErrorCode::kIntegrity);
@@ -252,7 +250,7 @@ TEST_CASE("bad input 61: with weights in the file, before a token is drawn", "[w
   REQUIRE(model.ok() == (name != "token_embd.weight"));
   Error error{.field = {}, .message = {}};
   if (model.ok()) {
-    const Error rows = test::must_fail(open(*model)->evaluate(kPrompt, LogitRows::kLast));
+    const Error rows = must_fail(open(*model)->evaluate(kPrompt, LogitRows::kLast));
     error = rows;
   } else {
     error = model.error();
@@ -266,4 +264,4 @@ TEST_CASE("bad input 61: with weights in the file, before a token is drawn", "[w
           gguf.header_bytes() + gguf.default_offset(name) + block * traits.block_bytes);
 }
 
-}  // namespace llm
+}  // namespace llm::test

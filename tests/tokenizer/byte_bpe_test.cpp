@@ -16,10 +16,10 @@
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
-Tokenizer built(VocabSpec spec) { return test::require_ok(Tokenizer::create(std::move(spec))); }
+Tokenizer built(VocabSpec spec) { return require_ok(Tokenizer::create(std::move(spec))); }
 
 Tokenizer tiny(const std::string& pre_tokenizer) { return built(tiny_bpe(pre_tokenizer)); }
 
@@ -102,8 +102,8 @@ TEST_CASE("deepseek-llm's spaces at the end are those of the published $",
   pass->regex = dollar;
   PreTokenizerRule other = rule;
   other.passes = published;
-  const auto ours = test::require_ok(Splitter::create(rule));
-  const auto theirs = test::require_ok(Splitter::create(other));
+  const auto ours = require_ok(Splitter::create(rule));
+  const auto theirs = require_ok(Splitter::create(other));
   const std::vector<std::string> parts = {" ",      "\t",     "\n",     "\r",     "\v",
                                           "\f",     "\u0085", "\u00A0", "\u2028", "\u3000",
                                           "\u0E01", "a",      "1",      "!"};
@@ -216,7 +216,7 @@ TEST_CASE("a byte-level vocabulary that cannot work is refused", "[tokenizer][by
     VocabSpec spec = tiny_bpe("gpt-2");
     spoil(spec);
     CAPTURE(words);
-    test::must_fail(Tokenizer::create(spec), code, {words});
+    must_fail(Tokenizer::create(spec), code, {words});
   };
   const auto token = [](VocabSpec& spec, const char* text) {
     return std::ranges::find(spec.tokens, text, &VocabSpec::Token::text);
@@ -278,4 +278,4 @@ TEST_CASE("a megabyte of one letter that merges again and again", "[tokenizer][b
   CHECK(ids == Ids(256, left));
 }
 
-}  // namespace llm
+}  // namespace llm::test

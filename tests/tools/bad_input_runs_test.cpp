@@ -10,66 +10,61 @@
 namespace llm::test {
 namespace {
 
-/// A dump of the tiny model's own, which passes.
-std::string own_dump(Llmrun& llmrun) {
-  const Finished run =
-      llmrun("\"$TINY\" -p the -n 2 --ignore-eos -q --dump-layers \"$DIR/dump.npz\"");
-  REQUIRE(run.exit_code == 0);
-  return read_file(llmrun.path("dump.npz"));
-}
+class BadRuns : public Llmrun {
+ public:
+  /// A dump of the tiny model's own, which passes.
+  std::string own_dump() {
+    const Finished run =
+        llmrun("\"$TINY\" -p the -n 2 --ignore-eos -q --dump-layers \"$DIR/dump.npz\"");
+    REQUIRE(run.exit_code == 0);
+    return read_file(path("dump.npz"));
+  }
 
-Finished layer_diff(Llmrun& llmrun, const std::string& reference) {
-  llmrun.write("bad.npz", reference);
-  return llmrun.shell("'" + tool_path("llmcheck") +
-                      "' \"$TINY\" -t 1 --layer-diff \"$DIR/bad.npz\"");
-}
+  Finished layer_diff(const std::string& reference) {
+    write("bad.npz", reference);
+    return shell("'" + tool_path("llmcheck") + "' \"$TINY\" -t 1 --layer-diff \"$DIR/bad.npz\"");
+  }
+};
 
-TEST_CASE("bad input 65: a reference that is empty or cut short", "[bad_input]") {
-  Llmrun llmrun;
-  const std::string dump = own_dump(llmrun);
-  layer_diff(llmrun, dump).must_end(0);
+TEST_CASE_METHOD(BadRuns, "bad input 65: a reference that is empty or cut short") {
+  const std::string dump = own_dump();
+  layer_diff(dump).must_end(0);
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{21}, dump.size() / 2,
                                  dump.size() - 22, dump.size() - 1}) {
     CAPTURE(size);
-    const Finished run =
-        layer_diff(llmrun, dump.substr(0, size)).must_end(3, {"bad.npz: zip", "need"});
+    const Finished run = layer_diff(dump.substr(0, size)).must_end(3, {"bad.npz: zip", "need"});
     CHECK(run.out.empty());
   }
 }
 
-TEST_CASE("bad input 66, 69: a reference with flipped bytes", "[bad_input]") {
-  Llmrun llmrun;
-  const std::string dump = own_dump(llmrun);
+TEST_CASE_METHOD(BadRuns, "bad input 66, 69: a reference with flipped bytes") {
+  const std::string dump = own_dump();
   // The header of the first member, its data, and the directory at the end.
   for (const std::size_t at : {std::size_t{14}, std::size_t{200}, dump.size() - 30}) {
     CAPTURE(at);
     std::string bad = dump;
     bad[at] = static_cast<char>(bad[at] ^ 0x40);
-    const Finished run = layer_diff(llmrun, bad);
+    const Finished run = layer_diff(bad);
     CHECK((run.exit_code == 3 || run.exit_code == 6));
     CHECK_THAT(run.err, Contains("bad.npz: "));
   }
 }
 
-TEST_CASE("bad input 78: a prompt beyond the context", "[bad_input]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(BadRuns, "bad input 78: a prompt beyond the context") {
   llmrun("\"$TINY\" -c 4 -p 'more than four tokens'")
       .must_end(2, {"tokens, need at most 4 (the context)"});
 }
 
-TEST_CASE("bad input 80: a megabyte of one character", "[bad_input]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(BadRuns, "bad input 80: a megabyte of one character") {
   const char byte = GENERATE('a', ' ');
-  llmrun.write("long", std::string(1 << 20, byte));
+  write("long", std::string(1 << 20, byte));
   const std::string model = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
-  const Finished run =
-      run_tool("llmtok", {model, "-f", llmrun.path("long"), "--ids"}, llmrun.path("long"));
+  const Finished run = run_tool("llmtok", {model, "-f", path("long"), "--ids"}, path("long"));
   CHECK(run.exit_code == 0);
   CHECK(run.out.size() > 1000);
 }
 
-TEST_CASE("bad input 82: --top-k 0 disables the filter", "[bad_input]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(BadRuns, "bad input 82: --top-k 0 disables the filter") {
   const std::string usual =
       "\"$TINY\" -p the -n 24 --ignore-eos -s 3 --temp 5 --top-p 1 --min-p 0 ";
   const std::string disabled = llmrun(usual + "--top-k 0 -q").out;
@@ -77,8 +72,7 @@ TEST_CASE("bad input 82: --top-k 0 disables the filter", "[bad_input]") {
   CHECK(disabled != llmrun(usual + "--top-k 2 -q").out);
 }
 
-TEST_CASE("bad input 83: threads out of range, none, and more than CPUs", "[bad_input]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(BadRuns, "bad input 83: threads out of range, none, and more than CPUs") {
   const std::string one = llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 1").out;
   CHECK(llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 0").out == one);
   CHECK(llmrun("\"$TINY\" -p the -n 3 --ignore-eos -s 1 -q -t 19").out == one);
@@ -86,27 +80,25 @@ TEST_CASE("bad input 83: threads out of range, none, and more than CPUs", "[bad_
       .must_end(2, {"-t: found \"10000\", need an integer in 0..256"});
 }
 
-TEST_CASE("bad input 85: a full disk leaves the old report", "[bad_input]") {
-  Llmrun llmrun;
-  llmrun.write("report.json", std::string("old"));
-  own_dump(llmrun);
+TEST_CASE_METHOD(BadRuns, "bad input 85: a full disk leaves the old report") {
+  write("report.json", std::string("old"));
+  own_dump();
   // A file size limit is a disk that is full.
-  const Finished run = llmrun.shell(
+  const Finished run = shell(
       "(ulimit -f 0; exec '" + tool_path("llmcheck") +
       "' \"$TINY\" -t 1 --layer-diff \"$DIR/dump.npz\" --report \"$DIR/report.json\") 2>&1 | cat; "
       "exit ${PIPESTATUS[0]}");
   CHECK(run.exit_code == 4);
   CHECK_THAT(run.out, Contains("report.json: cannot write: File too large"));
   CHECK_THAT(run.out, Contains("PASS"));
-  CHECK(read_file(llmrun.path("report.json")) == "old");
+  CHECK(read_file(path("report.json")) == "old");
 }
 
-TEST_CASE("bad input 87: a reader that leaves", "[bad_input]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(BadRuns, "bad input 87: a reader that leaves") {
   for (const std::string command : {"llmgguf\" show \"$TINY\" -a", "llmrun\" --help"}) {
     CAPTURE(command);
     const Finished run =
-        llmrun.shell("\"" + tools_folder() + "/" + command + " | head -c 0; exit ${PIPESTATUS[0]}");
+        shell("\"" + tools_folder() + "/" + command + " | head -c 0; exit ${PIPESTATUS[0]}");
     CHECK((run.exit_code == 4 || run.exit_code == 0));  // 0: written before head left
     CHECK(run.err.empty());
   }

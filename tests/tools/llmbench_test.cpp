@@ -17,10 +17,10 @@ using Json = nlohmann::json;
 class Llmbench : public test::Llmrun {
  public:
   Llmbench() { setenv("LLMBENCH", test::tool_path("llmbench").c_str(), 1); }
-  Finished operator()(const std::string& arguments) { return shell("\"$LLMBENCH\" " + arguments); }
+  Finished llmbench(const std::string& arguments) { return shell("\"$LLMBENCH\" " + arguments); }
 
-  Json json(const std::string& arguments) {
-    const Finished run = (*this)(arguments + " -o json").must_end(0);
+  Json report(const std::string& arguments) {
+    const Finished run = llmbench(arguments + " -o json").must_end(0);
     return Json::parse(run.out);
   }
 };
@@ -58,9 +58,8 @@ constexpr const char* kSmall = "\"$TINY\" -q -r 3 -p 8,20 -n 4 -d 0,9 ";
 
 }  // namespace
 
-TEST_CASE("the JSON has the promised shape", "[llmbench]") {
-  Llmbench llmbench;
-  const Json rows = llmbench.json(std::string(kSmall) + "--no-peaks -t 2 --kv f32 --isa scalar");
+TEST_CASE_METHOD(Llmbench, "the JSON has the promised shape") {
+  const Json rows = report(std::string(kSmall) + "--no-peaks -t 2 --kv f32 --isa scalar");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"load", "ttft", "pp8", "pp20", "tg4", "pp8@d9",
                                                      "pp20@d9", "tg4@d9"});
   for (const Json& row : rows) {
@@ -79,9 +78,8 @@ TEST_CASE("the JSON has the promised shape", "[llmbench]") {
   }
 }
 
-TEST_CASE("shares and peaks come from the same run", "[llmbench]") {
-  Llmbench llmbench;
-  const Json rows = llmbench.json("\"$TINY\" -q -r 2 -p 8 -n 4 -t 1,2 --peaks --no-load");
+TEST_CASE_METHOD(Llmbench, "shares and peaks come from the same run") {
+  const Json rows = report("\"$TINY\" -q -r 2 -p 8 -n 4 -t 1,2 --peaks --no-load");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"pp8", "tg4", "pp8", "tg4", "-", "-"});
   for (std::size_t i = 0; i < 4; ++i) {
     require_row(rows[i]);
@@ -97,27 +95,23 @@ TEST_CASE("shares and peaks come from the same run", "[llmbench]") {
   REQUIRE(rows[3]["peak_rss_mib"].get<double>() < 400);
 }
 
-TEST_CASE("peaks need no model", "[llmbench]") {
-  Llmbench llmbench;
-  const Json alone = llmbench.json("--peaks -r 1 -t 1");
+TEST_CASE_METHOD(Llmbench, "peaks need no model") {
+  const Json alone = report("--peaks -r 1 -t 1");
   REQUIRE(alone.size() == 1);
   REQUIRE(alone[0]["read_gb_per_s"].get<double>() > 0);
   REQUIRE(alone[0]["dot_gmac_per_s"].get<double>() > 0);
 }
 
-TEST_CASE("generation without a cache is a test of its own", "[llmbench]") {
-  Llmbench llmbench;
-  const Json rows =
-      llmbench.json("\"$TINY\" -q -r 1 -p 0 -n 4 -d 3 --no-peaks --no-load --no-cache");
+TEST_CASE_METHOD(Llmbench, "generation without a cache is a test of its own") {
+  const Json rows = report("\"$TINY\" -q -r 1 -p 0 -n 4 -d 3 --no-peaks --no-load --no-cache");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"tg4@d3", "tg4@d3@nocache"});
   REQUIRE(rows[0]["cache"] == true);
   REQUIRE(rows[1]["cache"] == false);
 }
 
-TEST_CASE("several tokens a pass are a test of their own", "[llmbench]") {
-  Llmbench llmbench;
+TEST_CASE_METHOD(Llmbench, "several tokens a pass are a test of their own") {
   const Json rows =
-      llmbench.json("\"$TINY\" -q -r 1 -p 0 -n 10 --no-peaks --no-load --tokens-per-pass 1,4,8");
+      report("\"$TINY\" -q -r 1 -p 0 -n 10 --no-peaks --no-load --tokens-per-pass 1,4,8");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"tg10", "tg10@x4", "tg10@x8"});
   REQUIRE(rows[1]["tokens_per_pass"] == 4);
   REQUIRE(!rows[1].contains("tbt_ms"));
@@ -125,8 +119,7 @@ TEST_CASE("several tokens a pass are a test of their own", "[llmbench]") {
       .must_end(2, {"--tokens-per-pass: found \"0\", need integers in 1..512"});
 }
 
-TEST_CASE("tables and comma-separated values have a line per test", "[llmbench]") {
-  Llmbench llmbench;
+TEST_CASE_METHOD(Llmbench, "tables and comma-separated values have a line per test") {
   const Finished table =
       llmbench(std::string(kSmall) + "--no-peaks").must_end(0, {}, {"| pp20@d9 |"});
   REQUIRE(std::ranges::count(table.out, '\n') == 2 + 8 + 1 + 2 + 2);
@@ -141,10 +134,9 @@ TEST_CASE("tables and comma-separated values have a line per test", "[llmbench]"
   REQUIRE(rows == 8);
 }
 
-TEST_CASE("a start is shown in parts, without and with a packed cache", "[llmbench]") {
-  Llmbench llmbench;
+TEST_CASE_METHOD(Llmbench, "a start is shown in parts, without and with a packed cache") {
   const std::string small = "\"$TINY\" -q -r 2 -p 8 -n 0 --no-peaks --packed-cache \"$DIR/cache\" ";
-  const Json rows = llmbench.json(small);
+  const Json rows = report(small);
   REQUIRE(tests_of(rows) ==
           std::vector<std::string>{"load", "ttft", "load@packed", "ttft@packed", "pp8"});
   for (const Json& row : rows) {
@@ -159,26 +151,24 @@ TEST_CASE("a start is shown in parts, without and with a packed cache", "[llmben
                 parts["weights"].get<double>() + parts["first_token"].get<double>() <=
             row["ms"]["max"].get<double>() * 2);
   }
-  REQUIRE(std::filesystem::exists(llmbench.path("cache")));
+  REQUIRE(std::filesystem::exists(path("cache")));
   const Finished table = llmbench(small);
   REQUIRE(contains(table.out, "| start, ms   |"));
   REQUIRE(contains(table.out, "\n| ttft@packed |"));
-  REQUIRE(tests_of(llmbench.json("\"$TINY\" -q -r 1 -p 8 -n 0 --no-peaks --no-load --packed-cache "
-                                 "\"$DIR/cache\"")) == std::vector<std::string>{"pp8"});
+  REQUIRE(tests_of(report("\"$TINY\" -q -r 1 -p 8 -n 0 --no-peaks --no-load --packed-cache "
+                          "\"$DIR/cache\"")) == std::vector<std::string>{"pp8"});
 }
 
-TEST_CASE("packing belongs to a start and to no other test", "[llmbench]") {
-  Llmbench llmbench;
+TEST_CASE_METHOD(Llmbench, "packing belongs to a start and to no other test") {
   const Finished run = llmbench("\"$TINY\" -p 8 -n 4 -r 2 -t 1 --no-peaks --profile")
                            .must_end(0, {}, {"ttft", "pp8, 1 threads: 2 passes", "\nffn_down "});
   REQUIRE_FALSE(contains(run.out, "\npack "));
 }
 
-TEST_CASE("a run compares itself with an earlier one", "[llmbench]") {
-  Llmbench llmbench;
+TEST_CASE_METHOD(Llmbench, "a run compares itself with an earlier one") {
   const std::string arguments = "\"$TINY\" -q -r 1 -p 8 -n 0 -t 1 --no-peaks --no-load ";
-  llmbench.write("old.json", llmbench.json(arguments).dump());
-  const Json rows = llmbench.json(arguments + "--compare \"$DIR/old.json\"");
+  write("old.json", report(arguments).dump());
+  const Json rows = report(arguments + "--compare \"$DIR/old.json\"");
   REQUIRE(rows[0]["compare"]["speedup"].get<double>() > 0);
   require_spread(rows[0]["compare"]["old"]);
   const Finished table = llmbench(arguments + "--compare \"$DIR/old.json\"");
@@ -191,9 +181,8 @@ TEST_CASE("a run compares itself with an earlier one", "[llmbench]") {
   llmbench("\"$TINY\" --compare \"$TINY\"").must_end(3);
 }
 
-TEST_CASE("a synthetic model needs no file and leaves none", "[llmbench]") {
-  Llmbench llmbench;
-  const Finished run = llmbench.shell(
+TEST_CASE_METHOD(Llmbench, "a synthetic model needs no file and leaves none") {
+  const Finished run = shell(
       "mkdir \"$DIR/tmp\" && TMPDIR=\"$DIR/tmp\" \"$LLMBENCH\" --synthetic mqa --type Q4_0 -q -r 1 "
       "-p 8 -n 2 --no-peaks -o json && ls -A \"$DIR/tmp\" | wc -l >&2");
   CAPTURE(run.err);
@@ -207,10 +196,9 @@ TEST_CASE("a synthetic model needs no file and leaves none", "[llmbench]") {
   }
 }
 
-TEST_CASE("an interrupt keeps what was measured", "[llmbench]") {
-  Llmbench llmbench;
+TEST_CASE_METHOD(Llmbench, "an interrupt keeps what was measured") {
   // Threads are there once the model is being loaded, and interrupts are then graceful.
-  const Finished run = llmbench.shell(
+  const Finished run = shell(
       "\"$LLMBENCH\" \"$TINY\" -q -t 2 -r 10000 -p 60 -n 0 --no-peaks --no-load -o json & pid=$!\n"
       "until [ $(ls /proc/$pid/task | wc -l) -gt 1 ]; do sleep 0.01; done\n"
       "kill -TERM $pid; wait $pid");
@@ -219,7 +207,7 @@ TEST_CASE("an interrupt keeps what was measured", "[llmbench]") {
   REQUIRE(Json::parse(run.out).is_array());
 }
 
-TEST_CASE("wrong usage of llmbench exits with 2", "[llmbench]") {
+TEST_CASE_METHOD(Llmbench, "wrong usage of llmbench exits with 2") {
   const auto [arguments, words] = GENERATE(table<const char*, const char*>({
       {"", "MODEL: found nothing, need a GGUF file, --synthetic or --peaks"},
       {"\"$TINY\" -p 1,x", "-p: found \"1,x\", need integers in 0..1048576"},
@@ -236,7 +224,6 @@ TEST_CASE("wrong usage of llmbench exits with 2", "[llmbench]") {
       {"--synthetic gpt", "--synthetic: found \"gpt\", need one of tinyllama"},
       {"--synthetic mqa --type Q9", "--type: found \"Q9\", need a type of llmquant"},
   }));
-  Llmbench llmbench;
   const Finished run = llmbench(arguments).must_end(2, {"llmbench: error: ", words});
   CAPTURE(arguments);
   REQUIRE(run.out.empty());

@@ -22,7 +22,7 @@ class Bench {
   explicit Bench(const std::string& arguments) {
     setenv("LLMCHECK", tool_path("llmcheck").c_str(), 1);
     const Finished made =
-        llmrun_(fmt::format("\"$TINY\" -q -t 1 --receipt \"$DIR/r.json\" {}", arguments));
+        llmrun_.llmrun(fmt::format("\"$TINY\" -q -t 1 --receipt \"$DIR/r.json\" {}", arguments));
     CAPTURE(arguments, made.err);
     REQUIRE(made.exit_code == 0);
   }

@@ -10,11 +10,10 @@
 #include "tools/llmload/calibration.h"
 #include "tools/llmload/lengths.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Catch::Matchers::Contains;
-using test::effort;
 
 Calibration some_calibration() {
   Calibration c;
@@ -41,7 +40,7 @@ Calibration some_calibration() {
 TEST_CASE("a hostile file of lengths is refused by place, value and rule", "[llmload][bad_input]") {
   const auto refused = [](const std::string& text, const std::string& part) {
     CAPTURE(text.substr(0, 200), part);
-    test::must_fail(LengthDistribution::parse(text), ErrorCode::kMalformed, {part});
+    must_fail(LengthDistribution::parse(text), ErrorCode::kMalformed, {part});
   };
   const auto with = [](const std::string& weight, const std::string& prompt) {
     return R"([{"prompt": [1, 2], "output": [1, 2]}, {"weight": )" + weight + R"(, "prompt": )" +
@@ -77,7 +76,7 @@ TEST_CASE("a hostile file of lengths is refused by place, value and rule", "[llm
   for (std::size_t i = 0; i <= LengthDistribution::kMostClasses; ++i) many += "0,";
   refused(many + "0]", "found 100002 classes");
 
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   const auto file = LengthDistribution::read(directory.write("bad.json", std::string("[]")));
   REQUIRE_THAT(file.error().to_string(), Contains("bad.json: lengths: found 0 classes"));
   REQUIRE(LengthDistribution::read(directory / "none").error().code == ErrorCode::kIo);
@@ -85,7 +84,7 @@ TEST_CASE("a hostile file of lengths is refused by place, value and rule", "[llm
 
 TEST_CASE("a calibration comes back from its file as it was", "[llmload]") {
   const Calibration saved = some_calibration();
-  const auto read = test::require_ok(Calibration::parse(saved.to_json()));
+  const auto read = require_ok(Calibration::parse(saved.to_json()));
   REQUIRE(read.to_json() == saved.to_json());
   REQUIRE(read.costs.seconds() == saved.costs.seconds());
 }
@@ -120,7 +119,7 @@ TEST_CASE("a hostile calibration is refused by member, value and rule", "[llmloa
   const json good = json::parse(some_calibration().to_json());
   const auto refused = [](const std::string& text, ErrorCode code, const std::string& part) {
     CAPTURE(text, part);
-    test::must_fail(Calibration::parse(text), code, {part});
+    must_fail(Calibration::parse(text), code, {part});
   };
   refused("", ErrorCode::kMalformed, "calibration: found no JSON object");
   refused("[]", ErrorCode::kMalformed, "calibration: found no JSON object");
@@ -164,4 +163,4 @@ TEST_CASE("a hostile calibration is refused by member, value and rule", "[llmloa
   residuals([](json& r) { r[1]["ratios"][0] = "1"; }, "residuals: found a ratio of string");
 }
 
-}  // namespace llm
+}  // namespace llm::test

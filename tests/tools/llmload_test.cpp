@@ -17,18 +17,18 @@ class Llmload : public test::Llmrun {
     setenv("LLMLOAD", test::tool_path("llmload").c_str(), 1);
     write("l.json", std::string(R"([{"prompt": [2, 20], "output": [2, 6]}])"));
   }
-  Finished operator()(const std::string& arguments) {
+  Finished llmload(const std::string& arguments) {
     return shell("\"$LLMLOAD\" \"$TINY\" -t 1 -q --lengths $DIR/l.json " + arguments);
   }
-  Json json(const std::string& arguments, int exit_code = 0) {
-    const Finished run = (*this)(arguments + " --json").must_end(exit_code);
+  Json report(const std::string& arguments, int exit_code = 0) {
+    const Finished run = llmload(arguments + " --json").must_end(exit_code);
     CAPTURE(arguments);
     return Json::parse(run.out);
   }
   /// A calibration of this machine, in $DIR/c.json.
   void calibrate(const std::string& arguments = "") {
-    json("--mode simulate --requests 3 --rounds 2 --training 20 --save-calibration $DIR/c.json " +
-         arguments);
+    report("--mode simulate --requests 3 --rounds 2 --training 20 --save-calibration $DIR/c.json " +
+           arguments);
   }
 };
 
@@ -36,48 +36,45 @@ const std::string kCosts = "--calibration $DIR/c.json ";
 
 }  // namespace
 
-TEST_CASE("a simulation is the same byte for byte, for its seed", "[llmload]") {
-  Llmload llmload;
-  llmload.calibrate();
+TEST_CASE_METHOD(Llmload, "a simulation is the same byte for byte, for its seed") {
+  calibrate();
   const std::string words = kCosts + "--mode simulate --requests 50 -s 5 ";
   const Finished run = llmload(words).must_end(0);
   REQUIRE(llmload(words).out == run.out);
   REQUIRE_THAT(run.out, Contains("tbt p95 ms") && Contains("simulated") && !Contains("real"));
   REQUIRE(llmload(kCosts + "--mode simulate --requests 50 -s 6").out != run.out);
-  REQUIRE(llmload.json(words).dump() == llmload.json(words).dump());
+  REQUIRE(report(words).dump() == report(words).dump());
 }
 
-TEST_CASE("each option of the load and of the scheduler has its effect", "[llmload]") {
-  Llmload llmload;
-  llmload.calibrate();
+TEST_CASE_METHOD(Llmload, "each option of the load and of the scheduler has its effect") {
+  calibrate();
   const std::string words = kCosts + "--mode simulate -s 5 ";
-  const Json usual = llmload.json(words);
+  const Json usual = report(words);
   REQUIRE(usual["simulated"]["requests"] == 100);
   REQUIRE(usual["simulated"]["finished"] == 100);
   REQUIRE(usual["parallel"] == 16);
   REQUIRE(usual["kv_pages"] == 16);
   const double rate = usual["rate"];
-  REQUIRE(llmload.json(words + "--load 100")["rate"].get<double>() == Approx(2 * rate));
-  REQUIRE(llmload.json(words + "--rate 25")["rate"] == 25);
-  REQUIRE(llmload.json(words + "--requests 7")["simulated"]["requests"] == 7);
-  const Json second = llmload.json(words + "--rate 400 --duration 0.5");
+  REQUIRE(report(words + "--load 100")["rate"].get<double>() == Approx(2 * rate));
+  REQUIRE(report(words + "--rate 25")["rate"] == 25);
+  REQUIRE(report(words + "--requests 7")["simulated"]["requests"] == 7);
+  const Json second = report(words + "--rate 400 --duration 0.5");
   REQUIRE(second["simulated"]["requests"] > 120);
   REQUIRE(second["simulated"]["requests"] < 280);
-  const Json burst = llmload.json(words + "--arrivals burst --burst 100 --queue 10");
+  const Json burst = report(words + "--arrivals burst --burst 100 --queue 10");
   REQUIRE(burst["simulated"]["refused_queue_full"] == 90);
-  REQUIRE(llmload.json(words + "--arrivals burst --burst 9")["burst"] == 9);
-  const Json narrow = llmload.json(words + "--parallel 1 --chunk 2 --rate 1000000");
+  REQUIRE(report(words + "--arrivals burst --burst 9")["burst"] == 9);
+  const Json narrow = report(words + "--parallel 1 --chunk 2 --rate 1000000");
   REQUIRE(narrow["simulated"]["sequences_per_step"] == 1);
   REQUIRE(narrow["simulated"]["tokens_per_step"] <= 2);
-  const Json short_of = llmload.json(words + "--kv-pages 1 --rate 1000000");
+  const Json short_of = report(words + "--kv-pages 1 --rate 1000000");
   REQUIRE(short_of["simulated"]["sequences_per_step"] == 1);
 }
 
-TEST_CASE("a real run decides as its replay and makes the texts of one alone", "[llmload]") {
-  Llmload llmload;
+TEST_CASE_METHOD(Llmload, "a real run decides as its replay and makes the texts of one alone") {
   const std::string words = "--mode real --check --rate 100000 --requests 12 ";
   for (const std::string more : {"", "--temp 0.9 -s 3 --kv f32 --compute f32 --isa scalar "}) {
-    const Json json = llmload.json(words + more + "--parallel 4 --chunk 8");
+    const Json json = report(words + more + "--parallel 4 --chunk 8");
     REQUIRE(json["same_decisions"] == true);
     REQUIRE(json["differing_texts"].empty());
     REQUIRE(json["real"]["finished"] == 12);
@@ -95,10 +92,9 @@ TEST_CASE("a real run decides as its replay and makes the texts of one alone", "
   REQUIRE_THAT(llmload("--mode real --rate 100000 --requests 3").out, !Contains("texts:"));
 }
 
-TEST_CASE("what is drawn depends on --temp and --seed, and not on the scheduler", "[llmload]") {
-  Llmload llmload;
+TEST_CASE_METHOD(Llmload, "what is drawn depends on --temp and --seed, and not on the scheduler") {
   const auto texts = [&](const std::string& words) {
-    return llmload.json("--mode real --rate 100000 --requests 12 " + words)["texts_sha256"];
+    return report("--mode real --rate 100000 --requests 12 " + words)["texts_sha256"];
   };
   const Json greedy = texts("");
   REQUIRE(greedy.get<std::string>().size() == 64);
@@ -111,13 +107,12 @@ TEST_CASE("what is drawn depends on --temp and --seed, and not on the scheduler"
   REQUIRE(texts("--compute f32") != greedy);
 }
 
-TEST_CASE("a real run that loses pages makes the same texts", "[llmload]") {
-  Llmload llmload;
+TEST_CASE_METHOD(Llmload, "a real run that loses pages makes the same texts") {
   // Prompts that grow over a page while all decode.
-  llmload.write("l.json", std::string(R"([{"prompt": [247, 255], "output": [15, 20]}])"));
+  write("l.json", std::string(R"([{"prompt": [247, 255], "output": [15, 20]}])"));
   setenv("TINY", LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", 1);
   const Json json =
-      llmload.json("--mode real --check --rate 100000 --requests 6 --kv-pages 4 --chunk 100");
+      report("--mode real --check --rate 100000 --requests 6 --kv-pages 4 --chunk 100");
   REQUIRE(json["real"]["preemptions"] > 0);
   REQUIRE(json["real"]["finished"] == 6);
   REQUIRE(json["same_decisions"] == true);
@@ -126,10 +121,9 @@ TEST_CASE("a real run that loses pages makes the same texts", "[llmload]") {
       .must_end(2, {"--kv-pages: found 1, which no request fits"});
 }
 
-TEST_CASE("both runs are compared, and the verdict is the exit code", "[llmload]") {
-  Llmload llmload;
+TEST_CASE_METHOD(Llmload, "both runs are compared, and the verdict is the exit code") {
   const std::string words = "--requests 10 --rounds 3 --training 20 ";
-  const Json json = llmload.json(words + "--rate 1000 --agree 1000");
+  const Json json = report(words + "--rate 1000 --agree 1000");
   REQUIRE(json["agree"] == 10);
   for (const char* key :
        {"real", "simulated", "calibration", "real_range", "costs_on_real_steps"}) {
@@ -140,20 +134,18 @@ TEST_CASE("both runs are compared, and the verdict is the exit code", "[llmload]
   REQUIRE(json["real_range"]["ttft_p50_ms"][0] <= json["real"]["ttft_p50_ms"]);
   REQUIRE(json["real_range"]["ttft_p50_ms"][1] > json["real_range"]["ttft_p50_ms"][0]);
   const std::size_t steps = json["calibration"]["steps"];
-  REQUIRE(
-      llmload.json("--requests 10 --rounds 3 --training 60 --rate 1000 --agree 1000")["calibration"]
-                                                                                     ["steps"] >
-      steps * 3 / 2);
-  const Json differing = llmload.json(words + "--rate 1000 --agree 0", 1);
+  REQUIRE(report("--requests 10 --rounds 3 --training 60 --rate 1000 --agree 1000")["calibration"]
+                                                                                   ["steps"] >
+          steps * 3 / 2);
+  const Json differing = report(words + "--rate 1000 --agree 0", 1);
   REQUIRE(differing["passed"] == false);
   REQUIRE_FALSE(differing["disagreements"].empty());
   llmload(words + "--rate 1000 --agree 0")
       .must_end(1, {}, {"agreement (*): FAIL, beyond 0.0 %: ttft p50 ms"});
 }
 
-TEST_CASE("what llmload cannot use is refused by name", "[llmload][bad_input]") {
-  Llmload llmload;
-  llmload.calibrate();
+TEST_CASE_METHOD(Llmload, "what llmload cannot use is refused by name") {
+  calibrate();
   const auto refused = [&](const std::string& words, int code, const std::string& part) {
     CAPTURE(words);
     const Finished run = llmload(words).must_end(code, {part});
@@ -174,9 +166,9 @@ TEST_CASE("what llmload cannot use is refused by name", "[llmload][bad_input]") 
   refused(kCosts + "--mode simulate --chunk 512", 8, "c.json: step_tokens: found 256, need 512");
   refused(kCosts + "--mode simulate --kv f32", 8, "c.json: kv: found f16, need f32");
   refused(kCosts + "-t 2", 8, "c.json: threads: found 1, need 2");
-  llmload.write("l.json", std::string(R"([{"prompt": [2, 20], "output": [0, 6]}])"));
+  write("l.json", std::string(R"([{"prompt": [2, 20], "output": [0, 6]}])"));
   refused("", 3, "l.json: [0].output: found [0,6], need [lowest, highest]");
-  llmload.write("l.json", std::string(R"([{"prompt": [2, 200], "output": [1, 6000]}])"));
+  write("l.json", std::string(R"([{"prompt": [2, 200], "output": [1, 6000]}])"));
   refused("", 5, "--lengths: found a request of 6200 tokens, need at most ");
 }
 

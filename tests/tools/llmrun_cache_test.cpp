@@ -21,13 +21,12 @@ std::string line_of(const std::string& text, const std::string& label) {
 
 }  // namespace
 
-TEST_CASE("a loaded cache changes no bit and saves the work", "[llmrun]") {
+TEST_CASE_METHOD(Llmrun, "a loaded cache changes no bit and saves the work") {
   const auto [kv, compute] =
       GENERATE(table<std::string, std::string>({{"f16", "int8"}, {"f32", "f32"}}));
-  Llmrun llmrun;
   std::string text;
   for (int i = 0; i < 40; ++i) text += "Once upon a time there was a dog. ";
-  llmrun.write("text", text);
+  write("text", text);
   const std::string run = fmt::format(
       "{} -f \"$DIR/text\" -n 20 --temp 0 -t 1 --kv {} --compute {} --json --logprobs 5 "
       "--logits-hash "
@@ -41,7 +40,7 @@ TEST_CASE("a loaded cache changes no bit and saves the work", "[llmrun]") {
   REQUIRE(expected.err.starts_with("logits-sha256: "));
   for (const std::size_t bytes : {34, 34 * 26, 34 * 40}) {
     CAPTURE(bytes);
-    llmrun.write("part", text.substr(0, bytes - 1));  // a space belongs to the next word
+    write("part", text.substr(0, bytes - 1));  // a space belongs to the next word
     llmrun(fmt::format("{} -f \"$DIR/part\" -t 1 -n 3 --kv {} --compute {} -q --cache-save "
                        "\"$DIR/cache\"",
                        kModel, kv, compute))
@@ -59,8 +58,7 @@ TEST_CASE("a loaded cache changes no bit and saves the work", "[llmrun]") {
   }
 }
 
-TEST_CASE("a cache of a question's beginning serves the question", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a cache of a question's beginning serves the question") {
   const std::string chat =
       "\"$TINY\" --chat-template zephyr --system 'Be kind' -c 500 -n 6 --temp 0 ";
   llmrun(chat + "-p hi -q --cache-save \"$DIR/cache\"").must_end(0);
@@ -70,7 +68,7 @@ TEST_CASE("a cache of a question's beginning serves the question", "[llmrun]") {
           Json::parse(llmrun(chat + "-p hi -q --json").out)["ids"]);
 }
 
-TEST_CASE("a cache that is not of this run is refused by name", "[llmrun]") {
+TEST_CASE_METHOD(Llmrun, "a cache that is not of this run is refused by name") {
   const auto [arguments, exit_code, words] = GENERATE(table<const char*, int, const char*>({
       {"\"$TINY\" -p 'a tiny hen' --kv f32", 8, "cache: --kv: found f16 in the cache, need f32"},
       {"\"$TINY\" -p 'a tiny hen' --compute f32", 8, "cache: --compute: found int8"},
@@ -81,20 +79,18 @@ TEST_CASE("a cache that is not of this run is refused by name", "[llmrun]") {
       {"\"$TINY\" -p a --cache-load \"$DIR/flipped\"", 3, "flipped: SHA-256: found "},
       {"\"$TINY\" -p a --cache-load \"$DIR/absent\"", 4, "absent: "},
   }));
-  Llmrun llmrun;
-  llmrun.write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
+  write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
   llmrun("\"$TINY\" -p 'a tiny' -n 0 -q --cache-save \"$DIR/cache\"").must_end(0);
-  std::string flipped = test::read_file(llmrun.path("cache"));
+  std::string flipped = test::read_file(path("cache"));
   flipped.back() = static_cast<char>(flipped.back() ^ 1);
-  llmrun.write("flipped", flipped);
+  write("flipped", flipped);
   const Finished run = llmrun(std::string("--cache-load \"$DIR/cache\" -n 4 -q ") + arguments)
                            .must_end(exit_code, {words});
   CAPTURE(arguments);
   REQUIRE(run.out.empty());
 }
 
-TEST_CASE("a cache that cannot be written is an error that names the file", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a cache that cannot be written is an error that names the file") {
   llmrun("\"$TINY\" -p a -n 1 -q --cache-save \"$DIR/none/a\"").must_end(4, {"none/a"});
 }
 

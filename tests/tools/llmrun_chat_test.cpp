@@ -21,28 +21,11 @@ using Json = nlohmann::json;
 constexpr const char* kChat =
     "\"$TINY\" -i --chat-template zephyr -t 1 -n 3 --ignore-eos -s 1 --temp 0 ";
 
-/// Runs `kChat options` with these lines as its input.
-Finished chat(Llmrun& llmrun, const std::string& options, const std::vector<std::string>& lines) {
-  std::string input;
-  for (const std::string& line : lines) input += line + '\n';
-  llmrun.write("input", input);
-  return llmrun(kChat + options + " < \"$DIR/input\"");
-}
-
 std::vector<Json> json_lines(const std::string& text) {
   std::istringstream stream(text);
   std::vector<Json> objects;
   for (std::string line; std::getline(stream, line);) objects.push_back(Json::parse(line));
   return objects;
-}
-
-/// The replies of -i --json to these messages.
-std::vector<Json> replies(Llmrun& llmrun, const std::string& options,
-                          const std::vector<std::string>& messages) {
-  std::vector<std::string> lines;
-  for (const std::string& message : messages) lines.push_back(Json(message).dump());
-  const Finished run = chat(llmrun, "--json " + options, lines).must_end(0);
-  return json_lines(run.out);
 }
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -57,68 +40,81 @@ std::vector<std::string> messages(int n) {
   return result;
 }
 
+class Chats : public Llmrun {
+ public:
+  /// Runs `kChat options` with these lines as its input.
+  Finished chat(const std::string& options, const std::vector<std::string>& lines) {
+    std::string input;
+    for (const std::string& line : lines) input += line + '\n';
+    write("input", input);
+    return llmrun(kChat + options + " < \"$DIR/input\"");
+  }
+
+  /// The replies of -i --json to these messages.
+  std::vector<Json> replies(const std::string& options, const std::vector<std::string>& messages) {
+    std::vector<std::string> lines;
+    for (const std::string& message : messages) lines.push_back(Json(message).dump());
+    const Finished run = chat("--json " + options, lines).must_end(0);
+    return json_lines(run.out);
+  }
+};
+
 }  // namespace
 
-TEST_CASE("a chat goes on when its context is full, and says so once", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished run = chat(llmrun, "-c 150 --system Be -v", messages(30)).must_end(0);
+TEST_CASE_METHOD(Chats, "a chat goes on when its context is full, and says so once") {
+  const Finished run = chat("-c 150 --system Be -v", messages(30)).must_end(0);
   REQUIRE(count(run.err, "| peak RSS") == 30);  // a reply each
   REQUIRE(count(run.err, "warning: context full (150 tokens): the ") == 1);
   REQUIRE(count(run.err, "info: context full (150 tokens): the ") > 5);
   REQUIRE(!contains(run.err, "error"));
 }
 
-TEST_CASE("a chat that has lost turns answers as one that never had them", "[llmrun]") {
-  Llmrun llmrun;
-  const auto all = replies(llmrun, "-c 150 --system Be", messages(9));
+TEST_CASE_METHOD(Chats, "a chat that has lost turns answers as one that never had them") {
+  const auto all = replies("-c 150 --system Be", messages(9));
   REQUIRE(all.size() == 9);
   std::size_t dropped = 0;
   for (const Json& reply : all) dropped += reply["dropped_turns"].get<std::size_t>();
   REQUIRE(dropped >= 5);
   const auto kept = messages(9);
-  const auto fresh = replies(llmrun, "-c 150 --system Be",
+  const auto fresh = replies("-c 150 --system Be",
                              {kept.begin() + static_cast<std::ptrdiff_t>(dropped), kept.end()});
   REQUIRE(fresh.back()["ids"] == all.back()["ids"]);
   // The system message is still among them.
-  const auto other = replies(llmrun, "-c 150 --system You", messages(9));
+  const auto other = replies("-c 150 --system You", messages(9));
   REQUIRE(other.back()["ids"] != all.back()["ids"]);
 }
 
-TEST_CASE("a message longer than the context is refused and the chat lives", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "a message longer than the context is refused and the chat lives") {
   const std::string large(300, 'x');
   const Finished run =
-      chat(llmrun, "-c 150 -v", {"one", large, "two"})
+      chat("-c 150 -v", {"one", large, "two"})
           .must_end(0, {"llmrun: error: message: found ",
                         "need at most 150 (the context); raise -c, shorten the message or use "
                         "--context-shift"});
   REQUIRE(count(run.err, "| peak RSS") == 2);
   // As if it had never been.
-  REQUIRE(run.out == chat(llmrun, "-c 150", {"one", "two"}).out);
+  REQUIRE(run.out == chat("-c 150", {"one", "two"}).out);
 }
 
-TEST_CASE("with --context-shift a long message loses its front", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "with --context-shift a long message loses its front") {
   const Finished run =
-      chat(llmrun, "-c 150 -v --context-shift", {"one", std::string(300, 'x')})
+      chat("-c 150 -v --context-shift", {"one", std::string(300, 'x')})
           .must_end(0, {"warning: prompt: the first ",
                         "tokens are dropped, so that the rest fits into 150 (-c)"});
   REQUIRE(!contains(run.err, "--context-shift"));
   REQUIRE(count(run.err, "| peak RSS") == 2);
 }
 
-TEST_CASE("a reply longer than the context ends with a warning, or goes on", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished ended = chat(llmrun, "-c 150 -n 500", {"one", "two"}).must_end(0);
+TEST_CASE_METHOD(Chats, "a reply longer than the context ends with a warning, or goes on") {
+  const Finished ended = chat("-c 150 -n 500", {"one", "two"}).must_end(0);
   REQUIRE(count(ended.err, "warning: context full: message and reply have 150 tokens") == 2);
-  const auto shifted = replies(llmrun, "-c 150 -n 500 --context-shift", {"one", "two"});
+  const auto shifted = replies("-c 150 -n 500 --context-shift", {"one", "two"});
   REQUIRE(shifted[0]["ids"].size() == 500);
   REQUIRE(shifted[1]["ids"].size() == 500);
 }
 
-TEST_CASE("a line above 64 MiB is refused with both numbers and the chat lives", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished run = llmrun.shell(
+TEST_CASE_METHOD(Chats, "a line above 64 MiB is refused with both numbers and the chat lives") {
+  const Finished run = shell(
       std::string("(head -c 70000000 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
       kChat + "-c 200 -v");
   CAPTURE(run.err);
@@ -126,7 +122,7 @@ TEST_CASE("a line above 64 MiB is refused with both numbers and the chat lives",
   REQUIRE(contains(run.err, "message: found 70000000 bytes, need at most 67108864"));
   REQUIRE(count(run.err, "| peak RSS") == 1);
   // Below that, markup and message together are too long; the tokenizer is not asked.
-  const Finished joined = llmrun.shell(
+  const Finished joined = shell(
       std::string("(head -c 67108860 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
       kChat + "-c 200 -v");
   CAPTURE(joined.err);
@@ -135,10 +131,9 @@ TEST_CASE("a line above 64 MiB is refused with both numbers and the chat lives",
   REQUIRE(count(joined.err, "| peak RSS") == 1);
 }
 
-TEST_CASE("commands do what /help lists", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "commands do what /help lists") {
   const auto err = [&](const std::vector<std::string>& lines) {
-    const Finished run = chat(llmrun, "-c 2000 -v", lines).must_end(0);
+    const Finished run = chat("-c 2000 -v", lines).must_end(0);
     return run.err;
   };
   const std::string help = err({"/help"});
@@ -157,10 +152,9 @@ TEST_CASE("commands do what /help lists", "[llmrun]") {
   REQUIRE(contains(err({"one", "/regenerate", "/stats"}), "1 turns, "));
 }
 
-TEST_CASE("/clear and /system change what the model sees", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "/clear and /system change what the model sees") {
   const auto last = [&](const std::string& options, const std::vector<std::string>& lines) {
-    const std::string out = chat(llmrun, options + " -c 2000 -n 8", lines).out;
+    const std::string out = chat(options + " -c 2000 -n 8", lines).out;
     return out.substr(out.rfind('\n', out.size() - 2) + 1);
   };
   REQUIRE(last("", {"one", "two"}) != last("", {"two"}));
@@ -169,14 +163,12 @@ TEST_CASE("/clear and /system change what the model sees", "[llmrun]") {
   REQUIRE(last("--system 'Be kind'", {"two"}) != last("", {"two"}));
 }
 
-TEST_CASE("an empty system message is not the same as none", "[llmrun]") {
-  Llmrun llmrun;
-  llmrun.write("tiny.gguf", test::with_chatml_markers().bytes());
+TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
+  write("tiny.gguf", test::with_chatml_markers().bytes());
   // Qwen2.5's format has a message of its own where there is none.
   const auto n_tokens = [&](const std::string& options, std::vector<std::string> lines) {
     lines.push_back("/stats");
-    const std::string err =
-        chat(llmrun, "--chat-template qwen2.5 -c 2000 -n 0 " + options, lines).err;
+    const std::string err = chat("--chat-template qwen2.5 -c 2000 -n 0 " + options, lines).err;
     return std::stoi(err.substr(err.find(" turns, ") + 8));
   };
   const int none = n_tokens("", {"hi"});
@@ -188,15 +180,13 @@ TEST_CASE("an empty system message is not the same as none", "[llmrun]") {
   REQUIRE(n_tokens("--session \"$DIR/none\"", {}) == none);
   REQUIRE(n_tokens("--session \"$DIR/empty\" --system \"\"", {"hi"}) == empty);
   REQUIRE(n_tokens("--session \"$DIR/empty\"", {}) == empty);
-  chat(llmrun, "--chat-template qwen2.5 -c 2000 --session \"$DIR/none\" --system \"\"", {})
-      .must_end(2);
+  chat("--chat-template qwen2.5 -c 2000 --session \"$DIR/none\" --system \"\"", {}).must_end(2);
 }
 
-TEST_CASE("--chat asks as the file's template has it, and -p says that it could", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "--chat asks as the file's template has it, and -p says that it could") {
   auto model = test::with_chatml_markers();
   model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
-  llmrun.write("chatml.gguf", model.bytes());
+  write("chatml.gguf", model.bytes());
   const auto ids = [&](const std::string& options) {
     const Finished run =
         llmrun("\"$DIR/chatml.gguf\" -p hi -c 500 -n 0 --json -v " + options).must_end(0);
@@ -213,12 +203,11 @@ TEST_CASE("--chat asks as the file's template has it, and -p says that it could"
   llmrun("\"$TINY\" --chat -p hi -n 0").must_end(2, {"found no chat template in the model"});
 }
 
-TEST_CASE("what is one message, and what a command", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "what is one message, and what a command") {
   const auto stats = [&](const std::vector<std::string>& lines) {
     std::vector<std::string> all = lines;
     all.push_back("/stats");
-    const std::string err = chat(llmrun, "-c 2000 -n 0", all).err;
+    const std::string err = chat("-c 2000 -n 0", all).err;
     return err.substr(0, err.find(" of 2000"));
   };
   REQUIRE(stats({"two \\", "lines"}) == stats({"\"\"\"", "two ", "lines", "\"\"\""}));
@@ -227,21 +216,18 @@ TEST_CASE("what is one message, and what a command", "[llmrun]") {
   REQUIRE(stats({"", "", "hi"}) == stats({"hi"}));  // no message
   REQUIRE(contains(stats({"\"\"\"", "/help", "\"\"\""}), "1 turns"));
   // What the end of the input cuts off counts.
-  REQUIRE(contains(chat(llmrun, "-v -c 2000", {"\"\"\"", "one"}).err, "| peak RSS"));
-  REQUIRE(contains(chat(llmrun, "-v -c 2000", {"one\\"}).err, "| peak RSS"));
+  REQUIRE(contains(chat("-v -c 2000", {"\"\"\"", "one"}).err, "| peak RSS"));
+  REQUIRE(contains(chat("-v -c 2000", {"one\\"}).err, "| peak RSS"));
 }
 
-TEST_CASE("-p is the first message", "[llmrun]") {
-  Llmrun llmrun;
-  REQUIRE(chat(llmrun, "-c 2000 -p one", {"two"}).out ==
-          chat(llmrun, "-c 2000", {"one", "two"}).out);
-  REQUIRE(chat(llmrun, "-c 2000 -p /help", {"two"}).out ==
-          chat(llmrun, "-c 2000", {"\"\"\"", "/help", "\"\"\"", "two"}).out);
+TEST_CASE_METHOD(Chats, "-p is the first message") {
+  REQUIRE(chat("-c 2000 -p one", {"two"}).out == chat("-c 2000", {"one", "two"}).out);
+  REQUIRE(chat("-c 2000 -p /help", {"two"}).out ==
+          chat("-c 2000", {"\"\"\"", "/help", "\"\"\"", "two"}).out);
 }
 
-TEST_CASE("a chat in JSON answers line by line and lives through bad ones", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished run = chat(llmrun, "--json --logprobs 2 -c 150",
+TEST_CASE_METHOD(Chats, "a chat in JSON answers line by line and lives through bad ones") {
+  const Finished run = chat("--json --logprobs 2 -c 150",
                             {R"({"role": "user", "content": "one"})", "", "\"two\"", "not JSON",
                              "[1]", R"({"content": 1})", R"({"role": "system", "content": "x"})",
                              Json(std::string(300, 'x')).dump(), "\"/help\""})
@@ -267,13 +253,12 @@ TEST_CASE("a chat in JSON answers line by line and lives through bad ones", "[ll
   REQUIRE(!contains(run.err, "error"));
 }
 
-TEST_CASE("--session goes on as if the chat had never been left", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "--session goes on as if the chat had never been left") {
   const std::string options = "-c 150 --temp 1 --system Be --session \"$DIR/session\"";
-  const auto expected = replies(llmrun, "-c 150 --temp 1 --system Be", messages(9));
+  const auto expected = replies("-c 150 --temp 1 --system Be", messages(9));
   std::vector<Json> found;
   for (const std::string& message : messages(9)) {
-    for (Json& reply : replies(llmrun, options, {message})) found.push_back(std::move(reply));
+    for (Json& reply : replies(options, {message})) found.push_back(std::move(reply));
   }
   REQUIRE(found.size() == 9);
   for (std::size_t i = 0; i < 9; ++i) {
@@ -285,48 +270,42 @@ TEST_CASE("--session goes on as if the chat had never been left", "[llmrun]") {
   }
   std::size_t dropped = 0;
   for (const Json& reply : expected) dropped += reply["dropped_turns"].get<std::size_t>();
-  REQUIRE(contains(chat(llmrun, options, {"/stats"}).err,
-                   fmt::format("; {} turns forgotten", dropped)));
+  REQUIRE(contains(chat(options, {"/stats"}).err, fmt::format("; {} turns forgotten", dropped)));
 }
 
-TEST_CASE("a session is there after a chat was killed", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished killed = llmrun.shell(
-      std::string("mkfifo \"$DIR/in\"; \"$LLMRUN\" ") + kChat +
-      "-c 500 --session \"$DIR/session\" < \"$DIR/in\" > \"$DIR/out\" & job=$!\n"
-      "exec 3> \"$DIR/in\"; echo one >&3\n"
-      // The second reply's first byte comes when the first turn is kept.
-      "echo two >&3; until [ \"$(wc -l < \"$DIR/out\")\" -ge 2 ]; do sleep 0.01; done\n"
-      "kill -KILL $job; wait $job");
+TEST_CASE_METHOD(Chats, "a session is there after a chat was killed") {
+  const Finished killed =
+      shell(std::string("mkfifo \"$DIR/in\"; \"$LLMRUN\" ") + kChat +
+            "-c 500 --session \"$DIR/session\" < \"$DIR/in\" > \"$DIR/out\" & job=$!\n"
+            "exec 3> \"$DIR/in\"; echo one >&3\n"
+            // The second reply's first byte comes when the first turn is kept.
+            "echo two >&3; until [ \"$(wc -l < \"$DIR/out\")\" -ge 2 ]; do sleep 0.01; done\n"
+            "kill -KILL $job; wait $job");
   REQUIRE(killed.exit_code == 137);
-  const Finished stats = chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"}).must_end(0);
+  const Finished stats = chat("-c 500 --session \"$DIR/session\"", {"/stats"}).must_end(0);
   const bool has_turns = contains(stats.err, "1 turns, ") || contains(stats.err, "2 turns, ");
   REQUIRE(has_turns);
 }
 
-TEST_CASE("/save and /load keep a conversation", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Chats, "/save and /load keep a conversation") {
   const std::string saved =
-      chat(llmrun, "-c 500 --system Be", {"one", "\xFF two", "/save " + llmrun.path("a"), "three"})
-          .out;
-  const Finished loaded = chat(llmrun, "-c 500", {"other", "/load " + llmrun.path("a"), "three"});
+      chat("-c 500 --system Be", {"one", "\xFF two", "/save " + path("a"), "three"}).out;
+  const Finished loaded = chat("-c 500", {"other", "/load " + path("a"), "three"});
   CAPTURE(loaded.err);
   const auto last = [](const std::string& out) {
     return out.substr(out.rfind('\n', out.size() - 2) + 1);
   };
   REQUIRE(last(loaded.out) == last(saved));
   REQUIRE(contains(loaded.err, "2 turns, "));
-  REQUIRE(last(chat(llmrun, "-c 500 --no-cache", {"/load " + llmrun.path("a"), "three"}).out) ==
-          last(saved));
+  REQUIRE(last(chat("-c 500 --no-cache", {"/load " + path("a"), "three"}).out) == last(saved));
   // What is refused leaves the conversation alone.
-  chat(llmrun, "-c 500",
-       {"one", "/load " + llmrun.path("tiny.gguf"), "/load " + llmrun.path("absent"),
-        "/save /nowhere/a", "/stats"})
+  chat("-c 500", {"one", "/load " + path("tiny.gguf"), "/load " + path("absent"),
+                  "/save /nowhere/a", "/stats"})
       .must_end(0, {"tiny.gguf: found no prompt cache or session",
                     "absent: ", "/nowhere/a: ", "1 turns, "});
 }
 
-TEST_CASE("a session of another model, template, kv or compute is refused", "[llmrun]") {
+TEST_CASE_METHOD(Chats, "a session of another model, template, kv or compute is refused") {
   const auto [options, exit_code, words] = GENERATE(table<const char*, int, const char*>({
       {"--kv f32", 8, "session: --kv: found f16 in the cache, need f32"},
       {"--compute f32", 8, "session: --compute: found int8 in the cache, need f32"},
@@ -339,27 +318,26 @@ TEST_CASE("a session of another model, template, kv or compute is refused", "[ll
       {"--session \"$DIR/cut\"", 3, "cut: file size: found "},
       {"--session /nowhere/session", 4, "/nowhere/session: "},
   }));
-  Llmrun llmrun;
-  llmrun.write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
-  chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
+  write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
+  chat("-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
   llmrun("\"$TINY\" -p a -n 0 -q --cache-save \"$DIR/cache\"").must_end(0);
-  const std::string good = test::read_file(llmrun.path("session"));
-  llmrun.write("cut", good.substr(0, good.size() - 1));
+  const std::string good = test::read_file(path("session"));
+  write("cut", good.substr(0, good.size() - 1));
   const std::string model = contains(options, "-m ") ? "" : "\"$TINY\" ";
   llmrun(model + "-i --chat-template zephyr -c 500 --session \"$DIR/session\" " + options + " -q")
       .must_end(exit_code, {words});
   CAPTURE(options);
-  REQUIRE(test::read_file(llmrun.path("session")) == good);
+  REQUIRE(test::read_file(path("session")) == good);
 }
 
-TEST_CASE("what a session file must not say is refused by field, value and rule", "[llmrun]") {
+TEST_CASE_METHOD(Chats, "what a session file must not say is refused by field, value and rule") {
   struct Case {
-    const char* path;   // a JSON pointer
+    const char* pointer;
     const char* value;  // put there; empty: removed
     int exit_code;
     const char* words;
   };
-  const auto [path, value, exit_code, words] = GENERATE(values<Case>({
+  const auto [pointer, value, exit_code, words] = GENERATE(values<Case>({
       {"/turns/0/reply_ids/1", "1099511627781", 3,
        "turns[0].reply_ids[1]: found 1099511627781, need a token in 0..271"},
       {"/turns/0/reply_ids/0", "272", 3, "found 272, need a token in 0..271"},
@@ -382,16 +360,15 @@ TEST_CASE("what a session file must not say is refused by field, value and rule"
       {"/schema_version", "1.0", 3, "schema_version: found 1.0, need an integer in 1.."},
       {"/schema_version", "3", 6, "schema_version: found 3, need 1..2"},
   }));
-  Llmrun llmrun;
-  chat(llmrun, "-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
-  std::string file = test::read_file(llmrun.path("session"));
+  chat("-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
+  std::string file = test::read_file(path("session"));
   // The conversation is a string: its length, then its bytes. docs/prompt_cache.md has the layout.
   const std::size_t at = file.find("{\"schema_version\"");
   REQUIRE(at != std::string::npos);
   std::uint64_t length = 0;
   std::memcpy(&length, &file[at - sizeof length], sizeof length);
   Json note = Json::parse(file.substr(at, length));
-  const Json::json_pointer place(path);
+  const Json::json_pointer place(pointer);
   if (*value == '\0') {
     note.erase(place.back());
   } else {
@@ -404,16 +381,14 @@ TEST_CASE("what a session file must not say is refused by field, value and rule"
   std::memcpy(&file[at - sizeof new_length], &new_length, sizeof new_length);
   std::memcpy(&file[12], &new_size, sizeof new_size);
   file.replace(20, 64, sha256_hex(std::as_bytes(std::span(file).subspan(20 + 64))));
-  llmrun.write("session", file);
-  chat(llmrun, "-c 500 --session \"$DIR/session\"", {"/stats"})
-      .must_end(exit_code, {"/session: ", words});
-  CAPTURE(path, value);
-  REQUIRE(test::read_file(llmrun.path("session")) == file);
+  write("session", file);
+  chat("-c 500 --session \"$DIR/session\"", {"/stats"}).must_end(exit_code, {"/session: ", words});
+  CAPTURE(pointer, value);
+  REQUIRE(test::read_file(path("session")) == file);
 }
 
-TEST_CASE("SIGINT in a chat over a pipe ends it and keeps the session", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished run = llmrun.shell(
+TEST_CASE_METHOD(Chats, "SIGINT in a chat over a pipe ends it and keeps the session") {
+  const Finished run = shell(
       std::string("set -m; mkfifo \"$DIR/in\" \"$DIR/pipe\"; \"$LLMRUN\" ") + kChat +
       "-n -1 --context-shift --session \"$DIR/session\" < \"$DIR/in\" > \"$DIR/pipe\" & job=$!\n"
       "exec 4> \"$DIR/in\" 3< \"$DIR/pipe\"; echo hello >&4\n"
@@ -421,7 +396,7 @@ TEST_CASE("SIGINT in a chat over a pipe ends it and keeps the session", "[llmrun
   CAPTURE(run.err);
   REQUIRE(run.exit_code == 130);
   REQUIRE(run.out.size() >= 20);
-  REQUIRE(contains(chat(llmrun, "--session \"$DIR/session\"", {"/stats"}).err, "1 turns, "));
+  REQUIRE(contains(chat("--session \"$DIR/session\"", {"/stats"}).err, "1 turns, "));
 }
 
 }  // namespace llm::test

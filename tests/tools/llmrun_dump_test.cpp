@@ -15,18 +15,18 @@ namespace {
 
 constexpr const char* kRun = "\"$TINY\" -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
 
-Dump load_dump(const Llmrun& llmrun, const char* name) {
-  return require_ok(Dump::load(llmrun.path(name)));
-}
-
 TapMatrix tap_of(const Dump& dump, int layer, std::string_view name) {
   return require_ok(dump.tap(layer, name));
 }
 
+class Dumps : public Llmrun {
+ public:
+  Dump load_dump(const char* name) const { return require_ok(Dump::load(path(name))); }
+};
+
 }  // namespace
 
-TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Dumps, "--dump-layers writes every tap of every token") {
   const Finished run =
       llmrun(std::string(kRun) + "--json --logits-hash --dump-layers \"$DIR/a\"").must_end(0);
   const auto json = nlohmann::json::parse(run.out);
@@ -34,7 +34,7 @@ TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
   const std::size_t n_prompt = tokens.size();
   for (const auto& id : json["ids"]) tokens.push_back(id.get<std::int32_t>());
 
-  const Dump dump = load_dump(llmrun, "a");
+  const Dump dump = load_dump("a");
   REQUIRE(std::vector(dump.tokens().begin(), dump.tokens().end()) == tokens);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     REQUIRE(dump.positions()[i] == static_cast<std::int32_t>(i));
@@ -60,43 +60,40 @@ TEST_CASE("--dump-layers writes every tap of every token", "[llmrun]") {
   REQUIRE(contains(run.err, "logits-sha256: " + hash.hex()));
 }
 
-TEST_CASE("the dumped model is named by its hash", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Dumps, "the dumped model is named by its hash") {
   llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").must_end(0);
-  const std::string model = test::read_file(llmrun.path("tiny.gguf"));
+  const std::string model = test::read_file(path("tiny.gguf"));
   Sha256 hash;
   hash.update(std::as_bytes(std::span(model)));
-  REQUIRE(load_dump(llmrun, "a").meta().model_sha256 == hash.hex());
+  REQUIRE(load_dump("a").meta().model_sha256 == hash.hex());
 }
 
-TEST_CASE("receipt and dump name the model that ran, not what has its path later", "[llmrun]") {
-  Llmrun llmrun;
-  llmrun.write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
+TEST_CASE_METHOD(Dumps, "receipt and dump name the model that ran, not what has its path later") {
+  write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
   // Lines of 8 KiB fill the pipe, so llmrun waits for the reader long before its last token.
-  const Finished run = llmrun.shell(
+  const Finished run = shell(
       "set -o pipefail; sha256sum < \"$TINY\" > \"$DIR/sum\"; "
       "\"$LLMRUN\" \"$TINY\" -p a -n 50 --temp 0 --ignore-eos -q --jsonl --logprobs 272 "
       "--receipt \"$DIR/receipt.json\" --dump-layers \"$DIR/dump.npz\" | "
       "{ read -r line && mv \"$DIR/other.gguf\" \"$TINY\" && cat > /dev/null; }");
   CAPTURE(run.err);
   REQUIRE(run.exit_code == 0);
-  const std::string ran = test::read_file(llmrun.path("sum")).substr(0, 64);
-  const std::string now = test::read_file(llmrun.path("tiny.gguf"));
+  const std::string ran = test::read_file(path("sum")).substr(0, 64);
+  const std::string now = test::read_file(path("tiny.gguf"));
   REQUIRE(ran != sha256_hex(std::as_bytes(std::span(now))));
-  const auto receipt = nlohmann::json::parse(test::read_file(llmrun.path("receipt.json")));
+  const auto receipt = nlohmann::json::parse(test::read_file(path("receipt.json")));
   REQUIRE(receipt["model"]["sha256"] == ran);
-  const auto dump = require_ok(Dump::load(llmrun.path("dump.npz")));
+  const auto dump = require_ok(Dump::load(path("dump.npz")));
   REQUIRE(dump.meta().model_sha256 == ran);
 }
 
-TEST_CASE("a dump of other batches, threads and ISA has the same activations", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Dumps, "a dump of other batches, threads and ISA has the same activations") {
   llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").must_end(0);
-  const Dump expected = load_dump(llmrun, "a");
+  const Dump expected = load_dump("a");
   for (const char* extra : {"-b 2", "-t 3", "--isa scalar"}) {
     CAPTURE(extra);
     llmrun(std::string(kRun) + "--dump-layers \"$DIR/b\" " + extra).must_end(0);
-    const Dump dump = load_dump(llmrun, "b");
+    const Dump dump = load_dump("b");
     const bool more_steps = dump.step_ptr().size() > expected.step_ptr().size();
     REQUIRE(more_steps == (std::string_view(extra) == "-b 2"));
     for (const auto& [tap, layer] : taps_of_model(1)) {
@@ -106,33 +103,30 @@ TEST_CASE("a dump of other batches, threads and ISA has the same activations", "
   }
 }
 
-TEST_CASE("--dump-layers changes neither text nor hash", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Dumps, "--dump-layers changes neither text nor hash") {
   const Finished plain = llmrun(std::string(kRun) + "--logits-hash");
   const Finished dumped = llmrun(std::string(kRun) + "--logits-hash --dump-layers \"$DIR/a\"");
   REQUIRE(dumped.out == plain.out);
   REQUIRE(dumped.err == plain.err);
 }
 
-TEST_CASE("--dump-layers refuses what computes a position twice", "[llmrun]") {
+TEST_CASE_METHOD(Dumps, "--dump-layers refuses what computes a position twice") {
   const auto [arguments, words] = GENERATE(table<const char*, const char*>({
       {"--context-shift", "--dump-layers: found with --context-shift or --no-cache"},
       {"--no-cache", "--dump-layers: found with --context-shift or --no-cache"},
       {"-i --chat-template zephyr",
        "-i: found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text"},
   }));
-  Llmrun llmrun;
   const Finished run =
       llmrun(std::string("\"$TINY\" -q -n 2 --dump-layers \"$DIR/a\" ") + arguments);
   CAPTURE(arguments, run.err);
   REQUIRE(run.exit_code == 2);
   REQUIRE(run.out.empty());
   REQUIRE(contains(run.err, words));
-  REQUIRE_FALSE(std::filesystem::exists(llmrun.path("a")));
+  REQUIRE_FALSE(std::filesystem::exists(path("a")));
 }
 
-TEST_CASE("a dump that cannot be written is an error that names the file", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Dumps, "a dump that cannot be written is an error that names the file") {
   llmrun(std::string(kRun) + "--dump-layers \"$DIR/none/a\"")
       .must_end(4, {"none/a", "No such file or directory"});
 }

@@ -10,42 +10,41 @@
 namespace llm::test {
 namespace {
 
-/// Writes a model to $DIR/bad.gguf.
-void write_model(const Llmrun& llmrun, const TinyGguf& model) {
-  llmrun.write("bad.gguf", model.bytes());
-}
-
 constexpr const char* kRun = "\"$DIR/bad.gguf\" -p 'a tiny hen' -n 4 --temp 0 -q ";
+
+class Nonfinite : public Llmrun {
+ public:
+  /// Writes a model to $DIR/bad.gguf.
+  void write_model(const TinyGguf& model) const { write("bad.gguf", model.bytes()); }
+};
 
 }  // namespace
 
-TEST_CASE("bad input 61: llmrun names tensor and block", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Nonfinite, "bad input 61: llmrun names tensor and block") {
   TinyGguf model = TinyGguf::llama();
   const std::uint16_t infinite = 0x7C00;
   std::memcpy(model.tensor("blk.0.attn_v.weight").data.data() + 34 * 3, &infinite,
               sizeof(infinite));
-  write_model(llmrun, model);
+  write_model(model);
   const Finished run =
       llmrun(kRun).must_end(7, {"llmrun: error: ", "bad.gguf: blk.0.attn_v.weight (byte ",
                                 "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"});
   REQUIRE(run.out.empty());
 }
 
-TEST_CASE("bad input 62, 63: llmrun names layer, operation and position", "[llmrun]") {
+TEST_CASE_METHOD(Nonfinite, "bad input 62, 63: llmrun names layer, operation and position") {
   // A prompt asks for logits of its last token only: the logits' own fault is at that position.
   const auto [tensor, words] = GENERATE(table<const char*, const char*>({
       {"blk.0.ffn_up.weight", "blk.0.up: found NaN or Inf at token position 0, need finite"},
       {"output.weight", "logits: found NaN or Inf at token position "},
   }));
-  Llmrun llmrun;
   TinyGguf model = TinyGguf::llama();
   test::make_huge(model, tensor);
-  write_model(llmrun, model);
+  write_model(model);
   for (const char* extra : {"", "--compute f32", "--no-cache", "--isa scalar -b 2", "--json",
                             "--logits-hash", "-i", "--dump-layers \"$DIR/dump.npz\""}) {
     const bool chat = std::string_view(extra) == "-i";
-    const Finished run = chat ? llmrun.shell(
+    const Finished run = chat ? shell(
                                     "echo hi | \"$LLMRUN\" \"$DIR/bad.gguf\" -q -i "
                                     "--chat-template zephyr")
                               : llmrun(std::string(kRun) + extra);
@@ -56,16 +55,15 @@ TEST_CASE("bad input 62, 63: llmrun names layer, operation and position", "[llmr
     REQUIRE(contains(run.err, "the weights are corrupt or too large for f32"));
     REQUIRE(run.out.find_first_not_of("> \n") == std::string::npos);  // no token was drawn
   }
-  REQUIRE_FALSE(std::filesystem::exists(llmrun.path("dump.npz")));
+  REQUIRE_FALSE(std::filesystem::exists(path("dump.npz")));
 }
 
-TEST_CASE("bad input 62: what was written before the fault stays", "[llmrun]") {
+TEST_CASE_METHOD(Nonfinite, "bad input 62: what was written before the fault stays") {
   // All logits are 0 but the guilty token's: it is drawn once its logit is positive, which it is at
   // some position with one sign of its weights or the other.
   int faults = 0;
   for (const float sign : {1.0F, -1.0F}) {
     constexpr TokenId kGuilty = 269;  // "n"
-    Llmrun llmrun;
     TinyGguf model = TinyGguf::llama();
     test::make_token_overflow(model, kGuilty);
     TinyGguf::Tensor& output = model.tensor("output.weight");
@@ -74,7 +72,7 @@ TEST_CASE("bad input 62: what was written before the fault stays", "[llmrun]") {
       const float value = sign * 0.1F * static_cast<float>(i % 3 + 1);
       std::memcpy(output.data.data() + (kGuilty * 32 + i) * sizeof(float), &value, sizeof(value));
     }
-    write_model(llmrun, model);
+    write_model(model);
     const Finished run = llmrun("\"$DIR/bad.gguf\" -p 'the hat' -n 8 --temp 0 --ignore-eos -q");
     CAPTURE(sign, run.err, run.out);
     if (!contains(run.err, "error")) continue;
@@ -86,11 +84,10 @@ TEST_CASE("bad input 62: what was written before the fault stays", "[llmrun]") {
   REQUIRE(faults > 0);
 }
 
-TEST_CASE("bad input 64: llmrun writes the same text from denormal weights", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Nonfinite, "bad input 64: llmrun writes the same text from denormal weights") {
   TinyGguf model = TinyGguf::llama();
   test::make_denormal(model, false);
-  write_model(llmrun, model);
+  write_model(model);
   const std::string run = std::string(kRun) + "--ignore-eos --logits-hash ";
   const Finished expected = llmrun(run).must_end(0, {"logits-sha256: "});
   for (const char* extra : {"--isa scalar", "-t 1", "-t 3", "-b 1", "--no-cache"}) {

@@ -16,45 +16,47 @@ using Json = nlohmann::json;
 
 constexpr const char* kFable = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 
-/// The JSON of a run on the tiny model, whose text has no end of its own.
-Json run_json(Llmrun& llmrun, const std::string& options) {
-  const Finished run =
-      llmrun("\"$TINY\" -p 'a tiny hen' -t 1 --ignore-eos --json -q " + options).must_end(0);
-  CAPTURE(options);
-  return Json::parse(run.out);
-}
+class LlmrunOptions : public Llmrun {
+ public:
+  /// The JSON of a run on the tiny model, whose text has no end of its own.
+  Json run_json(const std::string& options) {
+    const Finished run =
+        llmrun("\"$TINY\" -p 'a tiny hen' -t 1 --ignore-eos --json -q " + options).must_end(0);
+    CAPTURE(options);
+    return Json::parse(run.out);
+  }
 
-std::string fable(Llmrun& llmrun, const std::string& options) {
-  const Finished run =
-      llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0 -q {}", kFable, options));
-  CAPTURE(options, run.err);
-  REQUIRE(run.exit_code == 0);
-  return run.out;
-}
+  std::string fable(const std::string& options) {
+    const Finished run =
+        llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0 -q {}", kFable, options));
+    CAPTURE(options, run.err);
+    REQUIRE(run.exit_code == 0);
+    return run.out;
+  }
+};
 
 }  // namespace
 
-TEST_CASE("-r ends the text before any of its texts, with -e after replacing", "[llmrun]") {
-  Llmrun llmrun;
-  const std::string text = fable(llmrun, "-n 60");
+TEST_CASE_METHOD(LlmrunOptions,
+                 "-r ends the text before any of its texts, with -e after replacing") {
+  const std::string text = fable("-n 60");
   const std::size_t name = text.find("young");
   const std::size_t paragraph = text.find("\n\n");
   REQUIRE(name != std::string::npos);
   REQUIRE(paragraph != std::string::npos);
   REQUIRE(name < paragraph);
-  REQUIRE(fable(llmrun, "-n 60 -r young") == text.substr(0, name));
-  REQUIRE(fable(llmrun, "-n 60 -r '\\n\\n'") == text);
-  REQUIRE(fable(llmrun, "-n 60 -e -r '\\n\\n'") == text.substr(0, paragraph));
-  REQUIRE(fable(llmrun, "-n 60 -r zzz -r $'\\n\\n' -r young") == text.substr(0, name));
+  REQUIRE(fable("-n 60 -r young") == text.substr(0, name));
+  REQUIRE(fable("-n 60 -r '\\n\\n'") == text);
+  REQUIRE(fable("-n 60 -e -r '\\n\\n'") == text.substr(0, paragraph));
+  REQUIRE(fable("-n 60 -r zzz -r $'\\n\\n' -r young") == text.substr(0, name));
   const Finished json =
       llmrun(fmt::format("{} -p 'Once upon a time' --temp 0 -q -r young --json", kFable));
   REQUIRE(Json::parse(json.out)["stop_reason"] == "stop_string");
 }
 
-TEST_CASE("--system and --chat-template are what the model sees", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions, "--system and --chat-template are what the model sees") {
   const auto ids = [&](const std::string& options) {
-    return run_json(llmrun, "-c 500 -n 0 " + options)["prompt_ids"];
+    return run_json("-c 500 -n 0 " + options)["prompt_ids"];
   };
   const Json zephyr = ids("--chat-template zephyr");
   REQUIRE(ids("") != zephyr);
@@ -63,16 +65,15 @@ TEST_CASE("--system and --chat-template are what the model sees", "[llmrun]") {
   REQUIRE(kind != zephyr);
   REQUIRE(ids("--chat-template zephyr --system mean") != kind);
   // As written out by hand.
-  REQUIRE(run_json(llmrun,
-                   "-c 500 -n 0 --parse-special -p $'<|system|>\\nkind</s>\\n<|user|>\\n"
+  REQUIRE(run_json("-c 500 -n 0 --parse-special -p $'<|system|>\\nkind</s>\\n<|user|>\\n"
                    "a tiny hen</s>\\n<|assistant|>\\n'")["prompt_ids"] == kind);
 }
 
-TEST_CASE("an unknown chat template is refused with its first line and the names", "[llmrun]") {
+TEST_CASE_METHOD(LlmrunOptions,
+                 "an unknown chat template is refused with its first line and the names") {
   test::TinyGguf model = test::TinyGguf::llama();
   model.set_string("tokenizer.chat_template", "\n{{ '<|turn\x1b[31m>' }}\nnot this line");
-  Llmrun llmrun;
-  llmrun.write("unknown.gguf", model.bytes());
+  write("unknown.gguf", model.bytes());
   const Finished run =
       llmrun("\"$DIR/unknown.gguf\" --system x -p y")
           .must_end(2, {"--chat-template: found an unknown chat template in the model",
@@ -83,8 +84,7 @@ TEST_CASE("an unknown chat template is refused with its first line and the names
   llmrun("\"$DIR/unknown.gguf\" --chat-template zephyr -c 500 -n 1 -p y").must_end(0);
 }
 
-TEST_CASE("a chat template whose markers the vocabulary lacks is refused", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions, "a chat template whose markers the vocabulary lacks is refused") {
   struct Case {
     const char* name;
     const char* marker;
@@ -102,13 +102,12 @@ TEST_CASE("a chat template whose markers the vocabulary lacks is refused", "[llm
   }
   // A control or user-defined token is a marker; a piece of text is none.
   for (const auto& [kind, exit_code] : {std::pair(3, 0), std::pair(4, 0), std::pair(1, 2)}) {
-    llmrun.write("marked.gguf", test::with_chatml_markers(kind).bytes());
+    write("marked.gguf", test::with_chatml_markers(kind).bytes());
     llmrun("\"$DIR/marked.gguf\" -n 1 -p y -c 100 --chat-template chatml").must_end(exit_code);
   }
 }
 
-TEST_CASE("a text ends with EOS unless --ignore-eos", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions, "a text ends with EOS unless --ignore-eos") {
   const auto run = [&](const char* options) {
     return Json::parse(
         llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0.4 -s 4 -c 500 --json -q {}",
@@ -122,13 +121,12 @@ TEST_CASE("a text ends with EOS unless --ignore-eos", "[llmrun]") {
   REQUIRE(ignored["ids"].size() > ended["ids"].size());
 }
 
-TEST_CASE("each filter of the sampler is connected", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions, "each filter of the sampler is connected") {
   const auto ids = [&](const std::string& options) {
-    return run_json(llmrun, "-n 24 -s 3 --temp 2 --top-k 0 --top-p 1 --min-p 0 " + options)["ids"];
+    return run_json("-n 24 -s 3 --temp 2 --top-k 0 --top-p 1 --min-p 0 " + options)["ids"];
   };
   const Json open = ids("");
-  const Json greedy = run_json(llmrun, "-n 24 --temp 0")["ids"];
+  const Json greedy = run_json("-n 24 --temp 0")["ids"];
   REQUIRE(open != greedy);
   REQUIRE(ids("--temp 0") == greedy);
   REQUIRE(ids("--top-k 1") == greedy);
@@ -138,17 +136,16 @@ TEST_CASE("each filter of the sampler is connected", "[llmrun]") {
   // The order matters where a filter follows the temperature or precedes it.
   REQUIRE(ids("--min-p 0.5 --sampler-order hf") != ids("--min-p 0.5 --sampler-order llamacpp"));
   const auto penalized = [&](const std::string& options) {
-    return run_json(llmrun, "-n 24 --temp 0 --repeat-penalty 3 " + options)["ids"];
+    return run_json("-n 24 --temp 0 --repeat-penalty 3 " + options)["ids"];
   };
   REQUIRE(penalized("") != greedy);
   REQUIRE(penalized("--repeat-last-n 0") == greedy);
   REQUIRE(penalized("--repeat-last-n 1") != penalized("--repeat-last-n -1"));
 }
 
-TEST_CASE("what changes no result reaches the engine all the same", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions, "what changes no result reaches the engine all the same") {
   const auto stats = [&](const std::string& options) {
-    return run_json(llmrun, "-n 1 " + options)["stats"];
+    return run_json("-n 1 " + options)["stats"];
   };
   REQUIRE(stats("-t 3")["threads"] == 3);
   REQUIRE(stats("--isa scalar")["isa"] == "scalar");
@@ -159,13 +156,12 @@ TEST_CASE("what changes no result reaches the engine all the same", "[llmrun]") 
   REQUIRE(stats("")["cache"] == true);
   REQUIRE(stats("--no-cache")["cache"] == false);
   REQUIRE(stats("-s 77")["seed"] == 77);
-  const Finished variable =
-      llmrun.shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -p a -n 1 --json -q");
+  const Finished variable = shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -p a -n 1 --json -q");
   REQUIRE(Json::parse(variable.out)["stats"]["isa"] == "scalar");
 }
 
-TEST_CASE("--profile divides load, prefill and decode among parts that add up", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions,
+                 "--profile divides load, prefill and decode among parts that add up") {
   const Finished run =
       llmrun("\"$TINY\" -p 'a tiny hen' -n 24 -t 1 --ignore-eos --profile").must_end(0);
   REQUIRE_FALSE(contains(llmrun("\"$TINY\" -p 'a tiny hen' -n 4 -t 1").err, "prefill:"));
@@ -194,17 +190,15 @@ TEST_CASE("--profile divides load, prefill and decode among parts that add up", 
   REQUIRE(contains(run.err.substr(decode), "\npack "));
 }
 
-TEST_CASE("--strict refuses a file that gives a warning", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions, "--strict refuses a file that gives a warning") {
   test::TinyGguf model = test::TinyGguf::llama();
   model.trailing = "bytes nobody knows";
-  llmrun.write("odd.gguf", model.bytes());
+  write("odd.gguf", model.bytes());
   llmrun("\"$DIR/odd.gguf\" -p a -n 1").must_end(0, {"llmrun: warning: "});
   llmrun("\"$DIR/odd.gguf\" -p a -n 1 --strict").must_end(3);
 }
 
-TEST_CASE("-q is quiet, -v says more", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(LlmrunOptions, "-q is quiet, -v says more") {
   const std::string run = "\"$TINY\" -p a -n 1 -c 100 ";
   REQUIRE(llmrun(run + "-q").err.empty());
   const std::string usual = llmrun(run).err;

@@ -12,16 +12,18 @@ namespace {
 constexpr const char* kRun = "\"$TINY\" -p the -n 6 --ignore-eos --temp 0 --logits-hash ";
 constexpr const char* kCache = "--packed-cache \"$DIR/cache\" ";
 
-std::string the_cache(const Llmrun& llmrun) {
-  for (const auto& entry : std::filesystem::directory_iterator(llmrun.path("cache")))
-    return entry.path().string();
-  return "";
-}
+class PackedRuns : public Llmrun {
+ public:
+  std::string the_cache() const {
+    for (const auto& entry : std::filesystem::directory_iterator(path("cache")))
+      return entry.path().string();
+    return "";
+  }
+};
 
 }  // namespace
 
-TEST_CASE("--packed-cache changes no bit and is used from the second start on", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(PackedRuns, "--packed-cache changes no bit and is used from the second start on") {
   const Finished plain = llmrun(std::string(kRun) + "-q").must_end(0);
   for (int start = 0; start < 2; ++start) {
     const Finished run = llmrun(std::string(kRun) + kCache + "-q").must_end(0);
@@ -29,7 +31,7 @@ TEST_CASE("--packed-cache changes no bit and is used from the second start on", 
     REQUIRE(run.out == plain.out);
     REQUIRE(run.err == plain.err);
   }
-  const std::string file = the_cache(llmrun);
+  const std::string file = the_cache();
   REQUIRE(std::filesystem::path(file).filename().string().starts_with("tiny-"));
   // It is what is read: another model's panels give another text.
   const auto time = std::filesystem::last_write_time(file);
@@ -42,39 +44,37 @@ TEST_CASE("--packed-cache changes no bit and is used from the second start on", 
   REQUIRE(std::filesystem::file_size(file) > 100);
 }
 
-TEST_CASE("a packed cache that finds no room leaves nothing", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(PackedRuns, "a packed cache that finds no room leaves nothing") {
   const std::string plain = llmrun(std::string(kRun) + "-q").out;
   // A file size limit is a disk that is full.
   const auto limited = [&](const std::string& blocks) {
-    const Finished run = llmrun.shell("(ulimit -f " + blocks + "; exec \"$LLMRUN\" " + kRun +
-                                      kCache + ") 2>&1 | cat");
+    const Finished run =
+        shell("(ulimit -f " + blocks + "; exec \"$LLMRUN\" " + kRun + kCache + ") 2>&1 | cat");
     CAPTURE(run.out);
     REQUIRE(contains(run.out, plain));
     REQUIRE(contains(run.out, "packed cache: "));
     REQUIRE(contains(run.out, "cannot write: File too large; going on without"));
   };
   limited("0");
-  REQUIRE(the_cache(llmrun).empty());
+  REQUIRE(the_cache().empty());
   limited("2049");  // of 1024 bytes: the head, and not all of the panels
-  REQUIRE(the_cache(llmrun).empty());
+  REQUIRE(the_cache().empty());
   // What was there stays, even where it cannot be used.
   llmrun(std::string(kRun) + kCache).must_end(0);
-  const std::string file = the_cache(llmrun);
+  const std::string file = the_cache();
   std::filesystem::resize_file(file, 100);
   limited("0");
   REQUIRE(std::filesystem::file_size(file) == 100);
 }
 
-TEST_CASE("a packed cache cut in use is named", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(PackedRuns, "a packed cache cut in use is named") {
   TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.context_length", 4096);
-  llmrun.write("long.gguf", model.bytes());
+  write("long.gguf", model.bytes());
   llmrun(std::string("\"$DIR/long.gguf\" -p the -n 1 ") + kCache).must_end(0);
-  const std::string file = the_cache(llmrun);
-  Process process({test::tool_path("llmrun"), llmrun.path("long.gguf"), "-p", "the", "-n", "4000",
-                   "--ignore-eos", "--packed-cache", llmrun.path("cache")});
+  const std::string file = the_cache();
+  Process process({test::tool_path("llmrun"), path("long.gguf"), "-p", "the", "-n", "4000",
+                   "--ignore-eos", "--packed-cache", path("cache")});
   while (process.is_running() && process.output_so_far().empty())
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::filesystem::resize_file(file, 0);

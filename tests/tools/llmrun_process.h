@@ -34,9 +34,9 @@ class Llmrun {
   }
 
   /// `$LLMRUN ARGUMENTS`.
-  Finished operator()(const std::string& arguments) { return shell("\"$LLMRUN\" " + arguments); }
+  Finished llmrun(const std::string& arguments) const { return shell("\"$LLMRUN\" " + arguments); }
 
-  Finished shell(const std::string& command) { return run_shell(command); }
+  Finished shell(const std::string& command) const { return run_shell(command); }
 
   std::string path(std::string_view name) const { return directory_ / name; }
   /// A file that $DIR/name names.

@@ -15,90 +15,87 @@ using Json = nlohmann::json;
 
 constexpr const char* kRun = "\"$LLMRUN\" \"$TINY\" -n 0 --json ";
 
-/// The prompt that a command of bash runs with.
-std::string prompt_of(Llmrun& llmrun, const std::string& command) {
-  const Finished run = llmrun.shell(command);
-  INFO(command << '\n' << run.err);
-  REQUIRE(run.exit_code == 0);
-  return Json::parse(run.out)["prompt"];
-}
+class Prompts : public Llmrun {
+ public:
+  /// The prompt that a command of bash runs with.
+  std::string prompt_of(const std::string& command) {
+    const Finished run = shell(command);
+    INFO(command << '\n' << run.err);
+    REQUIRE(run.exit_code == 0);
+    return Json::parse(run.out)["prompt"];
+  }
+};
 
 }  // namespace
 
-TEST_CASE("a pipe or file on standard input is the prompt where none is given", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Prompts, "a pipe or file on standard input is the prompt where none is given") {
   const std::string run = kRun;
-  llmrun.write("text", "from a file\n");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run) == "piped");
-  REQUIRE(prompt_of(llmrun, "(sleep 0.2; echo late) | " + run) == "late");
-  REQUIRE(prompt_of(llmrun, run + "< \"$DIR/text\"") == "from a file");
-  REQUIRE(prompt_of(llmrun, run + "<<< 'a word'") == "a word");
-  REQUIRE(prompt_of(llmrun, "printf 'a\\\\nb' | " + run + "-e") == "a\nb");
-  REQUIRE(prompt_of(llmrun, "true | " + run) == "");
+  write("text", "from a file\n");
+  REQUIRE(prompt_of("echo piped | " + run) == "piped");
+  REQUIRE(prompt_of("(sleep 0.2; echo late) | " + run) == "late");
+  REQUIRE(prompt_of(run + "< \"$DIR/text\"") == "from a file");
+  REQUIRE(prompt_of(run + "<<< 'a word'") == "a word");
+  REQUIRE(prompt_of("printf 'a\\\\nb' | " + run + "-e") == "a\nb");
+  REQUIRE(prompt_of("true | " + run) == "");
   for (const char* nothing : {"< /dev/null", "<&-", "< /dev/zero"}) {
     CAPTURE(nothing);
-    REQUIRE(prompt_of(llmrun, run + nothing) == "");
+    REQUIRE(prompt_of(run + nothing) == "");
   }
 }
 
-TEST_CASE("standard input is not touched where there is a prompt, unless - asks for it",
-          "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Prompts,
+                 "standard input is not touched where there is a prompt, unless - asks for it") {
   const std::string run = kRun;
-  llmrun.write("text", "from a file\n");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p given") == "given");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "given") == "given");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p ''") == "");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-f \"$DIR/text\"") == "from a file");
+  write("text", "from a file\n");
+  REQUIRE(prompt_of("echo piped | " + run + "-p given") == "given");
+  REQUIRE(prompt_of("echo piped | " + run + "given") == "given");
+  REQUIRE(prompt_of("echo piped | " + run + "-p ''") == "");
+  REQUIRE(prompt_of("echo piped | " + run + "-f \"$DIR/text\"") == "from a file");
   // An open pipe that nobody writes to does not hold the program up.
-  REQUIRE(prompt_of(llmrun, "mkfifo \"$DIR/in\"; sleep 1000 > \"$DIR/in\" & job=$!\n" + run +
-                                "-p given < \"$DIR/in\"; kill $job") == "given");
+  REQUIRE(prompt_of("mkfifo \"$DIR/in\"; sleep 1000 > \"$DIR/in\" & job=$!\n" + run +
+                    "-p given < \"$DIR/in\"; kill $job") == "given");
   // Nor does a loop lose its lines.
   for (const char* loop : {"while read -r line; do \"$LLMRUN\" \"$TINY\" -p \"$line\" -n 0 "
                            "--jsonl; done < \"$DIR/list\"",
                            "cat \"$DIR/list\" | while read -r line; do "
                            "\"$LLMRUN\" \"$TINY\" -p \"$line\" -n 0 --jsonl; done",
                            "xargs -n 1 \"$LLMRUN\" \"$TINY\" -n 0 --jsonl -p < \"$DIR/list\""}) {
-    llmrun.write("list", "one\ntwo\nthree\n");
-    const Finished all = llmrun.shell(loop);
+    write("list", "one\ntwo\nthree\n");
+    const Finished all = shell(loop);
     CAPTURE(loop, all.out, all.err);
     REQUIRE(std::ranges::count(all.out, '\n') == 3);
     REQUIRE(contains(all.out, "\"prompt\":\"three\""));
   }
   // Text that is there and not read is told.
-  const Finished told = llmrun.shell("echo piped | (sleep 0.1; " + run + "-p given)");
+  const Finished told = shell("echo piped | (sleep 0.1; " + run + "-p given)");
   REQUIRE(contains(told.err, "warning: standard input is not read, since there is a prompt"));
   REQUIRE(!contains(llmrun(std::string("\"$TINY\" -n 0 -p given")).err, "standard input"));
 }
 
-TEST_CASE("- after a prompt adds standard input after a blank line", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Prompts, "- after a prompt adds standard input after a blank line") {
   const std::string run = kRun;
-  llmrun.write("text", "from a file\n");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p given -") == "given\n\npiped");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "given -") == "given\n\npiped");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-f \"$DIR/text\" -") ==
-          "from a file\n\npiped");
-  REQUIRE(prompt_of(llmrun, run + "given - < /dev/null") == "given");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-") == "piped");
-  REQUIRE(prompt_of(llmrun, "echo piped | " + run + "-p -") == "piped");
+  write("text", "from a file\n");
+  REQUIRE(prompt_of("echo piped | " + run + "-p given -") == "given\n\npiped");
+  REQUIRE(prompt_of("echo piped | " + run + "given -") == "given\n\npiped");
+  REQUIRE(prompt_of("echo piped | " + run + "-f \"$DIR/text\" -") == "from a file\n\npiped");
+  REQUIRE(prompt_of(run + "given - < /dev/null") == "given");
+  REQUIRE(prompt_of("echo piped | " + run + "-") == "piped");
+  REQUIRE(prompt_of("echo piped | " + run + "-p -") == "piped");
   const Finished large =
-      llmrun.shell("head -c 67108860 /dev/zero | tr '\\0' x | " + run + "-p 'a prompt' -");
+      shell("head -c 67108860 /dev/zero | tr '\\0' x | " + run + "-p 'a prompt' -");
   CAPTURE(large.err);
   REQUIRE(large.exit_code == 5);
   REQUIRE(contains(large.err, "prompt: found 67108870 bytes, need at most 67108864"));
 }
 
-TEST_CASE("waiting for a prompt is said", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished run = llmrun.shell(std::string("(sleep 2.5; echo late) | ") + kRun);
+TEST_CASE_METHOD(Prompts, "waiting for a prompt is said") {
+  const Finished run = shell(std::string("(sleep 2.5; echo late) | ") + kRun);
   REQUIRE(contains(run.err, "waiting for the prompt on standard input"));
   REQUIRE(Json::parse(run.out)["prompt"] == "late");
 }
 
-TEST_CASE("a prompt longer than the context hints at --context-shift, or is cropped by it",
-          "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Prompts,
+                 "a prompt longer than the context hints at --context-shift, or is cropped by it") {
   const std::string run =
       "\"$TINY\" -c 20 -n 4 --ignore-eos -s 1 -p 'the tiny hen has a hat and a pen' ";
   llmrun(run).must_end(2, {"need at most 20 (the context); raise -c, shorten the prompt or use "
@@ -126,32 +123,30 @@ TEST_CASE("a prompt longer than the context hints at --context-shift, or is crop
           Json::parse(llmrun(question + "--system 'Be mean'").out)["prompt_ids"]);
 }
 
-TEST_CASE("a directory with one model stands for it", "[llmrun]") {
-  Llmrun llmrun;
-  const std::string tiny = test::read_file(llmrun.path("tiny.gguf"));
-  std::filesystem::create_directory(llmrun.path("d"));
+TEST_CASE_METHOD(Prompts, "a directory with one model stands for it") {
+  const std::string tiny = test::read_file(path("tiny.gguf"));
+  std::filesystem::create_directory(path("d"));
   const auto run = [&](const char* arguments) {
     return llmrun(std::string(arguments) + " -n 0 -q < /dev/null");
   };
   run("\"$DIR/d\"").must_end(4, {"d: is a directory without a *.gguf"});
-  llmrun.write("d/a.gguf", tiny);
-  llmrun.write("d/notes.txt", tiny);
+  write("d/a.gguf", tiny);
+  write("d/notes.txt", tiny);
   run("\"$DIR/d\"").must_end(0);
   run("-m \"$DIR/d\"").must_end(0);
-  llmrun.write("d/b.gguf", tiny);
+  write("d/b.gguf", tiny);
   run("-m \"$DIR/d\"")
       .must_end(2, {"d: found 2 models in the directory, need one of a.gguf, b.gguf"});
   // The parts of a split model are one model, and the first of them is opened.
-  std::filesystem::remove(llmrun.path("d/a.gguf"));
-  std::filesystem::remove(llmrun.path("d/b.gguf"));
-  llmrun.write("d/m-00001-of-00003.gguf", "x");
-  llmrun.write("d/m-00002-of-00003.gguf", tiny);
-  llmrun.write("d/m-00003-of-00003.gguf", tiny);
+  std::filesystem::remove(path("d/a.gguf"));
+  std::filesystem::remove(path("d/b.gguf"));
+  write("d/m-00001-of-00003.gguf", "x");
+  write("d/m-00002-of-00003.gguf", tiny);
+  write("d/m-00003-of-00003.gguf", tiny);
   run("\"$DIR/d\"").must_end(3, {"d/m-00001-of-00003.gguf: "});
 }
 
-TEST_CASE("without a model: LLM_MODEL, else the one that comes with the program", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Prompts, "without a model: LLM_MODEL, else the one that comes with the program") {
   const Finished own =
       llmrun("-n 2 --temp 0 -p 'Once upon a time'")
           .must_end(0, {"no model is named: this is the small one that comes with the program",
@@ -162,7 +157,7 @@ TEST_CASE("without a model: LLM_MODEL, else the one that comes with the program"
                          .out);
 
   const auto prompt_ids = [&](const std::string& command) {
-    const Finished run = llmrun.shell(command).must_end(0);
+    const Finished run = shell(command).must_end(0);
     return Json::parse(run.out)["prompt_ids"];
   };
   const std::string tiny = "LLM_MODEL=\"$TINY\" \"$LLMRUN\" -n 0 --json -p hen ";
@@ -171,12 +166,12 @@ TEST_CASE("without a model: LLM_MODEL, else the one that comes with the program"
   REQUIRE(prompt_ids(tiny + LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf") != prompt_ids(tiny));
 
   // Installed: bin/llmrun finds share/llmrun/models; elsewhere there is none.
-  const Finished moved = llmrun.shell("mkdir -p \"$DIR/usr/bin\"; cp '" LLM_BIN_DIR
-                                      "/llmrun' \"$DIR/usr/bin/\"; cd \"$DIR\"; "
-                                      "usr/bin/llmrun -n 0 -p a");
+  const Finished moved = shell("mkdir -p \"$DIR/usr/bin\"; cp '" LLM_BIN_DIR
+                               "/llmrun' \"$DIR/usr/bin/\"; cd \"$DIR\"; "
+                               "usr/bin/llmrun -n 0 -p a");
   REQUIRE(moved.exit_code == 2);
   REQUIRE(contains(moved.err, "MODEL: found nothing, need a GGUF file"));
-  const Finished installed = llmrun.shell(
+  const Finished installed = shell(
       "mkdir -p \"$DIR/usr/share/llmrun/models\"; "
       "cp \"$TINY\" \"$DIR/usr/share/llmrun/models/fable-3m-q4_k_m.gguf\"; "
       "\"$DIR/usr/bin/llmrun\" -n 0 --json -p hen");

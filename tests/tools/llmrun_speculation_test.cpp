@@ -46,8 +46,7 @@ std::string without_stats(const std::string& out) {
 
 }  // namespace
 
-TEST_CASE("speculation changes neither text nor hash nor JSON nor receipt", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "speculation changes neither text nor hash nor JSON nor receipt") {
   for (const char* options :
        {"-n 40 --temp 0", "-n 5 --temp 0", "-n 1 --temp 0", "-n 60", "-n 60 --temp 1.3",
         "-n 60 --temp 0 -r lived --repeat-penalty 1.2", "-c 60 -s 2 --ignore-eos",
@@ -71,13 +70,12 @@ TEST_CASE("speculation changes neither text nor hash nor JSON nor receipt", "[ll
       REQUIRE(hash_lines(text.err) == hash_lines(plain.err));
       const Finished lines = run(way, "--jsonl --logprobs 2 --receipt \"$DIR/receipt\"");
       REQUIRE(without_stats(lines.out) == without_stats(plain_lines.out));
-      REQUIRE(test::read_file(llmrun.path("receipt")) == test::read_file(llmrun.path("plain")));
+      REQUIRE(test::read_file(path("receipt")) == test::read_file(path("plain")));
     }
   }
 }
 
-TEST_CASE("speculation past a full context gives the same text", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "speculation past a full context gives the same text") {
   const std::string run =
       fmt::format("{} -p 'Once upon a time' -q -c 40 -n 150 -s 3 --context-shift ", kModel);
   const std::string plain = llmrun(run).out;
@@ -85,8 +83,7 @@ TEST_CASE("speculation past a full context gives the same text", "[llmrun]") {
   for (const std::string& way : all_ways()) REQUIRE(llmrun(run + way).out == plain);
 }
 
-TEST_CASE("a prompt cache written or read with speculation is the same", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a prompt cache written or read with speculation is the same") {
   const std::string run =
       fmt::format("{} -p 'Once upon a time' -q -n 30 -s 3 --logits-hash ", kModel);
   const Finished plain = llmrun(run + "--cache-save \"$DIR/plain\"").must_end(0);
@@ -94,7 +91,7 @@ TEST_CASE("a prompt cache written or read with speculation is the same", "[llmru
     CAPTURE(way);
     const Finished saved = llmrun(run + way + " --cache-save \"$DIR/cache\"");
     REQUIRE(saved.out == plain.out);
-    REQUIRE(test::read_file(llmrun.path("cache")) == test::read_file(llmrun.path("plain")));
+    REQUIRE(test::read_file(path("cache")) == test::read_file(path("plain")));
     const Finished loaded = llmrun(run + way + " --cache-load \"$DIR/plain\"");
     CAPTURE(loaded.err);
     REQUIRE(loaded.out == plain.out);
@@ -102,12 +99,11 @@ TEST_CASE("a prompt cache written or read with speculation is the same", "[llmru
   }
 }
 
-TEST_CASE("a chat with speculation and its session file are the same", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a chat with speculation and its session file are the same") {
   std::string input;
   for (const char* message : {"Tell me of a fox", "and more", "/regenerate", "and more", "again"})
     input += std::string(message) + '\n';
-  llmrun.write("input", input);
+  write("input", input);
   const auto chat = [&](const std::string& way) {
     const Finished run =
         llmrun(fmt::format("{} -i -q --chat-template zephyr -c 120 -n 25 -s 3 --session "
@@ -115,7 +111,7 @@ TEST_CASE("a chat with speculation and its session file are the same", "[llmrun]
                            kModel, way));
     CAPTURE(way, run.err);
     REQUIRE(run.exit_code == 0);
-    const std::string file = test::read_file(llmrun.path("session"));
+    const std::string file = test::read_file(path("session"));
     // Gone on with in another process.
     const Finished more =
         llmrun(fmt::format("{} -i -q --chat-template zephyr -c 120 -n 25 -s 3 -p more --json "
@@ -123,7 +119,7 @@ TEST_CASE("a chat with speculation and its session file are the same", "[llmrun]
                            "< /dev/null",
                            kModel, way));
     REQUIRE(more.exit_code == 0);
-    REQUIRE(std::remove(llmrun.path("session").c_str()) == 0);
+    REQUIRE(std::remove(path("session").c_str()) == 0);
     return run.out + file + without_stats(more.out);
   };
   const std::string plain = chat("");
@@ -133,9 +129,8 @@ TEST_CASE("a chat with speculation and its session file are the same", "[llmrun]
   }
 }
 
-TEST_CASE("statistics tell what was proposed, accepted and how many passes there were",
-          "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun,
+                 "statistics tell what was proposed, accepted and how many passes there were") {
   const std::string run =
       fmt::format("{} -p 'Once upon a time' -t 1 -n 33 --temp 0 --draft {} --speculate-length 3 ",
                   kModel, kDraft);
@@ -158,8 +153,7 @@ TEST_CASE("statistics tell what was proposed, accepted and how many passes there
   REQUIRE(!contains(llmrun(plain).err, "proposed"));
 }
 
-TEST_CASE("--speculate ngram proposes from the text", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "--speculate ngram proposes from the text") {
   const Json json =
       Json::parse(llmrun(fmt::format("{} -p 'a time, a time, a time' -t 1 -n 20 --temp 0 --json -q "
                                      "--speculate ngram --speculate-length 2",
@@ -169,13 +163,12 @@ TEST_CASE("--speculate ngram proposes from the text", "[llmrun]") {
   REQUIRE(json["stats"]["speculation"]["proposed"].get<int>() > 0);
 }
 
-TEST_CASE("a draft that cannot be used is refused by name", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a draft that cannot be used is refused by name") {
   test::TinyGguf renamed = test::TinyGguf::llama();
   renamed.set_string("general.name", "other");
-  llmrun.write("renamed.gguf", renamed.bytes());
+  write("renamed.gguf", renamed.bytes());
   llmrun("\"$TINY\" -p a -n 3 -q --draft \"$DIR/renamed.gguf\"").must_end(0);
-  llmrun.write("text.gguf", std::string("no model at all, but long enough"));
+  write("text.gguf", std::string("no model at all, but long enough"));
   const auto [options, exit_code, words] = GENERATE(table<const char*, int, const char*>({
       {"--draft \"$DIR/absent.gguf\"", 4, "absent.gguf: "},
       {"--draft \"$DIR/text.gguf\"", 3, "text.gguf: "},
@@ -195,15 +188,14 @@ TEST_CASE("a draft that cannot be used is refused by name", "[llmrun]") {
   REQUIRE(run.out.empty());
 }
 
-TEST_CASE("a draft of another vocabulary is refused with both", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a draft of another vocabulary is refused with both") {
   llmrun(fmt::format("\"$TINY\" -p a -n 3 --draft {}", kModel))
       .must_end(2, {"fable-3m-f16.gguf: vocabulary: found 1536 tokens in the draft, "});
   test::TinyGguf model = test::TinyGguf::llama();
   std::vector<std::string> tokens = test::TinyGguf::pieces();
   tokens.at(270) = "other";
   model.set_strings("tokenizer.ggml.tokens", tokens);
-  llmrun.write("other.gguf", model.bytes());
+  write("other.gguf", model.bytes());
   llmrun("\"$TINY\" -p a -n 3 --draft \"$DIR/other.gguf\"")
       .must_end(2, {"other.gguf: vocabulary: found token 270 as \"other\" of kind 1"});
 }

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,35 +116,34 @@ class Terminal {
   std::size_t seen_ = 0;
 };
 
-Terminal::Environment usual(const Llmrun& llmrun) {
-  return {{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}, {"XDG_STATE_HOME", llmrun.path("state")}};
-}
-
-std::vector<std::string> chat(const Llmrun& llmrun, std::vector<std::string> more = {}) {
-  std::vector<std::string> words = {test::tool_path("llmrun"),
-                                    llmrun.path("tiny.gguf"),
-                                    "-i",
-                                    "--chat-template",
-                                    "zephyr",
-                                    "-c",
-                                    "2000",
-                                    "-n",
-                                    "3",
-                                    "-t",
-                                    "1",
-                                    "--ignore-eos",
-                                    "-v"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 constexpr const char* kReplied = "peak RSS";
+
+class OnTerminal : public Llmrun {
+ public:
+  Terminal::Environment usual() const {
+    return {{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}, {"XDG_STATE_HOME", path("state")}};
+  }
+
+  /// llmrun with a model and words that have no spaces, and then `more`.
+  static std::vector<std::string> llmrun_words(const std::string& model, const std::string& words,
+                                               const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = {tool_path("llmrun"), model};
+    std::istringstream line(words);
+    for (std::string word; line >> word;) all.push_back(word);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  std::vector<std::string> chat(const std::vector<std::string>& more = {}) const {
+    return llmrun_words(path("tiny.gguf"),
+                        "-i --chat-template zephyr -c 2000 -n 3 -t 1 --ignore-eos -v", more);
+  }
+};
 
 }  // namespace
 
-TEST_CASE("a line can be edited, and an earlier one taken up", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  Terminal terminal(chat(llmrun), usual(llmrun));
+TEST_CASE_METHOD(OnTerminal, "a line can be edited, and an earlier one taken up") {
+  Terminal terminal(chat(), usual());
   terminal.talk(
       {"> ",
        std::string("/sytem one") + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + "s\r",
@@ -153,58 +153,54 @@ TEST_CASE("a line can be edited, and an earlier one taken up", "[llmrun][termina
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("UTF-8 is edited by characters", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  auto environment = usual(llmrun);
+TEST_CASE_METHOD(OnTerminal, "UTF-8 is edited by characters") {
+  auto environment = usual();
   if (GENERATE(false, true)) environment["LC_ALL"] = "C";  // a machine that sets no locale
-  Terminal terminal(chat(llmrun), environment);
+  Terminal terminal(chat(), environment);
   terminal.talk({"> ", "/system \xC3\xA4\xE2\x82\xAC\x7F\x7F\xC3\xB6 \xF0\x9F\x8C\x88\r", "",
                  "/system\r", "\n\xC3\xB6 \xF0\x9F\x8C\x88\r\n", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("history outlives the chat, readable by its owner alone", "[llmrun][terminal]") {
-  const Llmrun llmrun;
+TEST_CASE_METHOD(OnTerminal, "history outlives the chat, readable by its owner alone") {
   {
-    Terminal terminal(chat(llmrun), usual(llmrun));
+    Terminal terminal(chat(), usual());
     terminal.expect("> ");
     terminal.type("/system kept\r/exit\r");
     REQUIRE(terminal.wait() == 0);
   }
   struct stat status {};
-  REQUIRE(stat(llmrun.path("state/llmrun/history").c_str(), &status) == 0);
+  REQUIRE(stat(path("state/llmrun/history").c_str(), &status) == 0);
   REQUIRE((status.st_mode & 0777) == 0600);
-  REQUIRE(test::read_file(llmrun.path("state/llmrun/history")) == "/system kept\n/exit\n");
+  REQUIRE(test::read_file(path("state/llmrun/history")) == "/system kept\n/exit\n");
   {
-    Terminal terminal(chat(llmrun), usual(llmrun));
+    Terminal terminal(chat(), usual());
     terminal.talk({"> ", std::string(kUp) + kUp + "\r/system\r", "\nkept\r\n", "", "> ", kCtrlD});
     REQUIRE(terminal.wait() == 0);
   }
-  const std::string before = test::read_file(llmrun.path("state/llmrun/history"));
-  Terminal terminal(chat(llmrun, {"--no-history"}), usual(llmrun));
+  const std::string before = test::read_file(path("state/llmrun/history"));
+  Terminal terminal(chat({"--no-history"}), usual());
   terminal.talk({"> ", std::string(kUp) + "/system\r", "no system message", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
-  REQUIRE(test::read_file(llmrun.path("state/llmrun/history")) == before);
+  REQUIRE(test::read_file(path("state/llmrun/history")) == before);
 }
 
-TEST_CASE("without XDG_STATE_HOME history is in the home; without a home nowhere",
-          "[llmrun][terminal]") {
-  const Llmrun llmrun;
+TEST_CASE_METHOD(OnTerminal,
+                 "without XDG_STATE_HOME history is in the home; without a home nowhere") {
   const std::string home = GENERATE("home", "");
-  auto environment = usual(llmrun);
+  auto environment = usual();
   environment["XDG_STATE_HOME"] = home.empty() ? "relative" : "";
-  environment["HOME"] = home.empty() ? "" : llmrun.path(home);
-  Terminal terminal(chat(llmrun), environment);
+  environment["HOME"] = home.empty() ? "" : path(home);
+  Terminal terminal(chat(), environment);
   terminal.expect("> ");
   terminal.type("/exit\r");
   REQUIRE(terminal.wait() == 0);
-  REQUIRE(std::filesystem::exists(llmrun.path("home/.local/state/llmrun/history")) != home.empty());
+  REQUIRE(std::filesystem::exists(path("home/.local/state/llmrun/history")) != home.empty());
   REQUIRE(!std::filesystem::exists("relative"));
 }
 
-TEST_CASE("Ctrl-C drops the line, and twice leaves", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  Terminal terminal(chat(llmrun), usual(llmrun));
+TEST_CASE_METHOD(OnTerminal, "Ctrl-C drops the line, and twice leaves") {
+  Terminal terminal(chat(), usual());
   terminal.talk({"> ", "some words", "some words", kCtrlC, "\n", "", "> ", "/stats\r"});
   terminal.expect("0 turns, ");  // what was typed before is no message
   terminal.talk({"> ", kCtrlC, "Ctrl-C again, or Ctrl-D, leaves", "", "> ", "x", "x"});
@@ -214,21 +210,19 @@ TEST_CASE("Ctrl-C drops the line, and twice leaves", "[llmrun][terminal]") {
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("Ctrl-C drops a message of several lines", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  Terminal terminal(chat(llmrun), usual(llmrun));
+TEST_CASE_METHOD(OnTerminal, "Ctrl-C drops a message of several lines") {
+  Terminal terminal(chat(), usual());
   terminal.talk(
       {"> ", "\"\"\"\r", "  ", "one\r", "  ", kCtrlC, "> ", "/stats\r", "0 turns, ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("Ctrl-C stops an answer, which stays in the conversation", "[llmrun][terminal]") {
-  const Llmrun llmrun;
+TEST_CASE_METHOD(OnTerminal, "Ctrl-C stops an answer, which stays in the conversation") {
   // On a dumb terminal lines are plain, and Ctrl-C means the same.
   const std::string type = GENERATE("xterm", "dumb");
-  auto environment = usual(llmrun);
+  auto environment = usual();
   environment["TERM"] = type;
-  Terminal terminal(chat(llmrun, {"-n", "-1", "--context-shift", "-q"}), environment);
+  Terminal terminal(chat({"-n", "-1", "--context-shift", "-q"}), environment);
   terminal.talk({"> ", "hello\r", "hello\r\n"});
   terminal.expect_more(200);
   terminal.talk({"", kCtrlC, "\n> ", "/stats\r", "1 turns, "});
@@ -239,11 +233,10 @@ TEST_CASE("Ctrl-C stops an answer, which stays in the conversation", "[llmrun][t
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("a pasted text of several lines is one message, as it is", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  const auto begin = [&] { return chat(llmrun, {"--session", llmrun.path("session")}); };
+TEST_CASE_METHOD(OnTerminal, "a pasted text of several lines is one message, as it is") {
+  const auto begin = [&] { return chat({"--session", path("session")}); };
   {
-    Terminal terminal(begin(), usual(llmrun));
+    Terminal terminal(begin(), usual());
     terminal.talk({"\x1b[?2004h", "", "> ",
                    "\x1b[200~/def f(x):\r\n\tif x: \\\r\r\t\treturn\n\x1b[201~", "return",
                    ", too\r", kReplied, "", "> ", "/exit\r"});
@@ -251,20 +244,19 @@ TEST_CASE("a pasted text of several lines is one message, as it is", "[llmrun][t
     REQUIRE(contains(terminal.screen(), "\x1b[?2004l"));
   }
   const std::string message = R"("/def f(x):\n\tif x: \\\n\n\t\treturn, too")";
-  CAPTURE(test::read_file(llmrun.path("session")));
-  REQUIRE(contains(test::read_file(llmrun.path("session")), message));
+  CAPTURE(test::read_file(path("session")));
+  REQUIRE(contains(test::read_file(path("session")), message));
   // It is one line of the history, too, in another chat as well.
-  Terminal terminal(begin(), usual(llmrun));
+  Terminal terminal(begin(), usual());
   terminal.talk({"1 turns, ", "", "> ", std::string(kUp) + kUp + "\r", kReplied, "", "> ",
                  "/stats\r", "2 turns, ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
-  const std::string session = test::read_file(llmrun.path("session"));
+  const std::string session = test::read_file(path("session"));
   REQUIRE(session.find(message) != session.rfind(message));
 }
 
-TEST_CASE("what is typed while the model answers waits for the next line", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  Terminal terminal(chat(llmrun, {"-n", "-1", "--context-shift", "-q"}), usual(llmrun));
+TEST_CASE_METHOD(OnTerminal, "what is typed while the model answers waits for the next line") {
+  Terminal terminal(chat({"-n", "-1", "--context-shift", "-q"}), usual());
   terminal.talk({"> ", "hello\r", "hello\r\n"});
   const std::size_t answer = terminal.screen().size();
   terminal.expect_more(100);
@@ -276,15 +268,13 @@ TEST_CASE("what is typed while the model answers waits for the next line", "[llm
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("the terminal is as before when a signal ends the chat", "[llmrun][terminal]") {
-  const Llmrun llmrun;
+TEST_CASE_METHOD(OnTerminal, "the terminal is as before when a signal ends the chat") {
   // A shell that looks at its terminal before and after, and does not end with the chat.
   const std::string command =
-      "ulimit -c 0; trap : QUIT; stty -g; " + test::tool_path("llmrun") + " '" +
-      llmrun.path("tiny.gguf") +
+      "ulimit -c 0; trap : QUIT; stty -g; " + test::tool_path("llmrun") + " '" + path("tiny.gguf") +
       "' -i --chat-template zephyr -n -1 --context-shift --ignore-eos -t 1 -q; "
       "echo code $?; stty -g; echo end";
-  Terminal terminal({"bash", "-c", command}, usual(llmrun));
+  Terminal terminal({"bash", "-c", command}, usual());
   terminal.expect("\n");
   const std::string before = terminal.screen().substr(0, terminal.screen().find('\n') + 1);
   terminal.talk({"> ", "hello\r", "hello\r\n"});
@@ -295,66 +285,53 @@ TEST_CASE("the terminal is as before when a signal ends the chat", "[llmrun][ter
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("a model with a chat template and nothing else on a terminal is a chat",
-          "[llmrun][terminal]") {
-  const Llmrun llmrun;
+TEST_CASE_METHOD(OnTerminal,
+                 "a model with a chat template and nothing else on a terminal is a chat") {
   auto model = test::TinyGguf::llama();
   model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
   model.set_string("general.name", "Tiny \x1b[31m");
-  llmrun.write("chatml.gguf", model.bytes());
+  write("chatml.gguf", model.bytes());
   const std::vector<std::string> words = {
-      test::tool_path("llmrun"), llmrun.path("chatml.gguf"), "-c", "2000", "-n", "3"};
-  Terminal terminal(words, usual(llmrun));
+      test::tool_path("llmrun"), path("chatml.gguf"), "-c", "2000", "-n", "3"};
+  Terminal terminal(words, usual());
   terminal.talk({"Tiny \\x1b[31m: context 2000 tokens, chat format chatml\r\n", "",
                  "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "",
-                 "> ", "/save " + llmrun.path("saved") + "\r",
-                 "wrote " + llmrun.path("saved") + ": 0 turns with 0 tokens evaluated\r\n", "",
-                 "> ", "/bye\r"});
+                 "> ", "/save " + path("saved") + "\r",
+                 "wrote " + path("saved") + ": 0 turns with 0 tokens evaluated\r\n", "", "> ",
+                 "/bye\r"});
   REQUIRE(terminal.wait() == 0);
   // Not with a prompt, nor where a program reads.
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"-p", "a"}, {"--json"}, {"--logits-hash"}}) {
     auto all = words;
     all.insert(all.end(), more.begin(), more.end());
-    Terminal text(all, usual(llmrun));
+    Terminal text(all, usual());
     REQUIRE(text.wait() == 0);
     REQUIRE(!contains(text.screen(), "> "));
   }
   auto plain = words;
-  plain[1] = llmrun.path("tiny.gguf");
-  Terminal text(plain, usual(llmrun));
+  plain[1] = path("tiny.gguf");
+  Terminal text(plain, usual());
   REQUIRE(text.wait() == 0);
   REQUIRE(!contains(text.screen(), "/help"));
 }
 
-TEST_CASE("an answer that repeats itself is stopped, unless -n says how long it may be",
-          "[llmrun][terminal]") {
-  const Llmrun llmrun;
+TEST_CASE_METHOD(OnTerminal,
+                 "an answer that repeats itself is stopped, unless -n says how long it may be") {
   auto model = test::TinyGguf::llama();
   std::string& output = model.tensor("output.weight").data;
   output.assign(output.size(), '\0');  // all tokens are as likely: the first is drawn for ever
-  llmrun.write("loop.gguf", model.bytes());
-  const auto words = [&](std::vector<std::string> more) {
-    std::vector<std::string> all = {test::tool_path("llmrun"),
-                                    llmrun.path("loop.gguf"),
-                                    "-i",
-                                    "--chat-template",
-                                    "zephyr",
-                                    "-c",
-                                    "2000",
-                                    "--ignore-eos",
-                                    "--temp",
-                                    "0",
-                                    "--repeat-penalty",
-                                    "1"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+  write("loop.gguf", model.bytes());
+  const auto words = [&](const std::vector<std::string>& more) {
+    return llmrun_words(
+        path("loop.gguf"),
+        "-i --chat-template zephyr -c 2000 --ignore-eos --temp 0 --repeat-penalty 1", more);
   };
-  Terminal terminal(words({}), usual(llmrun));
+  Terminal terminal(words({}), usual());
   terminal.talk(
       {"> ", "hello\r", "its last 256 tokens repeat the same 1; -n N", "", "> ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
-  Terminal limited(words({"-n", "600", "-v"}), usual(llmrun));
+  Terminal limited(words({"-n", "600", "-v"}), usual());
   limited.expect("> ");
   limited.type("hello\r");
   limited.expect("decode 599 tokens");
@@ -363,40 +340,31 @@ TEST_CASE("an answer that repeats itself is stopped, unless -n says how long it 
   REQUIRE(limited.wait() == 0);
 }
 
-TEST_CASE("an answer's lines are broken between words", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  const std::vector<std::string> words = {test::tool_path("llmrun"),
-                                          LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf",
-                                          "-p",
-                                          "Once upon a time",
-                                          "-n",
-                                          "60",
-                                          "--temp",
-                                          "0"};
-  Terminal terminal(words, usual(llmrun));
+TEST_CASE_METHOD(OnTerminal, "an answer's lines are broken between words") {
+  const auto words = llmrun_words(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "-n 60 --temp 0",
+                                  {"-p", "Once upon a time"});
+  Terminal terminal(words, usual());
   REQUIRE(terminal.wait() == 0);
   REQUIRE(contains(terminal.screen(), "C\x1b[K\r\n"));
-  auto environment = usual(llmrun);
+  auto environment = usual();
   environment["TERM"] = "dumb";
   Terminal dumb(words, environment);
   REQUIRE(dumb.wait() == 0);
   REQUIRE(!contains(dumb.screen(), "\x1b"));
 }
 
-TEST_CASE("SIGTERM at the prompt leaves and keeps the session", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  Terminal terminal(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));
+TEST_CASE_METHOD(OnTerminal, "SIGTERM at the prompt leaves and keeps the session") {
+  Terminal terminal(chat({"--session", path("session")}), usual());
   terminal.talk({"> ", "hi\r", kReplied, "", "> "});
   terminal.send(SIGTERM);
   REQUIRE(terminal.wait() == 143);
-  Terminal again(chat(llmrun, {"--session", llmrun.path("session")}), usual(llmrun));
+  Terminal again(chat({"--session", path("session")}), usual());
   again.talk({"1 turns, ", "", "> ", kCtrlD});
   REQUIRE(again.wait() == 0);
 }
 
-TEST_CASE("another window size does not break the line", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  Terminal terminal(chat(llmrun), usual(llmrun));
+TEST_CASE_METHOD(OnTerminal, "another window size does not break the line") {
+  Terminal terminal(chat(), usual());
   terminal.talk({"> ", "/system a long line that is typed while ", "while"});
   for (const int columns : {30, 132, 80}) {
     terminal.resize(columns);
@@ -407,15 +375,14 @@ TEST_CASE("another window size does not break the line", "[llmrun][terminal]") {
   REQUIRE(terminal.wait() == 0);
 }
 
-TEST_CASE("a dumb terminal gets plain lines", "[llmrun][terminal]") {
-  const Llmrun llmrun;
-  auto environment = usual(llmrun);
+TEST_CASE_METHOD(OnTerminal, "a dumb terminal gets plain lines") {
+  auto environment = usual();
   environment["TERM"] = "dumb";
-  Terminal terminal(chat(llmrun), environment);
+  Terminal terminal(chat(), environment);
   terminal.talk({"> ", "/system plain\r/system\r", "> plain\r\n", "", "> ", kCtrlD});
   REQUIRE(terminal.wait() == 0);
   REQUIRE(!contains(terminal.screen(), "\x1b"));
-  REQUIRE(!std::filesystem::exists(llmrun.path("state")));
+  REQUIRE(!std::filesystem::exists(path("state")));
 }
 
 }  // namespace llm::test

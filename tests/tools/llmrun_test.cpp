@@ -27,18 +27,17 @@ std::string hash_line(const Finished& run) {
 
 }  // namespace
 
-TEST_CASE("greedy texts of stories260K are llama.cpp's", "[llmrun]") {
+TEST_CASE_METHOD(Llmrun, "greedy texts of stories260K are llama.cpp's") {
   const char* data = std::getenv("LLM_TEST_DATA");
   if (data == nullptr) {
     std::cerr << "SKIPPED: stories260K.gguf (LLM_TEST_DATA is not set)\n";
     return;
   }
-  Llmrun llmrun;
   const std::string model = fmt::format("'{}/stories260K.gguf'", data);
   const auto cases = Json::parse(test::read_file(std::string(data) + "/stories260K_greedy.json"));
   REQUIRE(!cases.empty());
   for (const Json& item : cases) {
-    llmrun.write("prompt", item["prompt"].get<std::string>());
+    write("prompt", item["prompt"].get<std::string>());
     for (const char* extra : {"", "--no-cache", "-b 1", "--compute f32"}) {
       const Finished run =
           llmrun(fmt::format("{} -f \"$DIR/prompt\" -n 64 --temp 0 --kv f32 {}", model, extra));
@@ -49,8 +48,7 @@ TEST_CASE("greedy texts of stories260K are llama.cpp's", "[llmrun]") {
   }
 }
 
-TEST_CASE("the logits hash is of the tokens alone", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "the logits hash is of the tokens alone") {
   const Finished base = llmrun(std::string(kGreedy) + "-p 'a tiny prompt' --logits-hash");
   REQUIRE(hash_line(base).size() == 15 + 64);
   REQUIRE(base.err.starts_with("\nlogits-sha256: "));
@@ -66,7 +64,7 @@ TEST_CASE("the logits hash is of the tokens alone", "[llmrun]") {
   }
 }
 
-TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]") {
+TEST_CASE_METHOD(Llmrun, "wrong usage exits with 2 and names flag, value and rule") {
   const auto [arguments, words] = GENERATE(table<const char*, const char*>({
       {"\"$TINY\" -n -5", "-n: found \"-5\", need an integer in -1..2147483647"},
       {"\"$TINY\" --temp nan", "--temp: found \"nan\", need 0..100"},
@@ -98,7 +96,6 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
       {"\"$TINY\" --system x -p y", "--chat-template: found no chat template in the model"},
       {"\"$TINY\" -c 4 -p 'more than four tokens'", "need at most 4 (the context)"},
   }));
-  Llmrun llmrun;
   const Finished run = llmrun(arguments[0] == '\0' ? "" : std::string(arguments));
   CAPTURE(arguments, run.err);
   REQUIRE(run.exit_code == 2);
@@ -107,15 +104,13 @@ TEST_CASE("wrong usage exits with 2 and names flag, value and rule", "[llmrun]")
   REQUIRE(run.out.empty());
 }
 
-TEST_CASE("the environment's LLM_ISA is checked like the option", "[llmrun]") {
-  Llmrun llmrun;
-  llmrun.shell("LLM_ISA=sse2 \"$LLMRUN\" \"$TINY\" -n 1").must_end(2, {"$LLM_ISA: found \"sse2\""});
-  llmrun.shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -n 1").must_end(0);
+TEST_CASE_METHOD(Llmrun, "the environment's LLM_ISA is checked like the option") {
+  shell("LLM_ISA=sse2 \"$LLMRUN\" \"$TINY\" -n 1").must_end(2, {"$LLM_ISA: found \"sse2\""});
+  shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -n 1").must_end(0);
 }
 
-TEST_CASE("a prompt may come from anywhere and is one text", "[llmrun]") {
-  Llmrun llmrun;
-  llmrun.write("prompt", "two\nlines\n");
+TEST_CASE_METHOD(Llmrun, "a prompt may come from anywhere and is one text") {
+  write("prompt", "two\nlines\n");
   const Finished expected = llmrun("\"$TINY\" -p $'two\\nlines' -n 0 --json -q").must_end(0);
   for (const char* arguments :
        {"\"$TINY\" $'two\\nlines' -n 0 --json -q", "-m \"$TINY\" $'two\\nlines' -n 0 --json -q",
@@ -131,24 +126,22 @@ TEST_CASE("a prompt may come from anywhere and is one text", "[llmrun]") {
   }
 }
 
-TEST_CASE("odd prompts: empty, not UTF-8, with NUL, too large", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "odd prompts: empty, not UTF-8, with NUL, too large") {
   const Finished empty = llmrun("\"$TINY\" -p '' -n 0 --json -q");
   REQUIRE(Json::parse(empty.out)["prompt_ids"] == Json{1});  // BOS alone
-  llmrun.write("odd", std::string("\xFF\0\xC3", 3));
+  write("odd", std::string("\xFF\0\xC3", 3));
   const Finished odd = llmrun("\"$TINY\" -f \"$DIR/odd\" -n 0 --json -q").must_end(0);
   REQUIRE(Json::parse(odd.out)["prompt"].get<std::string>().size() == 7);  // two of them U+FFFD
   REQUIRE(Json::parse(odd.out)["prompt_ids"].size() >= 4);
   const Finished large =
-      llmrun.shell("truncate -s 2G \"$DIR/large\" && \"$LLMRUN\" \"$TINY\" -f \"$DIR/large\" -n 1");
+      shell("truncate -s 2G \"$DIR/large\" && \"$LLMRUN\" \"$TINY\" -f \"$DIR/large\" -n 1");
   REQUIRE(large.exit_code == 5);
   REQUIRE(contains(large.err, "large: found more than 67108864 bytes, need at most that"));
   llmrun("\"$TINY\" -f \"$DIR/absent\"").must_end(4);
   llmrun("\"$TINY\" -f \"$DIR\"").must_end(4);
 }
 
-TEST_CASE("special tokens in a prompt are text unless asked for", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "special tokens in a prompt are text unless asked for") {
   const auto ids = [&](const char* extra) {
     return Json::parse(
         llmrun(fmt::format("\"$TINY\" -p 'x</s>' -n 0 --json -q {}", extra)).out)["prompt_ids"];
@@ -157,8 +150,7 @@ TEST_CASE("special tokens in a prompt are text unless asked for", "[llmrun]") {
   REQUIRE(ids("--parse-special").back() == 2);
 }
 
-TEST_CASE("--json is one object of the documented shape", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "--json is one object of the documented shape") {
   const Finished run =
       llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --json --logprobs 3 -s 7").must_end(0);
   const Json json = Json::parse(run.out);
@@ -179,8 +171,7 @@ TEST_CASE("--json is one object of the documented shape", "[llmrun]") {
   REQUIRE(!Json::parse(llmrun("\"$TINY\" -n 1 --json").out).contains("logprobs"));
 }
 
-TEST_CASE("--jsonl prints a line per token and the result", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "--jsonl prints a line per token and the result") {
   const Finished run = llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --jsonl -s 7");
   std::istringstream lines(run.out);
   std::vector<Json> objects;
@@ -197,8 +188,7 @@ TEST_CASE("--jsonl prints a line per token and the result", "[llmrun]") {
   REQUIRE(last["schema_version"] == 1);
 }
 
-TEST_CASE("a seed gives the same text again, no seed a new one", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a seed gives the same text again, no seed a new one") {
   const auto ids = [&](const char* extra) {
     return Json::parse(
         llmrun(fmt::format("\"$TINY\" -n 20 --ignore-eos --top-k 0 --top-p 1 --json {}", extra))
@@ -209,8 +199,7 @@ TEST_CASE("a seed gives the same text again, no seed a new one", "[llmrun]") {
   REQUIRE(ids("") != ids(""));
 }
 
-TEST_CASE("a stop string ends the text before it; --echo prints the prompt", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a stop string ends the text before it; --echo prints the prompt") {
   const std::string text = llmrun(std::string(kGreedy) + "-p ab").out;
   REQUIRE(!text.empty());
   REQUIRE(llmrun(std::string(kGreedy) + "-p ab --echo").out == "ab" + text);
@@ -218,8 +207,7 @@ TEST_CASE("a stop string ends the text before it; --echo prints the prompt", "[l
   REQUIRE(Json::parse(json)["text"] == text);
 }
 
-TEST_CASE("a full context ends with a warning and exit code 0", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a full context ends with a warning and exit code 0") {
   const Finished run =
       llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -s 1 --json")
           .must_end(0, {"context full: 20 tokens; raise -c or use --context-shift"});
@@ -229,7 +217,7 @@ TEST_CASE("a full context ends with a warning and exit code 0", "[llmrun]") {
   REQUIRE(Json::parse(shifted.out)["ids"].size() == 60);
 }
 
-TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
+TEST_CASE_METHOD(Llmrun, "a receipt holds what is needed to run again") {
   const char* arguments = GENERATE(
       "-n 8 --temp 0 --ignore-eos -p ab",
       "-n 12 -s 7 --temp 1.3 --top-k 9 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.2 "
@@ -237,21 +225,20 @@ TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
       "'zz'",
       "-n 9 -s 3 --kv f32 --compute f32 -c 300 --chat-template llama2 --system 'Be \"kind\"' -p hi",
       "-n 30 -s 5 -r a -r n -p 'the hat'");
-  Llmrun llmrun;
   const Finished run = llmrun(std::string("\"$TINY\" -q --logits-hash --receipt \"$DIR/first\" ") +
                               arguments + " -t 1 -b 3")
                            .must_end(0);
   CAPTURE(arguments);
-  const std::string first = test::read_file(llmrun.path("first"));
+  const std::string first = test::read_file(path("first"));
   const Json receipt = Json::parse(first);
   REQUIRE("logits-sha256: " + receipt["logits_sha256"].get<std::string>() == hash_line(run));
   REQUIRE(receipt["text"] == run.out);
-  const Finished sum = llmrun.shell("sha256sum < \"$TINY\"");
+  const Finished sum = shell("sha256sum < \"$TINY\"");
   REQUIRE(sum.out.starts_with(receipt["model"]["sha256"].get<std::string>()));
 
   // From the receipt alone.
   const Json& options = receipt["options"];
-  llmrun.write("prompt", receipt["prompt"].get<std::string>() + '\n');
+  write("prompt", receipt["prompt"].get<std::string>() + '\n');
   std::string again = "\"$TINY\" -q --receipt \"$DIR/second\" -f \"$DIR/prompt\"";
   for (const auto& [key, option] :
        std::map<std::string, std::string>{{"n", "-n"},
@@ -281,22 +268,20 @@ TEST_CASE("a receipt holds what is needed to run again", "[llmrun]") {
   const Finished rerun = llmrun(again).must_end(0);
   CAPTURE(again);
   REQUIRE(rerun.out == run.out);
-  REQUIRE(test::read_file(llmrun.path("second")) == first);
+  REQUIRE(test::read_file(path("second")) == first);
 }
 
-TEST_CASE("a receipt that cannot be written is an error that names the file", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a receipt that cannot be written is an error that names the file") {
   llmrun(std::string(kGreedy) + "--receipt \"$DIR/absent/receipt.json\"")
       .must_end(4, {"absent/receipt.json: "});
 }
 
-TEST_CASE("a failing stdout exits with 4, quietly when nobody reads", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "a failing stdout exits with 4, quietly when nobody reads") {
   llmrun("\"$TINY\" -n 4 --ignore-eos > /dev/full")
       .must_end(4, {"llmrun: error: stdout: No space left on device"});
   const Finished closed = llmrun("\"$TINY\" -n 4 --ignore-eos >&-").must_end(4);
   REQUIRE(closed.err.empty());
-  const Finished piped = llmrun.shell(
+  const Finished piped = shell(
       "\"$LLMRUN\" \"$TINY\" --ignore-eos --context-shift | head -c 1 > /dev/null; "
       "exit ${PIPESTATUS[0]}");
   REQUIRE(piped.exit_code == 4);
@@ -304,17 +289,15 @@ TEST_CASE("a failing stdout exits with 4, quietly when nobody reads", "[llmrun]"
   llmrun("--help >&-").must_end(4);
 }
 
-TEST_CASE("too little memory is exit code 5 with the MiB needed", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "too little memory is exit code 5 with the MiB needed") {
   llmrun("\"$TINY\" -n 1 -c 2000000000").must_end(5, {"KV cache: ", " MiB", "-c"});
 }
 
-TEST_CASE("a signal while text is printed ends it with the statistics", "[llmrun]") {
+TEST_CASE_METHOD(Llmrun, "a signal while text is printed ends it with the statistics") {
   const auto [signal, exit_code] = GENERATE(table<const char*, int>({{"INT", 130}, {"TERM", 143}}));
-  Llmrun llmrun;
   // `read` returns when text has come; then the signal goes out and the rest is drained. A job that
   // bash starts in the background ignores SIGINT, so monitor mode is on.
-  const Finished run = llmrun.shell(fmt::format(
+  const Finished run = shell(fmt::format(
       "set -m; mkfifo \"$DIR/pipe\"\n"
       "\"$LLMRUN\" \"$TINY\" --ignore-eos --context-shift -s 1 > \"$DIR/pipe\" & job=$!\n"
       "exec 3< \"$DIR/pipe\"; head -c 20 <&3; kill -{} $job; cat <&3\n"
@@ -327,9 +310,8 @@ TEST_CASE("a signal while text is printed ends it with the statistics", "[llmrun
   REQUIRE(contains(run.err, "peak RSS"));
 }
 
-TEST_CASE("a signal in a long prefill ends the program", "[llmrun]") {
-  Llmrun llmrun;
-  const Finished run = llmrun.shell(
+TEST_CASE_METHOD(Llmrun, "a signal in a long prefill ends the program") {
+  const Finished run = shell(
       "set -m; mkfifo \"$DIR/pipe\"; head -c 60000 /dev/zero | tr '\\0' a > \"$DIR/long\"\n"
       "\"$LLMRUN\" \"$TINY\" -v -c 100000 -b 16 -f \"$DIR/long\" 2> \"$DIR/pipe\" & job=$!\n"
       "exec 3< \"$DIR/pipe\"; grep -q 'llmrun: info' <&3; kill -INT $job; cat <&3 > /dev/null\n"
@@ -338,8 +320,7 @@ TEST_CASE("a signal in a long prefill ends the program", "[llmrun]") {
   REQUIRE(run.out.empty());
 }
 
-TEST_CASE("chat reads messages and prints replies", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "chat reads messages and prints replies") {
   const Finished run = llmrun(
                            "\"$TINY\" -i --chat-template zephyr --system Be -c 2000 -n 4 -s 1 -v "
                            "< <(printf 'one\\ntwo \\\\\\nlines\\n')")
@@ -355,13 +336,12 @@ TEST_CASE("chat reads messages and prints replies", "[llmrun]") {
   REQUIRE(Json::parse(once.out)["prompt_ids"].size() > 20);  // the markup is in them
 }
 
-TEST_CASE("pages are served without a model", "[llmrun]") {
-  Llmrun llmrun;
+TEST_CASE_METHOD(Llmrun, "pages are served without a model") {
   REQUIRE(contains(llmrun("--help").out, "Usage: llmrun [MODEL] [PROMPT] [-] [options]"));
   REQUIRE(contains(llmrun("--version").out, "llmrun "));
   REQUIRE(contains(llmrun("--man").out, ".TH LLMRUN 1"));
   REQUIRE(contains(llmrun("--help-markdown").out, "| `-n, --n-predict, --predict N` |"));
-  const Finished completion = llmrun.shell("\"$LLMRUN\" --completion bash | bash -n").must_end(0);
+  const Finished completion = shell("\"$LLMRUN\" --completion bash | bash -n").must_end(0);
   REQUIRE(completion.err.empty());
 }
 

@@ -11,14 +11,10 @@
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::Finished;
-using test::RawClient;
-using test::Reply;
-using test::Server;
 
 const std::string kLong =
     R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
@@ -27,7 +23,7 @@ const std::string kEndless =
     R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})";
 Server roomy(std::vector<std::string> more) {
   more.insert(more.begin(), {"-c", "110000"});
-  return test::serve_fable(std::move(more));
+  return serve_fable(std::move(more));
 }
 
 /// Whether the server is as it was before anybody came.
@@ -41,7 +37,7 @@ void require_idle(const Server& server) {
 }  // namespace
 
 TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   struct Abuse {
     std::string text;
     int status;
@@ -80,19 +76,17 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
       {"POST /health HTTP/1.1\r\n" + host + "\r\n", 405},
       {"GET /v1/completions HTTP/1.1\r\n" + host + "\r\n", 405},
       {"GET /../../etc/passwd HTTP/1.1\r\n" + host + "\r\n", 404},
-      {test::post_text("/v1/completions", ""), 400},
-      {test::post_text("/v1/completions", "{"), 400},
-      {test::post_text("/v1/completions", "[1]"), 400},
-      {test::post_text("/v1/completions", "{\"prompt\": 1e999}"), 400},
-      {test::post_text("/v1/completions", "{\"prompt\": \"\xff\xfe\"}"), 400},
-      {test::post_text("/v1/completions", "{\"prompt\": \"\\ud800\"}"), 400},
-      {test::post_text("/v1/completions", deep), 400},
-      {test::post_text("/v1/completions", "{\"prompt\": " + deep), 400},
-      {test::post_text("/v1/completions", many_names), 400},
-      {test::post_text("/v1/completions", "{\"prompt\": \"" + std::string(4 << 20, 'a') + "\"}"),
-       413},
-      {test::post_text("/v1/completions", "{\"prompt\": \"" + std::string(3 << 20, 'a') + "\"}"),
-       400},
+      {post_text("/v1/completions", ""), 400},
+      {post_text("/v1/completions", "{"), 400},
+      {post_text("/v1/completions", "[1]"), 400},
+      {post_text("/v1/completions", "{\"prompt\": 1e999}"), 400},
+      {post_text("/v1/completions", "{\"prompt\": \"\xff\xfe\"}"), 400},
+      {post_text("/v1/completions", "{\"prompt\": \"\\ud800\"}"), 400},
+      {post_text("/v1/completions", deep), 400},
+      {post_text("/v1/completions", "{\"prompt\": " + deep), 400},
+      {post_text("/v1/completions", many_names), 400},
+      {post_text("/v1/completions", "{\"prompt\": \"" + std::string(4 << 20, 'a') + "\"}"), 413},
+      {post_text("/v1/completions", "{\"prompt\": \"" + std::string(3 << 20, 'a') + "\"}"), 400},
   };
   for (const Abuse& abuse : abuses) {
     const Reply reply = server.ask(abuse.text);
@@ -102,7 +96,7 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
     REQUIRE(reply.body.size() < 1000);
   }
   const std::string nested = deep + std::string(deep.size(), ']');
-  REQUIRE(server.ask(test::post_text("/tokenize", nested)).body.find("100000 levels of JSON") !=
+  REQUIRE(server.ask(post_text("/tokenize", nested)).body.find("100000 levels of JSON") !=
           std::string::npos);
   require_idle(server);
 }
@@ -110,7 +104,7 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
 TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   // One text at a time, so that the second waits; small steps, so that a prompt takes many.
   Server server = roomy({"--parallel", "1", "--chunk", "1"});
-  const std::string whole = test::post_text("/v1/completions", kEndless);
+  const std::string whole = post_text("/v1/completions", kEndless);
   for (const std::size_t n :
        {std::size_t{0}, std::size_t{1}, std::size_t{30}, whole.size() - 20, whole.size() - 1}) {
     RawClient client(server.port());
@@ -126,7 +120,7 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
     waiting.receive_until("\r\n\r\n");
     REQUIRE(server.comes_to("texts_waiting", 1));
     RawClient also_waiting(server.port());
-    also_waiting.send(test::post_text("/v1/completions", R"({"prompt": "a", "n": 2})"));
+    also_waiting.send(post_text("/v1/completions", R"({"prompt": "a", "n": 2})"));
     REQUIRE(server.comes_to("texts_waiting", 3));
     waiting.close();
     also_waiting.close();
@@ -137,7 +131,7 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   {
     const std::string ids = Json(std::vector<int>(100000, 9)).dump();
     RawClient prefilling(server.port());
-    prefilling.send(test::post_text("/v1/completions", "{\"prompt\": " + ids + "}"));
+    prefilling.send(post_text("/v1/completions", "{\"prompt\": " + ids + "}"));
     REQUIRE(server.comes_to("texts_running", 1));
   }
   require_idle(server);
@@ -146,19 +140,19 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
 }
 
 TEST_CASE("a client that does not read is disconnected and its text forgotten", "[llmserve]") {
-  Server server = test::serve_fable({"--timeout", "1"});
+  Server server = serve_fable({"--timeout", "1"});
   // One whose answer piles up is disconnected by that alone.
-  Server unhurried = test::serve_fable({"--timeout", "3600", "--parallel", "64"});
+  Server unhurried = serve_fable({"--timeout", "3600", "--parallel", "64"});
   // More than the buffers of a connection take.
   const std::string body =
       R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 60})";
   RawClient slow(unhurried.port(), 4096);
-  slow.send(test::post_text("/v1/completions", body));
+  slow.send(post_text("/v1/completions", body));
   require_idle(unhurried);
   REQUIRE(unhurried.comes_to("http_answers_total{status=\"499\"}", 1));
   // One that would not pile up more than may wait is disconnected by the time-out alone.
   RawClient patient(server.port(), 4096);
-  patient.send(test::post_text(
+  patient.send(post_text(
       "/v1/completions",
       R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 2})"));
   REQUIRE(server.comes_to("texts_finished_total", 2));
@@ -168,7 +162,7 @@ TEST_CASE("a client that does not read is disconnected and its text forgotten", 
   RawClient half(server.port());
   half.send("GET /health HT");
   RawClient no_body(server.port());
-  no_body.send(test::post_text("/tokenize", "{\"prompt\": 1}").substr(0, 90));
+  no_body.send(post_text("/tokenize", "{\"prompt\": 1}").substr(0, 90));
   REQUIRE(silent.is_ended());
   REQUIRE(half.is_ended());
   REQUIRE(no_body.is_ended());
@@ -179,10 +173,10 @@ TEST_CASE("more connections and texts than there is room for are told so", "[llm
   Server server = roomy({"--connections", "8", "--parallel", "1", "--queue", "1"});
   {
     RawClient running(server.port());
-    running.send(test::post_text("/v1/completions", kEndless));
+    running.send(post_text("/v1/completions", kEndless));
     running.receive_until("data: ");
     RawClient waiting(server.port());
-    waiting.send(test::post_text("/v1/completions", kEndless));
+    waiting.send(post_text("/v1/completions", kEndless));
     waiting.receive_until("\r\n\r\n");
     const Reply refused = server.complete({{"prompt", "a"}});
     REQUIRE(refused.status == 429);
@@ -200,24 +194,24 @@ TEST_CASE("more connections and texts than there is room for are told so", "[llm
 }
 
 TEST_CASE("requests follow each other on one connection", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   RawClient client(server.port());
-  const std::string ask = test::post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 3})");
+  const std::string ask = post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 3})");
   for (int i = 0; i < 3; ++i) {
     client.send(ask);
     REQUIRE(client.reply().status == 200);
   }
   // All at once, before the first is answered.
-  client.send(ask + test::get_text("/health") + test::post_text("/v1/completions", kLong) +
-              test::get_text("/v1/models") + ask);
+  client.send(ask + get_text("/health") + post_text("/v1/completions", kLong) +
+              get_text("/v1/models") + ask);
   REQUIRE(client.reply().json()["object"] == "text_completion");
   REQUIRE(client.reply().json()["status"] == "ok");
-  REQUIRE(test::events_of(client.reply().body).size() > 400);
+  REQUIRE(events_of(client.reply().body).size() > 400);
   REQUIRE(client.reply().json()["object"] == "list");
   REQUIRE(client.reply().json()["object"] == "text_completion");
   // Who has no chunks gets the end of the connection as the answer's.
   RawClient old(server.port());
-  std::string request = test::post_text("/v1/completions", kLong);
+  std::string request = post_text("/v1/completions", kLong);
   request.replace(request.find("HTTP/1.1"), 8, "HTTP/1.0");
   old.send(request);
   const std::string answer = old.receive_until("[DONE]");
@@ -227,7 +221,7 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
   // A client that asks whether it may send a body is told so.
   RawClient careful(server.port());
   const std::string body = R"({"prompt": "a"})";
-  const std::string head = test::post_text("/tokenize", body, "Expect: 100-continue\r\n");
+  const std::string head = post_text("/tokenize", body, "Expect: 100-continue\r\n");
   careful.send(head.substr(0, head.size() - body.size()));
   REQUIRE(careful.reply().status == 100);
   careful.send(body);
@@ -235,19 +229,19 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
 }
 
 TEST_CASE("too few threads are an error at the start", "[llmserve]") {
-  if (test::kSanitized) return;  // sanitizers need more addresses than any limit here
+  if (kSanitized) return;  // sanitizers need more addresses than any limit here
   // Each thread has a stack of 1 GiB; eight compute, one of them for all texts, and few do the
   // rest.
   const auto limited = [](int gib) {
     return "ulimit -s 1048576; ulimit -v " + std::to_string(gib << 20);
   };
-  Server server({test::kServedModel, "-q", "-t", "8"}, limited(12));
+  Server server({kServedModel, "-q", "-t", "8"}, limited(12));
   for (int i = 0; i < 2; ++i)
     REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 2}}).status == 200);
   server.end().must_end(0);
   for (const int gib : {5, 8}) {
-    const Finished run = test::run_shell(limited(gib) + "; exec '" + test::tool_path("llmserve") +
-                                         "' '" + test::kServedModel + "' -q -t 8 --port 0");
+    const Finished run = run_shell(limited(gib) + "; exec '" + tool_path("llmserve") + "' '" +
+                                   kServedModel + "' -q -t 8 --port 0");
     CAPTURE(gib, run.err);
     REQUIRE(run.out == "");  // it was never ready
     REQUIRE(run.exit_code == 5);
@@ -256,11 +250,11 @@ TEST_CASE("too few threads are an error at the start", "[llmserve]") {
 }
 
 TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
-  Server server = test::serve_fable({"-c", "4000", "--timeout", "3600"});
+  Server server = serve_fable({"-c", "4000", "--timeout", "3600"});
   RawClient idle(server.port());
   RawClient client(server.port());
-  const std::size_t n_tokens = test::effort(3000, 400);  // it must still run when the signal comes
-  client.send(test::post_text(
+  const std::size_t n_tokens = effort(3000, 400);  // it must still run when the signal comes
+  client.send(post_text(
       "/v1/completions",
       fmt::format(R"({{"prompt": "a", "max_tokens": {}, "ignore_eos": true, "stream": true}})",
                   n_tokens)));
@@ -268,11 +262,11 @@ TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
   server.process().send(SIGTERM);
   REQUIRE(idle.is_ended());
   const Reply reply = client.reply();
-  REQUIRE(test::events_of(reply.body).back() == "[DONE]");
-  REQUIRE(test::events_of(reply.body).size() > n_tokens * 5 / 6);
+  REQUIRE(events_of(reply.body).back() == "[DONE]");
+  REQUIRE(events_of(reply.body).size() > n_tokens * 5 / 6);
   server.wait().must_end(0);
 
-  Server other = test::serve_fable({"--timeout", "3600"});
+  Server other = serve_fable({"--timeout", "3600"});
   RawClient half(other.port());
   half.send("GET /health HTTP");  // keeps the server from ending
   REQUIRE(other.comes_to("http_connections", 2));
@@ -284,4 +278,4 @@ TEST_CASE("SIGTERM lets answers end, a second one does not", "[llmserve]") {
   other.wait().must_end(143);
 }
 
-}  // namespace llm
+}  // namespace llm::test

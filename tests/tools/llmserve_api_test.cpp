@@ -11,18 +11,15 @@
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::Finished;
-using test::Reply;
-using test::Server;
 
 }  // namespace
 
 TEST_CASE("llmserve tells of itself", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server server = tiny.serve();
   REQUIRE(server.get("/health").json() == Json{{"status", "ok"}});
   REQUIRE(server.get("/v1/health").json() == Json{{"status", "ok"}});
@@ -49,7 +46,7 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   const Reply page = server.get("/?anything");
   REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
   for (const char* part : {"page.css", "markdown.js", "page.js"}) {
-    const std::string text = test::read_file(LLM_SOURCE_DIR "/tools/llmserve/" + std::string(part));
+    const std::string text = read_file(LLM_SOURCE_DIR "/tools/llmserve/" + std::string(part));
     CAPTURE(part);
     REQUIRE(page.body.find(text) != std::string::npos);
   }
@@ -73,7 +70,7 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
 }
 
 TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server server = tiny.serve({"--chat-template", "zephyr", "-c", "400"});
   // A reply as the openai package's model_dump() gives it back.
   const Json reply = {{"role", "assistant"},    {"content", "b"},      {"refusal", nullptr},
@@ -97,14 +94,14 @@ TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
     Json other = reply;
     other[field] = {{"id", 1}};
     CAPTURE(field);
-    REQUIRE(test::param_of(
+    REQUIRE(param_of(
                 server.post("/v1/chat/completions", {{"messages", {question, other, question}}})) ==
             std::string("messages[1].") + field);
   }
 }
 
 TEST_CASE("a model may have several names", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server server = tiny.serve({"-a", "mine,gpt-4o", "--alias", "other"});
   const Json models = server.get("/v1/models").json()["data"];
   REQUIRE(models.size() == 3);
@@ -121,7 +118,7 @@ TEST_CASE("a model may have several names", "[llmserve]") {
 }
 
 TEST_CASE("special tokens are read in a text only where that is asked for", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server server = tiny.serve({"--chat-template", "zephyr"});
   const auto ids = [&](const Json& more) {
     Json body = {{"prompt", "a</s>b"}};
@@ -139,12 +136,12 @@ TEST_CASE("special tokens are read in a text only where that is asked for", "[ll
     REQUIRE(choice["receipt"]["options"]["parse_special"] == parse);
   }
   const Json messages = {{{"role", "user"}, {"content", "a"}}};
-  REQUIRE(test::param_of(server.post(
-              "/tokenize", {{"messages", messages}, {"parse_special", true}})) == "parse_special");
+  REQUIRE(param_of(server.post("/tokenize", {{"messages", messages}, {"parse_special", true}})) ==
+          "parse_special");
 }
 
 TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
-  Server server = test::serve_fable(
+  Server server = serve_fable(
       {"--kv-memory", "1", "--parallel", "1", "-c", "100000", "--chat-template", "zephyr"});
   const auto context = server.get("/v1/models").json()["data"][0]["max_model_len"].get<int>();
   REQUIRE(context == 256 * static_cast<int>(server.metric("kv_pages")));
@@ -157,18 +154,18 @@ TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
   REQUIRE(reply.status == 200);
   const Reply refused = server.complete({{"prompt", "a"}, {"max_tokens", context + 1}});
   REQUIRE(refused.status == 400);
-  REQUIRE(test::param_of(refused) == "max_tokens");
+  REQUIRE(param_of(refused) == "max_tokens");
 }
 
 TEST_CASE("the description of the API is the one in docs, with the paths that there are",
           "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server server = tiny.serve();
   const std::string served = server.get("/openapi.json").body;
   INFO("scripts/cli_page.py build/release/bin writes docs/openapi.json");
-  REQUIRE(served == test::read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
-  REQUIRE(served == test::run_tool("llmserve", {"--openapi"}).out);
-  const std::string page = test::read_file(LLM_SOURCE_DIR "/docs/serving.md");
+  REQUIRE(served == read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
+  REQUIRE(served == run_tool("llmserve", {"--openapi"}).out);
+  const std::string page = read_file(LLM_SOURCE_DIR "/docs/serving.md");
   const Json api = Json::parse(served);
   for (const auto& [path, methods] : api["paths"].items()) {
     const bool is_post = methods.contains("post");
@@ -186,7 +183,7 @@ TEST_CASE("the description of the API is the one in docs, with the paths that th
     CHECK(options.header("Allow") == (is_post ? "POST, OPTIONS" : "GET, OPTIONS"));
     CHECK(page.find(name) != std::string::npos);
     // What others call the method is refused; the answer to HEAD has no body.
-    test::RawClient client(server.port());
+    RawClient client(server.port());
     client.send(start("HEAD"));
     const std::string head = client.receive_until("no end");
     CHECK(head.starts_with("HTTP/1.1 405 "));
@@ -195,8 +192,8 @@ TEST_CASE("the description of the API is the one in docs, with the paths that th
 }
 
 TEST_CASE("docs/serving.md has the fields of the description, and no others", "[llmserve]") {
-  const std::string page = test::read_file(LLM_SOURCE_DIR "/docs/serving.md");
-  const Json api = Json::parse(test::read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
+  const std::string page = read_file(LLM_SOURCE_DIR "/docs/serving.md");
+  const Json api = Json::parse(read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
   std::set<std::string> names;
   for (const auto& [schema, value] : api["components"]["schemas"].items()) {
     if (!schema.ends_with("Request")) continue;
@@ -231,7 +228,7 @@ TEST_CASE("docs/serving.md has the fields of the description, and no others", "[
 }
 
 TEST_CASE("a model without a known chat template has no chat", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server server = tiny.serve();
   const Reply reply =
       server.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "a"}}}}});
@@ -240,7 +237,7 @@ TEST_CASE("a model without a known chat template has no chat", "[llmserve]") {
 }
 
 TEST_CASE("the key is asked for, but for health", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   setenv("LLM_API_KEY", "from the environment", 1);
   Server by_environment = tiny.serve();
   unsetenv("LLM_API_KEY");
@@ -250,12 +247,12 @@ TEST_CASE("the key is asked for, but for health", "[llmserve]") {
     for (const char* header : {"", "Authorization: Bearer secre\r\n",
                                "Authorization: Bearer secrets\r\n", "Authorization: secret\r\n",
                                "Authorization: Bearer \r\n", "Authorization: Basic secret\r\n"}) {
-      const Reply reply = server.ask(test::get_text(path, header));
+      const Reply reply = server.ask(get_text(path, header));
       CAPTURE(path, header);
       REQUIRE(reply.status == 401);
       REQUIRE(reply.json()["error"]["code"] == "invalid_api_key");
     }
-    REQUIRE(server.ask(test::get_text(path, "Authorization: Bearer secret\r\n")).status == 200);
+    REQUIRE(server.ask(get_text(path, "Authorization: Bearer secret\r\n")).status == 200);
   }
   REQUIRE(server.get("/health").status == 200);
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
@@ -267,8 +264,8 @@ TEST_CASE("the key is asked for, but for health", "[llmserve]") {
 }
 
 TEST_CASE("servers share the weights of a packed cache", "[llmserve]") {
-  const test::TinyModel tiny;
-  const test::ScratchDirectory cache;
+  const TinyModel tiny;
+  const ScratchDirectory cache;
   Server first = tiny.serve({"--packed-cache", cache.path()});
   REQUIRE(cache.count() == 1);
   Server second = tiny.serve({"--packed-cache", cache.path()});
@@ -278,4 +275,4 @@ TEST_CASE("servers share the weights of a packed cache", "[llmserve]") {
   REQUIRE(second.complete(body).header("x-logits-sha256") == hash);
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -15,14 +15,10 @@
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/workshop.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::Finished;
-using test::RawClient;
-using test::Reply;
-using test::Server;
 
 Reply ask(const Server& server, const std::string& host, const std::string& headers = "",
           const std::string& start = "GET /health") {
@@ -38,7 +34,7 @@ bool has_answer(const RawClient& client) {
 }  // namespace
 
 TEST_CASE("pages of other sites get nothing", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   for (const char* host :
        {"localhost", "LOCALHOST:8080", "localhost.", "app.localhost:1", "127.0.0.1", "127.0.0.1:80",
         "127.9.9.9", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]:1"}) {
@@ -72,10 +68,10 @@ TEST_CASE("pages of other sites get nothing", "[llmserve]") {
 
 TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
   const std::vector<std::string> words = {
-      test::kServedModel, "-q",       "--host",         "127.0.0.1",
-      "--api-key",        "secret",   "--allow-host",   "a.example",
-      "--allow-host",     "10.1.2.3", "--allow-origin", "https://app.example",
-      "--allow-origin",   "null"};
+      kServedModel,     "-q",       "--host",         "127.0.0.1",
+      "--api-key",      "secret",   "--allow-host",   "a.example",
+      "--allow-host",   "10.1.2.3", "--allow-origin", "https://app.example",
+      "--allow-origin", "null"};
   Server server(words);
   for (const char* host : {"a.example", "A.example:443", "10.1.2.3:1", "localhost"})
     CHECK(ask(server, host).status == 200);
@@ -98,7 +94,7 @@ TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
   browser.send("OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n" + page +
                "Access-Control-Request-Method: POST\r\n"
                "Access-Control-Request-Headers: authorization,content-type\r\n\r\n");
-  browser.send(test::get_text("/health", page));
+  browser.send(get_text("/health", page));
   const Reply preflight = browser.reply();
   CHECK(preflight.status == 204);
   CHECK(preflight.header("Access-Control-Allow-Origin") == "https://app.example");
@@ -106,21 +102,21 @@ TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
   CHECK(preflight.header("Access-Control-Allow-Headers").find("Authorization") == 0);
   CHECK(browser.reply().status == 200);
   CHECK(ask(server, "localhost", page, "OPTIONS /nothing").status == 404);
-  Server open = test::serve_fable({"--allow-origin", "*"});
+  Server open = serve_fable({"--allow-origin", "*"});
   CHECK(ask(open, "localhost", "Origin: http://any.example\r\n")
             .header("Access-Control-Allow-Origin") == "http://any.example");
   CHECK(ask(open, "evil.example").status == 403);
   for (const std::vector<std::string>& bad : {std::vector<std::string>{"--allow-host", "http://a"},
                                               {"--allow-origin", "app.example"},
                                               {"--allow-origin", "https://app.example/"}}) {
-    test::run_tool("llmserve", {test::kServedModel, bad[0], bad[1]})
+    run_tool("llmserve", {kServedModel, bad[0], bad[1]})
         .must_end(2, {bad[0] + ": found \"" + bad[1]});
   }
 }
 
 TEST_CASE("a server that asks nobody for a key says so at its start", "[llmserve]") {
   const auto said = [](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {test::kServedModel};
+    std::vector<std::string> words = {kServedModel};
     words.insert(words.end(), more.begin(), more.end());
     Server server(words);
     CHECK(ask(server, "127.0.0.1").status == 200);
@@ -134,11 +130,11 @@ TEST_CASE("a server that asks nobody for a key says so at its start", "[llmserve
 }
 
 TEST_CASE("long bodies hold up nobody", "[llmserve]") {
-  Server server = test::serve_fable({"--timeout", "600"});
+  Server server = serve_fable({"--timeout", "600"});
   std::string prompt;
   while (prompt.size() < (2 << 20)) prompt += "The quick brown fox ";
   const std::string body = Json({{"prompt", prompt}}).dump();
-  const std::string text = test::post_text("/tokenize", body);
+  const std::string text = post_text("/tokenize", body);
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 4; ++i) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
@@ -206,4 +202,4 @@ TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmse
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

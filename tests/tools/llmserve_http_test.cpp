@@ -17,13 +17,10 @@
 #include "tools/llmserve/answer_request.h"
 #include "tools/llmserve/http_server.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::RawClient;
-using test::Reply;
-using test::Server;
 
 const std::string kHost = "Host: localhost\r\n";
 const std::string kPost =
@@ -62,7 +59,7 @@ class OwnServer {
                                    const std::lock_guard lock(mutex_);
                                    faults_.push_back(what);
                                  }};
-    auto opened = test::require_ok(HttpServer::open("127.0.0.1", 0, {}));
+    auto opened = require_ok(HttpServer::open("127.0.0.1", 0, {}));
     server_ = std::move(opened);
     REQUIRE(server_->listen(std::move(handlers)).ok());
     const std::string url = server_->url();
@@ -106,19 +103,19 @@ TEST_CASE("an exception of a handler is an answer of 500 and a line in the log",
         if (head.path == "/refuse") throw std::bad_alloc();
         return std::nullopt;
       });
-  const Reply handled = own.ask(test::get_text("/handle"));
+  const Reply handled = own.ask(get_text("/handle"));
   REQUIRE(handled.status == 500);
   REQUIRE(handled.body.find("handle broke") == std::string::npos);  // for the log alone
-  REQUIRE(own.ask(test::get_text("/refuse")).status == 500);
+  REQUIRE(own.ask(get_text("/refuse")).status == 500);
   own.server().post([] { throw std::logic_error("posted broke"); });
-  REQUIRE(own.ask(test::get_text("/")).status == 200);
+  REQUIRE(own.ask(get_text("/")).status == 200);
   REQUIRE(own.faults() ==
           std::vector<std::string>{"handle broke", std::bad_alloc().what(), "posted broke"});
 }
 
 TEST_CASE("a header that others could read another way is refused", "[llmserve]") {
-  Server server = test::serve_fable();
-  const std::string hidden = test::get_text("/health");
+  Server server = serve_fable();
+  const std::string hidden = get_text("/health");
   const auto with = [](const std::string& lines) {
     return "GET /health HTTP/1.1\r\n" + lines + "\r\n";
   };
@@ -135,8 +132,8 @@ TEST_CASE("a header that others could read another way is refused", "[llmserve]"
         with("Host:\r\n localhost\r\n") + hidden, with(kHost + "X: a\r\n\tb\r\n") + hidden,
         with(kHost + "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n") + hidden,
         with(kHost + "Origin: http://localhost\r\nOrigin: http://a\r\n") + hidden,
-        kPost + "Content-Type: text/plain\r\n" + length + "\r\n" + hidden,
-        test::get_text("/health%4"), test::get_text("/%zz")}) {
+        kPost + "Content-Type: text/plain\r\n" + length + "\r\n" + hidden, get_text("/health%4"),
+        get_text("/%zz")}) {
     RawClient client(server.port());
     client.send(text);
     const std::string all = client.receive_until("\r\n\r\nno end");
@@ -152,7 +149,7 @@ TEST_CASE("a header that others could read another way is refused", "[llmserve]"
 }
 
 TEST_CASE("a header has a length, however it comes", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   // Line by line, each understood before the next one comes.
   RawClient slow(server.port());
   slow.send("GET /health HTTP/1.1\r\n" + kHost);
@@ -171,7 +168,7 @@ TEST_CASE("a header has a length, however it comes", "[llmserve]") {
 }
 
 TEST_CASE("types and schemes are read without regard to case", "[llmserve]") {
-  Server server = test::serve_fable({"--api-key", "secret"});
+  Server server = serve_fable({"--api-key", "secret"});
   const auto ask = [&](const std::string& type, const std::string& key) {
     return server
         .ask("POST /tokenize HTTP/1.1\r\n" + kHost + "Content-Type: " + type +
@@ -193,7 +190,7 @@ TEST_CASE("types and schemes are read without regard to case", "[llmserve]") {
 }
 
 TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   struct Refused {
     std::string body;
     std::string words;
@@ -208,7 +205,7 @@ TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
            {R"({"prompt": "a", "logit_bias": {"-0": 1}})", "token ids 0.."},
            {R"({"prompt": "a", "logit_bias": {"": 1}})", "token ids 0.."},
            {R"({"prompt": "a", "memory": 1})", "not supported"}}) {
-    const Reply reply = server.ask(test::post_text("/v1/completions", refused.body));
+    const Reply reply = server.ask(post_text("/v1/completions", refused.body));
     CAPTURE(refused.body, reply.body);
     CHECK(reply.status == 400);
     CHECK(reply.body.find(refused.words) != std::string::npos);
@@ -218,10 +215,10 @@ TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
 }
 
 TEST_CASE("what an answer would cost is known before anything is made for it", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   for (const char* fields : {R"("n": 128, "max_tokens": 0)", R"("n": 8, "max_tokens": 0)",
                              R"("n": 1, "stream": true, "logprobs": 5)"}) {
-    const Reply reply = server.ask(test::post_text("/v1/completions", many_prompts(fields)));
+    const Reply reply = server.ask(post_text("/v1/completions", many_prompts(fields)));
     CAPTURE(fields, reply.body);
     CHECK(reply.status == 400);
     CHECK(reply.json()["error"]["param"] == "prompt");
@@ -242,7 +239,7 @@ TEST_CASE("what an answer would cost is known before anything is made for it", "
 }
 
 TEST_CASE("the choices of a request share its biases", "[llmserve]") {
-  auto model = test::require_ok(Model::load(test::kServedModel, {.threads = 1}));
+  auto model = require_ok(Model::load(kServedModel, {.threads = 1}));
   ServedModel served;
   served.model = model;
   served.ids = {"m"};
@@ -258,8 +255,8 @@ TEST_CASE("the choices of a request share its biases", "[llmserve]") {
 }
 
 TEST_CASE("a name that is no UTF-8 is served as one that is", "[llmserve]") {
-  const test::ScratchDirectory directory;
-  const std::string path = directory.write("m\xff.gguf", test::TinyGguf::llama().bytes());
+  const ScratchDirectory directory;
+  const std::string path = directory.write("m\xff.gguf", TinyGguf::llama().bytes());
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{path, "-q"}, {path, "-q", "--alias", "caf\xe9"}}) {
     Server server(words);
@@ -273,12 +270,12 @@ TEST_CASE("a name that is no UTF-8 is served as one that is", "[llmserve]") {
 }
 
 TEST_CASE("a client that goes is noticed behind what it sent ahead", "[llmserve]") {
-  Server server = test::serve_fable({"-c", "110000"});
-  const std::string endless = test::post_text(
-      "/v1/completions",
-      R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");
+  Server server = serve_fable({"-c", "110000"});
+  const std::string endless =
+      post_text("/v1/completions",
+                R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");
   const std::string next =
-      test::post_text("/tokenize", Json({{"prompt", std::string(70 << 10, 'a')}}).dump());
+      post_text("/tokenize", Json({{"prompt", std::string(70 << 10, 'a')}}).dump());
   {
     RawClient client(server.port());
     client.send(endless + next);
@@ -293,11 +290,11 @@ TEST_CASE("a client that goes is noticed behind what it sent ahead", "[llmserve]
   REQUIRE(server.comes_to("texts_running", 0));
   // What is within it is answered in its turn.
   RawClient patient(server.port());
-  patient.send(test::post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 50})") + next +
-               test::get_text("/health"));
+  patient.send(post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 50})") + next +
+               get_text("/health"));
   REQUIRE(patient.reply().json()["object"] == "text_completion");
   REQUIRE(patient.reply().json()["count"].get<int>() > 1000);
   REQUIRE(patient.reply().json()["status"] == "ok");
 }
 
-}  // namespace llm
+}  // namespace llm::test

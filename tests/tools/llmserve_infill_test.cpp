@@ -9,25 +9,23 @@
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::Reply;
-using test::Server;
 
 }  // namespace
 
 TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserve]") {
-  test::TinyGguf model = test::TinyGguf::llama();
-  auto pieces = test::TinyGguf::pieces();
+  TinyGguf model = TinyGguf::llama();
+  auto pieces = TinyGguf::pieces();
   // The last seven pieces, which nothing is merged from.
   const std::vector<std::string> texts = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
                                           "<|fim_pad|>",    "<|repo_name|>",  "<|file_sep|>"};
   const auto first = static_cast<int>(pieces.size() - texts.size());
   std::ranges::copy(texts, pieces.end() - static_cast<std::ptrdiff_t>(texts.size()));
   model.set_strings("tokenizer.ggml.tokens", pieces);
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   Server server({directory.write("fim.gguf", model.bytes()), "-q", "-c", "200"});
   const auto ids = [&](const std::string& text) {
     return server.post("/tokenize", {{"prompt", text}, {"add_special_tokens", false}})
@@ -66,7 +64,7 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   REQUIRE(gap["stop_type"] == (choice["finish_reason"] == "length" ? "limit" : "eos"));
   infill["stream"] = true;
   std::string text;
-  const auto events = test::events_of(server.post("/infill", infill).body);
+  const auto events = events_of(server.post("/infill", infill).body);
   for (const std::string& event : events) {
     const Json piece = Json::parse(event);
     text += piece["content"].get<std::string>();
@@ -110,7 +108,7 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
     const Reply reply = server.post(path, changed);
     CAPTURE(path, changed.dump(), reply.body);
     CHECK(reply.status == 400);
-    CHECK(test::param_of(reply) == param);
+    CHECK(param_of(reply) == param);
   };
   refused("/v1/completions", {{"echo", true}}, "echo");
   refused("/v1/completions", {{"prompt", {1, 5}}}, "suffix");
@@ -124,17 +122,17 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   refused("/infill", {{"bogus", 1}}, "bogus");
   refused("/infill", {{"input_prefix", std::string(300, 'a')}}, "input_prefix");
 
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server without = tiny.serve();
   for (const auto& [path, more, param] : {std::tuple("/v1/completions", body, "suffix"),
                                           std::tuple("/infill", infill, "input_prefix")}) {
     const Reply reply = without.post(path, more);
     CAPTURE(path, reply.body);
     REQUIRE(reply.status == 400);
-    REQUIRE(test::param_of(reply) == param);
+    REQUIRE(param_of(reply) == param);
     REQUIRE(reply.body.find("no tokens for a text's prefix, suffix and middle") !=
             std::string::npos);
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

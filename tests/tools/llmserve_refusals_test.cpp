@@ -7,17 +7,15 @@
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::Reply;
-using test::Server;
 
 }  // namespace
 
 TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   Server server = tiny.serve({"--chat-template", "zephyr", "-c", "100", "--max-tokens", "60"});
   struct Refused {
     Json more;
@@ -63,7 +61,7 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
     const Reply reply = server.post(path, body);
     CAPTURE(path, body.dump(), reply.body);
     CHECK(reply.status == refused.status);
-    CHECK(test::param_of(reply) == refused.param);
+    CHECK(param_of(reply) == refused.param);
     CHECK(reply.json()["error"]["type"] == "invalid_request_error");
   };
   const Json completion = {{"prompt", "a"}};
@@ -127,9 +125,9 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
        }) {
     refuses("/v1/chat/completions", chat, refused);
   }
-  REQUIRE(test::param_of(server.post("/tokenize", {{"prompt", "a"}, {"x", 1}})) == "x");
-  REQUIRE(test::param_of(server.post("/tokenize", Json::object())) == "prompt");
-  REQUIRE(test::param_of(server.post("/detokenize", {{"tokens", {1, 99999}}})) == "tokens[1]");
+  REQUIRE(param_of(server.post("/tokenize", {{"prompt", "a"}, {"x", 1}})) == "x");
+  REQUIRE(param_of(server.post("/tokenize", Json::object())) == "prompt");
+  REQUIRE(param_of(server.post("/detokenize", {{"tokens", {1, 99999}}})) == "tokens[1]");
   // The values that ask for nothing are taken.
   Json neutral = completion;
   neutral.update({{"frequency_penalty", 0},
@@ -145,4 +143,4 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
   REQUIRE(server.metric("texts_running") == 0);
 }
 
-}  // namespace llm
+}  // namespace llm::test

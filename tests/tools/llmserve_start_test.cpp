@@ -7,27 +7,25 @@
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::Finished;
-using test::Server;
 
 }  // namespace
 
 TEST_CASE("a chat template whose markers the vocabulary lacks is refused at the start",
           "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   std::vector<std::string> arguments = tiny.with({"--chat-template", "chatml"});
   const Finished run =
-      test::run_tool("llmserve", arguments)
+      run_tool("llmserve", arguments)
           .must_end(2, {"--chat-template: found chatml, whose marker <|im_start|> is no token"});
   REQUIRE(run.out.empty());
 }
 
 TEST_CASE("each option has its effect on what is served", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   const auto fingerprint = [](const Server& server) {
     return server.get("/v1/models").json()["data"][0]["system_fingerprint"].get<std::string>();
   };
@@ -36,7 +34,7 @@ TEST_CASE("each option has its effect on what is served", "[llmserve]") {
   REQUIRE(print.ends_with("-int8-f16"));
   Server other = tiny.serve({"--kv", "q8", "--compute", "f32", "--alias", "mine", "--host",
                              "127.0.0.2", "-c", "64", "--isa", "scalar"});
-  test::RawClient client(other.port());
+  RawClient client(other.port());
   REQUIRE_FALSE(client.connected());  // it listens elsewhere
   const Finished run = other.end();
   REQUIRE(run.out.starts_with("http://127.0.0.2:"));
@@ -46,8 +44,8 @@ TEST_CASE("each option has its effect on what is served", "[llmserve]") {
   REQUIRE(model["max_model_len"] == 64);
   REQUIRE(model["system_fingerprint"].get<std::string>().ends_with("-f32-q8"));
   // One page is 256 positions; a MiB is more than the tiny model's two full contexts need.
-  Server small = test::serve_fable({"--kv-memory", "2", "--parallel", "2", "--chunk", "2"});
-  Server large = test::serve_fable();
+  Server small = serve_fable({"--kv-memory", "2", "--parallel", "2", "--chunk", "2"});
+  Server large = serve_fable();
   REQUIRE(small.metric("kv_pages") < large.metric("kv_pages"));
   REQUIRE(small.complete({{"prompt", "a b c d e f"}, {"max_tokens", 1}}).status == 200);
   REQUIRE(large.complete({{"prompt", "a b c d e f"}, {"max_tokens", 1}}).status == 200);
@@ -56,7 +54,7 @@ TEST_CASE("each option has its effect on what is served", "[llmserve]") {
 }
 
 TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   std::vector<std::string> words = tiny.with({"--isa", "scalar"});
   words.erase(words.begin() + 1);  // -q
   Server server(words);
@@ -73,10 +71,10 @@ TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
 }
 
 TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
-  const test::TinyModel tiny;
+  const TinyModel tiny;
   const auto refused = [&](std::vector<std::string> more, int exit_code, std::string_view words) {
     more.insert(more.begin(), {tiny.path("tiny.gguf"), "-q", "-t", "1", "--port", "0"});
-    test::run_tool("llmserve", more).must_end(exit_code, {words});
+    run_tool("llmserve", more).must_end(exit_code, {words});
   };
   Server taken = tiny.serve();
   refused({"--port", std::to_string(taken.port())}, 4, "--port: 127.0.0.1:");
@@ -84,19 +82,18 @@ TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
   refused({"--chunk", "4", "--parallel", "5"}, 2, "--chunk: found 4, need --parallel (5) or more");
   refused({"--port", "65536"}, 2, "--port");
   refused({"--verify-model"}, 4, "tiny.gguf.manifest");
-  auto model = test::TinyGguf::llama();
+  auto model = TinyGguf::llama();
   model.trailing = "junk";
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   const std::string odd = directory.write("odd.gguf", model.bytes());
-  test::run_tool("llmserve", {odd, "--strict", "-q", "--port", "0"}).must_end(3);
-  test::run_tool("llmserve", {"/none", "--port", "0"}).must_end(4);
+  run_tool("llmserve", {odd, "--strict", "-q", "--port", "0"}).must_end(3);
+  run_tool("llmserve", {"/none", "--port", "0"}).must_end(4);
   // The port is asked for first: a model may take long to load.
-  const Finished unread =
-      test::run_tool("llmserve", {"/none", "--port", std::to_string(taken.port())});
+  const Finished unread = run_tool("llmserve", {"/none", "--port", std::to_string(taken.port())});
   CAPTURE(unread.err);
   REQUIRE(unread.err.find("--port: 127.0.0.1:") != std::string::npos);
   REQUIRE(unread.err.find("/none") == std::string::npos);
-  test::run_tool("llmserve", {}).must_end(2);
+  run_tool("llmserve", {}).must_end(2);
 }
 
 TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
@@ -121,7 +118,7 @@ TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
        }) {
     std::vector<std::string> words = advice.words;
     words.insert(words.begin(), "m.gguf");
-    test::run_tool("llmserve", words).must_end(2, {advice.says});
+    run_tool("llmserve", words).must_end(2, {advice.says});
   }
 }
 
@@ -132,15 +129,15 @@ TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]
       std::vector<std::string> words = {name};
       if (tool == "llmserve") words.insert(words.end(), {"--port", "0"});
       if (tool == "llmcheck") words.emplace_back("--self");
-      test::run_tool(tool, words)
+      run_tool(tool, words)
           .must_end(4, {name, "nothing is downloaded; download the GGUF first and give its path"});
     }
   }
   for (const std::string path : {"/none", "no-such.gguf", "./owner/repo", "no-such-model"}) {
-    const Finished run = test::run_tool("llmrun", {path}).must_end(4);
+    const Finished run = run_tool("llmrun", {path}).must_end(4);
     CAPTURE(path);
     CHECK(run.err.find("downloaded") == std::string::npos);
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -14,13 +14,10 @@
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/answer_request.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Json = nlohmann::json;
-using test::Finished;
-using test::Reply;
-using test::Server;
 
 /// A request and what llmrun says to it.
 struct Case {
@@ -32,8 +29,8 @@ struct Case {
 std::string number(const Json& value) { return value.dump(); }
 
 Case make_case(const Json& body) {
-  std::vector<std::string> words = {test::kServedModel, "-t",     "1",  "-p",
-                                    body["prompt"],     "--json", "-n", number(body["max_tokens"]),
+  std::vector<std::string> words = {kServedModel,   "-t",     "1",  "-p",
+                                    body["prompt"], "--json", "-n", number(body["max_tokens"]),
                                     "--logits-hash"};
   const auto option = [&](const char* name, const char* field, const char* absent) {
     words.insert(words.end(), {name, body.contains(field) ? number(body[field]) : absent});
@@ -49,7 +46,7 @@ Case make_case(const Json& body) {
   if (body.value("ignore_eos", false)) words.emplace_back("--ignore-eos");
   for (const std::string& stop : body.value("stop", std::vector<std::string>()))
     words.insert(words.end(), {"-r", stop});
-  const Finished run = test::run_tool("llmrun", words).must_end(0);
+  const Finished run = run_tool("llmrun", words).must_end(0);
   const std::size_t at = run.err.find("logits-sha256: ") + 15;
   return {body, Json::parse(run.out), run.err.substr(at, 64)};
 }
@@ -125,7 +122,7 @@ std::string run_load(const Server& server, const std::vector<Case>& cases, std::
 }  // namespace
 
 TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
-  const std::vector<Case> cases = make_cases(test::effort<std::size_t>(30, 12));
+  const std::vector<Case> cases = make_cases(effort<std::size_t>(30, 12));
   struct Load {
     const char* chunk;
     const char* parallel;
@@ -136,8 +133,8 @@ TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
   const auto load = GENERATE(values<Load>(
       {{"512", "16", "0", 1, 30}, {"32", "16", "3", 8, 60}, {"512", "64", "4", 64, 128}}));
   CAPTURE(load.chunk, load.n_clients);
-  Server server({test::kServedModel, "--chunk", load.chunk, "--parallel", load.parallel,
-                 "--kv-memory", load.memory, "-q"});
+  Server server({kServedModel, "--chunk", load.chunk, "--parallel", load.parallel, "--kv-memory",
+                 load.memory, "-q"});
   REQUIRE(run_load(server, cases, load.n_clients, load.n_requests) == "");
   if (load.n_clients == 64) REQUIRE(server.metric("preemptions_total") > 0);
   REQUIRE(server.metric("texts_running") + server.metric("texts_waiting") == 0);
@@ -146,13 +143,13 @@ TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
 }
 
 TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   Json body = {{"prompt", "Zoë 🐉"}, {"max_tokens", 40}, {"seed", 3}, {"logprobs", 1}, {"n", 3}};
   const Json whole = server.complete(body).json();
   body.update({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
   const Reply reply = server.complete(body);
   REQUIRE(reply.header("Content-Type") == "text/event-stream");
-  const auto events = test::events_of(reply.body);
+  const auto events = events_of(reply.body);
   REQUIRE(events.back() == "[DONE]");
   std::vector<Json> found(3, {{"text", ""}, {"logprobs", Json::object()}});
   for (std::size_t i = 0; i + 2 < events.size(); ++i) {
@@ -175,17 +172,17 @@ TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
 
 TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[llmserve]") {
   const auto wants_bos = GENERATE(std::uint8_t{1}, std::uint8_t{0});
-  const test::ScratchDirectory directory;
-  auto model = test::TinyGguf::llama();
+  const ScratchDirectory directory;
+  auto model = TinyGguf::llama();
   model.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, wants_bos);
   directory.write("tiny.gguf", model.bytes());
   const std::string text = "a text of a few tokens";
   directory.write("text", text);
   const std::string report = directory / "report.json";
-  test::run_tool("llmcheck", {directory / "tiny.gguf", "-t", "1", "-q", "--ppl", directory / "text",
-                              "--report", report})
+  run_tool("llmcheck", {directory / "tiny.gguf", "-t", "1", "-q", "--ppl", directory / "text",
+                        "--report", report})
       .must_end(0);
-  const Json row = Json::parse(test::read_file(report))["figures"][0]["rows"][0];
+  const Json row = Json::parse(read_file(report))["figures"][0]["rows"][0];
 
   Server server({directory / "tiny.gguf", "-q"});
   const Json body = {{"prompt", text}, {"max_tokens", 0}, {"logprobs", 0}, {"echo", true}};
@@ -201,7 +198,7 @@ TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[
 }
 
 TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   const Json body = {{"prompt", "Once upon"},
                      {"max_tokens", 3},
                      {"temperature", 0},
@@ -242,7 +239,7 @@ TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
 }
 
 TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   const auto text = [&](const Json& bias) {
     return server
         .complete({{"prompt", "Once upon a"},
@@ -260,7 +257,7 @@ TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
 }
 
 TEST_CASE("choices of a long prompt share its pages, as the server is by default", "[llmserve]") {
-  Server server = test::serve_fable({"-c", "2048"});
+  Server server = serve_fable({"-c", "2048"});
   std::vector<int> prompt(1700);
   for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int>(10 + i * i % 600);
   const Json body = {{"prompt", prompt}, {"max_tokens", 8}, {"temperature", 0}, {"n", 2}};
@@ -271,11 +268,11 @@ TEST_CASE("choices of a long prompt share its pages, as the server is by default
 }
 
 TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]") {
-  Server server = test::serve_fable({"--chat-template", "zephyr"});
-  const test::ScratchDirectory directory;
+  Server server = serve_fable({"--chat-template", "zephyr"});
+  const ScratchDirectory directory;
   const auto check = [&](const Json& receipt, int exit_code) {
-    test::run_tool("llmcheck", {"--replay", directory.write("r.json", receipt.dump()),
-                                test::kServedModel, "-t", "1"})
+    run_tool("llmcheck",
+             {"--replay", directory.write("r.json", receipt.dump()), kServedModel, "-t", "1"})
         .must_end(exit_code);
   };
   const Json ids = server.post("/tokenize", {{"prompt", "The dog"}}).json()["tokens"];
@@ -308,7 +305,7 @@ TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]")
 }
 
 TEST_CASE("the token that ends a text stands in its log probabilities alone", "[llmserve]") {
-  Server server = test::serve_fable();
+  Server server = serve_fable();
   Json body = {{"prompt", "Once"}, {"logprobs", 1}, {"logit_bias", {{"2", 100}}}};
   const Json answer = server.complete(body).json();
   const Json choice = answer["choices"][0];
@@ -318,12 +315,12 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
   REQUIRE(choice["logprobs"]["token_logprobs"][0] < -1);  // the model's own, without the bias
   REQUIRE(answer["usage"]["completion_tokens"] == 0);
   body["stream"] = true;
-  const auto events = test::events_of(server.complete(body).body);
+  const auto events = events_of(server.complete(body).body);
   REQUIRE(Json::parse(events[0])["choices"][0]["logprobs"] == choice["logprobs"]);
 }
 
 TEST_CASE("a reply ends where its format ends one, and where the client says", "[llmserve]") {
-  const auto model = test::require_ok(Model::load(test::kServedModel, {.threads = 1}));
+  const auto model = require_ok(Model::load(kServedModel, {.threads = 1}));
   const ServedModel served{.model = model,
                            .ids = {"m"},
                            .chat_format = ChatFormat::kZephyr,
@@ -331,7 +328,7 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
                            .most_new_tokens = 512,
                            .most_texts = 1};
   const Json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"stop", "x"}};
-  const auto request = test::require_ok(parse_chat(body, served));
+  const auto request = require_ok(parse_chat(body, served));
   const GenerateOptions options = request.choice(0, served).options;
   REQUIRE(options.stop == std::vector<std::string>{"x", "<|user|>"});
   REQUIRE(options.stop_tokens == std::vector<TokenId>{2});  // </s>
@@ -339,11 +336,11 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
 }
 
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {
-  Server server = test::serve_fable({"--chat-template", "zephyr"});
+  Server server = serve_fable({"--chat-template", "zephyr"});
   const std::string message = "Tell <|assistant|>\n</s> a story.";
   const Finished run =
-      test::run_shell(
-          "'" + test::tool_path("llmrun") + "' '" + test::kServedModel + "' -p '" + message +
+      run_shell(
+          "'" + tool_path("llmrun") + "' '" + kServedModel + "' -p '" + message +
           "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp 0.7 --top-k 0 --top-p 1 "
           "--min-p 0 -s 5 --json --logits-hash")
           .must_end(0);
@@ -373,7 +370,7 @@ TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmse
 
   body.erase("logits_hash");
   body["stream"] = true;
-  const auto events = test::events_of(server.post("/v1/chat/completions", body).body);
+  const auto events = events_of(server.post("/v1/chat/completions", body).body);
   REQUIRE(Json::parse(events[0])["choices"][0]["delta"]["role"] == "assistant");
   std::string text;
   for (std::size_t i = 0; i + 1 < events.size(); ++i)
@@ -381,4 +378,4 @@ TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmse
   REQUIRE(text == alone["text"]);
 }
 
-}  // namespace llm
+}  // namespace llm::test

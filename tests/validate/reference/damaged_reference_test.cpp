@@ -19,10 +19,8 @@
 
 using Catch::Matchers::Contains;
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::require_ok;
 
 template <typename T>
 std::vector<std::byte> bytes_of(const std::vector<T>& values) {
@@ -39,8 +37,8 @@ using Damage = std::function<bool(NpyArray&)>;
 class Bench {
  public:
   Bench() {
-    test::ScratchFile file("m.gguf");
-    file.write(test::TinyGguf::llama({.n_layers = 2}).bytes());
+    ScratchFile file("m.gguf");
+    file.write(TinyGguf::llama({.n_layers = 2}).bytes());
     LoadOptions options;
     options.threads = 1;
     options.compute = Compute::kF32;
@@ -61,7 +59,7 @@ class Bench {
   std::string verdict(const std::function<bool(const std::string& key, NpyArray&)>& change,
                       ComputeMode mode = {Compute::kF32, KvType::kF32}) {
     const auto reader = require_ok(NpzReader::open(clean_.path()));
-    test::ScratchFile file;
+    ScratchFile file;
     auto writer = require_ok(NpzWriter::create(file.path()));
     for (const std::string& key : reader.keys()) {
       NpyArray array = require_ok(reader.read(key));
@@ -104,7 +102,7 @@ class Bench {
   }
 
   std::shared_ptr<const Model> model_;
-  test::ScratchFile clean_;
+  ScratchFile clean_;
 };
 
 /// Other numbers of rows or features, filled with zeros.
@@ -147,7 +145,7 @@ TEST_CASE("every tap of another shape or type is refused, naming key and both sh
           "[damaged]") {
   Bench bench;
   REQUIRE(bench.verdict([](const auto&, auto&) { return true; }) == "PASS");
-  for (const auto& [tap, layer] : taps_of_model(test::effort(2, 1))) {
+  for (const auto& [tap, layer] : taps_of_model(effort(2, 1))) {
     const std::uint64_t width = tap->width.of(bench.config());
     const std::string label = tap_label(layer, tap->name);
     CAPTURE(label);
@@ -177,7 +175,7 @@ TEST_CASE("values of a reference that are none, or huge, or rounded, fail", "[da
   const ComputeMode int8{Compute::kInt8, KvType::kF16};
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  for (const auto& [tap, layer] : taps_of_model(test::effort(2, 1))) {
+  for (const auto& [tap, layer] : taps_of_model(effort(2, 1))) {
     const std::string key = key_of(0, layer, tap->name);
     CAPTURE(key);
     CHECK(bench.verdict_of(key, retyped<double>(NpyType::kF64, 1)) == "PASS");
@@ -264,4 +262,4 @@ TEST_CASE("metadata, tokens and steps that cannot be are refused or fail", "[dam
              Contains("3 "));
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -12,13 +12,10 @@
 
 using Catch::Matchers::Contains;
 
-namespace llm {
+namespace llm::test {
 namespace {
 
-using test::FakeModel;
-using test::ScratchFile;
-
-std::string meta_json() { return to_json(test::fake_meta()); }
+std::string meta_json() { return to_json(fake_meta()); }
 
 /// Writes a dump's arrays by hand, so that each can be wrong.
 struct RawDump {
@@ -30,7 +27,7 @@ struct RawDump {
   bool with_tokens = true;
 
   void write(const std::string& path) const {
-    auto writer = test::require_ok(NpzWriter::create(path));
+    auto writer = require_ok(NpzWriter::create(path));
     const auto add = [&](const char* key, NpyType type, const auto& values) {
       const std::uint64_t shape[] = {values.size()};
       REQUIRE(writer.add(key, type, shape, std::as_bytes(std::span(values))).ok());
@@ -53,10 +50,10 @@ struct RawDump {
 
 TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
   const FakeModel model;
-  const auto dump = test::require_ok(model.record({3, 1, 2}));
+  const auto dump = require_ok(model.record({3, 1, 2}));
   const ScratchFile file;
   REQUIRE(dump.write(file.path()).ok());
-  const auto loaded = test::require_ok(Dump::load(file.path()));
+  const auto loaded = require_ok(Dump::load(file.path()));
   CHECK(std::ranges::equal(loaded.tokens(), dump.tokens()));
   CHECK(std::ranges::equal(loaded.positions(), dump.positions()));
   CHECK(loaded.step_ptr().size() == 4);
@@ -76,7 +73,7 @@ TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
 }
 
 TEST_CASE("docs/dump_format.md lists the taps in the order of the table", "[dump]") {
-  const std::string page = test::read_file(LLM_SOURCE_DIR "/docs/dump_format.md");
+  const std::string page = read_file(LLM_SOURCE_DIR "/docs/dump_format.md");
   const std::size_t begin = page.find("## Taps");
   REQUIRE(begin != std::string::npos);
   const std::string section = page.substr(begin, page.find("\n## ", begin) - begin);
@@ -105,8 +102,7 @@ TEST_CASE("a tap that the table does not have is not recorded", "[dump][bad_inpu
   std::vector<float> values(4);
   recorder.begin_step(tokens, 0);
   recorder.tap(layer, name, values, 4, 0);
-  test::must_fail(std::move(recorder).finish(test::fake_meta()),
-                  {tap_label(layer, name), "no tap"});
+  must_fail(std::move(recorder).finish(fake_meta()), {tap_label(layer, name), "no tap"});
 }
 
 TEST_CASE("the split into steps does not show in a tap", "[dump]") {
@@ -156,7 +152,7 @@ TEST_CASE("a recorder refuses a pass that is not whole", "[dump]") {
     words = "begin_step";
   }
   SECTION("nothing at all") { words = "nothing was evaluated"; }
-  test::must_fail(std::move(recorder).finish(test::fake_meta()), ErrorCode::kUsage, {words});
+  must_fail(std::move(recorder).finish(fake_meta()), ErrorCode::kUsage, {words});
 }
 
 TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]") {
@@ -168,7 +164,7 @@ TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]"
     const ScratchFile file;
     raw.write(file.path());
     CAPTURE(words);
-    test::must_fail(Dump::load(file.path()), code, {words, file.path()});
+    must_fail(Dump::load(file.path()), code, {words, file.path()});
   };
   for (const std::string& meta : {std::string("{"), std::string("[1]"), std::string(100000, '[')})
     refused("__meta__", [&](RawDump& raw) { raw.meta = meta; });
@@ -194,8 +190,8 @@ TEST_CASE("a tap whose shape does not fit its step is refused", "[dump][bad_inpu
   raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", shape}};
   const ScratchFile file;
   raw.write(file.path());
-  const auto dump = test::require_ok(Dump::load(file.path()));
-  test::must_fail(dump.tap(0, "q"), ErrorCode::kMalformed, {"s0001/L000/q", "need [1 tokens, 4]"});
+  const auto dump = require_ok(Dump::load(file.path()));
+  must_fail(dump.tap(0, "q"), ErrorCode::kMalformed, {"s0001/L000/q", "need [1 tokens, 4]"});
 }
 
 TEST_CASE("arrays nobody knows are listed, never an error", "[dump]") {
@@ -205,11 +201,11 @@ TEST_CASE("arrays nobody knows are listed, never an error", "[dump]") {
               {"s0000/L000/probs", {1}}};
   const ScratchFile file;
   raw.write(file.path());
-  const auto dump = test::require_ok(Dump::load(file.path()));
+  const auto dump = require_ok(Dump::load(file.path()));
   CHECK(dump.unknown_keys() ==
         std::vector<std::string>{"s0000/L000/novel", "s0000/L99999/q", "s00/L000/q", "hello"});
   CHECK(dump.has(0, "q"));
   CHECK(!dump.has(0, "novel"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

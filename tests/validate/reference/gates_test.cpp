@@ -26,11 +26,8 @@
 
 using Catch::Matchers::Contains;
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::require_ok;
-using test::transformers_run;
 
 constexpr ComputeMode kF32{Compute::kF32, KvType::kF32};
 constexpr ComputeMode kInt8{Compute::kInt8, KvType::kF16};
@@ -39,13 +36,13 @@ std::shared_ptr<const Model> model_in(Compute compute, const char* name = "fable
   LoadOptions options;
   options.compute = compute;
   options.threads = 2;
-  return test::require_ok(Model::load(std::string(LLM_SOURCE_DIR "/models/") + name, options));
+  return require_ok(Model::load(std::string(LLM_SOURCE_DIR "/models/") + name, options));
 }
 
 /// `dump` again, with one tap changed.
 template <typename Change>
 Dump changed(const Dump& dump, int layer, std::string_view tap, const Change& change) {
-  return test::rewritten(dump, dump.meta(), [&](int at, std::string_view name, TapMatrix& rows) {
+  return rewritten(dump, dump.meta(), [&](int at, std::string_view name, TapMatrix& rows) {
     if (at == layer && name == tap) change(rows);
     return true;
   });
@@ -68,9 +65,9 @@ std::string verdicts(const std::vector<DiffSection>& sections) {
 
 TEST_CASE("a clean run passes every question in both modes", "[gates]") {
   const Dump reference = transformers_run();
-  const auto f32 = test::require_ok(check_layers(model_in(Compute::kF32), kF32, reference, {}));
+  const auto f32 = require_ok(check_layers(model_in(Compute::kF32), kF32, reference, {}));
   CHECK(verdicts(f32) == "f32-bits PASS; f32-ops PASS; f32-run PASS; ");
-  const auto int8 = test::require_ok(check_layers(model_in(Compute::kInt8), kInt8, reference, {}));
+  const auto int8 = require_ok(check_layers(model_in(Compute::kInt8), kInt8, reference, {}));
   CHECK(verdicts(int8) == "int8-bits PASS; int8-ops PASS; int8-price shown; ");
   CHECK_THAT(named(int8, "int8-price").notes.at(0), Contains("KL") && Contains("of 5"));
 }
@@ -86,8 +83,7 @@ TEST_CASE("one wrong value of one token fails its op alone", "[gates]") {
                   static_cast<double>(m.values.size()));
     m.values[4 * m.features + 1] += static_cast<float>(rms / 100);
   });
-  const auto sections =
-      test::require_ok(check_layers(model_in(compute.compute), compute, reference, {}));
+  const auto sections = require_ok(check_layers(model_in(compute.compute), compute, reference, {}));
   const DiffSection& ops = named(sections, mode_name(compute) + "-ops");
   REQUIRE(!ops.passed());
   CHECK(named(sections, mode_name(compute) + "-bits").passed());
@@ -106,15 +102,15 @@ TEST_CASE("of a large model the definition computes some tokens, and says so", "
   ExecutorOptions executor;
   executor.kv = KvType::kF32;
   executor.context = tokens.size();
-  const Dump own = test::require_ok(record_activations(model, executor, false, tokens, "test", ""));
+  const Dump own = require_ok(record_activations(model, executor, false, tokens, "test", ""));
   LayerCheckOptions options;
   options.budget = 1;
-  const auto clean = test::require_ok(check_layers(model, kF32, own, options));
+  const auto clean = require_ok(check_layers(model, kF32, own, options));
   CHECK(verdicts(clean) == "f32-bits PASS; f32-ops PASS; f32-run PASS; ");
   CHECK_THAT(named(clean, "f32-ops").notes.at(0), Contains("4 of 90 tokens"));
   // The last token is always among them.
   const Dump bad = changed(own, 2, "attn_ctx", [](TapMatrix& m) { m.values.back() *= 2; });
-  const auto sections = test::require_ok(check_layers(model, kF32, bad, options));
+  const auto sections = require_ok(check_layers(model, kF32, bad, options));
   REQUIRE(!named(sections, "f32-ops").passed());
   CHECK_THAT(named(sections, "f32-ops").location.findings[0].tokens, Contains("position 89"));
 }
@@ -122,8 +118,7 @@ TEST_CASE("of a large model the definition computes some tokens, and says so", "
 TEST_CASE("NaN in a reference or a run fails where it is", "[gates]") {
   const auto nan = [](TapMatrix& m) { m.values[7] = std::numeric_limits<float>::quiet_NaN(); };
   const Dump reference = changed(transformers_run(), 2, "v", nan);
-  const auto sections =
-      test::require_ok(check_layers(model_in(Compute::kF32), kF32, reference, {}));
+  const auto sections = require_ok(check_layers(model_in(Compute::kF32), kF32, reference, {}));
   CHECK(named(sections, "f32-bits").passed());
   const DiffSection& ops = named(sections, "f32-ops");
   REQUIRE(ops.diff.first_failing);
@@ -149,23 +144,23 @@ Dump logits_alone(const Change& change) {
   Recorder recorder;
   const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
   recorder.begin_step(tokens, 0);
-  TapMatrix logits = test::require_ok(dump.tap(ProbeSink::kGlobal, "logits"));
+  TapMatrix logits = require_ok(dump.tap(ProbeSink::kGlobal, "logits"));
   change(logits);
   recorder.tap(ProbeSink::kGlobal, "logits", logits.values, logits.features, 0);
   for (const Tap& tap : kTaps)
     if (tap.name != "logits") meta.taps_absent[std::string(tap.name)] = "not kept";
-  return test::require_ok(std::move(recorder).finish(meta));
+  return require_ok(std::move(recorder).finish(meta));
 }
 
 TEST_CASE("a reference of logits alone is judged by the free run", "[gates]") {
   const auto model = model_in(Compute::kF32);
   const Dump clean = logits_alone([](TapMatrix&) {});
-  CHECK(verdicts(test::require_ok(check_layers(model, kF32, clean, {}))) ==
+  CHECK(verdicts(require_ok(check_layers(model, kF32, clean, {}))) ==
         "f32-bits PASS; f32-ops shown; f32-run PASS; ");
   const Dump bad = logits_alone([](TapMatrix& m) {
     for (float& x : m.values) x *= 1.0001F;
   });
-  const auto sections = test::require_ok(check_layers(model, kF32, bad, {}));
+  const auto sections = require_ok(check_layers(model, kF32, bad, {}));
   CHECK(!named(sections, "f32-run").passed());
   CHECK(named(sections, "f32-run").diff.rows.back().verdict == TapVerdict::kFail);
 }
@@ -175,17 +170,17 @@ TEST_CASE("a run of this engine in int8 is held against int8", "[gates]") {
   const std::vector<TokenId> tokens = {1, 403, 407, 261, 899, 1200, 37};
   ExecutorOptions executor;
   executor.context = tokens.size();
-  const Dump own = test::require_ok(record_activations(model, executor, false, tokens, "test", ""));
+  const Dump own = require_ok(record_activations(model, executor, false, tokens, "test", ""));
   const auto modes = modes_for(own.meta());
   REQUIRE(modes.size() == 1);
   CHECK(modes[0].compute == Compute::kInt8);
   CHECK(modes[0].kv == KvType::kF16);
-  const auto sections = test::require_ok(check_layers(model, modes[0], own, {}));
+  const auto sections = require_ok(check_layers(model, modes[0], own, {}));
   CHECK(verdicts(sections) == "int8-bits PASS; int8-ops PASS; int8-price shown; ");
   CHECK_THAT(named(sections, "int8-ops").title, Contains("the reference's output on its inputs"));
   // Against the reference itself: a fault that engine and definition share shows.
   const Dump bad = changed(own, 1, "gate", [](TapMatrix& m) { m.values[3] *= 1.001F; });
-  CHECK(!named(test::require_ok(check_layers(model, modes[0], bad, {})), "int8-ops").passed());
+  CHECK(!named(require_ok(check_layers(model, modes[0], bad, {})), "int8-ops").passed());
 }
 
 TEST_CASE("a price far above the expected one is called unusual", "[gates]") {
@@ -193,9 +188,9 @@ TEST_CASE("a price far above the expected one is called unusual", "[gates]") {
   LayerDiffRow row{.layer = ProbeSink::kGlobal, .tap = "logits", .verdict = TapVerdict::kShown};
   row.error.nmse = 9e-6;
   row.limits = {{"*", Metric::kNmse, 1e-6, "expected"}};
-  CHECK(test::require_ok(logits_notes(dump, dump, row)).size() == 1);
+  CHECK(require_ok(logits_notes(dump, dump, row)).size() == 1);
   row.error.nmse = 2e-5;
-  const auto notes = test::require_ok(logits_notes(dump, dump, row));
+  const auto notes = require_ok(logits_notes(dump, dump, row));
   REQUIRE(notes.size() == 2);
   CHECK_THAT(notes[0], Contains("KL 0.0e+00") && Contains("100.0 % of 5"));
   CHECK_THAT(notes[1], Contains("unusual: 20 x"));
@@ -208,13 +203,13 @@ TEST_CASE("a reference of another shape is refused by tap and both shapes", "[ga
   const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
   recorder.begin_step(tokens, 0);
   for (const auto& [row, at] : taps_of_model(dump.n_layers())) {
-    TapMatrix m = test::require_ok(dump.tap(at, row->name));
+    TapMatrix m = require_ok(dump.tap(at, row->name));
     if (row->name == tap) m = {m.rows, 16, std::vector<float>(m.rows * 16)};
     recorder.tap(at, row->name, m.values, m.features, 0);
   }
-  const Dump narrow = test::require_ok(std::move(recorder).finish(dump.meta()));
-  test::must_fail(check_layers(model_in(Compute::kInt8), kInt8, narrow, {}), ErrorCode::kMalformed,
-                  {"/" + tap, "[5, 16]"});
+  const Dump narrow = require_ok(std::move(recorder).finish(dump.meta()));
+  must_fail(check_layers(model_in(Compute::kInt8), kInt8, narrow, {}), ErrorCode::kMalformed,
+            {"/" + tap, "[5, 16]"});
 }
 
 TEST_CASE("tokens beyond the vocabulary are refused", "[gates]") {
@@ -224,12 +219,12 @@ TEST_CASE("tokens beyond the vocabulary are refused", "[gates]") {
   tokens[2] = 1 << 20;
   recorder.begin_step(tokens, 0);
   for (const auto& [row, at] : taps_of_model(dump.n_layers())) {
-    TapMatrix m = test::require_ok(dump.tap(at, row->name));
+    TapMatrix m = require_ok(dump.tap(at, row->name));
     recorder.tap(at, row->name, m.values, m.features, 0);
   }
-  const Dump bad = test::require_ok(std::move(recorder).finish(dump.meta()));
-  test::must_fail(check_layers(model_in(Compute::kF32), kF32, bad, {}),
-                  {"tokens: found 1048576 at index 2"});
+  const Dump bad = require_ok(std::move(recorder).finish(dump.meta()));
+  must_fail(check_layers(model_in(Compute::kF32), kF32, bad, {}),
+            {"tokens: found 1048576 at index 2"});
 }
 
 TEMPLATE_TEST_CASE("rounding written a second time equals the definition's", "[gates]", BlockQ8_K,
@@ -280,13 +275,12 @@ TEST_CASE("more noise drifts further, and equal seeds drift alike", "[gates]") {
   ExecutorOptions executor;
   executor.kv = KvType::kF32;
   executor.context = tokens.size();
-  const Dump clean =
-      test::require_ok(record_activations(model, executor, false, tokens, "test", ""));
+  const Dump clean = require_ok(record_activations(model, executor, false, tokens, "test", ""));
   const auto at_logits = [&](double noise) {
     OpNoise all;
     for (const auto& [tap, layer] : taps_of_model(model->config().n_layers))
       all[{layer, std::string(tap->name)}] = noise;
-    const OpNoise drift = test::require_ok(measure_drift({model, tokens, {}, clean, all}, 2));
+    const OpNoise drift = require_ok(measure_drift({model, tokens, {}, clean, all}, 2));
     return drift.at({ProbeSink::kGlobal, "logits"});
   };
   const double little = at_logits(1e-12);
@@ -300,18 +294,18 @@ TEST_CASE("the noise of rounding is predicted to some percent", "[gates]") {
   const auto f32 = model_in(Compute::kF32, "fable-3m-q4_k_m.gguf");
   LoadOptions load;
   load.compute = Compute::kInt8;
-  const Replay replay(test::require_ok(f32->variant(load)), KvType::kF16);
+  const Replay replay(require_ok(f32->variant(load)), KvType::kF16);
   std::vector<TokenId> tokens;
   for (int i = 0; i < 40; ++i) tokens.push_back(1 + 37 * i);
   ExecutorOptions executor;
   executor.kv = KvType::kF32;
   executor.context = tokens.size();
-  const Dump clean = test::require_ok(record_activations(f32, executor, false, tokens, "test", ""));
-  const OpNoise predicted = test::require_ok(rounding_noise(replay, clean));
+  const Dump clean = require_ok(record_activations(f32, executor, false, tokens, "test", ""));
+  const OpNoise predicted = require_ok(rounding_noise(replay, clean));
   for (const std::string tap : {"q", "gate", "ffn_out"}) {
     CAPTURE(tap);
-    const auto rounded = test::require_ok(replay.run(clean, 1, tap));
-    const TapMatrix exact = test::require_ok(clean.tap(1, tap));
+    const auto rounded = require_ok(replay.run(clean, 1, tap));
+    const TapMatrix exact = require_ok(clean.tap(1, tap));
     const double actual = nmse(rounded->values, exact.values);
     CHECK(actual / predicted.at({1, tap}) == Approx(1).margin(0.4));
   }
@@ -361,4 +355,4 @@ TEST_CASE("a clean report of 22 layers fits on a screen, verdict first", "[gates
   CHECK_THAT(text_report(report, {.color = true}), Contains("\033[31mFAIL"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

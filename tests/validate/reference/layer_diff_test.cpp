@@ -11,11 +11,8 @@
 
 using Catch::Matchers::Contains;
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::fake_meta;
-using test::FakeModel;
 
 Limit limit(std::string_view probe, Metric metric, double bound) {
   return Limit{std::string(probe), metric, bound, "test"};
@@ -24,12 +21,12 @@ Limit limit(std::string_view probe, Metric metric, double bound) {
 const Limits kTight({limit("*", Metric::kNmse, 1e-9)});
 
 LayerDiff diff(const Dump& actual, const Dump& reference, const Limits& limits = kTight) {
-  return test::require_ok(diff_layers(actual, reference, limits));
+  return require_ok(diff_layers(actual, reference, limits));
 }
 
 Dump record(const FakeModel::Edit& edit = {}, const DumpMeta& meta = fake_meta(),
             const std::vector<std::size_t>& steps = {6}) {
-  return test::require_ok(FakeModel().record(steps, edit, meta));
+  return require_ok(FakeModel().record(steps, edit, meta));
 }
 
 FakeModel::Edit change(int layer, std::string_view tap, float by) {
@@ -137,9 +134,9 @@ TEST_CASE("a whole layer that is absent is missed", "[layer_diff]") {
   meta.n_layers = 3;
   const auto reference = record({}, meta);
   CHECK(first_failing(diff(record(), reference)) == "L002/attn_norm");
-  const test::ScratchFile file;
+  const ScratchFile file;
   REQUIRE(reference.write(file.path()).ok());
-  const auto loaded = test::require_ok(Dump::load(file.path()));
+  const auto loaded = require_ok(Dump::load(file.path()));
   CHECK(first_failing(diff(record(), loaded)) == "L002/attn_norm");
   const auto more = diff(record({}, meta), record());
   CHECK(!more.passed());
@@ -158,7 +155,7 @@ TEST_CASE("other tokens or positions are a problem, not a difference", "[layer_d
   Recorder recorder;
   const std::vector<int> tokens = {100, 101, 7, 103, 104, 105};
   recorder.begin_step(tokens, 1);
-  const auto other = test::require_ok(std::move(recorder).finish(fake_meta()));
+  const auto other = require_ok(std::move(recorder).finish(fake_meta()));
   const auto d = diff(other, record());
   CHECK(!d.passed());
   REQUIRE(d.problems.size() == 2);
@@ -222,4 +219,4 @@ TEST_CASE("the last fitting limit counts, and none is a failure", "[layer_diff]"
             .passed());
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -11,7 +11,7 @@
 
 using Catch::Matchers::Contains;
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -46,7 +46,7 @@ struct BadHeader {
 
 TEST_CASE("an NPY header is parsed, whatever the order of its keys", "[npy]") {
   const auto parsed =
-      test::require_ok(parse(header("{\"shape\":(2, 3), 'fortran_order':True,'descr':'>f8'}")));
+      require_ok(parse(header("{\"shape\":(2, 3), 'fortran_order':True,'descr':'>f8'}")));
   CHECK(parsed.type == NpyType::kF64);
   CHECK(parsed.big_endian);
   CHECK(parsed.fortran_order);
@@ -98,7 +98,7 @@ TEST_CASE("a bad NPY header is refused with its field", "[npy][bad_input]") {
       {header(""), ErrorCode::kMalformed, "plain dictionary"},
   }));
   CAPTURE(bad.words);
-  test::must_fail(parse(bad.bytes), bad.code, {bad.words, "m.npy"});
+  must_fail(parse(bad.bytes), bad.code, {bad.words, "m.npy"});
 }
 
 TEST_CASE("every truncation of an NPY header is refused", "[npy][bad_input]") {
@@ -116,7 +116,7 @@ TEST_CASE("written headers parse back and align the data", "[npy]") {
        {NpyType::kF16, NpyType::kF32, NpyType::kF64, NpyType::kI32, NpyType::kI64, NpyType::kU8}) {
     const std::string text = encode_npy_header(type, shape);
     CHECK(text.size() % 64 == 0);
-    const auto parsed = test::require_ok(parse(text));
+    const auto parsed = require_ok(parse(text));
     CHECK(parsed.type == type);
     CHECK(parsed.shape == shape);
     CHECK(!parsed.fortran_order);
@@ -129,7 +129,7 @@ TEST_CASE("half precision widens exactly", "[npy]") {
   NpyArray array{NpyType::kF16, {std::size(bits)}, {}};
   const auto bytes = std::as_bytes(std::span(bits));
   array.data.assign(bytes.begin(), bytes.end());
-  const auto values = test::require_ok(array.as_f32());
+  const auto values = require_ok(array.as_f32());
   const float expected[] = {0.0F, -0.0F, 0x1p-24F, 1023 * 0x1p-24F, 0x1p-14F,
                             1.0F, -2.0F, 65504.0F, INFINITY,        -INFINITY};
   CHECK(std::memcmp(values.data(), expected, sizeof(expected)) == 0);
@@ -137,4 +137,4 @@ TEST_CASE("half precision widens exactly", "[npy]") {
   CHECK(!array.as_i64().ok());
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -14,11 +14,9 @@
 
 using Catch::Matchers::Contains;
 
-namespace llm {
+namespace llm::test {
 namespace {
 
-using test::read_bytes;
-using test::ScratchFile;
 using Bytes = std::vector<std::byte>;
 
 std::string golden(const std::string& name) {
@@ -70,7 +68,7 @@ constexpr std::string_view kEnd = "PK\x05\x06";
 TEST_CASE("what NumPy writes is read", "[npz]") {
   const auto* const name = GENERATE("savez.npz", "savez_compressed.npz");
   std::map<std::string, NpyArray> arrays;
-  test::require_ok(read_all(golden(name), arrays));
+  require_ok(read_all(golden(name), arrays));
   CHECK(arrays.size() == 8);
   for (const auto& [key, array] : arrays) {
     CAPTURE(name, key);
@@ -90,7 +88,7 @@ TEST_CASE("Fortran order is transposed, big-endian swapped, other headers read",
       GENERATE("fortran.npz", "big_endian.npz", "versions.npz", "unseekable.npz");
   CAPTURE(name);
   std::map<std::string, NpyArray> arrays;
-  test::require_ok(read_all(golden(name), arrays));
+  require_ok(read_all(golden(name), arrays));
   CHECK(arrays.size() >= 2);
   for (const auto& [key, array] : arrays) {
     CAPTURE(key);
@@ -99,7 +97,7 @@ TEST_CASE("Fortran order is transposed, big-endian swapped, other headers read",
 }
 
 TEST_CASE("a member's name is a key and never a path", "[npz][bad_input]") {
-  const auto reader = test::require_ok(NpzReader::open(golden("traversal.npz")));
+  const auto reader = require_ok(NpzReader::open(golden("traversal.npz")));
   CHECK(reader.keys() == std::vector<std::string>{"../../x", "/tmp/y"});
   CHECK(follows_rule(*reader.read("../../x")));
   CHECK(!reader.contains("notes.txt"));
@@ -119,7 +117,7 @@ TEST_CASE("archives that are valid but not for us are refused by name", "[npz][b
       {"", ErrorCode::kIo, "is a directory"},
   }));
   CAPTURE(name);
-  test::must_fail(read_all(golden(name)), code, {words, golden(name)});
+  must_fail(read_all(golden(name)), code, {words, golden(name)});
 }
 
 TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
@@ -191,7 +189,7 @@ TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
     Bytes bytes = clean;
     row.damage(bytes);
     file.write(bytes);
-    test::must_fail(read_all(file.path()), row.code, {row.words});
+    must_fail(read_all(file.path()), row.code, {row.words});
   }
 }
 
@@ -205,13 +203,13 @@ TEST_CASE("a size that lies in every place is caught while unpacking", "[npz][ba
     patch<std::uint32_t>(bytes, kCentral, 24, lie);
     patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, lie);
     file.write(bytes);
-    test::must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
+    must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
   }
 }
 
 TEST_CASE("a deflate stream without its last bytes is refused", "[npz][bad_input]") {
   const Bytes clean = read_bytes(golden("savez_compressed.npz"));
-  const auto entries = test::require_ok(read_zip_directory(clean));
+  const auto entries = require_ok(read_zip_directory(clean));
   const auto compressed = static_cast<std::uint32_t>(entries.front().compressed);
   const ScratchFile file;
   for (std::uint32_t less = 1; less <= compressed; ++less) {
@@ -220,7 +218,7 @@ TEST_CASE("a deflate stream without its last bytes is refused", "[npz][bad_input
     patch<std::uint32_t>(bytes, kCentral, 20, compressed - less);
     patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, compressed - less);
     file.write(bytes);
-    test::must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
+    must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
   }
 }
 
@@ -233,8 +231,7 @@ TEST_CASE("members that share bytes are refused", "[npz][bad_input]") {
   patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, reaching);
   const ScratchFile file;
   file.write(bytes);
-  test::must_fail(read_all(file.path()), ErrorCode::kMalformed,
-                  {"f8.npy", "overlaps member f4.npy"});
+  must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f8.npy", "overlaps member f4.npy"});
 }
 
 TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[npz][bad_input]") {
@@ -243,11 +240,10 @@ TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[
   patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, 0xF0000000U);
   const ScratchFile file;
   file.write(bytes);
-  test::must_fail(read_all(file.path()), ErrorCode::kResource);
+  must_fail(read_all(file.path()), ErrorCode::kResource);
   NpzLimits limits;
   limits.max_member_bytes = 150;
-  test::must_fail(NpzReader::open(golden("savez.npz"), limits), ErrorCode::kResource,
-                  {"f4.npy", "cap"});
+  must_fail(NpzReader::open(golden("savez.npz"), limits), ErrorCode::kResource, {"f4.npy", "cap"});
 }
 
 TEST_CASE("every truncation is refused, with a ZIP field", "[npz][bad_input]") {
@@ -287,13 +283,13 @@ TEST_CASE("written archives read back bit for bit", "[npz]") {
   REQUIRE(read_all(golden("savez.npz"), arrays).ok());
   const ScratchFile file;
   {
-    auto writer = test::require_ok(NpzWriter::create(file.path(), zip64_from));
+    auto writer = require_ok(NpzWriter::create(file.path(), zip64_from));
     for (const auto& [key, array] : arrays) REQUIRE(writer.add(key, array).ok());
     CHECK(!std::filesystem::exists(file.path()));
     REQUIRE(writer.finish().ok());
   }
   std::map<std::string, NpyArray> again;
-  test::require_ok(read_all(file.path(), again));
+  require_ok(read_all(file.path(), again));
   REQUIRE(again.size() == arrays.size());
   for (const auto& [key, array] : arrays) {
     CHECK(again[key].shape == array.shape);
@@ -303,12 +299,12 @@ TEST_CASE("written archives read back bit for bit", "[npz]") {
 
 TEST_CASE("more members than 16 bits count", "[npz]") {
   const ScratchFile file;
-  auto writer = test::require_ok(NpzWriter::create(file.path()));
+  auto writer = require_ok(NpzWriter::create(file.path()));
   constexpr int kMembers = 70000;
   for (int i = 0; i < kMembers; ++i)
     REQUIRE(writer.add(std::to_string(i), NpyType::kI32, {}, std::as_bytes(std::span(&i, 1))).ok());
   REQUIRE(writer.finish().ok());
-  const auto reader = test::require_ok(NpzReader::open(file.path()));
+  const auto reader = require_ok(NpzReader::open(file.path()));
   CHECK(reader.keys().size() == kMembers);
   CHECK(reader.read("69999")->as_i64().value() == std::vector<std::int64_t>{69999});
 }
@@ -316,16 +312,16 @@ TEST_CASE("more members than 16 bits count", "[npz]") {
 TEST_CASE("an unfinished archive leaves nothing behind", "[npz]") {
   const ScratchFile file;
   {
-    auto writer = test::require_ok(NpzWriter::create(file.path()));
+    auto writer = require_ok(NpzWriter::create(file.path()));
     const int value = 1;
     REQUIRE(writer.add("a", NpyType::kI32, {}, std::as_bytes(std::span(&value, 1))).ok());
   }
   CHECK(std::filesystem::is_empty(file.directory()));
-  auto full = test::require_ok(NpzWriter::create("/dev/full"));
+  auto full = require_ok(NpzWriter::create("/dev/full"));
   const std::vector<std::byte> data(1 << 16);
   const std::uint64_t shape[] = {data.size()};
   const bool added = full.add("a", NpyType::kU8, shape, data).ok();
   CHECK(!(added && full.finish().ok()));
 }
 
-}  // namespace llm
+}  // namespace llm::test

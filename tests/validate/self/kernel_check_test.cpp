@@ -15,7 +15,7 @@
 #include "tests/support/effort.h"
 #include "tests/support/require_ok.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 std::vector<WeightType> all_types() {
@@ -198,8 +198,8 @@ std::vector<Fault> all_faults() {
 }  // namespace
 
 TEST_CASE("every kernel entry equals the definition on every instruction set", "[kernels]") {
-  constexpr std::size_t kFar = test::effort<std::size_t>(1100, 300);
-  constexpr std::size_t kNear = test::effort<std::size_t>(600, 40);
+  constexpr std::size_t kFar = effort<std::size_t>(1100, 300);
+  constexpr std::size_t kNear = effort<std::size_t>(600, 40);
   for (const Isa isa : all_isas()) {
     if (!isa_supported(isa))
       WARN("skipped: " << isa_name(isa) << " needs " << isa_requirement(isa));
@@ -211,7 +211,7 @@ TEST_CASE("every kernel entry equals the definition on every instruction set", "
                shape(112, 7, 56, kNear), shape(128, 4, 64, kNear), shape(160, 2, 1, kNear),
                shape(256, 1, 128, kNear));
   if (sizes.head_dim == 32) sizes.types = all_types();
-  const auto results = test::require_ok(check_kernels(kernel_tables_here(), sizes));
+  const auto results = require_ok(check_kernels(kernel_tables_here(), sizes));
   CHECK(results.size() == 11 + sizes.types.size());
   for (const CheckResult& result : results) {
     INFO(result.name << ": " << result.detail);
@@ -221,10 +221,10 @@ TEST_CASE("every kernel entry equals the definition on every instruction set", "
 
 TEST_CASE("a kernel entry that is wrong fails its own check and no other", "[kernels]") {
   for (const Fault& wrong : all_faults()) {
-    KernelSizes sizes = shape(20, 2, 10, test::effort<std::size_t>(1100, 600));
+    KernelSizes sizes = shape(20, 2, 10, effort<std::size_t>(1100, 600));
     sizes.types = {WeightType::kQ4_K};
     const KernelTable* tables[] = {&wrong.table};
-    const auto results = test::require_ok(check_kernels(tables, sizes));
+    const auto results = require_ok(check_kernels(tables, sizes));
     for (const CheckResult& result : results) {
       INFO(wrong.entry << " (" << wrong.what << "): " << result.name << ": " << result.detail);
       CHECK(result.passed == (result.name != "kernel " + wrong.entry));
@@ -241,8 +241,8 @@ TEST_CASE("the report says how much of a long context was attended", "[kernels]"
     return results->back().detail;
   };
   CHECK_THAT(covered(16, 5000), Catch::Matchers::Contains("5000 of 5000 positions"));
-  if (test::kSanitized) return;
+  if (kSanitized) return;
   CHECK_THAT(covered(256, 1'000'000), Catch::Matchers::Contains("32768 of 1000000 positions"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

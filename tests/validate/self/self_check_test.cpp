@@ -25,17 +25,17 @@
 #include "validate/self/share_check.h"
 #include "validate/self/wait_check.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Catch::Matchers::Contains;
 
-std::string write_model(const test::ScratchDirectory& directory, const test::TinyGguf& model) {
+std::string write_model(const ScratchDirectory& directory, const TinyGguf& model) {
   return directory.write("model.gguf", model.bytes());
 }
 
-ModelPointer load(const test::TinyGguf& gguf) {
-  const test::ScratchDirectory directory;
+ModelPointer load(const TinyGguf& gguf) {
+  const ScratchDirectory directory;
   auto model = Model::load(write_model(directory, gguf));
   INFO((model.ok() ? "" : model.error().to_string()));
   REQUIRE(model.ok());
@@ -120,8 +120,8 @@ TEST_CASE("angles of another theta than the model's are noticed", "[self]") {
 TEST_CASE("every weight type's matrix of many rows is shared completely", "[self]") {
   std::vector<WeightType> types;
   for (const BlockTraits& traits : all_block_traits()) types.push_back(traits.type);
-  if (test::kSanitized) types = {WeightType::kQ4_0};
-  const auto results = test::require_ok(check_shares(fastest(), types));
+  if (kSanitized) types = {WeightType::kQ4_0};
+  const auto results = require_ok(check_shares(fastest(), types));
   CHECK(results.size() == types.size() + 1);
   for (const CheckResult& result : results) {
     INFO(result.name << ": " << result.detail);
@@ -146,21 +146,19 @@ TEST_CASE("a share that ends early and a last row left out are named", "[self]")
 
 TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]") {
   int runs = 0;
-  const auto always_wrong =
-      test::require_ok(judge("steady", table_of(4), [&]() -> Result<LogitTable> {
-        ++runs;
-        return table_of(5);
-      }));
+  const auto always_wrong = require_ok(judge("steady", table_of(4), [&]() -> Result<LogitTable> {
+    ++runs;
+    return table_of(5);
+  }));
   CHECK(runs == 3);
   CHECK_FALSE(always_wrong.result.passed);
   CHECK_THAT(
       always_wrong.result.detail,
       Contains("1 of 4 logits differ, first at position 6, token 1: 5 and 4") && !Contains("race"));
   runs = 10;
-  const auto changing =
-      test::require_ok(judge("changing", table_of(4), [&]() -> Result<LogitTable> {
-        return table_of(static_cast<float>(++runs));
-      }));
+  const auto changing = require_ok(judge("changing", table_of(4), [&]() -> Result<LogitTable> {
+    return table_of(static_cast<float>(++runs));
+  }));
   CHECK_THAT(changing.result.detail, Contains("a race"));
   const auto right =
       judge("right", table_of(4), []() -> Result<LogitTable> { return table_of(4); });
@@ -171,40 +169,40 @@ TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]"
 TEST_CASE("a path without a row to compare fails", "[self]") {
   LogitTable elsewhere{.n_vocab = 2};
   elsewhere.append(90, std::vector<float>{1.0F, 2.0F});
-  const auto judged = test::require_ok(
-      judge("none", table_of(4), [&]() -> Result<LogitTable> { return elsewhere; }));
+  const auto judged =
+      require_ok(judge("none", table_of(4), [&]() -> Result<LogitTable> { return elsewhere; }));
   CHECK_FALSE(judged.result.passed);
 }
 
 TEST_CASE("logits that are not finite are a failed check that says where", "[self]") {
-  const auto judged = test::require_ok(judge("broken", table_of(4), []() -> Result<LogitTable> {
+  const auto judged = require_ok(judge("broken", table_of(4), []() -> Result<LogitTable> {
     return Error{.code = ErrorCode::kNonFinite,
                  .field = "blk.1.ffn_act",
                  .message = "found NaN or Inf at token position 3, need finite numbers"};
   }));
   CHECK_FALSE(judged.result.passed);
   CHECK_THAT(judged.result.detail, Contains("blk.1.ffn_act") && Contains("position 3"));
-  test::must_fail(judge("error", table_of(4), []() -> Result<LogitTable> {
+  must_fail(judge("error", table_of(4), []() -> Result<LogitTable> {
     return Error{.code = ErrorCode::kResource, .field = "memory", .message = "none left"};
   }));
 }
 
 TEST_CASE("teams that wait at random agree on a model of mixed types", "[self]") {
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
-  check_all_pass(check_waits(plan_for(load(test::TinyGguf::llama({.n_layers = 2})), compute)));
+  check_all_pass(check_waits(plan_for(load(TinyGguf::llama({.n_layers = 2})), compute)));
 }
 
 TEST_CASE("paths and long texts of a model of mixed types agree", "[self]") {
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
-  const ModelPointer model = load(test::TinyGguf::llama({.n_layers = 2}));
+  const ModelPointer model = load(TinyGguf::llama({.n_layers = 2}));
   const ModePlan plan = plan_for(model, compute);
-  const Lengths lengths = {test::effort<std::size_t>(300, 40), 20, 20, 20};
+  const Lengths lengths = {effort<std::size_t>(300, 40), 20, 20, 20};
   check_all_pass(check_paths(plan, lengths, some_tokens(lengths.usual)));
-  if (!test::kSanitized) check_all_pass(check_long_texts(plan));
+  if (!kSanitized) check_all_pass(check_long_texts(plan));
 }
 
 TEST_CASE("first_layers computes the first layers alone", "[self]") {
-  const auto two = load(test::TinyGguf::llama({.n_layers = 2}));
+  const auto two = load(TinyGguf::llama({.n_layers = 2}));
   const auto cut = two->first_layers(1);
   CHECK(cut->config().n_layers == 1);
   const auto tokens = some_tokens(5);
@@ -219,7 +217,7 @@ TEST_CASE("first_layers computes the first layers alone", "[self]") {
 }
 
 TEST_CASE("a window by the definition equals the definition from the start", "[self]") {
-  const ModelPointer model = load(test::TinyGguf::llama({.n_layers = 2}));
+  const ModelPointer model = load(TinyGguf::llama({.n_layers = 2}));
   const auto tokens = some_tokens(260);
   const Window all{0, 260};
   const Window late{256, 260};
@@ -233,8 +231,8 @@ TEST_CASE("a window by the definition equals the definition from the start", "[s
 }
 
 TEST_CASE("weights that overflow fail the check of the definition, without an error", "[self]") {
-  test::TinyGguf gguf = test::TinyGguf::llama({.n_layers = 2});
-  test::make_huge(gguf, "blk.1.ffn_down.weight");
+  TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
+  make_huge(gguf, "blk.1.ffn_down.weight");
   const auto outcome =
       check_paths(plan_for(load(gguf), Compute::kF32), {20, 5, 5, 5}, some_tokens(20));
   REQUIRE(outcome.ok());
@@ -245,8 +243,8 @@ TEST_CASE("weights that overflow fail the check of the definition, without an er
 }
 
 TEST_CASE("the self check lists what it did not cover, and tells how far it is", "[self]") {
-  if (test::kSanitized) return;
-  const test::ScratchDirectory directory;
+  if (kSanitized) return;
+  const ScratchDirectory directory;
   SelfCheckOptions options;
   options.text = "abc abc";
   options.threads = 2;
@@ -259,7 +257,7 @@ TEST_CASE("the self check lists what it did not cover, and tells how far it is",
     CHECK(total == 1000);
   };
   const auto outcome =
-      self_check(write_model(directory, test::TinyGguf::llama({.n_layers = 2})), options);
+      self_check(write_model(directory, TinyGguf::llama({.n_layers = 2})), options);
   CHECK(stages.size() == 13);  // five for each mode, and three
   CHECK(std::ranges::is_sorted(shares));
   CHECK(shares.back() >= 900);
@@ -278,4 +276,4 @@ TEST_CASE("the self check lists what it did not cover, and tells how far it is",
   CHECK(lacks == absent);
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -6,16 +6,11 @@
 #include <utility>
 
 #include "tests/support/catch.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/require_ok.h"
 
 namespace llm {
 namespace {
-
-std::shared_ptr<const Model> model() {
-  LoadOptions options;
-  options.threads = 1;  // thousands of passes over little work
-  return test::require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", options));
-}
 
 /// A sequence that does to truncations and tokens what it is told.
 class WrongSession final : public Session {
@@ -70,7 +65,7 @@ class WrongSession final : public Session {
 ShiftCheckOptions small() { return {.contexts = {24}, .without_bos = true, .open = {}}; }
 
 TEST_CASE("a context shift leaves nothing of what was forgotten", "[self][shift]") {
-  const auto loaded = model();
+  const auto loaded = test::embedded(1, "fable-3m-f16.gguf");
   ShiftCheckOptions options;
   options.contexts = {9, 24, 300};
   const auto results = test::require_ok(check_context_shift(loaded, KvType::kF16, options));
@@ -82,7 +77,7 @@ TEST_CASE("a context shift leaves nothing of what was forgotten", "[self][shift]
 }
 
 TEST_CASE("a session that keeps stale rows is noticed", "[self][shift]") {
-  const auto loaded = model();
+  const auto loaded = test::embedded(1, "fable-3m-f16.gguf");
   using Fault = WrongSession::Fault;
   for (const Fault fault : {Fault::kStaleRows, Fault::kPositionsKept}) {
     ShiftCheckOptions options = small();

@@ -21,7 +21,7 @@
 #include "validate/self/naive_tokenizer.h"
 #include "validate/self/published_rules.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 std::vector<std::string> failed(const std::vector<CheckResult>& results) {
@@ -92,8 +92,8 @@ TEST_CASE("vocabularies of files follow the rules", "[self][tokenizer]") {
     if (!std::filesystem::exists(path)) continue;
     CAPTURE(path);
     std::vector<std::string> warnings;
-    auto spec = test::require_ok(open_vocab_file(path, warnings));
-    const auto tokenizer = test::require_ok(Tokenizer::create(std::move(spec)));
+    auto spec = require_ok(open_vocab_file(path, warnings));
+    const auto tokenizer = require_ok(Tokenizer::create(std::move(spec)));
     const auto results = check(tokenizer);
     CHECK(failed(results) == std::vector<std::string>());
     const bool bytes = tokenizer.spec().tokenizer == TokenizerKind::kSentencePiece;
@@ -107,7 +107,7 @@ TEST_CASE("byte-level vocabularies follow the rules, under every pre-tokenizer",
           "[self][tokenizer]") {
   for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
     CAPTURE(rule.name);
-    const auto tokenizer = test::require_ok(Tokenizer::create(tiny_bpe(std::string(rule.name))));
+    const auto tokenizer = require_ok(Tokenizer::create(tiny_bpe(std::string(rule.name))));
     const auto results =
         check_tokenizer(tokenizer.spec(), tokenizer_functions(tokenizer), {.n_texts = 180});
     CHECK(failed(results) == std::vector<std::string>());
@@ -117,7 +117,7 @@ TEST_CASE("byte-level vocabularies follow the rules, under every pre-tokenizer",
 TEST_CASE("a byte-level vocabulary that lacks bytes follows the rules", "[self][tokenizer]") {
   for (const char* rule : {"gpt-2", "smollm", "llama-bpe"}) {
     CAPTURE(rule);
-    const auto tokenizer = test::require_ok(Tokenizer::create(lacking_bytes(tiny_bpe(rule))));
+    const auto tokenizer = require_ok(Tokenizer::create(lacking_bytes(tiny_bpe(rule))));
     const auto functions = tokenizer_functions(tokenizer);
     CHECK(failed(check_tokenizer(tokenizer.spec(), functions, {.n_texts = 180})) ==
           std::vector<std::string>());
@@ -154,7 +154,7 @@ TEST_CASE("every rule is the published one", "[self][tokenizer]") {
     texts.insert(texts.begin(), text);
   for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
     known.push_back(rule.name);
-    const auto splitter = test::require_ok(Splitter::create(rule));
+    const auto splitter = require_ok(Splitter::create(rule));
     const NaiveSplitter naive(published_rule(rule.name));
     CHECK(rule.ignore_merges == published_rule(rule.name).ignore_merges);
     for (const std::string& text : std::span(texts).first(800)) {
@@ -167,7 +167,7 @@ TEST_CASE("every rule is the published one", "[self][tokenizer]") {
 
 TEST_CASE("a byte-level tokenizer that is wrong is noticed", "[self][tokenizer]") {
   const auto differs = [](VocabSpec spec, VocabSpec other) {
-    const auto tokenizer = test::require_ok(Tokenizer::create(std::move(other)));
+    const auto tokenizer = require_ok(Tokenizer::create(std::move(other)));
     return !failed(check_tokenizer(spec, tokenizer_functions(tokenizer))).empty();
   };
   const VocabSpec spec = tiny_bpe("qwen2");
@@ -187,7 +187,7 @@ TEST_CASE("the rules in plain loops are those of SentencePiece", "[self][tokeniz
       CHECK(naive.encode(text, {.add_bos = false}) == ids);
       CHECK(naive.decode_bytes(ids, {}) == decoded);
     }
-    const auto tokenizer = test::require_ok(Tokenizer::create(vocab.spec));
+    const auto tokenizer = require_ok(Tokenizer::create(vocab.spec));
     const auto results = check_tokenizer(vocab.spec, tokenizer_functions(tokenizer),
                                          {.n_texts = 80, .n_equal_scores = 40});
     CHECK(failed(results) == std::vector<std::string>());
@@ -277,4 +277,4 @@ TEST_CASE("the rules' UTF-8 is that of the standard", "[self][tokenizer]") {
 }
 
 }  // namespace
-}  // namespace llm
+}  // namespace llm::test

@@ -4,11 +4,12 @@
 #include <iterator>
 
 #include "tests/support/catch.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/require_ok.h"
 #include "validate/text/quality/baseline.h"
 #include "validate/text/quality/sweep.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 std::string heldout() {
@@ -16,17 +17,11 @@ std::string heldout() {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::shared_ptr<const Model> embedded_model() {
-  LoadOptions options;
-  options.threads = 1;
-  return test::require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options));
-}
-
 QualityResult measure(std::string_view name, const QualityConfig& config) {
-  static const auto model = embedded_model();
+  static const auto model = embedded();
   for (const Implementation& implementation : quality_implementations()) {
     if (implementation.name != name) continue;
-    return test::require_ok(measure_quality(model, implementation, heldout(), config));
+    return require_ok(measure_quality(model, implementation, heldout(), config));
   }
   FAIL("no such implementation");
   return {};
@@ -120,7 +115,7 @@ TEST_CASE("a baseline comes back from its JSON; a broken one names the key", "[q
   QualityBaseline baseline = make_baseline(result, {});
   baseline.origin.model_sha256 = "ab";
   const std::string json = baseline_json(baseline);
-  const auto back = test::require_ok(parse_baseline(json));
+  const auto back = require_ok(parse_baseline(json));
   CHECK(back.implementation == "x");
   CHECK(back.origin.model_sha256 == "ab");
   CHECK(back.tokens_sha256 == tokens_hash(result));
@@ -133,9 +128,9 @@ TEST_CASE("a baseline comes back from its JSON; a broken one names the key", "[q
                                                     {"baseline", "{", "["}}));
   std::string broken = json;
   broken.replace(broken.find(from), from.size(), to);
-  const Error refused = test::must_fail(parse_baseline(broken), ErrorCode::kMalformed);
+  const Error refused = must_fail(parse_baseline(broken), ErrorCode::kMalformed);
   CHECK(refused.field == key);
 }
 
 }  // namespace
-}  // namespace llm
+}  // namespace llm::test

@@ -6,7 +6,7 @@
 #include "tests/support/require_ok.h"
 #include "validate/text/quality/text_windows.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -18,7 +18,7 @@ Ids numbers(TokenId n) {
 }
 
 TEST_CASE("windows over a whole text score every token once, from BOS", "[quality]") {
-  const auto windows = test::require_ok(token_windows(numbers(7), 1, {.window = 3}));
+  const auto windows = require_ok(token_windows(numbers(7), 1, {.window = 3}));
   REQUIRE(windows.size() == 3);
   CHECK(windows[0].inputs == Ids{1, 10, 11});
   CHECK(windows[0].targets == Ids{10, 11, 12});
@@ -30,7 +30,7 @@ TEST_CASE("windows over a whole text score every token once, from BOS", "[qualit
 }
 
 TEST_CASE("without BOS the first token of a text is context only", "[quality]") {
-  const auto windows = test::require_ok(token_windows(numbers(5), std::nullopt, {.window = 3}));
+  const auto windows = require_ok(token_windows(numbers(5), std::nullopt, {.window = 3}));
   REQUIRE(windows.size() == 2);
   CHECK(windows[0].inputs == Ids{10, 11, 12});
   CHECK(windows[0].targets == Ids{11, 12, 13});
@@ -42,7 +42,7 @@ TEST_CASE("drawn windows have full length, stay inside and follow the seed", "[q
   const auto bos = GENERATE(std::optional<TokenId>(1), std::optional<TokenId>());
   const Ids text = numbers(12);
   const WindowOptions options{.window = 4, .sample = 200, .seed = 3};
-  const auto windows = test::require_ok(token_windows(text, bos, options));
+  const auto windows = require_ok(token_windows(text, bos, options));
   REQUIRE(windows.size() == 200);
   std::set<TokenId> starts;
   for (const TextWindow& window : windows) {
@@ -68,9 +68,9 @@ TEST_CASE("a text too short for a window is refused with both numbers", "[qualit
   CHECK(token_windows(numbers(1), 1, {.window = 3}).ok());
   CHECK_FALSE(token_windows(numbers(1), std::nullopt, {.window = 3}).ok());
   const Error refused =
-      test::must_fail(token_windows(numbers(3), 1, {.window = 4, .sample = 2}), ErrorCode::kUsage);
+      must_fail(token_windows(numbers(3), 1, {.window = 4, .sample = 2}), ErrorCode::kUsage);
   CHECK(refused.message == "found 3 tokens, need at least 4");
 }
 
 }  // namespace
-}  // namespace llm
+}  // namespace llm::test

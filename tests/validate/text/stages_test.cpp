@@ -16,11 +16,8 @@
 
 using Catch::Matchers::Contains;
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::require_ok;
-using test::transformers_run;
 
 Result<std::shared_ptr<const Model>> load(Compute compute) {
   LoadOptions options;
@@ -39,7 +36,7 @@ Dump changed(
   for (const auto& [row, at] : taps_of_model(dump.n_layers()))
     if (!keep(at, row->name) && at != 3) meta.taps_absent[std::string(row->name)] = "left out";
   change(meta);
-  return test::rewritten(dump, meta, [&](int at, std::string_view name, TapMatrix& rows) {
+  return rewritten(dump, meta, [&](int at, std::string_view name, TapMatrix& rows) {
     if (at == layer && name == tap) rows.values.back() += 1;
     return keep(at, name);
   });
@@ -112,7 +109,7 @@ TEST_CASE("logits that are not the model's fail in int8, and two stages alone ar
     meta.compute = "int8";
     for (const auto& [row, at] : taps_of_model(dump.n_layers()))
       if (row->name != "logits") meta.taps_absent[std::string(row->name)] = "left out";
-    return stages_of(test::rewritten(dump, meta, [&](int, std::string_view name, TapMatrix& rows) {
+    return stages_of(rewritten(dump, meta, [&](int, std::string_view name, TapMatrix& rows) {
       for (std::size_t t = 0; t < rows.rows && name == "logits"; ++t)
         change(std::span(rows.values).subspan(t * rows.features, rows.features));
       return name == "logits";
@@ -167,11 +164,11 @@ TEST_CASE("the greedy end of a dump is what its own logits choose", "[stages]") 
   choose(3, 3);
   logits[3 * kVocab + 6] = 1;  // as large: the lower id counts
   recorder.tap(ProbeSink::kGlobal, "logits", logits, kVocab, 0);
-  const Dump dump = require_ok(std::move(recorder).finish(test::fake_meta()));
+  const Dump dump = require_ok(std::move(recorder).finish(fake_meta()));
   const auto text = require_ok(greedy_text(dump));
   REQUIRE(text);
   CHECK(text->prompt == std::vector<TokenId>{1, 5});
   CHECK(text->tokens == std::vector<TokenId>{7, 2, 3});
 }
 
-}  // namespace llm
+}  // namespace llm::test
