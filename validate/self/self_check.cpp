@@ -59,9 +59,10 @@ class SelfCheck {
       : path_(path), options_(options) {
     if (!options_.progress) return;
     progress_ = [this](std::string_view, std::size_t done, std::size_t total) {
-      options_.progress("self check: " + section_,
-                        before_ + share_ * std::min(done, total) / std::max<std::size_t>(1, total),
-                        1000);
+      // Checks of a section that load the model again tell of that from 0 on.
+      shown_ = std::max(shown_,
+                        before_ + share_ * std::min(done, total) / std::max<std::size_t>(1, total));
+      options_.progress("self check: " + section_, shown_, 1000);
     };
   }
 
@@ -299,6 +300,7 @@ class SelfCheck {
   KernelSizes sizes_;
   SelfCheckOutcome out_;
   Progress progress_;
+  std::size_t shown_ = 0;  ///< of 1000
   std::string section_;
   std::size_t before_ = 0;  ///< thousandths of the time
   std::size_t share_ = 0;   ///< of this section
