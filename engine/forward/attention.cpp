@@ -59,7 +59,8 @@ void Attention::run(PassWorker& at, std::size_t layer) {
   float* const context = attend(at, layer);
   at.tap(layer, "attn_ctx", context, config_.q_rows());
   const InputRows input = at.load_rows(PassOp::kMerge, context, config_.q_rows(), {&w.attn_output});
-  at.add_product(PassOp::kAttnOutput, w.attn_output, input, layer, "attn_out");
+  at.add_product(PassOp::kAttnOutput, w.attn_output, input, w.attn_post_norm.span(), layer,
+                 {"attn_out", "attn_post"});
   at.tap_residual(layer, "ffn_inp");
 }
 
@@ -129,6 +130,12 @@ void Attention::rotate_and_store(PassWorker& at, std::size_t layer, Worker::Rang
   at.lap(PassOp::kRope);
 }
 
+std::size_t Attention::first_chunk(std::size_t layer, std::size_t position) const {
+  const std::size_t window = config_.layers[layer].window;
+  if (window == 0 || position < window) return 0;
+  return (position + 1 - window) / contract::kAttentionChunk;
+}
+
 float* Attention::attend(PassWorker& at, std::size_t layer) {
   if (at.rows().size() == 1) {
     attend_one_row(at, layer);
@@ -147,8 +154,9 @@ void Attention::attend_blocks(PassWorker& at, std::size_t layer) {
     const std::size_t task = n_tasks - 1 - i;
     const std::size_t kv_head = task % config_.n_kv_heads;
     const Block block = blocks_[task / config_.n_kv_heads];
-    const std::size_t end = at.rows()[block.first_row].position + block.n_rows;
-    attend_heads(at, layer, block, kv_head, 0, KvPool::pages_for(end), partial);
+    const std::size_t first = at.rows()[block.first_row].position;
+    attend_heads(at, layer, block, kv_head, first_chunk(layer, first),
+                 KvPool::pages_for(first + block.n_rows), partial);
     for (std::size_t j = 0; j < block.n_rows * heads_per_kv(); ++j) {
       const std::size_t row = block.first_row + j / heads_per_kv();
       const std::size_t head = kv_head * heads_per_kv() + j % heads_per_kv();
@@ -164,11 +172,12 @@ void Attention::attend_blocks(PassWorker& at, std::size_t layer) {
 void Attention::attend_one_row(PassWorker& at, std::size_t layer) {
   const std::size_t head_dim = config_.head_dim;
   const std::size_t partial_size = 2 + head_dim;
-  const std::size_t n_chunks = KvPool::pages_for(at.rows()[0].position + 1);
+  const std::size_t begin = first_chunk(layer, at.rows()[0].position);
+  const std::size_t n_chunks = KvPool::pages_for(at.rows()[0].position + 1) - begin;
   at.run_tasks(n_chunks * config_.n_kv_heads, [&](std::size_t task) {
     const std::size_t kv_head = task % config_.n_kv_heads;
-    const std::size_t chunk = task / config_.n_kv_heads;
-    const std::size_t slot = chunk * config_.n_heads + kv_head * heads_per_kv();
+    const std::size_t chunk = begin + task / config_.n_kv_heads;
+    const std::size_t slot = (chunk - begin) * config_.n_heads + kv_head * heads_per_kv();
     attend_heads(at, layer, {0, 1}, kv_head, chunk, chunk + 1,
                  partial_.data() + slot * partial_size);
     at.lap(PassOp::kAttention);
@@ -198,6 +207,7 @@ void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std
                        .n_heads = heads_per_kv(),
                        .n_tokens = block.n_rows,
                        .first_position = first.position,
+                       .window = config_.layers[layer].window,
                        .chunk_begin = chunk_begin,
                        .chunk_end = chunk_end,
                        .partial = partial,

@@ -53,6 +53,8 @@ class Attention {
   /// Both, in those elements of row t.
   void rotate(const PassWorker& at, std::size_t layer, std::size_t t, std::span<const float> norm,
               Worker::Range rows, float* x) const;
+  /// The first chunk of keys that a row at `position` attends to.
+  std::size_t first_chunk(std::size_t layer, std::size_t position) const;
   /// The context of every row, (T, n_heads * head_dim); of one row, every worker's own.
   float* attend(PassWorker& at, std::size_t layer);
   void attend_blocks(PassWorker& at, std::size_t layer);

@@ -38,7 +38,8 @@ void FeedForward::run(PassWorker& at, std::size_t layer) {
   at.tap(layer, "ffn_act", gate_.data(), d_ff);
 
   const InputRows active = at.load_rows(PassOp::kNorm, gate_.data(), d_ff, {&w.ffn_down});
-  at.add_product(PassOp::kFfnDown, w.ffn_down, active, layer, "ffn_out");
+  at.add_product(PassOp::kFfnDown, w.ffn_down, active, w.ffn_post_norm.span(), layer,
+                 {"ffn_out", "ffn_post"});
   at.tap_residual(layer, "l_out");
 }
 

@@ -48,6 +48,8 @@ void Forward::embed(PassWorker& at) {
     attention_.set_angles(t, at.rows()[t].position);
     table.extract_row(static_cast<std::size_t>(at.rows()[t].token), bytes);
     contract::dequantize_row(table.type(), bytes, at.residual(t));
+    if (const float scale = at.config().embedding_scale; scale != 1.0F)
+      for (float& x : at.residual(t)) x *= scale;
     at.lap(PassOp::kEmbed);
   });
   at.tap_outside("embd", at.residual(0).data(), table.n_cols(), 0);

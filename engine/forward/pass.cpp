@@ -169,15 +169,24 @@ void PassWorker::product(PassOp op, const PackedMatrix& w, TaskRows rows, const 
 }
 
 void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& input,
-                             std::size_t layer, std::string_view name) {
-  float* const y = has_probe() ? pass_.output_.data() : pass_.x_.data();
+                             std::span<const float> norm, std::size_t layer, AddedTaps taps) {
+  const bool apart = has_probe() || !norm.empty();
+  float* const y = apart ? pass_.output_.data() : pass_.x_.data();
   const RowTasks tasks = tasks_of(w, input.n);
   run_tasks(tasks.size(), [&](std::size_t i) {
-    product(op, w, tasks[i], input, y, has_probe() ? Epilogue::kStore : Epilogue::kAdd);
+    product(op, w, tasks[i], input, y, apart ? Epilogue::kStore : Epilogue::kAdd);
   });
-  if (!has_probe()) return;
-  tap(layer, name, y, config().d_model);
-  const auto [begin, end] = worker_.share(input.n * config().d_model);
+  if (!apart) return;
+  const std::size_t d_model = config().d_model;
+  tap(layer, taps.product, y, d_model);
+  if (!norm.empty()) {
+    run_tasks(input.n, [&](std::size_t t) {
+      kernels().rms_norm(y + t * d_model, norm.data(), d_model, config().norm_eps, y + t * d_model);
+      lap(PassOp::kNorm);
+    });
+    tap(layer, taps.norm, y, d_model);
+  }
+  const auto [begin, end] = worker_.share(input.n * d_model);
   for (std::size_t i = begin; i < end; ++i) pass_.x_[i] += y[i];
   wait();
 }

@@ -113,7 +113,7 @@ class Pass {
   std::size_t task_bytes_ = RowTasks::kTaskBytes;
 
   AlignedBuffer<float> x_;       ///< residual stream, (T, d_model)
-  AlignedBuffer<float> output_;  ///< what is added to it, (T, d_model), for probes only
+  AlignedBuffer<float> output_;  ///< what is added to it, (T, d_model), for probes and norms
   InputMemory batch_inputs_;
   std::vector<Scratch> scratch_;
 };
@@ -159,9 +159,15 @@ class PassWorker {
   /// Rows of y = W input, or of y = y + W input.
   void product(PassOp op, const PackedMatrix& w, TaskRows rows, const InputRows& input, float* y,
                Epilogue epilogue = Epilogue::kStore);
-  /// residual = residual + W input; the product itself goes to a tap. Waits.
-  void add_product(PassOp op, const PackedMatrix& w, const InputRows& input, std::size_t layer,
-                   std::string_view name);
+  /// The taps of a product that is added, and of its norm.
+  struct AddedTaps {
+    std::string_view product;
+    std::string_view norm;
+  };
+  /// residual = residual + W input, or + the norm of W input where there is one. Waits.
+  /// @param norm  weights; may be empty
+  void add_product(PassOp op, const PackedMatrix& w, const InputRows& input,
+                   std::span<const float> norm, std::size_t layer, AddedTaps taps);
 
   /// Runs tasks until none is left, and returns when all are done.
   template <typename Task>

@@ -25,6 +25,12 @@ enum class TapOp {
   kSum,
 };
 
+/// Which models have a tap. What is left out passes its input on.
+enum class TapPart {
+  kEvery,
+  kPostNorms,  ///< HyperParameters::has_post_norms
+};
+
 /// What the features of a row are.
 enum class TapLayout {
   kPlain,
@@ -42,6 +48,20 @@ struct Tap {
   std::string_view weight = {};  ///< TensorRole::name of what takes part; empty for ops without
   std::string_view bias = {};    ///< TensorRole::name of what is added; empty for ops without
   std::string_view origin = {};  ///< the op in words where it is not `op` with `weight`
+  TapPart part = TapPart::kEvery;
+};
+
+/// How many layers there are, and which taps a layer has.
+struct TapFlow {
+  std::size_t n_layers;
+  bool has_post_norms = false;
+
+  TapFlow(std::size_t layers, bool post_norms = false)
+      : n_layers(layers), has_post_norms(post_norms) {}
+  TapFlow(const HyperParameters& config)
+      : n_layers(config.n_layers), has_post_norms(config.has_post_norms) {}
+
+  bool has(const Tap& tap) const { return tap.part == TapPart::kEvery || has_post_norms; }
 };
 
 /// Every tap, in the order of the data flow, which is the order in which an error travels, and
@@ -65,16 +85,20 @@ inline constexpr std::array kTaps = [] {
       {"attn_ctx", true, &H::q_rows, kPlain, kAttention, {"q_rope", "k_rope", "v"}, "", "",
        "attention over q_rope, k_rope and v"},
       {"attn_out", true, &H::d_model, kPlain, kProduct, {"attn_ctx"}, "attn_output.weight"},
-      {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_out", "attn_out"}, "", "",
-       "residual sum with attn_out"},
+      {"attn_post", true, &H::d_model, kPlain, kNorm, {"attn_out"}, "post_attention_norm.weight",
+       "", "", TapPart::kPostNorms},
+      {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_out", "attn_post"}, "", "",
+       "residual sum with attn_out, or attn_post"},
       {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight"},
       {"gate", true, &H::d_ff, kPlain, kProduct, {"ffn_norm"}, "ffn_gate.weight"},
       {"up", true, &H::d_ff, kPlain, kProduct, {"ffn_norm"}, "ffn_up.weight"},
       {"ffn_act", true, &H::d_ff, kPlain, kActivation, {"gate", "up"}, "", "",
        "the activation of gate, times up"},
       {"ffn_out", true, &H::d_model, kPlain, kProduct, {"ffn_act"}, "ffn_down.weight"},
-      {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_out"}, "", "",
-       "residual sum with ffn_out"},
+      {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_out"}, "post_ffw_norm.weight", "", "",
+       TapPart::kPostNorms},
+      {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_post"}, "", "",
+       "residual sum with ffn_out, or ffn_post"},
       {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_out"}, "output_norm.weight"},
       {"logits", false, &H::n_vocab, kPlain, kProduct, {"result_norm"}, "output.weight", "",
        "matrix product with output.weight (token_embd.weight when tied)"},
@@ -88,24 +112,31 @@ inline std::span<const Tap> layer_taps() {
   return {begin, std::ranges::find(begin, kTaps.end(), false, &Tap::per_layer)};
 }
 
-/// The i-th input of a tap of kTaps, in `layer` (kOutsideLayers outside the layers), or nothing.
+/// The i-th input of a tap of `flow`, in `layer` (kOutsideLayers outside the layers), or nothing.
 /// An input that stands after its reader in the table is of the layer before; before the first
 /// layer that is the tap before the layers. Outside the layers it is of the last one.
-inline std::optional<InLayer<Tap>> input_of(const Tap& tap, int layer, std::size_t n_layers,
+inline std::optional<InLayer<Tap>> input_of(const Tap& tap, int layer, const TapFlow& flow,
                                             std::size_t i = 0) {
   if (i >= tap.inputs.size() || tap.inputs[i].empty()) return std::nullopt;
-  const auto* input = std::ranges::find(kTaps, tap.inputs[i], &Tap::name);
-  LLM_CHECK(input != kTaps.end());
+  const auto find = [](std::string_view name) {
+    const auto* found = std::ranges::find(kTaps, name, &Tap::name);
+    LLM_CHECK(found != kTaps.end());
+    return found;
+  };
+  const auto* input = find(tap.inputs[i]);
+  while (!flow.has(*input)) input = find(input->inputs[0]);
   if (!input->per_layer) return InLayer<Tap>{input, kOutsideLayers};
-  if (!tap.per_layer) return InLayer<Tap>{input, static_cast<int>(n_layers) - 1};
+  if (!tap.per_layer) return InLayer<Tap>{input, static_cast<int>(flow.n_layers) - 1};
   if (input < &tap) return InLayer<Tap>{input, layer};
   if (layer > 0) return InLayer<Tap>{input, layer - 1};
   return InLayer<Tap>{layer_taps().data() - 1, kOutsideLayers};
 }
 
 /// Every tap of every layer, in the order of the data flow.
-inline std::vector<InLayer<Tap>> taps_of_model(std::size_t n_layers) {
-  return in_every_layer(std::span<const Tap>(kTaps), n_layers);
+inline std::vector<InLayer<Tap>> taps_of_model(const TapFlow& flow) {
+  auto taps = in_every_layer(std::span<const Tap>(kTaps), flow.n_layers);
+  std::erase_if(taps, [&](const auto& tap) { return !flow.has(*tap.row); });
+  return taps;
 }
 
 /// The tap of that name, in a layer or (kOutsideLayers) outside; or nullptr.

@@ -48,10 +48,20 @@ constexpr std::array kQwen3Roles = {
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
 };
 
-// Facts from transformers' modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py; Mistral
-// models without a sliding window are files of architecture llama.
+constexpr std::array kGemma3Roles = {
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+};
+
+// Facts from transformers' modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py;
+// modeling_mistral.py is the first with a sliding window.
 constexpr std::array kArchitectures = {
-    Architecture{.name = "llama", .rope_scalings = kRopeScalings, .refused_keys = kRefusedKeys},
+    Architecture{.name = "llama",
+                 .window_period = 1,
+                 .rope_scalings = kRopeScalings,
+                 .refused_keys = kRefusedKeys},
     Architecture{.name = "qwen2",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
@@ -62,6 +72,20 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .refused_keys = kRefusedKeys,
                  .roles = kQwen3Roles},
+    // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
+    // weights in files hold 1 + w. 27 B, of 62 layers, scales scores by another number than 1 /
+    // sqrt(head dim), which no key of the file gives.
+    Architecture{.name = "gemma3",
+                 .rope_pairs = RopePairs::kHalves,
+                 .activation = Activation::kGeGluTanh,
+                 .rope_theta = 1000000.0F,
+                 .window_rope_theta = 10000.0F,
+                 .scales_embedding = true,
+                 .window_period = 6,
+                 .rope_scalings = kRopeScalings,
+                 .refused_keys = kRefusedKeys,
+                 .refused_n_layers = 62,
+                 .roles = kGemma3Roles},
 };
 
 /// The number or boolean that `value` holds; nothing for texts and arrays.

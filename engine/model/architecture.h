@@ -30,6 +30,8 @@ struct HyperParameterKeys {
   std::string_view rope_scale = "rope.scaling.factor";
   std::string_view old_rope_scale = "rope.scale_linear";  ///< of older files
   std::string_view sliding_window = "attention.sliding_window";
+  std::string_view window_period = "attention.sliding_window_pattern";
+  std::string_view window_rope_theta = "rope.freq_base_swa";
 };
 
 /// Which dims of a head the rows of an architecture's files hold as a pair for RoPE
@@ -73,10 +75,16 @@ struct Architecture {
   HyperParameterKeys keys = {};
   RopePairs rope_pairs = RopePairs::kNeighbours;
   Activation activation = Activation::kSwiGlu;
-  float rope_theta = 10000.0F;                       ///< where the file gives none
+  float rope_theta = 10000.0F;    ///< where the file gives none
+  float window_rope_theta = 0;    ///< the same of layers with a window; 0: the other layers' RoPE
+  bool scales_embedding = false;  ///< by the root of embedding_length
+  /// Of so many layers all but the last have the file's attention.sliding_window; 1: every layer
+  /// has it; 0: none, and a file with one is refused.
+  std::size_t window_period = 0;
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< where the file gives no type
   std::span<const RefusedKey> refused_keys = {};
+  std::size_t refused_n_layers = 0;      ///< of a size that computes something else; 0: none
   std::span<const RoleNeed> roles = {};  ///< the others are as kTensorRoles says
 
   /// "llama.block_count" of "block_count".

@@ -64,6 +64,10 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_context());
   LLM_RETURN_IF_ERROR(read_layers());
   LLM_RETURN_IF_ERROR(read_rope());
+  for (const RoleNeed& role : config_.architecture->roles)
+    if (role.role == "post_attention_norm.weight") config_.has_post_norms = true;
+  if (config_.architecture->scales_embedding)
+    config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
   return config_;
 }
 
@@ -81,13 +85,28 @@ Status Reader::read_architecture() {
 Status Reader::read_layers() {
   config_.layers.assign(config_.n_layers,
                         LayerSpec{.activation = config_.architecture->activation});
+  if (config_.n_layers == config_.architecture->refused_n_layers)
+    return unsupported(key_of(keys().n_layers),
+                       fmt::format("found {}: models of that size scale scores by another number "
+                                   "than 1 / sqrt(head dim), which is not computed",
+                                   config_.n_layers));
   const std::string key = key_of(keys().sliding_window);
   LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
-  if (window == 0 || window >= config_.context) return Ok{};
-  return unsupported(
-      key, fmt::format("found {}, need 0 or at least the context {}: attention sees all positions "
-                       "here, not a window",
-                       window, config_.context));
+  if (window == 0) return Ok{};
+  LLM_TRY(const std::uint64_t period,
+          gguf_.get_unsigned_or(key_of(keys().window_period), config_.architecture->window_period));
+  if (window >= config_.context && config_.architecture->window_rope_theta == 0) return Ok{};
+  if (config_.architecture->window_period == 0 || period == 0) {
+    return unsupported(
+        key,
+        fmt::format("found {}, need 0 or at least the context {}: attention sees all positions "
+                    "in this architecture, not a window",
+                    window, config_.context));
+  }
+  for (std::size_t i = 0; i < config_.layers.size(); ++i)
+    if (period == 1 || (i + 1) % period != 0)
+      config_.layers[i].window = static_cast<std::size_t>(window);
+  return Ok{};
 }
 
 Status Reader::read_blocks() {
@@ -248,6 +267,12 @@ Status Reader::read_rope() {
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   config_.ropes = {rope};
+  const float window_theta = config_.architecture->window_rope_theta;
+  if (window_theta == 0) return Ok{};
+  RopeSpec of_windows{.dims = config_.rope_dims};
+  LLM_TRY(of_windows.theta, read_positive(key_of(keys().window_rope_theta), window_theta));
+  config_.ropes.push_back(of_windows);
+  for (LayerSpec& layer : config_.layers) layer.rope = layer.window > 0 ? 1 : 0;
   return Ok{};
 }
 

@@ -19,7 +19,8 @@ struct RopeSpec {
 /// What may differ from layer to layer. What else a layer does shows in the tensors it has: biases,
 /// norms of heads.
 struct LayerSpec {
-  std::size_t rope = 0;  ///< index in HyperParameters::ropes
+  std::size_t rope = 0;    ///< index in HyperParameters::ropes
+  std::size_t window = 0;  ///< positions that one attends to, itself the last; 0: all before it
   Activation activation = Activation::kSwiGlu;
 };
 
@@ -37,6 +38,8 @@ struct HyperParameters {
   std::size_t context = 0;             ///< context_length: positions the model was trained for
   std::size_t rope_dims = 0;           ///< rope.dimension_count: leading dims that rotate; even
   float norm_eps = 1e-5F;              ///< attention.layer_norm_rms_epsilon
+  float embedding_scale = 1.0F;        ///< rows of the embedding are multiplied by it
+  bool has_post_norms = false;         ///< what a layer adds to the residual stream is normed first
   std::vector<RopeSpec> ropes = {};    ///< the layers' different ones
   std::vector<LayerSpec> layers = {};  ///< (n_layers)
 

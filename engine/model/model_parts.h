@@ -8,20 +8,22 @@ namespace llm {
 /// and in which shape is in kTensorRoles; those that a file lacks are empty.
 template <typename Matrix, typename Vector>
 struct LayerParts {
-  Vector attn_norm;    ///< (d_model)
-  Matrix attn_q;       ///< (n_heads * head_dim, d_model)
-  Matrix attn_k;       ///< (n_kv_heads * head_dim, d_model)
-  Matrix attn_v;       ///< (n_kv_heads * head_dim, d_model)
-  Vector attn_q_bias;  ///< (n_heads * head_dim)
-  Vector attn_k_bias;  ///< (n_kv_heads * head_dim)
-  Vector attn_v_bias;  ///< (n_kv_heads * head_dim)
-  Vector attn_q_norm;  ///< (head_dim): of each head of q, before RoPE
-  Vector attn_k_norm;  ///< (head_dim): of each head of k
-  Matrix attn_output;  ///< (d_model, n_heads * head_dim)
-  Vector ffn_norm;     ///< (d_model)
-  Matrix ffn_gate;     ///< (d_ff, d_model)
-  Matrix ffn_up;       ///< (d_ff, d_model)
-  Matrix ffn_down;     ///< (d_model, d_ff)
+  Vector attn_norm;       ///< (d_model)
+  Matrix attn_q;          ///< (n_heads * head_dim, d_model)
+  Matrix attn_k;          ///< (n_kv_heads * head_dim, d_model)
+  Matrix attn_v;          ///< (n_kv_heads * head_dim, d_model)
+  Vector attn_q_bias;     ///< (n_heads * head_dim)
+  Vector attn_k_bias;     ///< (n_kv_heads * head_dim)
+  Vector attn_v_bias;     ///< (n_kv_heads * head_dim)
+  Vector attn_q_norm;     ///< (head_dim): of each head of q, before RoPE
+  Vector attn_k_norm;     ///< (head_dim): of each head of k
+  Matrix attn_output;     ///< (d_model, n_heads * head_dim)
+  Vector attn_post_norm;  ///< (d_model): post_attention_norm.weight
+  Vector ffn_norm;        ///< (d_model)
+  Matrix ffn_gate;        ///< (d_ff, d_model)
+  Matrix ffn_up;          ///< (d_ff, d_model)
+  Matrix ffn_down;        ///< (d_model, d_ff)
+  Vector ffn_post_norm;   ///< (d_model): post_ffw_norm.weight
 };
 
 /// The tensors of a model. Those that a file lacks are empty.

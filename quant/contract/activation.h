@@ -12,10 +12,10 @@ namespace llm {
 /// What a gated feed-forward makes of its gate and of what the gate lets through, element by
 /// element. An activation is its row in kActivations, its case in contract::activate, its lanes in
 /// quant/kernels/float_ops.h and its mathematics in validate/self/definition_check.cpp.
-enum class Activation : std::uint8_t { kSwiGlu };
+enum class Activation : std::uint8_t { kSwiGlu, kGeGluTanh };
 
-inline constexpr std::array<std::pair<Activation, std::string_view>, 1> kActivations = {
-    {{Activation::kSwiGlu, "SwiGLU"}}};
+inline constexpr std::array<std::pair<Activation, std::string_view>, 2> kActivations = {
+    {{Activation::kSwiGlu, "SwiGLU"}, {Activation::kGeGluTanh, "GeGLU-tanh"}}};
 
 constexpr std::string_view activation_name(Activation kind) {
   return kActivations[static_cast<std::size_t>(kind)].second;
@@ -23,11 +23,23 @@ constexpr std::string_view activation_name(Activation kind) {
 
 namespace contract {
 
+/// GELU by tanh is x * (1 + tanh(z / 2)) / 2 = x / (1 + exp(-z)), z = x * (kLinear + kCubic * x^2):
+/// without the difference of two numbers near 1.
+struct GeluConstants {
+  static constexpr float kLinear = 0x1.988454p+0F;  ///< 2 sqrt(2 / pi)
+  static constexpr float kCubic = 0x1.2444f2p-4F;   ///< 0.044715 of it
+};
+
 /// docs/numerics.md, each step rounded to f32.
 inline float activate(Activation kind, float gate, float up) {
   switch (kind) {
     case Activation::kSwiGlu:
       return (gate / (1.0F + exp(-gate))) * up;
+    case Activation::kGeGluTanh: {
+      using K = GeluConstants;
+      const float z = gate * std::fma(gate * gate, K::kCubic, K::kLinear);
+      return (gate / (1.0F + exp(-z))) * up;
+    }
   }
   return 0;
 }

@@ -177,7 +177,7 @@ class CodedCache {
   void begin_chunk(std::size_t chunk, std::size_t) {
     keys_ = args_.pages[chunk] + args_.keys_offset;
     values_ = args_.pages[chunk] + args_.values_offset;
-    n_ratios_ = 0;
+    first_ratio_ = n_ratios_ = 0;
   }
 
   void score(const AttendTile& tile, float scale) const {
@@ -219,7 +219,7 @@ class CodedCache {
   /// Weights of row r of the tile, as integers, with their sums and steps; 0 up to `most` keys.
   void code_row(const AttendTile& tile, std::size_t r, std::size_t most) {
     const std::size_t n = tile.n_keys[r];
-    find_ratios(n);
+    find_ratios(tile.first_key[r], n);
     float* e = tile.scores_of(r);
     for (std::size_t j = round_up_16(n); j < round_up_32(n); ++j) e[j] = 0;
     const float l = tile.out_of(r)[1];
@@ -231,9 +231,11 @@ class CodedCache {
     }
   }
 
-  /// r_j of the chunk's first n keys, 0 up to the next multiple of 32, and the groups' steps.
-  void find_ratios(std::size_t n) {
-    if (n == n_ratios_) return;
+  /// r_j of the chunk's keys [first, n), 0 before and up to the next multiple of 32, and the
+  /// groups' steps.
+  void find_ratios(std::size_t first, std::size_t n) {
+    if (first == first_ratio_ && n == n_ratios_) return;
+    first_ratio_ = first;
     n_ratios_ = n;
     constexpr auto kMost = static_cast<float>(llm::contract::kMaxAttentionWeight);
     const std::size_t all = round_up_32(n);
@@ -244,6 +246,7 @@ class CodedCache {
         std::memcpy(r + j, values_ + layout_.value_scale_at(j, g), rest * sizeof(float));
       }
       for (std::size_t j = n; j < all; ++j) r[j] = 0;
+      std::memset(r, 0, first * sizeof(float));
       const CodeScale scale = code_scale(largest_magnitude<A>(r, all), kMost);
       space_.ratio_steps[g] = scale.step;
       const auto inverse = broadcast_f32<A>(scale.inverse);
@@ -259,7 +262,9 @@ class CodedCache {
   CodedSpace space_;
   const std::byte* keys_ = nullptr;
   const std::byte* values_ = nullptr;
-  std::size_t n_ratios_ = 0;  ///< keys that space_.ratios are for
+  // The keys that space_.ratios are for.
+  std::size_t first_ratio_ = 0;
+  std::size_t n_ratios_ = 0;
 };
 
 }  // namespace

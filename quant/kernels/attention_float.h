@@ -165,12 +165,17 @@ class FloatCache {
       std::memset(tile.out_of(r) + 16, 0, stride * sizeof(float));
     std::size_t r = 0;
     for (; r + 4 <= tile.n_rows; r += 4) {
-      weigh_rows<A, 4>(space_, tile, r, stride, 0, tile.n_keys[r]);
-      for (std::size_t i = 1; i < 4; ++i) {
-        weigh_rows<A, 1>(space_, tile, r + i, stride, tile.n_keys[r], tile.n_keys[r + i]);
-      }
+      // What all four see is summed together, what is before and after it by row.
+      const std::size_t end = tile.n_keys[r];
+      const std::size_t begin = std::min(tile.first_key[r + 3], end);
+      for (std::size_t i = r; i < r + 4; ++i)
+        weigh_rows<A, 1>(space_, tile, i, stride, tile.first_key[i], begin);
+      weigh_rows<A, 4>(space_, tile, r, stride, begin, end);
+      for (std::size_t i = r; i < r + 4; ++i)
+        weigh_rows<A, 1>(space_, tile, i, stride, std::max(end, tile.first_key[i]), tile.n_keys[i]);
     }
-    for (; r < tile.n_rows; ++r) weigh_rows<A, 1>(space_, tile, r, stride, 0, tile.n_keys[r]);
+    for (; r < tile.n_rows; ++r)
+      weigh_rows<A, 1>(space_, tile, r, stride, tile.first_key[r], tile.n_keys[r]);
   }
 
  private:

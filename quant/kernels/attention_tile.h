@@ -17,10 +17,12 @@ LLM_INLINE std::size_t round_up_16(std::size_t n) { return (n + 15) / 16 * 16; }
 /// Neighbouring rows that are scored together against one chunk.
 struct AttendTile {
   std::size_t first_row;
-  std::size_t n_rows;            ///< 1 .. kRowTile
-  std::size_t n_keys[kRowTile];  ///< that each row sees of the chunk, ascending, at least 1
-  float* scores;                 ///< [kRowTile][kChunk]
-  float* out;                    ///< [kRowTile][out_stride]: m, l, then o from the 16th float on
+  std::size_t n_rows;  ///< 1 .. kRowTile
+  // Each row sees keys [first_key, n_keys) of the chunk, at least one; both ascend by row.
+  std::size_t first_key[kRowTile];
+  std::size_t n_keys[kRowTile];
+  float* scores;  ///< [kRowTile][kChunk]
+  float* out;     ///< [kRowTile][out_stride]: m, l, then o from the 16th float on
   std::size_t out_stride;
 
   float* scores_of(std::size_t row) const { return scores + row * kChunk; }
@@ -28,20 +30,24 @@ struct AttendTile {
   std::size_t most_keys() const { return n_keys[n_rows - 1]; }
 };
 
-/// Turns a row's n scores into e_j = exp(s_j - m); returns m and the 16-lane sum l.
+/// Turns a row's scores [first, n) into e_j = exp(s_j - m), those before into 0; returns m and the
+/// 16-lane sum l.
 template <class A>
-void exponentiate(float* scores, std::size_t n, float* m_out, float* l_out) {
+void exponentiate(float* scores, std::size_t first, std::size_t n, float* m_out, float* l_out) {
+  const std::size_t begin = first / 16 * 16;
+  std::memset(scores, 0, begin * sizeof(float));
   // exp of -inf is exactly 0, so padding lanes add nothing.
+  for (std::size_t j = begin; j < first; ++j) scores[j] = -__builtin_inff();
   for (std::size_t j = n; j < round_up_16(n); ++j) scores[j] = -__builtin_inff();
-  auto max = load_f32<A>(scores);
-  for (std::size_t j = 16; j < n; j += 16) max = greater_of(load_f32<A>(scores + j), max);
+  auto max = load_f32<A>(scores + begin);
+  for (std::size_t j = begin + 16; j < n; j += 16) max = greater_of(load_f32<A>(scores + j), max);
   alignas(64) float lanes[16];
   store_f32(lanes, max);
   float m = lanes[0];
   for (const float lane : lanes) m = lane > m ? lane : m;
   const auto m16 = broadcast_f32<A>(m);
   auto sum = broadcast_f32<A>(0);
-  for (std::size_t j = 0; j < n; j += 16) {
+  for (std::size_t j = begin; j < n; j += 16) {
     const auto e = exp16(load_f32<A>(scores + j) - m16);
     store_f32(scores + j, e);
     sum = sum + e;

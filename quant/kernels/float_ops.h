@@ -99,6 +99,13 @@ LLM_INLINE F32x16<A> swiglu16(const F32x16<A>& gate, const F32x16<A>& up) {
   return (gate / (broadcast_f32<A>(1.0F) + exp16(minus(gate)))) * up;
 }
 
+template <class A>
+LLM_INLINE F32x16<A> geglu_tanh16(const F32x16<A>& gate, const F32x16<A>& up) {
+  using K = llm::contract::GeluConstants;
+  const auto slope = fma(gate * gate, broadcast_f32<A>(K::kCubic), broadcast_f32<A>(K::kLinear));
+  return (gate / (broadcast_f32<A>(1.0F) + exp16(minus(gate * slope)))) * up;
+}
+
 /// @param kActivate16  of 16 gates and what they let through
 template <class A, auto kActivate16>
 void activate_row(float* gate, const float* up, std::size_t n) {
@@ -116,6 +123,8 @@ void activate(llm::Activation kind, float* gate, const float* up, std::size_t n)
   switch (kind) {
     case llm::Activation::kSwiGlu:
       return activate_row<A, swiglu16<A>>(gate, up, n);
+    case llm::Activation::kGeGluTanh:
+      return activate_row<A, geglu_tanh16<A>>(gate, up, n);
   }
 }
 

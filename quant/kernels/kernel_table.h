@@ -60,7 +60,8 @@ struct MatmulArgs {
 std::size_t matmul_workspace_bytes(std::size_t n_tokens);
 
 /// Causal attention of the query heads that share one KV head, for a run of tokens and chunks of
-/// keys. Strides are in floats. A partial result of one (token, head) is {m, l, o[head_dim]}.
+/// keys. A token whose window has none of the chunks' keys is left out. Strides are in floats. A
+/// partial result of one (token, head) is {m, l, o[head_dim]}.
 struct AttendArgs {
   const float* q;        ///< first token's first query head of the group
   std::size_t q_stride;  ///< between tokens
@@ -72,6 +73,7 @@ struct AttendArgs {
   std::size_t n_heads;  ///< query heads in the group
   std::size_t n_tokens;
   std::size_t first_position;  ///< of token 0
+  std::size_t window;          ///< keys that a token sees, its own the last; 0: all
   std::size_t chunk_begin;     ///< chunks of contract::kAttentionChunk positions
   std::size_t chunk_end;
   float* partial;        ///< (n_tokens, n_heads, 2 + head_dim), overwritten

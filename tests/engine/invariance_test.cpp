@@ -186,7 +186,8 @@ TEST_CASE("weights packed in part: one hash on every path", "[invariance]") {
 
 TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
   const ScratchDirectory directory;
-  for (const char* shape : {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small"}) {
+  for (const char* shape :
+       {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small", "gemma3-small"}) {
     for (const char* type : {"Q4_0", "Q4_K_M", "F16"}) {
       require_invariance(synthetic(directory, shape, type), effort(34, 9), KvType::kF16,
                          Compute::kInt8);
@@ -199,6 +200,38 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
     const std::string path = directory.path("tiny.gguf");
     REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
     require_invariance(path, 33, KvType::kF16, Compute::kInt8);
+  }
+}
+
+TEST_CASE("sliding windows: one hash on every path", "[invariance]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.path("tiny.gguf");
+  const auto write = [&](std::uint32_t window) {
+    TinyGguf tiny = TinyGguf::llama({.n_layers = 2});
+    tiny.set_u32("llama.context_length", 1024);
+    tiny.set_u32("llama.attention.sliding_window", window);
+    REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
+  };
+  for (const std::uint32_t window : {1U, 5U, 16U, 40U}) {
+    write(window);
+    for (const KvType kv : kKvTypes) require_invariance(path, effort(45, 21), kv, Compute::kInt8);
+  }
+  // Chunks that end before the window, in it and with it, for rows of one task and of several.
+  for (const std::uint32_t window : {255U, 256U, 257U, 300U}) {
+    write(window);
+    const Ids ids = token_ids(effort(800, 600), 272);
+    for (const KvType kv : kKvTypes) {
+      CAPTURE(window, kv);
+      const ExecutorOptions options{.context = 1000, .kv = kv};
+      const auto model = load(path, best_isa(), 2);
+      const auto hash = [&](const SequenceOptions& how, std::size_t step) {
+        return logits_hash(*session_of(model, options, how), ids, step);
+      };
+      const std::string expected = hash({.reference = true}, 0);
+      REQUIRE(hash({}, 0) == expected);
+      REQUIRE(hash({}, 33) == expected);
+      REQUIRE(hash({}, 1) == expected);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include "engine/forward/taps.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,7 @@ class Listener final : public ProbeSink {
 std::vector<Sent> promised(const HyperParameters& config, std::size_t n_tokens,
                            std::size_t n_rows) {
   std::vector<Sent> out;
-  for (const auto& [tap, layer] : taps_of_model(config.n_layers)) {
+  for (const auto& [tap, layer] : taps_of_model(config)) {
     const bool of_rows = tap->name == "result_norm" || tap->name == "logits";
     if (of_rows && n_rows == 0) continue;
     const std::size_t first = of_rows ? n_tokens - n_rows : 0;

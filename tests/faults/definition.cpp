@@ -246,13 +246,14 @@ LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", v
 // ---- attention
 
 LLM_WRAP(attend,
-         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EERKNS_7KvCacheEmmmS1_IfLm"
+         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EERKNS_7KvCacheEmmmmS1_IfLm"
          "18446744073709551615EE",
          void, Floats q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
-         std::size_t position, Output context) {
+         std::size_t position, std::size_t window, Output context) {
   const auto fault = planted(
       "attend", {{"side", "definition"}, {"position", position}, {"chunk", position / kChunk}});
-  if (!fault || !fault->holds({})) return real_attend(q, cache, layer, kv_head, position, context);
+  if (!fault || !fault->holds({}))
+    return real_attend(q, cache, layer, kv_head, position, window, context);
   note_struck();
   std::vector<float> wrong(q.begin(), q.end());
   if (fault->is("last_dim")) wrong.back() = 0;
@@ -263,7 +264,7 @@ LLM_WRAP(attend,
   if (fault->is("more_keys") && position % kChunk != kChunk - 1) ++position;
   if (fault->is("no_chunk") && position >= kChunk) position = position / kChunk * kChunk - 1;
   if (fault->is("next_head") && kv_head > 0) --kv_head;
-  real_attend(wrong, cache, layer, kv_head, position, context);
+  real_attend(wrong, cache, layer, kv_head, position, window, context);
 }
 
 }  // namespace llm::faults

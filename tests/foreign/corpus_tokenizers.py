@@ -1,6 +1,6 @@
 """Tokenizers of the corpus' checkpoints, trained on the project's held-out text and saved as their families' are.
 
-llama-bpe and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3 or Qwen2, mistral a
+llama-bpe and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3 or Qwen2, mistral and gemma3 a
 SentencePiece BPE in tokenizer.model.
 """
 
@@ -19,6 +19,7 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
+SENTENCEPIECE = ("mistral", "gemma3")
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
 
 
@@ -44,11 +45,12 @@ def _byte_bpe(shape: Shape) -> Tokenizer:
 
 def make_tokenizer(shape: Shape, directory: Path) -> None:
     """Adds the tokenizer's files to a checkpoint."""
-    if shape.family == "mistral":
+    if shape.family in SENTENCEPIECE:
         with open(directory / "tokenizer.model", "wb") as out, open(TEXT, encoding="utf-8") as text:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text, model_writer=out, vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN, model_type="bpe",
                 byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+                add_dummy_prefix=shape.family == "mistral",
                 hard_vocab_limit=False, minloglevel=2)
         config = {"add_bos_token": True, "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>"}
     else:
@@ -63,7 +65,7 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
 
 def encode(shape: Shape, directory: Path, text: str) -> list[int]:
     """Ids of a text by the library that made the tokenizer, with the token before it that the model wants."""
-    if shape.family == "mistral":
+    if shape.family in SENTENCEPIECE:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
         return [processor.bos_id(), *processor.encode(text)]
     return Tokenizer.from_file(str(directory / "tokenizer.json")).encode(text).ids

@@ -52,12 +52,17 @@ LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order 
 
 def config_of(shape: Shape) -> PretrainedConfig:
     family = "llama" if shape.family == "llama-bpe" else shape.family
-    more = {"sliding_window": None} if family == "mistral" else {}
+    more, rope = {}, {**shape.rope, "rope_theta": shape.theta}
+    if family == "mistral":
+        more = {"sliding_window": shape.window}
+    elif family == "gemma3":
+        family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim}
+        rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
     return AutoConfig.for_model(
         family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=shape.d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
         head_dim=shape.head_dim, rms_norm_eps=shape.eps, max_position_embeddings=shape.context,
-        rope_parameters={**shape.rope, "rope_theta": shape.theta}, tie_word_embeddings=shape.tied)
+        rope_parameters=rope, tie_word_embeddings=shape.tied)
 
 
 @torch.no_grad()

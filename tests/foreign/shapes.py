@@ -30,6 +30,7 @@ class Shape:
     theta: float = 10000.0
     family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
+    window: int | None = None  # sliding, of mistral and gemma3
 
     @property
     def context(self) -> int:
@@ -74,6 +75,12 @@ FAMILY_SHAPES = (
     Shape("mistral-gqa64", 256, 3, 8, 2, 64, 768, 700, theta=1000000.0, family="mistral"),
     Shape("mistral-mqa48", 192, 2, 4, 1, 48, 512, 600, tied=True, family="mistral"),
     Shape("mistral-mha128", 512, 2, 4, 4, 128, 512, 515, theta=1000000.0, family="mistral"),
+    Shape("mistral-window", 192, 3, 6, 2, 32, 512, 600, family="mistral", window=5),
+    Shape("mistral-long-window", 128, 2, 4, 1, 32, 256, 515, family="mistral", window=300),
+    Shape("gemma3-7-layers", 128, 7, 4, 2, 32, 256, 600, tied=True, eps=1e-6, theta=1000000.0, family="gemma3", window=5),
+    Shape("gemma3-mqa80", 160, 8, 3, 1, 80, 320, 515, tied=True, eps=1e-6, theta=1000000.0, family="gemma3", window=300,
+          rope={"rope_type": "linear", "factor": 8.0}),
+    Shape("gemma3-6-layers", 192, 6, 6, 3, 48, 512, 600, tied=True, eps=1e-6, theta=1000000.0, family="gemma3", window=16),
     Shape("qwen2-tied-gqa64", 256, 3, 8, 2, 32, 768, 700, tied=True, eps=1e-6, theta=1000000.0, family="qwen2"),
     Shape("qwen2-mqa40", 160, 2, 4, 1, 40, 416, 645, eps=1e-6, theta=1000000.0, family="qwen2"),
     Shape("qwen2-mha128-linear", 512, 2, 4, 4, 128, 512, 1000, eps=1e-6, theta=1000000.0, family="qwen2",

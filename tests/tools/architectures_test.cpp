@@ -13,7 +13,8 @@
 namespace llm::test {
 namespace {
 
-const std::vector<std::string> kFamilies = {"llama-bpe", "mistral", "qwen2", "qwen3"};
+const std::vector<std::string> kFamilies = {"llama-bpe", "mistral", "mistral-window",
+                                            "gemma3",    "qwen2",   "qwen3"};
 
 std::string golden(const std::string& name) {
   return LLM_SOURCE_DIR "/tests/golden/architectures/" + name;

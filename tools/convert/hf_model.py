@@ -1,6 +1,6 @@
 """What a checkpoint's config.json and tensors are in a GGUF: hyper-parameters, names, the order of rows.
 
-Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2 and modeling_qwen3; keys and tensor names of the GGUF
+Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3 and modeling_gemma3; keys and tensor names of the GGUF
 specification (ggml's docs/gguf.md).
 """
 
@@ -20,15 +20,26 @@ class Family:
     architecture: str  # of the GGUF
     pairs: bool = False  # rows of q and k go from HF's halves to GGUF's neighbours
     vectors: dict[str, str] = field(default_factory=dict)  # of a layer, beyond the norms that all have
+    activations: tuple[str, ...] = ("silu", "swish")  # of config.json, those that the architecture computes
+    norm_offset: float = 0.0  # added to the weights of norms
+    window_period: int = 1  # in config.json each layer but every so many has the window, 1: all
+    tied: bool = False  # whether the embedding is the output where config.json does not say
+    window_theta: float | None = None  # RoPE's in layers with a window, where the GGUF does not say it
 
 
 BIASES = {f"self_attn.{x}_proj.bias": f"attn_{x}.bias" for x in "qkv"}
 HEAD_NORMS = {f"self_attn.{x}_norm.weight": f"attn_{x}_norm.weight" for x in "qk"}
+# Gemma's post_attention_layernorm is no norm before the feed-forward.
+POST_NORMS = {"post_attention_layernorm.weight": "post_attention_norm.weight",
+              "pre_feedforward_layernorm.weight": "ffn_norm.weight",
+              "post_feedforward_layernorm.weight": "post_ffw_norm.weight"}
 FAMILIES = {
     "LlamaForCausalLM": Family("llama", pairs=True),
     "MistralForCausalLM": Family("llama", pairs=True),
     "Qwen2ForCausalLM": Family("qwen2", vectors=BIASES),
     "Qwen3ForCausalLM": Family("qwen3", vectors=HEAD_NORMS),
+    "Gemma3ForCausalLM": Family("gemma3", vectors=HEAD_NORMS | POST_NORMS, activations=("gelu_pytorch_tanh",),
+                                norm_offset=1.0, tied=True, window_period=6, window_theta=10000.0),
 }
 LAYER = {
     "input_layernorm.weight": "attn_norm.weight", "self_attn.q_proj.weight": "attn_q.weight",
@@ -37,8 +48,9 @@ LAYER = {
     "mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight",
     "mlp.down_proj.weight": "ffn_down.weight"}
 # Values of config.json that would change the result and are not computed by the engine.
-NEEDED = {"hidden_act": ("silu", "swish"), "mlp_bias": (False, None), "quantization_config": (None,),
-          "pretraining_tp": (1, None), "partial_rotary_factor": (1, 1.0, None)}
+NEEDED = {"mlp_bias": (False, None), "quantization_config": (None,), "pretraining_tp": (1, None),
+          "partial_rotary_factor": (1, 1.0, None), "attn_logit_softcapping": (None,), "final_logit_softcapping": (None,),
+          "use_bidirectional_attention": (False, None)}
 
 
 @dataclass(frozen=True)
@@ -51,8 +63,10 @@ class HParams:
     head_dim: int
     n_vocab: int
     context: int
+    window: int
     eps: float
     theta: float
+    window_theta: float | None
     rope: dict
     tied: bool
 
@@ -65,8 +79,10 @@ def family_of(config: dict) -> Family:
 
 
 def rope_of(config: dict) -> tuple[float, dict]:
-    """Theta and what scales the positions: rope_parameters of transformers 5, rope_theta and rope_scaling before."""
+    """Theta and what scales the positions: rope_parameters of transformers 5, rope_theta and rope_scaling before. Of layers
+    without a window, where they differ."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = rope.get("full_attention", rope)
     rope = {**rope, "rope_type": rope.get("rope_type") or rope.get("type") or "default"}
     theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
@@ -82,14 +98,33 @@ def rope_of(config: dict) -> tuple[float, dict]:
     return theta, rope
 
 
-def check_window(config: dict, context: int) -> None:
-    """A window that no position reaches over is none."""
+def window_theta_of(config: dict, family: Family) -> float | None:
+    """RoPE's theta in layers with a window, where the architecture has another there."""
+    if family.window_theta is None:
+        return None
+    rope = (config.get("rope_parameters") or {}).get("sliding_attention", {})
+    if rope.get("rope_type", "default") != "default":
+        raise ConversionError("config.json: RoPE of sliding_attention is scaled, which is not converted")
+    return float(rope.get("rope_theta") or config.get("rope_local_base_freq") or family.window_theta)
+
+
+def window_of(config: dict, context: int, family: Family) -> int:
+    """The positions that layers with a window attend to; 0: no layer has one. One that no position reaches over is none,
+    unless these layers differ in more."""
     window = config.get("sliding_window")
-    if "use_sliding_window" in config and not config["use_sliding_window"]:
-        window = None
-    if window and window < context:
-        raise ConversionError(f"config.json: sliding_window is {window} of {context} positions, which the engine does not "
-                              f"compute; give --context {window} for a model of that many positions")
+    if config.get("use_sliding_window", True) is False or window is None:
+        return 0
+    if not isinstance(window, int) or window < 1:
+        raise ConversionError(f"config.json: sliding_window is {window!r}; need a whole number above 0")
+    if window >= context and family.window_theta is None:
+        return 0
+    period, layers = family.window_period, config.get("layer_types", ())
+    found = ["sliding" in kind for kind in layers]
+    wanted = [period == 1 or (i + 1) % period != 0 for i in range(len(layers))]
+    if found != wanted or config.get("max_window_layers", 0) or config.get("sliding_window_pattern", period) != period:
+        raise ConversionError(f"config.json: sliding_window is {window} of {context} positions in some layers only, which is "
+                              f"not converted; give --context {window} for a model of that many positions")
+    return window
 
 
 def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
@@ -101,24 +136,29 @@ def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
             raise ConversionError(f"config.json: {key} is {value!r}; need a whole number above 0")
         return value
 
-    for key, allowed in NEEDED.items():
+    family = family_of(config)
+    for key, allowed in (NEEDED | {"hidden_act": family.activations, "hidden_activation": family.activations}).items():
         if key in config and config[key] not in allowed:
             raise ConversionError(f"config.json: {key} is {str(config[key])[:60]}, which is not converted; need {allowed[0]}")
-    if config.get("attention_bias") and not family_of(config).vectors:
+    if config.get("attention_bias") and not family.vectors:
         raise ConversionError("config.json: attention_bias is true, which is not converted for this architecture")
     n_heads, d_model = number("num_attention_heads"), number("hidden_size")
     trained = number("max_position_embeddings")
     if context is not None and not 0 < context <= trained:
         raise ConversionError(f"--context {context}: need 1 to max_position_embeddings, {trained}")
-    check_window(config, context or trained)
     theta, rope = rope_of(config)
     if not isinstance(config.get("rms_norm_eps"), float):
         raise ConversionError(f"config.json: rms_norm_eps is {config.get('rms_norm_eps')!r}; need a number")
+    head_dim = config.get("head_dim") or d_model // n_heads
+    if config.get("query_pre_attn_scalar", head_dim) != head_dim:
+        raise ConversionError(f"config.json: query_pre_attn_scalar is {config['query_pre_attn_scalar']}, which is not "
+                              f"converted; need the head dim {head_dim}")
     return HParams(
         n_layers=number("num_hidden_layers"), d_model=d_model, d_ff=number("intermediate_size"), n_heads=n_heads,
-        n_kv_heads=config.get("num_key_value_heads") or n_heads, head_dim=config.get("head_dim") or d_model // n_heads,
-        n_vocab=number("vocab_size"), context=context or trained, eps=config["rms_norm_eps"], theta=theta, rope=rope,
-        tied=bool(config.get("tie_word_embeddings", False)))
+        n_kv_heads=config.get("num_key_value_heads") or n_heads, head_dim=head_dim,
+        n_vocab=number("vocab_size"), context=context or trained, window=window_of(config, context or trained, family),
+        eps=config["rms_norm_eps"], theta=theta, window_theta=window_theta_of(config, family), rope=rope,
+        tied=bool(config.get("tie_word_embeddings", family.tied)))
 
 
 def write_hparams(writer: gguf.GGUFWriter, hp: HParams) -> None:
@@ -134,6 +174,10 @@ def write_hparams(writer: gguf.GGUFWriter, hp: HParams) -> None:
     writer.add_layer_norm_rms_eps(hp.eps)
     writer.add_rope_dimension_count(hp.head_dim)
     writer.add_rope_freq_base(hp.theta)
+    if hp.window:
+        writer.add_sliding_window(hp.window)
+        if hp.window_theta not in (None, 10000.0):  # what gemma3 files mean where they say nothing
+            writer.add_float32(f"{writer.arch}.rope.freq_base_swa", hp.window_theta)
     if hp.rope["rope_type"] == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(hp.rope["factor"])
@@ -164,6 +208,7 @@ class Planned:
     name: str
     source: Tensor
     pair_heads: int = 0  # heads whose rows halves_to_pairs reorders; 0: none
+    offset: float = 0.0  # added to each element
 
 
 def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Planned]:
@@ -174,7 +219,8 @@ def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Pl
               "attn_k.weight": (kv, hp.d_model), "attn_v.weight": (kv, hp.d_model), "attn_output.weight": (hp.d_model, q),
               "ffn_gate.weight": (hp.d_ff, hp.d_model), "ffn_up.weight": (hp.d_ff, hp.d_model),
               "ffn_down.weight": (hp.d_model, hp.d_ff), "attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,),
-              "attn_q_norm.weight": (hp.head_dim,), "attn_k_norm.weight": (hp.head_dim,)}
+              "attn_q_norm.weight": (hp.head_dim,), "attn_k_norm.weight": (hp.head_dim,),
+              "post_attention_norm.weight": (hp.d_model,), "post_ffw_norm.weight": (hp.d_model,)}
     heads = {"attn_q.weight": hp.n_heads, "attn_k.weight": hp.n_kv_heads} if family.pairs else {}
     left = dict(checkpoint.tensors)
 
@@ -184,7 +230,7 @@ def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Pl
         tensor = left.pop(source)
         if tensor.shape != shape:
             raise ConversionError(f"{source} has shape {list(tensor.shape)}; config.json needs {list(shape)}")
-        return Planned(name, tensor, pair_heads)
+        return Planned(name, tensor, pair_heads, family.norm_offset if name.endswith("norm.weight") else 0.0)
 
     table = (hp.n_vocab, hp.d_model)
     plan = [take("model.embed_tokens.weight", "token_embd.weight", table)]

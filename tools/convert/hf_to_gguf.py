@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Converts a Hugging Face checkpoint to a GGUF: Llama, Mistral, Qwen2 and Qwen3 (docs/convert.md).
+"""Converts a Hugging Face checkpoint to a GGUF: Llama, Mistral, Qwen2, Qwen3 and Gemma 3 (docs/convert.md).
 
     python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf
     python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf --type f16
@@ -48,6 +48,8 @@ def encoded(planned: Planned, kind: str) -> np.ndarray:
         value = f32_to_bf16(source.f32())
     else:
         value = source.f32() if kind == "F32" else to_f16(source.name, source.f32())
+    if planned.offset:
+        value = value + np.float32(planned.offset)
     return np.ascontiguousarray(halves_to_pairs(value, planned.pair_heads) if planned.pair_heads else value)
 
 

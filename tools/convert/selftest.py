@@ -233,7 +233,8 @@ def check_config(bench: Bench) -> None:
              ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "low_freq_factor"),
              ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
              ({"num_hidden_layers": 0}, "num_hidden_layers is 0"), ({"vocab_size": VOCAB + 1}, "embed_tokens.weight has shape"),
-             ({"sliding_window": 32}, "--context 32"), ({"rms_norm_eps": None}, "rms_norm_eps"))
+             ({"sliding_window": 32, "max_window_layers": 1}, "--context 32"), ({"sliding_window": "x"}, "sliding_window is 'x'"),
+             ({"rms_norm_eps": None}, "rms_norm_eps"))
     for change, words in cases:
         bench.config = CONFIG | change
         bench.refused(words)
@@ -241,9 +242,11 @@ def check_config(bench: Bench) -> None:
 
 def check_window(bench: Bench) -> None:
     bench.config["sliding_window"] = 32
-    assert value(bench.convert("--context", "32"), "llama.context_length") == 32
+    assert value(bench.convert(), "llama.attention.sliding_window") == 32
+    reader = bench.convert("--context", "32")
+    assert (value(reader, "llama.context_length"), value(reader, "llama.attention.sliding_window")) == (32, None)
     bench.config = CONFIG | {"sliding_window": 64}
-    assert value(bench.convert(), "llama.context_length") == 64
+    assert value(bench.convert(), "llama.attention.sliding_window") is None
     bench.config |= {"sliding_window": 8, "use_sliding_window": False}
     bench.convert()
 

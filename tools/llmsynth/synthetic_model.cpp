@@ -23,6 +23,10 @@ constexpr SyntheticFamily kQwen2 = {
     .architecture = "qwen2", .pre_tokenizer = "qwen2", .rope_theta = 1000000.0F, .norm_eps = 1e-6F};
 constexpr SyntheticFamily kQwen3 = {
     .architecture = "qwen3", .pre_tokenizer = "qwen2", .rope_theta = 1000000.0F, .norm_eps = 1e-6F};
+constexpr SyntheticFamily kGemma3 = {
+    .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 512};
+constexpr SyntheticFamily kGemma3Small = {
+    .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 24};
 
 constexpr std::array kShapes = {
     SyntheticShape{"tinyllama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, false},
@@ -33,8 +37,10 @@ constexpr std::array kShapes = {
     SyntheticShape{"tied", 256, 512, 2, 4, 4, 64, 640, 512, true},
     SyntheticShape{"llama-3.2-1b", 2048, 8192, 16, 32, 8, 64, 128256, 131072, true, kLlama3},
     SyntheticShape{"qwen2.5-0.5b", 896, 4864, 24, 14, 2, 64, 151936, 32768, true, kQwen2},
+    SyntheticShape{"gemma-3-1b", 1152, 6912, 26, 4, 1, 256, 262144, 32768, true, kGemma3},
     SyntheticShape{"qwen2-small", 256, 512, 2, 8, 2, 32, 640, 512, true, kQwen2},
     SyntheticShape{"qwen3-small", 128, 384, 2, 4, 2, 48, 515, 512, false, kQwen3},
+    SyntheticShape{"gemma3-small", 128, 384, 7, 4, 1, 48, 515, 512, true, kGemma3Small},
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a stream of well-mixed words from any start.
@@ -159,6 +165,8 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.n_vocab, s.n_vocab);
   writer.add_number<float>(architecture.key(keys.norm_eps), config.norm_eps);
   writer.add_number<float>(architecture.key(keys.rope_theta), s.family.rope_theta);
+  if (s.family.window > 0)
+    writer.add_number<std::uint32_t>(architecture.key(keys.sliding_window), s.family.window);
   if (s.family.pre_tokenizer.empty()) {
     add_synthetic_vocab(writer, s.n_vocab, options.seed);
   } else {

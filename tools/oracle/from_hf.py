@@ -5,7 +5,7 @@
     python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3) is run as it is. A GGUF is dequantized by the `gguf` package into
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Gemma 3) is run as it is. A GGUF is dequantized by the `gguf` package into
 the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same weights run through
 code that nobody here wrote. With --config, the
 hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
@@ -47,12 +47,21 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     hp = source.hparams
     if hp.rope_dim != hp.head_dim or hp.value_dim != hp.head_dim or source.has("rope_freqs.weight"):
         raise UnsupportedModel("partial RoPE, its own value width or rope_freqs.weight have no counterpart here")
+    rope = {"rope_type": "linear", "factor": hp.rope_scale} if hp.rope_scale != 1.0 else {"rope_type": "default"}
+    rope["rope_theta"] = hp.rope_theta
+    kind, more = source.architecture, {}
+    if source.architecture == "llama" and hp.window:
+        kind, more = "mistral", {"sliding_window": hp.window}
+    elif source.architecture == "gemma3":
+        rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_theta}}
+        kind, more = "gemma3_text", {
+            "sliding_window": hp.window, "query_pre_attn_scalar": hp.head_dim,
+            "layer_types": ["sliding_attention" if hp.window_of(i) else "full_attention" for i in range(hp.n_layers)]}
     return AutoConfig.for_model(
-        source.architecture, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ff,
+        kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ff,
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
         head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
-        rope_parameters={"rope_type": "linear", "factor": hp.rope_scale, "rope_theta": hp.rope_theta}
-        if hp.rope_scale != 1.0 else {"rope_type": "default", "rope_theta": hp.rope_theta},
+        rope_parameters=rope,
         tie_word_embeddings=not source.has("output.weight"))
 
 
@@ -60,11 +69,14 @@ NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k":
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
          "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+POST_NORMS = {"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+              "post_ffw_norm": "post_feedforward_layernorm"}
 
 
 def tensor_names(source: GgufModel, n_layers: int) -> dict[str, str]:
     """Names of the file's tensors by those of transformers' parameters."""
-    names = {f"{name}.weight": f"{hf_name}.weight" for name, hf_name in NAMES.items()}
+    of_family = NAMES | POST_NORMS if source.family.post_norms else NAMES
+    names = {f"{name}.weight": f"{hf_name}.weight" for name, hf_name in of_family.items()}
     names |= {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
     out = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
            "lm_head.weight": "output.weight" if source.has("output.weight") else "token_embd.weight"}
@@ -79,6 +91,8 @@ def empty_model(config: PretrainedConfig) -> PreTrainedModel:
         model = AutoModelForCausalLM.from_config(config)
     rotary = model.model.rotary_emb  # its frequencies are no parameters
     model.model.rotary_emb = type(rotary)(config=config)
+    if hasattr(model.model.embed_tokens, "embed_scale"):
+        model.model.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
     return model
 
 
@@ -115,6 +129,8 @@ def from_gguf(path: str, config: PretrainedConfig | None = None) -> tuple[PreTra
         rows = heads.get(name.split(".", 2)[-1])
         if rows:
             weight = to_half(weight, rows, head_dim_of(config))
+        if source.architecture == "gemma3" and name.endswith("norm.weight"):
+            weight = weight - np.float32(1)  # a GGUF has what the class adds
         value = torch.from_numpy(np.require(weight, requirements=["C", "W"]))
         source.release()
         return value
@@ -170,13 +186,16 @@ class Hooks:
     def _hook_layer(self, index: int, block, probs: bool) -> None:
         attention, mlp = block.self_attn, block.mlp
         attention.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
-        for module, tap in ((block.input_layernorm, "attn_norm"), (attention.q_proj, "q"), (attention.k_proj, "k"),
-                            (attention.v_proj, "v"), (attention.o_proj, "attn_out"),
-                            (block.post_attention_layernorm, "ffn_norm"), (mlp.gate_proj, "gate"), (mlp.up_proj, "up"),
-                            (mlp.down_proj, "ffn_out")):
+        post_norms = hasattr(block, "pre_feedforward_layernorm")
+        ffn_norm = block.pre_feedforward_layernorm if post_norms else block.post_attention_layernorm
+        outputs = [(block.input_layernorm, "attn_norm"), (attention.q_proj, "q"), (attention.k_proj, "k"),
+                   (attention.v_proj, "v"), (attention.o_proj, "attn_out"), (ffn_norm, "ffn_norm"), (mlp.gate_proj, "gate"),
+                   (mlp.up_proj, "up"), (mlp.down_proj, "ffn_out")]
+        if post_norms:
+            outputs += [(block.post_attention_layernorm, "attn_post"), (block.post_feedforward_layernorm, "ffn_post")]
+        for module, tap in outputs:
             module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put(index, tap, out))
-        for module, tap in ((attention.o_proj, "attn_ctx"), (block.post_attention_layernorm, "ffn_inp"),
-                            (mlp.down_proj, "ffn_act")):
+        for module, tap in ((attention.o_proj, "attn_ctx"), (ffn_norm, "ffn_inp"), (mlp.down_proj, "ffn_act")):
             module.register_forward_pre_hook(lambda _m, args, tap=tap: self._put(index, tap, args[0]))
         block.register_forward_hook(
             lambda _m, _i, out: self._put(index, "l_out", out[0] if isinstance(out, tuple) else out))
@@ -222,11 +241,12 @@ def run(model: PreTrainedModel, ids: list[int], steps: list[int], probs: bool = 
 def metadata(config: PretrainedConfig, source: dict) -> dict:
     """The dump's `__meta__` for this producer."""
     head_dim = head_dim_of(config)
+    rope = config.rope_parameters.get("full_attention", config.rope_parameters)
     return {
         "producer": "from_hf.py",
         "producer_version": f"{VERSION}, transformers {transformers.__version__}, torch {torch.__version__}",
         **source, "oracle": "hf", "compute": "f32", "kv": "f32", "eps": config.rms_norm_eps,
-        "rope_theta": float(config.rope_parameters["rope_theta"]), "qk_layout": "half",
+        "rope_theta": float(rope["rope_theta"]), "qk_layout": "half",
         "hparams": {"n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
                     "n_kv_heads": config.num_key_value_heads, "head_dim": head_dim, "rope_dim": head_dim},
     }

@@ -22,16 +22,23 @@ class UnsupportedModel(Exception):
 
 @dataclass(frozen=True)
 class Family:
-    """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3."""
+    """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
+    modeling_gemma3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     qkv_bias: bool = False
     head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
+    post_norms: bool = False  # RMSNorm of what attention and feed-forward add
     activation: str = "silu"  # of llama_f64.ACTIVATIONS
+    scaled_embedding: bool = False  # by the root of d_model
+    window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
+    window_theta: float | None = None  # RoPE's in layers with a window
 
 
-FAMILIES = {"llama": Family("interleaved"), "qwen2": Family("half", qkv_bias=True),
-            "qwen3": Family("half", head_norm=True)}
+FAMILIES = {"llama": Family("interleaved", window_period=1), "qwen2": Family("half", qkv_bias=True),
+            "qwen3": Family("half", head_norm=True),
+            "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=6,
+                             window_theta=10000.0)}
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,21 @@ class HParams:
     rope_dim: int  # leading dims of each head that are rotated, even, <= head_dim
     rope_theta: float
     rope_scale: float  # positions are divided by it (linear scaling), 1 = none
+    window: int  # positions that a token attends to, its own the last; 0 = all
     eps: float
     context_length: int
+    window_period: int
+    window_theta: float | None
+
+    def window_of(self, layer: int) -> int:
+        """Of that layer, or 0."""
+        return self.window if self.window_period == 1 or (layer + 1) % self.window_period else 0
+
+    def rope_of(self, layer: int) -> tuple[float, float]:
+        """Theta and scale of that layer."""
+        if self.window_theta is not None and self.window_of(layer):
+            return self.window_theta, 1.0
+        return self.rope_theta, self.rope_scale
 
 
 _REFUSED_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "attention.clamp_kqv",
@@ -223,8 +243,9 @@ class GgufModel:
                 raise UnsupportedModel(f"{arch}.{key} is not modelled")
         if self._value(f"{arch}.expert_count", 0):
             raise UnsupportedModel("mixture of experts is not modelled")
-        if 0 < self._value(f"{arch}.attention.sliding_window", 0) < self._scalar("context_length"):
-            raise UnsupportedModel("a sliding window is not modelled")
+        if not FAMILIES[arch].window_period:
+            if 0 < self._value(f"{arch}.attention.sliding_window", 0) < self._scalar("context_length"):
+                raise UnsupportedModel("a sliding window is not modelled")
         d_model = self._scalar("embedding_length")
         n_heads = self._scalar("attention.head_count")
         head_dim = self._scalar("attention.key_length", d_model // n_heads)
@@ -239,6 +260,9 @@ class GgufModel:
             rope_dim=self._scalar("rope.dimension_count", head_dim),
             rope_theta=float(self._scalar("rope.freq_base", 10000.0)),
             rope_scale=self._rope_scale(),
+            window=self._scalar("attention.sliding_window", 0) if self.family.window_period else 0,
+            window_period=self._scalar("attention.sliding_window_pattern", self.family.window_period) or 1,
+            window_theta=self.family.window_theta and float(self._scalar("rope.freq_base_swa", self.family.window_theta)),
             eps=float(self._scalar("attention.layer_norm_rms_epsilon")),
             context_length=self._scalar("context_length"),
         )
@@ -268,6 +292,8 @@ class GgufModel:
                    } if self.family.qkv_bias else {}
         if self.family.head_norm:
             vectors |= {"attn_q_norm.weight": (hp.head_dim,), "attn_k_norm.weight": (hp.head_dim,)}
+        if self.family.post_norms:
+            vectors |= {"post_attention_norm.weight": (hp.d_model,), "post_ffw_norm.weight": (hp.d_model,)}
         of_layer = {f"{name}.weight": shape for name, shape in layer.items()} | vectors
         want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in of_layer.items()}
         want["output_norm.weight"] = (hp.d_model,)

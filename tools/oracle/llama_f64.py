@@ -28,7 +28,12 @@ def silu(x: np.ndarray) -> np.ndarray:
         return x / (1.0 + np.exp(-x))
 
 
-ACTIVATIONS = {"silu": silu}  # of the gate, by Family.activation
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
+ACTIVATIONS = {"silu": silu, "gelu_tanh": gelu_tanh}  # of the gate, by Family.activation
 
 
 def rope_angles(positions: np.ndarray, rope_dim: int, theta: float, scale: float = 1.0,
@@ -58,11 +63,12 @@ def rope(x: np.ndarray, angles: np.ndarray, qk_layout: str = "interleaved") -> n
     return y
 
 
-def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
+              window: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Causal grouped-query attention.
 
     q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
-    KV head h // (H / G). Returns (context [T, H, Dv], probabilities [H, T, P]).
+    KV head h // (H / G). A token sees the last `window` positions, its own among them; 0: all. Returns (context [T, H, Dv], probabilities [H, T, P]).
     """
     tokens, heads, width = q.shape
     keys, values = k.transpose(1, 2, 0), v.transpose(1, 0, 2)  # [G, Dh, P], [G, P, Dv]
@@ -70,12 +76,13 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     context = np.empty((tokens, heads, v.shape[2]))
     probs = np.zeros((heads, tokens, k.shape[0]))
     for t, position in enumerate(positions):
-        seen = position + 1  # keys after it take no part, finite or not
-        scores = grouped[t] @ keys[..., :seen] / np.sqrt(width)  # [G, H / G, seen]
+        # Keys after it and before the window take no part, finite or not.
+        seen = slice(max(0, position + 1 - window) if window else 0, position + 1)
+        scores = grouped[t] @ keys[..., seen] / np.sqrt(width)  # [G, H / G, seen]
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
-        context[t] = (weights @ values[:, :seen]).reshape(heads, -1)
-        probs[:, t, :seen] = weights.reshape(heads, -1)
+        context[t] = (weights @ values[:, seen]).reshape(heads, -1)
+        probs[:, t, seen] = weights.reshape(heads, -1)
     return context, probs
 
 
@@ -136,16 +143,18 @@ class LlamaF64:
         positions = np.concatenate([np.arange(text.n_past, text.n_past + len(tokens)) for text, tokens in feeds])
         freqs = self.model.weight("rope_freqs.weight") if self.model.has("rope_freqs.weight") else None
         hp = self.hparams
-        angles = rope_angles(positions, hp.rope_dim, hp.rope_theta, hp.rope_scale, freqs)
+        kinds = {hp.rope_of(layer) for layer in range(hp.n_layers)}
+        angles = {kind: rope_angles(positions, hp.rope_dim, *kind, freqs) for kind in kinds}
 
         def tap(name: str, value: np.ndarray) -> np.ndarray:
             value = self.arithmetic.passed_on(value)
             global_tap(name, value)
             return value
 
-        x = tap("embd", self.model.embedding_rows(ids))  # [T, D]
+        scale = np.float64(np.float32(np.sqrt(hp.d_model))) if self.model.family.scaled_embedding else 1.0
+        x = tap("embd", self.model.embedding_rows(ids) * scale)  # [T, D]
         for layer in range(hp.n_layers):
-            x = self._block(layer, x, segments, positions, angles, layer_tap)
+            x = self._block(layer, x, segments, positions, angles[hp.rope_of(layer)], layer_tap)
         if last_only:
             x = x[ends - 1]
         normed = tap("result_norm", rms_norm(x, self.model.weight("output_norm.weight"), hp.eps))
@@ -155,12 +164,13 @@ class LlamaF64:
     def _product(self, x: np.ndarray, weight: str) -> np.ndarray:
         return self.model.product(self.arithmetic.operand(x, self.model.type_name(weight)), weight)
 
-    def _attention(self, q: np.ndarray, k: np.ndarray, v: np.ndarray,
+    def _attention(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray,
                    positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        window = self.hparams.window_of(layer)
         if self.arithmetic.kv != "q8":
-            return attention(q, k, v, positions)
+            return attention(q, k, v, positions, window)
         order = q8_cache.packed_order(self.hparams.head_dim, self.hparams.rope_dim, self.model.family.qk_layout)
-        return q8_cache.attention(q, k, v, positions, order)
+        return q8_cache.attention(q, k, v, positions, order, window)
 
     def _block(self, layer: int, x: np.ndarray, segments: list[tuple[Text, slice]], positions: np.ndarray,
                angles: np.ndarray, layer_tap: LayerTap) -> np.ndarray:
@@ -197,13 +207,17 @@ class LlamaF64:
         q, k, v = q.reshape(t, hp.n_heads, hp.head_dim), stored(k), stored(v)
         context = np.empty((t, hp.n_heads, hp.value_dim))
         for text, own in segments:
-            context[own], probs = self._attention(q[own], *text.extend(layer, k[own], v[own]), positions[own])
+            context[own], probs = self._attention(layer, q[own], *text.extend(layer, k[own], v[own]), positions[own])
         if len(segments) == 1:
             tap("probs", probs)
         attn_out = tap("attn_out", product("attn_output", tap("attn_ctx", context.reshape(t, -1))))
+        if family.post_norms:
+            attn_out = tap("attn_post", norm("post_attention_norm", attn_out))
         x = tap("ffn_inp", x + attn_out)
 
         normed = tap("ffn_norm", norm("ffn_norm", x))
         gate, up = tap("gate", product("ffn_gate", normed)), tap("up", product("ffn_up", normed))
         ffn_out = tap("ffn_out", product("ffn_down", tap("ffn_act", ACTIVATIONS[family.activation](gate) * up)))
+        if family.post_norms:
+            ffn_out = tap("ffn_post", norm("post_ffw_norm", ffn_out))
         return tap("l_out", x + ffn_out)

@@ -43,7 +43,7 @@ def weights(e: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+              order: np.ndarray, window: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """As llama_f64.attention; `order` is that of packed_order for q and k."""
     tokens, heads, width = q.shape
     n_kv = k.shape[1]
@@ -55,23 +55,24 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     for t, position in enumerate(positions):
         for kv in range(n_kv):
             own = slice(kv * heads // n_kv, (kv + 1) * heads // n_kv)
-            seen = slice(0, position + 1)
+            first = max(0, position + 1 - window) if window else 0
+            seen = slice(first, position + 1)
             sums = np.einsum("hgd,jgd->hjg", q_codes[t, own], k_codes[seen, kv])
             with np.errstate(invalid="ignore"):
                 unit = q_scale[t, own, None].astype(np.float64) * k_scale[None, seen, kv]
                 scores = (sums * unit).sum(axis=-1) / np.sqrt(width)
                 e = np.exp(scores - scores.max(axis=-1, keepdims=True))
                 probs[own, t, seen] = e / e.sum(axis=-1, keepdims=True)
-                context[t, own] = weighted(scores, v_codes[seen, kv], v_scale[seen, kv])[:, :v.shape[2]]
+                context[t, own] = weighted(scores, v_codes[seen, kv], v_scale[seen, kv], first)[:, :v.shape[2]]
     return context, probs
 
 
-def weighted(scores: np.ndarray, codes: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The context [heads, dims] of scores [heads, keys], chunk by chunk."""
+def weighted(scores: np.ndarray, codes: np.ndarray, scale: np.ndarray, first: int) -> np.ndarray:
+    """The context [heads, dims] of scores [heads, keys], chunk by chunk; the keys are those from position `first` on."""
     most = scores.max(axis=-1, keepdims=True)
     total, out = 0.0, 0.0
-    for begin in range(0, scores.shape[1], CHUNK):
-        chunk = slice(begin, begin + CHUNK)
+    for begin in range(first // CHUNK * CHUNK, first + scores.shape[1], CHUNK):
+        chunk = slice(max(begin - first, 0), begin + CHUNK - first)
         top = scores[:, chunk].max(axis=-1, keepdims=True)
         e = np.exp(scores[:, chunk] - top)
         p, step = weights(e, scale[chunk])

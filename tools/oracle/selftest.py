@@ -21,7 +21,7 @@ import selftest_contract
 from dump import LAYER_TAPS, ActivationDump
 from from_gguf import metadata, run
 from gguf_model import GgufModel, UnsupportedModel
-from llama_f64 import LlamaF64, Text, attention, rope, rope_angles
+from llama_f64 import ACTIVATIONS, LlamaF64, Text, attention, rope, rope_angles
 from selftest_models import IDS, VOCAB, Bench, logits, random_weights, relative_error, require_close
 
 
@@ -71,6 +71,13 @@ def check_attention_by_loops(_bench: Bench) -> None:
             want = np.array([sum(e[j] * v[j, head // 3, d] for j in seen) for d in range(4)]) / sum(e)
             require_close(context[t, head], want, f"attention of token {t}, head {head}")
             assert (probs[head, t, 3 + t:] == 0).all(), "a future key has weight"
+
+
+def check_activations(_bench: Bench) -> None:
+    x = np.linspace(-6, 6, 49)
+    require_close(ACTIVATIONS["silu"](x), x * (0.5 + 0.5 * np.tanh(x / 2)), "SiLU")
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)
+    require_close(ACTIVATIONS["gelu_tanh"](x), x / (1 + np.exp(-2 * inner)), "GELU by tanh")
 
 
 def check_causal(bench: Bench) -> None:

@@ -110,13 +110,16 @@ std::string heat(const LayerDiffRow& row) {
 }
 
 std::string heat_map(const LayerDiff& diff) {
-  const auto taps = layer_taps();
+  std::vector<Tap> taps;
+  std::ranges::copy_if(layer_taps(), std::back_inserter(taps), [&](const Tap& tap) {
+    return std::ranges::find(diff.rows, tap.name, &LayerDiffRow::tap) != diff.rows.end();
+  });
   int n_layers = 0;
   for (const auto& row : diff.rows) n_layers = std::max(n_layers, row.layer + 1);
   std::string out = fmt::format(
-      "<div class=\"wide\"><svg viewBox=\"0 0 1060 {}\" role=\"img\"><title>layers by "
+      "<div class=\"wide\"><svg viewBox=\"0 0 {} {}\" role=\"img\"><title>layers by "
       "taps</title>\n",
-      44 + 16 * n_layers);
+      70 + 66 * taps.size(), 44 + 16 * n_layers);
   for (std::size_t t = 0; t < taps.size(); ++t)
     out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>\n", 50 + 66 * t, taps[t].name);
   for (int layer = 0; layer < n_layers; ++layer)

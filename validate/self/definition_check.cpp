@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,12 +60,18 @@ Exact exact_activation(Activation kind, double x) {
   // exp(-z), 1 + exp, the quotient, the product with `up`.
   constexpr double kBound = kExpError + 3.1 * kU;
   const auto gated = [&](double z, double bound) {
-    // Where exp(-z) is infinite in f32, the result is a zero; the value lies below 3e-37.
-    return Exact{x / (1 + std::exp(-z)), std::exp(-z) > kLargest ? 1 : bound};
+    // Where exp(-z) is infinite in f32, with what z may be off, the result is a zero; the value
+    // lies below 3e-37.
+    return Exact{x / (1 + std::exp(-z)), std::exp(-z) > 0.999 * kLargest ? 1 : bound};
   };
   switch (kind) {
     case Activation::kSwiGlu:
       return gated(x, kBound);
+    case Activation::kGeGluTanh: {
+      // z has three roundings and those of two constants; exp(-z) makes of them z times as much.
+      const double z = x * std::sqrt(8 / std::numbers::pi) * (1 + 0.044715 * x * x);
+      return gated(z, kBound + 4.1 * kU * std::abs(z));
+    }
   }
   return {};
 }
@@ -172,7 +179,7 @@ void check_attention_case(const HyperParameters& config, std::size_t n, float qu
   const auto values = draw(Values::kOutliers, n * dim, 3);
   const auto chunk = [&](std::size_t begin) {
     const std::size_t end = std::min(begin + contract::kAttentionChunk, n);
-    return reference::attend_chunk(q, std::span(keys).subspan(begin * dim, (end - begin) * dim),
+    return reference::attend_chunk(q, 0, std::span(keys).subspan(begin * dim, (end - begin) * dim),
                                    std::span(values).subspan(begin * dim, (end - begin) * dim));
   };
   reference::AttentionPartial sum = chunk(0);

@@ -76,14 +76,14 @@ class CachedHead {
   const KvLayout& layout() const { return layout_; }
   std::size_t head_dim() const { return layout_.head_dim; }
   std::size_t n_keys() const { return keys_.size() / head_dim(); }
-  /// The definition over keys [begin, end).
+  /// The definition over keys [begin, end) of one chunk.
   reference::AttentionPartial attend(std::span<const float> q, std::size_t begin,
                                      std::size_t end) const {
     if (layout_.type == KvType::kQ8) return attend_coded(q, begin, end);
     const auto rows = [&](const std::vector<float>& all) {
       return std::span(all).subspan(begin * head_dim(), (end - begin) * head_dim());
     };
-    return reference::attend_chunk(q, rows(keys_), rows(values_));
+    return reference::attend_chunk(q, begin % kChunk, rows(keys_), rows(values_));
   }
   const std::byte* const* pages() const { return pages_.data(); }
   std::size_t keys_offset() const { return kGap; }
@@ -107,7 +107,7 @@ class CachedHead {
     reference::CodedRows keys{head_dim()};
     reference::CodedRows values{head_dim()};
     for (std::size_t j = begin; j < end; ++j) reference::read_row(row_of(j), keys, values);
-    return reference::attend_chunk(q, keys, values);
+    return reference::attend_chunk(q, begin % kChunk, keys, values);
   }
 
   KvLayout layout_;
@@ -124,6 +124,7 @@ struct Call {
   std::size_t first_position;
   std::size_t chunk_begin;
   std::size_t chunk_end;
+  std::size_t window = 0;  ///< 0: all keys
 };
 
 /// The one place that knows how a kernel is told where keys and values are.
@@ -138,6 +139,7 @@ AttendArgs attend_args(const CachedHead& head, const Call& call, const float* q,
           .n_heads = call.n_heads,
           .n_tokens = call.n_tokens,
           .first_position = call.first_position,
+          .window = call.window,
           .chunk_begin = call.chunk_begin,
           .chunk_end = call.chunk_end,
           .partial = partial,
@@ -151,16 +153,15 @@ void define_partials(const CachedHead& head, const Call& call, const float* q, s
   for (std::size_t row = 0; row < call.n_tokens * call.n_heads; ++row) {
     const std::size_t token = row / call.n_heads;
     const std::size_t n_keys = call.first_position + token + 1;
-    if (call.chunk_begin * kChunk >= n_keys) continue;
+    const std::size_t first = call.window == 0 ? 0 : n_keys - std::min(call.window, n_keys);
+    std::size_t c = std::max(call.chunk_begin, first / kChunk);
+    if (c >= call.chunk_end || c * kChunk >= n_keys) continue;
     const std::span query(q + token * q_stride + row % call.n_heads * dim, dim);
-    const auto chunk = [&](std::size_t begin) {
-      const std::size_t end = std::min(begin + kChunk, n_keys);
-      return head.attend(query, begin, end);
+    const auto chunk = [&] {
+      return head.attend(query, std::max(first, c * kChunk), std::min((c + 1) * kChunk, n_keys));
     };
-    reference::AttentionPartial sum = chunk(call.chunk_begin * kChunk);
-    for (std::size_t c = call.chunk_begin + 1; c < call.chunk_end && c * kChunk < n_keys; ++c) {
-      reference::merge(sum, chunk(c * kChunk));
-    }
+    reference::AttentionPartial sum = chunk();
+    while (++c < call.chunk_end && c * kChunk < n_keys) reference::merge(sum, chunk());
     const std::span out = partials.subspan(row * (2 + dim), 2 + dim);
     out[0] = sum.m;
     out[1] = sum.l;
@@ -201,10 +202,10 @@ void check_call(KernelTables tables, const CachedHead& head, const Call& call, c
     verdict.add(
         table->isa,
         fmt::format("head_dim {}, {} heads, {} cache, {} tokens from position {}, chunks {} .. "
-                    "{}, {} queries, {} keys, {} values",
+                    "{}, window {}, {} queries, {} keys, {} values",
                     dim, call.n_heads, kv_name(head.layout().type), call.n_tokens,
-                    call.first_position, call.chunk_begin, call.chunk_end, name_of(feed.queries),
-                    name_of(feed.keys), name_of(feed.values)),
+                    call.first_position, call.chunk_begin, call.chunk_end, call.window,
+                    name_of(feed.queries), name_of(feed.keys), name_of(feed.values)),
         difference);
   }
 }
@@ -245,6 +246,8 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
   constexpr std::size_t kMostRowsFar = 64;
   constexpr std::size_t kKeys[] = {1,   2,   15,  16,  17,  33,   255,  256, 257,
                                    511, 512, 513, 768, 769, 1023, 1024, 1025};
+  constexpr std::size_t kWindows[] = {1, 3, 15, 16, 17, 33, 255, 256, 257, 300, 512};
+  constexpr std::size_t kWindowedKeys = 531;
   constexpr std::size_t kOddKeys = 37;
   constexpr std::size_t kOddDim = 72;
   constexpr std::size_t kTokens[] = {33, 2, 3, 4, 5, 31, 7, 8, 32, 9, 12, 13, 16, 17};
@@ -266,6 +269,19 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
       }
     }
   }
+  // Windows that end in a chunk and with it, of rows of which some see the chunk and some do not.
+  for (const std::size_t window : kWindows) {
+    for (const KvType type : kKvTypes) {
+      const Feed& feed = kFeeds[turn++ % std::size(kFeeds)];
+      const CachedHead head(kWindowedKeys, {type, sizes.head_dim}, feed);
+      const std::size_t end = chunks_of(kWindowedKeys);
+      for (const std::size_t n_tokens : {1U, 7U, 33U}) {
+        const std::size_t first = kWindowedKeys - n_tokens;
+        for (const std::size_t begin : {std::size_t{0}, end - 1})
+          check_call(tables, head, {heads, n_tokens, first, begin, end, window}, feed, verdict);
+      }
+    }
+  }
   // Rows that come in no pairs, in heads of more than a register, whatever the model's shape.
   for (const std::size_t odd_heads : {3U, 7U}) {
     for (const KvType type : kKvTypes) {
@@ -284,7 +300,7 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
   }
   return verdict.result(fmt::format(
       "head_dim {}, {} heads a KV head, f16, f32 and q8, up to {} keys, "
-      "{} tokens; 3 and 7 heads of {}; {} keys once",
+      "{} tokens; windows of 1 to 512; 3 and 7 heads of {}; {} keys once",
       sizes.head_dim, heads, most_keys, std::min(kMostTokens, most_keys), kOddDim, longest));
 }
 

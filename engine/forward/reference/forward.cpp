@@ -16,7 +16,7 @@ void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, K
   std::iota(positions.begin(), positions.end(), first_position);
 
   std::map<std::string_view, std::vector<float>> values;  // of each tap, in the last layer it had
-  for (const auto& [tap, layer] : taps_of_model(config_.n_layers)) {
+  for (const auto& [tap, layer] : taps_of_model(config_)) {
     // After the layers, rows whose logits are wanted.
     const bool is_last = !tap->per_layer && tap->op != TapOp::kEmbedding;
     const std::size_t n = is_last ? logits.size() / config_.n_vocab : n_tokens;
@@ -25,7 +25,7 @@ void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, K
                 .positions = std::span(positions).last(n),
                 .cache = &cache,
                 .cache_layer = static_cast<std::size_t>(layer)};
-    for (std::size_t i = 0; const auto input = input_of(*tap, layer, config_.n_layers, i); ++i)
+    for (std::size_t i = 0; const auto input = input_of(*tap, layer, config_, i); ++i)
       in.taps[i] = std::span(values[input->row->name]).last(n * input->row->width.of(config_));
     if (tap->op == TapOp::kAttention)
       interpreter_.store(positions, in.taps[1], in.taps[2], cache, in.cache_layer);

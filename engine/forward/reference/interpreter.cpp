@@ -60,7 +60,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       rotate(tap, layer, in.positions, y);
       break;
     case TapOp::kAttention:
-      attend(in, y);
+      attend(layer, in, y);
       break;
     case TapOp::kActivation:
       activate(model_.config().layers[static_cast<std::size_t>(layer)].activation, x, in.taps[1],
@@ -88,6 +88,7 @@ void Interpreter::embed(std::span<const TokenId> tokens, std::span<float> y) con
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     table.extract_row(static_cast<std::size_t>(tokens[t]), bytes);
     contract::dequantize_row(table.type(), bytes, row(y, t, tokens.size()));
+    for (float& x : row(y, t, tokens.size())) x *= model_.config().embedding_scale;
   }
 }
 
@@ -106,14 +107,15 @@ void Interpreter::rotate(const Tap& tap, int layer, std::span<const std::size_t>
   }
 }
 
-void Interpreter::attend(const OpInputs& in, std::span<float> y) const {
+void Interpreter::attend(int layer, const OpInputs& in, std::span<float> y) const {
   const HyperParameters& config = model_.config();
   const std::size_t n = in.positions.size();
   const std::size_t heads_per_kv = config.n_heads / config.n_kv_heads;
+  const std::size_t window = config.layers[static_cast<std::size_t>(layer)].window;
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t head = 0; head < config.n_heads; ++head) {
       reference::attend(row(row(in.taps[0], t, n), head, config.n_heads), *in.cache, in.cache_layer,
-                        head / heads_per_kv, in.positions[t],
+                        head / heads_per_kv, in.positions[t], window,
                         row(row(y, t, n), head, config.n_heads));
     }
   }

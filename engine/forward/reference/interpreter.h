@@ -49,7 +49,7 @@ class Interpreter {
   void embed(std::span<const TokenId> tokens, std::span<float> y) const;
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;
-  void attend(const OpInputs& in, std::span<float> y) const;
+  void attend(int layer, const OpInputs& in, std::span<float> y) const;
 
   const Model& model_;
 };

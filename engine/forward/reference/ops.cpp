@@ -21,14 +21,14 @@ float attention_scale(std::size_t head_dim) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
-/// m and l of a chunk; its scores become e_j. o is 0.
-AttentionPartial softmax(std::span<float> scores, std::size_t head_dim) {
+/// m and l of a chunk's keys from `first` on; their scores become e_j. o is 0.
+AttentionPartial softmax(std::size_t first, std::span<float> scores, std::size_t head_dim) {
   AttentionPartial part{.m = scores[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
   for (const float s : scores) part.m = s > part.m ? s : part.m;
   LaneSum sum;
   for (std::size_t j = 0; j < scores.size(); ++j) {
     scores[j] = exp(scores[j] - part.m);
-    sum.add(j, scores[j]);
+    sum.add(first + j, scores[j]);
   }
   part.l = sum.total();
   return part;
@@ -113,8 +113,8 @@ void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
   }
 }
 
-AttentionPartial attend_chunk(std::span<const float> q, std::span<const float> keys,
-                              std::span<const float> values) {
+AttentionPartial attend_chunk(std::span<const float> q, std::size_t first,
+                              std::span<const float> keys, std::span<const float> values) {
   const std::size_t head_dim = q.size();
   const std::size_t n = keys.size() / head_dim;
   const float scale = attention_scale(head_dim);
@@ -124,7 +124,7 @@ AttentionPartial attend_chunk(std::span<const float> q, std::span<const float> k
     for (std::size_t d = 0; d < head_dim; ++d) dot = std::fma(q[d], keys[j * head_dim + d], dot);
     e[j] = scale * dot;
   }
-  AttentionPartial part = softmax(e, head_dim);
+  AttentionPartial part = softmax(first, e, head_dim);
   for (std::size_t j = 0; j < n; ++j) {
     for (std::size_t d = 0; d < head_dim; ++d) {
       part.o[d] = std::fma(e[j], values[j * head_dim + d], part.o[d]);
@@ -154,7 +154,7 @@ void read_row(const KvRow& row, CodedRows& keys, CodedRows& values) {
   }
 }
 
-AttentionPartial attend_chunk(std::span<const float> q, const CodedRows& keys,
+AttentionPartial attend_chunk(std::span<const float> q, std::size_t first, const CodedRows& keys,
                               const CodedRows& values) {
   const std::size_t head_dim = q.size();
   const std::size_t n = keys.size();
@@ -172,7 +172,7 @@ AttentionPartial attend_chunk(std::span<const float> q, const CodedRows& keys,
     }
     e[j] = scale * dot;
   }
-  AttentionPartial part = softmax(e, head_dim);
+  AttentionPartial part = softmax(first, e, head_dim);
   for (std::size_t g = 0; g < values.n_groups(); ++g) {
     const IntegerWeights weights = integer_weights(e, values, g);
     const float step = weights.step + (part.l - part.l);  // NaN where a score was NaN
@@ -201,16 +201,18 @@ void finish(const AttentionPartial& sum, std::span<float> context) {
 }
 
 void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
-            std::size_t position, std::span<float> context) {
+            std::size_t position, std::size_t window, std::span<float> context) {
   const std::size_t n_keys = position + 1;
-  const auto attend_from = [&](std::size_t begin) {
-    const std::size_t end = std::min(begin + kChunk, n_keys);
+  const std::size_t first_key = window == 0 || window > n_keys ? 0 : n_keys - window;
+  const auto attend_to_chunk = [&](std::size_t chunk) {
+    const std::size_t begin = std::max(chunk * kChunk, first_key);
+    const std::size_t end = std::min((chunk + 1) * kChunk, n_keys);
     if (cache.pool().type() == KvType::kQ8) {
       CodedRows keys{q.size()};
       CodedRows values{q.size()};
       for (std::size_t j = begin; j < end; ++j)
         read_row(cache.row(layer, kv_head, j), keys, values);
-      return attend_chunk(q, keys, values);
+      return attend_chunk(q, begin % kChunk, keys, values);
     }
     std::vector<float> keys;
     std::vector<float> values;
@@ -220,10 +222,11 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
         values.push_back(cache.value(layer, kv_head, j, d));
       }
     }
-    return attend_chunk(q, keys, values);
+    return attend_chunk(q, begin % kChunk, keys, values);
   };
-  AttentionPartial sum = attend_from(0);
-  for (std::size_t begin = kChunk; begin < n_keys; begin += kChunk) merge(sum, attend_from(begin));
+  std::size_t chunk = first_key / kChunk;
+  AttentionPartial sum = attend_to_chunk(chunk);
+  while (++chunk * kChunk < n_keys) merge(sum, attend_to_chunk(chunk));
   finish(sum, context);
 }
 

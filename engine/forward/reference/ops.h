@@ -38,10 +38,10 @@ struct AttentionPartial {
   std::vector<float> o;  ///< (head_dim)
 };
 
-/// One query head over the keys of one chunk; keys and values are (n, head_dim) as read back from
-/// the cache. @pre 1 <= n <= 256
-AttentionPartial attend_chunk(std::span<const float> q, std::span<const float> keys,
-                              std::span<const float> values);
+/// One query head over n keys of one chunk, from the chunk's `first` on; keys and values are (n,
+/// head_dim) as read back from the cache. @pre n >= 1, first + n <= 256
+AttentionPartial attend_chunk(std::span<const float> q, std::size_t first,
+                              std::span<const float> keys, std::span<const float> values);
 
 /// Rows of a head in --kv q8: int8 codes, and a scale for each group of 32 dims.
 struct CodedRows {
@@ -62,8 +62,8 @@ struct CodedRows {
 /// Appends a position's keys and values as they are stored. @pre the cache is q8
 void read_row(const KvRow& row, CodedRows& keys, CodedRows& values);
 
-/// The same over keys and values in codes; q is quantized here. @pre 1 <= keys.size() <= 256
-AttentionPartial attend_chunk(std::span<const float> q, const CodedRows& keys,
+/// The same over keys and values in codes; q is quantized here.
+AttentionPartial attend_chunk(std::span<const float> q, std::size_t first, const CodedRows& keys,
                               const CodedRows& values);
 
 /// Adds the partial result of a later chunk to `sum`: both are rescaled to the larger maximum.
@@ -72,10 +72,11 @@ void merge(AttentionPartial& sum, const AttentionPartial& later);
 /// context = o / l.
 void finish(const AttentionPartial& sum, std::span<float> context);
 
-/// Causal attention of one query head at `position` over keys 0 .. position of KV head `kv_head`.
+/// Causal attention of one query head at `position` over keys of KV head `kv_head`: the last
+/// `window` of 0 .. position, or all where it is 0.
 /// @param context  (head_dim), overwritten
 void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
-            std::size_t position, std::span<float> context);
+            std::size_t position, std::size_t window, std::span<float> context);
 
 /// y[i] = contract::activate(kind, gate[i], up[i]).
 void activate(Activation kind, std::span<const float> gate, std::span<const float> up,

@@ -202,7 +202,7 @@ TEST_CASE("a reference of another shape is refused by tap and both shapes", "[ga
   Recorder recorder;
   const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
   recorder.begin_step(tokens, 0);
-  for (const auto& [row, at] : taps_of_model(dump.n_layers())) {
+  for (const auto& [row, at] : taps_of_model(dump.flow())) {
     TapMatrix m = require_ok(dump.tap(at, row->name));
     if (row->name == tap) m = {m.rows, 16, std::vector<float>(m.rows * 16)};
     recorder.tap(at, row->name, m.values, m.features, 0);
@@ -218,7 +218,7 @@ TEST_CASE("tokens beyond the vocabulary are refused", "[gates]") {
   std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
   tokens[2] = 1 << 20;
   recorder.begin_step(tokens, 0);
-  for (const auto& [row, at] : taps_of_model(dump.n_layers())) {
+  for (const auto& [row, at] : taps_of_model(dump.flow())) {
     TapMatrix m = require_ok(dump.tap(at, row->name));
     recorder.tap(at, row->name, m.values, m.features, 0);
   }
@@ -278,7 +278,7 @@ TEST_CASE("more noise drifts further, and equal seeds drift alike", "[gates]") {
   const Dump clean = require_ok(record_activations(model, executor, false, tokens, "test", ""));
   const auto at_logits = [&](double noise) {
     OpNoise all;
-    for (const auto& [tap, layer] : taps_of_model(model->config().n_layers))
+    for (const auto& [tap, layer] : taps_of_model(model->config()))
       all[{layer, std::string(tap->name)}] = noise;
     const OpNoise drift = require_ok(measure_drift({model, tokens, {}, clean, all}, 2));
     return drift.at({ProbeSink::kGlobal, "logits"});

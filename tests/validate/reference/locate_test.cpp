@@ -80,8 +80,7 @@ class Bench {
 
   template <typename Visit>
   void for_each(const Visit& visit) const {
-    for (const auto& [tap, layer] : taps_of_model(model_->config().n_layers))
-      visit(layer, tap->name);
+    for (const auto& [tap, layer] : taps_of_model(model_->config())) visit(layer, tap->name);
   }
 
   /// Taps not in `taps` are the clean run's.

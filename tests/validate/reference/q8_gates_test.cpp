@@ -38,7 +38,8 @@ TapMatrix drawn(std::size_t n, std::size_t features, float size, float most, uns
 
 /// What the definition makes of them.
 TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatrix& q,
-                        const TapMatrix& k, const TapMatrix& v, TokenRows rows) {
+                        const TapMatrix& k, const TapMatrix& v, std::size_t window,
+                        TokenRows rows) {
   KvCache cache(require_ok(KvPool::create(config, KvPool::pages_for(k.rows), kv)));
   REQUIRE(cache.reserve(0, k.rows));
   const auto row = [](const TapMatrix& m, std::size_t t) {
@@ -50,7 +51,7 @@ TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatri
   for (std::size_t t = 0; t < q.rows; ++t) {
     for (std::size_t h = 0; h < config.n_heads; ++h) {
       reference::attend(row(q, t).subspan(h * dim, dim), cache, 0,
-                        h / (config.n_heads / config.n_kv_heads), rows[t],
+                        h / (config.n_heads / config.n_kv_heads), rows[t], window,
                         std::span(out.values).subspan(t * q.features + h * dim, dim));
     }
   }
@@ -82,6 +83,7 @@ std::shared_ptr<const Model> embedded(Compute compute) {
 TEST_CASE("attention in q8 written a second time equals the definition's, up to its noise",
           "[gates]") {
   const std::size_t dim = GENERATE(32, 40, 80);
+  const std::size_t window = GENERATE(0, 40, 300);
   HyperParameters config{};
   config.n_layers = 1;
   config.n_heads = 4;
@@ -91,11 +93,11 @@ TEST_CASE("attention in q8 written a second time equals the definition's, up to 
   const TapMatrix k = drawn(520, 2 * dim, 0.5F, 3, 1);
   const TapMatrix v = drawn(520, 2 * dim, 1, 20, 2);
   const TapMatrix q = drawn(rows.size(), 4 * dim, 1, 1, 3);
-  const TapMatrix expected = by_definition(config, KvType::kQ8, q, k, v, rows);
-  const IdealOutput ideal = ideal_attention(config, KvType::kQ8, q, k, v, rows);
-  const IdealOutput finer = ideal_attention(config, KvType::kF16, q, k, v, rows);
+  const TapMatrix expected = by_definition(config, KvType::kQ8, q, k, v, window, rows);
+  const IdealOutput ideal = ideal_attention(config, KvType::kQ8, q, k, v, window, rows);
+  const IdealOutput finer = ideal_attention(config, KvType::kF16, q, k, v, window, rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    CAPTURE(dim, rows[i]);
+    CAPTURE(dim, window, rows[i]);
     const auto row = [&](const TapMatrix& m) {
       return std::span(m.values).subspan(i * m.features, m.features);
     };
@@ -152,7 +154,7 @@ TEST_CASE("a run of this engine in q8 is held against q8", "[gates]") {
   Recorder recorder;
   const std::vector<int> tokens(own.tokens().begin(), own.tokens().end());
   recorder.begin_step(tokens, 0);
-  for (const auto& [tap, layer] : taps_of_model(own.n_layers())) {
+  for (const auto& [tap, layer] : taps_of_model(own.flow())) {
     TapMatrix m = require_ok(own.tap(layer, tap->name));
     if (layer == 2 && tap->name == "attn_ctx")
       for (std::size_t i = m.values.size() - 32; i < m.values.size(); ++i) m.values[i] *= 1.001F;

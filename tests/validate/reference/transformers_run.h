@@ -23,7 +23,7 @@ inline Dump rewritten(
   Recorder recorder;
   const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
   recorder.begin_step(tokens, 0);
-  for (const auto& [row, layer] : taps_of_model(dump.n_layers())) {
+  for (const auto& [row, layer] : taps_of_model(dump.flow())) {
     TapMatrix rows = require_ok(dump.tap(layer, row->name));
     if (change(layer, row->name, rows))
       recorder.tap(layer, row->name, rows.values, rows.features, 0);

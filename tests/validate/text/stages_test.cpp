@@ -33,7 +33,7 @@ Dump changed(
     const std::function<void(DumpMeta&)>& change = [](DumpMeta&) {}) {
   const Dump dump = transformers_run();
   DumpMeta meta = dump.meta();
-  for (const auto& [row, at] : taps_of_model(dump.n_layers()))
+  for (const auto& [row, at] : taps_of_model(dump.flow()))
     if (!keep(at, row->name) && at != 3) meta.taps_absent[std::string(row->name)] = "left out";
   change(meta);
   return rewritten(dump, meta, [&](int at, std::string_view name, TapMatrix& rows) {
@@ -107,7 +107,7 @@ TEST_CASE("logits that are not the model's fail in int8, and two stages alone ar
     const Dump dump = transformers_run();
     DumpMeta meta = dump.meta();
     meta.compute = "int8";
-    for (const auto& [row, at] : taps_of_model(dump.n_layers()))
+    for (const auto& [row, at] : taps_of_model(dump.flow()))
       if (row->name != "logits") meta.taps_absent[std::string(row->name)] = "left out";
     return stages_of(rewritten(dump, meta, [&](int, std::string_view name, TapMatrix& rows) {
       for (std::size_t t = 0; t < rows.rows && name == "logits"; ++t)

@@ -101,7 +101,7 @@ class Differ {
   Result<LayerDiff> run() {
     check_inputs(actual_, reference_, out_);
     if (!out_.problems.empty()) return std::move(out_);
-    for (const auto& [tap, layer] : taps_of_model(reference_.n_layers()))
+    for (const auto& [tap, layer] : taps_of_model(reference_.flow()))
       LLM_RETURN_IF_ERROR(add(layer, *tap));
     return std::move(out_);
   }

@@ -24,7 +24,7 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
   meta.compute = model.compute() == Compute::kF32 ? "f32" : "int8";
   meta.kv = std::string(kv_name(session.kv()));
   meta.eps = static_cast<double>(config.norm_eps);
-  meta.rope_theta = static_cast<double>(config.rope_of(0).theta);
+  meta.rope_theta = static_cast<double>(config.ropes.front().theta);
   meta.taps_absent = {{"probs", "attention is never stored as a matrix"}};
   meta.n_layers = config.n_layers;
   meta.head_dim = config.head_dim;

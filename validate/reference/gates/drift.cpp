@@ -24,9 +24,9 @@ constexpr double kHalfRounding = 0x1p-22 / 6;
 /// therefore added to the output of `tap`: the norm it reads, and of k, which is stored before the
 /// tap k_rope, the rotation.
 std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_view tap,
-                                                         std::size_t n_layers) {
+                                                         const TapFlow& flow) {
   std::vector<std::pair<int, std::string_view>> out;
-  const auto from = input_of(*find_tap(layer, tap), layer, n_layers);
+  const auto from = input_of(*find_tap(layer, tap), layer, flow);
   if (from && from->row->op == TapOp::kNorm) out.emplace_back(from->layer, from->row->name);
   if (tap == "k") out.emplace_back(layer, "k_rope");
   return out;
@@ -41,13 +41,13 @@ double energy_of(std::span<const float> values) {
 /// Disturbs every tap, then records it.
 class Disturber final : public Recorder {
  public:
-  Disturber(const OpNoise& noise, std::size_t n_layers, std::uint64_t seed)
-      : noise_(noise), n_layers_(n_layers), random_(seed) {}
+  Disturber(const OpNoise& noise, const TapFlow& flow, std::uint64_t seed)
+      : noise_(noise), flow_(flow), random_(seed) {}
 
   void tap(int layer, std::string_view name, std::span<float> values, std::size_t features,
            std::size_t first_token) override {
     double own = noise_of(layer, name);
-    for (const auto& [at, other] : carried_by(layer, name, n_layers_)) own += noise_of(at, other);
+    for (const auto& [at, other] : carried_by(layer, name, flow_)) own += noise_of(at, other);
     std::normal_distribution<double> normal;
     for (std::size_t begin = 0; begin < values.size(); begin += features) {
       const auto row = values.subspan(begin, features);
@@ -65,7 +65,7 @@ class Disturber final : public Recorder {
   }
 
   const OpNoise& noise_;
-  std::size_t n_layers_;
+  TapFlow flow_;
   std::mt19937_64 random_;
 };
 
@@ -114,13 +114,13 @@ Result<double> attention_rounding(const Replay& replay, const Dump& inputs, int 
 
 Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
   OpNoise out;
-  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers)) {
+  for (const auto& [tap, layer] : taps_of_model(replay.config())) {
     const std::pair key(layer, std::string(tap->name));
     LLM_TRY(const double attention, attention_rounding(replay, inputs, layer, tap->name));
     if (attention > 0) out[key] += attention;
     const auto format = replay.product_format(layer, tap->name);
     if (!format || *format == ActivationFormat::kF32) continue;
-    const auto from = input_of(*tap, layer, replay.config().n_layers);
+    const auto from = input_of(*tap, layer, replay.config());
     LLM_TRY(const auto x, engine_order_tap(inputs, from->layer, from->row->name, replay.config()));
     LLM_TRY(const auto y, engine_order_tap(inputs, layer, tap->name, replay.config()));
     if (!x || !y) continue;
@@ -142,7 +142,7 @@ Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
 
 OpNoise arithmetic_noise(const Replay& replay) {
   OpNoise out;
-  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers)) {
+  for (const auto& [tap, layer] : taps_of_model(replay.config())) {
     const PackedMatrix* w = tap->op == TapOp::kProduct ? replay.matrix(layer, tap->name) : nullptr;
     const std::size_t n = w != nullptr                   ? w->n_cols()
                           : tap->op == TapOp::kAttention ? replay.config().head_dim
@@ -158,11 +158,10 @@ Result<OpNoise> measure_drift(const DriftInput& input, int n_runs) {
   options.kv = KvType::kF32;
   options.context = input.tokens.size();
   for (int run = 0; run < n_runs; ++run) {
-    Disturber disturber(input.noise, input.model->config().n_layers,
-                        static_cast<std::uint64_t>(run));
+    Disturber disturber(input.noise, input.model->config(), static_cast<std::uint64_t>(run));
     LLM_TRY(const Dump moved,
             record_with(disturber, input.model, options, input.tokens, input.step_ptr));
-    for (const auto& [tap, layer] : taps_of_model(input.model->config().n_layers)) {
+    for (const auto& [tap, layer] : taps_of_model(input.model->config())) {
       if (!moved.has(layer, tap->name) || !input.clean.has(layer, tap->name)) continue;
       LLM_TRY(const TapMatrix a, moved.tap(layer, tap->name));
       LLM_TRY(const TapMatrix e, input.clean.tap(layer, tap->name));

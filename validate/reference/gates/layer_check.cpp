@@ -68,7 +68,7 @@ class LayerCheck {
         options_(options),
         replay_(model, mode.kv),
         name_(mode_name(mode)),
-        taps_(taps_of_model(model->config().n_layers)),
+        taps_(taps_of_model(model->config())),
         tokens_(reference.tokens().begin(), reference.tokens().end()) {}
 
   Result<std::vector<DiffSection>> run() {

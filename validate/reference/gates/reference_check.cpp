@@ -46,7 +46,7 @@ Status check_logits(const Dump& reference) {
 Status check_reference(const Dump& reference, const HyperParameters& config) {
   LLM_RETURN_IF_ERROR(check_tokens(reference, config));
   LLM_RETURN_IF_ERROR(check_logits(reference));
-  for (const auto& [tap, layer] : taps_of_model(config.n_layers))
+  for (const auto& [tap, layer] : taps_of_model(config))
     LLM_RETURN_IF_ERROR(engine_order_tap(reference, layer, tap->name, config));
   return Ok{};
 }

@@ -52,13 +52,14 @@ struct Head {
   const Cached& keys;
   const Cached& values;
   std::size_t kv_head;
+  std::size_t first_key;  ///< position of key 0
   std::size_t n_keys;
   std::size_t dim;
 
-  std::size_t at(std::size_t j) const { return j * keys.features + kv_head * dim; }
+  std::size_t at(std::size_t j) const { return (first_key + j) * keys.features + kv_head * dim; }
   std::size_t n_groups() const { return (dim + kGroup - 1) / kGroup; }
   float step(std::size_t j, std::size_t group) const {
-    return values.steps[j * (keys.features / dim) * n_groups() + kv_head * n_groups() + group];
+    return values.steps[((first_key + j) * (keys.features / dim) + kv_head) * n_groups() + group];
   }
 };
 
@@ -123,8 +124,9 @@ class CodedSum {
     double sum = 0;
     for (const double s : scores_.value) sum += std::exp(s - most);
     std::vector<double> out(head_.dim);
-    for (std::size_t begin = 0; begin < head_.n_keys; begin += kChunk) {
-      const std::size_t end = std::min(begin + kChunk, head_.n_keys);
+    for (std::size_t begin = 0, end = 0; begin < head_.n_keys; begin = end) {
+      const std::size_t next_chunk = ((head_.first_key + begin) / kChunk + 1) * kChunk;
+      end = std::min(next_chunk - head_.first_key, head_.n_keys);
       const double top = *std::max_element(scores_.value.begin() + signed_of(begin),
                                            scores_.value.begin() + signed_of(end));
       for (std::size_t g = 0; g < head_.n_groups(); ++g)
@@ -186,21 +188,23 @@ Noise ideal_head(const Head& head, KvType kv, std::span<const float> q, std::spa
 }  // namespace
 
 IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapMatrix& q,
-                            const TapMatrix& k, const TapMatrix& v, TokenRows rows) {
+                            const TapMatrix& k, const TapMatrix& v, std::size_t window,
+                            TokenRows rows) {
   const std::size_t dim = config.head_dim;
   const Cached keys = as_cached(k, kv, dim);
   const Cached values = as_cached(v, kv, dim);
   IdealOutput out;
   out.output = {q.rows, q.features, std::vector<float>(q.values.size())};
   for (std::size_t t = 0; t < q.rows; ++t) {
-    const std::size_t position = rows.empty() ? t : rows[t];
+    const std::size_t n_past = (rows.empty() ? t : rows[t]) + 1;
+    const std::size_t n_keys = window == 0 ? n_past : std::min(window, n_past);
     Noise noise;
     double energy = 0;
     for (std::size_t h = 0; h < config.n_heads; ++h) {
       const std::size_t kv_head = h / (config.n_heads / config.n_kv_heads);
       const std::size_t at = t * q.features + h * dim;
       const std::span context = std::span(out.output.values).subspan(at, dim);
-      const Noise own = ideal_head({keys, values, kv_head, position + 1, dim}, kv,
+      const Noise own = ideal_head({keys, values, kv_head, n_past - n_keys, n_keys, dim}, kv,
                                    std::span(q.values).subspan(at, dim), context);
       noise.variance += own.variance;
       noise.flips += own.flips;

@@ -125,7 +125,7 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
                                                 std::string_view tap, TokenRows rows) {
   std::optional<IdealOutput> none;
   const Tap& op = *find_tap(layer, tap);
-  const auto from = input_of(op, layer, replay.config().n_layers);
+  const auto from = input_of(op, layer, replay.config());
   const auto format = replay.product_format(layer, tap);
   const bool is_attention = op.op == TapOp::kAttention;
   const bool rounds = format && *format != ActivationFormat::kF32;
@@ -140,10 +140,12 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
     return std::optional(ideal_product(
         *replay.matrix(layer, tap), replay.definition().vector(op.bias, layer), *format, selected));
   }
-  LLM_TRY(const auto k, read(*input_of(op, layer, replay.config().n_layers, 1)));
-  LLM_TRY(const auto v, read(*input_of(op, layer, replay.config().n_layers, 2)));
+  LLM_TRY(const auto k, read(*input_of(op, layer, replay.config(), 1)));
+  LLM_TRY(const auto v, read(*input_of(op, layer, replay.config(), 2)));
   if (!k || !v) return none;
-  return std::optional(ideal_attention(replay.config(), replay.kv(), selected, *k, *v, rows));
+  const std::size_t window = replay.config().layers[static_cast<std::size_t>(layer)].window;
+  return std::optional(
+      ideal_attention(replay.config(), replay.kv(), selected, *k, *v, window, rows));
 }
 
 }  // namespace llm

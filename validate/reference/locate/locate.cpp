@@ -85,7 +85,7 @@ class Locator {
   Result<Location> run() {
     out_.replayed = true;
     auto ops = in_.ops;
-    if (ops.empty()) ops = taps_of_model(replay_.config().n_layers);
+    if (ops.empty()) ops = taps_of_model(replay_.config());
     for (const auto& [tap, layer] : ops) LLM_RETURN_IF_ERROR(check(layer, *tap));
     return std::move(out_);
   }
@@ -180,15 +180,16 @@ std::vector<std::string> check_hyper_parameters(const DumpMeta& reference,
   compare_value("rope_dim", static_cast<double>(config.rope_dims),
                 static_cast<double>(reference.rope_dim));
   compare_value("eps", static_cast<double>(config.norm_eps), reference.eps);
-  compare_value("rope_theta", static_cast<double>(config.rope_of(0).theta), reference.rope_theta);
+  compare_value("rope_theta", static_cast<double>(config.ropes.front().theta),
+                reference.rope_theta);
   return out;
 }
 
 Result<std::vector<std::string>> check_quantizer(const Replay& replay, const Dump& reference) {
   std::vector<std::string> out;
-  for (const auto& [tap, layer] : taps_of_model(replay.config().n_layers)) {
+  for (const auto& [tap, layer] : taps_of_model(replay.config())) {
     const auto format = replay.product_format(layer, tap->name);
-    const auto from = input_of(*tap, layer, replay.config().n_layers);
+    const auto from = input_of(*tap, layer, replay.config());
     if (!format || !from || *format == ActivationFormat::kF32) continue;
     LLM_TRY(const std::optional<TapMatrix> x,
             engine_order_tap(reference, from->layer, from->row->name, replay.config()));

@@ -47,7 +47,7 @@ Status set_limits(const Replay& replay, const Dump& inputs, int layer, const Tap
     allow(noise, "f32 arithmetic, angles in f32", output);
   }
   if (tap.op != TapOp::kProduct) return Ok{};
-  const auto from = input_of(tap, layer, replay.config().n_layers);
+  const auto from = input_of(tap, layer, replay.config());
   LLM_TRY(auto x, engine_order_tap(inputs, from->layer, from->row->name, replay.config()));
   if (x) {
     allow(product_noise(*replay.matrix(layer, tap.name), *replay.product_format(layer, tap.name),

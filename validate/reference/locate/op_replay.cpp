@@ -111,7 +111,7 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
 
   reference::OpInputs in{.tokens = tokens, .positions = wanted};
   std::vector<TapMatrix> read(op.inputs.size());
-  for (std::size_t i = 0; const auto at = input_of(op, layer, config().n_layers, i); ++i) {
+  for (std::size_t i = 0; const auto at = input_of(op, layer, config(), i); ++i) {
     LLM_TRY(auto found, engine_order_tap(inputs, at->layer, at->row->name, config()));
     if (!found) return std::optional<TapMatrix>();
     // Keys and values of every token are attended to.

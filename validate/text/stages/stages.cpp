@@ -44,7 +44,7 @@ constexpr std::array<StageWords, kStages> kWords = {{
 std::size_t index_of(Stage stage) { return static_cast<std::size_t>(stage); }
 
 /// The first tokens of a dump as another split into calls: a reference for that run.
-Result<Dump> with_steps(const Dump& dump, std::size_t n_layers,
+Result<Dump> with_steps(const Dump& dump, const TapFlow& flow,
                         std::span<const std::int64_t> step_ptr) {
   struct Read {
     int layer;
@@ -52,7 +52,7 @@ Result<Dump> with_steps(const Dump& dump, std::size_t n_layers,
     TapMatrix matrix;
   };
   std::vector<Read> taps;
-  for (const auto& [tap, layer] : taps_of_model(n_layers)) {
+  for (const auto& [tap, layer] : taps_of_model(flow)) {
     if (!dump.has(layer, tap->name)) continue;
     LLM_TRY(TapMatrix matrix, dump.tap(layer, tap->name));
     taps.push_back({layer, tap->name, std::move(matrix)});
@@ -118,8 +118,9 @@ class Stages {
   /// One run of the reference's first tokens, in such calls.
   Status run_split(const std::shared_ptr<const Model>& model, ComputeMode mode,
                    const std::vector<std::int64_t>& step_ptr, bool is_second_token) {
-    const std::size_t n_layers = std::max(reference_.n_layers(), model->config().n_layers);
-    LLM_TRY(const Dump part, with_steps(reference_, n_layers, step_ptr));
+    TapFlow flow = model->config();
+    flow.n_layers = std::max(reference_.n_layers(), flow.n_layers);
+    LLM_TRY(const Dump part, with_steps(reference_, flow, step_ptr));
     LayerCheckOptions options;
     options.model_sha256 = options_.model_sha256;
     options.progress = options_.progress;
