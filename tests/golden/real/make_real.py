@@ -26,6 +26,7 @@ from verify_reference import TOP_K, prompt_json, shortest, top  # noqa: E402
 
 STEPS = 48
 WINDOW = 512
+LONG_WINDOW = 1536  # of a model whose layers have windows of 512: three of them
 BASE = {"france": "The capital of France is", "story": "Once upon a time, in a village by the sea,",
         "code": "def fibonacci(n):\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n", "years": "In 1905, 1912 and 2024 the"}
 CHATS = {"hello": "Hello! Who are you?", "sum": "What is 17 plus 25?", "list": "Name three fruits that are red.",
@@ -42,6 +43,8 @@ class Theirs:
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         self.backend = self.tokenizer.backend_tokenizer
         self.backend.encode_special_tokens = True  # a text is plain text
+        self.bos = [ours.value("tokenizer.ggml.bos_token_id")] if ours.value("tokenizer.ggml.add_bos_token", True) else []
+        self.window = LONG_WINDOW if ours.hparams.window else WINDOW
         if ours.value("tokenizer.ggml.pre", "") == "smollm":  # not known to the import, which splits as GPT-2 does
             self.backend.pre_tokenizer = pre_tokenizers.Sequence(
                 [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
@@ -67,12 +70,14 @@ def continued(theirs: Theirs, ids: list[int]) -> tuple[list[list[int]], list[lis
     return top_ids, top_logits
 
 
-def prompts(theirs: Theirs) -> list[str]:
+def prompts(theirs: Theirs, text: str) -> list[str]:
+    """Texts, one of them long where layers have windows, and questions where the model has a chat template."""
     made = []
-    for kind, texts in (("base", BASE), ("instruct", CHATS)):
+    base = BASE | ({"long": text[:7000]} if theirs.window > WINDOW else {})
+    for kind, texts in (("base", base), ("instruct", CHATS if theirs.tokenizer.chat_template else {})):
         for name, text in texts.items():
             if kind == "base":
-                prompt, ids = {"id": name, "kind": kind, "text": text}, theirs.encode(text)
+                prompt, ids = {"id": name, "kind": kind, "text": text}, theirs.bos + theirs.encode(text)
             else:
                 chat = theirs.tokenizer.apply_chat_template([{"role": "user", "content": text}], tokenize=False,
                                                             add_generation_prompt=True)
@@ -87,16 +92,17 @@ def prompts(theirs: Theirs) -> list[str]:
 
 
 def perplexity(theirs: Theirs, text: str) -> dict:
-    """As docs/quality.md defines it for a vocabulary without BOS: windows begin with the token before them, and the first token
-    of the text is not scored."""
+    """As docs/quality.md defines it: windows begin with BOS, or in a vocabulary without it with the token before them, and then
+    the first token of the text is not scored."""
     ids = theirs.encode(text)
-    total = 0.0
-    for begin in range(1, len(ids), WINDOW):
-        window = ids[begin:begin + WINDOW]
-        rows = torch.log_softmax(theirs.logits([ids[begin - 1], *window[:-1]]).double(), dim=-1)
+    total, first = 0.0, 0 if theirs.bos else 1
+    for begin in range(first, len(ids), theirs.window):
+        window = ids[begin:begin + theirs.window]
+        before = theirs.bos or [ids[begin - 1]]
+        rows = torch.log_softmax(theirs.logits([*before, *window[:-1]]).double(), dim=-1)
         total -= sum(float(row[i]) for row, i in zip(rows, window, strict=True))
-    scored = len(ids) - 1
-    return {"window": WINDOW, "tokens": scored, "perplexity": float(torch.tensor(total / scored, dtype=torch.float64).exp())}
+    scored = len(ids) - first
+    return {"window": theirs.window, "tokens": scored, "perplexity": float(torch.tensor(total / scored, dtype=torch.float64).exp())}
 
 
 def main() -> None:
@@ -107,20 +113,22 @@ def main() -> None:
     torch.set_num_threads(2)
     ours = GgufModel(args.model)
     theirs = Theirs(args.model, ours)
-    if ours.value("tokenizer.ggml.add_bos_token", True):
-        sys.exit("need a vocabulary without BOS: the figures here are made without")
-    lines = [json.dumps({"text": text, "ids": theirs.encode(text)}) for text in make_texts(20261123, TEXTS)]
+    # Of a longer run of blanks, SentencePiece and llama.cpp take the longest user-defined tokens first, which transformers'
+    # import of a GGUF does not know.
+    texts = [text for text in make_texts(20261123, TEXTS) if not theirs.bos or " " * 32 not in text]
+    lines = [json.dumps({"text": text, "ids": theirs.bos + theirs.encode(text)}) for text in texts]
     (args.folder / "tokens.jsonl").write_text("\n".join(lines) + "\n")
     facts_path = args.folder / "facts.json"
     facts = json.loads(facts_path.read_text()) if facts_path.exists() else {}
     facts |= {"model_sha256": ours.sha256(), "oracle": f"transformers {transformers.__version__}, torch {torch.__version__}, f32"}
-    facts |= perplexity(theirs, (args.folder / "text.txt").read_text(encoding="utf-8"))
+    text = (args.folder / "text.txt").read_text(encoding="utf-8")
+    facts |= perplexity(theirs, text)
     facts_path.write_text(json.dumps(facts, indent=2) + "\n")
     head = {"schema_version": 1, "format": "llmcheck-verify/1", "producer": "make_real.py", "producer_version": "1",
             "oracle": "transformers", "model_name": ours.name, "model_sha256": ours.sha256(),
             "tokenizer_hash": ours.tokenizer_hash(), "steps": STEPS, "top_k": TOP_K}
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    made = ",\n".join(prompts(theirs))
+    made = ",\n".join(prompts(theirs, text))
     (args.folder / "verify.json").write_text("{\n" + ",\n".join(lines) + ',\n  "prompts": [\n' + made + "]\n}\n")
 
 
