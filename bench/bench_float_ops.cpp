@@ -146,6 +146,7 @@ void attend(benchmark::State& state, const KernelTable& kernels, const AttendSha
                         .n_heads = kHeadsPerKv,
                         .n_tokens = n_tokens,
                         .first_position = n_keys - n_tokens,
+                        .window = 0,
                         .chunk_begin = 0,
                         .chunk_end = n_keys / kChunk,
                         .partial = partial.data(),

@@ -171,7 +171,8 @@ std::vector<std::string> shown_lines(const std::string& sent, std::size_t column
 TEST_CASE("words wrap, however they come", "[terminal]") {
   const std::string text =
       "The quick brown fox jumps over the lazy dog. Exactly twenty here x\n"
-      "a-word-that-is-longer-than-a-line and one  more\tend\n\n  indented";
+      "a-word-that-is-longer-than-a-line and one  more\tend\n\n  indented\n"
+      "exactly twenty chars and";
   const std::vector<std::string> expected = {"The quick brown fox ",
                                              "jumps over the lazy ",
                                              "dog. Exactly twenty ",
@@ -180,7 +181,9 @@ TEST_CASE("words wrap, however they come", "[terminal]") {
                                              "r-than-a-line and ",
                                              "one  more       end",
                                              "",
-                                             "  indented"};
+                                             "  indented",
+                                             "exactly twenty chars",
+                                             "and"};
   const std::size_t piece = GENERATE(1, 2, 3, 7, 1000);
   WordWrap wrap;
   std::string sent;
