@@ -54,8 +54,12 @@ def sharp(state: State, rng: torch.Generator) -> None:
     """Scores of attention 16 times as far apart: a row sees few keys."""
     trained(state, rng)
     # Scores of normed heads are as large as the norm's weights, whatever the projections are.
-    for value in _matching(state, "[qk]_norm") or _matching(state, "[qk]_proj.weight"):
-        value.mul_(4.0)
+    added = 1.0 if _matching(state, "pre_feedforward_layernorm") else 0.0  # Gemma computes with 1 + weight
+    for value in _matching(state, "[qk]_norm"):
+        value.add_(added).mul_(4.0).sub_(added)
+    if not _matching(state, "[qk]_norm"):
+        for value in _matching(state, "[qk]_proj.weight"):
+            value.mul_(4.0)
 
 
 def gates(state: State, rng: torch.Generator) -> None:
