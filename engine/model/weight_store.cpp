@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/checked_size.h"
+#include "base/per_thread.h"
 #include "quant/formats/finite.h"
 
 namespace llm {
@@ -176,8 +177,9 @@ class WeightStore::Source final : public PanelSource {
   PanelRun lend(std::size_t begin, std::size_t until, std::size_t next) const {
     const PanelRange range{&matrix_, begin, std::min(begin + n_lent_, until)};
     if (range.end < until) next = range.end;
-    thread_local std::vector<std::byte> memory;
-    const auto packed = first_of(memory, (range.end - range.begin) * matrix_.shape.panel_bytes());
+    static const PerThread<std::vector<std::byte>> memory;
+    const auto packed =
+        first_of(memory.mine(), (range.end - range.begin) * matrix_.shape.panel_bytes());
     return {packed.data(), range.end, store_.lend(range, next, packed)};
   }
 
@@ -249,7 +251,8 @@ bool WeightStore::read(PanelRange range, std::span<std::byte> rows) {
 
 const std::byte* WeightStore::lend(PanelRange range, std::size_t next,
                                    std::span<std::byte> packed) {
-  thread_local std::vector<std::byte> room;
+  static const PerThread<std::vector<std::byte>> rooms;
+  std::vector<std::byte>& room = rooms.mine();
   // What is on its way, of matrices that are read in turn.
   thread_local std::array<const std::byte*, 4> on_its_way{};
   const auto index = static_cast<std::size_t>(range.matrix - plan_.matrices.data());
@@ -282,8 +285,8 @@ Status WeightStore::pack_more(int n_threads, std::size_t bytes, const Progress& 
   };
   for_all(pieces, n_threads, [&](Worker worker, PanelRange range) {
     if (const PlacedMatrix* faulty = faulty_; faulty != nullptr && faulty <= range.matrix) return;
-    thread_local std::vector<std::byte> room;
-    const auto rows = first_of(room, range.row_bytes());
+    static const PerThread<std::vector<std::byte>> room;
+    const auto rows = first_of(room.mine(), range.row_bytes());
     if (read(range, rows)) pack_panels(range, rows, range.in(memory_.span()));
     done += range.row_bytes();
     if (worker.id == 0) report();

@@ -12,6 +12,7 @@
 
 #include "base/float_environment.h"
 #include "base/log_sum_exp.h"
+#include "base/per_thread.h"
 #include "engine/sampler/filtered_row.h"
 
 namespace llm {
@@ -67,8 +68,8 @@ void penalize(std::span<float> row, std::span<const TokenId> past, const Sampler
 }
 
 DrawMemory& memory_of_thread() {
-  thread_local DrawMemory memory;
-  return memory;
+  static const PerThread<DrawMemory> memory;
+  return memory.mine();
 }
 
 /// A row after its checks and the repeat penalty.

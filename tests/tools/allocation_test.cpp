@@ -105,6 +105,15 @@ TEST_CASE("memory that runs out at any request is exit code 5, in every tool",
   bench.refuse(command, some, "+");
 }
 
+// A thread's first use of a thread_local with a destructor may be the request that is refused, in
+// some runs only. See base/per_thread.h.
+TEST_CASE("no tool has thread_local variables with destructors", "[bad_input][allocation]") {
+  const Finished tools = run_shell(
+      "cd '" LLM_BIN_DIR "' && nm -D llm{run,serve,check,quant,gguf,tok,bench,load,synth}");
+  CHECK(tools.must_end(0).out.find("__cxa_atexit") != std::string::npos);
+  CHECK(tools.out.find("__cxa_thread_atexit") == std::string::npos);
+}
+
 // libstdc++ ends the process where memory runs out while it lists a directory.
 TEST_CASE("memory that runs out in a function that may not throw is exit code 5",
           "[bad_input][allocation]") {
