@@ -13,8 +13,6 @@ constexpr std::uint16_t kVersion64 = 45;  // 4.5: zip64
 // 1980-01-01 00:00:00, the earliest a ZIP can say: files depend on their content only.
 constexpr std::uint16_t kTime = 0;
 constexpr std::uint16_t kDate = (1U << 5) | 1U;
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;
-constexpr std::uint16_t kExtra64 = 0x0001;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
@@ -47,7 +45,7 @@ std::uint16_t u16(std::size_t value) { return static_cast<std::uint16_t>(value);
 
 Result<NpzWriter> NpzWriter::create(const std::string& path, std::uint64_t zip64_from) {
   LLM_TRY(AtomicFile file, AtomicFile::create(path));
-  return NpzWriter(std::move(file), std::min<std::uint64_t>(zip64_from, kIn64));
+  return NpzWriter(std::move(file), std::min<std::uint64_t>(zip64_from, ZipEntry::kIn64));
 }
 
 Status NpzWriter::append(std::span<const std::byte> bytes) {
@@ -72,14 +70,14 @@ Status NpzWriter::add(std::string_view key, NpyType type, std::span<const std::u
   LLM_CHECK(member.name.size() <= 0xFFFF);
 
   const bool wide = member.size >= zip64_from_;
-  const auto size32 = wide ? kIn64 : static_cast<std::uint32_t>(member.size);
+  const auto size32 = wide ? ZipEntry::kIn64 : static_cast<std::uint32_t>(member.size);
   Fields local;
   local.put(std::uint32_t{0x04034B50}, wide ? kVersion64 : kVersion)
       .put(std::uint16_t{0}, std::uint16_t{0}, kTime, kDate)  // flags, method stored
       .put(member.crc, size32, size32)
       .put(u16(member.name.size()), u16(wide ? 20 : 0))
       .put(std::string_view(member.name));
-  if (wide) local.put(kExtra64, std::uint16_t{16}, member.size, member.size);
+  if (wide) local.put(ZipEntry::kExtra64, std::uint16_t{16}, member.size, member.size);
   LLM_RETURN_IF_ERROR(append(local.bytes()));
   LLM_RETURN_IF_ERROR(append(header_bytes));
   LLM_RETURN_IF_ERROR(append(data));
@@ -92,7 +90,7 @@ Status NpzWriter::finish() {
   for (const Member& member : members_) {
     const bool wide_size = member.size >= zip64_from_;
     const bool wide_offset = member.offset >= zip64_from_;
-    const auto size32 = wide_size ? kIn64 : static_cast<std::uint32_t>(member.size);
+    const auto size32 = wide_size ? ZipEntry::kIn64 : static_cast<std::uint32_t>(member.size);
     const bool wide = wide_size || wide_offset;
     const std::size_t extra = (wide_size ? 16U : 0U) + (wide_offset ? 8U : 0U);
     Fields entry;
@@ -102,9 +100,9 @@ Status NpzWriter::finish() {
         .put(member.crc, size32, size32)
         .put(u16(member.name.size()), u16(wide ? extra + 4 : 0), std::uint16_t{0})
         .put(std::uint16_t{0}, std::uint16_t{0}, std::uint32_t{0})  // disk, attributes
-        .put(wide_offset ? kIn64 : static_cast<std::uint32_t>(member.offset))
+        .put(wide_offset ? ZipEntry::kIn64 : static_cast<std::uint32_t>(member.offset))
         .put(std::string_view(member.name));
-    if (wide) entry.put(kExtra64, u16(extra));
+    if (wide) entry.put(ZipEntry::kExtra64, u16(extra));
     if (wide_size) entry.put(member.size, member.size);
     if (wide_offset) entry.put(member.offset);
     LLM_RETURN_IF_ERROR(append(entry.bytes()));
@@ -128,8 +126,8 @@ Status NpzWriter::write_end(std::uint64_t directory_offset) {
   const auto entries16 = wide ? std::uint16_t{0xFFFF} : u16(entries);
   fields.put(std::uint32_t{0x06054B50}, std::uint16_t{0}, std::uint16_t{0})
       .put(entries16, entries16)
-      .put(wide ? kIn64 : static_cast<std::uint32_t>(size))
-      .put(wide ? kIn64 : static_cast<std::uint32_t>(directory_offset))
+      .put(wide ? ZipEntry::kIn64 : static_cast<std::uint32_t>(size))
+      .put(wide ? ZipEntry::kIn64 : static_cast<std::uint32_t>(directory_offset))
       .put(std::uint16_t{0});
   return append(fields.bytes());
 }

@@ -22,9 +22,7 @@ constexpr std::size_t kLocator64Bytes = 20;
 constexpr std::size_t kEnd64Bytes = 56;
 constexpr std::size_t kCentralBytes = 46;
 constexpr std::size_t kLongestComment = 0xFFFF;
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // "the value is in the zip64 record"
 constexpr std::uint16_t kIn64Short = 0xFFFF;
-constexpr std::uint16_t kExtra64 = 0x0001;
 constexpr std::uint16_t kFlagEncrypted = 1U << 0;
 constexpr std::uint16_t kFlagDescriptor = 1U << 3;
 
@@ -94,7 +92,7 @@ Result<Directory> find_directory(std::span<const std::byte> file) {
   out.entries = reader.read<std::uint16_t>("entries");
   out.size = reader.read<std::uint32_t>("size");
   out.offset = reader.read<std::uint32_t>("offset");
-  if (out.entries == kIn64Short || out.size == kIn64 || out.offset == kIn64) {
+  if (out.entries == kIn64Short || out.size == ZipEntry::kIn64 || out.offset == ZipEntry::kIn64) {
     LLM_TRY(out, read_end64(file, end));
   } else if (disk != 0 || start_disk != 0 || here != out.entries) {
     return malformed("zip end record", "parts on other disks, need a single file", end);
@@ -114,18 +112,18 @@ Result<Directory> find_directory(std::span<const std::byte> file) {
 
 // Replaces the fields that read all ones by their values in the zip64 extra field, in its order.
 bool apply_extra64(std::span<const std::byte> extra, ZipEntry& entry) {
-  const bool any =
-      entry.uncompressed == kIn64 || entry.compressed == kIn64 || entry.local_offset == kIn64;
+  const bool any = entry.uncompressed == ZipEntry::kIn64 || entry.compressed == ZipEntry::kIn64 ||
+                   entry.local_offset == ZipEntry::kIn64;
   if (!any) return true;
   ByteReader reader(extra);
   while (reader.remaining() >= 4) {
     const auto id = reader.read<std::uint16_t>("extra id");
     const auto body = reader.read_bytes(reader.read<std::uint16_t>("extra size"), "extra");
     if (!reader.ok()) return false;
-    if (id != kExtra64) continue;
+    if (id != ZipEntry::kExtra64) continue;
     ByteReader wide(body);
     for (auto* value : {&entry.uncompressed, &entry.compressed, &entry.local_offset})
-      if (*value == kIn64) *value = wide.read<std::uint64_t>("zip64 value");
+      if (*value == ZipEntry::kIn64) *value = wide.read<std::uint64_t>("zip64 value");
     return wide.ok();
   }
   return false;

@@ -14,6 +14,8 @@ namespace llm {
 struct ZipEntry {
   static constexpr std::uint16_t kStored = 0;
   static constexpr std::uint16_t kDeflated = 8;
+  static constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  ///< "the value is in the zip64 record"
+  static constexpr std::uint16_t kExtra64 = 0x0001;   ///< id of that record
 
   std::string name;
   std::uint16_t method = kStored;
