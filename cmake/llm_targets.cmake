@@ -41,7 +41,8 @@ option(LLM_PRECOMPILE "Precompile common headers" ON)
 # llm_precompile(name OPTIONS...): precompiles them under these options for targets of this folder and those below.
 macro(llm_precompile name)
   if(LLM_PRECOMPILE)
-    add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/precompiled.cpp)
+    file(CONFIGURE OUTPUT ${name}.cpp CONTENT "// Precompiled headers need a source to belong to.\n")
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
     target_link_libraries(${name} PRIVATE llm_flags fmt::fmt OpenMP::OpenMP_CXX)
     target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring>
       <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span> <sstream> <string>
