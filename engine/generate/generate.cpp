@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/generate/draw.h"
 #include "engine/generate/growing_text.h"
 
 namespace llm {
@@ -114,29 +113,6 @@ Result<std::span<const float>> Generator::evaluate_pending(const GenerateOptions
   return logits.last(std::min(logits.size(), session_.n_vocab()));
 }
 
-/// What may follow the text, as far as its tokens would be evaluated one by one.
-/// @param n_drawn  tokens drawn so far
-std::vector<TokenId> Generator::propose(const GenerateOptions& options, std::size_t n_drawn,
-                                        std::size_t most) const {
-  // The last token that is wanted is not evaluated.
-  if (options.max_tokens) {
-    most = std::min(most, *options.max_tokens - std::min(*options.max_tokens, n_drawn + 1));
-  }
-  const auto guess = [&](std::span<const float> logits,
-                         std::span<const TokenId> past) -> std::optional<TokenId> {
-    const auto id =
-        draw_token(session_.tokenizer(), logits, past, forgotten_ + past.size(), options);
-    if (!id.ok() || ends_text(session_.tokenizer(), *id, options)) return std::nullopt;
-    return *id;
-  };
-  std::vector<TokenId> tokens = options.speculation->propose(
-      {.text = tokens_, .draw = guess, .interrupted = options.interrupted}, most);
-  const auto end = std::ranges::find_if(
-      tokens, [&](TokenId id) { return ends_text(session_.tokenizer(), id, options); });
-  tokens.erase(end, tokens.end());
-  return tokens;
-}
-
 /// Draws tokens until a reason to stop.
 Status Generator::continue_text(const GenerateOptions& options, GrowingText& text) {
   const std::size_t n_pending = tokens_.size() - session_.position();
@@ -181,7 +157,10 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> given,
   const Lookahead::Note note = [&](const LookaheadPass& pass) { options.speculation->note(pass); };
   if (options.speculation != nullptr) {
     session_.set_hooks(
-        [&](std::size_t most) { return propose(options, text.result.ids.size(), most); }, note);
+        [&](std::size_t most) {
+          return text.propose(*options.speculation, tokens_, next_draw(), most);
+        },
+        note);
   }
   LLM_RETURN_IF_ERROR(continue_text(options, text));
   if (options.speculation != nullptr) session_.set_hooks({}, note);  // nothing more is drawn

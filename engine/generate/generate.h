@@ -128,8 +128,6 @@ class Generator {
   std::size_t crop(std::vector<TokenId>& prompt) const;
   Status make_room(std::size_t n_new, bool context_shift);
   Result<std::span<const float>> evaluate_pending(const GenerateOptions& options);
-  std::vector<TokenId> propose(const GenerateOptions& options, std::size_t n_drawn,
-                               std::size_t most) const;
   Status continue_text(const GenerateOptions& options, GrowingText& text);
   Status finish(const GenerateOptions& options, GrowingText& text);
 

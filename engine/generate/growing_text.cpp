@@ -1,5 +1,6 @@
 #include "engine/generate/growing_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/generate/draw.h"
@@ -31,6 +32,26 @@ Status GrowingText::draw(std::span<const float> row, std::span<const TokenId> pa
   drawn_ = Drawn{id, {}};
   if (options_.logprobs) drawn_->logprobs = logprobs_of(row, id, *options_.logprobs);
   return Ok{};
+}
+
+std::vector<TokenId> GrowingText::propose(Speculation& speculation, std::span<const TokenId> tokens,
+                                          std::uint64_t number, std::size_t most) const {
+  // The last token that is wanted is not evaluated.
+  if (options_.max_tokens)
+    most = std::min(most, *options_.max_tokens - std::min(*options_.max_tokens, n_drawn_ + 1));
+  const auto guess = [&](std::span<const float> logits,
+                         std::span<const TokenId> past) -> std::optional<TokenId> {
+    const std::uint64_t ahead = past.size() - tokens.size();
+    const auto id = draw_token(tokenizer_, logits, past, number + ahead, options_);
+    if (!id.ok() || ends_text(tokenizer_, *id, options_)) return std::nullopt;
+    return *id;
+  };
+  std::vector<TokenId> proposal = speculation.propose(
+      {.text = tokens, .draw = guess, .interrupted = options_.interrupted}, most);
+  const auto end = std::ranges::find_if(
+      proposal, [&](TokenId id) { return ends_text(tokenizer_, id, options_); });
+  proposal.erase(end, proposal.end());
+  return proposal;
 }
 
 Status GrowingText::advance(std::vector<TokenId>& tokens, std::size_t n_passes) {

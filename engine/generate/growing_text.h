@@ -26,6 +26,11 @@ class GrowingText {
   /// texts may do so at once. Nothing is drawn for a text that has ended or has all its tokens.
   /// @param number  of the draw. Errors: those of draw_token()
   Status draw(std::span<const float> row, std::span<const TokenId> past, std::uint64_t number);
+  /// What may follow `tokens`, as far as its tokens would be evaluated one by one: at most `most`,
+  /// none that ends the text, none that would not be evaluated.
+  /// @param number  of the next draw
+  std::vector<TokenId> propose(Speculation& speculation, std::span<const TokenId> tokens,
+                               std::uint64_t number, std::size_t most) const;
   /// What draw() kept.
   std::optional<TokenId> drawn() const { return drawn_ ? std::optional(drawn_->id) : std::nullopt; }
   /// Appends what was drawn to `tokens` and shows it; or the text ends: by that token, a stop

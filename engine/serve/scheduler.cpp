@@ -47,7 +47,7 @@ bool Scheduler::cancel(RequestId id) {
   return true;
 }
 
-Step Scheduler::next(const StoredPrefix& stored_prefix) {
+Step Scheduler::next(const StoredPrefix& stored_prefix, const Proposed& proposed) {
   LLM_CHECK(under_way_.empty());
   Step step;
   grow_pages(step);
@@ -61,6 +61,7 @@ Step Scheduler::next(const StoredPrefix& stored_prefix) {
   while (step.n_tokens < options_.step_tokens && admit_oldest()) {
     add_part(step, requests_[n_running_ - 1], stored_prefix);
   }
+  if (proposed && step.n_tokens == step.parts.size()) add_proposals(step, proposed);
   under_way_ = step.parts;
   return step;
 }
@@ -99,14 +100,29 @@ void Scheduler::add_part(Step& step, Request& request, const StoredPrefix& store
   step.n_tokens += n;
 }
 
-std::vector<RequestId> Scheduler::complete(std::span<const RequestId> stopped) {
+void Scheduler::add_proposals(Step& step, const Proposed& proposed) {
+  for (StepPart& part : step.parts) {
+    const Request& request = *find(part.id);
+    // The last token that a request may have is never evaluated.
+    const std::size_t most = std::min({options_.step_tokens - step.n_tokens,
+                                       request.pages * KvPool::kPagePositions - request.n_tokens,
+                                       request.most_tokens - request.n_tokens - 1});
+    if (most > 0) part.n_proposed = proposed(part.id, most);
+    LLM_CHECK(part.n_proposed <= most);
+    step.n_tokens += part.n_proposed;
+  }
+}
+
+std::vector<RequestId> Scheduler::complete(std::span<const RequestId> stopped,
+                                           const Accepted& accepted) {
   std::vector<RequestId> done;
   for (const StepPart& part : std::exchange(under_way_, {})) {
     const auto request = find(part.id);
     if (request == requests_.end()) continue;  // cancelled meanwhile
-    request->stored += part.n_tokens;
+    const std::size_t n_accepted = part.n_proposed > 0 ? accepted(part) : 0;
+    request->stored += part.n_tokens + n_accepted;
     if (!part.wants_logits) continue;
-    ++request->n_tokens;
+    request->n_tokens += n_accepted + 1;
     if (request->n_tokens < request->most_tokens &&
         std::ranges::find(stopped, part.id) == stopped.end()) {
       continue;

@@ -30,9 +30,10 @@ enum class Admission {
 /// A request's part of a step: its tokens [first, first + n_tokens).
 struct StepPart {
   RequestId id;
-  std::size_t first;     ///< positions stored before, by the request or by others alike
-  std::size_t n_tokens;  ///< 1 or more
-  bool wants_logits;     ///< of the last token, for the next one: no known token is left
+  std::size_t first;           ///< positions stored before, by the request or by others alike
+  std::size_t n_tokens;        ///< 1 or more
+  bool wants_logits;           ///< of the last token, for the next one: no known token is left
+  std::size_t n_proposed = 0;  ///< tokens that may follow them, evaluated with them on trial
 
   bool operator==(const StepPart&) const = default;
 };
@@ -54,6 +55,8 @@ struct Step {
 ///                             then holds; nobody overtakes one that must wait for pages
 ///   shared prefixes           before each part of a prompt it is asked how much of it is stored
 ///                             already; that is no part of any step, though its pages count
+///   proposals                 a step of decoding requests alone takes tokens on trial, as many as
+///                             its room and the requests' own pages hold
 ///   preemption                who needs one page more takes it from the youngest that runs; that
 ///                             one waits again, before all younger ones, and is evaluated anew
 ///
@@ -86,14 +89,25 @@ class Scheduler {
   /// was just admitted. @return n_stored or more, fewer than it has
   using StoredPrefix = std::function<std::size_t(RequestId, std::size_t n_stored)>;
 
+  /// Asked of each request of a step in which all have one known token left: how many tokens behind
+  /// it are worth a trial. @return at most `most`
+  using Proposed = std::function<std::size_t(RequestId, std::size_t most)>;
+
   /// The next step. @pre the last one was completed
   /// @param stored_prefix  empty: no request has tokens in common with another
-  Step next(const StoredPrefix& stored_prefix = {});
+  /// @param proposed  empty: nothing is tried
+  Step next(const StoredPrefix& stored_prefix = {}, const Proposed& proposed = {});
 
-  /// The step of next() was evaluated: each part that wanted logits has a token more.
+  /// Of a part's proposed tokens, how many its request went on with.
+  using Accepted = std::function<std::size_t(const StepPart&)>;
+
+  /// The step of next() was evaluated: each part that wanted logits has a token more, and before it
+  /// the proposed ones that were right.
   /// @param stopped  requests whose new token was their last (end of text, stop word)
+  /// @param accepted  asked of parts with proposed tokens
   /// @return requests that are done, those among `stopped` and those with all their tokens
-  std::vector<RequestId> complete(std::span<const RequestId> stopped = {});
+  std::vector<RequestId> complete(std::span<const RequestId> stopped = {},
+                                  const Accepted& accepted = {});
 
   const SchedulerOptions& options() const { return options_; }
   std::size_t n_running() const { return n_running_; }
@@ -123,6 +137,7 @@ class Scheduler {
   bool admit_oldest();
   /// As many of the request's tokens as the step has room for.
   void add_part(Step& step, Request& request, const StoredPrefix& stored_prefix) const;
+  void add_proposals(Step& step, const Proposed& proposed);
   std::vector<Request>::iterator find(RequestId id);
   void erase(std::vector<Request>::iterator request);
 

@@ -31,7 +31,9 @@ Status StepRunner::run(const Step& step, const TokensOf& tokens_of, const TakeLo
     LLM_CHECK(sequence->position() == part.first);
     LogitRows rows = rows_of ? rows_of(part) : LogitRows::kNone;
     if (rows == LogitRows::kNone && part.wants_logits) rows = LogitRows::kLast;
-    segments.push_back({sequence, tokens_of(part.id).subspan(part.first, part.n_tokens), rows});
+    if (part.n_proposed > 0) rows = LogitRows::kAll;
+    const std::size_t n_tokens = part.n_tokens + part.n_proposed;
+    segments.push_back({sequence, tokens_of(part.id).subspan(part.first, n_tokens), rows});
   }
   LLM_RETURN_IF_ERROR(executor_->evaluate(segments));
   std::vector<std::size_t> with_logits;

@@ -18,12 +18,14 @@ namespace llm {
 /// One thread at a time.
 class StepRunner {
  public:
-  /// All known tokens of a request: its prompt, then what was generated.
+  /// All known tokens of a request: its prompt, then what was generated; then what is proposed.
   using TokensOf = std::function<std::span<const TokenId>(RequestId)>;
-  /// Rows of logits of a part's last tokens, [rows, n_vocab], at least one, valid during the call.
-  /// Called once for each part that has any, by several threads at once.
+  /// Rows of logits of a part's last tokens, the proposed ones the last of them, [rows, n_vocab],
+  /// at least one, and one before each proposed token; valid until the next run(). Called once for
+  /// each part that has any, by several threads at once.
   using TakeLogits = std::function<Status(const StepPart&, std::span<const float>)>;
-  /// Which rows of a part are wanted. One that wants_logits gets its last row at least.
+  /// Which rows of a part without proposed tokens are wanted. One that wants_logits gets its last
+  /// row at least.
   using RowsOf = std::function<LogitRows(const StepPart&)>;
 
   /// @param options  of every sequence
@@ -40,6 +42,9 @@ class StepRunner {
   /// @param rows_of  empty: the last rows of parts that want logits
   Status run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits,
              const RowsOf& rows_of = {});
+
+  /// Forgets what a request has stored behind `n_positions`: proposed tokens that were wrong.
+  void keep(RequestId id, std::size_t n_positions) { sequences_.at(id)->truncate(n_positions); }
 
   /// Gives back what a request holds, if anything: it is done, or was cancelled.
   void close(RequestId id) { sequences_.erase(id); }

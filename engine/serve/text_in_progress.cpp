@@ -12,11 +12,12 @@
 namespace llm {
 
 TextInProgress::TextInProgress(const Tokenizer& tokenizer, TextRequest request, std::size_t n_new,
-                               OnEvent on_event)
+                               OnEvent on_event, std::unique_ptr<Speculation> speculation)
     : tokenizer_(tokenizer),
       request_(std::move(request)),
       text_(tokenizer, request_.options, sink_),
       tokens_(request_.prompt),
+      speculation_(std::move(speculation)),
       most_tokens_(tokens_.size() + n_new),
       rows_end_(request_.hash_logits       ? std::numeric_limits<std::size_t>::max()
                 : request_.prompt_logprobs ? tokens_.size() - 1
@@ -50,9 +51,35 @@ std::size_t TextInProgress::n_skippable() const {
 
 void TextInProgress::take(const StepPart& part, std::span<const float> rows) {
   const std::size_t n_vocab = tokenizer_.size();
-  taken_ = take_new_rows(rows, part.first + part.n_tokens - rows.size() / n_vocab);
-  if (taken_.ok() && part.wants_logits)
-    taken_ = text_.draw(rows.last(n_vocab), tokens_, tokens_.size());
+  if (part.n_proposed == 0) {  // those of an earlier step
+    ahead_.clear();
+    n_accepted_ = 0;
+  }
+  LLM_CHECK(part.n_proposed == ahead_.size());
+  tokens_.resize(tokens_.size() - ahead_.size());
+  const std::size_t end = part.first + part.n_tokens + part.n_proposed;
+  taken_ = take_new_rows(rows, end - rows.size() / n_vocab);
+  if (!taken_.ok() || !part.wants_logits) return;
+  rows_ = rows.last((1 + ahead_.size()) * n_vocab);
+  taken_ = text_.draw(rows_.first(n_vocab), tokens_, tokens_.size());
+}
+
+std::size_t TextInProgress::propose(std::size_t most) {
+  n_accepted_ = 0;
+  ahead_.clear();
+  if (speculation_ == nullptr || request_.hash_logits) return 0;
+  ahead_ = text_.propose(*speculation_, tokens_, tokens_.size(), most);
+  tokens_.insert(tokens_.end(), ahead_.begin(), ahead_.end());
+  text_.result.proposed += ahead_.size();
+  return ahead_.size();
+}
+
+void TextInProgress::note_step(double seconds) {
+  if (speculation_ == nullptr || request_.hash_logits) return;
+  speculation_->note({.proposed = ahead_.size(),
+                      .accepted = n_accepted_,
+                      .refuted = n_accepted_ < ahead_.size() && !text_.has_ended(),
+                      .seconds = seconds});
 }
 
 Result<bool> TextInProgress::advance(const StepPart& part, std::size_t n_passes) {
@@ -61,6 +88,15 @@ Result<bool> TextInProgress::advance(const StepPart& part, std::size_t n_passes)
   if (text_.has_ended()) return true;
   if (text_.result.ids.empty()) text_.note_prefill(request_.prompt.size());
   LLM_RETURN_IF_ERROR(text_.advance(tokens_, n_passes));
+  const std::size_t n_vocab = tokenizer_.size();
+  while (!text_.has_ended() && n_accepted_ < ahead_.size() &&
+         tokens_.back() == ahead_[n_accepted_]) {
+    ++n_accepted_;
+    ++text_.result.accepted;
+    const auto row = rows_.subspan(n_accepted_ * n_vocab, n_vocab);
+    LLM_RETURN_IF_ERROR(text_.draw(row, tokens_, tokens_.size()));
+    LLM_RETURN_IF_ERROR(text_.advance(tokens_, n_passes));
+  }
   if (!text_.has_ended()) return false;
   LLM_RETURN_IF_ERROR(text_.finish());
   // The hash lacks the row of the last token, which is evaluated next.

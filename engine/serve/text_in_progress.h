@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,8 +20,8 @@ namespace llm {
 /// A text to generate among others.
 struct TextRequest {
   std::vector<TokenId> prompt;  ///< 1 or more, each in the vocabulary
-  /// As for a text that is generated alone, with max_tokens. Callbacks, `speculation` and
-  /// `context_shift` belong to those and are not read.
+  /// As for a text that is generated alone, with max_tokens. Callbacks, `speculation` (a text in
+  /// progress has its own) and `context_shift` belong to those and are not read.
   GenerateOptions options;
   bool prompt_logprobs = false;  ///< with options.logprobs: of the prompt's tokens as well
   bool hash_logits = false;      ///< of every position, as llmrun --logits-hash
@@ -44,16 +45,19 @@ class TextInProgress {
 
   /// @param n_new  most_new_tokens() of the request
   /// @param on_event  called as the text grows; may be empty
+  /// @param speculation  proposes tokens; may be null. Nothing is proposed with hash_logits
   TextInProgress(const Tokenizer& tokenizer, TextRequest request, std::size_t n_new,
-                 OnEvent on_event);
+                 OnEvent on_event, std::unique_ptr<Speculation> speculation = nullptr);
   TextInProgress(const TextInProgress&) = delete;
   TextInProgress& operator=(const TextInProgress&) = delete;
 
   /// The most tokens after the prompt that a request evaluates or draws, for Scheduler::submit().
   static std::size_t most_new_tokens(const TextRequest& request, std::size_t context);
 
-  /// Prompt and what was drawn.
+  /// Prompt and what was drawn; after propose(), and until take(), what is proposed, too.
   std::span<const TokenId> tokens() const { return tokens_; }
+  /// Appends what may come after the text to tokens(). @return how many, at most `most`
+  std::size_t propose(std::size_t most);
   /// Rows that were not seen yet and are wanted.
   LogitRows rows_of(const StepPart& part) const;
 
@@ -62,11 +66,17 @@ class TextInProgress {
   std::size_t n_skippable() const;
 
   /// Checks the rows and draws from the last one, but tells nobody: different texts may do so at
-  /// once. @param rows  of the part's last tokens
+  /// once. @param rows  of the part's last tokens; valid until advance() when some were proposed
   void take(const StepPart& part, std::span<const float> rows);
   /// Goes on by what take() found. @param n_passes  over the weights so far
   /// @return whether the text is complete. Errors: kNonFinite; nothing more is drawn then
   Result<bool> advance(const StepPart& part, std::size_t n_passes);
+
+  /// Of the tokens proposed in the last step, those that the text went on with.
+  std::size_t n_accepted() const { return n_accepted_; }
+  /// Tells the policy of proposals what the last step took. @pre all of its parts had one token
+  /// left
+  void note_step(double seconds);
 
   const GenerateResult& so_far() const { return text_.result; }
   /// @pre advance() said that it is complete
@@ -80,10 +90,14 @@ class TextInProgress {
   GenerateSink sink_;
   GrowingText text_;
   std::vector<TokenId> tokens_;
-  std::size_t most_tokens_;   ///< of the prompt, drawn, and evaluated for the hash
-  std::size_t next_row_ = 0;  ///< the first position whose row was not seen yet
-  std::size_t rows_end_;      ///< rows of positions before it are wanted
-  Status taken_ = Ok{};       ///< what the last take() met
+  std::unique_ptr<Speculation> speculation_;
+  std::vector<TokenId> ahead_;   ///< what was proposed in the last step
+  std::size_t n_accepted_ = 0;   ///< leading ones of them that are the text's
+  std::span<const float> rows_;  ///< of the last step: its token's row, then those of ahead_
+  std::size_t most_tokens_;      ///< of the prompt, drawn, and evaluated for the hash
+  std::size_t next_row_ = 0;     ///< the first position whose row was not seen yet
+  std::size_t rows_end_;         ///< rows of positions before it are wanted
+  Status taken_ = Ok{};          ///< what the last take() met
   std::vector<Logprobs> prompt_logprobs_;
   LogitsHash hash_;
 };

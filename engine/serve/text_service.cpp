@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -24,10 +25,12 @@ SchedulerOptions with_room(SchedulerOptions options) {
 }  // namespace
 
 Result<std::unique_ptr<TextService>> TextService::start(std::shared_ptr<Executor> executor,
-                                                        const SchedulerOptions& options) {
+                                                        const SchedulerOptions& options,
+                                                        Speculate speculate) {
   LLM_TRY(Scheduler scheduler, Scheduler::create(with_room(options)));
   std::unique_ptr<TextService> service(new TextService(std::move(executor), std::move(scheduler)));
   service->options_ = options;
+  service->speculate_ = std::move(speculate);
   service->publish_figures();
   end_team();  // the model was loaded on it; the service's thread has its own
   std::promise<Status> promise;
@@ -127,7 +130,8 @@ void TextService::open(Submitted submitted) {
   const std::size_t n_new = submitted.n_new;
   own_figures_.prompt_tokens += n_prompt;
   auto text = std::make_unique<TextInProgress>(tokenizer_, std::move(request), n_new,
-                                               std::move(submitted.job.on_event));
+                                               std::move(submitted.job.on_event),
+                                               speculate_ ? speculate_() : nullptr);
   texts_.emplace(submitted.id, Open{std::move(text), std::move(submitted.job.on_end)});
   LLM_CHECK(scheduler_.submit(submitted.id, n_prompt, n_new) == Admission::kAccepted);
 }
@@ -141,23 +145,30 @@ void TextService::forget(RequestId id) {
   --n_open_;
 }
 
-void TextService::note_token(const TextInProgress& text, std::size_t n_before) {
+void TextService::note_tokens(const TextInProgress& text, std::size_t n_before) {
   const GenerateResult& result = text.so_far();
-  if (result.ids.size() == n_before) return;
-  ++own_figures_.generated_tokens;
-  if (result.token_seconds.empty()) {
-    own_figures_.first_token_seconds.add(result.first_token_seconds);
-  } else {
-    own_figures_.between_tokens_seconds.add(result.token_seconds.back());
+  own_figures_.generated_tokens += result.ids.size() - n_before;
+  for (std::size_t i = n_before; i < result.ids.size(); ++i) {
+    if (i == 0) {
+      own_figures_.first_token_seconds.add(result.first_token_seconds);
+    } else {
+      own_figures_.between_tokens_seconds.add(result.token_seconds[i - 1]);
+    }
   }
 }
 
 void TextService::run_step() {
-  const Step step = scheduler_.next([this](RequestId id, std::size_t n_stored) {
+  const auto stored_prefix = [this](RequestId id, std::size_t n_stored) {
     const TextInProgress& text = *texts_.at(id).text;
     return runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()));
-  });
+  };
+  const auto proposed = [this](RequestId id, std::size_t most) {
+    return texts_.at(id).text->propose(most);
+  };
+  const Step step =
+      speculate_ ? scheduler_.next(stored_prefix, proposed) : scheduler_.next(stored_prefix);
   if (step.parts.empty()) return;
+  const auto started = std::chrono::steady_clock::now();
   std::vector<RequestId> complete;
   std::map<RequestId, Error> failed;
   Status status = Ok{};
@@ -169,7 +180,8 @@ void TextService::run_step() {
           return Ok{};
         },
         [this](const StepPart& part) { return texts_.at(part.id).text->rows_of(part); });
-    if (status.ok()) advance_texts(step, complete, failed);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - started;
+    if (status.ok()) advance_texts(step, time.count(), complete, failed);
   } catch (const std::bad_alloc&) {
     status = Error{ErrorCode::kResource, "memory", "found an allocation refused, need more of it"};
   }
@@ -186,8 +198,10 @@ void TextService::run_step() {
   }
 }
 
-void TextService::advance_texts(const Step& step, std::vector<RequestId>& complete,
+void TextService::advance_texts(const Step& step, double seconds, std::vector<RequestId>& complete,
                                 std::map<RequestId, Error>& failed) {
+  const bool all_decode =
+      std::ranges::all_of(step.parts, [](const StepPart& part) { return part.n_tokens == 1; });
   for (const StepPart& part : step.parts) {
     TextInProgress& text = *texts_.at(part.id).text;
     const std::size_t n_before = text.so_far().ids.size();
@@ -197,7 +211,13 @@ void TextService::advance_texts(const Step& step, std::vector<RequestId>& comple
     } else if (*is_complete) {
       complete.push_back(part.id);
     }
-    note_token(text, n_before);
+    note_tokens(text, n_before);
+    if (part.n_proposed > 0) {
+      runner_.keep(part.id, part.first + part.n_tokens + text.n_accepted());
+      own_figures_.proposed_tokens += part.n_proposed;
+      own_figures_.accepted_tokens += text.n_accepted();
+    }
+    if (all_decode && part.wants_logits) text.note_step(seconds);
   }
 }
 
@@ -206,7 +226,10 @@ std::vector<TextService::Ended> TextService::end_step(const Step& step,
                                                       std::map<RequestId, Error> failed) {
   std::vector<RequestId> stopped = complete;
   for (const auto& [id, error] : failed) stopped.push_back(id);
-  for (const RequestId id : scheduler_.complete(stopped)) {
+  const auto accepted = [this](const StepPart& part) {
+    return texts_.at(part.id).text->n_accepted();
+  };
+  for (const RequestId id : scheduler_.complete(stopped, accepted)) {
     LLM_CHECK(std::ranges::find(stopped, id) != stopped.end());
   }
   std::vector<Ended> ended;

@@ -39,6 +39,8 @@ struct ServiceFigures {
   std::uint64_t prompt_tokens = 0;     ///< of submitted texts
   std::uint64_t evaluated_tokens = 0;  ///< of steps, again after a preemption
   std::uint64_t generated_tokens = 0;
+  std::uint64_t proposed_tokens = 0;  ///< evaluated on trial
+  std::uint64_t accepted_tokens = 0;  ///< of those, the ones that texts went on with
   std::uint64_t finished = 0;
   std::uint64_t failed = 0;
   std::uint64_t cancelled = 0;
@@ -56,12 +58,16 @@ struct ServiceFigures {
 /// `parallel` + `queue`.
 class TextService {
  public:
+  /// Makes what proposes tokens of one text (docs/speculation.md).
+  using Speculate = std::function<std::unique_ptr<Speculation>()>;
+
   /// Starts the service's thread and the threads that it computes on; ends those that the calling
   /// thread computed on. @param options  kv_pages and context as the executor's; step_tokens at
-  /// most its batch. Errors: those of Scheduler::create; kResource naming how many threads could be
-  /// started.
+  /// most its batch. @param speculate  empty: nothing is proposed. Errors: those of
+  /// Scheduler::create; kResource naming how many threads could be started.
   static Result<std::unique_ptr<TextService>> start(std::shared_ptr<Executor> executor,
-                                                    const SchedulerOptions& options);
+                                                    const SchedulerOptions& options,
+                                                    Speculate speculate = {});
   /// Drops what is not finished, calls none of its functions, and waits for the thread.
   ~TextService();
   TextService(const TextService&) = delete;
@@ -111,17 +117,19 @@ class TextService {
   void open(Submitted submitted);
   void forget(RequestId id);
   void run_step();
+  /// @param seconds  that the step took
   /// @param complete, failed  texts that end with the step
-  void advance_texts(const Step& step, std::vector<RequestId>& complete,
+  void advance_texts(const Step& step, double seconds, std::vector<RequestId>& complete,
                      std::map<RequestId, Error>& failed);
   /// @param failed  errors of single texts, which end
   std::vector<Ended> end_step(const Step& step, const std::vector<RequestId>& complete,
                               std::map<RequestId, Error> failed);
   Ended end(RequestId id, Result<ServedText> text);
-  void note_token(const TextInProgress& text, std::size_t n_before);
+  void note_tokens(const TextInProgress& text, std::size_t n_before);
   void publish_figures();
 
   SchedulerOptions options_;
+  Speculate speculate_;
   const Tokenizer& tokenizer_;
 
   // Of the thread alone.

@@ -40,11 +40,17 @@ struct Watched {
   bool runs = false;
 };
 
+/// All, half or none of what is proposed.
+std::size_t accepted_of(const StepPart& part) {
+  return part.n_proposed - part.n_proposed * (part.id % 3) / 2;
+}
+
 /// Watches a scheduler at random work and checks every promise of scheduler.h.
 class Watcher {
  public:
-  Watcher(const SchedulerOptions& options, unsigned seed)
-      : options_(options), scheduler_(scheduler_of(options)), random_(seed) {}
+  /// @param proposes  some tokens on trial, of which some are right
+  Watcher(const SchedulerOptions& options, unsigned seed, bool proposes)
+      : options_(options), scheduler_(scheduler_of(options)), random_(seed), proposes_(proposes) {}
 
   void run(std::size_t n_requests) {
     std::size_t steps = 0;
@@ -52,7 +58,12 @@ class Watcher {
       REQUIRE(++steps < 1000000);
       while (n_submitted_ < n_requests && random_() % 3 == 0) submit();
       maybe_cancel();
-      const Step step = scheduler_.next();
+      const Step step =
+          proposes_ ? scheduler_.next({},
+                                      [&](RequestId, std::size_t most) {
+                                        return random_() % (std::min<std::size_t>(most, 9) + 1);
+                                      })
+                    : scheduler_.next();
       check(step);
       const bool late = maybe_cancel();  // while the step is under way
       complete(step, late);
@@ -66,6 +77,7 @@ class Watcher {
   std::size_t finished() const { return finished_; }
   std::size_t refused() const { return refused_; }
   std::size_t cancelled() const { return cancelled_; }
+  std::size_t accepted() const { return accepted_; }
 
  private:
   void submit() {
@@ -115,7 +127,13 @@ class Watcher {
       REQUIRE(part.first == request.stored);
       REQUIRE(part.first + part.n_tokens <= request.n_tokens);
       REQUIRE(part.wants_logits == (part.first + part.n_tokens == request.n_tokens));
-      n_tokens += part.n_tokens;
+      n_tokens += part.n_tokens + part.n_proposed;
+      if (part.n_proposed == 0) continue;
+      // Beside no prompt, in the request's own pages, and never the last token it may have.
+      for (const StepPart& other : step.parts) REQUIRE((other.n_tokens == 1));
+      REQUIRE(KvPool::pages_for(request.n_tokens + part.n_proposed) ==
+              KvPool::pages_for(request.n_tokens));
+      REQUIRE(request.n_tokens + part.n_proposed < request.most_tokens);
     }
     REQUIRE(step.n_tokens == n_tokens);
     REQUIRE(n_tokens <= options_.step_tokens);
@@ -163,9 +181,11 @@ class Watcher {
         continue;
       }
       Watched& request = at->second;
-      request.stored += part.n_tokens;
+      const std::size_t n_accepted = accepted_of(part);
+      accepted_ += n_accepted;
+      request.stored += part.n_tokens + n_accepted;
       if (!part.wants_logits) continue;
-      ++request.n_tokens;
+      request.n_tokens += n_accepted + 1;
       const bool stops = random_() % 200 == 0;
       if (stops) stopped.push_back(part.id);
       if (!stops && request.n_tokens < request.most_tokens) continue;
@@ -173,12 +193,14 @@ class Watcher {
       live_.erase(at);
       ++finished_;
     }
-    REQUIRE(scheduler_.complete(stopped) == expected);
+    REQUIRE(scheduler_.complete(stopped, accepted_of) == expected);
   }
 
   SchedulerOptions options_;
   Scheduler scheduler_;
   std::mt19937 random_;
+  bool proposes_;
+  std::size_t accepted_ = 0;
   std::map<RequestId, Watched> live_;
   std::size_t n_submitted_ = 0;
   std::size_t finished_ = 0;
@@ -202,10 +224,12 @@ TEST_CASE("every promise of the scheduler holds in random workloads", "[serve]")
             .step_tokens = 8, .parallel = 8, .queue = 5, .context = 1000, .kv_pages = 3},
         SchedulerOptions{
             .step_tokens = 16, .parallel = 1, .queue = 3, .context = 1000, .kv_pages = 100}}) {
-    for (unsigned seed = 0; seed < 3; ++seed) {
+    for (unsigned seed = 0; seed < 4; ++seed) {
       CAPTURE(options.step_tokens, options.parallel, options.kv_pages, seed);
-      Watcher watcher(options, seed);
+      const bool proposes = seed % 2 == 1;
+      Watcher watcher(options, seed, proposes);
       watcher.run(effort<std::size_t>(200, 40));
+      REQUIRE((watcher.accepted() > 0) == proposes);
       finished += watcher.finished();
       preemptions += watcher.preemptions();
       refused += watcher.refused();

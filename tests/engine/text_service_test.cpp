@@ -28,11 +28,12 @@ constexpr std::size_t kContext = 400;
 constexpr std::size_t kLongContext = 2048;
 
 std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
-                                   SchedulerOptions options, std::size_t context = kContext) {
+                                   SchedulerOptions options, std::size_t context = kContext,
+                                   const TextService::Speculate& speculate = {}) {
   options.context = context;
   auto executor = require_ok(Executor::create(
       model, {.context = context, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
-  return require_ok(TextService::start(executor, options));
+  return require_ok(TextService::start(executor, options, speculate));
 }
 
 /// What a text is compared by.
@@ -163,6 +164,63 @@ TEST_CASE("served texts are those generated alone, with logits and log probabili
       REQUIRE(figures.generated_tokens == n_tokens);
     }
   }
+}
+
+/// Proposes how one of some texts goes on, right for five tokens, then wrong.
+class Knowing final : public Proposer {
+ public:
+  explicit Knowing(const std::vector<Ids>& texts) : texts_(texts) {}
+  std::string_view name() const override { return "knowing"; }
+  Proposal propose(const ProposalRequest& request, const Worth& worth) override {
+    Proposal proposal;
+    const std::size_t n = request.text.size();
+    for (const Ids& text : texts_) {
+      if (text.size() <= n || !std::ranges::equal(request.text, std::span(text).first(n))) continue;
+      for (std::size_t i = n; i < text.size() && proposal.tokens.size() < worth(0); ++i)
+        proposal.tokens.push_back(i < n + 5 ? text[i] : text[i] / 2);
+      break;
+    }
+    return proposal;
+  }
+
+ private:
+  const std::vector<Ids>& texts_;
+};
+
+TEST_CASE("served texts are the same with proposals, right and wrong ones", "[serve]") {
+  const auto model = embedded();
+  auto requests = mixed_requests(*model, effort<std::size_t>(42, 12));
+  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].hash_logits = i % 9 == 0;
+  std::vector<Told> expected;
+  std::vector<Ids> texts;
+  for (const TextRequest& request : requests) {
+    expected.push_back(alone(model, request));
+    Ids& text = texts.emplace_back(request.prompt);
+    text.insert(text.end(), expected.back().ids.begin(), expected.back().ids.end());
+  }
+  const std::size_t parallel = GENERATE(2, 16);
+  const std::size_t kv_pages = GENERATE(60, 4);
+  CAPTURE(parallel, kv_pages);
+  const auto service = start(
+      model, {.step_tokens = 64, .parallel = parallel, .queue = 100, .kv_pages = kv_pages},
+      kContext, [&] { return std::make_unique<Speculation>(std::make_unique<Knowing>(texts), 7); });
+  std::vector<Listener> listeners(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    std::vector<TextJob> jobs;
+    jobs.push_back(listeners[i].job(requests[i]));
+    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+  }
+  std::size_t n_tokens = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE((listeners[i].wait_for_text() == expected[i]));
+    n_tokens += expected[i].ids.size();
+  }
+  const ServiceFigures figures = service->figures();
+  CHECK(figures.generated_tokens == n_tokens);
+  CHECK(figures.kv_pages_in_use == 0);
+  CHECK(figures.accepted_tokens > n_tokens / 20);
+  CHECK(figures.proposed_tokens > figures.accepted_tokens);
 }
 
 /// A long prompt, and how many tokens follow it.

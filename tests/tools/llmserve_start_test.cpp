@@ -53,6 +53,21 @@ TEST_CASE("each option has its effect on what is served", "[llmserve]") {
   REQUIRE(small.metric("steps_total") > 2);
 }
 
+TEST_CASE("llmserve --speculate ngram takes fewer steps to the same text", "[llmserve]") {
+  // A text that repeats itself: of one token.
+  const Json body = {{"prompt", "The dog"},
+                     {"max_tokens", 100},
+                     {"temperature", 0},
+                     {"logit_bias", {{"300", 100}}}};
+  Server plain = serve_fable();
+  Server guessing = serve_fable({"--speculate", "ngram"});
+  const Json text = plain.complete(body).json()["choices"][0]["text"];
+  REQUIRE(guessing.complete(body).json()["choices"][0]["text"] == text);
+  CHECK(plain.metric("proposed_tokens_total") == 0);
+  CHECK(guessing.metric("accepted_tokens_total") > 0);
+  CHECK(guessing.metric("steps_total") < plain.metric("steps_total"));
+}
+
 TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
   const TinyModel tiny;
   std::vector<std::string> words = tiny.with({"--isa", "scalar"});

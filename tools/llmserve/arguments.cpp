@@ -63,6 +63,9 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                 "most tokens of an answer; 0: what the context holds");
   table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
                 "most tokens of a step; what decoding leaves goes to prompts");
+  table.choice("speculate", "KIND", &a.speculate, {{"off", false}, {"ngram", true}},
+               "guess tokens from what stands in each text already and check several in one step; "
+               "never changes a result");
   table
       .integer(
           "kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,

@@ -35,6 +35,7 @@ struct ServeArguments {
   SchedulerOptions scheduler;  ///< kv_pages from kv_memory, context 0: the model's
   std::size_t kv_memory = 0;   ///< MiB; 0: by usual_kv_pages()
   std::size_t max_tokens = 0;  ///< of an answer; 0: the context
+  bool speculate = false;      ///< by NgramProposer
 
   int threads = 0;
   std::optional<Isa> isa;

@@ -7,12 +7,14 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/utf8.h"
+#include "engine/generate/ngram_proposer.h"
 #include "engine/serve/text_service.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
@@ -130,7 +132,11 @@ void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool give
 /// @param server  outlives texts under way, which post to it
 Result<int> serve(const ServeArguments& a, const ServedModel& served,
                   std::shared_ptr<Executor> executor, Gate gate, HttpServer& server) {
-  LLM_TRY(const auto service, TextService::start(std::move(executor), a.scheduler));
+  TextService::Speculate speculate;
+  if (a.speculate)
+    speculate = [] { return std::make_unique<Speculation>(std::make_unique<NgramProposer>()); };
+  LLM_TRY(const auto service,
+          TextService::start(std::move(executor), a.scheduler, std::move(speculate)));
   Api api(served, *service, std::move(gate));
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
   const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };

@@ -53,6 +53,9 @@ std::string metrics_text(const ServiceFigures& s, const HttpFigures& http) {
   w.counter("texts_cancelled_total", "Texts whose client went", s.cancelled);
   w.counter("prompt_tokens_total", "Tokens of prompts", s.prompt_tokens);
   w.counter("generated_tokens_total", "Tokens generated", s.generated_tokens);
+  w.counter("proposed_tokens_total", "Tokens evaluated on trial", s.proposed_tokens);
+  w.counter("accepted_tokens_total", "Of those, the ones that texts went on with",
+            s.accepted_tokens);
   w.counter("evaluated_tokens_total", "Tokens evaluated, again after a preemption",
             s.evaluated_tokens);
   w.counter("steps_total", "Evaluations of some tokens of all running texts", s.steps);
