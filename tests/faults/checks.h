@@ -36,9 +36,17 @@ bool needs_reference(std::string_view name);
 
 /// Faults of a loaded model: tensors exchanged, rows in another order, other hyper-parameters.
 void change_model(const Model& model);
-/// Makes a model of the loaded one that has biases, or head norms, which its family has not.
+/// Make a model of the loaded one that has what its family has not.
 void add_biases(const Model& model);
 void add_head_norms(const Model& model);
+void add_post_norms(const Model& model);
+/// Of three positions, in every other layer, with a RoPE of their own.
+void add_windows(const Model& model);
+inline constexpr std::pair<std::string_view, void (*)(const Model&)> kModelParts[] = {
+    {"biases", add_biases},
+    {"head_norms", add_head_norms},
+    {"post_norms", add_post_norms},
+    {"windows", add_windows}};
 /// Leaves the first layers and the first tokens, for checks in plain loops.
 void cut_model(const Model& model, std::size_t n_layers, std::size_t n_vocab);
 

@@ -229,8 +229,9 @@ LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", v
   if (!fault) return;
   const auto& frequencies = *reinterpret_cast<const std::vector<double>*>(self);
   for (std::size_t i = 0; i < cos.size(); ++i) {
-    if (!fault->holds({{"pair", i}, {"pairs_after", cos.size() - 1 - i}})) continue;
     const double f = frequencies[i];
+    if (!fault->holds({{"pair", i}, {"pairs_after", cos.size() - 1 - i}, {"frequency", f}}))
+      continue;
     double angle = static_cast<double>(position) * f;
     if (fault->is("late")) angle -= f;
     if (fault->is("early")) angle += f;
@@ -264,6 +265,8 @@ LLM_WRAP(attend,
   if (fault->is("more_keys") && position % kChunk != kChunk - 1) ++position;
   if (fault->is("no_chunk") && position >= kChunk) position = position / kChunk * kChunk - 1;
   if (fault->is("next_head") && kv_head > 0) --kv_head;
+  if (fault->is("window_short") && window > 1) --window;
+  if (fault->is("window_long") && window > 0) ++window;
   real_attend(wrong, cache, layer, kv_head, position, window, context);
 }
 

@@ -32,7 +32,7 @@ struct Row {
   char kind;               ///< its class
   std::string checks;      ///< in the order in which they are asked, with blanks between
   std::string names;       ///< regular expression: what a complaint has where it names the place
-  std::string needs = {};  ///< "biases", "head_norms": of the model; else nothing
+  std::string needs = {};  ///< what the model must have: of kModelParts; else nothing
   /// Of the checks themselves: the fault that the first check no longer finds as it did.
   std::string control = {};
 };

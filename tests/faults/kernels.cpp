@@ -276,6 +276,9 @@ struct Entries {
       const std::size_t end = args.first_position + args.n_tokens;
       if (end % kChunk == 0 || end / kChunk >= args.chunk_end) return false;
       wrong.first_position += 1;
+    } else if (fault.is("window_short") || fault.is("window_long")) {
+      if (args.window < 2) return false;
+      wrong.window = fault.is("window_short") ? args.window - 1 : args.window + 1;
     } else if (fault.is("no_chunk")) {
       if (args.chunk_end - args.chunk_begin < 2) return false;
       wrong.chunk_end -= 1;

@@ -108,13 +108,14 @@ std::vector<Row> choose(const Options& o) {
 /// Ways to run without a fault; no check may complain. What needs no model is run with the first.
 std::vector<Row> benign(const Bench& bench, bool is_first) {
   std::vector<Row> rows;
-  const auto add = [&](const std::string& how, std::string_view check, const char* needs = "") {
+  const auto add = [&](const std::string& how, std::string_view check,
+                       std::string_view needs = "") {
     if (bench.reference.empty() && needs_reference(check)) return;
     if (!is_first && needs_no_model(check)) return;
-    rows.push_back({"none:" + how, '-', std::string(check), "", needs, ""});
+    rows.push_back({"none:" + how, '-', std::string(check), "", std::string(needs), ""});
   };
   for (const std::string_view check : check_names()) add("effect=none", check);
-  for (const char* needs : {"biases", "head_norms"}) add("effect=none", "paths", needs);
+  for (const auto& [needs, add_part] : kModelParts) add("effect=none", "paths", needs);
   for (const Isa isa : all_isas()) {
     if (is_first && isa_supported(isa)) add(fmt::format("isa={}", isa_name(isa)), "layers");
   }

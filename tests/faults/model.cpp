@@ -185,6 +185,27 @@ void add_head_norms(const Model& model) {
   }
 }
 
+void add_post_norms(const Model& model) {
+  config_of(model).has_post_norms = true;
+  std::uint32_t seed = 0;
+  for (LayerWeights& w : weights_of(model).layers) {
+    w.attn_post_norm = drawn(model.config().d_model, 0.5F, 2, ++seed);
+    w.ffn_post_norm = drawn(model.config().d_model, 0.5F, 2, ++seed);
+  }
+}
+
+void add_windows(const Model& model) {
+  HyperParameters& config = config_of(model);
+  auto& ropes = const_cast<std::vector<Rope>&>(model.ropes());
+  config.ropes.push_back(config.ropes[0]);
+  config.ropes[1].theta = 100;
+  ropes.emplace_back(config.ropes[1], model.weights().rope_divisors.span());
+  for (std::size_t i = 0; i < config.layers.size(); i += 2) {
+    config.layers[i].window = 3;
+    config.layers[i].rope = 1;
+  }
+}
+
 void cut_model(const Model& model, std::size_t n_layers, std::size_t n_vocab) {
   ModelWeights& weights = weights_of(model);
   HyperParameters& config = config_of(model);

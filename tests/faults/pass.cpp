@@ -68,6 +68,8 @@ void register_model(const Model& model) {
     s.biases[&w.attn_v] = w.attn_v_bias.span();
     s.norms[w.attn_norm.data()] = {"attn_norm", layer};
     s.norms[w.ffn_norm.data()] = {"ffn_norm", layer};
+    if (w.attn_post_norm.size() > 0) s.norms[w.attn_post_norm.data()] = {"attn_post", layer};
+    if (w.ffn_post_norm.size() > 0) s.norms[w.ffn_post_norm.data()] = {"ffn_post", layer};
     if (w.attn_q_norm.size() > 0) s.norms[w.attn_q_norm.data()] = {"q_norm", layer};
     if (w.attn_k_norm.size() > 0) s.norms[w.attn_k_norm.data()] = {"k_norm", layer};
   }

@@ -35,8 +35,8 @@ std::string line_of(std::string text) {
   ::alarm(kMostSeconds);
   ::dup2(out, STDERR_FILENO);  // what one that aborts says
   plant(row.id);
-  if (row.needs == "biases") add_biases(*bench.model);
-  if (row.needs == "head_norms") add_head_norms(*bench.model);
+  for (const auto& [needs, add] : kModelParts)
+    if (row.needs == needs) add(*bench.model);
   const Complaints complaints = run_check(check, bench);
   std::string text(has_struck() ? kStruck : kQuiet);
   for (const std::string& complaint : complaints) text += line_of(complaint);

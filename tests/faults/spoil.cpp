@@ -118,6 +118,7 @@ float function_of(const Fault& fault, float x, float y) {
 
 float activated(const Fault& fault, Activation kind, float gate, float up, float y) {
   if (fault.is("identity")) return gate * up;
+  if (fault.is("erf")) return 0.5F * gate * (1 + std::erf(gate * 0x1.6a09e6p-1F)) * up;
   if (fault.is("exp_sign")) return -contract::activate(kind, -gate, up);
   return function_of(fault, gate, y);
 }
