@@ -72,6 +72,11 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .refused_keys = kRefusedKeys,
                  .roles = kQwen3Roles},
+    // modeling_smollm3.py; llama.cpp's converter orders rows of q and k as of llama.
+    Architecture{.name = "smollm3",
+                 .no_rope_period = 4,
+                 .rope_scalings = kRopeScalings,
+                 .refused_keys = kRefusedKeys},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. 27 B, of 62 layers, scales scores by another number than 1 /
     // sqrt(head dim), which no key of the file gives.

@@ -75,9 +75,10 @@ struct Architecture {
   HyperParameterKeys keys = {};
   RopePairs rope_pairs = RopePairs::kNeighbours;
   Activation activation = Activation::kSwiGlu;
-  float rope_theta = 10000.0F;    ///< where the file gives none
-  float window_rope_theta = 0;    ///< the same of layers with a window; 0: the other layers' RoPE
-  bool scales_embedding = false;  ///< by the root of embedding_length
+  float rope_theta = 10000.0F;     ///< where the file gives none
+  float window_rope_theta = 0;     ///< the same of layers with a window; 0: the other layers' RoPE
+  std::size_t no_rope_period = 0;  ///< of so many layers the last has no RoPE; 0: all have it
+  bool scales_embedding = false;   ///< by the root of embedding_length
   /// Of so many layers all but the last have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;

@@ -267,6 +267,12 @@ Status Reader::read_rope() {
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   config_.ropes = {rope};
+  if (const std::size_t period = config_.architecture->no_rope_period; period > 0) {
+    rope.dims = 0;
+    config_.ropes.push_back(rope);
+    for (std::size_t i = period - 1; i < config_.layers.size(); i += period)
+      config_.layers[i].rope = 1;
+  }
   const float window_theta = config_.architecture->window_rope_theta;
   if (window_theta == 0) return Ok{};
   RopeSpec of_windows{.dims = config_.rope_dims};

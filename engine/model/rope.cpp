@@ -7,7 +7,7 @@
 namespace llm {
 
 Rope::Rope(const RopeSpec& spec, std::span<const float> divisors) {
-  LLM_CHECK(divisors.empty() || divisors.size() == spec.dims / 2);
+  LLM_CHECK(divisors.empty() || spec.dims == 0 || divisors.size() == spec.dims / 2);
   for (std::size_t i = 0; i < spec.dims / 2; ++i) {
     const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(spec.dims);
     const double divisor = divisors.empty() ? 1.0 : static_cast<double>(divisors[i]);

@@ -16,7 +16,7 @@ namespace llm {
 /// Angles, cosines and sines are f64; each cosine and sine is rounded to f32 once.
 class Rope {
  public:
-  /// @param divisors  rope_freqs.weight, (dims / 2), or empty for none
+  /// @param divisors  rope_freqs.weight, (dims / 2), or empty for none; of no account without dims
   Rope(const RopeSpec& spec, std::span<const float> divisors);
 
   std::size_t pairs() const { return frequencies_.size(); }

@@ -1,6 +1,6 @@
 """Tokenizers of the corpus' checkpoints, trained on the project's held-out text and saved as their families' are.
 
-llama-bpe and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3 or Qwen2, mistral and gemma3 a
+llama-bpe, smollm3 and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3 or Qwen2, mistral and gemma3 a
 SentencePiece BPE in tokenizer.model.
 """
 
@@ -20,11 +20,12 @@ QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
 SENTENCEPIECE = ("mistral", "gemma3")
+LLAMA3_FAMILIES = ("llama-bpe", "smollm3")
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
 
 
 def _byte_bpe(shape: Shape) -> Tokenizer:
-    llama3 = shape.family == "llama-bpe"
+    llama3 = shape.family in LLAMA3_FAMILIES
     tokenizer = Tokenizer(models.BPE(ignore_merges=llama3))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(LLAMA3 if llama3 else QWEN2), "isolated"),
@@ -56,9 +57,10 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
     else:
         tokenizer = _byte_bpe(shape)
         tokenizer.save(str(directory / "tokenizer.json"))
-        special = SPECIAL["llama-bpe" if shape.family == "llama-bpe" else "qwen2"]
-        config = {"eos_token": special[2]} | ({"bos_token": special[0]} if shape.family == "llama-bpe" else {})
-        ends = [tokenizer.token_to_id(special[1 if shape.family == "llama-bpe" else 0]), tokenizer.token_to_id(special[2])]
+        llama3 = shape.family in LLAMA3_FAMILIES
+        special = SPECIAL["llama-bpe" if llama3 else "qwen2"]
+        config = {"eos_token": special[2]} | ({"bos_token": special[0]} if llama3 else {})
+        ends = [tokenizer.token_to_id(special[1 if llama3 else 0]), tokenizer.token_to_id(special[2])]
         (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}), encoding="utf-8")
     (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 

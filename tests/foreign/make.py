@@ -53,7 +53,9 @@ LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order 
 def config_of(shape: Shape) -> PretrainedConfig:
     family = "llama" if shape.family == "llama-bpe" else shape.family
     more, rope = {}, {**shape.rope, "rope_theta": shape.theta}
-    if family == "mistral":
+    if family == "smollm3":
+        more = {"pad_token_id": None}
+    elif family == "mistral":
         more = {"sliding_window": shape.window}
     elif family == "gemma3":
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim}

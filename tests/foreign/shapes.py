@@ -77,6 +77,9 @@ FAMILY_SHAPES = (
     Shape("mistral-mha128", 512, 2, 4, 4, 128, 512, 515, theta=1000000.0, family="mistral"),
     Shape("mistral-window", 192, 3, 6, 2, 32, 512, 600, family="mistral", window=5),
     Shape("mistral-window33", 128, 2, 4, 1, 32, 256, 515, family="mistral", window=33),
+    Shape("smollm3-gqa32", 128, 9, 4, 2, 32, 256, 600, tied=True, eps=1e-6, theta=5000000.0, family="smollm3"),
+    Shape("smollm3-mqa48", 192, 4, 4, 1, 48, 512, 515, tied=True, eps=1e-6, theta=2000000.0, family="smollm3"),
+    Shape("smollm3-mha64", 256, 5, 4, 4, 64, 512, 1000, eps=1e-6, theta=2000000.0, family="smollm3"),
     Shape("gemma3-7-layers", 128, 7, 4, 2, 32, 256, 600, tied=True, eps=1e-6, theta=1000000.0, family="gemma3", window=5),
     Shape("gemma3-mqa80", 160, 8, 4, 1, 80, 320, 515, tied=True, eps=1e-6, theta=1000000.0, family="gemma3", window=24,
           rope={"rope_type": "linear", "factor": 8.0}),
@@ -171,7 +174,7 @@ def check_plan(plan: list[Case]) -> None:
             assert len(shapes) >= 2, f"{of} {value} is met by {len(shapes)} shape"
     assert len({case.name for case in plan}) == len(plan), "two cases share a name"
     assert {case.shape.name for case in plan if case.quick} == {shape.name for shape in SHAPES + FAMILY_SHAPES}
-    for family in ("llama-bpe", "mistral", "gemma3", "qwen2", "qwen3"):
+    for family in ("llama-bpe", "mistral", "smollm3", "gemma3", "qwen2", "qwen3"):
         shapes = [shape for shape in FAMILY_SHAPES if shape.family == family]
         assert len(shapes) >= 3 and len({shape.tied for shape in shapes}) == 2, f"{family} has too few shapes"
         sharing = {(shape.n_kv_heads == 1, shape.n_kv_heads == shape.n_heads) for shape in shapes}

@@ -27,6 +27,7 @@ SHAPES = (
             rope=LLAMA3 | {"factor": 32.0, "original_max_position_embeddings": 128}),
     replace(TINY, name="mistral", family="mistral", n_kv_heads=1, vocab=380),
     replace(TINY, name="mistral-window", family="mistral", n_kv_heads=1, vocab=380, window=5),
+    replace(TINY, name="smollm3", family="smollm3", n_layers=5, tied=True, head_dim=6),
     replace(TINY, name="gemma3", family="gemma3", n_layers=7, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="qwen2", family="qwen2", tied=True, head_dim=6),  # transformers has no head_dim for Qwen2
     replace(TINY, name="qwen3", family="qwen3", n_kv_heads=1, head_dim=14),

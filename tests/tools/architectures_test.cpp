@@ -13,7 +13,7 @@
 namespace llm::test {
 namespace {
 
-const std::vector<std::string> kFamilies = {"llama-bpe", "mistral", "mistral-window",
+const std::vector<std::string> kFamilies = {"llama-bpe", "mistral", "mistral-window", "smollm3",
                                             "gemma3",    "qwen2",   "qwen3"};
 
 std::string golden(const std::string& name) {

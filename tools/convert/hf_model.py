@@ -1,6 +1,6 @@
 """What a checkpoint's config.json and tensors are in a GGUF: hyper-parameters, names, the order of rows.
 
-Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3 and modeling_gemma3; keys and tensor names of the GGUF
+Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_smollm3 and modeling_gemma3; keys and tensor names of the GGUF
 specification (ggml's docs/gguf.md).
 """
 
@@ -25,6 +25,7 @@ class Family:
     window_period: int = 1  # in config.json each layer but every so many has the window, 1: all
     tied: bool = False  # whether the embedding is the output where config.json does not say
     window_theta: float | None = None  # RoPE's in layers with a window, where the GGUF does not say it
+    no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
 
 
 BIASES = {f"self_attn.{x}_proj.bias": f"attn_{x}.bias" for x in "qkv"}
@@ -38,6 +39,7 @@ FAMILIES = {
     "MistralForCausalLM": Family("llama", pairs=True),
     "Qwen2ForCausalLM": Family("qwen2", vectors=BIASES),
     "Qwen3ForCausalLM": Family("qwen3", vectors=HEAD_NORMS),
+    "SmolLM3ForCausalLM": Family("smollm3", pairs=True, tied=True, no_rope_period=4),
     "Gemma3ForCausalLM": Family("gemma3", vectors=HEAD_NORMS | POST_NORMS, activations=("gelu_pytorch_tanh",),
                                 norm_offset=1.0, tied=True, window_period=6, window_theta=10000.0),
 }
@@ -127,6 +129,17 @@ def window_of(config: dict, context: int, family: Family) -> int:
     return window
 
 
+def check_no_rope(config: dict, family: Family) -> None:
+    """The GGUF does not say which layers have no RoPE."""
+    found, period = config.get("no_rope_layers"), family.no_rope_period  # transformers' list has a 1 where there is RoPE
+    if found is None:
+        found = [int((i + 1) % config.get("no_rope_layer_interval", period or 4) != 0)
+                 for i in range(config["num_hidden_layers"])] if period else []
+    wanted = [int(not period or (i + 1) % period != 0) for i in range(len(found))]
+    if found != wanted:
+        raise ConversionError(f"config.json: no_rope_layers is {found}, which is not converted; need {wanted}")
+
+
 def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
     config = checkpoint.config
 
@@ -144,6 +157,7 @@ def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
         raise ConversionError("config.json: attention_bias is true, which is not converted for this architecture")
     n_heads, d_model = number("num_attention_heads"), number("hidden_size")
     trained = number("max_position_embeddings")
+    check_no_rope(config, family)
     if context is not None and not 0 < context <= trained:
         raise ConversionError(f"--context {context}: need 1 to max_position_embeddings, {trained}")
     theta, rope = rope_of(config)

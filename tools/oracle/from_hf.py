@@ -52,6 +52,8 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     kind, more = source.architecture, {}
     if source.architecture == "llama" and hp.window:
         kind, more = "mistral", {"sliding_window": hp.window}
+    elif source.architecture == "smollm3":
+        more = {"pad_token_id": None}
     elif source.architecture == "gemma3":
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_theta}}
         kind, more = "gemma3_text", {
@@ -193,6 +195,8 @@ class Hooks:
                    (mlp.up_proj, "up"), (mlp.down_proj, "ffn_out")]
         if post_norms:
             outputs += [(block.post_attention_layernorm, "attn_post"), (block.post_feedforward_layernorm, "ffn_post")]
+        if not getattr(attention, "use_rope", True):  # nothing rotates
+            outputs += [(attention.q_proj, "q_rope"), (attention.k_proj, "k_rope")]
         for module, tap in outputs:
             module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put(index, tap, out))
         for module, tap in ((attention.o_proj, "attn_ctx"), (ffn_norm, "ffn_inp"), (mlp.down_proj, "ffn_act")):

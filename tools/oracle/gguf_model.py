@@ -5,6 +5,7 @@ Anything the oracle does not model (experts, other RoPE scalings, leftover tenso
 the oracle can never rest on both sides ignoring the same part of a file.
 """
 
+import math
 import hashlib
 import mmap
 import os
@@ -23,7 +24,7 @@ class UnsupportedModel(Exception):
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_gemma3."""
+    modeling_smollm3, modeling_gemma3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     qkv_bias: bool = False
@@ -33,9 +34,10 @@ class Family:
     scaled_embedding: bool = False  # by the root of d_model
     window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
     window_theta: float | None = None  # RoPE's in layers with a window
+    no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
 
 
-FAMILIES = {"llama": Family("interleaved", window_period=1), "qwen2": Family("half", qkv_bias=True),
+FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4), "qwen2": Family("half", qkv_bias=True),
             "qwen3": Family("half", head_norm=True),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=6,
                              window_theta=10000.0)}
@@ -60,13 +62,16 @@ class HParams:
     context_length: int
     window_period: int
     window_theta: float | None
+    no_rope_period: int
 
     def window_of(self, layer: int) -> int:
         """Of that layer, or 0."""
         return self.window if self.window_period == 1 or (layer + 1) % self.window_period else 0
 
     def rope_of(self, layer: int) -> tuple[float, float]:
-        """Theta and scale of that layer."""
+        """Theta and scale of that layer; the scale is infinite where nothing rotates."""
+        if self.no_rope_period and (layer + 1) % self.no_rope_period == 0:
+            return self.rope_theta, math.inf
         if self.window_theta is not None and self.window_of(layer):
             return self.window_theta, 1.0
         return self.rope_theta, self.rope_scale
@@ -263,6 +268,7 @@ class GgufModel:
             window=self._scalar("attention.sliding_window", 0) if self.family.window_period else 0,
             window_period=self._scalar("attention.sliding_window_pattern", self.family.window_period) or 1,
             window_theta=self.family.window_theta and float(self._scalar("rope.freq_base_swa", self.family.window_theta)),
+            no_rope_period=self.family.no_rope_period,
             eps=float(self._scalar("attention.layer_norm_rms_epsilon")),
             context_length=self._scalar("context_length"),
         )

@@ -294,6 +294,7 @@ std::vector<CheckResult> check_definition(const HyperParameters& config,
   std::vector<CheckResult> out = {check_exp(), check_norm(config)};
   for (const auto& [kind, name] : kActivations) out.push_back(check_activation(kind, name));
   for (std::size_t i = 0; i < ropes.size(); ++i) {
+    if (ropes[i].pairs() == 0) continue;  // nothing rotates
     out.push_back(check_angles(config, config.ropes[i], ropes[i], rope_divisors));
     out.push_back(check_rotation(config, ropes[i]));
   }
