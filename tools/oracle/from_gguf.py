@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a GGUF of the Llama family (llama, qwen2, qwen3) in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
+"""Runs a GGUF of the Llama family (those of gguf_model.FAMILIES) in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
 
     python tools/oracle/from_gguf.py MODEL.gguf --ids 1,403,407 -o ref.npz
     python tools/oracle/from_gguf.py MODEL.gguf --ids ids.txt --decode 8 -o ref.npz
