@@ -38,7 +38,7 @@ endfunction()
 # without. std::quoted would take calls of ours, so nothing here includes <iomanip>.
 option(LLM_PRECOMPILE "Precompile common headers" ON)
 
-# llm_precompile(name OPTIONS...): precompiles them under these options for targets of this folder and those below.
+# llm_precompile(name): precompiles them under this folder's options, for its targets and those of the folders below.
 macro(llm_precompile name)
   if(LLM_PRECOMPILE)
     file(CONFIGURE OUTPUT ${name}.cpp CONTENT "// Precompiled headers need a source to belong to.\n")

@@ -133,6 +133,10 @@ constexpr bool roles_exist(const Architecture& architecture) {
   });
 }
 static_assert(std::ranges::all_of(kArchitectures, roles_exist));
+// read_rope() gives either kind of layers the second RoPE.
+static_assert(std::ranges::none_of(kArchitectures, [](const Architecture& row) {
+  return row.no_rope_period > 0 && row.window_rope_theta > 0;
+}));
 
 }  // namespace
 

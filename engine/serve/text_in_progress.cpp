@@ -17,7 +17,7 @@ TextInProgress::TextInProgress(const Tokenizer& tokenizer, TextRequest request, 
       request_(std::move(request)),
       text_(tokenizer, request_.options, sink_),
       tokens_(request_.prompt),
-      speculation_(std::move(speculation)),
+      speculation_(request_.hash_logits ? nullptr : std::move(speculation)),
       most_tokens_(tokens_.size() + n_new),
       rows_end_(request_.hash_logits       ? std::numeric_limits<std::size_t>::max()
                 : request_.prompt_logprobs ? tokens_.size() - 1
@@ -67,7 +67,7 @@ void TextInProgress::take(const StepPart& part, std::span<const float> rows) {
 std::size_t TextInProgress::propose(std::size_t most) {
   n_accepted_ = 0;
   ahead_.clear();
-  if (speculation_ == nullptr || request_.hash_logits) return 0;
+  if (speculation_ == nullptr) return 0;
   ahead_ = text_.propose(*speculation_, tokens_, tokens_.size(), most);
   tokens_.insert(tokens_.end(), ahead_.begin(), ahead_.end());
   text_.result.proposed += ahead_.size();
@@ -75,7 +75,7 @@ std::size_t TextInProgress::propose(std::size_t most) {
 }
 
 void TextInProgress::note_step(double seconds) {
-  if (speculation_ == nullptr || request_.hash_logits) return;
+  if (speculation_ == nullptr) return;
   speculation_->note({.proposed = ahead_.size(),
                       .accepted = n_accepted_,
                       .refuted = n_accepted_ < ahead_.size() && !text_.has_ended(),

@@ -234,6 +234,9 @@ def check_config(bench: Bench) -> None:
              ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
              ({"num_hidden_layers": 0}, "num_hidden_layers is 0"), ({"vocab_size": VOCAB + 1}, "embed_tokens.weight has shape"),
              ({"sliding_window": 32, "max_window_layers": 1}, "--context 32"), ({"sliding_window": "x"}, "sliding_window is 'x'"),
+             ({"no_rope_layers": [0]}, "no_rope_layers is [0]"),
+             ({"architectures": ["SmolLM3ForCausalLM"], "no_rope_layers": [1, 0]}, "no_rope_layers is [1, 0]"),
+             ({"architectures": ["SmolLM3ForCausalLM"], "no_rope_layer_interval": 1}, "no_rope_layers is [0]"),
              ({"rms_norm_eps": None}, "rms_norm_eps"))
     for change, words in cases:
         bench.config = CONFIG | change

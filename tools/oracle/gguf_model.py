@@ -5,8 +5,8 @@ Anything the oracle does not model (experts, other RoPE scalings, leftover tenso
 the oracle can never rest on both sides ignoring the same part of a file.
 """
 
-import math
 import hashlib
+import math
 import mmap
 import os
 import struct
@@ -37,8 +37,8 @@ class Family:
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
 
 
-FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4), "qwen2": Family("half", qkv_bias=True),
-            "qwen3": Family("half", head_norm=True),
+FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
+            "qwen2": Family("half", qkv_bias=True), "qwen3": Family("half", head_norm=True),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=6,
                              window_theta=10000.0)}
 
