@@ -1,7 +1,6 @@
 // Chat formats against jinja2 rendering the models' own templates (tests/golden/README.md).
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,7 +8,9 @@
 #include "base/sha256.h"
 #include "engine/generate/chat_template.h"
 #include "tests/support/catch.h"
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/tokenizer/vocab_files.h"
 
 #ifndef LLM_SOURCE_DIR
@@ -19,12 +20,11 @@
 namespace llm {
 namespace {
 
-using Json = nlohmann::json;
 using Role = ChatMessage::Role;
 
 const Json& golden() {
   static const Json content =
-      Json::parse(std::ifstream(LLM_SOURCE_DIR "/tests/golden/chat/golden.json"));
+      test::parse_json(test::read_file(LLM_SOURCE_DIR "/tests/golden/chat/golden.json"));
   return content;
 }
 

@@ -2,13 +2,13 @@
 // real SentencePiece library (tests/golden/README.md).
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "base/sha256.h"
 #include "tests/support/catch.h"
+#include "tests/support/json.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tests/tokenizer/vocab_files.h"
 #include "tokenizer/tokenizer.h"
@@ -27,7 +27,7 @@ void check_golden(const Tokenizer& tokenizer, const std::string& name) {
   std::ifstream file(LLM_SOURCE_DIR "/tests/golden/spm/" + name);
   std::size_t lines = 0;
   for (std::string line; std::getline(file, line); ++lines) {
-    const auto golden = nlohmann::json::parse(line);
+    const auto golden = test::parse_json(line);
     const auto text = golden.at("text").get<std::string>();
     const auto ids = golden.at("ids").get<Ids>();
     CAPTURE(lines, line);

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/json.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
@@ -27,7 +27,7 @@ inline std::vector<OddVocab> odd_vocabs() {
   REQUIRE(file.is_open());
   std::vector<OddVocab> vocabs;
   for (std::string text; std::getline(file, text);) {
-    const auto line = nlohmann::json::parse(text);
+    const auto line = test::parse_json(text);
     OddVocab& vocab = vocabs.emplace_back();
     for (const auto& token : line.at("tokens")) {
       vocab.spec.tokens.push_back({token.at(0).get<std::string>(), token.at(1).get<float>(),

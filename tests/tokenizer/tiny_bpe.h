@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/json.h"
+#include "tests/support/scratch_directory.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
@@ -15,9 +16,7 @@ namespace llm {
 /// The small byte-level vocabulary of tests/golden/bpe: 1,500 tokens with their merges, three that
 /// no merges make ("Ġtzunami", "!?!", "zzz"), three control tokens and three user-defined ones.
 inline VocabSpec tiny_bpe(const std::string& pre_tokenizer) {
-  std::ifstream file(LLM_SOURCE_DIR "/tests/golden/bpe/tiny.json");
-  REQUIRE(file.is_open());
-  const auto json = nlohmann::json::parse(file);
+  const auto json = test::parse_json(test::read_file(LLM_SOURCE_DIR "/tests/golden/bpe/tiny.json"));
   VocabSpec spec;
   spec.tokenizer = TokenizerKind::kByteBpe;
   spec.pre_tokenizer = pre_tokenizer;
@@ -64,7 +63,7 @@ inline std::vector<std::string> golden_texts() {
   std::ifstream file(LLM_SOURCE_DIR "/tests/golden/bpe/texts.jsonl");
   std::vector<std::string> texts;
   for (std::string line; std::getline(file, line);)
-    texts.push_back(nlohmann::json::parse(line).get<std::string>());
+    texts.push_back(test::parse_json(line).get<std::string>());
   REQUIRE(texts.size() == 2000);
   return texts;
 }

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/oracle_process.h"
 
 namespace llm::test {
@@ -34,13 +34,13 @@ TEST_CASE("every tap of a family's model agrees with transformers", "[architectu
 TEST_CASE("a family's model goes on as transformers does", "[architectures]") {
   const std::string family = GENERATE(from_range(kFamilies));
   CAPTURE(family);
-  const auto expected = nlohmann::json::parse(read_file(golden(family + ".json")));
+  const auto expected = test::parse_json(read_file(golden(family + ".json")));
   const auto finished =
       run_tool("llmrun",
                {golden(family + ".gguf"), "-p", expected["prompt"].get<std::string>(), "-n", "64",
                 "--temp", "0", "--ignore-eos", "--compute", "f32", "--kv", "f32", "--json"})
           .must_end(0);
-  const auto out = nlohmann::json::parse(finished.out);
+  const auto out = test::parse_json(finished.out);
   CHECK(out["prompt_ids"] == expected["prompt_ids"]);
   CHECK(out["ids"] == expected["greedy"]);
 }

@@ -1,10 +1,10 @@
 // What llmbench makes of measured times, with times that are given.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/peaks.h"
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "tools/llmbench/measurement.h"
@@ -14,8 +14,6 @@
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 std::vector<std::string> names(const std::vector<BenchTest>& plan) {
   std::vector<std::string> result;
@@ -148,7 +146,7 @@ TEST_CASE("formats carry text of any kind", "[llmbench]") {
   BenchReport report{.model = a_model()};
   report.measurements = {measured(BenchKind::kPrompt, 100, {1.0}),
                          measured(BenchKind::kLoad, 0, {1.0})};
-  REQUIRE(Json::parse(report_json(report))[0]["model"] == report.model.name);
+  REQUIRE(test::parse_json(report_json(report))[0]["model"] == report.model.name);
   REQUIRE(test::contains(report_csv(report), ",\"a \"\"model\"\", named | so\","));
   const std::string table = report_markdown(report);
   REQUIRE(test::contains(table, "| a \"model\", named ? so |"));

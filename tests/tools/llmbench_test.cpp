@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 class Llmbench : public test::Llmrun {
  public:
@@ -21,7 +19,7 @@ class Llmbench : public test::Llmrun {
 
   Json report(const std::string& arguments) {
     const Finished run = llmbench(arguments + " -o json").must_end(0);
-    return Json::parse(run.out);
+    return test::parse_json(run.out);
   }
 };
 
@@ -63,7 +61,7 @@ TEST_CASE_METHOD(Llmbench, "the JSON has the promised shape") {
   REQUIRE(tests_of(rows) == std::vector<std::string>{"load", "ttft", "pp8", "pp20", "tg4", "pp8@d9",
                                                      "pp20@d9", "tg4@d9"});
   for (const Json& row : rows) {
-    CAPTURE(row.dump());
+    CAPTURE(json_text(row));
     require_row(row);
     REQUIRE(row["threads"] == 2);
     REQUIRE(row["isa"] == "scalar");
@@ -140,7 +138,7 @@ TEST_CASE_METHOD(Llmbench, "a start is shown in parts, without and with a packed
   REQUIRE(tests_of(rows) ==
           std::vector<std::string>{"load", "ttft", "load@packed", "ttft@packed", "pp8"});
   for (const Json& row : rows) {
-    CAPTURE(row.dump());
+    CAPTURE(json_text(row));
     REQUIRE(row.contains("start_ms") == row.contains("ms"));
     if (!row.contains("ms")) continue;
     const Json& parts = row["start_ms"];
@@ -167,7 +165,7 @@ TEST_CASE_METHOD(Llmbench, "packing belongs to a start and to no other test") {
 
 TEST_CASE_METHOD(Llmbench, "a run compares itself with an earlier one") {
   const std::string arguments = "\"$TINY\" -q -r 1 -p 8 -n 0 -t 1 --no-peaks --no-load ";
-  write("old.json", report(arguments).dump());
+  write("old.json", json_text(report(arguments)));
   const Json rows = report(arguments + "--compare \"$DIR/old.json\"");
   REQUIRE(rows[0]["compare"]["speedup"].get<double>() > 0);
   require_spread(rows[0]["compare"]["old"]);
@@ -188,7 +186,7 @@ TEST_CASE_METHOD(Llmbench, "a synthetic model needs no file and leaves none") {
   CAPTURE(run.err);
   REQUIRE(run.exit_code == 0);
   REQUIRE(contains(run.err, "0"));
-  const Json rows = Json::parse(run.out);
+  const Json rows = test::parse_json(run.out);
   REQUIRE(rows.size() == 4);
   for (const Json& row : rows) {
     require_row(row);
@@ -204,7 +202,7 @@ TEST_CASE_METHOD(Llmbench, "an interrupt keeps what was measured") {
       "kill -TERM $pid; wait $pid");
   CAPTURE(run.err);
   REQUIRE(run.exit_code == 143);
-  REQUIRE(Json::parse(run.out).is_array());
+  REQUIRE(test::parse_json(run.out).is_array());
 }
 
 TEST_CASE_METHOD(Llmbench, "wrong usage of llmbench exits with 2") {

@@ -1,9 +1,9 @@
 // Options of llmcheck whose effect no other test would miss.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
@@ -18,10 +18,10 @@ class Tiny : public ScratchDirectory {
     return run_tool("llmcheck", std::move(arguments));
   }
 
-  nlohmann::json report(std::vector<std::string> arguments) const {
+  Json report(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--report", *this / "r.json"});
     check(std::move(arguments)).must_end(0);
-    return nlohmann::json::parse(read("r.json"));
+    return test::parse_json(read("r.json"));
   }
 
   std::string model;
@@ -68,10 +68,10 @@ TEST_CASE("--prompt is what --dump records", "[llmcheck][options]") {
 
 TEST_CASE("--tokenizer compares with reference ids", "[llmcheck][options]") {
   const Tiny tiny;
-  const auto json = nlohmann::json::parse(
-      run_tool("llmtok", {tiny.model, "-p", "the", "--no-bos", "--json"}).out);
-  const auto reference = [&](const nlohmann::json& ids) {
-    return tiny.write("ref.jsonl", nlohmann::json{{"text", "the"}, {"ids", ids}}.dump() + "\n");
+  const auto json =
+      test::parse_json(run_tool("llmtok", {tiny.model, "-p", "the", "--no-bos", "--json"}).out);
+  const auto reference = [&](const Json& ids) {
+    return tiny.write("ref.jsonl", json_text(Json{{"text", "the"}, {"ids", ids}}) + "\n");
   };
   tiny.check({"-t", "1", "--tokenizer", reference(json["ids"])})
       .must_end(0, {}, {"1/1 texts match"});

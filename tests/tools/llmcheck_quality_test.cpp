@@ -4,9 +4,9 @@
 
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
@@ -30,11 +30,11 @@ class Workplace : public ScratchDirectory {
   }
 
   /// Runs llmcheck, which must succeed, and returns its JSON report.
-  nlohmann::json report(const std::string& arguments) {
+  Json report(const std::string& arguments) {
     const int code = llmcheck(arguments + " --report '" + *this / "r.json" + "'");
     CAPTURE(arguments, err);
     REQUIRE(code == 0);
-    return nlohmann::json::parse(read("r.json"));
+    return test::parse_json(read("r.json"));
   }
 
   std::string out;
@@ -95,7 +95,7 @@ TEST_CASE("documents score their own ends", "[llmcheck][quality]") {
   const auto one = w.report(kModel + " --ppl '" + w / "one.txt" + "' --ppl-documents");
   std::ofstream(w / "other.txt") << "Lily sat.\n\nLily ran.";
   const auto other = w.report(kModel + " --ppl '" + w / "other.txt" + "' --ppl-documents");
-  const auto sum = [](const nlohmann::json& json) {
+  const auto sum = [](const Json& json) {
     const auto row = json["figures"][0]["rows"][0];
     return row["nll"].get<double>() * row["tokens"].get<double>();
   };
@@ -115,17 +115,17 @@ TEST_CASE("the frozen baselines hold, and a worse text is told from them", "[llm
   for (const auto& entry : fs::directory_iterator(kBaselines))
     fs::copy(entry.path(), w / entry.path().filename().string());
   // As if the text had been far more varied when it was frozen.
-  auto frozen = nlohmann::ordered_json::parse(w.read("cached-sampling.json"));
+  auto frozen = test::parse_ordered_json(w.read("cached-sampling.json"));
   frozen["distinct2"] = 2;
-  std::ofstream(w / "cached-sampling.json") << frozen.dump();
+  std::ofstream(w / "cached-sampling.json") << json_text(frozen);
   const int code = w.llmcheck(kQuantized + " --quality " + kText + " --baseline '" + w / "" +
                               "' --report '" + w / "r.json" + "'");
   CAPTURE(w.out, w.err);
   CHECK(code == 1);
   std::size_t n_gates = 0;
-  const auto report = nlohmann::json::parse(w.read("r.json"));
+  const auto report = test::parse_json(w.read("r.json"));
   for (const auto& check : report["checks"]) {
-    CAPTURE(check.dump());
+    CAPTURE(json_text(check));
     const bool expected = check["name"] != "cached-sampling: distinct-2";
     CHECK((check["verdict"] == "PASS") == expected);
     ++n_gates;
@@ -149,13 +149,13 @@ TEST_CASE("a loss fails, and one that the text cannot decide exits with a code o
         w.llmcheck(run + " --report '" + w / "r.json" + "' --report '" + w / "r.junit.xml" + "'");
     CAPTURE(w.out, w.err);
     CHECK(code == expected);
-    return nlohmann::json::parse(w.read("r.json"));
+    return test::parse_json(w.read("r.json"));
   };
   const auto same = json(0);
   CHECK_THAT(same["checks"].back()["detail"],
              Contains("no loss") && Contains("+0.000 % (+0.000 to +0.000) after 32 of 40"));
 
-  const auto frozen = nlohmann::json::parse(w.read("documents.json"));
+  const auto frozen = test::parse_json(w.read("documents.json"));
   const auto change = [&](auto nll_of) {
     auto changed = frozen;
     for (std::size_t i = 0; i < changed["documents"].size(); ++i) {
@@ -163,7 +163,7 @@ TEST_CASE("a loss fails, and one that the text cannot decide exits with a code o
       document[0] =
           nll_of(i, document[0].template get<double>(), document[1].template get<double>());
     }
-    w.write("documents.json", changed.dump());
+    w.write("documents.json", json_text(changed));
   };
   // The baseline was 4 % better.
   change([](std::size_t, double nll, double tokens) { return nll - std::log(1.04) * tokens; });

@@ -4,15 +4,13 @@
 #include <fmt/core.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kSampled =
     "-n 40 -s 7 --temp 0.9 --top-k 30 --top-p 0.95 --min-p 0.01 --ignore-eos -p 'a tiny hat'";
@@ -27,11 +25,13 @@ class Bench {
     REQUIRE(made.exit_code == 0);
   }
 
-  Json receipt() const { return Json::parse(read_file(llmrun_.path("r.json"))); }
-  void edit(const std::function<void(Json&)>& change) const {
-    Json json = receipt();
+  OrderedJson receipt() const {
+    return test::parse_ordered_json(read_file(llmrun_.path("r.json")));
+  }
+  void edit(const std::function<void(OrderedJson&)>& change) const {
+    OrderedJson json = receipt();
     change(json);
-    llmrun_.write("r.json", json.dump());
+    llmrun_.write("r.json", json_text(json));
   }
   /// The model is found by the hash: it lies beside the receipt.
   Finished replay(const std::string& arguments = "") {
@@ -74,25 +74,28 @@ TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
 }
 
 TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
-  using Change = std::function<void(Json&)>;
+  using Change = std::function<void(OrderedJson&)>;
   const auto [change, words] = GENERATE(table<Change, std::string>({
-      {[](Json& j) { j["ids"][17] = j["ids"][17] == 40 ? 41 : 40; }, "token 17: the receipt has 4"},
-      {[](Json& j) { j["prompt_ids"][1] = 40; }, "token 1: the text gives"},
-      {[](Json& j) { j["prompt"] = "a tiny cat"; }, "prompt's text gives its ids"},
-      {[](Json& j) { j["options"]["seed"] = 8; }, "seed 7 would draw its tokens"},
-      {[](Json& j) { j["options"]["temperature"] = 1.4; }, "temperature 0."},
-      {[](Json& j) { j["options"]["top_k"] = 2; }, "top_k "},
-      {[](Json& j) { j["options"]["sequence"] = 1; }, "the logits are the run's"},
-      {[](Json& j) { j["text"] = j["text"].get<std::string>() + "!"; }, "the tokens' text"},
-      {[](Json& j) { j["stop_reason"] = "eos"; }, "found \"eos\" after 40 tokens, need \"length\""},
-      {[](Json& j) { j["options"]["n"] = 39; }, "found 40 tokens, need at most options.n, 39"},
-      {[](Json& j) { j["ids"].erase(39); }, "receipt: logits"},
-      {[](Json& j) { j["drawn_logits_sha256"] = std::string(64, 'a'); },
+      {[](OrderedJson& j) { j["ids"][17] = j["ids"][17] == 40 ? 41 : 40; },
+       "token 17: the receipt has 4"},
+      {[](OrderedJson& j) { j["prompt_ids"][1] = 40; }, "token 1: the text gives"},
+      {[](OrderedJson& j) { j["prompt"] = "a tiny cat"; }, "prompt's text gives its ids"},
+      {[](OrderedJson& j) { j["options"]["seed"] = 8; }, "seed 7 would draw its tokens"},
+      {[](OrderedJson& j) { j["options"]["temperature"] = 1.4; }, "temperature 0."},
+      {[](OrderedJson& j) { j["options"]["top_k"] = 2; }, "top_k "},
+      {[](OrderedJson& j) { j["options"]["sequence"] = 1; }, "the logits are the run's"},
+      {[](OrderedJson& j) { j["text"] = j["text"].get<std::string>() + "!"; }, "the tokens' text"},
+      {[](OrderedJson& j) { j["stop_reason"] = "eos"; },
+       "found \"eos\" after 40 tokens, need \"length\""},
+      {[](OrderedJson& j) { j["options"]["n"] = 39; },
+       "found 40 tokens, need at most options.n, 39"},
+      {[](OrderedJson& j) { j["ids"].erase(39); }, "receipt: logits"},
+      {[](OrderedJson& j) { j["drawn_logits_sha256"] = std::string(64, 'a'); },
        "the hash or an id of the prompt is not the run's"},
-      {[](Json& j) { j["logits_sha256"] = std::string(64, 'a'); }, "receipt: logits"},
-      {[](Json& j) { j["options"]["kv"] = "f32"; }, "receipt: logits"},
-      {[](Json& j) { j["options"]["compute"] = "f32"; }, "receipt: logits"},
-      {[](Json& j) {
+      {[](OrderedJson& j) { j["logits_sha256"] = std::string(64, 'a'); }, "receipt: logits"},
+      {[](OrderedJson& j) { j["options"]["kv"] = "f32"; }, "receipt: logits"},
+      {[](OrderedJson& j) { j["options"]["compute"] = "f32"; }, "receipt: logits"},
+      {[](OrderedJson& j) {
          j["options"]["stop"] = {"a", "e", "t"};
        },
        "\"stop_string\""},
@@ -106,47 +109,53 @@ TEST_CASE("a receipt of another model or contract is refused", "[llmcheck][repla
   Bench bench(kSampled);
   bench.files().write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
   bench.replay("\"$DIR/other.gguf\"").must_end(8, {"r.json: model.sha256: found "});
-  bench.edit([](Json& j) { j["contract_version"] = 99; });
+  bench.edit([](OrderedJson& j) { j["contract_version"] = 99; });
   bench.replay().must_end(8, {"r.json: contract_version: found 99, need 1"});
 }
 
 TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck][replay]") {
-  using Change = std::function<void(Json&)>;
+  using Change = std::function<void(OrderedJson&)>;
   const auto [change, code, words] = GENERATE(table<Change, int, std::string>({
-      {[](Json& j) { j["format"] = "llm-receipt/2"; }, 6, "format: found \"llm-receipt/2\""},
-      {[](Json& j) { j.erase("format"); }, 3, "format: found none"},
-      {[](Json& j) { j["model"] = 3; }, 3, "model: found 3, need an object"},
-      {[](Json& j) { j["model"]["sha256"] = "ab"; }, 3, "model.sha256: found \"ab\""},
-      {[](Json& j) { j["prompt_ids"] = Json::array(); }, 3, "prompt_ids: found 0 entries"},
-      {[](Json& j) { j["prompt_ids"][0] = -1; }, 3, "prompt_ids[0]: found -1"},
-      {[](Json& j) { j["ids"][2] = 1000000; }, 3, "ids[2]: found 1000000, need an id below"},
-      {[](Json& j) { j["ids"] = "abc"; }, 3, "ids: found \"abc\", need an array of token ids"},
-      {[](Json& j) { j["options"]["temperature"] = -1; }, 3,
+      {[](OrderedJson& j) { j["format"] = "llm-receipt/2"; }, 6, "format: found \"llm-receipt/2\""},
+      {[](OrderedJson& j) { j.erase("format"); }, 3, "format: found none"},
+      {[](OrderedJson& j) { j["model"] = 3; }, 3, "model: found 3, need an object"},
+      {[](OrderedJson& j) { j["model"]["sha256"] = "ab"; }, 3, "model.sha256: found \"ab\""},
+      {[](OrderedJson& j) { j["prompt_ids"] = OrderedJson::array(); }, 3,
+       "prompt_ids: found 0 entries"},
+      {[](OrderedJson& j) { j["prompt_ids"][0] = -1; }, 3, "prompt_ids[0]: found -1"},
+      {[](OrderedJson& j) { j["ids"][2] = 1000000; }, 3, "ids[2]: found 1000000, need an id below"},
+      {[](OrderedJson& j) { j["ids"] = "abc"; }, 3,
+       "ids: found \"abc\", need an array of token ids"},
+      {[](OrderedJson& j) { j["options"]["temperature"] = -1; }, 3,
        "options.temperature: found -1, need a number in 0..100"},
-      {[](Json& j) { j["options"]["temperature"] = "1"; }, 3, "options.temperature: found \"1\""},
-      {[](Json& j) { j["options"]["repeat_last_n"] = 1e300; }, 3, "options.repeat_last_n: found"},
-      {[](Json& j) { j["options"]["n"] = -2; }, 3, "options.n: found -2"},
-      {[](Json& j) { j["options"]["seed"] = -2; }, 3, "options.seed: found -2"},
-      {[](Json& j) { j["options"]["stop"] = "a"; }, 3, "options.stop: found \"a\""},
-      {[](Json& j) { j["options"]["ignore_eos"] = 1; }, 3, "options.ignore_eos: found 1"},
-      {[](Json& j) {
+      {[](OrderedJson& j) { j["options"]["temperature"] = "1"; }, 3,
+       "options.temperature: found \"1\""},
+      {[](OrderedJson& j) { j["options"]["repeat_last_n"] = 1e300; }, 3,
+       "options.repeat_last_n: found"},
+      {[](OrderedJson& j) { j["options"]["n"] = -2; }, 3, "options.n: found -2"},
+      {[](OrderedJson& j) { j["options"]["seed"] = -2; }, 3, "options.seed: found -2"},
+      {[](OrderedJson& j) { j["options"]["stop"] = "a"; }, 3, "options.stop: found \"a\""},
+      {[](OrderedJson& j) { j["options"]["ignore_eos"] = 1; }, 3, "options.ignore_eos: found 1"},
+      {[](OrderedJson& j) {
          j["options"]["logit_bias"] = {{3, "x"}};
        },
        3, "options.logit_bias[0]: found an array, need [token id"},
-      {[](Json& j) {
+      {[](OrderedJson& j) {
          j["options"]["logit_bias"] = {{1000000, 1}};
        },
        3, "options.logit_bias: found 1000000, need an id below"},
-      {[](Json& j) { j["options"]["kv"] = "q4"; }, 3,
+      {[](OrderedJson& j) { j["options"]["kv"] = "q4"; }, 3,
        "options.kv: found \"q4\", need one of f16, f32, q8"},
-      {[](Json& j) { j["options"]["chat_template"] = "x"; }, 3, "options.chat_template: found"},
-      {[](Json& j) { j["options"]["context"] = 20; }, 3,
+      {[](OrderedJson& j) { j["options"]["chat_template"] = "x"; }, 3,
+       "options.chat_template: found"},
+      {[](OrderedJson& j) { j["options"]["context"] = 20; }, 3,
        "ids: found 50 tokens with the prompt's, need what fits into options.context, 20"},
-      {[](Json& j) { j["stop_reason"] = "tired"; }, 3, "stop_reason: found \"tired\""},
-      {[](Json& j) { j["drawn_logits_sha256"] = "zz"; }, 3, "drawn_logits_sha256: found \"zz\""},
-      {[](Json& j) {
+      {[](OrderedJson& j) { j["stop_reason"] = "tired"; }, 3, "stop_reason: found \"tired\""},
+      {[](OrderedJson& j) { j["drawn_logits_sha256"] = "zz"; }, 3,
+       "drawn_logits_sha256: found \"zz\""},
+      {[](OrderedJson& j) {
          j["stop_reason"] = "interrupted";
-         j["ids"] = Json::array();
+         j["ids"] = OrderedJson::array();
        },
        6, "stop_reason: found \"interrupted\" without a token, need a text that began"},
   }));

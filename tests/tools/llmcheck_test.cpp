@@ -3,11 +3,11 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "engine/forward/taps.h"
 #include "engine/model/model_file.h"
+#include "tests/support/json.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
@@ -79,7 +79,7 @@ TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck
   const std::string tensor = "blk." + std::to_string(layer) + ".ffn_gate.weight";
   CHECK_THAT(w.out, Contains("the first is " + tap) && Contains(tensor) &&
                         Contains("the model files differ"));
-  const auto json = nlohmann::json::parse(read_file(w / "r.json"));
+  const auto json = test::parse_json(read_file(w / "r.json"));
   CHECK(json["schema_version"] == 1);
   CHECK(json["verdict"] == "FAIL");
   // The engine itself is sound: it computes the damaged file as the definition does.
@@ -224,10 +224,10 @@ TEST_CASE("a model replaced after its hash was taken is not judged under it", "[
 TEST_CASE("every path of this CPU equals the definition on the embedded model", "[llmcheck]") {
   Workplace w;
   CHECK(w.llmcheck(kModel + " --self --report '" + w / "r.json" + "'") == 0);
-  const auto json = nlohmann::json::parse(read_file(w / "r.json"));
+  const auto json = test::parse_json(read_file(w / "r.json"));
   CHECK(json["checks"].size() >= 2 * 12);
   for (const auto& check : json["checks"]) {
-    CAPTURE(check.dump());
+    CAPTURE(json_text(check));
     CHECK(check["verdict"] == "PASS");
   }
 }

@@ -2,10 +2,10 @@
 // asked with sanitizers too.
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/sha256.h"
 #include "tests/tools/tool_test.h"
 
@@ -81,18 +81,18 @@ TEST_CASE("token ids of a tiny model are compared with a reference's", "[llmchec
 
 TEST_CASE("a reference that a tiny model does not follow fails with a table", "[llmcheck][tiny]") {
   const Bench bench;
-  const nlohmann::json prompt = {{"id", "p"},
-                                 {"kind", "base"},
-                                 {"ids", {1, 70}},
-                                 {"tokens", {9, 9}},
-                                 {"top_ids", {{9, 8}, {9, 8}}},
-                                 {"top_logits", {{5, 4}, {5, 4}}}};
-  const nlohmann::json reference = {{"schema_version", 1},  {"format", "llmcheck-verify/1"},
-                                    {"producer", "test"},   {"oracle", "test"},
-                                    {"model_name", "tiny"}, {"model_sha256", bench.sha256()},
-                                    {"tokenizer_hash", ""}, {"steps", 2},
-                                    {"top_k", 2},           {"prompts", {prompt}}};
-  bench.folder().write("ref.json", reference.dump());
+  const Json prompt = {{"id", "p"},
+                       {"kind", "base"},
+                       {"ids", {1, 70}},
+                       {"tokens", {9, 9}},
+                       {"top_ids", {{9, 8}, {9, 8}}},
+                       {"top_logits", {{5, 4}, {5, 4}}}};
+  const Json reference = {{"schema_version", 1},  {"format", "llmcheck-verify/1"},
+                          {"producer", "test"},   {"oracle", "test"},
+                          {"model_name", "tiny"}, {"model_sha256", bench.sha256()},
+                          {"tokenizer_hash", ""}, {"steps", 2},
+                          {"top_k", 2},           {"prompts", {prompt}}};
+  bench.folder().write("ref.json", json_text(reference));
   bench.llmcheck("m.gguf --verify ref.json").must_end(1, {}, {"FAIL", "diverges"});
   // Another file of the model: two steps prove nothing.
   bench.llmcheck("other.gguf --verify ref.json --verify-quantized").must_end(1);

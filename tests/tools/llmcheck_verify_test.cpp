@@ -6,15 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/sha256.h"
 #include "engine/model/model_file.h"
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
-
-using Json = nlohmann::ordered_json;
 
 namespace llm::test {
 namespace {
@@ -42,7 +40,7 @@ class Workplace : public ScratchDirectory {
     fs::remove(json);
     const int code = shell(fmt::format("cd '{}' && '{}' {} --report '{}'", LLM_SOURCE_DIR,
                                        tool_path("llmcheck"), arguments, json));
-    report = fs::exists(json) ? Json::parse(read_file(json)) : Json();
+    report = fs::exists(json) ? test::parse_ordered_json(read_file(json)) : OrderedJson();
     return code;
   }
 
@@ -55,10 +53,12 @@ class Workplace : public ScratchDirectory {
 
   std::string out;
   std::string err;
-  Json report;
+  OrderedJson report;
 };
 
-Json reference(const std::string& path = kF16Reference) { return Json::parse(read_file(path)); }
+OrderedJson reference(const std::string& path = kF16Reference) {
+  return test::parse_ordered_json(read_file(path));
+}
 
 const std::string kF32 = "f32 logits equal the reference's";
 const std::string kLockstep = "first difference in both top 5";
@@ -87,11 +87,11 @@ TEST_CASE("limits of --verify are measured on the model, and near its errors", "
                  "--verify-quick") == 0);
   const auto& figures = w.report["figures"];
   const auto table = std::ranges::find_if(
-      figures, [](const Json& figure) { return figure["name"] == "verify-errors"; });
+      figures, [](const OrderedJson& figure) { return figure["name"] == "verify-errors"; });
   REQUIRE(table != figures.end());
   const auto& rows = (*table)["rows"];
   for (const std::size_t i : {0U, 1U}) {
-    CAPTURE(rows[i].dump());
+    CAPTURE(json_text(rows[i]));
     const double error = rows[i]["NMSE"];
     const double limit = rows[i]["limit"];
     CHECK(error < limit);
@@ -129,7 +129,7 @@ TEST_CASE("every path of the CPU gives the same table", "[llmcheck][verify]") {
   Workplace w;
   const std::string arguments = fmt::format("'{}' --verify '{}' --verify-quick", kQ4, kQ4Reference);
   REQUIRE(w.llmcheck(arguments) == 0);
-  const Json figures = w.report["figures"];
+  const OrderedJson figures = w.report["figures"];
   REQUIRE(w.llmcheck(arguments + " --isa scalar -t 1") == 0);
   CHECK(w.report["figures"] == figures);
 }
@@ -154,11 +154,11 @@ TEST_CASE("another quantization needs to be meant", "[llmcheck][verify]") {
 TEST_CASE("a wrong token in the reference is found, with prompt, step and both choices",
           "[llmcheck][verify]") {
   Workplace w;
-  Json json = reference();
-  Json& prompt = json["prompts"][0];
+  OrderedJson json = reference();
+  OrderedJson& prompt = json["prompts"][0];
   prompt["tokens"][5] = 1234;  // no story goes on so
   prompt["top_ids"][5][0] = 1234;
-  const std::string file = w.write("planted.json", json.dump());
+  const std::string file = w.write("planted.json", json_text(json));
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick --report '{}'", kF16, file,
                                w / "r.junit.xml")) == 1);
   CHECK(w.report["verdict"] == "FAIL");
@@ -178,8 +178,8 @@ TEST_CASE("a wrong token in the reference is found, with prompt, step and both c
 TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
           "[llmcheck][verify]") {
   Workplace w;
-  Json json = reference();
-  Json& prompt = json["prompts"][0];
+  OrderedJson json = reference();
+  OrderedJson& prompt = json["prompts"][0];
   const auto margin = [&](std::size_t t) {
     const auto& logits = prompt["top_logits"][t];
     return logits[0].get<double>() - logits[1].get<double>();
@@ -188,7 +188,7 @@ TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
   REQUIRE(margin(31) > 0.1);
   std::swap(prompt["top_ids"][31][0], prompt["top_ids"][31][1]);
   prompt["tokens"][31] = prompt["top_ids"][31][0];
-  const std::string file = w.write("planted.json", json.dump());
+  const std::string file = w.write("planted.json", json_text(json));
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", kF16, file)) == 1);
   CHECK(w.verdict(kLockstep) == "PASS");  // each knows the other's choice
   CHECK(w.verdict(kForced) == "FAIL");
@@ -199,10 +199,10 @@ TEST_CASE("damaged weights fail", "[llmcheck][verify]") {
   SECTION("one bit: the logits tell") {
     const std::string model = w.write("bad.gguf", damaged(2, 2001, 2002, 0x02));
     const std::string bytes = read_file(model);
-    Json json = reference();
+    OrderedJson json = reference();
     CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", model, kF16Reference)) == 8);
     json["model_sha256"] = llm::sha256_hex(std::as_bytes(std::span(bytes)));
-    const std::string file = w.write("own.json", json.dump());
+    const std::string file = w.write("own.json", json_text(json));
     CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", model, file)) == 1);
     CHECK(w.verdict(kF32) == "FAIL");
   }
@@ -216,9 +216,9 @@ TEST_CASE("damaged weights fail", "[llmcheck][verify]") {
 
 TEST_CASE("a prompt that is encoded otherwise fails", "[llmcheck][verify]") {
   Workplace w;
-  Json json = reference();
+  OrderedJson json = reference();
   json["prompts"][8]["text"] = "Tell a story about a little bear who lost his  hat.\n\n";
-  const std::string file = w.write("text.json", json.dump());
+  const std::string file = w.write("text.json", json_text(json));
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}' --verify-quick", kF16, file)) == 1);
   CHECK(w.verdict("prompts give the reference's ids") == "FAIL");
   CHECK_THAT(w.out, Contains("instruct-1 differs at token "));
@@ -247,9 +247,9 @@ TEST_CASE("bad references of --verify give exit code and words", "[llmcheck][ver
   CAPTURE(c.patch);
   std::string text = c.patch;
   if (text.starts_with("{")) {
-    Json json = reference();
-    json.merge_patch(Json::parse(text));
-    text = json.dump();
+    OrderedJson json = reference();
+    json.merge_patch(test::parse_ordered_json(text));
+    text = json_text(json);
   }
   const std::string file = w.write("bad.json", text);
   CHECK(w.llmcheck(fmt::format("'{}' --verify '{}'", kF16, file)) == c.code);
@@ -263,9 +263,9 @@ TEST_CASE("--verify without a file, a model or itself is refused", "[llmcheck][v
   CHECK(w.llmcheck(fmt::format("'{}' --verify-quick", kF16)) == 2);
   CHECK(w.llmcheck(fmt::format("'{}' --self --verify-quantized", kF16)) == 2);
   CHECK_THAT(w.err, Contains("--verify: found none"));
-  Json json = reference();
+  OrderedJson json = reference();
   json["model_sha256"] = std::string(64, '0');
-  CHECK(w.llmcheck(fmt::format("--verify '{}'", w.write("gone.json", json.dump()))) == 4);
+  CHECK(w.llmcheck(fmt::format("--verify '{}'", w.write("gone.json", json_text(json)))) == 4);
   CHECK_THAT(w.err, Contains("no .gguf with SHA-256 000"));
 }
 

@@ -1,12 +1,12 @@
 // Manifests through the tools: llmgguf hash and verify, llmrun --verify-model.
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
+#include "tests/support/json.h"
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/tool_test.h"
 
@@ -14,8 +14,6 @@ using Catch::Matchers::StartsWith;
 
 namespace llm::test {
 namespace {
-
-using nlohmann::json;
 
 Finished llmgguf(std::vector<std::string> arguments) {
   return run_tool("llmgguf", std::move(arguments));
@@ -65,11 +63,11 @@ TEST_CASE("llmgguf verify names what is not the manifest's", "[llmgguf][manifest
   auto with_json = verify;
   with_json.emplace_back("--json");
   const auto listed = llmgguf(with_json).must_end(8);
-  const json verdict = json::parse(listed.out);
+  const Json verdict = test::parse_json(listed.out);
   CHECK(verdict["ok"] == false);
   REQUIRE(verdict["differences"].size() == 1);
   CHECK(verdict["differences"][0]["name"] == "blk.0.ffn_down.weight");
-  CHECK(verdict["differences"][0]["chunks"] == json({0, 0}));
+  CHECK(verdict["differences"][0]["chunks"] == Json({0, 0}));
   const std::uint64_t begin = verdict["differences"][0]["begin"];
   CHECK(begin ==
         promised.model.header_bytes() + promised.model.default_offset("blk.0.ffn_down.weight"));
@@ -152,7 +150,7 @@ TEST_CASE("llmrun --verify-model runs nothing but what is promised", "[llmrun][m
 
 TEST_CASE("llmgguf hash prints root and lines", "[llmgguf][manifest]") {
   Promised promised;
-  const json hashes = json::parse(llmgguf({"hash", promised.path, "--json"}).out);
+  const Json hashes = test::parse_json(llmgguf({"hash", promised.path, "--json"}).out);
   CHECK(hashes["root"] == root_of(promised.manifest));
   CHECK(hashes["sha256"] == sha256_hex(promised.model.bytes()));
   CHECK(hashes["bytes"] == promised.model.bytes().size());

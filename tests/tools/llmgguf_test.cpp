@@ -1,17 +1,14 @@
 // The verbs of llmgguf on a small model; what `verify` refuses is tested in bad_input_*.
 
-#include <nlohmann/json.hpp>
-
 #include "base/sha256.h"
 #include "quant/formats/half.h"
 #include "tests/support/effort.h"
+#include "tests/support/json.h"
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
-
-using nlohmann::json;
 
 TEST_CASE("llmgguf show", "[llmgguf]") {
   const ScratchDirectory directory;
@@ -23,14 +20,14 @@ TEST_CASE("llmgguf show", "[llmgguf]") {
     CHECK(text.out.find(word) != std::string::npos);
   }
 
-  const auto shown = json::parse(run_tool("llmgguf", {"show", path, "--json"}).out);
+  const auto shown = test::parse_json(run_tool("llmgguf", {"show", path, "--json"}).out);
   CHECK(shown["schema_version"] == 2);
   CHECK(shown["metadata"]["llama.block_count"]["value"] == 1);
   CHECK(shown["metadata"]["tokenizer.ggml.tokens"]["count"] == 272);
   CHECK(shown["metadata"]["tokenizer.ggml.tokens"]["value"].size() == 8);
   CHECK(shown["tensors"].size() == 12);
   CHECK(shown["tensors"][0]["bits_per_weight"] == 8.5);
-  const auto whole = json::parse(run_tool("llmgguf", {"show", path, "--json", "-a"}).out);
+  const auto whole = test::parse_json(run_tool("llmgguf", {"show", path, "--json", "-a"}).out);
   CHECK(whole["metadata"]["tokenizer.ggml.tokens"]["value"].size() == 272);
 }
 
@@ -42,14 +39,14 @@ TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
   const auto text = run_tool("llmgguf", {"show", path}).must_end(0, {}, {"\\x1b"});
   CHECK(text.out.find('\x1b') == std::string::npos);
   const auto shown = run_tool("llmgguf", {"show", path, "--json"});
-  CHECK(json::parse(shown.out)["metadata"].contains("general.name"));
+  CHECK(test::parse_json(shown.out)["metadata"].contains("general.name"));
 }
 
 TEST_CASE("llmgguf hash", "[llmgguf]") {
   const ScratchDirectory directory;
   const auto bytes = TinyGguf::llama().bytes();
   const std::string path = directory.write("m.gguf", bytes);
-  const auto hashes = json::parse(run_tool("llmgguf", {"hash", path, "--json"}).out);
+  const auto hashes = test::parse_json(run_tool("llmgguf", {"hash", path, "--json"}).out);
   CHECK(hashes["sha256"] == sha256_hex(bytes));
   const auto text = run_tool("llmgguf", {"hash", path});
   CHECK(text.out.starts_with(sha256_hex(bytes) + "  " + path + "\n"));
@@ -77,7 +74,7 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
   SECTION("JSON carries the warnings") {
     model.trailing = "x";
     const std::string path = directory.write("junk", model.bytes());
-    const auto verdict = json::parse(run_tool("llmgguf", {"verify", path, "--json"}).out);
+    const auto verdict = test::parse_json(run_tool("llmgguf", {"verify", path, "--json"}).out);
     CHECK(verdict["ok"] == true);
     CHECK(verdict["warnings"].size() == 1);
   }
@@ -105,7 +102,7 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
     CAPTURE(line, different.out);
     CHECK(different.out.find(line) != std::string::npos);
   }
-  const auto listed = json::parse(run_tool("llmgguf", {"diff", first, second, "--json"}).out);
+  const auto listed = test::parse_json(run_tool("llmgguf", {"diff", first, second, "--json"}).out);
   CHECK(listed["equal"] == false);
   CHECK(listed["differences"].size() == 5);
 }

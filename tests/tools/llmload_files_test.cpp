@@ -1,10 +1,10 @@
 // The files that llmload reads: lengths and calibrations, good, hostile, and of something else.
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tools/llmload/calibration.h"
@@ -115,8 +115,7 @@ TEST_CASE("a calibration of something else is refused by name", "[llmload][bad_i
 }
 
 TEST_CASE("a hostile calibration is refused by member, value and rule", "[llmload][bad_input]") {
-  using nlohmann::json;
-  const json good = json::parse(some_calibration().to_json());
+  const Json good = test::parse_json(some_calibration().to_json());
   const auto refused = [](const std::string& text, ErrorCode code, const std::string& part) {
     CAPTURE(text, part);
     must_fail(Calibration::parse(text), code, {part});
@@ -125,42 +124,43 @@ TEST_CASE("a hostile calibration is refused by member, value and rule", "[llmloa
   refused("[]", ErrorCode::kMalformed, "calibration: found no JSON object");
   refused(std::string(100000, '['), ErrorCode::kMalformed, "calibration: found no JSON object");
   for (const auto& [name, value] : good.items()) {
-    json without = good;
+    Json without = good;
     without.erase(name);
-    refused(without.dump(), ErrorCode::kMalformed, name);
-    for (const json& wrong : {json(), json(-1.5), json::array({1}), json(true)}) {
+    refused(json_text(without), ErrorCode::kMalformed, name);
+    for (const Json& wrong : {Json(), Json(-1.5), Json::array({1}), Json(true)}) {
       if (wrong.is_number() && value.is_number_float()) continue;
-      json bad = good;
+      Json bad = good;
       bad[name] = wrong;
-      refused(bad.dump(), ErrorCode::kMalformed, name);
+      refused(json_text(bad), ErrorCode::kMalformed, name);
     }
   }
   for (const auto& [name, value] : good["seconds"].items()) {
-    json bad = good;
+    Json bad = good;
     bad["seconds"].erase(name);
-    refused(bad.dump(), ErrorCode::kMalformed, name + ": found nothing, need a number");
+    refused(json_text(bad), ErrorCode::kMalformed, name + ": found nothing, need a number");
   }
-  json bad = good;
+  Json bad = good;
   bad["threads"] = 5000000000;
-  refused(bad.dump(), ErrorCode::kMalformed, "threads: found 5000000000, need an integer from 1");
+  refused(json_text(bad), ErrorCode::kMalformed,
+          "threads: found 5000000000, need an integer from 1");
   bad["threads"] = 0;
-  refused(bad.dump(), ErrorCode::kMalformed, "threads: found 0, need an integer from 1");
+  refused(json_text(bad), ErrorCode::kMalformed, "threads: found 0, need an integer from 1");
   bad = good;
   bad["schema_version"] = 1;
-  refused(bad.dump(), ErrorCode::kUnsupported, "schema_version: found 1, need 2");
+  refused(json_text(bad), ErrorCode::kUnsupported, "schema_version: found 1, need 2");
   const auto residuals = [&](auto change, const std::string& part) {
-    json other = good;
+    Json other = good;
     change(other["residuals"]);
-    refused(other.dump(), ErrorCode::kMalformed, part);
+    refused(json_text(other), ErrorCode::kMalformed, part);
   };
-  residuals([](json& r) { r.clear(); }, "residuals: found 0 groups");
-  residuals([](json& r) { r[0] = 5; }, "residuals: found number");
-  residuals([](json& r) { r[0]["up_to_seconds"] = 1; }, "residuals: found 0.002 after 1");
-  residuals([](json& r) { r[0].erase("up_to_seconds"); }, "up_to_seconds: found nothing");
-  residuals([](json& r) { r[1]["ratios"].erase(0); }, "residuals: found other ratios");
-  residuals([](json& r) { r[1]["ratios"][63] = -0.5; }, "residuals: found a ratio of -0.5");
-  residuals([](json& r) { r[1]["ratios"][0] = 1e9; }, "residuals: found a ratio of 1000000000");
-  residuals([](json& r) { r[1]["ratios"][0] = "1"; }, "residuals: found a ratio of string");
+  residuals([](Json& r) { r.clear(); }, "residuals: found 0 groups");
+  residuals([](Json& r) { r[0] = 5; }, "residuals: found number");
+  residuals([](Json& r) { r[0]["up_to_seconds"] = 1; }, "residuals: found 0.002 after 1");
+  residuals([](Json& r) { r[0].erase("up_to_seconds"); }, "up_to_seconds: found nothing");
+  residuals([](Json& r) { r[1]["ratios"].erase(0); }, "residuals: found other ratios");
+  residuals([](Json& r) { r[1]["ratios"][63] = -0.5; }, "residuals: found a ratio of -0.5");
+  residuals([](Json& r) { r[1]["ratios"][0] = 1e9; }, "residuals: found a ratio of 1000000000");
+  residuals([](Json& r) { r[1]["ratios"][0] = "1"; }, "residuals: found a ratio of string");
 }
 
 }  // namespace llm::test

@@ -1,15 +1,13 @@
 // llmload as scripts meet it: the real program, its shapes and its exit codes. Never its times.
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 class Llmload : public test::Llmrun {
  public:
@@ -23,7 +21,7 @@ class Llmload : public test::Llmrun {
   Json report(const std::string& arguments, int exit_code = 0) {
     const Finished run = llmload(arguments + " --json").must_end(exit_code);
     CAPTURE(arguments);
-    return Json::parse(run.out);
+    return test::parse_json(run.out);
   }
   /// A calibration of this machine, in $DIR/c.json.
   void calibrate(const std::string& arguments = "") {
@@ -43,7 +41,7 @@ TEST_CASE_METHOD(Llmload, "a simulation is the same byte for byte, for its seed"
   REQUIRE(llmload(words).out == run.out);
   REQUIRE_THAT(run.out, Contains("tbt p95 ms") && Contains("simulated") && !Contains("real"));
   REQUIRE(llmload(kCosts + "--mode simulate --requests 50 -s 6").out != run.out);
-  REQUIRE(report(words).dump() == report(words).dump());
+  REQUIRE(json_text(report(words)) == json_text(report(words)));
 }
 
 TEST_CASE_METHOD(Llmload, "each option of the load and of the scheduler has its effect") {

@@ -2,15 +2,13 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* kModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 
@@ -33,7 +31,7 @@ TEST_CASE_METHOD(Llmrun, "a loaded cache changes no bit and saves the work") {
       "-q ",
       kModel, kv, compute);
   const Finished expected = llmrun(run).must_end(0);
-  const auto n_prompt = Json::parse(expected.out)["prompt_ids"].size();
+  const auto n_prompt = test::parse_json(expected.out)["prompt_ids"].size();
   REQUIRE(n_prompt > 300);
   const std::string drawn = line_of(expected.err, "drawn-logits-sha256: ");
   REQUIRE(drawn.size() == 21 + 64);
@@ -50,9 +48,9 @@ TEST_CASE_METHOD(Llmrun, "a loaded cache changes no bit and saves the work") {
       CAPTURE(extra);
       REQUIRE(line_of(cached.err, "drawn-logits-sha256: ") == drawn);
       REQUIRE(!contains(cached.err, "\nlogits-sha256"));
-      const Json json = Json::parse(cached.out);
-      REQUIRE(json["ids"] == Json::parse(expected.out)["ids"]);
-      REQUIRE(json["logprobs"] == Json::parse(expected.out)["logprobs"]);
+      const Json json = test::parse_json(cached.out);
+      REQUIRE(json["ids"] == test::parse_json(expected.out)["ids"]);
+      REQUIRE(json["logprobs"] == test::parse_json(expected.out)["logprobs"]);
       REQUIRE(json["stats"]["prefill_tokens"] < n_prompt - bytes / 6);
     }
   }
@@ -63,9 +61,9 @@ TEST_CASE_METHOD(Llmrun, "a cache of a question's beginning serves the question"
       "\"$TINY\" --chat-template zephyr --system 'Be kind' -c 500 -n 6 --temp 0 ";
   llmrun(chat + "-p hi -q --cache-save \"$DIR/cache\"").must_end(0);
   const Finished cached = llmrun(chat + "-p hi -q --json --cache-load \"$DIR/cache\"").must_end(0);
-  REQUIRE(Json::parse(cached.out)["stats"]["prefill_tokens"] == 1);
-  REQUIRE(Json::parse(cached.out)["ids"] ==
-          Json::parse(llmrun(chat + "-p hi -q --json").out)["ids"]);
+  REQUIRE(test::parse_json(cached.out)["stats"]["prefill_tokens"] == 1);
+  REQUIRE(test::parse_json(cached.out)["ids"] ==
+          test::parse_json(llmrun(chat + "-p hi -q --json").out)["ids"]);
 }
 
 TEST_CASE_METHOD(Llmrun, "a cache that is not of this run is refused by name") {

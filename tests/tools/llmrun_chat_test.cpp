@@ -3,19 +3,17 @@
 #include <fmt/core.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/sha256.h"
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 /// A chat on the tiny model; its replies are three tokens of nonsense.
 constexpr const char* kChat =
@@ -24,7 +22,7 @@ constexpr const char* kChat =
 std::vector<Json> json_lines(const std::string& text) {
   std::istringstream stream(text);
   std::vector<Json> objects;
-  for (std::string line; std::getline(stream, line);) objects.push_back(Json::parse(line));
+  for (std::string line; std::getline(stream, line);) objects.push_back(test::parse_json(line));
   return objects;
 }
 
@@ -53,7 +51,7 @@ class Chats : public Llmrun {
   /// The replies of -i --json to these messages.
   std::vector<Json> replies(const std::string& options, const std::vector<std::string>& messages) {
     std::vector<std::string> lines;
-    for (const std::string& message : messages) lines.push_back(Json(message).dump());
+    for (const std::string& message : messages) lines.push_back(json_text(Json(message)));
     const Finished run = chat("--json " + options, lines).must_end(0);
     return json_lines(run.out);
   }
@@ -193,7 +191,7 @@ TEST_CASE_METHOD(Chats, "--chat asks as the file's template has it, and -p says 
     CAPTURE(options);
     const bool told = contains(run.err, "--chat asks it as a question");
     REQUIRE(told == options.empty());
-    return Json::parse(run.out)["prompt_ids"];
+    return test::parse_json(run.out)["prompt_ids"];
   };
   const Json asked = ids("--chat");
   REQUIRE(asked == ids("--chat-template auto"));
@@ -230,7 +228,7 @@ TEST_CASE_METHOD(Chats, "a chat in JSON answers line by line and lives through b
   const Finished run = chat("--json --logprobs 2 -c 150",
                             {R"({"role": "user", "content": "one"})", "", "\"two\"", "not JSON",
                              "[1]", R"({"content": 1})", R"({"role": "system", "content": "x"})",
-                             Json(std::string(300, 'x')).dump(), "\"/help\""})
+                             json_text(Json(std::string(300, 'x'))), "\"/help\""})
                            .must_end(0);
   const auto lines = json_lines(run.out);
   REQUIRE(lines.size() == 8);
@@ -367,14 +365,14 @@ TEST_CASE_METHOD(Chats, "what a session file must not say is refused by field, v
   REQUIRE(at != std::string::npos);
   std::uint64_t length = 0;
   std::memcpy(&length, &file[at - sizeof length], sizeof length);
-  Json note = Json::parse(file.substr(at, length));
+  Json note = test::parse_json(file.substr(at, length));
   const Json::json_pointer place(pointer);
   if (*value == '\0') {
     note.erase(place.back());
   } else {
-    note[place] = Json::parse(value);
+    note[place] = test::parse_json(value);
   }
-  const std::string changed = note.dump();
+  const std::string changed = json_text(note);
   file.replace(at, length, changed);
   const std::uint64_t new_length = changed.size();
   const std::uint64_t new_size = file.size();

@@ -1,11 +1,11 @@
 // llmrun --dump-layers: what it writes, read back by the reader of llmcheck, and what it refuses.
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/sha256.h"
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "validate/reference/dump/dump.h"
@@ -29,7 +29,7 @@ class Dumps : public Llmrun {
 TEST_CASE_METHOD(Dumps, "--dump-layers writes every tap of every token") {
   const Finished run =
       llmrun(std::string(kRun) + "--json --logits-hash --dump-layers \"$DIR/a\"").must_end(0);
-  const auto json = nlohmann::json::parse(run.out);
+  const auto json = test::parse_json(run.out);
   std::vector<std::int32_t> tokens = json["prompt_ids"].get<std::vector<std::int32_t>>();
   const std::size_t n_prompt = tokens.size();
   for (const auto& id : json["ids"]) tokens.push_back(id.get<std::int32_t>());
@@ -81,7 +81,7 @@ TEST_CASE_METHOD(Dumps, "receipt and dump name the model that ran, not what has 
   const std::string ran = test::read_file(path("sum")).substr(0, 64);
   const std::string now = test::read_file(path("tiny.gguf"));
   REQUIRE(ran != sha256_hex(std::as_bytes(std::span(now))));
-  const auto receipt = nlohmann::json::parse(test::read_file(path("receipt.json")));
+  const auto receipt = test::parse_json(test::read_file(path("receipt.json")));
   REQUIRE(receipt["model"]["sha256"] == ran);
   const auto dump = require_ok(Dump::load(path("dump.npz")));
   REQUIRE(dump.meta().model_sha256 == ran);

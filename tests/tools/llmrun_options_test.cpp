@@ -3,16 +3,14 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* kFable = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 
@@ -23,7 +21,7 @@ class LlmrunOptions : public Llmrun {
     const Finished run =
         llmrun("\"$TINY\" -p 'a tiny hen' -t 1 --ignore-eos --json -q " + options).must_end(0);
     CAPTURE(options);
-    return Json::parse(run.out);
+    return test::parse_json(run.out);
   }
 
   std::string fable(const std::string& options) {
@@ -51,7 +49,7 @@ TEST_CASE_METHOD(LlmrunOptions,
   REQUIRE(fable("-n 60 -r zzz -r $'\\n\\n' -r young") == text.substr(0, name));
   const Finished json =
       llmrun(fmt::format("{} -p 'Once upon a time' --temp 0 -q -r young --json", kFable));
-  REQUIRE(Json::parse(json.out)["stop_reason"] == "stop_string");
+  REQUIRE(test::parse_json(json.out)["stop_reason"] == "stop_string");
 }
 
 TEST_CASE_METHOD(LlmrunOptions, "--system and --chat-template are what the model sees") {
@@ -109,7 +107,7 @@ TEST_CASE_METHOD(LlmrunOptions, "a chat template whose markers the vocabulary la
 
 TEST_CASE_METHOD(LlmrunOptions, "a text ends with EOS unless --ignore-eos") {
   const auto run = [&](const char* options) {
-    return Json::parse(
+    return test::parse_json(
         llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0.4 -s 4 -c 500 --json -q {}",
                            kFable, options))
             .out);
@@ -157,7 +155,7 @@ TEST_CASE_METHOD(LlmrunOptions, "what changes no result reaches the engine all t
   REQUIRE(stats("--no-cache")["cache"] == false);
   REQUIRE(stats("-s 77")["seed"] == 77);
   const Finished variable = shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -p a -n 1 --json -q");
-  REQUIRE(Json::parse(variable.out)["stats"]["isa"] == "scalar");
+  REQUIRE(test::parse_json(variable.out)["stats"]["isa"] == "scalar");
 }
 
 TEST_CASE_METHOD(LlmrunOptions,

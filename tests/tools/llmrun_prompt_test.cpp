@@ -3,15 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* kRun = "\"$LLMRUN\" \"$TINY\" -n 0 --json ";
 
@@ -22,7 +20,7 @@ class Prompts : public Llmrun {
     const Finished run = shell(command);
     INFO(command << '\n' << run.err);
     REQUIRE(run.exit_code == 0);
-    return Json::parse(run.out)["prompt"];
+    return test::parse_json(run.out)["prompt"];
   }
 };
 
@@ -91,7 +89,7 @@ TEST_CASE_METHOD(Prompts, "- after a prompt adds standard input after a blank li
 TEST_CASE_METHOD(Prompts, "waiting for a prompt is said") {
   const Finished run = shell(std::string("(sleep 2.5; echo late) | ") + kRun);
   REQUIRE(contains(run.err, "waiting for the prompt on standard input"));
-  REQUIRE(Json::parse(run.out)["prompt"] == "late");
+  REQUIRE(test::parse_json(run.out)["prompt"] == "late");
 }
 
 TEST_CASE_METHOD(Prompts,
@@ -101,7 +99,7 @@ TEST_CASE_METHOD(Prompts,
   llmrun(run).must_end(2, {"need at most 20 (the context); raise -c, shorten the prompt or use "
                            "--context-shift"});
   const Finished cropped = llmrun(run + "--context-shift --json").must_end(0);
-  const Json json = Json::parse(cropped.out);
+  const Json json = test::parse_json(cropped.out);
   REQUIRE(json["ids"].size() == 4);
   const auto n_dropped = json["prompt_ids"].size() - 20;
   REQUIRE(n_dropped > 0);
@@ -118,9 +116,9 @@ TEST_CASE_METHOD(Prompts,
       "-p 'the tiny hen has a hat and a pen and a net and the tiny hen has a hat' ";
   const Finished kind =
       llmrun(question + "--system 'Be kind'").must_end(0, {"warning: prompt: the first "});
-  REQUIRE(Json::parse(kind.out)["prompt_ids"].size() <= 80);
-  REQUIRE(Json::parse(kind.out)["prompt_ids"] !=
-          Json::parse(llmrun(question + "--system 'Be mean'").out)["prompt_ids"]);
+  REQUIRE(test::parse_json(kind.out)["prompt_ids"].size() <= 80);
+  REQUIRE(test::parse_json(kind.out)["prompt_ids"] !=
+          test::parse_json(llmrun(question + "--system 'Be mean'").out)["prompt_ids"]);
 }
 
 TEST_CASE_METHOD(Prompts, "a directory with one model stands for it") {
@@ -158,7 +156,7 @@ TEST_CASE_METHOD(Prompts, "without a model: LLM_MODEL, else the one that comes w
 
   const auto prompt_ids = [&](const std::string& command) {
     const Finished run = shell(command).must_end(0);
-    return Json::parse(run.out)["prompt_ids"];
+    return test::parse_json(run.out)["prompt_ids"];
   };
   const std::string tiny = "LLM_MODEL=\"$TINY\" \"$LLMRUN\" -n 0 --json -p hen ";
   REQUIRE(prompt_ids(tiny) == prompt_ids("\"$LLMRUN\" \"$TINY\" -n 0 --json -p hen"));

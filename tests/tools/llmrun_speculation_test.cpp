@@ -4,18 +4,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tests/support/effort.h"
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
 constexpr const char* kDraft = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
@@ -38,9 +36,9 @@ std::string without_stats(const std::string& out) {
   std::string rest;
   for (std::size_t begin = 0; begin < out.size();) {
     const std::size_t end = std::min(out.find('\n', begin), out.size());
-    Json line = Json::parse(out.substr(begin, end - begin));
+    Json line = test::parse_json(out.substr(begin, end - begin));
     line.erase("stats");
-    rest += line.dump() + '\n';
+    rest += json_text(line) + '\n';
     begin = end + 1;
   }
   return rest;
@@ -143,7 +141,7 @@ TEST_CASE_METHOD(Llmrun,
   const std::string run =
       fmt::format("{} -p 'Once upon a time' -t 1 -n 33 --temp 0 --draft {} --speculate-length 3 ",
                   kModel, kDraft);
-  const Json stats = Json::parse(llmrun(run + "--json -q").out)["stats"];
+  const Json stats = test::parse_json(llmrun(run + "--json -q").out)["stats"];
   const Json& speculation = stats["speculation"];
   REQUIRE(speculation["proposer"] == "draft");
   const auto passes = speculation["passes"].get<double>();
@@ -158,16 +156,16 @@ TEST_CASE_METHOD(Llmrun,
   REQUIRE(contains(llmrun(run).err, line));
   REQUIRE(contains(llmrun(run + "-v").err, "info: draft: "));
   const std::string plain = fmt::format("{} -p a -t 1 -n 3 --temp 0 ", kModel);
-  REQUIRE(!Json::parse(llmrun(plain + "--json -q").out)["stats"].contains("speculation"));
+  REQUIRE(!test::parse_json(llmrun(plain + "--json -q").out)["stats"].contains("speculation"));
   REQUIRE(!contains(llmrun(plain).err, "proposed"));
 }
 
 TEST_CASE_METHOD(Llmrun, "--speculate ngram proposes from the text") {
-  const Json json =
-      Json::parse(llmrun(fmt::format("{} -p 'a time, a time, a time' -t 1 -n 20 --temp 0 --json -q "
-                                     "--speculate ngram --speculate-length 2",
-                                     kModel))
-                      .out);
+  const Json json = test::parse_json(
+      llmrun(fmt::format("{} -p 'a time, a time, a time' -t 1 -n 20 --temp 0 --json -q "
+                         "--speculate ngram --speculate-length 2",
+                         kModel))
+          .out);
   REQUIRE(json["stats"]["speculation"]["proposer"] == "ngram");
   REQUIRE(json["stats"]["speculation"]["proposed"].get<int>() > 0);
 }

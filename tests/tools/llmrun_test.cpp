@@ -6,17 +6,15 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* kGreedy = "\"$TINY\" -n 8 --temp 0 --ignore-eos -q ";
 
@@ -34,7 +32,8 @@ TEST_CASE_METHOD(Llmrun, "greedy texts of stories260K are llama.cpp's") {
     return;
   }
   const std::string model = fmt::format("'{}/stories260K.gguf'", data);
-  const auto cases = Json::parse(test::read_file(std::string(data) + "/stories260K_greedy.json"));
+  const auto cases =
+      test::parse_json(test::read_file(std::string(data) + "/stories260K_greedy.json"));
   REQUIRE(!cases.empty());
   for (const Json& item : cases) {
     write("prompt", item["prompt"].get<std::string>());
@@ -121,18 +120,20 @@ TEST_CASE_METHOD(Llmrun, "a prompt may come from anywhere and is one text") {
         "\"$TINY\" - -n 0 --json -q < \"$DIR/prompt\""}) {
     const Finished run = llmrun(arguments).must_end(0);
     CAPTURE(arguments);
-    REQUIRE(Json::parse(run.out)["prompt_ids"] == Json::parse(expected.out)["prompt_ids"]);
-    REQUIRE(Json::parse(run.out)["prompt"] == "two\nlines");
+    REQUIRE(test::parse_json(run.out)["prompt_ids"] ==
+            test::parse_json(expected.out)["prompt_ids"]);
+    REQUIRE(test::parse_json(run.out)["prompt"] == "two\nlines");
   }
 }
 
 TEST_CASE_METHOD(Llmrun, "odd prompts: empty, not UTF-8, with NUL, too large") {
   const Finished empty = llmrun("\"$TINY\" -p '' -n 0 --json -q");
-  REQUIRE(Json::parse(empty.out)["prompt_ids"] == Json{1});  // BOS alone
+  REQUIRE(test::parse_json(empty.out)["prompt_ids"] == Json{1});  // BOS alone
   write("odd", std::string("\xFF\0\xC3", 3));
   const Finished odd = llmrun("\"$TINY\" -f \"$DIR/odd\" -n 0 --json -q").must_end(0);
-  REQUIRE(Json::parse(odd.out)["prompt"].get<std::string>().size() == 7);  // two of them U+FFFD
-  REQUIRE(Json::parse(odd.out)["prompt_ids"].size() >= 4);
+  REQUIRE(test::parse_json(odd.out)["prompt"].get<std::string>().size() ==
+          7);  // two of them U+FFFD
+  REQUIRE(test::parse_json(odd.out)["prompt_ids"].size() >= 4);
   const Finished large =
       shell("truncate -s 2G \"$DIR/large\" && \"$LLMRUN\" \"$TINY\" -f \"$DIR/large\" -n 1");
   REQUIRE(large.exit_code == 5);
@@ -143,7 +144,7 @@ TEST_CASE_METHOD(Llmrun, "odd prompts: empty, not UTF-8, with NUL, too large") {
 
 TEST_CASE_METHOD(Llmrun, "special tokens in a prompt are text unless asked for") {
   const auto ids = [&](const char* extra) {
-    return Json::parse(
+    return test::parse_json(
         llmrun(fmt::format("\"$TINY\" -p 'x</s>' -n 0 --json -q {}", extra)).out)["prompt_ids"];
   };
   REQUIRE(ids("").back() != 2);
@@ -153,7 +154,7 @@ TEST_CASE_METHOD(Llmrun, "special tokens in a prompt are text unless asked for")
 TEST_CASE_METHOD(Llmrun, "--json is one object of the documented shape") {
   const Finished run =
       llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --json --logprobs 3 -s 7").must_end(0);
-  const Json json = Json::parse(run.out);
+  const Json json = test::parse_json(run.out);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   REQUIRE(keys == std::vector<std::string>{"ids", "logprobs", "prompt", "prompt_ids",
@@ -168,14 +169,14 @@ TEST_CASE_METHOD(Llmrun, "--json is one object of the documented shape") {
     REQUIRE(token["top"].size() == 3);
     REQUIRE(token["top"][0]["logprob"] >= token["top"][1]["logprob"]);
   }
-  REQUIRE(!Json::parse(llmrun("\"$TINY\" -n 1 --json").out).contains("logprobs"));
+  REQUIRE(!test::parse_json(llmrun("\"$TINY\" -n 1 --json").out).contains("logprobs"));
 }
 
 TEST_CASE_METHOD(Llmrun, "--jsonl prints a line per token and the result") {
   const Finished run = llmrun("\"$TINY\" -p hi -n 5 --ignore-eos --jsonl -s 7");
   std::istringstream lines(run.out);
   std::vector<Json> objects;
-  for (std::string line; std::getline(lines, line);) objects.push_back(Json::parse(line));
+  for (std::string line; std::getline(lines, line);) objects.push_back(test::parse_json(line));
   const Json last = objects.back();
   std::vector<int> ids;
   std::string text;
@@ -190,7 +191,7 @@ TEST_CASE_METHOD(Llmrun, "--jsonl prints a line per token and the result") {
 
 TEST_CASE_METHOD(Llmrun, "a seed gives the same text again, no seed a new one") {
   const auto ids = [&](const char* extra) {
-    return Json::parse(
+    return test::parse_json(
         llmrun(fmt::format("\"$TINY\" -n 20 --ignore-eos --top-k 0 --top-p 1 --json {}", extra))
             .out)["ids"];
   };
@@ -204,17 +205,17 @@ TEST_CASE_METHOD(Llmrun, "a stop string ends the text before it; --echo prints t
   REQUIRE(!text.empty());
   REQUIRE(llmrun(std::string(kGreedy) + "-p ab --echo").out == "ab" + text);
   const std::string json = llmrun(std::string(kGreedy) + "-p ab --json -r ''").out;
-  REQUIRE(Json::parse(json)["text"] == text);
+  REQUIRE(test::parse_json(json)["text"] == text);
 }
 
 TEST_CASE_METHOD(Llmrun, "a full context ends with a warning and exit code 0") {
   const Finished run =
       llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -s 1 --json")
           .must_end(0, {"context full: 20 tokens; raise -c or use --context-shift"});
-  REQUIRE(Json::parse(run.out)["stop_reason"] == "context_full");
+  REQUIRE(test::parse_json(run.out)["stop_reason"] == "context_full");
   const Finished shifted =
       llmrun("\"$TINY\" -p hi --ignore-eos -c 20 -n 60 -s 1 --json --context-shift");
-  REQUIRE(Json::parse(shifted.out)["ids"].size() == 60);
+  REQUIRE(test::parse_json(shifted.out)["ids"].size() == 60);
 }
 
 TEST_CASE_METHOD(Llmrun, "a receipt holds what is needed to run again") {
@@ -230,7 +231,7 @@ TEST_CASE_METHOD(Llmrun, "a receipt holds what is needed to run again") {
                            .must_end(0);
   CAPTURE(arguments);
   const std::string first = test::read_file(path("first"));
-  const Json receipt = Json::parse(first);
+  const Json receipt = test::parse_json(first);
   REQUIRE("logits-sha256: " + receipt["logits_sha256"].get<std::string>() == hash_line(run));
   REQUIRE(receipt["text"] == run.out);
   const Finished sum = shell("sha256sum < \"$TINY\"");
@@ -250,7 +251,7 @@ TEST_CASE_METHOD(Llmrun, "a receipt holds what is needed to run again") {
                                           {"repeat_penalty", "--repeat-penalty"},
                                           {"repeat_last_n", "--repeat-last-n"},
                                           {"context", "-c"}}) {
-    again += ' ' + option + ' ' + options[key].dump();
+    again += ' ' + option + ' ' + json_text(options[key]);
   }
   for (const auto& [key, option] :
        std::map<std::string, std::string>{{"sampler_order", "--sampler-order"},
@@ -332,8 +333,8 @@ TEST_CASE_METHOD(Llmrun, "chat reads messages and prints replies") {
   REQUIRE(n_replies == 2);
   const Finished once =
       llmrun("\"$TINY\" --chat-template zephyr -p hi -c 2000 -n 4 -s 1 --json").must_end(0);
-  REQUIRE(Json::parse(once.out)["prompt"] == "hi");
-  REQUIRE(Json::parse(once.out)["prompt_ids"].size() > 20);  // the markup is in them
+  REQUIRE(test::parse_json(once.out)["prompt"] == "hi");
+  REQUIRE(test::parse_json(once.out)["prompt_ids"].size() > 20);  // the markup is in them
 }
 
 TEST_CASE_METHOD(Llmrun, "pages are served without a model") {

@@ -2,19 +2,17 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/json.h"
 #include "tests/support/effort.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 const std::string kLong =
     R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
@@ -129,7 +127,7 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   }
   require_idle(server);
   {
-    const std::string ids = Json(std::vector<int>(100000, 9)).dump();
+    const std::string ids = json_text(Json(std::vector<int>(100000, 9)));
     RawClient prefilling(server.port());
     prefilling.send(post_text("/v1/completions", "{\"prompt\": " + ids + "}"));
     REQUIRE(server.comes_to("texts_running", 1));

@@ -3,20 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-namespace {
-
-using Json = nlohmann::json;
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("llmserve tells of itself", "[llmserve]") {
   const TinyModel tiny;
@@ -166,7 +162,7 @@ TEST_CASE("the description of the API is the one in docs, with the paths that th
   REQUIRE(served == read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
   REQUIRE(served == run_tool("llmserve", {"--openapi"}).out);
   const std::string page = read_file(LLM_SOURCE_DIR "/docs/serving.md");
-  const Json api = Json::parse(served);
+  const Json api = test::parse_json(served);
   for (const auto& [path, methods] : api["paths"].items()) {
     const bool is_post = methods.contains("post");
     const int status = is_post ? server.post(path, {{"zzz", 1}}).status : server.get(path).status;
@@ -193,7 +189,7 @@ TEST_CASE("the description of the API is the one in docs, with the paths that th
 
 TEST_CASE("docs/serving.md has the fields of the description, and no others", "[llmserve]") {
   const std::string page = read_file(LLM_SOURCE_DIR "/docs/serving.md");
-  const Json api = Json::parse(read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
+  const Json api = test::parse_json(read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
   std::set<std::string> names;
   for (const auto& [schema, value] : api["components"]["schemas"].items()) {
     if (!schema.ends_with("Request")) continue;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/json.h"
 #include "tools/llmserve/json_fields.h"
 
 namespace llm {
@@ -48,7 +49,7 @@ TEST_CASE("a table of fields describes what it reads", "[llmserve]") {
   Targets t;
   const JsonFields inner = inner_fields(t);
   const JsonSchema schema = fields_of(t, inner).schema();
-  REQUIRE(schema == JsonSchema::parse(R"({
+  REQUIRE(schema == test::parse_ordered_json(R"({
     "type": "object", "required": ["text"], "additionalProperties": {"type": "null"},
     "properties": {
       "flag": {"type": ["boolean", "null"], "default": true, "description": "a flag"},
@@ -66,14 +67,15 @@ TEST_CASE("a table of fields describes what it reads", "[llmserve]") {
   JsonFields either;
   either.either("a", "b");
   REQUIRE(either.schema()["oneOf"] ==
-          JsonSchema::parse(R"([{"required": ["a"]}, {"required": ["b"]}])"));
+          test::parse_ordered_json(R"([{"required": ["a"]}, {"required": ["b"]}])"));
 }
 
 TEST_CASE("a table of fields reads what it describes, and nothing else", "[llmserve]") {
   Targets t;
   const JsonFields inner = inner_fields(t);
   const JsonFields fields = fields_of(t, inner);
-  const Json all = Json::parse(R"({"flag": false, "text": "a", "real": 1, "whole": -1, "maybe": 7,
+  const Json all =
+      test::parse_json(R"({"flag": false, "text": "a", "real": 1, "whole": -1, "maybe": 7,
     "kept": [1], "object": {"inner": true}, "only": "off", "never": null, "ignored": {"x": []},
     "unknown": null})");
   REQUIRE(fields.read(all).ok());
@@ -103,7 +105,7 @@ TEST_CASE("a table of fields reads what it describes, and nothing else", "[llmse
            {R"({"only": 1})", "at.only: found 1, need 0 or \"off\" or nothing"},
            {R"({"never": false})", "at.never: found false, need nothing"},
        }) {
-    const Status read = fields.read(Json::parse(wrong.json), "at.");
+    const Status read = fields.read(test::parse_json(wrong.json), "at.");
     CAPTURE(wrong.json);
     REQUIRE_FALSE(read.ok());
     INFO(read.error().to_string());

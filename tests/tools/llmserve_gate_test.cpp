@@ -5,20 +5,18 @@
 #include <chrono>
 #include <future>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/workshop.h"
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 Reply ask(const Server& server, const std::string& host, const std::string& headers = "",
           const std::string& start = "GET /health") {
@@ -133,7 +131,7 @@ TEST_CASE("long bodies hold up nobody", "[llmserve]") {
   Server server = serve_fable({"--timeout", "600"});
   std::string prompt;
   while (prompt.size() < (2 << 20)) prompt += "The quick brown fox ";
-  const std::string body = Json({{"prompt", prompt}}).dump();
+  const std::string body = json_text(Json({{"prompt", prompt}}));
   const std::string text = post_text("/tokenize", body);
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 4; ++i) {

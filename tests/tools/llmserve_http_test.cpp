@@ -5,12 +5,12 @@
 #include <atomic>
 #include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
@@ -19,8 +19,6 @@
 
 namespace llm::test {
 namespace {
-
-using Json = nlohmann::json;
 
 const std::string kHost = "Host: localhost\r\n";
 const std::string kPost =
@@ -275,7 +273,7 @@ TEST_CASE("a client that goes is noticed behind what it sent ahead", "[llmserve]
       post_text("/v1/completions",
                 R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");
   const std::string next =
-      post_text("/tokenize", Json({{"prompt", std::string(70 << 10, 'a')}}).dump());
+      post_text("/tokenize", json_text(Json({{"prompt", std::string(70 << 10, 'a')}})));
   {
     RawClient client(server.port());
     client.send(endless + next);

@@ -1,20 +1,16 @@
 // Text between two texts, by /v1/completions and /infill.
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-namespace {
-
-using Json = nlohmann::json;
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserve]") {
   TinyGguf model = TinyGguf::llama();
@@ -66,7 +62,7 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   std::string text;
   const auto events = events_of(server.post("/infill", infill).body);
   for (const std::string& event : events) {
-    const Json piece = Json::parse(event);
+    const Json piece = test::parse_json(event);
     text += piece["content"].get<std::string>();
     REQUIRE(piece["stop"] == (&event == &events.back()));
   }
@@ -106,7 +102,7 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
     Json changed = path == "/infill" ? infill : body;
     changed.update(more);
     const Reply reply = server.post(path, changed);
-    CAPTURE(path, changed.dump(), reply.body);
+    CAPTURE(path, json_text(changed), reply.body);
     CHECK(reply.status == 400);
     CHECK(param_of(reply) == param);
   };

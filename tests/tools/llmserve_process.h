@@ -10,13 +10,13 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/process.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
@@ -29,7 +29,7 @@ struct Reply {
   std::string head;
   std::string body;  ///< chunks joined
 
-  nlohmann::json json() const { return nlohmann::json::parse(body); }
+  Json json() const { return test::parse_json(body); }
   bool has_header(std::string_view line) const { return head.find(line) != std::string::npos; }
   /// What a header says, or "".
   std::string header(std::string_view name) const {
@@ -203,10 +203,10 @@ class Server {
     client.send(request);
     return client.reply();
   }
-  Reply post(std::string_view path, const nlohmann::json& body) const {
-    return ask(post_text(path, body.dump()));
+  Reply post(std::string_view path, const Json& body) const {
+    return ask(post_text(path, json_text(body)));
   }
-  Reply complete(const nlohmann::json& body) const { return post("/v1/completions", body); }
+  Reply complete(const Json& body) const { return post("/v1/completions", body); }
   Reply get(std::string_view path) const { return ask(get_text(path)); }
 
   /// A figure of /metrics.
@@ -266,7 +266,7 @@ class TinyModel {
 
 /// The field that an error names, or "".
 inline std::string param_of(const Reply& reply) {
-  const nlohmann::json error = reply.json()["error"];
+  const Json error = reply.json()["error"];
   return error["param"].is_null() ? "" : error["param"].get<std::string>();
 }
 

@@ -1,18 +1,14 @@
 // What llmserve refuses, field by field.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-namespace {
-
-using Json = nlohmann::json;
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
   const TinyModel tiny;
@@ -59,7 +55,7 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
   const auto refuses = [&](const std::string& path, Json body, const Refused& refused) {
     body.update(refused.more);
     const Reply reply = server.post(path, body);
-    CAPTURE(path, body.dump(), reply.body);
+    CAPTURE(path, json_text(body), reply.body);
     CHECK(reply.status == refused.status);
     CHECK(param_of(reply) == refused.param);
     CHECK(reply.json()["error"]["type"] == "invalid_request_error");

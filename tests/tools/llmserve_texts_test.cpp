@@ -1,12 +1,12 @@
 // Answers of llmserve are llmrun's, byte for byte, whatever else is served.
 
 #include <atomic>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/support/effort.h"
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
@@ -17,8 +17,6 @@
 namespace llm::test {
 namespace {
 
-using Json = nlohmann::json;
-
 /// A request and what llmrun says to it.
 struct Case {
   Json body;
@@ -26,7 +24,7 @@ struct Case {
   std::string hash;
 };
 
-std::string number(const Json& value) { return value.dump(); }
+std::string number(const Json& value) { return json_text(value); }
 
 Case make_case(const Json& body) {
   std::vector<std::string> words = {kServedModel,   "-t",     "1",  "-p",
@@ -48,7 +46,7 @@ Case make_case(const Json& body) {
     words.insert(words.end(), {"-r", stop});
   const Finished run = run_tool("llmrun", words).must_end(0);
   const std::size_t at = run.err.find("logits-sha256: ") + 15;
-  return {body, Json::parse(run.out), run.err.substr(at, 64)};
+  return {body, test::parse_json(run.out), run.err.substr(at, 64)};
 }
 
 std::vector<Case> make_cases(std::size_t n) {
@@ -78,7 +76,7 @@ std::vector<Case> make_cases(std::size_t n) {
 std::string difference(const Case& expected, const Reply& reply) {
   if (reply.status != 200) return "status " + std::to_string(reply.status) + ": " + reply.body;
   const Json choice = reply.json()["choices"][0];
-  if (choice["text"] != expected.alone["text"]) return "text: " + choice.dump();
+  if (choice["text"] != expected.alone["text"]) return "text: " + json_text(choice);
   if (reply.header("x-logits-sha256") != expected.hash) return "hash";
   const Json& alone = expected.alone["logprobs"];
   const Json& found = choice["logprobs"]["token_logprobs"];
@@ -153,7 +151,7 @@ TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
   REQUIRE(events.back() == "[DONE]");
   std::vector<Json> found(3, {{"text", ""}, {"logprobs", Json::object()}});
   for (std::size_t i = 0; i + 2 < events.size(); ++i) {
-    const Json event = Json::parse(events[i]);
+    const Json event = test::parse_json(events[i]);
     REQUIRE(event["usage"].is_null());
     REQUIRE(event["system_fingerprint"] == whole["system_fingerprint"]);
     const Json choice = event["choices"][0];
@@ -167,7 +165,7 @@ TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
   }
   REQUIRE(Json(found) == whole["choices"]);
   REQUIRE(whole["choices"][0]["text"] != whole["choices"][1]["text"]);
-  REQUIRE(Json::parse(events[events.size() - 2])["usage"] == whole["usage"]);
+  REQUIRE(test::parse_json(events[events.size() - 2])["usage"] == whole["usage"]);
 }
 
 TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[llmserve]") {
@@ -182,7 +180,7 @@ TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[
   run_tool("llmcheck", {directory / "tiny.gguf", "-t", "1", "-q", "--ppl", directory / "text",
                         "--report", report})
       .must_end(0);
-  const Json row = Json::parse(read_file(report))["figures"][0]["rows"][0];
+  const Json row = test::parse_json(read_file(report))["figures"][0]["rows"][0];
 
   Server server({directory / "tiny.gguf", "-q"});
   const Json body = {{"prompt", text}, {"max_tokens", 0}, {"logprobs", 0}, {"echo", true}};
@@ -251,7 +249,7 @@ TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
   };
   REQUIRE(text(Json::object()) == " time");
   const Json ids = server.post("/tokenize", {{"prompt", "a time"}}).json()["tokens"];
-  const std::string id = ids.back().dump();
+  const std::string id = json_text(ids.back());
   REQUIRE(text({{id, -100}}) != " time");
   REQUIRE(text({{"9", 100}}) == server.post("/detokenize", {{"tokens", {9}}}).json()["prompt"]);
 }
@@ -272,7 +270,7 @@ TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]")
   const ScratchDirectory directory;
   const auto check = [&](const Json& receipt, int exit_code) {
     run_tool("llmcheck",
-             {"--replay", directory.write("r.json", receipt.dump()), kServedModel, "-t", "1"})
+             {"--replay", directory.write("r.json", json_text(receipt)), kServedModel, "-t", "1"})
         .must_end(exit_code);
   };
   const Json ids = server.post("/tokenize", {{"prompt", "The dog"}}).json()["tokens"];
@@ -316,7 +314,7 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
   REQUIRE(answer["usage"]["completion_tokens"] == 0);
   body["stream"] = true;
   const auto events = events_of(server.complete(body).body);
-  REQUIRE(Json::parse(events[0])["choices"][0]["logprobs"] == choice["logprobs"]);
+  REQUIRE(test::parse_json(events[0])["choices"][0]["logprobs"] == choice["logprobs"]);
 }
 
 TEST_CASE("a reply ends where its format ends one, and where the client says", "[llmserve]") {
@@ -344,7 +342,7 @@ TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmse
           "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp 0.7 --top-k 0 --top-p 1 "
           "--min-p 0 -s 5 --json --logits-hash")
           .must_end(0);
-  const Json alone = Json::parse(run.out);
+  const Json alone = test::parse_json(run.out);
   const Json messages = {{{"role", "system"}, {"content", "Be kind."}},
                          {{"role", "user"}, {"content", {{{"type", "text"}, {"text", message}}}}}};
   Json body = {{"messages", messages}, {"max_completion_tokens", 30},
@@ -371,10 +369,10 @@ TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmse
   body.erase("logits_hash");
   body["stream"] = true;
   const auto events = events_of(server.post("/v1/chat/completions", body).body);
-  REQUIRE(Json::parse(events[0])["choices"][0]["delta"]["role"] == "assistant");
+  REQUIRE(test::parse_json(events[0])["choices"][0]["delta"]["role"] == "assistant");
   std::string text;
   for (std::size_t i = 0; i + 1 < events.size(); ++i)
-    text += Json::parse(events[i])["choices"][0]["delta"].value("content", "");
+    text += test::parse_json(events[i])["choices"][0]["delta"].value("content", "");
   REQUIRE(text == alone["text"]);
 }
 

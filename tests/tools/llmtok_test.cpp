@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
@@ -87,12 +87,12 @@ TEST_CASE("llmtok takes any bytes from stdin and files, and gives them back", "[
 
 TEST_CASE("llmtok prints JSON", "[tools][llmtok]") {
   const Fixture tok;
-  const auto encoded = nlohmann::json::parse(tok.run({"-p", "the", "--json"}).out);
-  CHECK(encoded == nlohmann::json({{"schema_version", 1},
-                                   {"text", "the"},
-                                   {"ids", {1, kThe}},
-                                   {"pieces", {"<s>", "\u2581the"}}}));
-  const auto decoded = nlohmann::json::parse(tok.run({"--decode", "-p", "258 261", "--json"}).out);
+  const auto encoded = test::parse_json(tok.run({"-p", "the", "--json"}).out);
+  CHECK(encoded == Json({{"schema_version", 1},
+                         {"text", "the"},
+                         {"ids", {1, kThe}},
+                         {"pieces", {"<s>", "\u2581the"}}}));
+  const auto decoded = test::parse_json(tok.run({"--decode", "-p", "258 261", "--json"}).out);
   CHECK(decoded.at("text") == "\uFFFD the");
 }
 
@@ -124,12 +124,12 @@ TEST_CASE("llmtok --special lists the tokens with a part of their own", "[tools]
         "fim pad                270  <fim_pad>\n"
         "end of generation        2  </s>\n"
         "end of generation      270  <fim_pad>\n");
-  const auto json = nlohmann::json::parse(run_tool("llmtok", {model, "--special", "--json"}).out);
+  const auto json = test::parse_json(run_tool("llmtok", {model, "--special", "--json"}).out);
   const auto& special = json.at("special");
   CHECK(special.at("bos") == 1);
   CHECK(special.at("fim").at("prefix") == 262);
   CHECK(special.at("fim").at("middle").is_null());
-  CHECK(special.at("end_of_generation") == nlohmann::json({2, 270}));
+  CHECK(special.at("end_of_generation") == Json({2, 270}));
   run_tool("llmtok", {model, "--special", "-p", "a"}).must_end(2);
 }
 
@@ -152,11 +152,11 @@ TEST_CASE("llmtok --check counts and shows what differs", "[tools][llmtok]") {
                              Contains("line 7: ") && Contains("4/6 match\n"));
   result = tok.run({"--check", path, "--json"});
   CHECK(result.exit_code == 1);
-  const auto json = nlohmann::json::parse(result.out);
+  const auto json = test::parse_json(result.out);
   CHECK(json.at("matched") == 4);
   CHECK(json.at("total") == 6);
   CHECK(json.at("mismatches").size() == 2);
-  CHECK(json.at("mismatches").at(0).at("found") == nlohmann::json({kThe, kA}));
+  CHECK(json.at("mismatches").at(0).at("found") == Json({kThe, kA}));
 }
 
 TEST_CASE("llmtok --check refuses a bad reference by line", "[tools][llmtok]") {

@@ -1,9 +1,9 @@
 // What the tools show on a terminal: never a byte that steers it, whoever wrote the files.
 // script(1) is the terminal.
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 #include "tools/common/word_wrap.h"
 
@@ -61,7 +61,7 @@ TEST_CASE("a key of 64 KiB is named in a line", "[terminal]") {
   const Finished show =
       run_tool("llmgguf", {"show", path}).must_end(0, {}, {"kkk... (65535 bytes)"});
   CHECK(show.out.size() < 8000);
-  const auto json = nlohmann::json::parse(run_tool("llmgguf", {"show", path, "--json"}).out);
+  const auto json = test::parse_json(run_tool("llmgguf", {"show", path, "--json"}).out);
   CHECK(json["metadata"].contains(key));
   model.set_encoded(key, static_cast<std::uint32_t>(GgufType::kBool), "\x07");
   const Finished refused = run_tool("llmgguf", {"show", directory.write("m.gguf", model.bytes())})

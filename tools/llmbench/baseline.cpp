@@ -2,14 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "tools/common/tool.h"
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::size_t kLargestFile = std::size_t{64} << 20;
 
@@ -53,7 +50,7 @@ std::optional<Spread> spread_of_row(const Json& row) {
 
 Result<Baseline> Baseline::read(const std::string& path) {
   LLM_TRY(const std::string text, read_text_file(path, kLargestFile));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_json(text);
   if (!json.is_array()) return malformed(path, "", "found no JSON array, need one of tests");
   Baseline baseline;
   for (std::size_t i = 0; i < json.size(); ++i) {

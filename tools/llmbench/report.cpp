@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/stats.h"
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kMib = 1 << 20;
 
@@ -41,9 +39,11 @@ Row make_row(const BenchReport& report, const Measurement& measurement) {
   return row;
 }
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+OrderedJson or_null(const std::optional<double>& value) {
+  return value ? OrderedJson(*value) : OrderedJson(nullptr);
+}
 
-Json spread_json(const Spread& spread) {
+OrderedJson spread_json(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
 }
 
@@ -75,8 +75,8 @@ std::string profiles_text(const BenchReport& report) {
   return text;
 }
 
-Json profile_json(const Measurement& m) {
-  Json json = Json::object();
+OrderedJson profile_json(const Measurement& m) {
+  OrderedJson json = OrderedJson::object();
   for (const OpProfile* profile : {&m.profile.batch, &m.profile.one_row}) {
     if (profile->passes == 0) continue;
     const double workers = std::chrono::duration<double>(profile->worker_time) /
@@ -114,39 +114,40 @@ double median_milliseconds(const Measurement& m, const StartPart& part) {
   return milliseconds(percentile(seconds, 0.5));
 }
 
-Json start_json(const Measurement& m) {
-  Json json;
+OrderedJson start_json(const Measurement& m) {
+  OrderedJson json;
   for (const StartPart& part : kStartParts)
     json[std::string(part.name)] = median_milliseconds(m, part);
   return json;
 }
 
-Json row_json(const BenchReport& report, const Measurement& measurement) {
+OrderedJson row_json(const BenchReport& report, const Measurement& measurement) {
   const Row row = make_row(report, measurement);
   const BenchTest& test = measurement.test;
-  Json json = {{"test", test.name()},
-               {"model", report.model.name},
-               {"type", report.model.type},
-               {"threads", measurement.threads},
-               {"isa", isa_name(measurement.isa)},
-               {"kv", kv_name(measurement.kv)},
-               {test.is_latency() ? "ms" : "tokens_per_s", spread_json(row.spread)},
-               {"gb_per_s", or_null(row.gb_per_s)},
-               {"read_bandwidth_share", or_null(row.read_share)},
-               {"dot_peak_share", or_null(row.dot_share)},
-               {"peak_rss_mib", static_cast<double>(measurement.peak_rss_bytes) / kMib}};
+  OrderedJson json = {{"test", test.name()},
+                      {"model", report.model.name},
+                      {"type", report.model.type},
+                      {"threads", measurement.threads},
+                      {"isa", isa_name(measurement.isa)},
+                      {"kv", kv_name(measurement.kv)},
+                      {test.is_latency() ? "ms" : "tokens_per_s", spread_json(row.spread)},
+                      {"gb_per_s", or_null(row.gb_per_s)},
+                      {"read_bandwidth_share", or_null(row.read_share)},
+                      {"dot_peak_share", or_null(row.dot_share)},
+                      {"peak_rss_mib", static_cast<double>(measurement.peak_rss_bytes) / kMib}};
   if (!measurement.token_seconds.empty()) {
     json["tbt_ms"] = {{"p50", milliseconds(percentile(measurement.token_seconds, 0.5))},
                       {"p99", milliseconds(percentile(measurement.token_seconds, 0.99))}};
   }
   if (report.baseline) {
-    json["compare"] = row.comparison ? Json{{"old", spread_json(row.comparison->old)},
-                                            {"speedup", row.comparison->speedup},
-                                            {"overlap", row.comparison->overlap}}
-                                     : Json(nullptr);
+    json["compare"] = row.comparison ? OrderedJson{{"old", spread_json(row.comparison->old)},
+                                                   {"speedup", row.comparison->speedup},
+                                                   {"overlap", row.comparison->overlap}}
+                                     : OrderedJson(nullptr);
   }
   if (!measurement.starts.empty()) json["start_ms"] = start_json(measurement);
-  if (const Json profile = profile_json(measurement); !profile.empty()) json["profile"] = profile;
+  if (const OrderedJson profile = profile_json(measurement); !profile.empty())
+    json["profile"] = profile;
   json.update({{"samples", figures(measurement)},
                {"n_tokens", test.n_tokens},
                {"depth", test.depth},
@@ -162,7 +163,7 @@ Json row_json(const BenchReport& report, const Measurement& measurement) {
   return json;
 }
 
-Json peaks_json(const BenchReport& report, int threads, const Peaks& peaks) {
+OrderedJson peaks_json(const BenchReport& report, int threads, const Peaks& peaks) {
   return {{"read_gb_per_s", peaks.read_gb_per_s},
           {"dot_gmac_per_s", peaks.dot_gmac_per_s},
           {"read_gb_per_s_one_thread", peaks.read_gb_per_s_one_thread},
@@ -182,7 +183,7 @@ std::string csv_field(const std::string& text) {
 }
 
 /// Appends the members of `json` to `fields`, those of objects as "name.member".
-void flatten(const std::string& prefix, const Json& json,
+void flatten(const std::string& prefix, const OrderedJson& json,
              std::vector<std::pair<std::string, std::string>>& fields) {
   for (const auto& [key, value] : json.items()) {
     const std::string name = prefix + key;
@@ -193,7 +194,7 @@ void flatten(const std::string& prefix, const Json& json,
     } else if (value.is_null()) {
       fields.emplace_back(name, "");
     } else if (!value.is_array()) {
-      fields.emplace_back(name, value.dump());
+      fields.emplace_back(name, json_text(value));
     }
   }
 }
@@ -283,21 +284,21 @@ std::string starts_text(const BenchReport& report) {
 }  // namespace
 
 std::string report_json(const BenchReport& report) {
-  Json json = Json::array();
+  OrderedJson json = OrderedJson::array();
   for (const Measurement& m : report.measurements) json.push_back(row_json(report, m));
   if (report.show_peaks) {
     for (const auto& [threads, meter] : report.peaks) {
       json.push_back(peaks_json(report, threads, meter.best()));
     }
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  return json_text(json, 2) + '\n';
 }
 
 std::string report_csv(const BenchReport& report) {
   // Rows differ in members (ms or tokens_per_s); a line has a column for each that any row has.
   std::vector<std::string> names;
   std::vector<std::map<std::string, std::string>> rows;
-  const auto add = [&](const Json& json) {
+  const auto add = [&](const OrderedJson& json) {
     std::vector<std::pair<std::string, std::string>> fields;
     flatten("", json, fields);
     auto& row = rows.emplace_back();
@@ -307,7 +308,7 @@ std::string report_csv(const BenchReport& report) {
     }
   };
   for (const Measurement& m : report.measurements) {
-    Json json = row_json(report, m);
+    OrderedJson json = row_json(report, m);
     const auto peaks = report.peaks.find(m.threads);
     if (report.show_peaks && peaks != report.peaks.end()) {
       json["peak_read_gb_per_s"] = peaks->second.best().read_gb_per_s;

@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "tools/common/progress.h"
 #include "tools/llmgguf/commands.h"
@@ -97,17 +97,16 @@ std::string diff_text(const std::vector<Difference>& differences) {
 }
 
 std::string diff_json(const GgufArguments& arguments, const std::vector<Difference>& differences) {
-  using Json = nlohmann::ordered_json;
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const Difference& d : differences) {
     list.push_back({{"kind", d.kind}, {"name", d.name}, {"first", d.first}, {"second", d.second}});
   }
-  const Json all = {{"schema_version", kGgufSchemaVersion},
-                    {"first", arguments.file},
-                    {"second", arguments.other_file},
-                    {"equal", differences.empty()},
-                    {"differences", std::move(list)}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson all = {{"schema_version", kGgufSchemaVersion},
+                           {"first", arguments.file},
+                           {"second", arguments.other_file},
+                           {"equal", differences.empty()},
+                           {"differences", std::move(list)}};
+  return json_text(all, 2) + "\n";
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/hex.h"
+#include "base/json.h"
 #include "base/sha256.h"
 #include "base/shown_text.h"
 #include "engine/gguf/gguf_manifest.h"
@@ -14,8 +14,6 @@
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The tree of a file and, if it is asked for, the SHA-256 of the whole, by one run of the threads.
 struct Hashes {
@@ -49,7 +47,7 @@ std::string hashes_text(const GgufArguments& arguments, const Hashes& hashes) {
 
 std::string hashes_json(const GgufArguments& arguments, const OpenGguf& open,
                         const Hashes& hashes) {
-  Json segments = Json::array();
+  OrderedJson segments = OrderedJson::array();
   for (const GgufSegment& segment : hashes.tree.segments) {
     segments.push_back({{"kind", segment.kind_name()},
                         {"name", segment.name},
@@ -58,10 +56,11 @@ std::string hashes_json(const GgufArguments& arguments, const OpenGguf& open,
                         {"bytes", segment.bytes},
                         {"hash", hex_text(segment.hash())}});
   }
-  const Json all = {{"schema_version", kGgufSchemaVersion}, {"file", arguments.file},
-                    {"bytes", open.file.file_bytes()},      {"sha256", hashes.whole},
-                    {"root", hex_text(hashes.tree.root())}, {"segments", std::move(segments)}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson all = {
+      {"schema_version", kGgufSchemaVersion}, {"file", arguments.file},
+      {"bytes", open.file.file_bytes()},      {"sha256", hashes.whole},
+      {"root", hex_text(hashes.tree.root())}, {"segments", std::move(segments)}};
+  return json_text(all, 2) + "\n";
 }
 
 Status write_manifest(const std::string& path, const std::string& text) {

@@ -1,15 +1,13 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kShownElements = 8;
 
@@ -47,8 +45,8 @@ std::string number_text(GgufType type, std::span<const std::byte> bytes) {
 }
 
 /// JSON has no NaN and Inf: they become strings.
-Json number_json(GgufType type, std::span<const std::byte> bytes) {
-  return visit_number(type, bytes, [](auto number) -> Json {
+OrderedJson number_json(GgufType type, std::span<const std::byte> bytes) {
+  return visit_number(type, bytes, [](auto number) -> OrderedJson {
     if constexpr (std::is_floating_point_v<decltype(number)>) {
       if (!std::isfinite(number)) return fmt::format("{}", number);
     }
@@ -75,12 +73,12 @@ void for_each_element(const GgufValue& array, std::size_t limit, OnText text, On
   for (; i < array.count && i < limit; ++i) number(array.bytes.subspan(i * size, size));
 }
 
-Json value_json(const GgufValue& value, std::size_t limit) {
+OrderedJson value_json(const GgufValue& value, std::size_t limit) {
   if (value.type == GgufType::kString) {
     return std::string(characters(value).substr(0, limit * 1000));
   }
   if (value.type != GgufType::kArray) return number_json(value.type, value.bytes);
-  Json elements = Json::array();
+  OrderedJson elements = OrderedJson::array();
   for_each_element(
       value, limit, [&](std::string_view text) { elements.push_back(std::string(text)); },
       [&](std::span<const std::byte> bytes) {
@@ -132,15 +130,16 @@ std::string show_text(const GgufFile& gguf, const std::string& file, std::size_t
 }
 
 std::string show_json(const GgufFile& gguf, const std::string& file, std::size_t limit) {
-  Json::object_t metadata;  // in the file's order; as a vector, since keys are known to differ
-  Json::object_t::Container& members = metadata;
+  OrderedJson::object_t
+      metadata;  // in the file's order; as a vector, since keys are known to differ
+  OrderedJson::object_t::Container& members = metadata;
   for (const GgufEntry& entry : gguf.entries()) {
-    Json value = {{"type", entry.value.type_name()}};
+    OrderedJson value = {{"type", entry.value.type_name()}};
     if (entry.value.type == GgufType::kArray) value["count"] = entry.value.count;
     value["value"] = value_json(entry.value, limit);
     members.emplace_back(std::string(entry.key), std::move(value));
   }
-  Json tensors = Json::array();
+  OrderedJson tensors = OrderedJson::array();
   for (const GgufTensor& tensor : gguf.tensors()) {
     tensors.push_back(
         {{"name", std::string(tensor.name)},
@@ -151,18 +150,18 @@ std::string show_json(const GgufFile& gguf, const std::string& file, std::size_t
          {"bits_per_weight", bits_per_weight(tensor.n_bytes, tensor.n_elements)}});
   }
   const Totals totals = totals_of(gguf);
-  const Json all = {{"schema_version", kGgufSchemaVersion},
-                    {"file", file},
-                    {"version", gguf.version()},
-                    {"file_bytes", gguf.file_bytes()},
-                    {"alignment", gguf.alignment()},
-                    {"data_offset", gguf.data_offset()},
-                    {"trailing_bytes", gguf.trailing_bytes()},
-                    {"n_weights", totals.weights},
-                    {"bits_per_weight", bits_per_weight(totals.bytes, totals.weights)},
-                    {"metadata", std::move(metadata)},
-                    {"tensors", std::move(tensors)}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson all = {{"schema_version", kGgufSchemaVersion},
+                           {"file", file},
+                           {"version", gguf.version()},
+                           {"file_bytes", gguf.file_bytes()},
+                           {"alignment", gguf.alignment()},
+                           {"data_offset", gguf.data_offset()},
+                           {"trailing_bytes", gguf.trailing_bytes()},
+                           {"n_weights", totals.weights},
+                           {"bits_per_weight", bits_per_weight(totals.bytes, totals.weights)},
+                           {"metadata", std::move(metadata)},
+                           {"tensors", std::move(tensors)}};
+  return json_text(all, 2) + "\n";
 }
 
 }  // namespace

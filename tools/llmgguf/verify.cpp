@@ -1,8 +1,7 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "engine/model/model_file.h"
 #include "quant/formats/finite.h"
@@ -41,12 +40,12 @@ Status print_verdict(const GgufArguments& arguments, const std::vector<std::stri
                      const std::string& summary) {
   if (!arguments.json)
     return write_stdout(fmt::format("{}: ok, {}\n", shown(arguments.file), summary));
-  const nlohmann::json verdict = {{"schema_version", kGgufSchemaVersion},
-                                  {"file", arguments.file},
-                                  {"ok", true},
-                                  {"summary", summary},
-                                  {"warnings", warnings}};
-  return write_stdout(verdict.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  const Json verdict = {{"schema_version", kGgufSchemaVersion},
+                        {"file", arguments.file},
+                        {"ok", true},
+                        {"summary", summary},
+                        {"warnings", warnings}};
+  return write_stdout(json_text(verdict, 2) + "\n");
 }
 
 void log_warnings(const std::string& file, const std::vector<std::string>& warnings) {

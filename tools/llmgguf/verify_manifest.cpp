@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "engine/gguf/gguf_manifest.h"
 #include "tools/common/progress.h"
@@ -11,8 +11,6 @@
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string differences_text(const std::vector<GgufDifference>& differences) {
   std::string out;
@@ -26,12 +24,12 @@ std::string differences_text(const std::vector<GgufDifference>& differences) {
 
 std::string verdict_json(const GgufArguments& arguments, const GgufManifest& manifest,
                          const std::vector<GgufDifference>& differences) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const GgufDifference& difference : differences) {
-    Json entry = {{"kind", difference.kind},
-                  {"name", difference.name},
-                  {"file", difference.file},
-                  {"message", difference.message}};
+    OrderedJson entry = {{"kind", difference.kind},
+                         {"name", difference.name},
+                         {"file", difference.file},
+                         {"message", difference.message}};
     if (difference.chunks) entry["chunks"] = *difference.chunks;
     if (difference.bytes) {
       entry["begin"] = difference.bytes->first;
@@ -39,10 +37,11 @@ std::string verdict_json(const GgufArguments& arguments, const GgufManifest& man
     }
     list.push_back(std::move(entry));
   }
-  const Json all = {{"schema_version", kGgufSchemaVersion}, {"file", arguments.file},
-                    {"manifest", arguments.manifest},       {"ok", differences.empty()},
-                    {"promised", summary(manifest)},        {"differences", std::move(list)}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson all = {
+      {"schema_version", kGgufSchemaVersion}, {"file", arguments.file},
+      {"manifest", arguments.manifest},       {"ok", differences.empty()},
+      {"promised", summary(manifest)},        {"differences", std::move(list)}};
+  return json_text(all, 2) + "\n";
 }
 
 }  // namespace

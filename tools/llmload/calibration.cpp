@@ -3,16 +3,14 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "tools/common/tool.h"
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 2;
 constexpr std::size_t kLargestFile = std::size_t{1} << 20;
@@ -23,24 +21,24 @@ constexpr std::int64_t kLargestCount = std::int64_t{1} << 31;
 /// Reads members of an object; the first error stays.
 class Members {
  public:
-  explicit Members(const Json& json) : json_(json) {}
+  explicit Members(const OrderedJson& json) : json_(json) {}
 
   void read(const char* name, std::string& target) {
-    if (const Json* value = find(name); value != nullptr && value->is_string())
+    if (const OrderedJson* value = find(name); value != nullptr && value->is_string())
       target = value->get<std::string>();
     else
       fail(name, "a string");
   }
   template <std::integral T>
   void read(const char* name, T& target) {
-    const Json* value = find(name);
+    const OrderedJson* value = find(name);
     if (value != nullptr && value->is_number_unsigned() && *value >= 1 && *value <= kLargestCount)
       target = value->get<T>();
     else
       fail(name, "an integer from 1 on");
   }
   void read(const char* name, double& target) {
-    const Json* value = find(name);
+    const OrderedJson* value = find(name);
     if (value != nullptr && value->is_number() && std::isfinite(value->get<double>()))
       target = value->get<double>();
     else
@@ -49,13 +47,13 @@ class Members {
   const Status& status() const { return status_; }
 
  private:
-  const Json* find(const char* name) const {
+  const OrderedJson* find(const char* name) const {
     const auto at = json_.find(name);
     return at == json_.end() ? nullptr : &*at;
   }
   void fail(const char* name, const char* rule) {
     if (!status_.ok()) return;
-    const Json* value = find(name);
+    const OrderedJson* value = find(name);
     status_ = Error{ErrorCode::kMalformed, name,
                     fmt::format("found {}, need {}",
                                 value == nullptr        ? "nothing"
@@ -64,7 +62,7 @@ class Members {
                                 rule)};
   }
 
-  const Json& json_;
+  const OrderedJson& json_;
   Status status_ = Ok{};
 };
 
@@ -82,14 +80,14 @@ Error bad_residuals(const std::string& found) {
                            found, Residuals::kBins)};
 }
 
-Result<Residuals> parse_residuals(const Json& json) {
+Result<Residuals> parse_residuals(const OrderedJson& json) {
   const auto list = json.find("residuals");
   if (list == json.end()) return bad_residuals("nothing");
   if (!list->is_array() || list->empty() || list->size() > kMostGroups)
     return bad_residuals(list->is_array() ? fmt::format("{} groups", list->size())
                                           : list->type_name());
   std::vector<Residuals::Group> groups;
-  for (const Json& entry : *list) {
+  for (const OrderedJson& entry : *list) {
     if (!entry.is_object()) return bad_residuals(entry.type_name());
     Residuals::Group group;
     Members members(entry);
@@ -101,10 +99,10 @@ Result<Residuals> parse_residuals(const Json& json) {
     if (ratios == entry.end() || !ratios->is_array() || ratios->size() != Residuals::kBins)
       return bad_residuals("other ratios");
     for (std::size_t i = 0; i < Residuals::kBins; ++i) {
-      const Json& ratio = (*ratios)[i];
+      const OrderedJson& ratio = (*ratios)[i];
       if (!ratio.is_number() || !(ratio.get<double>() >= 0) || ratio.get<double>() > kLargestRatio)
         return bad_residuals("a ratio of " +
-                             std::string(ratio.is_number() ? ratio.dump() : ratio.type_name()));
+                             std::string(ratio.is_number() ? json_text(ratio) : ratio.type_name()));
       group.ratios[i] = ratio.get<double>();
     }
     groups.push_back(group);
@@ -122,35 +120,35 @@ Result<Calibration> calibrate(const CalibrationSubject& subject,
 }
 
 std::string Calibration::to_json() const {
-  Json costs_json;
+  OrderedJson costs_json;
   for (std::size_t i = 0; i < CostModel::kNames.size(); ++i) {
     costs_json[std::string(CostModel::kNames[i])] = costs.seconds()[i];
   }
-  Json groups = Json::array();
+  OrderedJson groups = OrderedJson::array();
   for (const Residuals::Group& group : residuals.groups()) {
     groups.push_back({{"up_to_seconds", group.up_to}, {"ratios", group.ratios}});
   }
-  const Json json = {{"schema_version", kSchema},
-                     {"model_sha256", subject.model_sha256},
-                     {"compute", subject.compute},
-                     {"kv", subject.kv},
-                     {"cpu", subject.cpu},
-                     {"isa", subject.isa},
-                     {"threads", subject.threads},
-                     {"step_tokens", subject.step_tokens},
-                     {"parallel", subject.parallel},
-                     {"context", subject.context},
-                     {"steps", n_steps},
-                     {"r2", fit.r2},
-                     {"median_error", fit.median_error},
-                     {"p95_error", fit.p95_error},
-                     {"seconds", costs_json},
-                     {"residuals", groups}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json = {{"schema_version", kSchema},
+                            {"model_sha256", subject.model_sha256},
+                            {"compute", subject.compute},
+                            {"kv", subject.kv},
+                            {"cpu", subject.cpu},
+                            {"isa", subject.isa},
+                            {"threads", subject.threads},
+                            {"step_tokens", subject.step_tokens},
+                            {"parallel", subject.parallel},
+                            {"context", subject.context},
+                            {"steps", n_steps},
+                            {"r2", fit.r2},
+                            {"median_error", fit.median_error},
+                            {"p95_error", fit.p95_error},
+                            {"seconds", costs_json},
+                            {"residuals", groups}};
+  return json_text(json, 2) + "\n";
 }
 
 Result<Calibration> Calibration::parse(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = parse_ordered_json(text);
   if (!json.is_object()) {
     return Error{.code = ErrorCode::kMalformed,
                  .field = "calibration",

@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "tools/common/tool.h"
 #include "tools/llmload/default_lengths.h"
 
 namespace llm {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t kLargestFile = std::size_t{16} << 20;
 constexpr double kLargestWeight = 1e12;
@@ -23,14 +21,14 @@ Error malformed(std::string field, std::string message) {
 }
 
 /// As found in the file, for a message. Nothing that nests: dump() recurses.
-std::string found_text(const json& value) {
+std::string found_text(const Json& value) {
   const bool is_flat = value.is_array() && value.size() <= 4 &&
-                       std::ranges::all_of(value, [](const json& v) { return v.is_primitive(); });
+                       std::ranges::all_of(value, [](const Json& v) { return v.is_primitive(); });
   if (value.is_structured() && !is_flat) return value.type_name();
-  return value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return json_text(value, -1, /*ascii=*/true);
 }
 
-bool is_length(const json& value) {
+bool is_length(const Json& value) {
   return value.is_number_unsigned() && value.get<std::uint64_t>() >= 1 &&
          value.get<std::uint64_t>() <= LengthDistribution::kMostTokens;
 }
@@ -57,7 +55,7 @@ auto LengthDistribution::parse_range(const Json& entry, const std::string& place
 }
 
 Result<LengthDistribution> LengthDistribution::parse(std::string_view text) {
-  const json list = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json list = parse_json(text);
   if (!list.is_array() || list.empty() || list.size() > kMostClasses) {
     return malformed("lengths", fmt::format("found {}, need a JSON array of 1..{} classes",
                                             list.is_array() ? fmt::format("{} classes", list.size())
@@ -69,7 +67,7 @@ Result<LengthDistribution> LengthDistribution::parse(std::string_view text) {
   double up_to = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string place = fmt::format("[{}]", i);
-    const json& entry = list[i];
+    const Json& entry = list[i];
     if (!entry.is_object()) {
       return malformed(place, fmt::format("found {}, need an object", entry.type_name()));
     }
@@ -77,9 +75,9 @@ Result<LengthDistribution> LengthDistribution::parse(std::string_view text) {
       if (name == "weight" || name == "prompt" || name == "output") continue;
       return malformed(place + "." + name, "unknown, need weight, prompt and output alone");
     }
-    static const json kOne = 1;
+    static const Json kOne = 1;
     const auto at = entry.find("weight");
-    const json& weight = at == entry.end() ? kOne : *at;
+    const Json& weight = at == entry.end() ? kOne : *at;
     if (!weight.is_number() ||
         !(weight.get<double>() > 0 && weight.get<double>() <= kLargestWeight))
       return malformed(place + ".weight",

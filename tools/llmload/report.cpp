@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "tools/common/option_pages.h"
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* arrivals_name(Arrivals arrivals) {
   return arrivals == Arrivals::kBurst ? "burst" : "poisson";
@@ -70,20 +68,20 @@ std::string key_of(const NamedFigure& figure) {
   return name;
 }
 
-Json named_json(std::span<const LoadFigures> runs) {
-  Json json;
+OrderedJson named_json(std::span<const LoadFigures> runs) {
+  OrderedJson json;
   for (const NamedFigure& f : named_figures(runs)) json[key_of(f)] = f.value;
   return json;
 }
 
 /// Of each figure the least and the most.
-Json range_json(std::span<const LoadFigures> runs) {
-  Json json;
+OrderedJson range_json(std::span<const LoadFigures> runs) {
+  OrderedJson json;
   for (const NamedFigure& f : named_figures(runs)) json[key_of(f)] = {f.least, f.most};
   return json;
 }
 
-Json fit_json(const FitQuality& fit) {
+OrderedJson fit_json(const FitQuality& fit) {
   return {{"r2", fit.r2},
           {"median_error", fit.median_error},
           {"p95_error", fit.p95_error},
@@ -137,22 +135,22 @@ std::string report_text(const LoadReport& r) {
 }
 
 std::string report_json(const LoadReport& r) {
-  Json json = {{"model", r.model},
-               {"model_sha256", r.subject.model_sha256},
-               {"cpu", r.subject.cpu},
-               {"isa", r.subject.isa},
-               {"threads", r.subject.threads},
-               {"compute", r.subject.compute},
-               {"kv", r.subject.kv},
-               {"arrivals", arrivals_name(r.workload.arrivals)},
-               {"burst", r.workload.burst},
-               {"rate", r.workload.rate},
-               {"seed", r.workload.seed},
-               {"parallel", r.scheduler.parallel},
-               {"chunk", r.scheduler.step_tokens},
-               {"kv_pages", r.scheduler.kv_pages},
-               {"queue", r.scheduler.queue}};
-  if (r.calibration) json["calibration"] = Json::parse(r.calibration->to_json());
+  OrderedJson json = {{"model", r.model},
+                      {"model_sha256", r.subject.model_sha256},
+                      {"cpu", r.subject.cpu},
+                      {"isa", r.subject.isa},
+                      {"threads", r.subject.threads},
+                      {"compute", r.subject.compute},
+                      {"kv", r.subject.kv},
+                      {"arrivals", arrivals_name(r.workload.arrivals)},
+                      {"burst", r.workload.burst},
+                      {"rate", r.workload.rate},
+                      {"seed", r.workload.seed},
+                      {"parallel", r.scheduler.parallel},
+                      {"chunk", r.scheduler.step_tokens},
+                      {"kv_pages", r.scheduler.kv_pages},
+                      {"queue", r.scheduler.queue}};
+  if (r.calibration) json["calibration"] = parse_ordered_json(r.calibration->to_json());
   if (!r.real.empty()) {
     json["rounds"] = r.real.size();
     json["real"] = named_json(r.real);
@@ -170,7 +168,7 @@ std::string report_json(const LoadReport& r) {
   json["passed"] = r.passed();
   json["engine_version"] = version();
   json["schema_version"] = 2;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace llm

@@ -8,11 +8,11 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "tools/common/log.h"
 #include "tools/common/output_paths.h"
@@ -36,7 +36,7 @@ Result<std::string> parse_json_message(const std::string& line) {
         .message = fmt::format(
             R"(found {}, need {{"role": "user", "content": "..."}} or a string in JSON)", found)};
   };
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = parse_json(line);
   if (json.is_discarded()) return wrong("no JSON");
   if (json.is_string()) return json.get<std::string>();
   if (!json.is_object()) return wrong(json.type_name());

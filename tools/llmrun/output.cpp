@@ -2,9 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 #include "base/utf8.h"
 #include "quant/contract/contract.h"
@@ -15,8 +15,6 @@
 namespace llm {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 double rate(std::size_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
@@ -24,48 +22,47 @@ double rate(std::size_t count, double seconds) {
 double milliseconds(double seconds) { return seconds * 1e3; }
 
 /// Bytes that are no UTF-8 (a prompt may hold them) become U+FFFD: JSON cannot carry them.
-std::string dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + '\n';
-}
+std::string dump(const OrderedJson& json, int indent) { return json_text(json, indent) + '\n'; }
 
-Json token_json(const TokenLogprob& token) {
+OrderedJson token_json(const TokenLogprob& token) {
   return {{"id", token.id}, {"logprob", token.logprob}};
 }
 
-Json logprobs_json(const Logprobs& logprobs) {
-  Json json = token_json(logprobs.chosen);
-  json["top"] = Json::array();
+OrderedJson logprobs_json(const Logprobs& logprobs) {
+  OrderedJson json = token_json(logprobs.chosen);
+  json["top"] = OrderedJson::array();
   for (const TokenLogprob& token : logprobs.top) json["top"].push_back(token_json(token));
   return json;
 }
 
-Json all_logprobs_json(const GenerateResult& result) {
-  Json json = Json::array();
+OrderedJson all_logprobs_json(const GenerateResult& result) {
+  OrderedJson json = OrderedJson::array();
   for (const Logprobs& logprobs : result.logprobs) json.push_back(logprobs_json(logprobs));
   return json;
 }
 
-Json stats_json(const RunArguments& arguments, const Sequence& session, const RunStats& stats) {
+OrderedJson stats_json(const RunArguments& arguments, const Sequence& session,
+                       const RunStats& stats) {
   const Model& model = session.model();
-  Json json = {{"load_ms", milliseconds(stats.load_seconds)},
-               {"prefill_tokens", stats.prefill_tokens},
-               {"prefill_ms", milliseconds(stats.prefill_seconds)},
-               {"prefill_tokens_per_s", rate(stats.prefill_tokens, stats.prefill_seconds)},
-               {"ttft_ms", milliseconds(stats.first_token_seconds)},
-               {"decode_tokens", stats.decode_tokens},
-               {"decode_tokens_per_s", rate(stats.decode_tokens, stats.decode_seconds)},
-               {"tbt_ms",
-                {{"p50", milliseconds(stats.token_p50_seconds)},
-                 {"p99", milliseconds(stats.token_p99_seconds)}}},
-               {"gb_per_s", stats.weight_gb_per_s},
-               {"peak_rss_mib", stats.peak_rss_mib},
-               {"seed", arguments.sampler.seed},
-               {"isa", isa_name(model.isa())},
-               {"threads", model.threads()},
-               {"kv", kv_name(session.kv())},
-               {"cache", session.options().use_cache},
-               {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
-               {"context", session.context()}};
+  OrderedJson json = {{"load_ms", milliseconds(stats.load_seconds)},
+                      {"prefill_tokens", stats.prefill_tokens},
+                      {"prefill_ms", milliseconds(stats.prefill_seconds)},
+                      {"prefill_tokens_per_s", rate(stats.prefill_tokens, stats.prefill_seconds)},
+                      {"ttft_ms", milliseconds(stats.first_token_seconds)},
+                      {"decode_tokens", stats.decode_tokens},
+                      {"decode_tokens_per_s", rate(stats.decode_tokens, stats.decode_seconds)},
+                      {"tbt_ms",
+                       {{"p50", milliseconds(stats.token_p50_seconds)},
+                        {"p99", milliseconds(stats.token_p99_seconds)}}},
+                      {"gb_per_s", stats.weight_gb_per_s},
+                      {"peak_rss_mib", stats.peak_rss_mib},
+                      {"seed", arguments.sampler.seed},
+                      {"isa", isa_name(model.isa())},
+                      {"threads", model.threads()},
+                      {"kv", kv_name(session.kv())},
+                      {"cache", session.options().use_cache},
+                      {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
+                      {"context", session.context()}};
   if (!stats.proposer.empty()) {
     json["speculation"] = {{"proposer", stats.proposer},
                            {"proposed", stats.proposed},
@@ -140,7 +137,7 @@ Status write_wrapped(std::string_view text, WordWrap& wrap) {
 }
 
 std::string event_json(const GenerateEvent& event) {
-  Json json;
+  OrderedJson json;
   if (event.id) json["id"] = *event.id;
   json["text"] = event.text;
   if (event.logprobs != nullptr) json["logprobs"] = logprobs_json(*event.logprobs);
@@ -150,12 +147,12 @@ std::string event_json(const GenerateEvent& event) {
 std::string result_json(const RunArguments& arguments, const Sequence& session,
                         std::span<const TokenId> prompt_ids, const GenerateResult& result,
                         const RunStats& stats) {
-  Json json = {{"schema_version", kRunSchemaVersion},
-               {"prompt", arguments.prompt},
-               {"prompt_ids", prompt_ids},
-               {"text", result.text},
-               {"ids", result.ids},
-               {"stop_reason", stop_reason_name(result.stop_reason)}};
+  OrderedJson json = {{"schema_version", kRunSchemaVersion},
+                      {"prompt", arguments.prompt},
+                      {"prompt_ids", prompt_ids},
+                      {"text", result.text},
+                      {"ids", result.ids},
+                      {"stop_reason", stop_reason_name(result.stop_reason)}};
   if (arguments.want_logprobs) json["logprobs"] = all_logprobs_json(result);
   json["stats"] = stats_json(arguments, session, stats);
   return dump(json, arguments.jsonl ? -1 : 2);
@@ -164,12 +161,12 @@ std::string result_json(const RunArguments& arguments, const Sequence& session,
 std::string reply_json(const RunArguments& arguments, const Sequence& session,
                        const GenerateResult& result, std::size_t dropped_turns,
                        std::size_t cropped_tokens, const RunStats& stats) {
-  Json json = {{"schema_version", kRunSchemaVersion},
-               {"text", result.text},
-               {"ids", result.ids},
-               {"stop_reason", stop_reason_name(result.stop_reason)},
-               {"dropped_turns", dropped_turns},
-               {"cropped_tokens", cropped_tokens}};
+  OrderedJson json = {{"schema_version", kRunSchemaVersion},
+                      {"text", result.text},
+                      {"ids", result.ids},
+                      {"stop_reason", stop_reason_name(result.stop_reason)},
+                      {"dropped_turns", dropped_turns},
+                      {"cropped_tokens", cropped_tokens}};
   if (arguments.want_logprobs) json["logprobs"] = all_logprobs_json(result);
   json["stats"] = stats_json(arguments, session, stats);
   return dump(json, -1);

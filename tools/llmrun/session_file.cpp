@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "tools/common/signals.h"
 #include "validate/report/json_members.h"
@@ -14,35 +14,33 @@
 namespace llm {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // In version 1 an empty system message was none.
 constexpr std::size_t kSchemaVersion = 2;
 constexpr std::size_t kMost = INT64_MAX;  // of turns and draws; no conversation comes near
 
 /// A string, or an array of bytes where the text is no UTF-8, which JSON cannot carry.
-Json text_json(const std::string& text) {
+OrderedJson text_json(const std::string& text) {
   if (is_valid_utf8(text)) return text;
-  Json bytes = Json::array();
+  OrderedJson bytes = OrderedJson::array();
   for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
   return bytes;
 }
 
 std::string note_of(const Conversation& conversation) {
-  Json turns = Json::array();
+  OrderedJson turns = OrderedJson::array();
   for (const Conversation::Turn& turn : conversation.turns()) {
     turns.push_back({{"message", text_json(turn.message)},
                      {"reply", text_json(turn.reply)},
                      {"reply_ids", turn.reply_ids}});
   }
   const std::optional<std::string>& system = conversation.system();
-  const Json note = {{"schema_version", kSchemaVersion},
-                     {"chat_template", chat_format_name(conversation.format())},
-                     {"system", system ? text_json(*system) : Json()},
-                     {"turns", std::move(turns)},
-                     {"forgotten_turns", conversation.forgotten_turns()},
-                     {"next_draw", conversation.next_draw()}};
-  return note.dump();
+  const OrderedJson note = {{"schema_version", kSchemaVersion},
+                            {"chat_template", chat_format_name(conversation.format())},
+                            {"system", system ? text_json(*system) : OrderedJson()},
+                            {"turns", std::move(turns)},
+                            {"forgotten_turns", conversation.forgotten_turns()},
+                            {"next_draw", conversation.next_draw()}};
+  return json_text(note);
 }
 
 struct Note {
@@ -53,11 +51,11 @@ struct Note {
 /// What text_json() made.
 Result<std::string> read_text(const JsonMembers& members, const char* key) {
   constexpr const char* kRule = "a string or an array of bytes";
-  LLM_TRY(const nlohmann::json* value, members.member(key, kRule));
+  LLM_TRY(const Json* value, members.member(key, kRule));
   if (value->is_string()) return value->get<std::string>();
   if (!value->is_array()) return malformed_json(members.field(key), shown_json(*value), kRule);
   std::string text;
-  for (const nlohmann::json& byte : *value) {
+  for (const Json& byte : *value) {
     if (!byte.is_number_unsigned() || byte.get<std::uint64_t>() > UINT8_MAX) {
       return malformed_json(fmt::format("{}[{}]", members.field(key), text.size()),
                             shown_json(byte), "an integer in 0..255");
@@ -67,17 +65,17 @@ Result<std::string> read_text(const JsonMembers& members, const char* key) {
   return text;
 }
 
-Result<const nlohmann::json*> read_array(const JsonMembers& members, const char* key) {
-  LLM_TRY(const nlohmann::json* value, members.member(key, "an array"));
+Result<const Json*> read_array(const JsonMembers& members, const char* key) {
+  LLM_TRY(const Json* value, members.member(key, "an array"));
   if (!value->is_array()) return malformed_json(members.field(key), shown_json(*value), "an array");
   return value;
 }
 
 Result<std::vector<TokenId>> read_ids(const JsonMembers& members, const char* key,
                                       std::size_t n_vocab) {
-  LLM_TRY(const nlohmann::json* values, read_array(members, key));
+  LLM_TRY(const Json* values, read_array(members, key));
   std::vector<TokenId> ids;
-  for (const nlohmann::json& id : *values) {
+  for (const Json& id : *values) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= n_vocab) {
       return malformed_json(fmt::format("{}[{}]", members.field(key), ids.size()), shown_json(id),
                             fmt::format("a token in 0..{}", n_vocab - 1));
@@ -87,7 +85,7 @@ Result<std::vector<TokenId>> read_ids(const JsonMembers& members, const char* ke
   return ids;
 }
 
-Result<Conversation::Turn> read_turn(const nlohmann::json& json, const std::string& field,
+Result<Conversation::Turn> read_turn(const Json& json, const std::string& field,
                                      std::size_t n_vocab) {
   if (!json.is_object()) return malformed_json(field, shown_json(json), "an object");
   const JsonMembers members(json, field);
@@ -100,7 +98,7 @@ Result<Conversation::Turn> read_turn(const nlohmann::json& json, const std::stri
 
 Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
   if (text.empty()) return malformed_json("conversation", "a prompt cache", "a saved conversation");
-  LLM_TRY(const nlohmann::json json, parse_json_object(text));
+  LLM_TRY(const Json json, parse_json_object(text));
   const JsonMembers members(json, "");
   LLM_TRY(const std::size_t version, members.count("schema_version", 1, kMost));
   if (version > kSchemaVersion) {
@@ -109,15 +107,15 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
   }
   Note note;
   LLM_TRY(note.format, members.text("chat_template"));
-  LLM_TRY(const nlohmann::json* system, members.member("system", "a text or null"));
+  LLM_TRY(const Json* system, members.member("system", "a text or null"));
   if (!system->is_null()) {
     LLM_TRY(note.state.system, read_text(members, "system"));
   }
   if (version == 1 && note.state.system == "") note.state.system.reset();
   LLM_TRY(note.state.forgotten_turns, members.count("forgotten_turns", 0, kMost));
   LLM_TRY(note.state.next_draw, members.count("next_draw", 0, kMost));
-  LLM_TRY(const nlohmann::json* turns, read_array(members, "turns"));
-  for (const nlohmann::json& turn : *turns) {
+  LLM_TRY(const Json* turns, read_array(members, "turns"));
+  for (const Json& turn : *turns) {
     const std::string field = fmt::format("turns[{}]", note.state.turns.size());
     LLM_TRY(auto read, read_turn(turn, field, n_vocab));
     note.state.turns.push_back(std::move(read));

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "quant/contract/contract.h"
 #include "tools/llmserve/answer_receipt.h"
@@ -48,9 +49,7 @@ std::string system_fingerprint(const ServedModel& served) {
       served.model->compute() == Compute::kInt8 ? "int8" : "f32", kv_name(served.kv));
 }
 
-std::string dump(const AnswerJson& json) {
-  return json.dump(-1, ' ', false, AnswerJson::error_handler_t::replace);
-}
+std::string dump(const AnswerJson& json) { return json_text(json); }
 
 std::string error_body(std::string_view message, std::string_view type, std::string_view param,
                        std::string_view code) {
@@ -175,7 +174,7 @@ AnswerJson AnswerWriter::choice(std::size_t index, const ServedText& text) const
   json["logprobs"] = std::move(logprobs);
   json["finish_reason"] = finish_reason(result.stop_reason);
   if (request_.receipt)
-    json["receipt"] = AnswerJson::parse(receipt_json(receipt_of(served_, request_, index, text)));
+    json["receipt"] = parse_ordered_json(receipt_json(receipt_of(served_, request_, index, text)));
   return json;
 }
 

@@ -2,12 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "engine/serve/text_service.h"
 #include "tokenizer/stream_decoder.h"
 #include "tools/llmserve/answer_request.h"
@@ -16,7 +16,7 @@
 namespace llm {
 
 /// Of answers: members in the order in which they were added.
-using AnswerJson = nlohmann::ordered_json;
+using AnswerJson = OrderedJson;
 
 /// On one line. Bytes that are no UTF-8 become U+FFFD.
 std::string dump(const AnswerJson& json);

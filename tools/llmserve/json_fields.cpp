@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
+
 namespace llm {
 namespace {
 
@@ -94,7 +96,7 @@ Result<Json> parse_json(std::string_view text, std::size_t most_levels) {
 }
 
 std::string shown_json(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = json_text(value, -1, /*ascii=*/true);
   if (text.size() <= kShownBytes) return text;
   text.resize(kShownBytes);
   return text + "...";

@@ -3,22 +3,21 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/json.h"
 #include "base/result.h"
 
 namespace llm {
 
-/// Of requests. Not ordered_json, whose members are searched one by one: many names would be slow.
-using Json = nlohmann::json;
 /// What OpenAPI says of a value; members in the order in which they were added.
-using JsonSchema = nlohmann::ordered_json;
+using JsonSchema = OrderedJson;
 
-/// JSON of at most that many levels of nesting, with no name twice in an object.
-/// Errors: kUsage, for the place of what is no JSON, or the name.
+/// JSON of at most that many levels of nesting, with no name twice in an object. Not ordered, whose
+/// members are searched one by one: many names would be slow. Errors: kUsage, for the place of what
+/// is no JSON, or the name.
 Result<Json> parse_json(std::string_view text, std::size_t most_levels);
 
 /// The value as an error shows it: its JSON, cut.

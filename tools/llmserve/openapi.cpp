@@ -4,6 +4,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/json.h"
 #include "tools/llmserve/embedded.h"
 #include "tools/llmserve/prompts.h"
 
@@ -14,12 +15,12 @@ constexpr std::size_t kWidth = 120;
 
 /// A part stands on one line where it fits, so that what changes are few lines.
 std::string spread(const JsonSchema& json, std::size_t indent) {
-  std::string line = json.dump();
+  std::string line = json_text(json);
   if (!json.is_structured() || line.size() + indent <= kWidth) return line;
   std::string text;
   for (const auto& [name, value] : json.items()) {
     text += (text.empty() ? "\n" : ",\n") + std::string(indent + 1, ' ');
-    if (json.is_object()) text += JsonSchema(name).dump() + ": ";
+    if (json.is_object()) text += json_text(JsonSchema(name)) + ": ";
     text += spread(value, indent + 1);
   }
   text += "\n" + std::string(indent, ' ');
@@ -71,7 +72,7 @@ JsonSchema describe_options() {
 }  // namespace
 
 std::string openapi_text(std::span<const Operation> operations) {
-  const JsonSchema answers = JsonSchema::parse(kAnswers);
+  const JsonSchema answers = parse_ordered_json(kAnswers);
   JsonSchema paths = JsonSchema::object();
   JsonSchema components = answers["components"];
   for (const Operation& operation : operations) {

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+
+#include "base/json.h"
 
 namespace llm {
 namespace {
@@ -27,7 +28,7 @@ Error malformed(std::size_t line, std::string found) {
 }
 
 Result<Reference> parse_line(std::string_view text, std::size_t line) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(text);
   if (json.is_discarded()) return malformed(line, "no JSON");
   if (!json.is_object()) return malformed(line, std::string("JSON ") + json.type_name());
   const auto text_field = json.find("text");
@@ -38,7 +39,7 @@ Result<Reference> parse_line(std::string_view text, std::size_t line) {
   for (const auto& id : *ids) {
     const bool fits = id.is_number_integer() && id.get<double>() >= 0 &&
                       id.get<double>() <= std::numeric_limits<TokenId>::max();
-    if (!fits) return malformed(line, fmt::format("id {}", id.dump()));
+    if (!fits) return malformed(line, fmt::format("id {}", json_text(id)));
     reference.ids.push_back(id.get<TokenId>());
   }
   const auto decoded = json.find("decoded");

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/shown_text.h"
 #include "engine/gguf/gguf_split.h"
@@ -24,10 +24,11 @@ namespace {
 
 using llm::Error;
 using llm::ErrorCode;
+using llm::Json;
+using llm::json_text;
 using llm::Result;
 using llm::TokenId;
 using llm::Tokenizer;
-using nlohmann::json;
 
 constexpr int kSchemaVersion = 1;
 constexpr std::size_t kMaxReferenceBytes = std::size_t{1} << 30;
@@ -134,9 +135,7 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, const Tokenizer&
 }
 
 /// JSON on one line; bytes that are not UTF-8 become U+FFFD.
-std::string dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string dump(const Json& value) { return json_text(value); }
 
 /// A token as a line shows it: pieces as quoted text, the others by their spelling.
 std::string token_text(const Tokenizer& tokenizer, TokenId id) {
@@ -150,7 +149,7 @@ std::string token_text(const Tokenizer& tokenizer, TokenId id) {
 llm::Status print_ids(const Arguments& arguments, const Tokenizer& tokenizer,
                       const std::string& text, const std::vector<TokenId>& ids) {
   if (arguments.json) {
-    json pieces = json::array();
+    Json pieces = Json::array();
     for (const TokenId id : ids) pieces.push_back(tokenizer.spelling(id));
     return llm::write_stdout(dump({{"schema_version", kSchemaVersion},
                                    {"text", text},
@@ -184,7 +183,7 @@ Result<int> run_check(const Arguments& arguments, const Tokenizer& tokenizer) {
   auto checked = llm::check_tokens(tokenizer, reference, arguments.parse_special);
   if (!checked.ok()) return in_file(checked.error(), arguments.check);
   std::string out;
-  json mismatches = json::array();
+  Json mismatches = Json::array();
   for (const auto& mismatch : checked->mismatches) {
     mismatches.push_back({{"line", mismatch.line},
                           {"text", mismatch.text},

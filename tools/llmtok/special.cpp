@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/shown_text.h"
 
 namespace llm {
@@ -25,10 +26,9 @@ Parts fim_parts(const VocabSpec& spec) {
           {"repository", fim.repository}, {"file_separator", fim.file_separator}};
 }
 
-nlohmann::json object_of(const Parts& parts) {
-  nlohmann::json object = nlohmann::json::object();
-  for (const auto& [name, id] : parts)
-    object[std::string(name)] = id ? nlohmann::json(*id) : nlohmann::json();
+Json object_of(const Parts& parts) {
+  Json object = Json::object();
+  for (const auto& [name, id] : parts) object[std::string(name)] = id ? Json(*id) : Json();
   return object;
 }
 
@@ -48,9 +48,9 @@ std::string special_tokens_text(const Tokenizer& tokenizer) {
   return out;
 }
 
-nlohmann::json special_tokens_json(const Tokenizer& tokenizer) {
+Json special_tokens_json(const Tokenizer& tokenizer) {
   const VocabSpec& spec = tokenizer.spec();
-  nlohmann::json object = object_of(single_parts(spec));
+  Json object = object_of(single_parts(spec));
   object["fim"] = object_of(fim_parts(spec));
   object["end_of_generation"] = spec.end_of_generation;
   return object;

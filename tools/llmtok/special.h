@@ -1,8 +1,8 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "tokenizer/tokenizer.h"
 
 namespace llm {
@@ -11,6 +11,6 @@ namespace llm {
 std::string special_tokens_text(const Tokenizer& tokenizer);
 
 /// {"bos": id or null, ..., "fim": {"prefix": id or null, ...}, "end_of_generation": [ids]}
-nlohmann::json special_tokens_json(const Tokenizer& tokenizer);
+Json special_tokens_json(const Tokenizer& tokenizer);
 
 }  // namespace llm

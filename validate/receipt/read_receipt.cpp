@@ -11,14 +11,13 @@
 #include <span>
 #include <utility>
 
+#include "base/json.h"
 #include "engine/sampler/sampler_fields.h"
 #include "validate/receipt/receipt_names.h"
 #include "validate/report/json_members.h"
 
 namespace llm {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::size_t kMaxCount = std::numeric_limits<std::int32_t>::max();
 

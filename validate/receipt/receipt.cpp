@@ -4,10 +4,10 @@
 
 #include <concepts>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
+#include "base/json.h"
 #include "engine/generate/conversation.h"
 #include "engine/sampler/sampler_fields.h"
 #include "validate/receipt/receipt_names.h"
@@ -15,28 +15,26 @@
 namespace llm {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 /// The shortest decimal that reads back as `value`: 0.95, not 0.949999988079071.
-Json shortest(float value) { return Json::parse(fmt::format("{}", value)); }
-Json shortest(std::integral auto value) { return value; }
+OrderedJson shortest(float value) { return parse_ordered_json(fmt::format("{}", value)); }
+OrderedJson shortest(std::integral auto value) { return value; }
 
-Json bias_json(std::span<const LogitBias> biases) {
-  Json json = Json::array();
+OrderedJson bias_json(std::span<const LogitBias> biases) {
+  OrderedJson json = OrderedJson::array();
   for (const LogitBias& bias : biases) json.push_back({bias.id, shortest(bias.added)});
   return json;
 }
 
-Json options_json(const Receipt& r) {
-  Json json = {{"parse_special", r.parse_special},
-               {"system", r.system},
-               {"chat_template", r.chat_format ? chat_format_name(*r.chat_format) : ""},
-               {"n", r.max_tokens ? Json(*r.max_tokens) : Json(-1)},
-               {"stop", r.stop},
-               {"ignore_eos", r.ignore_eos},
-               {"logit_bias", bias_json(r.logit_bias)},
-               {"seed", r.sampler.seed},
-               {"sequence", r.sequence}};
+OrderedJson options_json(const Receipt& r) {
+  OrderedJson json = {{"parse_special", r.parse_special},
+                      {"system", r.system},
+                      {"chat_template", r.chat_format ? chat_format_name(*r.chat_format) : ""},
+                      {"n", r.max_tokens ? OrderedJson(*r.max_tokens) : OrderedJson(-1)},
+                      {"stop", r.stop},
+                      {"ignore_eos", r.ignore_eos},
+                      {"logit_bias", bias_json(r.logit_bias)},
+                      {"seed", r.sampler.seed},
+                      {"sequence", r.sequence}};
   for (const SamplerField& field : kSamplerFields)
     field.visit(r.sampler, [&](auto value) { json[field.name] = shortest(value); });
   json["sampler_order"] = sampler_order_name(r.sampler.order);
@@ -63,11 +61,11 @@ GenerateOptions Receipt::generation(const Tokenizer& tokenizer) const {
 }
 
 std::string receipt_json(const Receipt& r) {
-  Json json = {{"format", receipt_names::kFormat},
-               {"contract_version", r.contract_version},
-               {"engine_version", r.engine_version},
-               {"model", {{"name", r.model_name}, {"sha256", r.model_sha256}}},
-               {"options", options_json(r)}};
+  OrderedJson json = {{"format", receipt_names::kFormat},
+                      {"contract_version", r.contract_version},
+                      {"engine_version", r.engine_version},
+                      {"model", {{"name", r.model_name}, {"sha256", r.model_sha256}}},
+                      {"options", options_json(r)}};
   if (r.prompt) json["prompt"] = *r.prompt;
   json["prompt_ids"] = r.prompt_ids;
   json["ids"] = r.ids;
@@ -75,7 +73,7 @@ std::string receipt_json(const Receipt& r) {
   json["stop_reason"] = stop_reason_name(r.stop_reason);
   if (r.logits_sha256) json["logits_sha256"] = *r.logits_sha256;
   json["drawn_logits_sha256"] = r.drawn_logits_sha256;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  return json_text(json, 2) + '\n';
 }
 
 }  // namespace llm

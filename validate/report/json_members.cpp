@@ -6,10 +6,11 @@
 #include <limits>
 #include <utility>
 
+#include "base/json.h"
+
 namespace llm {
 namespace {
 
-using Json = nlohmann::json;
 constexpr std::size_t kMaxShown = 40;
 
 std::string array_rule(std::optional<std::size_t> size) {
@@ -25,13 +26,13 @@ Error malformed_json(std::string field, const std::string& found, const std::str
 
 std::string shown_json(const Json& value) {
   if (value.is_structured()) return value.is_array() ? "an array" : "an object";
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = json_text(value, -1, /*ascii=*/true);
   if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
   return text;
 }
 
 Result<Json> parse_json_object(std::string_view text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json(text);
   if (json.is_discarded())
     return malformed_json("JSON", "none, or more than one value", "one object");
   if (!json.is_object()) return malformed_json("JSON", shown_json(json), "an object");

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "tokenizer/vocab_spec.h"
 
@@ -17,31 +17,31 @@ namespace llm {
 
 Error malformed_json(std::string field, const std::string& found, const std::string& rule);
 /// A value for such an error: short, structures by their kind.
-std::string shown_json(const nlohmann::json& value);
+std::string shown_json(const Json& value);
 /// A text that is one JSON object.
-Result<nlohmann::json> parse_json_object(std::string_view text);
+Result<Json> parse_json_object(std::string_view text);
 /// Ids, each a number that a TokenId can hold. @pre array.is_array()
-Result<std::vector<TokenId>> token_ids(const nlohmann::json& array, const std::string& field);
+Result<std::vector<TokenId>> token_ids(const Json& array, const std::string& field);
 
 /// The members of one JSON object, each wanted of a kind.
 class JsonMembers {
  public:
   /// @param path  names the object in errors; empty: the file's own
-  JsonMembers(const nlohmann::json& json, std::string path) : json_(json), path_(std::move(path)) {}
+  JsonMembers(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
 
   std::string field(std::string_view key) const;
-  Result<const nlohmann::json*> member(const char* key, std::string_view rule) const;
+  Result<const Json*> member(const char* key, std::string_view rule) const;
   Result<std::string> text(const char* key) const;
   /// 64 lower-case hex digits.
   Result<std::string> sha256(const char* key) const;
   Result<std::size_t> count(const char* key, std::size_t lowest, std::size_t highest) const;
   /// An array of that size, or any but an empty one.
-  Result<const nlohmann::json*> array(const char* key, std::optional<std::size_t> size) const;
-  static Status check_array(const nlohmann::json& value, const std::string& field,
+  Result<const Json*> array(const char* key, std::optional<std::size_t> size) const;
+  static Status check_array(const Json& value, const std::string& field,
                             std::optional<std::size_t> size);
 
  private:
-  const nlohmann::json& json_;
+  const Json& json_;
   std::string path_;
 };
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
+#include "base/json.h"
 #include "validate/report/layer_table.h"
 #include "validate/report/markup.h"
 #include "validate/report/shown_report.h"
@@ -14,7 +14,6 @@
 namespace llm {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Writer = std::string (*)(const Report&);
 
 constexpr std::pair<std::string_view, Writer> kWriters[] = {{".json", json_report},
@@ -28,12 +27,13 @@ Writer writer_for(const std::string& path) {
   return found == std::end(kWriters) ? nullptr : found->second;
 }
 
-Json figures_json(const FigureTable& table) {
-  Json rows = Json::array();
+OrderedJson figures_json(const FigureTable& table) {
+  OrderedJson rows = OrderedJson::array();
   for (const auto& row : table.rows) {
-    Json cells = Json::object();
+    OrderedJson cells = OrderedJson::object();
     for (std::size_t c = 0; c < row.size(); ++c)
-      cells[table.columns[c]] = row[c].value ? Json(*row[c].value) : Json(row[c].text);
+      cells[table.columns[c]] =
+          row[c].value ? OrderedJson(*row[c].value) : OrderedJson(row[c].text);
     rows.push_back(cells);
   }
   return {{"name", table.name}, {"title", table.title}, {"rows", rows}};
@@ -41,14 +41,14 @@ Json figures_json(const FigureTable& table) {
 
 const char* verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
 
-Json row_json(const LayerDiffRow& row) {
-  Json limits = Json::array();
+OrderedJson row_json(const LayerDiffRow& row) {
+  OrderedJson limits = OrderedJson::array();
   for (const Limit& limit : row.limits) {
     limits.push_back(
         {{"metric", metric_name(limit.metric)}, {"limit", limit.bound}, {"source", limit.source}});
   }
   const TapError& e = row.error;
-  return {{"layer", row.layer == ProbeSink::kGlobal ? Json() : Json(row.layer)},
+  return {{"layer", row.layer == ProbeSink::kGlobal ? OrderedJson() : OrderedJson(row.layer)},
           {"tap", row.tap},
           {"verdict", verdict_name(row.verdict)},
           {"nmse", e.nmse},
@@ -63,20 +63,21 @@ Json row_json(const LayerDiffRow& row) {
           {"note", row.note}};
 }
 
-Json location_json(const Location& location) {
-  Json findings = Json::array();
+OrderedJson location_json(const Location& location) {
+  OrderedJson findings = OrderedJson::array();
   for (const Finding& f : location.findings) {
-    findings.push_back({{"layer", f.layer == ProbeSink::kGlobal ? Json() : Json(f.layer)},
-                        {"tap", tap_label(f.layer, f.tap)},
-                        {"op", f.op},
-                        {"weight_type", f.weight_type},
-                        {"definition", f.definition},
-                        {"run", f.run},
-                        {"nmse", f.nmse},
-                        {"limit", f.limit},
-                        {"signature", f.signature},
-                        {"tokens", f.tokens},
-                        {"cause", f.cause}});
+    findings.push_back(
+        {{"layer", f.layer == ProbeSink::kGlobal ? OrderedJson() : OrderedJson(f.layer)},
+         {"tap", tap_label(f.layer, f.tap)},
+         {"op", f.op},
+         {"weight_type", f.weight_type},
+         {"definition", f.definition},
+         {"run", f.run},
+         {"nmse", f.nmse},
+         {"limit", f.limit},
+         {"signature", f.signature},
+         {"tokens", f.tokens},
+         {"cause", f.cause}});
   }
   return {{"replayed", location.replayed},
           {"preflight", location.preflight},
@@ -109,41 +110,45 @@ Verdict Report::verdict() const {
 }
 
 std::string json_report(const Report& report) {
-  Json json = {{"schema_version", 1},
-               {"verdict", report.has_verdict() ? Json(verdict_name(report.verdict())) : Json()}};
-  Json facts = Json::object();
+  OrderedJson json = {{"schema_version", 1},
+                      {"verdict", report.has_verdict() ? OrderedJson(verdict_name(report.verdict()))
+                                                       : OrderedJson()}};
+  OrderedJson facts = OrderedJson::object();
   for (const auto& [name, value] : report.facts) facts[name] = value;
   json["facts"] = facts;
-  json["checks"] = Json::array();
+  json["checks"] = OrderedJson::array();
   for (const CheckResult& check : report.checks) {
     json["checks"].push_back({{"name", check.name},
                               {"verdict", verdict_name(check.verdict())},
                               {"detail", check.detail}});
   }
   json["not_covered"] = report.not_covered;
-  json["layer_diffs"] = Json::array();
+  json["layer_diffs"] = OrderedJson::array();
   for (const DiffSection& section : report.diffs) {
-    Json rows = Json::array();
+    OrderedJson rows = OrderedJson::array();
     for (const LayerDiffRow& row : section.diff.rows) rows.push_back(row_json(row));
     const auto first = section.diff.first_failing;
     const auto* failing = first ? &section.diff.rows[*first] : nullptr;
     json["layer_diffs"].push_back(
         {{"name", section.name},
          {"title", section.title},
-         {"verdict", section.judged ? Json(verdict(section.passed())) : Json("shown")},
+         {"verdict",
+          section.judged ? OrderedJson(verdict(section.passed())) : OrderedJson("shown")},
          {"notes", section.notes},
-         {"first_failing", failing ? Json(tap_label(failing->layer, failing->tap)) : Json()},
-         {"look_at", failing ? Json(tap_origin(failing->layer, failing->tap)) : Json()},
+         {"first_failing",
+          failing ? OrderedJson(tap_label(failing->layer, failing->tap)) : OrderedJson()},
+         {"look_at",
+          failing ? OrderedJson(tap_origin(failing->layer, failing->tap)) : OrderedJson()},
          {"problems", section.diff.problems},
          {"remarks", section.diff.remarks},
          {"locate", location_json(section.location)},
          {"rows", rows}});
   }
   json["not_covered"] = report.not_covered;
-  json["figures"] = Json::array();
+  json["figures"] = OrderedJson::array();
   for (const FigureTable& table : report.figures) json["figures"].push_back(figures_json(table));
   // nlohmann writes non-finite numbers as null.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 namespace {

@@ -1,11 +1,11 @@
 // Names in a report come from files: what they hold must not leave the line, the cell or the tag
 // that they stand in.
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/utf8.h"
 #include "tests/support/catch.h"
+#include "tests/support/json.h"
 #include "validate/report/report.h"
 #include "validate/report/text.h"
 
@@ -113,7 +113,7 @@ TEST_CASE("an HTML page has the verdict first, what failed next, and aligned fig
 }
 
 TEST_CASE("the JSON report keeps every text", "[report][shown]") {
-  const auto json = nlohmann::json::parse(json_report(hostile_report()));
+  const auto json = test::parse_json(json_report(hostile_report()));
   const std::string expected = kHostile.substr(0, kHostile.size() - 1) + "\uFFFD";
   CHECK(json["checks"][0]["name"] == expected);
   CHECK(json["layer_diffs"][0]["rows"][0]["note"] == expected);

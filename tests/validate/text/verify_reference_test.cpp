@@ -1,21 +1,22 @@
 // Reference files of --verify: what is read from them, and what is refused.
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/json.h"
 #include "tests/support/require_ok.h"
 #include "validate/text/verify/reference.h"
 
 using Catch::Matchers::Contains;
-using Json = nlohmann::json;
 using llm::ErrorCode;
+using llm::Json;
+using llm::json_text;
 
 namespace {
 
 /// Two prompts, two steps, a top of three.
 Json valid() {
-  return Json::parse(R"({
+  return llm::test::parse_json(R"({
     "schema_version": 1, "format": "llmcheck-verify/1", "producer": "p", "producer_version": "1",
     "oracle": "R0", "model_name": "m",
     "model_sha256": "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
@@ -33,7 +34,7 @@ Json patched(const std::string& pointer, const std::string& value) {
     const Json::json_pointer whole(pointer);
     json[whole.parent_pointer()].erase(whole.back());
   } else {
-    json[Json::json_pointer(pointer)] = Json::parse(value);
+    json[Json::json_pointer(pointer)] = llm::test::parse_json(value);
   }
   return json;
 }
@@ -41,7 +42,7 @@ Json patched(const std::string& pointer, const std::string& value) {
 }  // namespace
 
 TEST_CASE("a reference is read as it stands", "[verify]") {
-  const auto read = llm::test::require_ok(llm::parse_verify_reference(valid().dump()));
+  const auto read = llm::test::require_ok(llm::parse_verify_reference(json_text(valid())));
   CHECK(read.oracle == "R0");
   CHECK(read.n_steps == 2);
   CHECK(read.top_k == 3);
@@ -90,14 +91,14 @@ TEST_CASE("what breaks a reference is named", "[verify][bad_input]") {
       Case{"/prompts/0/top_logits/1/0", "1e300", "top_logits[1]: found 1e+300, need numbers"},
       Case{"/prompts/0/top_logits/1/2", "0", "prompts[0].top_logits[1]: found 0 after -1"});
   CAPTURE(c.pointer, c.value);
-  llm::test::must_fail(llm::parse_verify_reference(patched(c.pointer, c.value).dump()),
+  llm::test::must_fail(llm::parse_verify_reference(json_text(patched(c.pointer, c.value))),
                        ErrorCode::kMalformed, {c.words});
 }
 
 TEST_CASE("another version is unsupported; no JSON is malformed", "[verify][bad_input]") {
-  llm::test::must_fail(llm::parse_verify_reference(patched("/schema_version", "2").dump()),
+  llm::test::must_fail(llm::parse_verify_reference(json_text(patched("/schema_version", "2"))),
                        ErrorCode::kUnsupported);
-  const std::string text = valid().dump();
+  const std::string text = json_text(valid());
   for (std::size_t n = 0; n < text.size(); ++n) {
     llm::test::must_fail(llm::parse_verify_reference(text.substr(0, n)), ErrorCode::kMalformed);
   }
@@ -106,12 +107,12 @@ TEST_CASE("another version is unsupported; no JSON is malformed", "[verify][bad_
 }
 
 TEST_CASE("ids must be in the vocabulary", "[verify][bad_input]") {
-  const auto read = llm::test::require_ok(llm::parse_verify_reference(valid().dump()));
+  const auto read = llm::test::require_ok(llm::parse_verify_reference(json_text(valid())));
   CHECK(llm::check_ids(read, 10).ok());
   CHECK_THAT(llm::check_ids(read, 9).error().to_string(), Contains("prompts[1].ids[2]: found 9"));
   CHECK_THAT(llm::check_ids(read, 8).error().to_string(), Contains("prompts[1].ids[1]: found 8"));
   CHECK_THAT(llm::check_ids(read, 7).error().to_string(), Contains("prompts[0].ids[1]: found 7"));
-  auto top = *llm::parse_verify_reference(patched("/prompts/0/top_ids/1/2", "12").dump());
+  auto top = *llm::parse_verify_reference(json_text(patched("/prompts/0/top_ids/1/2", "12")));
   CHECK_THAT(llm::check_ids(top, 10).error().to_string(),
              Contains("prompts[0].top_ids[1][2]: found 12"));
 }

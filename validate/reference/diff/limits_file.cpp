@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "base/json.h"
 
 namespace llm {
 namespace {
 
-using Json = nlohmann::json;
 constexpr std::string_view kFormat = "llmcheck-limits/1";
 
 Error malformed(std::string field, std::string message) {
@@ -43,7 +43,7 @@ Result<Limit> parse_rule(const Json& json, std::size_t index) {
 }  // namespace
 
 Result<Limits> parse_limits(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_json(text);
   if (!json.is_object()) return malformed("limits file", "need a JSON object");
   if (json.value("format", Json()) != kFormat)
     return malformed("format", fmt::format("need \"{}\"", kFormat));

@@ -3,13 +3,13 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "base/json.h"
 
 namespace llm {
 namespace {
 
-using Json = nlohmann::json;
 constexpr std::string_view kFormat = "llmcheck-act/1";
 constexpr std::size_t kMaxShape = std::size_t{1} << 24;
 
@@ -70,11 +70,11 @@ std::string to_json(const DumpMeta& meta) {
   json["hparams"] = {
       {"n_layers", meta.n_layers}, {"head_dim", meta.head_dim}, {"rope_dim", meta.rope_dim}};
   // Names come from model files and need not be UTF-8; the dump must be.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 Result<DumpMeta> parse_dump_meta(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_json(text);
   MetaReader reader(json);
   if (!json.is_object()) {
     reader.fail("", "need a JSON object");

@@ -5,23 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "validate/report/json_members.h"
 
 namespace llm {
 namespace {
 
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "llmcheck-equivalence/1";
 constexpr std::size_t kRowEntries = 3;
 
-std::string line(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string line(const OrderedJson& json) { return json_text(json); }
 
 /// One line for each member, or the ten thousand numbers would have one each.
 std::string case_json(const CaseText& text) {

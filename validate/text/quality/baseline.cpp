@@ -3,14 +3,13 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "validate/text/quality/text_windows.h"
 
 namespace llm {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "llmcheck-quality/2";
 constexpr std::string_view kDocumentFormat = "llmcheck-documents/1";
 constexpr double kPerplexityGate = 0.05;
@@ -21,7 +20,7 @@ Error malformed(const std::string& key, std::string rule) {
   return Error{ErrorCode::kMalformed, key, std::move(rule)};
 }
 
-Status read(const Json& json, const char* key, std::string& out) {
+Status read(const OrderedJson& json, const char* key, std::string& out) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_string()) return malformed(key, "need a string");
   out = found->get<std::string>();
@@ -29,7 +28,7 @@ Status read(const Json& json, const char* key, std::string& out) {
 }
 
 template <typename T>
-Status read(const Json& json, const char* key, T& out) {
+Status read(const OrderedJson& json, const char* key, T& out) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_number() || found->template get<double>() < 0)
     return malformed(key, "need a number that is 0 or more");
@@ -44,7 +43,7 @@ CheckResult gate(const std::string& name, const char* signal, double value, doub
                       value == baseline ? 0 : (value / baseline - 1) * 100, rule)};
 }
 
-Status read_origin(const Json& json, BaselineOrigin& out) {
+Status read_origin(const OrderedJson& json, BaselineOrigin& out) {
   LLM_RETURN_IF_ERROR(read(json, "model_sha256", out.model_sha256));
   LLM_RETURN_IF_ERROR(read(json, "text_sha256", out.text_sha256));
   LLM_RETURN_IF_ERROR(read(json, "engine_version", out.engine_version));
@@ -52,7 +51,7 @@ Status read_origin(const Json& json, BaselineOrigin& out) {
   return read(json, "reason", out.reason);
 }
 
-void add_origin(const BaselineOrigin& origin, Json& json) {
+void add_origin(const BaselineOrigin& origin, OrderedJson& json) {
   json["model_sha256"] = origin.model_sha256;
   json["text_sha256"] = origin.text_sha256;
   json["engine_version"] = origin.engine_version;
@@ -61,8 +60,8 @@ void add_origin(const BaselineOrigin& origin, Json& json) {
 }
 
 /// The JSON object of a baseline of that format.
-Result<Json> parse_object(std::string_view text, std::string_view format) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+Result<OrderedJson> parse_object(std::string_view text, std::string_view format) {
+  OrderedJson json = parse_ordered_json(text);
   if (!json.is_object()) return malformed("baseline", "need a JSON object");
   std::string found;
   LLM_RETURN_IF_ERROR(read(json, "format", found));
@@ -71,9 +70,7 @@ Result<Json> parse_object(std::string_view text, std::string_view format) {
   return json;
 }
 
-std::string dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
-}
+std::string dump(const OrderedJson& json) { return json_text(json, 2); }
 
 std::string document_detail(const DocumentGate& gate, std::size_t n_documents) {
   const char* words = gate.verdict == Verdict::kPass   ? "no loss above 0.2 %"
@@ -100,7 +97,7 @@ QualityBaseline make_baseline(const QualityResult& result, const QualityConfig& 
 
 std::string baseline_json(const QualityBaseline& b) {
   const QualityConfig& c = b.config;
-  Json json = {{"format", kFormat}, {"implementation", b.implementation}};
+  OrderedJson json = {{"format", kFormat}, {"implementation", b.implementation}};
   add_origin(b.origin, json);
   json.update({{"tokens_sha256", b.tokens_sha256},
                {"config",
@@ -121,19 +118,19 @@ std::string baseline_json(const QualityBaseline& b) {
 }
 
 std::string document_baseline_json(const DocumentBaseline& b) {
-  Json json = {{"format", kDocumentFormat}};
+  OrderedJson json = {{"format", kDocumentFormat}};
   add_origin(b.origin, json);
   json["seed"] = b.seed;
-  Json documents = Json::array();
+  OrderedJson documents = OrderedJson::array();
   for (const DocumentScore& score : b.documents) documents.push_back({score.nll, score.tokens});
   // One line for each pair would be hundreds.
   std::string text = dump(json);
   text.resize(text.size() - 2);
-  return fmt::format("{},\n  \"documents\": {}\n}}\n", text, documents.dump());
+  return fmt::format("{},\n  \"documents\": {}\n}}\n", text, json_text(documents));
 }
 
 Result<QualityBaseline> parse_baseline(std::string_view text) {
-  LLM_TRY(const Json json, parse_object(text, kFormat));
+  LLM_TRY(const OrderedJson json, parse_object(text, kFormat));
   QualityBaseline b;
   LLM_RETURN_IF_ERROR(read(json, "implementation", b.implementation));
   LLM_RETURN_IF_ERROR(read_origin(json, b.origin));
@@ -149,14 +146,14 @@ Result<QualityBaseline> parse_baseline(std::string_view text) {
 }
 
 Result<DocumentBaseline> parse_document_baseline(std::string_view text) {
-  LLM_TRY(const Json json, parse_object(text, kDocumentFormat));
+  LLM_TRY(const OrderedJson json, parse_object(text, kDocumentFormat));
   DocumentBaseline b;
   LLM_RETURN_IF_ERROR(read_origin(json, b.origin));
   LLM_RETURN_IF_ERROR(read(json, "seed", b.seed));
   const auto documents = json.find("documents");
   if (documents == json.end() || !documents->is_array() || documents->empty())
     return malformed("documents", "need an array that is not empty");
-  for (const Json& pair : *documents) {
+  for (const OrderedJson& pair : *documents) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number() ||
         !pair[1].is_number_unsigned())
       return malformed("documents", "need pairs of a sum of nll and a number of tokens");

@@ -5,16 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "validate/report/json_members.h"
 
 namespace llm {
 namespace {
 
-using Json = nlohmann::json;
 constexpr int kSchemaVersion = 1;
 constexpr std::string_view kFormat = "llmcheck-verify/1";
 constexpr std::size_t kMaxTop = 1000;

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+// nlohmann's parser and printer, compiled once: as templates they cost every source seconds.
+extern template class nlohmann::basic_json<>;
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
+namespace llm {
+
+using Json = nlohmann::json;                 ///< members are found by name; printed in its order
+using OrderedJson = nlohmann::ordered_json;  ///< members stay in the order of writing
+
+/// The one JSON value that `text` is; is_discarded() where it is none.
+Json parse_json(std::string_view text);
+OrderedJson parse_ordered_json(std::string_view text);
+
+/// `json` as text; bytes that are no UTF-8 become U+FFFD.
+/// @param indent  blanks of a level; below 0: all on one line
+/// @param ascii   other characters are escaped
+std::string json_text(const Json& json, int indent = -1, bool ascii = false);
+std::string json_text(const OrderedJson& json, int indent = -1, bool ascii = false);
+
+}  // namespace llm
