@@ -160,18 +160,34 @@ void matmul_float_type(const llm::MatmulArgs& args) {
   }
 }
 
-/// Every matrix product.
+/// Products of weights as f32.
 template <class A>
-void matmul(const llm::MatmulArgs& args) {
+void matmul_in_f32(const llm::MatmulArgs& args) {
   llm::visit_block_format(args.type, [&]<class Block>() {
     if constexpr (Block::kWeights == 1) {
       matmul_float_type<A, Block::kType>(args);
-    } else if (args.dequantize) {
-      matmul_dequantized<A, Codec<Block>>(args);
     } else {
-      matmul_type<A, Codec<Block>>(args);
+      matmul_dequantized<A, Codec<Block>>(args);
     }
   });
+}
+
+/// Products of integer codes. @pre the type has them
+template <class A>
+void matmul_of_codes(const llm::MatmulArgs& args) {
+  llm::visit_block_format(args.type, [&]<class Block>() {
+    if constexpr (Block::kWeights > 1) matmul_type<A, Codec<Block>>(args);
+  });
+}
+
+inline bool in_f32(const llm::MatmulArgs& args) {
+  return args.dequantize || llm::block_traits(args.type).block_weights == 1;
+}
+
+/// Every matrix product.
+template <class A>
+void matmul(const llm::MatmulArgs& args) {
+  return in_f32(args) ? matmul_in_f32<A>(args) : matmul_of_codes<A>(args);
 }
 
 }  // namespace
