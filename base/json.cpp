@@ -1,8 +1,5 @@
 #include "base/json.h"
 
-template class nlohmann::basic_json<>;
-template class nlohmann::basic_json<nlohmann::ordered_map>;
-
 namespace llm {
 
 Json parse_json(std::string_view text) {

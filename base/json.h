@@ -5,8 +5,6 @@
 #include <string_view>
 
 // nlohmann's parser and printer, compiled once: as templates they cost every source seconds.
-extern template class nlohmann::basic_json<>;
-extern template class nlohmann::basic_json<nlohmann::ordered_map>;
 
 namespace llm {
 
