@@ -17,7 +17,9 @@ Step 0 is the prefill; each further forward call is a step of its own.
 Taps of a layer, in the order of the data flow (`LAYER_TAPS`): attn_norm (after the norm weight), q, k, v (projections
 with their biases), q_rope, k_rope (after the norm of each head, if any, and RoPE), attn_ctx (before Wo), attn_out (after Wo), ffn_inp (residual after attention), ffn_norm, gate, up,
 ffn_act (activation(gate) * up), ffn_out (after Wdown), l_out (the layer's output); of models with norms after both halves
-also attn_post and ffn_post (what is added to the residual). Global taps (`GLOBAL_TAPS`): embd,
+also attn_post and ffn_post (what is added to the residual). In a mixture of experts, gate, up, ffn_act and ffn_out hold the
+chosen experts' values one after the other, by ascending id; router (the logits of all experts) comes before, ffn_mix (the
+weighted sum) after them. Global taps (`GLOBAL_TAPS`): embd,
 result_norm, logits (one row per token, not only the last).
 
 ``__meta__`` keys: format, producer, producer_version, model_sha256, model_name, tokenizer_hash, oracle (R0, R1, R2,
@@ -34,7 +36,7 @@ import numpy as np
 FORMAT = "llmcheck-act/1"
 LAYER_TAPS = ("attn_norm", "q", "k", "v", "q_rope", "k_rope", "attn_ctx", "attn_out", "ffn_inp",
               "ffn_norm", "gate", "up", "ffn_act", "ffn_out", "l_out")
-OPTIONAL_LAYER_TAPS = ("probs", "attn_post", "ffn_post")
+OPTIONAL_LAYER_TAPS = ("probs", "attn_post", "ffn_post", "router", "ffn_mix")
 GLOBAL_TAPS = ("embd", "result_norm", "logits")
 REQUIRED_META = ("producer", "producer_version", "model_sha256", "model_name", "tokenizer_hash",
                  "oracle", "compute", "kv", "eps", "rope_theta", "qk_layout")

@@ -5,7 +5,7 @@
     python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Gemma 3) is run as it is. A GGUF is dequantized by the `gguf` package into
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Gemma 3) is run as it is. A GGUF is dequantized by the `gguf` package into
 the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same weights run through
 code that nobody here wrote. With --config, the
 hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
@@ -17,6 +17,7 @@ Queries and keys come in HF's layout (`qk_layout` half): the two halves of a hea
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,9 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         kind, more = "mistral", {"sliding_window": hp.window}
     elif source.architecture == "smollm3":
         more = {"pad_token_id": None}
+    elif source.architecture == "qwen3moe":
+        kind, more = "qwen3_moe", {"moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts,
+                                   "num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": True}
     elif source.architecture == "gemma3":
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_theta}}
         kind, more = "gemma3_text", {
@@ -70,16 +74,19 @@ def config_of(source: GgufModel) -> PretrainedConfig:
 NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "ffn_gate_inp": "mlp.gate"}
 POST_NORMS = {"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
               "post_ffw_norm": "post_feedforward_layernorm"}
+# Tensors with a matrix for each expert. The class has gate and up of an expert in one matrix, gate's rows first.
+EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_down_exps.weight": "mlp.experts.down_proj"}
+OF_EXPERT = re.compile(r"(.+\.mlp\.experts)\.\d+\.(?:(gate|up)|down)_proj\.weight")  # in a checkpoint
 
 
 def tensor_names(source: GgufModel, n_layers: int) -> dict[str, str]:
     """Names of the file's tensors by those of transformers' parameters."""
     of_family = NAMES | POST_NORMS if source.family.post_norms else NAMES
     names = {f"{name}.weight": f"{hf_name}.weight" for name, hf_name in of_family.items()}
-    names |= {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
+    names |= EXPERTS | {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
     out = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
            "lm_head.weight": "output.weight" if source.has("output.weight") else "token_embd.weight"}
     out |= {f"model.layers.{layer}.{hf_name}": f"blk.{layer}.{name}"
@@ -89,6 +96,7 @@ def tensor_names(source: GgufModel, n_layers: int) -> dict[str, str]:
 
 def empty_model(config: PretrainedConfig) -> PreTrainedModel:
     """The class of `config`, its parameters without memory."""
+    config._attn_implementation = config._experts_implementation = "eager"
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     rotary = model.model.rotary_emb  # its frequencies are no parameters
@@ -122,12 +130,13 @@ def from_gguf(path: str, config: PretrainedConfig | None = None) -> tuple[PreTra
     of the metadata."""
     source = GgufModel(path)
     config = config or config_of(source)
-    config._attn_implementation = "eager"
     heads = {} if source.family.qk_layout == "half" else {
         "attn_q.weight": config.num_attention_heads, "attn_k.weight": config.num_key_value_heads}
 
     def read(name: str) -> torch.Tensor:
         weight = source.weight(name, np.float32)
+        if name.endswith("ffn_gate_exps.weight"):
+            weight = np.concatenate([weight, source.weight(name.replace("gate", "up"), np.float32)], axis=1)
         rows = heads.get(name.split(".", 2)[-1])
         if rows:
             weight = to_half(weight, rows, head_dim_of(config))
@@ -150,7 +159,6 @@ def head_dim_of(config: PretrainedConfig) -> int:
 def from_checkpoint(path: str) -> tuple[PreTrainedModel, dict]:
     """A checkpoint directory, in f32. It is no GGUF, so there is no hash of one."""
     config = AutoConfig.from_pretrained(path, local_files_only=True)
-    config._attn_implementation = "eager"
     files = {}
     for file in sorted(Path(path).glob("*.safetensors")):
         with safe_open(file, "pt") as tensors:
@@ -159,10 +167,18 @@ def from_checkpoint(path: str) -> tuple[PreTrainedModel, dict]:
         raise ValueError("found no *.safetensors")
 
     def read(name: str) -> torch.Tensor:
+        if name not in files:
+            experts, _, part = name.rpartition(".")
+            parts = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
+            return torch.stack([torch.cat([read(f"{experts}.{e}.{x}.weight") for x in parts]) for e in range(config.num_experts)])
         with safe_open(files[name], "pt") as tensors:  # what is mapped goes when it is closed
             return tensors.get_tensor(name).to(torch.float32, copy=True)
 
-    names = {name: name for name in files}
+    def parameter(name: str) -> str:
+        of = OF_EXPERT.fullmatch(name)
+        return f"{of[1]}.{'gate_up' if of[2] else 'down'}_proj" if of else name
+
+    names = {parameter(name): parameter(name) for name in files}
     if config.tie_word_embeddings:
         names["lm_head.weight"] = "model.embed_tokens.weight"
     model = empty_model(config)
@@ -191,15 +207,22 @@ class Hooks:
         post_norms = hasattr(block, "pre_feedforward_layernorm")
         ffn_norm = block.pre_feedforward_layernorm if post_norms else block.post_attention_layernorm
         outputs = [(block.input_layernorm, "attn_norm"), (attention.q_proj, "q"), (attention.k_proj, "k"),
-                   (attention.v_proj, "v"), (attention.o_proj, "attn_out"), (ffn_norm, "ffn_norm"), (mlp.gate_proj, "gate"),
-                   (mlp.up_proj, "up"), (mlp.down_proj, "ffn_out")]
+                   (attention.v_proj, "v"), (attention.o_proj, "attn_out"), (ffn_norm, "ffn_norm")]
+        inputs = [(attention.o_proj, "attn_ctx"), (ffn_norm, "ffn_inp")]
+        if hasattr(mlp, "experts"):
+            outputs.append((mlp, "ffn_mix"))
+            mlp.gate.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "router", out[0].numpy()))
+            mlp.experts.register_forward_hook(lambda experts, args, _out: self._tap_experts(index, experts, *args))
+        else:
+            outputs += [(mlp.gate_proj, "gate"), (mlp.up_proj, "up"), (mlp.down_proj, "ffn_out")]
+            inputs.append((mlp.down_proj, "ffn_act"))
         if post_norms:
             outputs += [(block.post_attention_layernorm, "attn_post"), (block.post_feedforward_layernorm, "ffn_post")]
         if not getattr(attention, "use_rope", True):  # nothing rotates
             outputs += [(attention.q_proj, "q_rope"), (attention.k_proj, "k_rope")]
         for module, tap in outputs:
             module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put(index, tap, out))
-        for module, tap in ((attention.o_proj, "attn_ctx"), (ffn_norm, "ffn_inp"), (mlp.down_proj, "ffn_act")):
+        for module, tap in inputs:
             module.register_forward_pre_hook(lambda _m, args, tap=tap: self._put(index, tap, args[0]))
         block.register_forward_hook(
             lambda _m, _i, out: self._put(index, "l_out", out[0] if isinstance(out, tuple) else out))
@@ -212,6 +235,21 @@ class Hooks:
 
     def _put(self, layer: int, tap: str, value: torch.Tensor) -> None:
         self._dump.layer(layer, tap, value[0].numpy())
+
+    def _tap_experts(self, layer: int, experts, hidden: torch.Tensor, chosen: torch.Tensor, _weights: torch.Tensor) -> None:
+        """What the experts that the router chose compute, again: the class keeps none of it."""
+        linear = torch.nn.functional.linear
+        tokens, used = chosen.shape
+        chosen = chosen.sort(dim=-1).values
+        gate, up, act = hidden.new_empty(3, tokens, used, experts.intermediate_dim)
+        out = hidden.new_empty(tokens, used, experts.hidden_dim)
+        for expert in chosen.unique():
+            rows = chosen == expert
+            gate[rows], up[rows] = linear(hidden[rows.any(dim=-1)], experts.gate_up_proj[expert]).chunk(2, dim=-1)
+            act[rows] = experts.act_fn(gate[rows]) * up[rows]
+            out[rows] = linear(act[rows], experts.down_proj[expert])
+        for tap, value in (("gate", gate), ("up", up), ("ffn_act", act), ("ffn_out", out)):
+            self._dump.layer(layer, tap, value.flatten(1).numpy())
 
     def _rotate_and_tap(self, q, k, *args, **kwargs):
         q, k = self._rotate(q, k, *args, **kwargs)  # [1, heads, tokens, head_dim]

@@ -1,7 +1,7 @@
 """Loads a GGUF of the Llama family for the numpy oracles: hyper-parameters, weights (dequantized by the `gguf` package),
 hashes.
 
-Anything the oracle does not model (experts, other RoPE scalings, leftover tensors) is refused, so that an agreement with
+Anything the oracle does not model (shared experts, other RoPE scalings, leftover tensors) is refused, so that an agreement with
 the oracle can never rest on both sides ignoring the same part of a file.
 """
 
@@ -24,7 +24,7 @@ class UnsupportedModel(Exception):
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_smollm3, modeling_gemma3."""
+    modeling_qwen3_moe, modeling_smollm3, modeling_gemma3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     qkv_bias: bool = False
@@ -35,10 +35,12 @@ class Family:
     window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
     window_theta: float | None = None  # RoPE's in layers with a window
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
+    experts: bool = False  # the feed-forward is a mixture of some of many
 
 
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
             "qwen2": Family("half", qkv_bias=True), "qwen3": Family("half", head_norm=True),
+            "qwen3moe": Family("half", head_norm=True, experts=True),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=6,
                              window_theta=10000.0)}
 
@@ -49,7 +51,7 @@ class HParams:
 
     n_layers: int
     d_model: int
-    d_ff: int
+    d_ff: int  # of one expert, where there are any
     n_heads: int
     n_kv_heads: int
     head_dim: int  # width of one query or key head
@@ -63,6 +65,8 @@ class HParams:
     window_period: int
     window_theta: float | None
     no_rope_period: int
+    n_experts: int  # 0: the feed-forward is no mixture
+    n_experts_used: int  # by a token
 
     def window_of(self, layer: int) -> int:
         """Of that layer, or 0."""
@@ -80,6 +84,10 @@ class HParams:
 _REFUSED_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "attention.clamp_kqv",
                  "rope.scaling.attn_factor", "rope.scale_linear", "attn_logit_softcapping", "final_logit_softcapping",
                  "rope.dimension_sections")
+# Of mixtures: the values that change nothing.
+_EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
+                "expert_weights_scale": (0.0, 1.0), "expert_weights_norm": (True,), "expert_gating_func": (1,),
+                "expert_group_count": (0, 1), "interleave_moe_layer_step": (0, 1)}
 
 
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
@@ -114,7 +122,7 @@ class GgufModel:
         self.path = Path(path)
         self._reader = gguf.GGUFReader(self.path)
         self._tensors = {t.name: t for t in self._reader.tensors}
-        self._cache: dict[str, dict[int, np.ndarray]] = {}
+        self._cache: dict[tuple[str, int], dict[int, np.ndarray]] = {}
         self._cache_bytes = machine_bytes() // 4 if cache_bytes is None else cache_bytes
         self.hparams = self._read_hparams()
         self._check_tensors()
@@ -183,31 +191,33 @@ class GgufModel:
         """Gives back the memory of the file's pages read so far; they are read again where needed."""
         self._reader.data._mmap.madvise(mmap.MADV_DONTNEED)
 
-    def product(self, x: np.ndarray, name: str) -> np.ndarray:
-        """x @ weight(name).T of x [T, inputs] in f64: [T, outputs], with one block of the matrix in memory at a time."""
+    def product(self, x: np.ndarray, name: str, expert: int = 0) -> np.ndarray:
+        """x @ weight(name).T of x [T, inputs] in f64: [T, outputs], with one block of the matrix in memory at a time. Of a
+        tensor that has a matrix for each expert, by that expert's."""
         tensor = self._tensors[name]
-        inputs, outputs = (int(n) for n in tensor.shape)
+        inputs, outputs = (int(n) for n in tensor.shape[:2])
+        data = tensor.data[expert] if len(tensor.shape) == 3 else tensor.data
         rows = max(1, BLOCK_BYTES // (8 * inputs))
-        kept = self._kept(name, outputs, inputs)
+        kept = self._kept(name, expert, outputs, inputs)
         out = np.empty((len(x), outputs))
         for begin in range(0, outputs, rows):
             block = slice(begin, min(begin + rows, outputs))
             if kept is None:
-                weights = dequantize(tensor.data[block], tensor.tensor_type)
+                weights = dequantize(data[block], tensor.tensor_type)
             elif begin in kept:
                 weights = kept[begin]
             else:
-                weights = kept[begin] = dequantize(tensor.data[block], tensor.tensor_type)
+                weights = kept[begin] = dequantize(data[block], tensor.tensor_type)
             out[:, block] = x @ weights.astype(np.float64).T
         return out
 
-    def _kept(self, name: str, outputs: int, inputs: int) -> dict[int, np.ndarray] | None:
+    def _kept(self, name: str, expert: int, outputs: int, inputs: int) -> dict[int, np.ndarray] | None:
         """Blocks of a matrix by their first row, to be filled by its product; None where there is no room for it."""
         size = outputs * inputs * (8 if self.type_name(name) == "Q8_K" else 4)
-        if name not in self._cache and size <= self._cache_bytes:
+        if (name, expert) not in self._cache and size <= self._cache_bytes:
             self._cache_bytes -= size
-            self._cache[name] = {}
-        return self._cache.get(name)
+            self._cache[name, expert] = {}
+        return self._cache.get((name, expert))
 
     def embedding_rows(self, ids: np.ndarray) -> np.ndarray:
         """Rows `ids` of token_embd in f64, [len(ids), d_model]; dequantizes only those rows."""
@@ -246,7 +256,12 @@ class GgufModel:
         for key in _REFUSED_KEYS:
             if self._value(f"{arch}.{key}") is not None:
                 raise UnsupportedModel(f"{arch}.{key} is not modelled")
-        if self._value(f"{arch}.expert_count", 0):
+        experts = self.family.experts
+        if experts:
+            for key, allowed in _EXPERT_KEYS.items():
+                if self._value(f"{arch}.{key}", allowed[0]) not in allowed:
+                    raise UnsupportedModel(f"{arch}.{key} is not modelled")
+        elif self._value(f"{arch}.expert_count", 0):
             raise UnsupportedModel("mixture of experts is not modelled")
         if not FAMILIES[arch].window_period:
             if 0 < self._value(f"{arch}.attention.sliding_window", 0) < self._scalar("context_length"):
@@ -257,7 +272,7 @@ class GgufModel:
         hp = HParams(
             n_layers=self._scalar("block_count"),
             d_model=d_model,
-            d_ff=self._scalar("feed_forward_length"),
+            d_ff=self._scalar("expert_feed_forward_length" if experts else "feed_forward_length"),
             n_heads=n_heads,
             n_kv_heads=self._scalar("attention.head_count_kv", n_heads),
             head_dim=head_dim,
@@ -269,9 +284,13 @@ class GgufModel:
             window_period=self._scalar("attention.sliding_window_pattern", self.family.window_period) or 1,
             window_theta=self.family.window_theta and float(self._scalar("rope.freq_base_swa", self.family.window_theta)),
             no_rope_period=self.family.no_rope_period,
+            n_experts=self._scalar("expert_count") if experts else 0,
+            n_experts_used=self._scalar("expert_used_count") if experts else 0,
             eps=float(self._scalar("attention.layer_norm_rms_epsilon")),
             context_length=self._scalar("context_length"),
         )
+        if experts and not 0 < hp.n_experts_used <= hp.n_experts:
+            raise UnsupportedModel(f"{hp.n_experts_used} of {hp.n_experts} experts")
         if hp.n_heads % hp.n_kv_heads:
             raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.n_kv_heads} KV heads")
         if hp.rope_dim % 2 or not 0 < hp.rope_dim <= hp.head_dim:
@@ -292,15 +311,18 @@ class GgufModel:
         q_width, kv_width, v_width = hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim, hp.n_kv_heads * hp.value_dim
         layer = {"attn_norm": (hp.d_model,), "attn_q": (q_width, hp.d_model), "attn_k": (kv_width, hp.d_model),
                  "attn_v": (v_width, hp.d_model), "attn_output": (hp.d_model, hp.n_heads * hp.value_dim),
-                 "ffn_norm": (hp.d_model,), "ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model),
-                 "ffn_down": (hp.d_model, hp.d_ff)}
+                 "ffn_norm": (hp.d_model,)}
+        ffn = {"ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model), "ffn_down": (hp.d_model, hp.d_ff)}
+        if self.family.experts:
+            ffn = {f"{name}_exps": (hp.n_experts, *shape) for name, shape in ffn.items()}
+            ffn["ffn_gate_inp"] = (hp.n_experts, hp.d_model)
         vectors = {f"attn_{x}.bias": (width,) for x, width in zip("qkv", (q_width, kv_width, v_width))
                    } if self.family.qkv_bias else {}
         if self.family.head_norm:
             vectors |= {"attn_q_norm.weight": (hp.head_dim,), "attn_k_norm.weight": (hp.head_dim,)}
         if self.family.post_norms:
             vectors |= {"post_attention_norm.weight": (hp.d_model,), "post_ffw_norm.weight": (hp.d_model,)}
-        of_layer = {f"{name}.weight": shape for name, shape in layer.items()} | vectors
+        of_layer = {f"{name}.weight": shape for name, shape in (layer | ffn).items()} | vectors
         want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in of_layer.items()}
         want["output_norm.weight"] = (hp.d_model,)
         vocab = self._tensors["token_embd.weight"].shape[1] if self.has("token_embd.weight") else 0

@@ -86,6 +86,14 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     return context, probs
 
 
+def route(router: np.ndarray, used: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of each row of logits [T, experts] the ids of the `used` largest, ascending, and the softmax over these alone. Of equal
+    logits the lower id comes first."""
+    chosen = np.sort(np.argsort(-router, axis=-1, kind="stable")[:, :used], axis=-1)
+    weights = np.exp(np.take_along_axis(router, chosen, axis=-1) - router.max(axis=-1, keepdims=True))
+    return chosen, weights / weights.sum(axis=-1, keepdims=True)
+
+
 def _ignore(*_args) -> None:
     """The tap of callers that want logits only."""
 
@@ -161,8 +169,8 @@ class LlamaF64:
         head = "output.weight" if self.model.has("output.weight") else "token_embd.weight"  # tied embeddings
         return tap("logits", self._product(normed, head))
 
-    def _product(self, x: np.ndarray, weight: str) -> np.ndarray:
-        return self.model.product(self.arithmetic.operand(x, self.model.type_name(weight)), weight)
+    def _product(self, x: np.ndarray, weight: str, expert: int = 0) -> np.ndarray:
+        return self.model.product(self.arithmetic.operand(x, self.model.type_name(weight)), weight, expert)
 
     def _attention(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray,
                    positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -197,6 +205,27 @@ class LlamaF64:
                 heads = norm(f"attn_{name}_norm", heads)
             return rope(heads, angles, family.qk_layout).reshape(t, -1)
 
+        def of_experts(name: str, values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+            """The product of values[t, i] with the matrix of expert chosen[t, i]."""
+            out = {expert: self._product(values[chosen == expert], f"blk.{layer}.{name}.weight", expert)
+                   for expert in np.unique(chosen)}
+            products = np.empty((*chosen.shape, out[chosen[0, 0]].shape[-1]))
+            for expert, rows in out.items():
+                products[chosen == expert] = rows
+            return products
+
+        def mixture(normed: np.ndarray) -> np.ndarray:
+            chosen, weights = route(tap("router", product("ffn_gate_inp", normed)), hp.n_experts_used)
+            repeated = np.repeat(normed[:, None], hp.n_experts_used, axis=1)
+            gate, up = (tap(name, of_experts(f"ffn_{name}_exps", repeated, chosen).reshape(t, -1)) for name in ("gate", "up"))
+            act = tap("ffn_act", ACTIVATIONS[family.activation](gate) * up).reshape(t, hp.n_experts_used, -1)
+            out = tap("ffn_out", of_experts("ffn_down_exps", act, chosen).reshape(t, -1))
+            return tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(t, hp.n_experts_used, -1)))
+
+        def feed_forward(normed: np.ndarray) -> np.ndarray:
+            gate, up = tap("gate", product("ffn_gate", normed)), tap("up", product("ffn_up", normed))
+            return tap("ffn_out", product("ffn_down", tap("ffn_act", ACTIVATIONS[family.activation](gate) * up)))
+
         def stored(value: np.ndarray) -> np.ndarray:
             return self.arithmetic.cached(value).reshape(t, hp.n_kv_heads, -1)
 
@@ -216,8 +245,7 @@ class LlamaF64:
         x = tap("ffn_inp", x + attn_out)
 
         normed = tap("ffn_norm", norm("ffn_norm", x))
-        gate, up = tap("gate", product("ffn_gate", normed)), tap("up", product("ffn_up", normed))
-        ffn_out = tap("ffn_out", product("ffn_down", tap("ffn_act", ACTIVATIONS[family.activation](gate) * up)))
+        ffn_out = mixture(normed) if family.experts else feed_forward(normed)
         if family.post_norms:
             ffn_out = tap("ffn_post", norm("post_ffw_norm", ffn_out))
         return tap("l_out", x + ffn_out)
