@@ -51,6 +51,20 @@ class Tensor:
         return bf16_to_f32(raw) if self.dtype == "BF16" else raw.astype(np.float32)
 
 
+class Stack(Tensor):
+    """Tensors of one type and shape as one, each a slice of it."""
+
+    def __init__(self, name: str, slices: list[Tensor]):
+        kinds = sorted({f"{tensor.dtype} {list(tensor.shape)}" for tensor in slices})
+        if len(kinds) > 1:
+            raise ConversionError(f"{name}: experts differ in type or shape: {', '.join(kinds)}")
+        self.name, self.dtype, self.shape = name, slices[0].dtype, (len(slices), *slices[0].shape)
+        self._slices = slices
+
+    def raw(self) -> np.ndarray:
+        return np.stack([tensor.raw() for tensor in self._slices])
+
+
 def read_json(path: Path) -> dict:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

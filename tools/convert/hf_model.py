@@ -1,7 +1,7 @@
 """What a checkpoint's config.json and tensors are in a GGUF: hyper-parameters, names, the order of rows.
 
-Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_smollm3 and modeling_gemma3; keys and tensor names of the GGUF
-specification (ggml's docs/gguf.md).
+Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe, modeling_smollm3 and
+modeling_gemma3; keys and tensor names of the GGUF specification (ggml's docs/gguf.md).
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import gguf
 import numpy as np
 
-from hf_checkpoint import Checkpoint, ConversionError, Tensor
+from hf_checkpoint import Checkpoint, ConversionError, Stack, Tensor
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Family:
     tied: bool = False  # whether the embedding is the output where config.json does not say
     window_theta: float | None = None  # RoPE's in layers with a window, where the GGUF does not say it
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
+    experts: bool = False  # the feed-forward of every layer is a mixture
 
 
 BIASES = {f"self_attn.{x}_proj.bias": f"attn_{x}.bias" for x in "qkv"}
@@ -34,11 +35,13 @@ HEAD_NORMS = {f"self_attn.{x}_norm.weight": f"attn_{x}_norm.weight" for x in "qk
 POST_NORMS = {"post_attention_layernorm.weight": "post_attention_norm.weight",
               "pre_feedforward_layernorm.weight": "ffn_norm.weight",
               "post_feedforward_layernorm.weight": "post_ffw_norm.weight"}
+ROUTER = {"mlp.gate.weight": "ffn_gate_inp.weight"}
 FAMILIES = {
     "LlamaForCausalLM": Family("llama", pairs=True),
     "MistralForCausalLM": Family("llama", pairs=True),
     "Qwen2ForCausalLM": Family("qwen2", vectors=BIASES),
     "Qwen3ForCausalLM": Family("qwen3", vectors=HEAD_NORMS),
+    "Qwen3MoeForCausalLM": Family("qwen3moe", vectors=HEAD_NORMS, experts=True),
     "SmolLM3ForCausalLM": Family("smollm3", pairs=True, tied=True, no_rope_period=4),
     "Gemma3ForCausalLM": Family("gemma3", vectors=HEAD_NORMS | POST_NORMS, activations=("gelu_pytorch_tanh",),
                                 norm_offset=1.0, tied=True, window_period=6, window_theta=10000.0),
@@ -53,6 +56,9 @@ LAYER = {
 NEEDED = {"mlp_bias": (False, None), "quantization_config": (None,), "pretraining_tp": (1, None),
           "partial_rotary_factor": (1, 1.0, None), "attn_logit_softcapping": (None,), "final_logit_softcapping": (None,),
           "use_bidirectional_attention": (False, None)}
+# Of mixtures also those that must be there.
+NEEDED_OF_EXPERTS = {"norm_topk_prob": (True,), "decoder_sparse_step": (1, None), "mlp_only_layers": ([], None),
+                     "shared_expert_intermediate_size": (0, None), "attention_bias": (False, None)}
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,9 @@ class HParams:
     window_theta: float | None
     rope: dict
     tied: bool
+    n_experts: int = 0  # 0: the feed-forward is no mixture
+    n_experts_used: int = 0  # by a token
+    d_expert: int = 0
 
 
 def family_of(config: dict) -> Family:
@@ -153,6 +162,9 @@ def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
     for key, allowed in (NEEDED | {"hidden_act": family.activations, "hidden_activation": family.activations}).items():
         if key in config and config[key] not in allowed:
             raise ConversionError(f"config.json: {key} is {str(config[key])[:60]}, which is not converted; need {allowed[0]}")
+    for key, allowed in NEEDED_OF_EXPERTS.items() if family.experts else ():
+        if config.get(key) not in allowed:
+            raise ConversionError(f"config.json: {key} is {config.get(key)}, which is not converted; need {allowed[0]}")
     if config.get("attention_bias") and not family.vectors:
         raise ConversionError("config.json: attention_bias is true, which is not converted for this architecture")
     n_heads, d_model = number("num_attention_heads"), number("hidden_size")
@@ -167,12 +179,23 @@ def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
     if config.get("query_pre_attn_scalar", head_dim) != head_dim:
         raise ConversionError(f"config.json: query_pre_attn_scalar is {config['query_pre_attn_scalar']}, which is not "
                               f"converted; need the head dim {head_dim}")
+    window = window_of(config, context or trained, family)
+    experts = {}
+    if family.experts:
+        if window:
+            raise ConversionError(f"config.json: sliding_window is {window}, which is not converted for this architecture; "
+                                  f"give --context {window} for a model of that many positions")
+        experts = {"n_experts": number("num_experts" if "num_experts" in config else "num_local_experts"),
+                   "n_experts_used": number("num_experts_per_tok"), "d_expert": number("moe_intermediate_size")}
+        if experts["n_experts_used"] > experts["n_experts"]:
+            raise ConversionError(f"config.json: num_experts_per_tok is {experts['n_experts_used']} of "
+                                  f"{experts['n_experts']} experts")
     return HParams(
         n_layers=number("num_hidden_layers"), d_model=d_model, d_ff=number("intermediate_size"), n_heads=n_heads,
         n_kv_heads=config.get("num_key_value_heads") or n_heads, head_dim=head_dim,
-        n_vocab=number("vocab_size"), context=context or trained, window=window_of(config, context or trained, family),
+        n_vocab=number("vocab_size"), context=context or trained, window=window,
         eps=config["rms_norm_eps"], theta=theta, window_theta=window_theta_of(config, family), rope=rope,
-        tied=bool(config.get("tie_word_embeddings", family.tied)))
+        tied=bool(config.get("tie_word_embeddings", family.tied)), **experts)
 
 
 def write_hparams(writer: gguf.GGUFWriter, hp: HParams) -> None:
@@ -181,6 +204,10 @@ def write_hparams(writer: gguf.GGUFWriter, hp: HParams) -> None:
     writer.add_embedding_length(hp.d_model)
     writer.add_block_count(hp.n_layers)
     writer.add_feed_forward_length(hp.d_ff)
+    if hp.n_experts:
+        writer.add_expert_count(hp.n_experts)
+        writer.add_expert_used_count(hp.n_experts_used)
+        writer.add_expert_feed_forward_length(hp.d_expert)
     writer.add_head_count(hp.n_heads)
     writer.add_head_count_kv(hp.n_kv_heads)
     writer.add_key_length(hp.head_dim)
@@ -234,7 +261,11 @@ def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Pl
               "ffn_gate.weight": (hp.d_ff, hp.d_model), "ffn_up.weight": (hp.d_ff, hp.d_model),
               "ffn_down.weight": (hp.d_model, hp.d_ff), "attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,),
               "attn_q_norm.weight": (hp.head_dim,), "attn_k_norm.weight": (hp.head_dim,),
-              "post_attention_norm.weight": (hp.d_model,), "post_ffw_norm.weight": (hp.d_model,)}
+              "post_attention_norm.weight": (hp.d_model,), "post_ffw_norm.weight": (hp.d_model,),
+              "ffn_gate_inp.weight": (hp.n_experts, hp.d_model)}
+    of_layer = LAYER | family.vectors
+    if family.experts:
+        of_layer = {source: name for source, name in of_layer.items() if not source.startswith("mlp.")} | ROUTER
     heads = {"attn_q.weight": hp.n_heads, "attn_k.weight": hp.n_kv_heads} if family.pairs else {}
     left = dict(checkpoint.tensors)
 
@@ -246,11 +277,19 @@ def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Pl
             raise ConversionError(f"{source} has shape {list(tensor.shape)}; config.json needs {list(shape)}")
         return Planned(name, tensor, pair_heads, family.norm_offset if name.endswith("norm.weight") else 0.0)
 
+    def take_experts(layer: int, part: str, shape: tuple[int, int]) -> Planned:
+        name, source = f"blk.{layer}.ffn_{part}_exps.weight", f"model.layers.{layer}.mlp.experts"
+        return Planned(name, Stack(f"{source}.{part}_proj", [
+            take(f"{source}.{e}.{part}_proj.weight", name, shape).source for e in range(hp.n_experts)]))
+
     table = (hp.n_vocab, hp.d_model)
     plan = [take("model.embed_tokens.weight", "token_embd.weight", table)]
     for i in range(hp.n_layers):
         plan += [take(f"model.layers.{i}.{source}", f"blk.{i}.{name}", shapes[name], heads.get(name, 0))
-                 for source, name in (LAYER | family.vectors).items()]
+                 for source, name in of_layer.items()]
+        if family.experts:
+            up, down = (hp.d_expert, hp.d_model), (hp.d_model, hp.d_expert)
+            plan += [take_experts(i, part, shape) for part, shape in (("gate", up), ("up", up), ("down", down))]
     plan.append(take("model.norm.weight", "output_norm.weight", (hp.d_model,)))
     if not hp.tied:
         plan.append(take("lm_head.weight", "output.weight", table))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Converts a Hugging Face checkpoint to a GGUF: Llama, Mistral, Qwen2, Qwen3 and Gemma 3 (docs/convert.md).
+"""Converts a Hugging Face checkpoint to a GGUF: Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE and Gemma 3 (docs/convert.md).
 
     python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf
     python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf --type f16
@@ -25,8 +25,8 @@ TYPES = {"F32": (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
 
 
 def stored_type(planned: Planned, wanted: str) -> str:
-    """F32 for vectors; for matrices what is wanted, or the checkpoint's own type."""
-    if len(planned.source.shape) == 1:
+    """F32 for vectors and routers; for matrices what is wanted, or the checkpoint's own type."""
+    if len(planned.source.shape) == 1 or planned.name.endswith("ffn_gate_inp.weight"):
         return "F32"
     return planned.source.dtype if wanted == "auto" else wanted.upper()
 
