@@ -55,13 +55,17 @@ def config_of(shape: Shape) -> PretrainedConfig:
     more, rope = {}, {**shape.rope, "rope_theta": shape.theta}
     if family == "smollm3":
         more = {"pad_token_id": None}
+    elif family == "qwen3_moe":  # intermediate_size is that of layers without experts, which no layer is
+        more = {"num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "norm_topk_prob": True,
+                "moe_intermediate_size": shape.d_ff}
     elif family == "mistral":
         more = {"sliding_window": shape.window}
     elif family == "gemma3":
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+    d_ff = 3 * shape.d_ff if shape.n_experts else shape.d_ff
     return AutoConfig.for_model(
-        family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=shape.d_ff,
+        family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
         head_dim=shape.head_dim, rms_norm_eps=shape.eps, max_position_embeddings=shape.context,
         rope_parameters=rope, tie_word_embeddings=shape.tied)

@@ -31,6 +31,8 @@ class Shape:
     family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
     window: int | None = None  # sliding, of mistral and gemma3
+    n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
+    n_used: int = 0  # by a token
 
     @property
     def context(self) -> int:
@@ -41,7 +43,7 @@ class Shape:
     def weights(self) -> int:
         """In the matrices of the layers."""
         attention = 2 * self.d_model * self.head_dim * (self.n_heads + self.n_kv_heads)
-        return self.n_layers * (attention + 3 * self.d_model * self.d_ff)
+        return self.n_layers * (attention + 3 * self.d_model * self.d_ff * max(1, self.n_experts))
 
     @property
     def rows_of_256(self) -> bool:
@@ -91,6 +93,12 @@ FAMILY_SHAPES = (
     Shape("qwen3-tied-gqa128", 256, 3, 4, 2, 128, 768, 700, tied=True, eps=1e-6, theta=1000000.0, family="qwen3"),
     Shape("qwen3-mqa46", 192, 2, 6, 1, 46, 416, 645, eps=1e-6, theta=1000000.0, family="qwen3"),
     Shape("qwen3-mha64", 256, 2, 4, 4, 64, 512, 1000, eps=1e-6, theta=5000000.0, family="qwen3"),
+    Shape("qwen3moe-mqa48-6-of-10", 192, 3, 4, 1, 48, 96, 645, eps=1e-6, theta=1000000.0, family="qwen3_moe", n_experts=10,
+          n_used=6),
+    Shape("qwen3moe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=1000000.0, family="qwen3_moe",
+          n_experts=8, n_used=2),
+    Shape("qwen3moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=5000000.0, family="qwen3_moe", n_experts=16,
+          n_used=4),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
@@ -174,7 +182,7 @@ def check_plan(plan: list[Case]) -> None:
             assert len(shapes) >= 2, f"{of} {value} is met by {len(shapes)} shape"
     assert len({case.name for case in plan}) == len(plan), "two cases share a name"
     assert {case.shape.name for case in plan if case.quick} == {shape.name for shape in SHAPES + FAMILY_SHAPES}
-    for family in ("llama-bpe", "mistral", "smollm3", "gemma3", "qwen2", "qwen3"):
+    for family in ("llama-bpe", "mistral", "smollm3", "gemma3", "qwen2", "qwen3", "qwen3_moe"):
         shapes = [shape for shape in FAMILY_SHAPES if shape.family == family]
         assert len(shapes) >= 3 and len({shape.tied for shape in shapes}) == 2, f"{family} has too few shapes"
         sharing = {(shape.n_kv_heads == 1, shape.n_kv_heads == shape.n_heads) for shape in shapes}

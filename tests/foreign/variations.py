@@ -36,8 +36,8 @@ def plain(state: State, rng: torch.Generator) -> None:
 
 def trained(state: State, rng: torch.Generator) -> None:
     """Matrices that keep the size of what they map, and norms whose weights differ."""
-    for value in _matching(state, r"layers.*proj.weight"):
-        value.mul_(value.shape[1] ** -0.5 / value.std())
+    for value in _matching(state, r"layers.*proj(\.weight)?$|mlp\.gate\.weight"):  # experts, in one tensor each, have no .weight
+        value.mul_(value.shape[-1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
     biases(state, rng)
@@ -78,9 +78,9 @@ def outlier(state: State, rng: torch.Generator, factor: float) -> None:
     embedding[BOS, channels[2]] *= factor
     for layer, value in enumerate(_matching(state, "down_proj")):
         if layer % 2 == 0:
-            value[channels[:1]] *= factor
+            value[..., channels[:1], :] *= factor
         elif layer % 4 == 1:
-            value[:, _some(value.shape[1], rng)[:1]] *= factor
+            value[..., _some(value.shape[-1], rng)[:1]] *= factor
     for norm, value in enumerate(_matching(state, "norm")):
         if norm % 3 == 2:
             value[_some(value.shape[0], rng)[:1]] *= factor

@@ -31,6 +31,8 @@ SHAPES = (
     replace(TINY, name="gemma3", family="gemma3", n_layers=7, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="qwen2", family="qwen2", tied=True, head_dim=6),  # transformers has no head_dim for Qwen2
     replace(TINY, name="qwen3", family="qwen3", n_kv_heads=1, head_dim=14),
+    replace(TINY, name="qwen3moe", family="qwen3_moe", d_model=32, n_kv_heads=1, head_dim=14, d_ff=16, n_experts=10,
+            n_used=6),
 )
 
 
