@@ -65,6 +65,12 @@ void activate(benchmark::State& state, const KernelTable& kernels, Activation ki
   });
 }
 
+void axpy(benchmark::State& state, const KernelTable& kernels) {
+  const auto x = noise(kModel, 1);
+  auto y = noise(kModel, 2);
+  loop(state, kModel, [&] { kernels.axpy(1e-3F, x.data(), kModel, y.data()); });
+}
+
 void rope(benchmark::State& state, const KernelTable& kernels) {
   auto x = noise(kModel, 1);
   auto cos = allocate_or_exit<float>(kHeadDim / 2);
@@ -191,6 +197,7 @@ void register_float_ops() {
           activate(state, kernels, kind);
         });
   }
+  add(fmt::format("Axpy/{}", kModel), axpy);
   add(fmt::format("Rope/{}", kModel), rope);
   add(fmt::format("ToHalf/{}", kHeadDim), to_half);
   add(fmt::format("ExpDistances/{}", kVocabulary), exp_distances);

@@ -6,7 +6,7 @@
 
 namespace llm {
 
-Forward::Forward(const Model& model, Pass pass, Attention attention, FeedForward feed_forward)
+Forward::Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forward)
     : n_layers_(model.config().n_layers),
       pass_(std::move(pass)),
       attention_(std::move(attention)),
@@ -17,7 +17,15 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
   const PassSizes sizes{max_batch, context, kv};
   LLM_TRY(Pass pass, Pass::create(model, sizes));
   LLM_TRY(Attention attention, Attention::create(model, sizes));
-  LLM_TRY(FeedForward feed_forward, FeedForward::create(model, sizes));
+  const auto create_feed_forward = [&]() -> Result<FeedForwards> {
+    if (model.config().n_experts == 0) {
+      LLM_TRY(FeedForward dense, FeedForward::create(model, sizes));
+      return FeedForwards(std::move(dense));
+    }
+    LLM_TRY(Experts experts, Experts::create(model, sizes));
+    return FeedForwards(std::move(experts));
+  };
+  LLM_TRY(FeedForwards feed_forward, create_feed_forward());
   Forward f(model, std::move(pass), std::move(attention), std::move(feed_forward));
   const std::size_t row = row_bytes(model.weights().token_embd.type(), model.config().d_model);
   for (int i = 0; i < model.threads(); ++i) {
@@ -35,7 +43,7 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> logits
     embed(at);
     for (std::size_t layer = 0; layer < n_layers_; ++layer) {
       attention_.run(at, layer);
-      feed_forward_.run(at, layer);
+      std::visit([&](auto& part) { part.run(at, layer); }, feed_forward_);
     }
     output_.run(at);
   });

@@ -3,10 +3,12 @@
 #include <chrono>
 #include <cstddef>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/forward/attention.h"
+#include "engine/forward/experts.h"
 #include "engine/forward/feed_forward.h"
 #include "engine/forward/output.h"
 #include "engine/forward/pass.h"
@@ -45,14 +47,16 @@ class Forward {
   }
 
  private:
-  Forward(const Model& model, Pass pass, Attention attention, FeedForward feed_forward);
+  using FeedForwards = std::variant<FeedForward, Experts>;
+
+  Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forward);
   /// Rows of the embedding, and what depends on the position alone.
   void embed(PassWorker& at);
 
   std::size_t n_layers_;
   Pass pass_;
   Attention attention_;
-  FeedForward feed_forward_;
+  FeedForwards feed_forward_;
   Output output_;
   std::vector<AlignedBuffer<std::byte>> embedding_rows_;  ///< of each worker: one, as in the file
 };

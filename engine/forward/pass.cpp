@@ -13,7 +13,8 @@ Result<AlignedBuffer<float>> allocate_activations(std::size_t count) {
   return AlignedBuffer<float>::allocate(count, "activations");
 }
 
-Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::size_t n) {
+Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::size_t n,
+                                          std::size_t width) {
   std::size_t widest = 0;
   for (const TensorRole& role : kTensorRoles)
     if (role.is_matrix()) widest = std::max(widest, role.cols.of(config));
@@ -22,7 +23,7 @@ Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::si
     return ActivationMatrix::bytes(format, n, (widest + block - 1) / block * block);
   };
   InputMemory memory;
-  LLM_TRY(memory.normed, allocate_activations(n * config.d_model));
+  LLM_TRY(memory.normed, allocate_activations(n * std::max(width, config.d_model)));
   LLM_TRY(memory.q8_k,
           AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_K), "activations"));
   LLM_TRY(memory.q8_32,
@@ -31,11 +32,12 @@ Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::si
 }
 
 ActivationMatrix InputRows::as(ActivationFormat format) const {
+  const std::size_t before = ActivationMatrix::bytes(format, first, features);
   switch (format) {
     case ActivationFormat::kQ8_K:
-      return {memory->q8_k.span(), format, n, features};
+      return {memory->q8_k.span().subspan(before), format, n, features};
     case ActivationFormat::kQ8_32:
-      return {memory->q8_32.span(), format, n, features};
+      return {memory->q8_32.span().subspan(before), format, n, features};
     case ActivationFormat::kF32:
       break;
   }
@@ -126,16 +128,30 @@ void Pass::profile_packing(std::chrono::nanoseconds time, std::size_t n_rows) {
   profile.worker_time += worker_time;
 }
 
+bool PassWorker::is_read(ActivationFormat format, Readers readers) const {
+  return std::ranges::any_of(readers,
+                             [&](const PackedMatrix* w) { return format_for(*w) == format; });
+}
+
+void PassWorker::store_row(const InputRows& input, std::size_t i, Readers readers) {
+  const std::span<const float> row(input.f32 + i * input.features, input.features);
+  for (const ActivationFormat format : {ActivationFormat::kQ8_K, ActivationFormat::kQ8_32})
+    if (is_read(format, readers)) input.as(format).store(kernels(), i, row);
+}
+
+void PassWorker::copy_row(const InputRows& to, std::size_t i, const InputRows& from,
+                          std::size_t from_i, Readers readers) {
+  for (const ActivationFormat format :
+       {ActivationFormat::kQ8_K, ActivationFormat::kQ8_32, ActivationFormat::kF32})
+    if (is_read(format, readers)) to.as(format).copy_row(i, from.as(format), from_i);
+}
+
 template <typename MakeRow>
 void PassWorker::prepare_rows(PassOp op, const InputRows& input, Readers readers,
                               MakeRow make_row) {
   const auto prepare = [&](std::size_t i) {
     make_row(i);
-    const std::span<const float> row(input.f32 + i * input.features, input.features);
-    for (const ActivationFormat format : {ActivationFormat::kQ8_K, ActivationFormat::kQ8_32}) {
-      const auto reads = [&](const PackedMatrix* w) { return format_for(*w) == format; };
-      if (std::ranges::any_of(readers, reads)) input.as(format).store(kernels(), i, row);
-    }
+    store_row(input, i, readers);
     lap(op);
   };
   if (input.n == 1) return prepare(0);

@@ -52,7 +52,9 @@ struct InputMemory {
   AlignedBuffer<std::byte> q8_k;   ///< n rows, the widest product's, as that format
   AlignedBuffer<std::byte> q8_32;  ///< likewise
 
-  static Result<InputMemory> allocate(const HyperParameters& config, std::size_t n);
+  /// @param width  of a row of `normed`; 0: d_model
+  static Result<InputMemory> allocate(const HyperParameters& config, std::size_t n,
+                                      std::size_t width = 0);
 };
 
 /// n rows as products read them: in f32, and in each format that was asked for.
@@ -61,6 +63,7 @@ struct InputRows {
   float* f32;  ///< (n, features)
   std::size_t n;
   std::size_t features;
+  std::size_t first = 0;  ///< rows of that many features in the memory before these
 
   ActivationMatrix as(ActivationFormat format) const;
 };
@@ -152,6 +155,12 @@ class PassWorker {
   /// that of `op`.
   InputRows load_rows(PassOp op, float* x, std::size_t features, Readers readers);
 
+  /// Stores row i of `input`, whose f32 values are there, in the formats that the readers want.
+  void store_row(const InputRows& input, std::size_t i, Readers readers);
+  /// Makes row i of `to` what row `from_i` of `from` is, in every format that the readers want.
+  void copy_row(const InputRows& to, std::size_t i, const InputRows& from, std::size_t from_i,
+                Readers readers);
+
   /// The tasks of a product with n inputs; `unit` rows stay together.
   RowTasks tasks_of(const PackedMatrix& w, std::size_t n, std::size_t unit = 1) const {
     return {w, n, worker_.count, unit, pass_.task_bytes_};
@@ -203,6 +212,7 @@ class PassWorker {
   ActivationFormat format_for(const PackedMatrix& w) const {
     return pass_.compute_ == Compute::kInt8 ? activation_format(w.type()) : ActivationFormat::kF32;
   }
+  bool is_read(ActivationFormat format, Readers readers) const;
   /// Stores every row in the formats that the readers want, once make_row(i) has made its f32
   /// values.
   template <typename MakeRow>

@@ -18,6 +18,7 @@ enum class PassOp {
   kAttention,   ///< scores and values
   kMerge,       ///< chunks of attention merged, and quantized
   kAttnOutput,  ///< product, with the residual
+  kRouter,      ///< which experts a row goes through; rows gathered for them, and mixed
   kGateUp,      ///< products
   kActivation,  ///< LayerSpec::activation of the gate
   kFfnDown,     ///< product, with the residual
@@ -26,7 +27,7 @@ enum class PassOp {
   kRegion,      ///< start and end of the parallel region
   kPack,        ///< weights packed to stay, before a pass
 };
-constexpr std::size_t kPassOps = 14;
+constexpr std::size_t kPassOps = 15;
 
 /// "norm", "ffn_down", ...
 std::string_view pass_op_name(PassOp op);

@@ -16,19 +16,24 @@ namespace llm {
 
 /// What computes a tap from its inputs (reference::Interpreter).
 enum class TapOp {
-  kEmbedding,   ///< rows of a matrix, by token
-  kNorm,        ///< RMSNorm with a vector
-  kProduct,     ///< product with a matrix, and a bias where the model has one
+  kEmbedding,  ///< rows of a matrix, by token
+  kNorm,       ///< RMSNorm with a vector
+  /// Product with a matrix, and a bias where the model has one. With the router's logits as second
+  /// input: with the rows of the experts that these choose, one after the other; a first input that
+  /// has a row for each of them is cut alike.
+  kProduct,
   kRope,        ///< after a norm of each head where the model has one
   kAttention,   ///< of queries, over keys and values of all positions so far
   kActivation,  ///< LayerSpec::activation of the first, times the second
+  kMix,         ///< of what experts give, by the weights of the second, the router's logits
   kSum,
 };
 
-/// Which models have a tap. What is left out passes its input on.
+/// Which models have a tap. What is left out passes its first input on; the router passes nothing.
 enum class TapPart {
   kEvery,
   kPostNorms,  ///< HyperParameters::has_post_norms
+  kExperts,    ///< HyperParameters::n_experts > 0
 };
 
 /// What the features of a row are.
@@ -55,13 +60,17 @@ struct Tap {
 struct TapFlow {
   std::size_t n_layers;
   bool has_post_norms = false;
+  bool has_experts = false;
 
-  TapFlow(std::size_t layers, bool post_norms = false)
-      : n_layers(layers), has_post_norms(post_norms) {}
+  TapFlow(std::size_t layers, bool post_norms = false, bool experts = false)
+      : n_layers(layers), has_post_norms(post_norms), has_experts(experts) {}
   TapFlow(const HyperParameters& config)
-      : n_layers(config.n_layers), has_post_norms(config.has_post_norms) {}
+      : TapFlow(config.n_layers, config.has_post_norms, config.n_experts > 0) {}
 
-  bool has(const Tap& tap) const { return tap.part == TapPart::kEvery || has_post_norms; }
+  bool has(const Tap& tap) const {
+    if (tap.part == TapPart::kEvery) return true;
+    return tap.part == TapPart::kExperts ? has_experts : has_post_norms;
+  }
 };
 
 /// Every tap, in the order of the data flow, which is the order in which an error travels, and
@@ -90,15 +99,20 @@ inline constexpr std::array kTaps = [] {
       {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_out", "attn_post"}, "", "",
        "residual sum with attn_out, or attn_post"},
       {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight"},
-      {"gate", true, &H::d_ff, kPlain, kProduct, {"ffn_norm"}, "ffn_gate.weight"},
-      {"up", true, &H::d_ff, kPlain, kProduct, {"ffn_norm"}, "ffn_up.weight"},
-      {"ffn_act", true, &H::d_ff, kPlain, kActivation, {"gate", "up"}, "", "",
+      {"router", true, &H::n_experts, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_inp.weight", "",
+       "", TapPart::kExperts},
+      {"gate", true, &H::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_gate.weight"},
+      {"up", true, &H::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_up.weight"},
+      {"ffn_act", true, &H::ffn_width, kPlain, kActivation, {"gate", "up"}, "", "",
        "the activation of gate, times up"},
-      {"ffn_out", true, &H::d_model, kPlain, kProduct, {"ffn_act"}, "ffn_down.weight"},
-      {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_out"}, "post_ffw_norm.weight", "", "",
+      {"ffn_out", true, &H::ffn_out_width, kPlain, kProduct, {"ffn_act", "router"},
+       "ffn_down.weight"},
+      {"ffn_mix", true, &H::d_model, kPlain, kMix, {"ffn_out", "router"}, "", "",
+       "the experts' ffn_out by their weights", TapPart::kExperts},
+      {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_mix"}, "post_ffw_norm.weight", "", "",
        TapPart::kPostNorms},
       {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_post"}, "", "",
-       "residual sum with ffn_out, or ffn_post"},
+       "residual sum with ffn_out, ffn_mix or ffn_post"},
       {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_out"}, "output_norm.weight"},
       {"logits", false, &H::n_vocab, kPlain, kProduct, {"result_norm"}, "output.weight", "",
        "matrix product with output.weight (token_embd.weight when tied)"},
@@ -124,7 +138,10 @@ inline std::optional<InLayer<Tap>> input_of(const Tap& tap, int layer, const Tap
     return found;
   };
   const auto* input = find(tap.inputs[i]);
-  while (!flow.has(*input)) input = find(input->inputs[0]);
+  while (!flow.has(*input)) {
+    if (input->op == TapOp::kProduct) return std::nullopt;
+    input = find(input->inputs[0]);
+  }
   if (!input->per_layer) return InLayer<Tap>{input, kOutsideLayers};
   if (!tap.per_layer) return InLayer<Tap>{input, static_cast<int>(flow.n_layers) - 1};
   if (input < &tap) return InLayer<Tap>{input, layer};

@@ -12,9 +12,17 @@
 namespace llm {
 namespace {
 
-// Keys of llama.cpp's hyper-parameters (src/llama-arch.cpp) that change what a layer computes.
+// Keys of llama.cpp's hyper-parameters (src/llama-arch.cpp) that change what a layer computes. The
+// first is refused where an architecture has no experts.
 constexpr std::array kRefusedKeys = {
-    RefusedKey{"expert_count", "mixtures of experts are not read"},
+    RefusedKey{"expert_count", "this architecture has no experts"},
+    RefusedKey{"expert_shared_count", "experts that every token goes to are not computed"},
+    RefusedKey{"expert_shared_feed_forward_length",
+               "experts that every token goes to are not computed"},
+    RefusedKey{"expert_weights_scale", "weights of experts are not scaled here", {0, 1}},
+    RefusedKey{"expert_gating_func", "weights of experts are a softmax here", {1, 1}},
+    RefusedKey{"expert_group_count", "experts have no groups here", {0, 1}},
+    RefusedKey{"leading_dense_block_count", "every layer has experts here"},
     RefusedKey{"attn_logit_softcapping", "scores are not capped here"},
     RefusedKey{"final_logit_softcapping", "logits are not capped here"},
     RefusedKey{"logit_scale", "logits are not scaled here", {0, 1}},
@@ -48,6 +56,16 @@ constexpr std::array kQwen3Roles = {
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
 };
 
+// All experts of a layer are one tensor.
+constexpr std::array kQwen3MoeRoles = {
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
+    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
+    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
+    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+};
+
 constexpr std::array kGemma3Roles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
@@ -72,6 +90,14 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .refused_keys = kRefusedKeys,
                  .roles = kQwen3Roles},
+    // modeling_qwen3_moe.py; the router's weights are renormalized in every published model.
+    Architecture{.name = "qwen3moe",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .has_experts = true,
+                 .rope_scalings = kRopeScalings,
+                 .refused_keys = std::span(kRefusedKeys).subspan(1),
+                 .roles = kQwen3MoeRoles},
     // modeling_smollm3.py; llama.cpp's converter orders rows of q and k as of llama.
     Architecture{.name = "smollm3",
                  .no_rope_period = 4,

@@ -32,6 +32,8 @@ struct HyperParameterKeys {
   std::string_view sliding_window = "attention.sliding_window";
   std::string_view window_period = "attention.sliding_window_pattern";
   std::string_view window_rope_theta = "rope.freq_base_swa";
+  std::string_view n_experts = "expert_count";
+  std::string_view n_experts_used = "expert_used_count";
 };
 
 /// Which dims of a head the rows of an architecture's files hold as a pair for RoPE
@@ -60,6 +62,7 @@ enum class Need {
 struct RoleNeed {
   std::string_view role;  ///< TensorRole::name
   Need need;
+  std::string_view in_file = {};  ///< its name in files; empty: the role's
 };
 
 /// A key that must be absent or one of two values: another asks for what is not computed here.
@@ -79,6 +82,7 @@ struct Architecture {
   float window_rope_theta = 0;     ///< the same of layers with a window; 0: the other layers' RoPE
   std::size_t no_rope_period = 0;  ///< of so many layers the last has no RoPE; 0: all have it
   bool scales_embedding = false;   ///< by the root of embedding_length
+  bool has_experts = false;        ///< feed-forwards are mixtures of experts
   /// Of so many layers all but the last have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;

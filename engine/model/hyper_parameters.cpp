@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/shown_text.h"
 #include "engine/model/tensor_name.h"
+#include "quant/contract/contract.h"
 
 namespace llm {
 namespace {
@@ -29,6 +31,7 @@ class Reader {
   Status read_architecture();
   Status read_blocks();
   Status read_width();
+  Status read_experts();
   Status read_heads();
   Status read_head_dim();
   Status read_context();
@@ -59,6 +62,7 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(check_refused_keys(gguf_, *config_.architecture));
   LLM_RETURN_IF_ERROR(read_blocks());
   LLM_RETURN_IF_ERROR(read_width());
+  LLM_RETURN_IF_ERROR(read_experts());
   LLM_RETURN_IF_ERROR(read_heads());
   LLM_RETURN_IF_ERROR(read_head_dim());
   LLM_RETURN_IF_ERROR(read_context());
@@ -179,6 +183,25 @@ Status Reader::read_width() {
                      fmt::format("found vocab_size {}, {} tokens and {} rows of token_embd.weight, "
                                  "need all three equal",
                                  declared, tokens.size(), config_.n_vocab));
+  }
+  return Ok{};
+}
+
+Status Reader::read_experts() {
+  if (!config_.architecture->has_experts) return Ok{};
+  const std::string used = key_of(keys().n_experts_used);
+  LLM_TRY(config_.n_experts, read_dim(key_of(keys().n_experts)));
+  LLM_TRY(config_.n_experts_used, read_dim(used));
+  if (config_.n_experts_used > config_.n_experts)
+    return malformed(used, fmt::format("found {}, need at most expert_count {}",
+                                       config_.n_experts_used, config_.n_experts));
+  // An expert's rows are whole panels of the tensor that holds all experts.
+  for (const auto& [key, size] :
+       {std::pair(keys().d_model, config_.d_model), std::pair(keys().d_ff, config_.d_ff)}) {
+    if (size % contract::kPanelRows == 0) continue;
+    return unsupported(key_of(key), fmt::format("found {}, need a multiple of {} in a model with "
+                                                "experts",
+                                                size, contract::kPanelRows));
   }
   return Ok{};
 }

@@ -30,7 +30,9 @@ struct HyperParameters {
   const Architecture* architecture = nullptr;  ///< never nullptr in what a file gave
   std::size_t n_layers = 0;                    ///< block_count; layers.size() in what is read
   std::size_t d_model = 0;                     ///< embedding_length
-  std::size_t d_ff = 0;                        ///< feed_forward_length
+  std::size_t d_ff = 0;                        ///< feed_forward_length, of an expert
+  std::size_t n_experts = 0;                   ///< expert_count; 0: one feed-forward for all rows
+  std::size_t n_experts_used = 0;              ///< expert_used_count: by one row
   std::size_t n_heads = 0;                     ///< attention.head_count
   std::size_t n_kv_heads = 0;                  ///< attention.head_count_kv; divides n_heads
   std::size_t head_dim = 0;            ///< attention.key_length, default d_model / n_heads; even
@@ -46,6 +48,12 @@ struct HyperParameters {
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
   std::size_t rope_pairs() const { return rope_dims / 2; }
+  /// Feed-forwards of a layer, and how many of them a row goes through.
+  std::size_t n_ffn() const { return n_experts == 0 ? 1 : n_experts; }
+  std::size_t n_ffn_used() const { return n_experts == 0 ? 1 : n_experts_used; }
+  /// Features of a row inside of all of those, and at their ends.
+  std::size_t ffn_width() const { return n_ffn_used() * d_ff; }
+  std::size_t ffn_out_width() const { return n_ffn_used() * d_model; }
   const RopeSpec& rope_of(std::size_t layer) const { return ropes[layers[layer].rope]; }
 };
 

@@ -98,7 +98,7 @@ class Model final {
   const std::string& packed_cache() const { return weights_->packed_cache; }
   const LoadTimes& load_times() const { return load_times_; }
   /// Bytes of weights read to decode one token.
-  std::uint64_t weight_bytes() const { return weights_->bytes_per_token(); }
+  std::uint64_t weight_bytes() const { return weights_->bytes_per_token(config()); }
   Isa isa() const { return isa_; }
   int threads() const { return threads_; }
   Compute compute() const { return compute_; }

@@ -20,9 +20,10 @@ struct LayerParts {
   Matrix attn_output;     ///< (d_model, n_heads * head_dim)
   Vector attn_post_norm;  ///< (d_model): post_attention_norm.weight
   Vector ffn_norm;        ///< (d_model)
-  Matrix ffn_gate;        ///< (d_ff, d_model)
-  Matrix ffn_up;          ///< (d_ff, d_model)
-  Matrix ffn_down;        ///< (d_model, d_ff)
+  Matrix ffn_gate_inp;    ///< (n_experts, d_model): the router
+  Matrix ffn_gate;        ///< (n_ffn * d_ff, d_model): one expert after the other
+  Matrix ffn_up;          ///< (n_ffn * d_ff, d_model)
+  Matrix ffn_down;        ///< (n_ffn * d_model, d_ff)
   Vector ffn_post_norm;   ///< (d_model): post_ffw_norm.weight
 };
 

@@ -51,8 +51,13 @@ Status check_shape(const TensorRole& role, const TensorView& view, const GgufTen
                    const HyperParameters& config) {
   const std::size_t rows = role.rows.of(config);
   const std::size_t cols = role.cols.of(config);
+  const std::size_t stack = role.stack.of(config);
   const auto& dims = tensor.dims;
-  if (dims[0] == cols && dims[1] == rows && dims[2] == 1 && dims[3] == 1) return Ok{};
+  if (dims[0] == cols && dims[1] == rows && dims[2] == stack && dims[3] == 1) return Ok{};
+  if (stack > 1)
+    return error_of(ErrorCode::kMalformed, view.name, tensor,
+                    fmt::format("found shape {}, need [{}, {}, {}] (columns, rows, experts)",
+                                shape_text(tensor), cols, rows, stack));
   return error_of(ErrorCode::kMalformed, view.name, tensor,
                   role.is_matrix()
                       ? fmt::format("found shape {}, need [{}, {}] (columns, rows)",
@@ -71,14 +76,14 @@ Status check_type(const TensorRole& role, const TensorView& view, const GgufTens
 Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, const TensorRole& role,
                         int layer) {
   const Need need = need_of(*config.architecture, role);
-  const std::string name = tensor_name(role.name, layer);
+  const std::string name = name_in_file(*config.architecture, role, layer);
   const GgufTensor* tensor = gguf.find_tensor(name);
   if (need != Need::kRequired && tensor == nullptr) return TensorView{};
   if (need == Need::kAbsent) return refusal(*tensor, role.name, *config.architecture);
   LLM_TRY(tensor, require_tensor(gguf, *config.architecture, name));
   TensorView view{.name = name,
                   .type = tensor->type,
-                  .n_rows = static_cast<std::size_t>(tensor->dims[1]),
+                  .n_rows = static_cast<std::size_t>(tensor->dims[1] * tensor->dims[2]),
                   .n_cols = static_cast<std::size_t>(tensor->dims[0]),
                   .data = gguf.tensor_data(*tensor)};
   LLM_RETURN_IF_ERROR(check_shape(role, view, *tensor, config));

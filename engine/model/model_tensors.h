@@ -13,8 +13,9 @@
 
 namespace llm {
 
-/// One tensor of the file as a matrix: `n_rows` outputs (GGUF ne[1]) by `n_cols` inputs (ne[0],
-/// contiguous). A vector has n_rows = 1. The bytes belong to the file's mapping.
+/// One tensor of the file as a matrix: `n_rows` outputs (GGUF ne[1], times ne[2] of matrices one
+/// after the other) by `n_cols` inputs (ne[0], contiguous). A vector has n_rows = 1. The bytes
+/// belong to the file's mapping.
 struct TensorView {
   std::string name;  ///< empty: the file has no such tensor
   WeightType type = WeightType::kF32;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/in_every_layer.h"
 #include "engine/model/model_tensors.h"
+#include "engine/model/tensor_name.h"
 #include "engine/model/weights.h"
 #include "quant/kernels/packed_matrix.h"
 
@@ -58,6 +61,7 @@ struct TensorRole {
   std::string_view name;  ///< in the file, after "blk.N." where it is in a layer
   Need need;              ///< where the architecture does not say otherwise
   ModelSize rows;         ///< outputs; 1 for a vector
+  ModelSize stack;        ///< matrices of that shape, one after the other
   ModelSize cols;         ///< inputs
   View view;              ///< where the file's tensor is bound
   Matrix matrix;          ///< where it is packed; of a vector none
@@ -66,10 +70,12 @@ struct TensorRole {
   bool per_layer;
 
   constexpr TensorRole(std::string_view role, Need n, ModelSize n_rows, ModelSize n_cols, View v,
-                       Matrix packed, RowOrder row_order = RowOrder::kPlain)
+                       Matrix packed, RowOrder row_order = RowOrder::kPlain,
+                       ModelSize n_stacked = {})
       : name(role),
         need(n),
         rows(n_rows),
+        stack(n_stacked),
         cols(n_cols),
         view(v),
         matrix(packed),
@@ -86,6 +92,11 @@ struct TensorRole {
         per_layer(v.per_layer()) {}
 
   constexpr bool is_matrix() const { return matrix.exists(); }
+  /// What one row reads of `whole`, all of the role's matrix in a layer.
+  std::uint64_t share_used(const HyperParameters& config, std::uint64_t whole) const {
+    const std::size_t n = stack.of(config);
+    return n == 1 ? whole : whole / n * config.n_ffn_used();
+  }
 };
 
 /// Every tensor that is read, in the order of the data flow. All that lists tensors of a model
@@ -121,9 +132,14 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("post_attention_norm.weight", kAbsent, &H::d_model, &L::attn_post_norm,
                  &LW::attn_post_norm),
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
-      TensorRole("ffn_gate.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate),
-      TensorRole("ffn_up.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up),
-      TensorRole("ffn_down.weight", kRequired, &H::d_model, &H::d_ff, &L::ffn_down, &LW::ffn_down),
+      TensorRole("ffn_gate_inp.weight", kAbsent, &H::n_experts, &H::d_model, &L::ffn_gate_inp,
+                 &LW::ffn_gate_inp),
+      TensorRole("ffn_gate.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate,
+                 kPlain, &H::n_ffn),
+      TensorRole("ffn_up.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up, kPlain,
+                 &H::n_ffn),
+      TensorRole("ffn_down.weight", kRequired, &H::d_model, &H::d_ff, &L::ffn_down, &LW::ffn_down,
+                 kPlain, &H::n_ffn),
       TensorRole("post_ffw_norm.weight", kAbsent, &H::d_model, &L::ffn_post_norm,
                  &LW::ffn_post_norm),
       TensorRole("output_norm.weight", kRequired, &H::d_model, &M::output_norm, &MW::output_norm),
@@ -167,11 +183,22 @@ inline std::size_t file_row(const HyperParameters& config, const TensorRole& rol
   return packed - dim + dim % 2 * config.rope_pairs() + dim / 2;
 }
 
+/// What `architecture` says of a role: its own row, or what the table says.
+constexpr RoleNeed role_in(const Architecture& architecture, const TensorRole& role) {
+  for (const RoleNeed& difference : architecture.roles)
+    if (difference.role == role.name)
+      return {role.name, difference.need,
+              difference.in_file.empty() ? role.name : difference.in_file};
+  return {role.name, role.need, role.name};
+}
 /// Whether models of `architecture` have tensors of `role`.
 constexpr Need need_of(const Architecture& architecture, const TensorRole& role) {
-  for (const RoleNeed& difference : architecture.roles)
-    if (difference.role == role.name) return difference.need;
-  return role.need;
+  return role_in(architecture, role).need;
+}
+/// The name of the role's tensor in files: "blk.3.ffn_down.weight".
+inline std::string name_in_file(const Architecture& architecture, const TensorRole& role,
+                                int layer) {
+  return tensor_name(role_in(architecture, role).in_file, layer);
 }
 
 }  // namespace llm

@@ -81,10 +81,11 @@ Result<ModelWeights> load_weights(const std::shared_ptr<const ModelFile>& model,
   return weights;
 }
 
-std::uint64_t ModelWeights::bytes_per_token() const {
+std::uint64_t ModelWeights::bytes_per_token(const HyperParameters& config) const {
   std::uint64_t bytes = output().bytes();
   for (const auto& [role, layer] : roles_of_model(layers.size())) {
-    if (role->is_matrix() && role->per_layer) bytes += role->matrix.of(*this, layer).bytes();
+    if (role->is_matrix() && role->per_layer)
+      bytes += role->share_used(config, role->matrix.of(*this, layer).bytes());
   }
   return bytes;
 }

@@ -7,6 +7,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
+#include "engine/model/hyper_parameters.h"
 #include "engine/model/model_parts.h"
 #include "engine/model/progress.h"
 #include "quant/kernels/packed_matrix.h"
@@ -24,8 +25,9 @@ struct ModelWeights : ModelParts<PackedMatrix, AlignedBuffer<float>> {
   std::string packed_cache;  ///< the file that is mapped; empty: memory of this process
 
   const PackedMatrix& output() const { return own_output.bytes() > 0 ? own_output : token_embd; }
-  /// Bytes read to decode one token: every matrix but the embedding (unless tied).
-  std::uint64_t bytes_per_token() const;
+  /// Bytes read to decode one token: every matrix but the embedding (unless tied), and of experts
+  /// those that are used.
+  std::uint64_t bytes_per_token(const HyperParameters& config) const;
 };
 
 /// How weights are loaded.

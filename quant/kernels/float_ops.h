@@ -90,6 +90,18 @@ void rope(float* x, std::size_t begin, std::size_t end, std::size_t head_dim, co
 }
 
 template <class A>
+void axpy(float a, const float* x, std::size_t n, float* y) {
+  const std::size_t whole = n / 16 * 16;
+  const auto factor = broadcast_f32<A>(a);
+  for (std::size_t i = 0; i < whole; i += 16)
+    store_f32(y + i, fma(factor, load_f32<A>(x + i), load_f32<A>(y + i)));
+  if (whole < n)
+    store_tail(y + whole,
+               fma(factor, load_tail<A>(x + whole, n - whole), load_tail<A>(y + whole, n - whole)),
+               n - whole);
+}
+
+template <class A>
 LLM_INLINE F32x16<A> minus(const F32x16<A>& x) {
   return from_bits(bits(x) ^ broadcast_i32<A>(INT32_MIN));  // also of zero
 }

@@ -108,6 +108,8 @@ struct KernelTable {
                const float* sin, std::size_t pairs);
   /// gate[i] = contract::activate(kind, gate[i], up[i]).
   void (*activate)(Activation kind, float* gate, const float* up, std::size_t n);
+  /// y[i] = fma(a, x[i], y[i]).
+  void (*axpy)(float a, const float* x, std::size_t n, float* y);
   /// y[i] = f32_to_f16(x[i]) for any bits of x: nearest even, NaN kept and made quiet.
   void (*to_half)(const float* x, std::size_t n, std::uint16_t* y);
   /// y[i] = exp((x[i] - largest) / divisor), each step rounded; y may be x. @pre no NaN

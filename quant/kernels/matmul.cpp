@@ -58,6 +58,26 @@ void ActivationMatrix::store(const KernelTable& kernels, std::size_t t, std::spa
   }
 }
 
+void ActivationMatrix::copy_row(std::size_t t, const ActivationMatrix& from, std::size_t from_t) {
+  LLM_CHECK(from.format_ == format_ && from.n_cols_ == n_cols_);
+  LLM_CHECK(t < n_tokens_ && from_t < from.n_tokens_);
+  const auto copy = [&]<typename Block>(std::size_t n_blocks) {
+    const auto* source = reinterpret_cast<const Block*>(from.data_) + from_t;
+    auto* to = reinterpret_cast<Block*>(data_) + t;
+    for (std::size_t b = 0; b < n_blocks; ++b) to[b * n_tokens_] = source[b * from.n_tokens_];
+  };
+  switch (format_) {
+    case ActivationFormat::kQ8_K:
+      return copy.operator()<KernelQ8K>(n_cols_ / KernelQ8K::kSize);
+    case ActivationFormat::kQ8_32:
+      return copy.operator()<KernelQ8x32>(n_cols_ / KernelQ8x32::kSize);
+    case ActivationFormat::kF32:
+      std::memcpy(data_ + t * n_cols_ * sizeof(float),
+                  from.data_ + from_t * n_cols_ * sizeof(float), n_cols_ * sizeof(float));
+      return;
+  }
+}
+
 RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit,
                    std::size_t task_bytes)
     : n_rows_(w.n_rows()), n_workers_(static_cast<std::size_t>(n_workers)) {

@@ -27,6 +27,9 @@ class ActivationMatrix {
   /// Quantizes (or copies) row t. Different rows may be stored by different workers.
   void store(const KernelTable& kernels, std::size_t t, std::span<const float> x);
 
+  /// Makes row t what row `from_t` of `from` is. @pre both have one format and one n_cols
+  void copy_row(std::size_t t, const ActivationMatrix& from, std::size_t from_t);
+
   ActivationFormat format() const { return format_; }
   std::size_t n_tokens() const { return n_tokens_; }
   std::size_t n_cols() const { return n_cols_; }

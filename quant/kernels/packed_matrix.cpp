@@ -202,6 +202,16 @@ Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::size_t n_rows, std
   return PackedMatrix(shape, std::shared_ptr<const std::byte>(kept, kept->data()));
 }
 
+PackedMatrix PackedMatrix::part(std::size_t first_row, std::size_t n_rows) const {
+  LLM_CHECK(first_row % kPanelRows == 0 && n_rows % kPanelRows == 0);
+  LLM_CHECK(first_row + n_rows <= shape_.n_rows);
+  PackedMatrix out = *this;
+  out.shape_.n_rows = n_rows;
+  out.first_panel_ += first_row / kPanelRows;
+  out.panels_ = {panels_, panels_.get() + first_row / kPanelRows * panel_bytes()};
+  return out;
+}
+
 void PackedMatrix::extract_row(std::size_t r, std::span<std::byte> out) const {
   LLM_CHECK(r < n_rows() && out.size() == row_bytes(type(), n_cols()));
   const std::size_t block_bytes = block_traits(type()).block_bytes;

@@ -96,6 +96,10 @@ class PackedMatrix {
   /// Restores the file's bytes of row `r`. @pre out.size() == row_bytes(type(), n_cols())
   void extract_row(std::size_t r, std::span<std::byte> out) const;
 
+  /// Rows of this matrix as one of their own; the panels are the same.
+  /// @pre first_row and n_rows are multiples of kPanelRows, and inside of this matrix
+  PackedMatrix part(std::size_t first_row, std::size_t n_rows) const;
+
   const PackedShape& shape() const { return shape_; }
   WeightType type() const { return shape_.type; }
   std::size_t n_rows() const { return shape_.n_rows; }
@@ -107,8 +111,10 @@ class PackedMatrix {
   /// in memory; of one that is not, so many as are packed at a time, and overwritten by the calling
   /// thread's next call for any such matrix. `next` is as in PanelSource. @pre begin < end
   PanelRun panels(std::size_t begin, std::size_t end, std::size_t next) const {
-    if (source_ != nullptr) return source_->panels(begin, end, next);
-    return {panels_.get() + begin * panel_bytes(), end};
+    if (source_ == nullptr) return {panels_.get() + begin * panel_bytes(), end};
+    PanelRun run = source_->panels(first_panel_ + begin, first_panel_ + end, first_panel_ + next);
+    run.end -= first_panel_;
+    return run;
   }
   PanelRun panels(std::size_t begin, std::size_t end) const { return panels(begin, end, end); }
   /// 0 for a matrix that is not there.
@@ -118,6 +124,7 @@ class PackedMatrix {
   PackedShape shape_;
   std::shared_ptr<const std::byte> panels_;
   std::shared_ptr<const PanelSource> source_;
+  std::size_t first_panel_ = 0;  ///< in source_
 };
 
 }  // namespace llm

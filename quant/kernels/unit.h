@@ -21,6 +21,7 @@ constexpr llm::KernelTable make_table() {
       .rms_norm = rms_norm<A>,
       .rope = rope<A>,
       .activate = activate<A>,
+      .axpy = axpy<A>,
       .to_half = row_to_half<A>,
       .exp_distances = exp_distances<A>,
       .attend = attend<A>,

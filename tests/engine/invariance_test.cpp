@@ -187,7 +187,7 @@ TEST_CASE("weights packed in part: one hash on every path", "[invariance]") {
 TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
   const ScratchDirectory directory;
   for (const char* shape :
-       {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small", "gemma3-small"}) {
+       {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small", "gemma3-small", "qwen3moe-small"}) {
     for (const char* type : {"Q4_0", "Q4_K_M", "F16"}) {
       require_invariance(synthetic(directory, shape, type), effort(34, 9), KvType::kF16,
                          Compute::kInt8);
@@ -202,6 +202,26 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
     REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
     require_invariance(path, 33, KvType::kF16, Compute::kInt8);
   }
+}
+
+TEST_CASE("experts: one hash on every path, wherever rows go", "[invariance]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.path("tiny.gguf");
+  TinyGguf tiny = TinyGguf::llama({.architecture = "qwen3moe"});
+  // Equal rows of the router: a tie of all experts, so that every row goes through the first ones,
+  // and nobody through the others. Then two equal rows, where only one of them may be chosen.
+  std::string& router = tiny.tensor("blk.0.ffn_gate_inp.weight").data;
+  const std::size_t row = router.size() / 5;
+  const std::string first = router.substr(0, row);
+  const std::string random = router;
+  for (std::size_t e = 1; e < 5; ++e) router.replace(e * row, row, first);
+  REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
+  for (const Compute compute : {Compute::kInt8, Compute::kF32})
+    require_invariance(path, effort(40, 17), KvType::kF16, compute);
+  router = random;
+  router.replace(3 * row, row, first);
+  REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
+  require_invariance(path, effort(40, 17), KvType::kF16, Compute::kInt8);
 }
 
 TEST_CASE("sliding windows: one hash on every path", "[invariance]") {

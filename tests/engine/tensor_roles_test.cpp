@@ -78,7 +78,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     if (need_of(*model->config.architecture, *role) == Need::kAbsent) continue;
     const TensorView& view = role->view.of(model->tensors, layer);
     CAPTURE(view.name);
-    REQUIRE(view.name == tensor_name(role->name, layer));
+    REQUIRE(view.name == name_in_file(*model->config.architecture, *role, layer));
     bound.insert(view.name);
     const bool is_qk = view.name.find("attn_q") != std::string::npos ||
                        view.name.find("attn_k") != std::string::npos;

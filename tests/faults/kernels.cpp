@@ -232,6 +232,17 @@ struct Entries {
     spoil_in_place("ffn_act", table().isa, gate, 0, n, "gate");
   }
 
+  static void axpy(float a, const float* x, std::size_t n, float* y) {
+    const auto fault = planted("axpy", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+    const std::vector<float> before(y, y + n);
+    table().axpy(a, x, n, y);
+    if (!fault) return;
+    if (fault->is("last")) put(y[n - 1], before[n - 1]);
+    if (fault->is("ulp")) put(y[n - 1], ulp(y[n - 1]));
+    for (std::size_t i = 0; fault->is("rounded_twice") && i < n; ++i)
+      put(y[i], a * x[i] + before[i]);
+  }
+
   static void to_half(const float* x, std::size_t n, std::uint16_t* y) {
     const auto fault = planted("to_half", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
     const std::vector<float> before(x, x + n);
@@ -410,6 +421,7 @@ struct Entries {
             .rms_norm = rms_norm,
             .rope = rope,
             .activate = activate,
+            .axpy = axpy,
             .to_half = to_half,
             .exp_distances = exp_distances,
             .attend = attend,

@@ -20,6 +20,8 @@ constexpr std::size_t kHeads = 4;
 constexpr std::size_t kKvHeads = 2;
 constexpr std::size_t kHeadDim = kModelDim / kHeads;
 constexpr std::size_t kWideHeadDim = 24;  // of qwen3
+constexpr std::size_t kExperts = 5;
+constexpr std::size_t kExpertsUsed = 2;
 
 std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
   return alignment == 0 ? value : (value + alignment - 1) / alignment * alignment;
@@ -114,12 +116,17 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
   config.n_heads = kHeads;
   config.n_kv_heads = kKvHeads;
   config.head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
+  if (config.architecture->has_experts) {
+    config.n_experts = kExperts;
+    config.n_experts_used = kExpertsUsed;
+  }
   return config;
 }
 
 /// Of every kind that a matrix may have, some.
 WeightType type_of(const TensorRole& role) {
-  if (!role.is_matrix() || role.name == "attn_k.weight") return WeightType::kF32;
+  if (!role.is_matrix() || role.name == "attn_k.weight" || role.name == "ffn_gate_inp.weight")
+    return WeightType::kF32;
   if (role.name == "attn_q.weight") return WeightType::kF16;
   if (role.name == "attn_v.weight") return WeightType::kQ8_0;
   return role.name == "ffn_down.weight" ? WeightType::kQ4_K : WeightType::kQ4_0;
@@ -130,7 +137,9 @@ void add_layer_plan(std::vector<TensorPlan>& plan, int layer, const HyperParamet
     if (!role.per_layer || need_of(*config.architecture, role) != Need::kRequired) continue;
     std::vector<std::uint64_t> dims = {role.cols.of(config)};
     if (role.is_matrix()) dims.push_back(role.rows.of(config));
-    plan.push_back({tensor_name(role.name, layer), type_of(role), std::move(dims)});
+    if (role.stack.of(config) > 1) dims.push_back(role.stack.of(config));
+    plan.push_back(
+        {name_in_file(*config.architecture, role, layer), type_of(role), std::move(dims)});
   }
 }
 
@@ -209,7 +218,11 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   model.set_u32(key("block_count"), static_cast<std::uint32_t>(options.n_layers));
   model.set_u32(key("context_length"), 64);
   model.set_u32(key("embedding_length"), kModelDim);
-  model.set_u32(key("feed_forward_length"), kFeedForward);
+  model.set_u32(key(config.architecture->keys.d_ff), kFeedForward);
+  if (config.n_experts > 0) {
+    model.set_u32(key(config.architecture->keys.n_experts), kExperts);
+    model.set_u32(key(config.architecture->keys.n_experts_used), kExpertsUsed);
+  }
   model.set_u32(key("attention.head_count"), kHeads);
   model.set_u32(key("attention.head_count_kv"), kKvHeads);
   model.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
@@ -241,7 +254,8 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     add_layer_plan(plan, static_cast<int>(layer), config);
   std::uint64_t seed = options.seed * 1000;
   for (const TensorPlan& p : plan) {
-    const auto n_rows = static_cast<std::size_t>(p.dims.size() > 1 ? p.dims[1] : 1);
+    std::size_t n_rows = 1;
+    for (std::size_t d = 1; d < p.dims.size(); ++d) n_rows *= static_cast<std::size_t>(p.dims[d]);
     const auto n_cols = static_cast<std::size_t>(p.dims[0]);
     // Uniform weights of this amplitude keep the variance of what passes through.
     const float amplitude = std::sqrt(3.0F / static_cast<float>(n_cols));

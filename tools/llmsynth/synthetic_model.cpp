@@ -27,6 +27,18 @@ constexpr SyntheticFamily kGemma3 = {
     .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 512};
 constexpr SyntheticFamily kGemma3Small = {
     .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 24};
+constexpr SyntheticFamily kQwen3Moe = {.architecture = "qwen3moe",
+                                       .pre_tokenizer = "qwen2",
+                                       .rope_theta = 1000000.0F,
+                                       .norm_eps = 1e-6F,
+                                       .n_experts = 128,
+                                       .n_experts_used = 8};
+constexpr SyntheticFamily kQwen3MoeSmall = {.architecture = "qwen3moe",
+                                            .pre_tokenizer = "qwen2",
+                                            .rope_theta = 1000000.0F,
+                                            .norm_eps = 1e-6F,
+                                            .n_experts = 10,
+                                            .n_experts_used = 6};
 
 constexpr std::array kShapes = {
     SyntheticShape{"tinyllama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, false},
@@ -40,6 +52,8 @@ constexpr std::array kShapes = {
     SyntheticShape{"gemma-3-1b", 1152, 6912, 26, 4, 1, 256, 262144, 32768, true, kGemma3},
     SyntheticShape{"qwen2-small", 256, 512, 2, 8, 2, 32, 640, 512, true, kQwen2},
     SyntheticShape{"qwen3-small", 128, 384, 2, 4, 2, 48, 515, 512, false, kQwen3},
+    SyntheticShape{"qwen3-30b-a3b-4l", 2048, 768, 4, 32, 4, 128, 151936, 32768, false, kQwen3Moe},
+    SyntheticShape{"qwen3moe-small", 128, 96, 3, 4, 1, 48, 515, 512, false, kQwen3MoeSmall},
     SyntheticShape{"gemma3-small", 128, 384, 7, 4, 1, 48, 515, 512, true, kGemma3Small},
 };
 
@@ -74,10 +88,12 @@ struct SyntheticTensor {
   std::string name;
   std::uint64_t n_cols;
   std::uint64_t n_rows;  ///< 1 for a vector
+  std::uint64_t stack;   ///< matrices of that shape
   Values values;
   WeightType type;
 
   bool is_matrix() const { return values == Values::kMatrix; }
+  std::uint64_t all_rows() const { return n_rows * stack; }
 };
 
 Values values_of(const TensorRole& role) {
@@ -99,6 +115,8 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   config.context = s.context;
   config.rope_dims = s.head_dim;
   config.norm_eps = s.family.norm_eps;
+  config.n_experts = s.family.n_experts;
+  config.n_experts_used = s.family.n_experts_used;
   return config;
 }
 
@@ -111,27 +129,25 @@ class Plan {
           (role->name == "output.weight" && !options.shape.tied_output) ||
           (role->name == "rope_freqs.weight" && options.shape.family.llama3.factor > 0);
       if (need_of(*config.architecture, *role) != Need::kRequired && !is_there) continue;
-      add(tensor_name(role->name, layer), role->cols.of(config), role->rows.of(config),
-          values_of(*role));
+      add({name_in_file(*config.architecture, *role, layer), role->cols.of(config),
+           role->rows.of(config), role->stack.of(config), values_of(*role), WeightType::kF32});
     }
   }
 
   const std::vector<SyntheticTensor>& tensors() const { return tensors_; }
 
  private:
-  void add(std::string name, std::uint64_t n_cols, std::uint64_t n_rows, Values values) {
+  void add(SyntheticTensor made) {
     const SyntheticShape& s = options_.shape;
-    const GgufTensor tensor{.name = name,
+    const GgufTensor tensor{.name = made.name,
                             .type = WeightType::kF16,
-                            .n_dims = 2,
-                            .dims = {n_cols, n_rows, 1, 1},
-                            .n_elements = n_cols * n_rows};
+                            .n_dims = made.stack > 1 ? 3U : 2U,
+                            .dims = {made.n_cols, made.n_rows, made.stack, 1},
+                            .n_elements = made.n_cols * made.all_rows()};
     const ModelShape shape{s.n_layers, s.n_heads / s.n_kv_heads, s.tied_output};
-    const WeightType type =
-        values == Values::kMatrix
-            ? fallback_type(recipe_type(*options_.recipe, shape, tensor), n_cols)
-            : WeightType::kF32;
-    tensors_.push_back({std::move(name), n_cols, n_rows, values, type});
+    if (made.is_matrix() && is_recipe_tensor(tensor))
+      made.type = fallback_type(recipe_type(*options_.recipe, shape, tensor), made.n_cols);
+    tensors_.push_back(std::move(made));
   }
 
   const SyntheticOptions& options_;
@@ -157,6 +173,10 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.context, s.context);
   size(keys.d_model, s.d_model);
   size(keys.d_ff, s.d_ff);
+  if (config.n_experts > 0) {
+    size(keys.n_experts, config.n_experts);
+    size(keys.n_experts_used, config.n_experts_used);
+  }
   size(keys.n_heads, s.n_heads);
   size(keys.n_kv_heads, s.n_kv_heads);
   size(keys.head_dim, s.head_dim);
@@ -226,10 +246,10 @@ Status write_synthetic_model(const SyntheticOptions& options, const ByteSink& si
   add_metadata(writer, options);
   std::uint64_t total = 0;
   for (const SyntheticTensor& tensor : plan.tensors()) {
-    const std::array<std::uint64_t, 2> dims = {tensor.n_cols, tensor.n_rows};
-    writer.add_tensor(tensor.name, tensor.type,
-                      std::span(dims).first(tensor.is_matrix() ? 2U : 1U));
-    total += tensor.n_cols * tensor.n_rows;
+    const std::array<std::uint64_t, 3> dims = {tensor.n_cols, tensor.n_rows, tensor.stack};
+    const std::size_t n_dims = !tensor.is_matrix() ? 1 : tensor.stack > 1 ? 3 : 2;
+    writer.add_tensor(tensor.name, tensor.type, std::span(dims).first(n_dims));
+    total += tensor.n_cols * tensor.all_rows();
   }
   GgufStream stream(writer, sink);
   LLM_RETURN_IF_ERROR(stream.begin());
@@ -237,18 +257,18 @@ Status write_synthetic_model(const SyntheticOptions& options, const ByteSink& si
   for (std::size_t t = 0; t < plan.tensors().size(); ++t) {
     const SyntheticTensor& tensor = plan.tensors()[t];
     const std::size_t stride = row_bytes(tensor.type, tensor.n_cols);
-    std::vector<std::byte> bytes(tensor.n_rows * stride);
+    std::vector<std::byte> bytes(tensor.all_rows() * stride);
     const std::uint64_t tensor_seed = SplitMix(options.seed * 0x10001U + t).next();
     run_parallel(options.threads, [&](Worker worker) {
       std::vector<float> row(tensor.n_cols);
-      const auto [begin, end] = worker.share(tensor.n_rows);
+      const auto [begin, end] = worker.share(tensor.all_rows());
       for (std::size_t r = begin; r < end; ++r) {
         fill_row(tensor, options.shape, tensor_seed + r, row);
         quantize_row(tensor.type, row, std::span(bytes).subspan(r * stride, stride));
       }
     });
     LLM_RETURN_IF_ERROR(stream.write(bytes));
-    done += tensor.n_cols * tensor.n_rows;
+    done += tensor.n_cols * tensor.all_rows();
     if (options.progress) options.progress(done, total);
   }
   return stream.finish();

@@ -27,8 +27,10 @@ struct SyntheticFamily {
   float rope_theta = 10000.0F;
   float norm_eps = 1e-5F;
   Llama3Scaling llama3 = {};
-  std::uint32_t window =
-      0;  ///< of the layers that have one in the architecture; 0: none is written
+  /// Of the layers that have one in the architecture; 0: none is written.
+  std::uint32_t window = 0;
+  std::uint32_t n_experts = 0;
+  std::uint32_t n_experts_used = 0;
 };
 
 /// The shape of a made-up model of the Llama family. Weights are seeded noise of a trained model's
@@ -50,8 +52,9 @@ struct SyntheticShape {
 /// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b" "gemma-3-1b" (the exact shapes of
 /// TinyLlama-1.1B, Llama-3.2-1B, Qwen2.5-0.5B and Gemma-3-1B), "tinyllama-2l" (two layers of it)
 /// and small odd ones: "odd80", "odd96" (head_dim 80 and 96, rows that are no multiple of 16),
-/// "mqa" (one KV head), "tied", "qwen2-small" (biases), "qwen3-small" (head norms, head_dim 48) and
-/// "gemma3-small" (a window of 24, norms after both halves); or nothing.
+/// "mqa" (one KV head), "tied", "qwen2-small" (biases), "qwen3-small" (head norms, head_dim 48),
+/// "gemma3-small" (a window of 24, norms after both halves) and "qwen3moe-small" (6 of 10 experts);
+/// and "qwen3-30b-a3b-4l", four layers of Qwen3-30B-A3B; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);
 /// The names above, for messages.
 std::string synthetic_shape_names();

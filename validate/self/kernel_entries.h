@@ -11,6 +11,7 @@ using KernelTables = std::span<const KernelTable* const>;
 CheckResult check_rms_norm(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_rope(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_activate(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_axpy(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_exp_distances(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_quantize_q8k(KernelTables tables, const KernelSizes& sizes);

@@ -187,6 +187,28 @@ CheckResult check_activate(KernelTables tables, const KernelSizes& sizes) {
       fmt::format("n 1 .. 33, 47 .. 49, {} and next to it, |x| up to 2^127", sizes.d_ff));
 }
 
+CheckResult check_axpy(KernelTables tables, const KernelSizes& sizes) {
+  EntryVerdict verdict("axpy");
+  for (const std::size_t n : odd_sizes(sizes.d_model)) {
+    for (const Values values : kAllValues) {
+      const auto seed = static_cast<std::uint32_t>(n);
+      const Floats x(draw(values, n, seed), float_shift(n + 3), Floats::kRead);
+      const std::vector<float> before = draw(Values::kPlain, n, seed + 1);
+      for (const float a : {0.3F, 1.0F, 0x1p-130F}) {
+        std::vector<float> expected = before;
+        reference::axpy(a, x.span(), expected);
+        for (const KernelTable* table : tables) {
+          Floats y(before, float_shift(n), Floats::kWritten);
+          table->axpy(a, x.data(), n, y.data());
+          verdict.add(table->isa, fmt::format("n {}, a {}, {} values", n, a, name_of(values)),
+                      y.difference(expected));
+        }
+      }
+    }
+  }
+  return verdict.result(fmt::format("n 1 .. 33, 47 .. 49, {} and next to it", sizes.d_model));
+}
+
 CheckResult check_exp_distances(KernelTables tables, const KernelSizes& sizes) {
   EntryVerdict verdict("exp_distances");
   const auto check = [&](std::span<const float> x, float divisor, std::string_view what) {

@@ -1,9 +1,11 @@
 #include "engine/forward/reference/interpreter.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "engine/forward/reference/ops.h"
 #include "engine/model/tensor_roles.h"
+#include "quant/contract/route.h"
 #include "quant/formats/dequantize.h"
 
 namespace llm::reference {
@@ -50,6 +52,10 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
         rms_norm(row(x, t, n), vector(tap.weight, layer), model_.config().norm_eps, row(y, t, n));
       break;
     case TapOp::kProduct: {
+      if (!in.taps[1].empty()) {
+        product_of_experts(*matrix(tap, layer), in.taps[1], x, y);
+        break;
+      }
       matmul(*matrix(tap, layer), model_.compute(), x, y);
       const std::span<const float> bias = vector(tap.bias, layer);
       for (std::size_t t = 0; t < n && !bias.empty(); ++t) add(bias, row(y, t, n));
@@ -66,6 +72,9 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       activate(model_.config().layers[static_cast<std::size_t>(layer)].activation, x, in.taps[1],
                y);
       break;
+    case TapOp::kMix:
+      mix(in.taps[1], x, y);
+      break;
     case TapOp::kSum:
       std::ranges::copy(x, y.begin());
       add(in.taps[1], y);
@@ -80,6 +89,39 @@ void Interpreter::store(std::span<const std::size_t> positions, std::span<const 
   const std::size_t n = positions.size();
   for (std::size_t t = 0; t < n; ++t)
     cache.store(cache_layer, 0, positions[t], row(keys, t, n), row(values, t, n));
+}
+
+void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const float> router,
+                                     std::span<const float> x, std::span<float> y) const {
+  const HyperParameters& config = model_.config();
+  const std::size_t n = router.size() / config.n_experts;
+  const std::size_t n_rows = w.n_rows() / config.n_experts;
+  const std::size_t used = config.n_experts_used;
+  const bool is_cut = x.size() == n * used * w.n_cols();
+  std::vector<std::uint32_t> chosen(used);
+  std::vector<float> weights(used);
+  for (std::size_t t = 0; t < n; ++t) {
+    contract::route(row(router, t, n), chosen, weights);
+    for (std::size_t j = 0; j < used; ++j) {
+      const auto of_expert = is_cut ? row(x, t * used + j, n * used) : row(x, t, n);
+      matmul(w.part(chosen[j] * n_rows, n_rows), model_.compute(), of_expert,
+             row(y, t * used + j, n * used));
+    }
+  }
+}
+
+void Interpreter::mix(std::span<const float> router, std::span<const float> x,
+                      std::span<float> y) const {
+  const HyperParameters& config = model_.config();
+  const std::size_t n = router.size() / config.n_experts;
+  const std::size_t used = config.n_experts_used;
+  std::vector<std::uint32_t> chosen(used);
+  std::vector<float> weights(used);
+  for (std::size_t t = 0; t < n; ++t) {
+    contract::route(row(router, t, n), chosen, weights);
+    for (std::size_t j = 0; j < used; ++j)
+      axpy(weights[j], row(x, t * used + j, n * used), row(y, t, n));
+  }
 }
 
 void Interpreter::embed(std::span<const TokenId> tokens, std::span<float> y) const {

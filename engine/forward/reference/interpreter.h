@@ -46,6 +46,10 @@ class Interpreter {
   std::span<const float> vector(std::string_view role, int layer) const;
 
  private:
+  /// A product with the experts that each row of `router` chooses.
+  void product_of_experts(const PackedMatrix& w, std::span<const float> router,
+                          std::span<const float> x, std::span<float> y) const;
+  void mix(std::span<const float> router, std::span<const float> x, std::span<float> y) const;
   void embed(std::span<const TokenId> tokens, std::span<float> y) const;
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;

@@ -235,6 +235,10 @@ void activate(Activation kind, std::span<const float> gate, std::span<const floa
   for (std::size_t i = 0; i < gate.size(); ++i) y[i] = contract::activate(kind, gate[i], up[i]);
 }
 
+void axpy(float a, std::span<const float> x, std::span<float> y) {
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = std::fma(a, x[i], y[i]);
+}
+
 void add(std::span<const float> y, std::span<float> x) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
 }

@@ -82,6 +82,9 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
 void activate(Activation kind, std::span<const float> gate, std::span<const float> up,
               std::span<float> y);
 
+/// y[i] = fma(a, x[i], y[i]).
+void axpy(float a, std::span<const float> x, std::span<float> y);
+
 /// x += y.
 void add(std::span<const float> y, std::span<float> x);
 

@@ -124,15 +124,17 @@ Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
     LLM_TRY(const auto x, engine_order_tap(inputs, from->layer, from->row->name, replay.config()));
     LLM_TRY(const auto y, engine_order_tap(inputs, layer, tap->name, replay.config()));
     if (!x || !y) continue;
-    const PackedMatrix& w = *replay.matrix(layer, tap->name);
-    const std::vector<double> energies = block_energies(w, activation_block_size(*format));
+    LLM_TRY(const auto products, replay.products(inputs, layer, *tap, *x, {}));
+    if (!products) continue;
     double error = 0;
-    for (std::size_t t = 0; t < x->rows; ++t) {
-      const auto steps =
-          round_activations(*format, std::span(x->values).subspan(t * x->features, x->features))
-              .steps;
-      for (std::size_t b = 0; b < steps.size(); ++b)
-        error += steps[b] * steps[b] / 12 * energies[b];
+    for (const auto& [w, rows, places] : *products) {
+      const std::vector<double> energies = block_energies(w, activation_block_size(*format));
+      for (std::size_t t = 0; t < rows.rows; ++t) {
+        const auto row = std::span(rows.values).subspan(t * rows.features, rows.features);
+        const auto steps = round_activations(*format, row).steps;
+        for (std::size_t b = 0; b < steps.size(); ++b)
+          error += steps[b] * steps[b] / 12 * energies[b];
+      }
     }
     const double energy = energy_of(y->values);
     if (energy > 0 && std::isfinite(error)) out[key] += error / energy;

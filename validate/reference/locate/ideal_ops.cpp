@@ -19,14 +19,14 @@ constexpr std::size_t kSharedScale = 32;
 constexpr double kDeviations = 6;
 
 /// @param bias  added to each row; may be empty
-IdealOutput ideal_product(const PackedMatrix& w, std::span<const float> bias,
-                          ActivationFormat format, const TapMatrix& x) {
+/// @param out   rows of w.n_rows() at the product's places
+void ideal_product(const Replay::Product& product, std::span<const float> bias,
+                   ActivationFormat format, std::span<float> out) {
+  const auto& [w, x, places] = product;
   const std::size_t n = w.n_cols();
   std::vector<RoundedRow> rounded;
   for (std::size_t t = 0; t < x.rows; ++t)
     rounded.push_back(round_activations(format, std::span(x.values).subspan(t * n, n)));
-  IdealOutput out;
-  out.output = {x.rows, w.n_rows(), std::vector<float>(x.rows * w.n_rows())};
   std::vector<std::byte> bytes(row_bytes(w.type(), n));
   std::vector<float> stored(n);
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
@@ -35,27 +35,22 @@ IdealOutput ideal_product(const PackedMatrix& w, std::span<const float> bias,
     const std::vector<double> weights(stored.begin(), stored.end());
     for (std::size_t t = 0; t < x.rows; ++t) {
       const double added = bias.empty() ? 0 : static_cast<double>(bias[r]);
-      out.output.values[t * w.n_rows() + r] =
+      out[places[t] * w.n_rows() + r] =
           static_cast<float>(dot(weights.data(), rounded[t].values.data(), n) + added);
     }
   }
-  return out;
 }
 
-}  // namespace
-
-double dot(const double* x, const double* y, std::size_t n) {
-  double lanes[8] = {};
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (std::size_t l = 0; l < 8; ++l) lanes[l] += x[i + l] * y[i + l];
-  for (; i < n; ++i) lanes[0] += x[i] * y[i];
-  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
-         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+/// Sum of squares.
+double energy_of(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return sum;
 }
 
-std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format,
-                                  const TapMatrix& x, const TapMatrix& y) {
+/// The energy of what f32 chains cost each row of a product.
+std::vector<double> noise_energy(const Replay::Product& product, ActivationFormat format) {
+  const auto& [w, x, places] = product;
   const std::size_t n = w.n_cols();
   const std::size_t shared = format == ActivationFormat::kF32 ? 1 : kSharedScale;
   std::vector<double> column_energy(n);  // sum over outputs of squared terms of x = 1
@@ -78,11 +73,34 @@ std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format
       const auto value = static_cast<double>(x.values[t * n + k]);
       terms += value * value * column_energy[k];
     }
-    double energy = 0;
-    for (const float v : std::span(y.values).subspan(t * y.features, y.features))
-      energy += static_cast<double>(v) * static_cast<double>(v);
-    const double variance = kUnit * kUnit / 3 * static_cast<double>(n) * terms;
-    out.push_back(energy > 0 ? kDeviations * kDeviations * variance / energy : 0);
+    out.push_back(kDeviations * kDeviations * kUnit * kUnit / 3 * static_cast<double>(n) * terms);
+  }
+  return out;
+}
+
+}  // namespace
+
+double dot(const double* x, const double* y, std::size_t n) {
+  double lanes[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (std::size_t l = 0; l < 8; ++l) lanes[l] += x[i + l] * y[i + l];
+  for (; i < n; ++i) lanes[0] += x[i] * y[i];
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
+         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+std::vector<double> product_noise(std::span<const Replay::Product> products,
+                                  ActivationFormat format, const TapMatrix& y) {
+  std::vector<double> out(y.rows);
+  for (const Replay::Product& product : products) {
+    const std::size_t of_row = y.features / product.w.n_rows();
+    const std::vector<double> noise = noise_energy(product, format);
+    for (std::size_t i = 0; i < noise.size(); ++i) out[product.places[i] / of_row] += noise[i];
+  }
+  for (std::size_t t = 0; t < y.rows; ++t) {
+    const double energy = energy_of(std::span(y.values).subspan(t * y.features, y.features));
+    out[t] = energy > 0 ? out[t] / energy : 0;
   }
   return out;
 }
@@ -137,8 +155,15 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
   if (!x) return none;
   const TapMatrix selected = select_rows(*std::move(x), rows);
   if (!is_attention) {
-    return std::optional(ideal_product(
-        *replay.matrix(layer, tap), replay.definition().vector(op.bias, layer), *format, selected));
+    LLM_TRY(const auto products, replay.products(inputs, layer, op, selected, rows));
+    if (!products) return none;
+    const std::size_t width = op.width.of(replay.config());
+    IdealOutput out;
+    out.output = {selected.rows, width, std::vector<float>(selected.rows * width)};
+    for (const Replay::Product& product : *products)
+      ideal_product(product, replay.definition().vector(op.bias, layer), *format,
+                    out.output.values);
+    return std::optional(std::move(out));
   }
   LLM_TRY(const auto k, read(*input_of(op, layer, replay.config(), 1)));
   LLM_TRY(const auto v, read(*input_of(op, layer, replay.config(), 2)));

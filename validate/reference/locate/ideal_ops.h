@@ -32,11 +32,10 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
 /// NMSE that the f32 chains of a product may cost each row of its output `y`, where terms cancel:
 /// the partial sums of K terms are about as large as the root of the sum of their squares, and each
 /// is rounded. With quantized activations, the terms of a scale and of a minimum are added apart,
-/// and both are about as large as the largest weight that shares them. x is (T, w.n_cols()), y (T,
-/// w.n_rows()), `format` that of the activations.
-/// Cost: dequantizes w once.
-std::vector<double> product_noise(const PackedMatrix& w, ActivationFormat format,
-                                  const TapMatrix& x, const TapMatrix& y);
+/// and both are about as large as the largest weight that shares them. `format` is that of the
+/// activations. Cost: dequantizes each matrix once.
+std::vector<double> product_noise(std::span<const Replay::Product> products,
+                                  ActivationFormat format, const TapMatrix& y);
 
 /// Values that share a scale, by the rules of the contract: multiples of one step.
 struct RoundedGroup {

@@ -72,6 +72,8 @@ std::string suspects(const Tap& tap, const std::string& type) {
       return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
     case TapOp::kActivation:
       return "the activation, or gate and up exchanged";
+    case TapOp::kMix:
+      return "which experts are chosen, their weights, or the order of the sum";
     case TapOp::kSum:
       return "which two vectors are added";
   }

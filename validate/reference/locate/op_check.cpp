@@ -49,11 +49,12 @@ Status set_limits(const Replay& replay, const Dump& inputs, int layer, const Tap
   if (tap.op != TapOp::kProduct) return Ok{};
   const auto from = input_of(tap, layer, replay.config());
   LLM_TRY(auto x, engine_order_tap(inputs, from->layer, from->row->name, replay.config()));
-  if (x) {
-    allow(product_noise(*replay.matrix(layer, tap.name), *replay.product_format(layer, tap.name),
-                        select_rows(*std::move(x), rows), output.expected),
-          "f32 arithmetic of terms that cancel", output);
-  }
+  if (!x) return Ok{};
+  LLM_TRY(const auto products,
+          replay.products(inputs, layer, tap, select_rows(*std::move(x), rows), rows));
+  if (!products) return Ok{};
+  allow(product_noise(*products, *replay.product_format(layer, tap.name), output.expected),
+        "f32 arithmetic of terms that cancel", output);
   return Ok{};
 }
 

@@ -49,6 +49,18 @@ class Replay {
   std::string weight_type(int layer, std::string_view tap) const;
   /// The format of the activations it is multiplied with; nothing for ops that are no product.
   std::optional<ActivationFormat> product_format(int layer, std::string_view tap) const;
+  /// The products that the op of (layer, tap) consists of: one with its matrix, or one for each
+  /// expert that rows go through.
+  struct Product {
+    PackedMatrix w;
+    TapMatrix x;                      ///< (n, w.n_cols())
+    std::vector<std::size_t> places;  ///< (n): row i of the result is that of y cut into w.n_rows()
+  };
+  /// @param x  the op's first input, for the tokens `rows` of `inputs`
+  /// Nothing when the router's logits are not there. Errors: those of engine_order_tap().
+  Result<std::optional<std::vector<Product>>> products(const Dump& inputs, int layer,
+                                                       const Tap& tap, TapMatrix x,
+                                                       TokenRows rows) const;
   const reference::Interpreter& definition() const { return definition_; }
   const HyperParameters& config() const { return model_->config(); }
   const std::shared_ptr<const Model>& model() const { return model_; }

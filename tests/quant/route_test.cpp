@@ -1,0 +1,76 @@
+// Which experts a row goes through, and by which weights (docs/numerics.md, "Experts").
+
+#include "quant/contract/route.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace llm::contract {
+namespace {
+
+struct Routed {
+  std::vector<std::uint32_t> chosen;
+  std::vector<float> weights;
+};
+
+Routed routed(const std::vector<float>& logits, std::size_t k) {
+  Routed out{std::vector<std::uint32_t>(k), std::vector<float>(k)};
+  route(logits, out.chosen, out.weights);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a row goes through the experts of the largest logits, of equal ones the lower id",
+          "[route]") {
+  using Ids = std::vector<std::uint32_t>;
+  CHECK(routed({1, 3, 2, 0}, 2).chosen == Ids{1, 2});
+  CHECK(routed({5, 1, 1, 1}, 2).chosen == Ids{0, 1});
+  CHECK(routed({1, 1, 1, 5}, 3).chosen == Ids{0, 1, 3});
+  CHECK(routed({0, 0, 0, 0}, 3).chosen == Ids{0, 1, 2});
+  CHECK(routed({-0.0F, 0.0F, -1}, 1).chosen == Ids{0});
+  CHECK(routed({2, 1}, 2).chosen == Ids{0, 1});
+  const float infinity = std::numeric_limits<float>::infinity();
+  CHECK(routed({-infinity, -infinity, 1}, 2).chosen == Ids{0, 2});
+}
+
+TEST_CASE("NaN and Inf of a router reach every weight", "[route]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Routed found = routed({9, 8, nan, 7}, 2);
+  CHECK(found.chosen == std::vector<std::uint32_t>{0, 2});
+  for (const float weight : found.weights) CHECK(std::isnan(weight));
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float weight : routed({infinity, infinity, 1}, 2).weights) CHECK(std::isnan(weight));
+}
+
+TEST_CASE("random logits are routed as sorting them says", "[route]") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 400; ++round) {
+    const std::size_t n = 1 + random() % 40;
+    const std::size_t k = 1 + random() % n;
+    std::vector<float> logits(n);
+    for (float& logit : logits) logit = static_cast<float>(random() % 12) * 0.75F - 4;  // many ties
+    std::vector<std::uint32_t> expected(n);
+    std::iota(expected.begin(), expected.end(), 0U);
+    std::ranges::stable_sort(expected, [&](auto a, auto b) { return logits[a] > logits[b]; });
+    expected.resize(k);
+    std::ranges::sort(expected);
+    const Routed found = routed(logits, k);
+    REQUIRE(found.chosen == expected);
+    double sum = 0;
+    for (const std::uint32_t id : expected) sum += std::exp(static_cast<double>(logits[id]));
+    for (std::size_t j = 0; j < k; ++j) {
+      const double weight = std::exp(static_cast<double>(logits[expected[j]])) / sum;
+      REQUIRE(std::abs(static_cast<double>(found.weights[j]) - weight) < 1e-6);
+    }
+  }
+}
+
+}  // namespace llm::contract
