@@ -5,9 +5,9 @@
     python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Gemma 3) is run as it is. A GGUF is dequantized by the `gguf` package into
-the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same weights run through
-code that nobody here wrote. With --config, the
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Gemma 3) is run as it is. A GGUF is dequantized by the `gguf`
+package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same weights
+run through code that nobody here wrote. With --config, the
 hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
 which a GGUF has only the resulting divisors, is computed by transformers. Weights are read tensor by tensor into the model,
 so the memory needed is theirs in f32, one tensor more and what is dumped. Needs torch and transformers; numpy and gguf
@@ -170,7 +170,8 @@ def from_checkpoint(path: str) -> tuple[PreTrainedModel, dict]:
         if name not in files:
             experts, _, part = name.rpartition(".")
             parts = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
-            return torch.stack([torch.cat([read(f"{experts}.{e}.{x}.weight") for x in parts]) for e in range(config.num_experts)])
+            return torch.stack([torch.cat([read(f"{experts}.{e}.{x}.weight") for x in parts])
+                                for e in range(config.num_experts)])
         with safe_open(files[name], "pt") as tensors:  # what is mapped goes when it is closed
             return tensors.get_tensor(name).to(torch.float32, copy=True)
 

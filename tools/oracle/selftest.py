@@ -18,6 +18,7 @@ import gguf
 import numpy as np
 
 import selftest_contract
+import selftest_experts
 from dump import LAYER_TAPS, ActivationDump
 from from_gguf import metadata, run
 from gguf_model import GgufModel, UnsupportedModel
@@ -287,7 +288,7 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.model) != bool(args.greedy):
         parser.error("--model and --greedy belong together")
-    checks = [value for name, value in sorted({**globals(), **vars(selftest_contract)}.items())
+    checks = [value for name, value in sorted({**globals(), **vars(selftest_contract), **vars(selftest_experts)}.items())
               if name.startswith("check_") and name != "check_greedy"]
     failed = 0
     warnings.simplefilter("error")  # of numpy: an operation that was not expected to overflow

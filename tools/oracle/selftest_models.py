@@ -11,6 +11,7 @@ from llama_f64 import LlamaF64
 
 TOLERANCE = 1e-12
 VOCAB = 61
+EXPERTS, USED = 5, 2  # of mixtures
 IDS = [1, 17, 4, 60, 4, 33, 9, 25]
 
 
@@ -49,9 +50,14 @@ def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=
         weights["output.weight"] = matrix(VOCAB, d)
     for i in range(layers):
         block = {"attn_norm": norm(), "attn_q": 3 * matrix(heads * head_dim, d), "attn_k": matrix(kv * head_dim, d),
-                 "attn_v": matrix(kv * head_dim, d), "attn_output": matrix(d, heads * head_dim), "ffn_norm": norm(),
-                 "ffn_gate": matrix(ff, d), "ffn_up": matrix(ff, d), "ffn_down": matrix(d, ff)}
-        if arch == "qwen3":
+                 "attn_v": matrix(kv * head_dim, d), "attn_output": matrix(d, heads * head_dim), "ffn_norm": norm()}
+        if arch == "qwen3moe":
+            block |= {"ffn_gate_inp": matrix(EXPERTS, d)}
+            block |= {f"ffn_{name}_exps": np.stack([matrix(*shape) for _ in range(EXPERTS)])
+                      for name, shape in (("gate", (ff, d)), ("up", (ff, d)), ("down", (d, ff)))}
+        else:
+            block |= {"ffn_gate": matrix(ff, d), "ffn_up": matrix(ff, d), "ffn_down": matrix(d, ff)}
+        if arch in ("qwen3", "qwen3moe"):
             block |= {"attn_q_norm": norm(head_dim), "attn_k_norm": norm(head_dim)}
         weights |= {f"blk.{i}.{name}.weight": value for name, value in block.items()}
         if arch == "qwen2":
@@ -68,14 +74,23 @@ class Bench:
         self._count = 0
 
     def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, linear=None,
-              eps=1e-5, arch="llama", quantize: gguf.GGMLQuantizationType | None = None) -> GgufModel:
+              eps=1e-5, arch="llama", quantize: gguf.GGMLQuantizationType | None = None, keys=None) -> GgufModel:
+        """`keys`: numbers of the architecture beyond those that all models have; a mixture's are there."""
         self._count += 1
         path = self._folder / f"{self._count}.gguf"
         writer = gguf.GGUFWriter(path, arch)
         writer.add_block_count(sum(name.endswith("attn_q.weight") for name in weights))
         writer.add_context_length(64)
         writer.add_embedding_length(weights["token_embd.weight"].shape[1])
-        writer.add_feed_forward_length(weights["blk.0.ffn_up.weight"].shape[0])
+        if arch == "qwen3moe":
+            writer.add_feed_forward_length(7)  # of layers without experts
+            writer.add_expert_feed_forward_length(weights["blk.0.ffn_up_exps.weight"].shape[1])
+            writer.add_expert_count(len(weights["blk.0.ffn_up_exps.weight"]))
+            writer.add_expert_used_count(USED)
+        else:
+            writer.add_feed_forward_length(weights["blk.0.ffn_up.weight"].shape[0])
+        for key, value in (keys or {}).items():
+            (writer.add_float32 if isinstance(value, float) else writer.add_uint32)(f"{arch}.{key}", value)
         writer.add_head_count(heads)
         writer.add_head_count_kv(kv)
         writer.add_key_length(head_dim)
@@ -87,7 +102,7 @@ class Bench:
             writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             writer.add_rope_scaling_factor(linear)
         for name, value in weights.items():
-            if quantize and value.ndim == 2:
+            if quantize and value.ndim > 1 and "ffn_gate_inp" not in name:
                 writer.add_tensor(name, gguf.quants.quantize(value, quantize), raw_dtype=quantize)
             else:
                 writer.add_tensor(name, value)
