@@ -65,6 +65,17 @@ class Stack(Tensor):
         return np.stack([tensor.raw() for tensor in self._slices])
 
 
+class Rows(Tensor):
+    """`count` rows from `begin` on of each matrix of a tensor."""
+
+    def __init__(self, whole: Tensor, begin: int, count: int):
+        self.name, self.dtype, self.shape = whole.name, whole.dtype, (whole.shape[0], count, whole.shape[2])
+        self._whole, self._rows = whole, slice(begin, begin + count)
+
+    def raw(self) -> np.ndarray:
+        return self._whole.raw()[:, self._rows]
+
+
 def read_json(path: Path) -> dict:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

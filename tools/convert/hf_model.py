@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import gguf
 import numpy as np
 
-from hf_checkpoint import Checkpoint, ConversionError, Stack, Tensor
+from hf_checkpoint import Checkpoint, ConversionError, Rows, Stack, Tensor
 
 
 @dataclass(frozen=True)
@@ -277,10 +277,18 @@ def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Pl
             raise ConversionError(f"{source} has shape {list(tensor.shape)}; config.json needs {list(shape)}")
         return Planned(name, tensor, pair_heads, family.norm_offset if name.endswith("norm.weight") else 0.0)
 
-    def take_experts(layer: int, part: str, shape: tuple[int, int]) -> Planned:
-        name, source = f"blk.{layer}.ffn_{part}_exps.weight", f"model.layers.{layer}.mlp.experts"
-        return Planned(name, Stack(f"{source}.{part}_proj", [
-            take(f"{source}.{e}.{part}_proj.weight", name, shape).source for e in range(hp.n_experts)]))
+    def take_experts(layer: int) -> list[Planned]:
+        source, n = f"model.layers.{layer}.mlp.experts", hp.n_experts
+        up, down = (hp.d_expert, hp.d_model), (hp.d_model, hp.d_expert)
+        if f"{source}.gate_up_proj" in left:  # as the class has them
+            both = take(f"{source}.gate_up_proj", "", (n, 2 * hp.d_expert, hp.d_model)).source
+            found = {"gate": Rows(both, 0, hp.d_expert), "up": Rows(both, hp.d_expert, hp.d_expert),
+                     "down": take(f"{source}.down_proj", "", (n, *down)).source}
+        else:
+            found = {part: Stack(f"{source}.{part}_proj",
+                                 [take(f"{source}.{e}.{part}_proj.weight", "", shape).source for e in range(n)])
+                     for part, shape in (("gate", up), ("up", up), ("down", down))}
+        return [Planned(f"blk.{layer}.ffn_{part}_exps.weight", tensor) for part, tensor in found.items()]
 
     table = (hp.n_vocab, hp.d_model)
     plan = [take("model.embed_tokens.weight", "token_embd.weight", table)]
@@ -288,8 +296,7 @@ def plan_tensors(checkpoint: Checkpoint, family: Family, hp: HParams) -> list[Pl
         plan += [take(f"model.layers.{i}.{source}", f"blk.{i}.{name}", shapes[name], heads.get(name, 0))
                  for source, name in of_layer.items()]
         if family.experts:
-            up, down = (hp.d_expert, hp.d_model), (hp.d_model, hp.d_expert)
-            plan += [take_experts(i, part, shape) for part, shape in (("gate", up), ("up", up), ("down", down))]
+            plan += take_experts(i)
     plan.append(take("model.norm.weight", "output_norm.weight", (hp.d_model,)))
     if not hp.tied:
         plan.append(take("lm_head.weight", "output.weight", table))

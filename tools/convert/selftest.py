@@ -27,6 +27,10 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": D, "intermediate
           "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": HEAD_DIM, "vocab_size": VOCAB,
           "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 5000.0, "hidden_act": "silu",
           "tie_word_embeddings": False, "eos_token_id": 9}
+EXPERTS, EXPERT_FF = 12, 5  # ids of two digits, too
+QWEN3_MOE = CONFIG | {"architectures": ["Qwen3MoeForCausalLM"], "num_experts": EXPERTS, "num_experts_per_tok": 3,
+                      "moe_intermediate_size": EXPERT_FF, "norm_topk_prob": True, "decoder_sparse_step": 1,
+                      "mlp_only_layers": [], "use_sliding_window": False, "sliding_window": 8}
 LLAMA3 = next(row for row in SPLITTINGS if row.name == "llama-bpe")
 
 
@@ -57,6 +61,12 @@ def weights(config: dict) -> dict[str, np.ndarray]:
         shapes |= {"self_attn.q_proj.bias": (q,), "self_attn.k_proj.bias": (kv,), "self_attn.v_proj.bias": (kv,)}
     if config["architectures"] == ["Qwen3ForCausalLM"]:
         shapes |= {"self_attn.q_norm.weight": (config["head_dim"],), "self_attn.k_norm.weight": (config["head_dim"],)}
+    if config["architectures"] == ["Qwen3MoeForCausalLM"]:
+        shapes = {name: shape for name, shape in shapes.items() if "mlp" not in name}
+        shapes |= {"self_attn.q_norm.weight": (config["head_dim"],), "self_attn.k_norm.weight": (config["head_dim"],),
+                   "mlp.gate.weight": (EXPERTS, hidden)}
+        shapes |= {f"mlp.experts.{e}.{part}_proj.weight": (hidden, EXPERT_FF) if part == "down" else (EXPERT_FF, hidden)
+                   for e in range(EXPERTS) for part in ("gate", "up", "down")}
     named = {f"model.layers.0.{name}": shape for name, shape in shapes.items()}
     named |= {"model.embed_tokens.weight": (VOCAB, hidden), "lm_head.weight": (VOCAB, hidden), "model.norm.weight": (hidden,)}
     rng = np.random.default_rng(1)
@@ -146,6 +156,65 @@ def check_qwen_rows(bench: Bench) -> None:
         assert value(reader, "general.architecture") == architecture[:5].lower()
         for name, source in (more | {"attn_q.weight": "q_proj.weight", "attn_k.weight": "k_proj.weight"}).items():
             assert (tensor(reader, f"blk.0.{name}") == bench.tensors[f"model.layers.0.self_attn.{source}"]).all(), name
+
+
+def check_experts(bench: Bench) -> None:
+    """A matrix for each expert, from a checkpoint that has a tensor for each and from one that has them together."""
+    bench.config, bench.dtype = dict(QWEN3_MOE), "BF16"
+    apart = bench.tensors = weights(bench.config)
+    of = {part: np.stack([apart[f"model.layers.0.mlp.experts.{e}.{part}_proj.weight"] for e in range(EXPERTS)])
+          for part in ("gate", "up", "down")}
+    together = {name: x for name, x in apart.items() if ".experts." not in name} | {
+        "model.layers.0.mlp.experts.gate_up_proj": np.concatenate([of["gate"], of["up"]], axis=1),
+        "model.layers.0.mlp.experts.down_proj": of["down"]}
+    for tensors in (apart, together):
+        bench.tensors = tensors
+        (bench.dir / "model.safetensors").unlink(missing_ok=True)
+        reader = bench.convert()
+        numbers = [value(reader, f"qwen3moe.{key}") for key in (
+            "expert_count", "expert_used_count", "expert_feed_forward_length", "feed_forward_length", "attention.sliding_window")]
+        assert numbers == [EXPERTS, 3, EXPERT_FF, FF, None], numbers
+        for part, want in of.items():
+            assert (tensor(reader, f"blk.0.ffn_{part}_exps.weight") == bf16_to_f32(f32_to_bf16(want))).all(), part
+        kinds = {t.name.split(".", 2)[-1]: t.tensor_type.name for t in reader.tensors}
+        assert (kinds["ffn_gate_inp.weight"], kinds["ffn_up_exps.weight"]) == ("F32", "BF16"), kinds
+    del bench.config["num_experts"]
+    bench.config["num_local_experts"] = EXPERTS  # transformers 5
+    bench.convert()
+
+
+def check_experts_refused(bench: Bench) -> None:
+    cases = (({"norm_topk_prob": False}, "norm_topk_prob is False"), ({"norm_topk_prob": None}, "norm_topk_prob is None"),
+             ({"decoder_sparse_step": 2}, "decoder_sparse_step is 2"), ({"mlp_only_layers": [0]}, "mlp_only_layers is [0]"),
+             ({"shared_expert_intermediate_size": 16}, "shared_expert_intermediate_size is 16"),
+             ({"attention_bias": True}, "attention_bias is True"),
+             ({"use_sliding_window": True}, "sliding_window is 8"), ({"num_experts": 0}, "num_experts is 0"),
+             ({"num_experts_per_tok": 13}, "13 of 12 experts"), ({"num_experts": 11}, "mlp.gate.weight has shape [12, 8]"),
+             ({"moe_intermediate_size": 6}, "experts.0.gate_proj.weight has shape [5, 8]"))
+    bench.tensors = weights(QWEN3_MOE)
+    for change, words in cases:
+        bench.config = QWEN3_MOE | change
+        bench.refused(words)
+    bench.config = QWEN3_MOE
+    bench.tensors["model.layers.0.mlp.experts.12.up_proj.weight"] = np.ones((EXPERT_FF, D), np.float32)
+    (bench.dir / "model.safetensors").unlink()
+    bench.refused("would be lost: model.layers.0.mlp.experts.12.up_proj.weight")
+    bench.tensors = weights(QWEN3_MOE)
+    other = "model.layers.0.mlp.experts.7.up_proj.weight"
+    (bench.dir / "model.safetensors").unlink()
+    save(bench.dir / "a.safetensors", {name: x for name, x in bench.tensors.items() if name != other}, "F16")
+    save(bench.dir / "b.safetensors", {other: bench.tensors[other]}, "BF16")
+    index = bench.dir / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {name: "ab"[name == other] + ".safetensors" for name in bench.tensors}}))
+    bench.refused("experts.up_proj: experts differ in type or shape: BF16 [5, 8], F16 [5, 8]")
+    index.unlink()
+    save(bench.dir / "model.safetensors", bench.tensors)
+    for name, words in (("mlp.experts.7.down_proj.weight", "no tensor model.layers.0.mlp.experts.7.down_proj.weight"),
+                        ("mlp.gate.weight", "no tensor model.layers.0.mlp.gate.weight")):
+        bench.tensors = weights(QWEN3_MOE)
+        del bench.tensors[f"model.layers.0.{name}"]
+        (bench.dir / "model.safetensors").unlink()
+        bench.refused(words)
 
 
 def check_tied(bench: Bench) -> None:
