@@ -207,7 +207,8 @@ def check_experts_refused(bench: Bench) -> None:
     index = bench.dir / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {name: "ab"[name == other] + ".safetensors" for name in bench.tensors}}))
     bench.refused("experts.up_proj: experts differ in type or shape: BF16 [5, 8], F16 [5, 8]")
-    index.unlink()
+    for file in (index, *bench.dir.glob("?.safetensors")):
+        file.unlink()
     save(bench.dir / "model.safetensors", bench.tensors)
     for name, words in (("mlp.experts.7.down_proj.weight", "no tensor model.layers.0.mlp.experts.7.down_proj.weight"),
                         ("mlp.gate.weight", "no tensor model.layers.0.mlp.gate.weight")):
