@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "quant/contract/route.h"
+#include "engine/forward/route.h"
 
 namespace llm {
 namespace {
@@ -52,7 +52,7 @@ void Experts::run(PassWorker& at, std::size_t layer) {
   const InputRows normed =
       at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up});
   at.tap(layer, "ffn_norm", normed.f32, normed.features);
-  route(at, layer, normed);
+  choose(at, layer, normed);
   const std::size_t n_slots = normed.n * used();
 
   if (!gathered_.empty()) {
@@ -116,7 +116,7 @@ void Experts::run(PassWorker& at, std::size_t layer) {
   at.tap_residual(layer, "l_out");
 }
 
-void Experts::route(PassWorker& at, std::size_t layer, const InputRows& normed) {
+void Experts::choose(PassWorker& at, std::size_t layer, const InputRows& normed) {
   const PackedMatrix& w = at.weights().layers[layer].ffn_gate_inp;
   const RowTasks tasks = at.tasks_of(w, normed.n);
   at.run_tasks(tasks.size(), [&](std::size_t i) {
@@ -124,9 +124,9 @@ void Experts::route(PassWorker& at, std::size_t layer, const InputRows& normed) 
   });
   at.tap(layer, "router", router_.data(), config_.n_experts);
   at.run_tasks(normed.n, [&](std::size_t t) {
-    contract::route(router_.span().subspan(t * config_.n_experts, config_.n_experts),
-                    std::span(chosen_).subspan(t * used(), used()),
-                    std::span(weights_).subspan(t * used(), used()));
+    route(router_.span().subspan(t * config_.n_experts, config_.n_experts),
+          std::span(chosen_).subspan(t * used(), used()),
+          std::span(weights_).subspan(t * used(), used()));
     at.lap(PassOp::kRouter);
   });
   if (at.id() == 0) order_slots(normed.n);

@@ -40,7 +40,8 @@ class Experts {
   explicit Experts(const HyperParameters& config) : config_(config) {}
 
   std::size_t used() const { return config_.n_experts_used; }
-  void route(PassWorker& at, std::size_t layer, const InputRows& normed);
+  /// The experts of every row, and their slots.
+  void choose(PassWorker& at, std::size_t layer, const InputRows& normed);
   /// Orders slots once all rows have their experts.
   void order_slots(std::size_t n_rows);
   const Group& group_of(std::size_t slot) const { return groups_[group_of_slot_[slot]]; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/forward/reference/ops.h"
+#include "engine/forward/route.h"
 #include "engine/model/rope.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/reference/dot.h"
@@ -152,6 +153,37 @@ LLM_WRAP(rms_norm,
   note_struck();
   real_rms_norm(x, weight, fault->is("eps") ? eps * 0.1F : fault->is("no_eps") ? 0 : eps, y);
   if (fault->is("last_weight")) y[y.size() - 1] = y[y.size() - 1] / weight.back() * weight[0];
+}
+
+LLM_WRAP(route,
+         "_ZN3llm5routeESt4spanIKfLm18446744073709551615EES0_IjLm18446744073709551615EES0_IfLm"
+         "18446744073709551615EE",
+         void, Floats logits, std::span<std::uint32_t> chosen, Output weights) {
+  real_route(logits, chosen, weights);
+  const auto fault = planted("route", {{"experts", logits.size()}});
+  if (!fault || !fault->holds({})) return;
+  note_struck();
+  const std::size_t n = logits.size();
+  std::vector<float> other(logits.begin(), logits.end());
+  if (fault->is("higher_id")) {
+    std::ranges::reverse(other);
+    real_route(other, chosen, weights);
+    for (std::uint32_t& id : chosen) id = static_cast<std::uint32_t>(n) - 1 - id;
+    std::ranges::reverse(chosen);
+    std::ranges::reverse(weights);
+  }
+  if (fault->is("by_magnitude")) {
+    for (float& logit : other) logit = std::abs(logit);
+    real_route(other, chosen, weights);
+  }
+  if (fault->is("of_all")) {  // weights of a softmax over all experts
+    std::vector<std::uint32_t> all(n);
+    std::vector<float> of_all(n);
+    real_route(logits, all, of_all);
+    for (std::size_t j = 0; j < chosen.size(); ++j) weights[j] = of_all[chosen[j]];
+  }
+  if (fault->is("equal_weights"))
+    std::ranges::fill(weights, 1.0F / static_cast<float>(chosen.size()));
 }
 
 LLM_WRAP(norm_heads,

@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/forward/reference/ops.h"
+#include "engine/forward/route.h"
 #include "quant/contract/arithmetic.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
@@ -89,6 +92,35 @@ CheckResult check_activation(Activation kind, std::string_view name) {
     }
   });
   return verdict.result("all magnitudes");
+}
+
+/// Against the order of the logits and a softmax in f64; half of the logits are ties.
+CheckResult check_routing(const HyperParameters& config) {
+  Bounded verdict("routing");
+  const std::size_t n = std::max<std::size_t>(config.n_experts, 12);
+  for (std::uint32_t seed = 1; seed <= 40; ++seed) {
+    const std::size_t k = config.n_experts > 0 ? config.n_experts_used : 1 + seed % n;
+    std::vector<float> logits = draw(Values::kPlain, n, seed);
+    for (std::size_t i = 0; i < n; i += 2) logits[i] = logits[i / 4 * 4];
+    std::vector<std::uint32_t> chosen(k);
+    std::vector<float> weights(k);
+    route(logits, chosen, weights);
+    std::vector<std::uint32_t> exact(n);
+    std::iota(exact.begin(), exact.end(), 0U);
+    std::ranges::stable_sort(exact, [&](auto a, auto b) { return logits[a] > logits[b]; });
+    exact.resize(k);
+    std::ranges::sort(exact);
+    double sum = 0;
+    for (const std::uint32_t id : exact) sum += std::exp(f64(logits[id]));
+    // exp of a rounded difference, k sums and the quotient.
+    const double bound = static_cast<double>(k + 6) * 2 * kU;
+    for (std::size_t j = 0; j < k; ++j) {
+      verdict.add(chosen[j], exact[j], 0, static_cast<double>(j));
+      const double weight = std::exp(f64(logits[exact[j]])) / sum;
+      verdict.add(f64(weights[j]), weight, bound * weight + bound, f64(logits[exact[j]]));
+    }
+  }
+  return verdict.result(fmt::format("{} logits, ties among them", n));
 }
 
 CheckResult check_norm(const HyperParameters& config) {
@@ -291,7 +323,7 @@ CheckResult check_activations() {
 std::vector<CheckResult> check_definition(const HyperParameters& config,
                                           std::span<const Rope> ropes,
                                           std::span<const float> rope_divisors) {
-  std::vector<CheckResult> out = {check_exp(), check_norm(config)};
+  std::vector<CheckResult> out = {check_exp(), check_norm(config), check_routing(config)};
   for (const auto& [kind, name] : kActivations) out.push_back(check_activation(kind, name));
   for (std::size_t i = 0; i < ropes.size(); ++i) {
     if (ropes[i].pairs() == 0) continue;  // nothing rotates

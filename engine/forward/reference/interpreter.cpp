@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "engine/forward/reference/ops.h"
+#include "engine/forward/route.h"
 #include "engine/model/tensor_roles.h"
-#include "quant/contract/route.h"
 #include "quant/formats/dequantize.h"
 
 namespace llm::reference {
@@ -101,7 +101,7 @@ void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const floa
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < n; ++t) {
-    contract::route(row(router, t, n), chosen, weights);
+    route(row(router, t, n), chosen, weights);
     for (std::size_t j = 0; j < used; ++j) {
       const auto of_expert = is_cut ? row(x, t * used + j, n * used) : row(x, t, n);
       matmul(w.part(chosen[j] * n_rows, n_rows), model_.compute(), of_expert,
@@ -118,7 +118,7 @@ void Interpreter::mix(std::span<const float> router, std::span<const float> x,
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < n; ++t) {
-    contract::route(row(router, t, n), chosen, weights);
+    route(row(router, t, n), chosen, weights);
     for (std::size_t j = 0; j < used; ++j)
       axpy(weights[j], row(x, t * used + j, n * used), row(y, t, n));
   }

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/float_environment.h"
 #include "engine/forward/kv_cache.h"
-#include "quant/contract/route.h"
+#include "engine/forward/route.h"
 #include "validate/reference/diff/layer_diff.h"
 
 namespace llm {
@@ -122,7 +122,7 @@ Result<std::optional<std::vector<Replay::Product>>> Replay::products(const Dump&
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < logits.rows; ++t) {
-    contract::route(row(logits, t), chosen, weights);
+    route(row(logits, t), chosen, weights);
     for (std::size_t j = 0; j < used; ++j) {
       Product& product = of_expert[chosen[j]];
       product.places.push_back(t * used + j);

@@ -1,30 +1,27 @@
-#pragma once
+#include "engine/forward/route.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include "quant/contract/arithmetic.h"
 
-namespace llm::contract {
+namespace llm {
+namespace {
 
 /// Whether expert a comes before expert b: by the larger logit, of equal ones the lower id. NaN is
 /// above all numbers, so that it is chosen and reaches the logits of the model.
-inline bool is_routed_first(std::span<const float> logits, std::uint32_t a, std::uint32_t b) {
+bool is_routed_first(std::span<const float> logits, std::uint32_t a, std::uint32_t b) {
   const float x = logits[a];
   const float y = logits[b];
   if (std::isnan(x) != std::isnan(y)) return std::isnan(x);
   return x > y || (!(y > x) && a < b);
 }
 
-/// The experts of a row by its router's logits (docs/numerics.md, "Experts").
-/// @param chosen   (k), overwritten with the ids of the k first, ascending
-/// @param weights  (k), overwritten with the softmax of their logits
-/// @pre 1 <= k <= logits.size(). Cost: k * logits.size() comparisons at most.
-inline void route(std::span<const float> logits, std::span<std::uint32_t> chosen,
-                  std::span<float> weights) {
+}  // namespace
+
+void route(std::span<const float> logits, std::span<std::uint32_t> chosen,
+           std::span<float> weights) {
   std::size_t n = 0;
   for (std::uint32_t id = 0; id < logits.size(); ++id) {
     std::size_t at = n;
@@ -40,10 +37,10 @@ inline void route(std::span<const float> logits, std::span<std::uint32_t> chosen
   std::ranges::sort(chosen);
   float sum = 0;
   for (std::size_t j = 0; j < n; ++j) {
-    weights[j] = exp(logits[chosen[j]] - most);
+    weights[j] = contract::exp(logits[chosen[j]] - most);
     sum += weights[j];
   }
   for (float& weight : weights) weight /= sum;
 }
 
-}  // namespace llm::contract
+}  // namespace llm

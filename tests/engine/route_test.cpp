@@ -1,6 +1,6 @@
 // Which experts a row goes through, and by which weights (docs/numerics.md, "Experts").
 
-#include "quant/contract/route.h"
+#include "engine/forward/route.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 
 #include "tests/support/catch.h"
 
-namespace llm::contract {
+namespace llm {
 namespace {
 
 struct Routed {
@@ -73,4 +73,4 @@ TEST_CASE("random logits are routed as sorting them says", "[route]") {
   }
 }
 
-}  // namespace llm::contract
+}  // namespace llm
