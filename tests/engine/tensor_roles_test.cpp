@@ -146,6 +146,39 @@ TEST_CASE("an architecture's rows say what the table does not", "[roles]") {
   CHECK(refused.field == "tensor \"output.weight\"");
 }
 
+TEST_CASE("sizes of experts that contradict each other are refused", "[roles]") {
+  struct Case {
+    const char* key;
+    std::uint32_t value;
+    ErrorCode code;
+    const char* field;
+  };
+  const Case cases[] = {
+      {"expert_used_count", 6, ErrorCode::kMalformed, "qwen3moe.expert_used_count"},
+      {"expert_used_count", 0, ErrorCode::kMalformed, "qwen3moe.expert_used_count"},
+      {"expert_count", 0, ErrorCode::kMalformed, "qwen3moe.expert_count"},
+      {"expert_count", 4, ErrorCode::kMalformed, "tensor \"blk.0.ffn_gate_inp.weight\""},
+      {"expert_feed_forward_length", 264, ErrorCode::kUnsupported,
+       "qwen3moe.expert_feed_forward_length"},
+      {"expert_shared_count", 1, ErrorCode::kUnsupported, "qwen3moe.expert_shared_count"},
+      {"expert_gating_func", 2, ErrorCode::kUnsupported, "qwen3moe.expert_gating_func"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.key, c.value);
+    TinyGguf file = TinyGguf::llama({.architecture = "qwen3moe"});
+    file.set_u32(std::string("qwen3moe.") + c.key, c.value);
+    const auto bytes = file.bytes();
+    CHECK(must_fail(open_model_bytes(bytes), c.code).field == c.field);
+  }
+  // The experts' tensor as one of another number of them.
+  TinyGguf file = TinyGguf::llama({.architecture = "qwen3moe"});
+  file.tensor("blk.0.ffn_up_exps.weight").dims = {32, 128, 10};
+  const auto bytes = file.bytes();
+  const Error wrong = must_fail(open_model_bytes(bytes));
+  CHECK(wrong.field == "tensor \"blk.0.ffn_up_exps.weight\"");
+  CHECK(wrong.message.find("need [32, 256, 5] (columns, rows, experts)") != std::string::npos);
+}
+
 TEST_CASE("docs/gguf.md names every tensor that is read", "[roles]") {
   const std::string page = read_file(LLM_SOURCE_DIR "/docs/gguf.md");
   constexpr std::string_view kSuffix = ".weight";  // which the page says once, except of rope_freqs
