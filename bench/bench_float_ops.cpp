@@ -155,6 +155,7 @@ void attend(benchmark::State& state, const KernelTable& kernels, const AttendSha
                         .window = 0,
                         .chunk_begin = 0,
                         .chunk_end = n_keys / kChunk,
+                        .scale = 0.125F,
                         .partial = partial.data(),
                         .workspace = workspace.data()};
   loop(state, 0, [&] { kernels.attend(args); });

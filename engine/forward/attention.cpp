@@ -210,6 +210,7 @@ void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std
                        .window = config_.layers[layer].window,
                        .chunk_begin = chunk_begin,
                        .chunk_end = chunk_end,
+                       .scale = config_.score_scale(),
                        .partial = partial,
                        .workspace = own(at).attention.data()});
 }

@@ -99,7 +99,8 @@ void Experts::run(PassWorker& at, std::size_t layer) {
 
   const auto add = [&](std::size_t t) {
     const std::span<float> x = at.residual(t);
-    for (std::size_t i = 0; i < d_model; ++i) x[i] += mixed_[t * d_model + i];
+    for (std::size_t i = 0; i < d_model; ++i)
+      x[i] += mixed_[t * d_model + i] * config_.residual_scale;
     at.lap(PassOp::kRouter);
   };
   at.run_tasks(normed.n, [&](std::size_t t) {

@@ -186,7 +186,8 @@ void PassWorker::product(PassOp op, const PackedMatrix& w, TaskRows rows, const 
 
 void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& input,
                              std::span<const float> norm, std::size_t layer, AddedTaps taps) {
-  const bool apart = has_probe() || !norm.empty();
+  const float scale = config().residual_scale;
+  const bool apart = has_probe() || !norm.empty() || scale != 1.0F;
   float* const y = apart ? pass_.output_.data() : pass_.x_.data();
   const RowTasks tasks = tasks_of(w, input.n);
   run_tasks(tasks.size(), [&](std::size_t i) {
@@ -203,7 +204,7 @@ void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& 
     tap(layer, taps.norm, y, d_model);
   }
   const auto [begin, end] = worker_.share(input.n * d_model);
-  for (std::size_t i = begin; i < end; ++i) pass_.x_[i] += y[i];
+  for (std::size_t i = begin; i < end; ++i) pass_.x_[i] += y[i] * scale;
   wait();
 }
 

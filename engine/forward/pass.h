@@ -173,7 +173,8 @@ class PassWorker {
     std::string_view product;
     std::string_view norm;
   };
-  /// residual = residual + W input, or + the norm of W input where there is one. Waits.
+  /// residual = residual + W input, or + the norm of W input where there is one, times
+  /// HyperParameters::residual_scale. Waits.
   /// @param norm  weights; may be empty
   void add_product(PassOp op, const PackedMatrix& w, const InputRows& input,
                    std::span<const float> norm, std::size_t layer, AddedTaps taps);

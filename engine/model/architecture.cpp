@@ -12,10 +12,13 @@
 namespace llm {
 namespace {
 
-// Keys of llama.cpp's hyper-parameters (src/llama-arch.cpp) that change what a layer computes. The
-// first is refused where an architecture has no experts.
+// Keys of llama.cpp's hyper-parameters (src/llama-arch.cpp) that change what a layer computes.
 constexpr std::array kRefusedKeys = {
-    RefusedKey{"expert_count", "this architecture has no experts"},
+    // Not where an architecture has scales: kRefusedBesideScales.
+    RefusedKey{"logit_scale", "logits are not scaled here", {0, 1}},
+    RefusedKey{"residual_scale", "the residual stream is not scaled here", {0, 1}},
+    RefusedKey{"embedding_scale", "embeddings are not scaled here", {0, 1}},
+    RefusedKey{"attention.scale", "scores are scaled by 1 / sqrt(head dim) here"},
     RefusedKey{"expert_shared_count", "experts that every token goes to are not computed"},
     RefusedKey{"expert_shared_feed_forward_length",
                "experts that every token goes to are not computed"},
@@ -25,10 +28,6 @@ constexpr std::array kRefusedKeys = {
     RefusedKey{"leading_dense_block_count", "every layer has experts here"},
     RefusedKey{"attn_logit_softcapping", "scores are not capped here"},
     RefusedKey{"final_logit_softcapping", "logits are not capped here"},
-    RefusedKey{"logit_scale", "logits are not scaled here", {0, 1}},
-    RefusedKey{"residual_scale", "the residual stream is not scaled here", {0, 1}},
-    RefusedKey{"embedding_scale", "embeddings are not scaled here", {0, 1}},
-    RefusedKey{"attention.scale", "scores are scaled by 1 / sqrt(head dim) here"},
     RefusedKey{"attention.clamp_kqv", "q, k and v are not clamped here"},
     RefusedKey{"attention.max_alibi_bias", "attention has no ALiBi here"},
     RefusedKey{"attention.causal", "attention is causal here", {1, 1}},
@@ -36,7 +35,11 @@ constexpr std::array kRefusedKeys = {
     RefusedKey{"use_parallel_residual", "attention and feed-forward are not parallel here"},
     RefusedKey{"rope.scaling.attn_factor", "RoPE does not scale magnitudes here", {1, 1}},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
+    // Not where it has experts: kRefusedBesideExperts.
+    RefusedKey{"expert_count", "this architecture has no experts"},
 };
+constexpr auto kRefusedBesideScales = std::span(kRefusedKeys).subspan(4);
+constexpr auto kRefusedBesideExperts = std::span(kRefusedKeys).first(kRefusedKeys.size() - 1);
 
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
@@ -96,16 +99,20 @@ constexpr std::array kArchitectures = {
                  .rope_pairs = RopePairs::kHalves,
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
-                 .refused_keys = std::span(kRefusedKeys).subspan(1),
+                 .refused_keys = kRefusedBesideExperts,
                  .roles = kQwen3MoeRoles},
     // modeling_smollm3.py; llama.cpp's converter orders rows of q and k as of llama.
     Architecture{.name = "smollm3",
                  .no_rope_period = 4,
                  .rope_scalings = kRopeScalings,
                  .refused_keys = kRefusedKeys},
+    // modeling_granite.py; llama.cpp's converter orders rows of q and k as of llama.
+    Architecture{.name = "granite",
+                 .has_scales = true,
+                 .rope_scalings = kRopeScalings,
+                 .refused_keys = kRefusedBesideScales},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
-    // weights in files hold 1 + w. 27 B, of 62 layers, scales scores by another number than 1 /
-    // sqrt(head dim), which no key of the file gives.
+    // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",
                  .rope_pairs = RopePairs::kHalves,
                  .activation = Activation::kGeGluTanh,
@@ -115,7 +122,7 @@ constexpr std::array kArchitectures = {
                  .window_period = 6,
                  .rope_scalings = kRopeScalings,
                  .refused_keys = kRefusedKeys,
-                 .refused_n_layers = 62,
+                 .width_scaled_n_layers = 62,
                  .roles = kGemma3Roles},
 };
 

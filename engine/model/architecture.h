@@ -32,6 +32,10 @@ struct HyperParameterKeys {
   std::string_view sliding_window = "attention.sliding_window";
   std::string_view window_period = "attention.sliding_window_pattern";
   std::string_view window_rope_theta = "rope.freq_base_swa";
+  std::string_view embedding_scale = "embedding_scale";
+  std::string_view attention_scale = "attention.scale";
+  std::string_view residual_scale = "residual_scale";
+  std::string_view logit_scale = "logit_scale";
   std::string_view n_experts = "expert_count";
   std::string_view n_experts_used = "expert_used_count";
 };
@@ -82,6 +86,7 @@ struct Architecture {
   float window_rope_theta = 0;     ///< the same of layers with a window; 0: the other layers' RoPE
   std::size_t no_rope_period = 0;  ///< of so many layers the last has no RoPE; 0: all have it
   bool scales_embedding = false;   ///< by the root of embedding_length
+  bool has_scales = false;         ///< the file's, of embedding, scores, residuals and logits
   bool has_experts = false;        ///< feed-forwards are mixtures of experts
   /// Of so many layers all but the last have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
@@ -89,7 +94,8 @@ struct Architecture {
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< where the file gives no type
   std::span<const RefusedKey> refused_keys = {};
-  std::size_t refused_n_layers = 0;      ///< of a size that computes something else; 0: none
+  /// Models of so many layers scale scores by 1 / sqrt(d_model / n_heads); 0: none do.
+  std::size_t width_scaled_n_layers = 0;
   std::span<const RoleNeed> roles = {};  ///< the others are as kTensorRoles says
 
   /// "llama.block_count" of "block_count".

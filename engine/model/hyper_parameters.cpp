@@ -38,6 +38,7 @@ class Reader {
   Status read_rope();
   Status read_rope_scaling(RopeSpec& rope) const;
   Status read_layers();
+  Status read_scales();
 
   Error malformed(std::string_view key, std::string message) const {
     return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
@@ -70,8 +71,7 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_rope());
   for (const RoleNeed& role : config_.architecture->roles)
     if (role.role == "post_attention_norm.weight") config_.has_post_norms = true;
-  if (config_.architecture->scales_embedding)
-    config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
+  LLM_RETURN_IF_ERROR(read_scales());
   return config_;
 }
 
@@ -89,11 +89,6 @@ Status Reader::read_architecture() {
 Status Reader::read_layers() {
   config_.layers.assign(config_.n_layers,
                         LayerSpec{.activation = config_.architecture->activation});
-  if (config_.n_layers == config_.architecture->refused_n_layers)
-    return unsupported(key_of(keys().n_layers),
-                       fmt::format("found {}: models of that size scale scores by another number "
-                                   "than 1 / sqrt(head dim), which is not computed",
-                                   config_.n_layers));
   const std::string key = key_of(keys().sliding_window);
   LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
   if (window == 0) return Ok{};
@@ -111,6 +106,28 @@ Status Reader::read_layers() {
     if (period == 1 || (i + 1) % period != 0)
       config_.layers[i].window = static_cast<std::size_t>(window);
   return Ok{};
+}
+
+Status Reader::read_scales() {
+  const Architecture& architecture = *config_.architecture;
+  if (architecture.scales_embedding)
+    config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
+  if (architecture.width_scaled_n_layers == config_.n_layers)
+    config_.attention_scale = static_cast<float>(
+        1 / std::sqrt(static_cast<double>(config_.d_model) / static_cast<double>(config_.n_heads)));
+  if (!architecture.has_scales) return Ok{};
+  // 0 stands for a key that is not there.
+  const auto read = [this](std::string_view key, float& scale) -> Status {
+    const std::string name = key_of(key);
+    LLM_TRY(const float found, gguf_.get_float_or(name, 0));
+    if (found == 0) return Ok{};
+    LLM_TRY(scale, read_positive(name, found));
+    return Ok{};
+  };
+  LLM_RETURN_IF_ERROR(read(keys().embedding_scale, config_.embedding_scale));
+  LLM_RETURN_IF_ERROR(read(keys().attention_scale, config_.attention_scale));
+  LLM_RETURN_IF_ERROR(read(keys().residual_scale, config_.residual_scale));
+  return read(keys().logit_scale, config_.logit_divisor);
 }
 
 Status Reader::read_blocks() {
@@ -327,6 +344,11 @@ Status Reader::read_rope_scaling(RopeSpec& rope) const {
 }
 
 }  // namespace
+
+float HyperParameters::score_scale() const {
+  if (attention_scale > 0) return attention_scale;
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+}
 
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf) { return Reader(gguf).run(); }
 

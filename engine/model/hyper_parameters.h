@@ -41,6 +41,9 @@ struct HyperParameters {
   std::size_t rope_dims = 0;           ///< rope.dimension_count: leading dims that rotate; even
   float norm_eps = 1e-5F;              ///< attention.layer_norm_rms_epsilon
   float embedding_scale = 1.0F;        ///< rows of the embedding are multiplied by it
+  float attention_scale = 0;           ///< scores are multiplied by it; 0: by 1 / sqrt(head_dim)
+  float residual_scale = 1.0F;         ///< what a layer adds to the residual stream, likewise
+  float logit_divisor = 1.0F;          ///< logits are divided by it
   bool has_post_norms = false;         ///< what a layer adds to the residual stream is normed first
   std::vector<RopeSpec> ropes = {};    ///< the layers' different ones
   std::vector<LayerSpec> layers = {};  ///< (n_layers)
@@ -48,6 +51,8 @@ struct HyperParameters {
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
   std::size_t rope_pairs() const { return rope_dims / 2; }
+  /// What scores are multiplied by.
+  float score_scale() const;
   /// Feed-forwards of a layer, and how many of them a row goes through.
   std::size_t n_ffn() const { return n_experts == 0 ? 1 : n_experts; }
   std::size_t n_ffn_used() const { return n_experts == 0 ? 1 : n_experts_used; }

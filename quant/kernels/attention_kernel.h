@@ -14,8 +14,7 @@ LLM_INLINE std::size_t first_seen(const llm::AttendArgs& args, std::size_t posit
 
 /// Rows [first_row, first_row + n_rows) against the chunk that `cache` is at.
 template <class A, class Cache>
-void attend_tile(const llm::AttendArgs& args, Cache& cache, AttendTile& tile, std::size_t chunk,
-                 float scale) {
+void attend_tile(const llm::AttendArgs& args, Cache& cache, AttendTile& tile, std::size_t chunk) {
   for (std::size_t r = 0; r < tile.n_rows; ++r) {
     const std::size_t position = args.first_position + (tile.first_row + r) / args.n_heads;
     const std::size_t keys = position + 1 - chunk * kChunk;
@@ -23,7 +22,7 @@ void attend_tile(const llm::AttendArgs& args, Cache& cache, AttendTile& tile, st
     tile.n_keys[r] = keys < kChunk ? keys : kChunk;
     tile.first_key[r] = first > chunk * kChunk ? first - chunk * kChunk : 0;
   }
-  cache.score(tile, scale);
+  cache.score(tile, args.scale);
   for (std::size_t r = 0; r < tile.n_rows; ++r)
     exponentiate<A>(tile.scores_of(r), tile.first_key[r], tile.n_keys[r], tile.out_of(r),
                     tile.out_of(r) + 1);
@@ -54,7 +53,6 @@ void attend_over(const llm::AttendArgs& args) {
   tile.out = tile.scores + kRowTile * kChunk;
   tile.out_stride = 16 + round_up_16(dim);
   Cache cache(args, reinterpret_cast<std::byte*>(tile.out + kRowTile * tile.out_stride));
-  const auto scale = static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(dim)));
   for (std::size_t chunk = args.chunk_begin; chunk < args.chunk_end; ++chunk) {
     const std::size_t first_key = chunk * kChunk;
     // Tokens before the chunk see none of its keys.
@@ -71,7 +69,7 @@ void attend_over(const llm::AttendArgs& args) {
     for (std::size_t row = skip * args.n_heads; row < n_rows; row += kRowTile) {
       tile.first_row = row;
       tile.n_rows = n_rows - row < kRowTile ? n_rows - row : kRowTile;
-      attend_tile<A>(args, cache, tile, chunk, scale);
+      attend_tile<A>(args, cache, tile, chunk);
     }
   }
 }

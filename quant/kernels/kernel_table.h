@@ -76,6 +76,7 @@ struct AttendArgs {
   std::size_t window;          ///< keys that a token sees, its own the last; 0: all
   std::size_t chunk_begin;     ///< chunks of contract::kAttentionChunk positions
   std::size_t chunk_end;
+  float scale;           ///< of scores
   float* partial;        ///< (n_tokens, n_heads, 2 + head_dim), overwritten
   std::byte* workspace;  ///< attend_workspace_bytes(), 64-byte aligned, this thread's own
 };

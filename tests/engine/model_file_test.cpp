@@ -4,6 +4,7 @@
 #include "engine/model/model_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 
@@ -235,4 +236,32 @@ TEST_CASE("files of other makers open", "[model]") {
 }
 
 }  // namespace
+TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
+  TinyGguf granite = TinyGguf::llama({.architecture = "granite"});
+  const auto read = [](const TinyGguf& file) {
+    const auto bytes = file.bytes();
+    return require_ok(open_model_bytes(bytes)).config;
+  };
+  HyperParameters config = read(granite);
+  CHECK(config.embedding_scale == 3.0F);
+  CHECK(config.score_scale() == 0.2F);
+  CHECK(config.residual_scale == 0.7F);
+  CHECK(config.logit_divisor == 1.3F);
+  for (const char* key : {"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
+    granite.set_f32(std::string("granite.") + key, 0);
+  config = read(granite);
+  CHECK(config.embedding_scale == 1.0F);
+  CHECK(config.score_scale() == static_cast<float>(1 / std::sqrt(8.0)));
+  CHECK(config.residual_scale == 1.0F);
+  CHECK(config.logit_divisor == 1.0F);
+  granite.set_f32("granite.residual_scale", -1);
+  const auto bytes = granite.bytes();
+  CHECK(must_fail(open_model_bytes(bytes)).field == "granite.residual_scale");
+
+  CHECK(read(TinyGguf::llama({.n_layers = 6, .architecture = "gemma3"})).attention_scale == 0);
+  // 1 / sqrt(d_model / n_heads), whatever head_dim is.
+  const auto wide = read(TinyGguf::llama({.n_layers = 62, .architecture = "gemma3"}));
+  CHECK(wide.attention_scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
+}
+
 }  // namespace llm::test

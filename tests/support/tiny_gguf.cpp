@@ -223,6 +223,12 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_u32(key(config.architecture->keys.n_experts), kExperts);
     model.set_u32(key(config.architecture->keys.n_experts_used), kExpertsUsed);
   }
+  if (config.architecture->has_scales) {
+    model.set_f32(key(config.architecture->keys.embedding_scale), 3.0F);
+    model.set_f32(key(config.architecture->keys.attention_scale), 0.2F);
+    model.set_f32(key(config.architecture->keys.residual_scale), 0.7F);
+    model.set_f32(key(config.architecture->keys.logit_scale), 1.3F);
+  }
   model.set_u32(key("attention.head_count"), kHeads);
   model.set_u32(key("attention.head_count_kv"), kKvHeads);
   model.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);

@@ -211,7 +211,8 @@ void check_attention_case(const HyperParameters& config, std::size_t n, float qu
   const auto values = draw(Values::kOutliers, n * dim, 3);
   const auto chunk = [&](std::size_t begin) {
     const std::size_t end = std::min(begin + contract::kAttentionChunk, n);
-    return reference::attend_chunk(q, 0, std::span(keys).subspan(begin * dim, (end - begin) * dim),
+    return reference::attend_chunk(q, config.score_scale(), 0,
+                                   std::span(keys).subspan(begin * dim, (end - begin) * dim),
                                    std::span(values).subspan(begin * dim, (end - begin) * dim));
   };
   reference::AttentionPartial sum = chunk(0);
@@ -224,7 +225,7 @@ void check_attention_case(const HyperParameters& config, std::size_t n, float qu
   double most = -std::numeric_limits<double>::infinity();
   double least = std::numeric_limits<double>::infinity();
   double score_error = 0;
-  const double scale = 1 / std::sqrt(static_cast<double>(dim));
+  const double scale = f64(config.score_scale());
   for (std::size_t j = 0; j < n; ++j) {
     double magnitude = 0;
     for (std::size_t d = 0; d < dim; ++d) {

@@ -76,6 +76,8 @@ class CachedHead {
   const KvLayout& layout() const { return layout_; }
   std::size_t head_dim() const { return layout_.head_dim; }
   std::size_t n_keys() const { return keys_.size() / head_dim(); }
+  /// Of scores: any number will do, and one that is no power of two shows where it is left out.
+  float scale() const { return 1.1F / std::sqrt(static_cast<float>(head_dim())); }
   /// The definition over keys [begin, end) of one chunk.
   reference::AttentionPartial attend(std::span<const float> q, std::size_t begin,
                                      std::size_t end) const {
@@ -83,7 +85,7 @@ class CachedHead {
     const auto rows = [&](const std::vector<float>& all) {
       return std::span(all).subspan(begin * head_dim(), (end - begin) * head_dim());
     };
-    return reference::attend_chunk(q, begin % kChunk, rows(keys_), rows(values_));
+    return reference::attend_chunk(q, scale(), begin % kChunk, rows(keys_), rows(values_));
   }
   const std::byte* const* pages() const { return pages_.data(); }
   std::size_t keys_offset() const { return kGap; }
@@ -107,7 +109,7 @@ class CachedHead {
     reference::CodedRows keys{head_dim()};
     reference::CodedRows values{head_dim()};
     for (std::size_t j = begin; j < end; ++j) reference::read_row(row_of(j), keys, values);
-    return reference::attend_chunk(q, begin % kChunk, keys, values);
+    return reference::attend_chunk(q, scale(), begin % kChunk, keys, values);
   }
 
   KvLayout layout_;
@@ -142,6 +144,7 @@ AttendArgs attend_args(const CachedHead& head, const Call& call, const float* q,
           .window = call.window,
           .chunk_begin = call.chunk_begin,
           .chunk_end = call.chunk_end,
+          .scale = head.scale(),
           .partial = partial,
           .workspace = workspace};
 }

@@ -59,6 +59,8 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       matmul(*matrix(tap, layer), model_.compute(), x, y);
       const std::span<const float> bias = vector(tap.bias, layer);
       for (std::size_t t = 0; t < n && !bias.empty(); ++t) add(bias, row(y, t, n));
+      if (!tap.per_layer)
+        for (float& logit : y) logit /= model_.config().logit_divisor;
       break;
     }
     case TapOp::kRope:
@@ -77,7 +79,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       break;
     case TapOp::kSum:
       std::ranges::copy(x, y.begin());
-      add(in.taps[1], y);
+      add(in.taps[1], y, model_.config().residual_scale);
       break;
   }
   return out;
@@ -156,8 +158,8 @@ void Interpreter::attend(int layer, const OpInputs& in, std::span<float> y) cons
   const std::size_t window = config.layers[static_cast<std::size_t>(layer)].window;
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t head = 0; head < config.n_heads; ++head) {
-      reference::attend(row(row(in.taps[0], t, n), head, config.n_heads), *in.cache, in.cache_layer,
-                        head / heads_per_kv, in.positions[t], window,
+      reference::attend(row(row(in.taps[0], t, n), head, config.n_heads), config.score_scale(),
+                        *in.cache, in.cache_layer, head / heads_per_kv, in.positions[t], window,
                         row(row(y, t, n), head, config.n_heads));
     }
   }

@@ -17,10 +17,6 @@ using contract::LaneSum;
 
 constexpr std::size_t kChunk = contract::kAttentionChunk;
 
-float attention_scale(std::size_t head_dim) {
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
-}
-
 /// m and l of a chunk's keys from `first` on; their scores become e_j. o is 0.
 AttentionPartial softmax(std::size_t first, std::span<float> scores, std::size_t head_dim) {
   AttentionPartial part{.m = scores[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
@@ -113,11 +109,10 @@ void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
   }
 }
 
-AttentionPartial attend_chunk(std::span<const float> q, std::size_t first,
+AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
                               std::span<const float> keys, std::span<const float> values) {
   const std::size_t head_dim = q.size();
   const std::size_t n = keys.size() / head_dim;
-  const float scale = attention_scale(head_dim);
   std::vector<float> e(n);
   for (std::size_t j = 0; j < n; ++j) {
     float dot = 0;
@@ -154,11 +149,10 @@ void read_row(const KvRow& row, CodedRows& keys, CodedRows& values) {
   }
 }
 
-AttentionPartial attend_chunk(std::span<const float> q, std::size_t first, const CodedRows& keys,
-                              const CodedRows& values) {
+AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
+                              const CodedRows& keys, const CodedRows& values) {
   const std::size_t head_dim = q.size();
   const std::size_t n = keys.size();
-  const float scale = attention_scale(head_dim);
   CodedRows query{head_dim};
   query.add(q);
   std::vector<float> e(n);
@@ -200,8 +194,9 @@ void finish(const AttentionPartial& sum, std::span<float> context) {
   for (std::size_t d = 0; d < context.size(); ++d) context[d] = sum.o[d] / sum.l;
 }
 
-void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
-            std::size_t position, std::size_t window, std::span<float> context) {
+void attend(std::span<const float> q, float scale, const KvCache& cache, std::size_t layer,
+            std::size_t kv_head, std::size_t position, std::size_t window,
+            std::span<float> context) {
   const std::size_t n_keys = position + 1;
   const std::size_t first_key = window == 0 || window > n_keys ? 0 : n_keys - window;
   const auto attend_to_chunk = [&](std::size_t chunk) {
@@ -212,7 +207,7 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
       CodedRows values{q.size()};
       for (std::size_t j = begin; j < end; ++j)
         read_row(cache.row(layer, kv_head, j), keys, values);
-      return attend_chunk(q, begin % kChunk, keys, values);
+      return attend_chunk(q, scale, begin % kChunk, keys, values);
     }
     std::vector<float> keys;
     std::vector<float> values;
@@ -222,7 +217,7 @@ void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, s
         values.push_back(cache.value(layer, kv_head, j, d));
       }
     }
-    return attend_chunk(q, begin % kChunk, keys, values);
+    return attend_chunk(q, scale, begin % kChunk, keys, values);
   };
   std::size_t chunk = first_key / kChunk;
   AttentionPartial sum = attend_to_chunk(chunk);
@@ -239,8 +234,8 @@ void axpy(float a, std::span<const float> x, std::span<float> y) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = std::fma(a, x[i], y[i]);
 }
 
-void add(std::span<const float> y, std::span<float> x) {
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+void add(std::span<const float> y, std::span<float> x, float scale) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i] * scale;
 }
 
 }  // namespace llm::reference

@@ -39,8 +39,9 @@ struct AttentionPartial {
 };
 
 /// One query head over n keys of one chunk, from the chunk's `first` on; keys and values are (n,
-/// head_dim) as read back from the cache. @pre n >= 1, first + n <= 256
-AttentionPartial attend_chunk(std::span<const float> q, std::size_t first,
+/// head_dim) as read back from the cache; scores are multiplied by `scale`.
+/// @pre n >= 1, first + n <= 256
+AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
                               std::span<const float> keys, std::span<const float> values);
 
 /// Rows of a head in --kv q8: int8 codes, and a scale for each group of 32 dims.
@@ -63,8 +64,8 @@ struct CodedRows {
 void read_row(const KvRow& row, CodedRows& keys, CodedRows& values);
 
 /// The same over keys and values in codes; q is quantized here.
-AttentionPartial attend_chunk(std::span<const float> q, std::size_t first, const CodedRows& keys,
-                              const CodedRows& values);
+AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
+                              const CodedRows& keys, const CodedRows& values);
 
 /// Adds the partial result of a later chunk to `sum`: both are rescaled to the larger maximum.
 void merge(AttentionPartial& sum, const AttentionPartial& later);
@@ -75,8 +76,9 @@ void finish(const AttentionPartial& sum, std::span<float> context);
 /// Causal attention of one query head at `position` over keys of KV head `kv_head`: the last
 /// `window` of 0 .. position, or all where it is 0.
 /// @param context  (head_dim), overwritten
-void attend(std::span<const float> q, const KvCache& cache, std::size_t layer, std::size_t kv_head,
-            std::size_t position, std::size_t window, std::span<float> context);
+void attend(std::span<const float> q, float scale, const KvCache& cache, std::size_t layer,
+            std::size_t kv_head, std::size_t position, std::size_t window,
+            std::span<float> context);
 
 /// y[i] = contract::activate(kind, gate[i], up[i]).
 void activate(Activation kind, std::span<const float> gate, std::span<const float> up,
@@ -85,7 +87,7 @@ void activate(Activation kind, std::span<const float> gate, std::span<const floa
 /// y[i] = fma(a, x[i], y[i]).
 void axpy(float a, std::span<const float> x, std::span<float> y);
 
-/// x += y.
-void add(std::span<const float> y, std::span<float> x);
+/// x += y * scale, both rounded.
+void add(std::span<const float> y, std::span<float> x, float scale = 1.0F);
 
 }  // namespace llm::reference

@@ -50,7 +50,7 @@ TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatri
   const std::size_t dim = config.head_dim;
   for (std::size_t t = 0; t < q.rows; ++t) {
     for (std::size_t h = 0; h < config.n_heads; ++h) {
-      reference::attend(row(q, t).subspan(h * dim, dim), cache, 0,
+      reference::attend(row(q, t).subspan(h * dim, dim), config.score_scale(), cache, 0,
                         h / (config.n_heads / config.n_kv_heads), rows[t], window,
                         std::span(out.values).subspan(t * q.features + h * dim, dim));
     }

@@ -136,7 +136,8 @@ Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
           error += steps[b] * steps[b] / 12 * energies[b];
       }
     }
-    const double energy = energy_of(y->values);
+    const double divisor = replay.divisor(*tap);
+    const double energy = divisor * divisor * energy_of(y->values);
     if (energy > 0 && std::isfinite(error)) out[key] += error / energy;
   }
   return out;

@@ -55,6 +55,7 @@ struct Head {
   std::size_t first_key;  ///< position of key 0
   std::size_t n_keys;
   std::size_t dim;
+  double scale;  ///< of scores
 
   std::size_t at(std::size_t j) const { return (first_key + j) * keys.features + kv_head * dim; }
   std::size_t n_groups() const { return (dim + kGroup - 1) / kGroup; }
@@ -76,7 +77,7 @@ struct Scores {
   std::vector<double> error;
 };
 Scores scores_of(const Head& head, const std::vector<double>& query, std::size_t n_terms) {
-  const double scale = 1 / std::sqrt(static_cast<double>(head.dim));
+  const double scale = head.scale;
   Scores out;
   for (std::size_t j = 0; j < head.n_keys; ++j) {
     const double* key = &head.keys.values[head.at(j)];
@@ -191,6 +192,7 @@ IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapM
                             const TapMatrix& k, const TapMatrix& v, std::size_t window,
                             TokenRows rows) {
   const std::size_t dim = config.head_dim;
+  const auto scale = static_cast<double>(config.score_scale());
   const Cached keys = as_cached(k, kv, dim);
   const Cached values = as_cached(v, kv, dim);
   IdealOutput out;
@@ -204,7 +206,7 @@ IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapM
       const std::size_t kv_head = h / (config.n_heads / config.n_kv_heads);
       const std::size_t at = t * q.features + h * dim;
       const std::span context = std::span(out.output.values).subspan(at, dim);
-      const Noise own = ideal_head({keys, values, kv_head, n_past - n_keys, n_keys, dim}, kv,
+      const Noise own = ideal_head({keys, values, kv_head, n_past - n_keys, n_keys, dim, scale}, kv,
                                    std::span(q.values).subspan(at, dim), context);
       noise.variance += own.variance;
       noise.flips += own.flips;

@@ -91,7 +91,7 @@ double dot(const double* x, const double* y, std::size_t n) {
 }
 
 std::vector<double> product_noise(std::span<const Replay::Product> products,
-                                  ActivationFormat format, const TapMatrix& y) {
+                                  ActivationFormat format, const TapMatrix& y, double divisor) {
   std::vector<double> out(y.rows);
   for (const Replay::Product& product : products) {
     const std::size_t of_row = y.features / product.w.n_rows();
@@ -100,7 +100,7 @@ std::vector<double> product_noise(std::span<const Replay::Product> products,
   }
   for (std::size_t t = 0; t < y.rows; ++t) {
     const double energy = energy_of(std::span(y.values).subspan(t * y.features, y.features));
-    out[t] = energy > 0 ? out[t] / energy : 0;
+    out[t] = energy > 0 ? out[t] / (divisor * divisor * energy) : 0;
   }
   return out;
 }
@@ -163,6 +163,8 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
     for (const Replay::Product& product : *products)
       ideal_product(product, replay.definition().vector(op.bias, layer), *format,
                     out.output.values);
+    for (float& y : out.output.values)
+      y = static_cast<float>(static_cast<double>(y) / replay.divisor(op));
     return std::optional(std::move(out));
   }
   LLM_TRY(const auto k, read(*input_of(op, layer, replay.config(), 1)));

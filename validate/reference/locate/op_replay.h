@@ -47,6 +47,10 @@ class Replay {
   const PackedMatrix* matrix(int layer, std::string_view tap) const;
   /// Its type's name; empty for ops without one.
   std::string weight_type(int layer, std::string_view tap) const;
+  /// What the product is divided by: HyperParameters::logit_divisor, or 1.
+  double divisor(const Tap& tap) const {
+    return tap.name == "logits" ? static_cast<double>(config().logit_divisor) : 1;
+  }
   /// The format of the activations it is multiplied with; nothing for ops that are no product.
   std::optional<ActivationFormat> product_format(int layer, std::string_view tap) const;
   /// The products that the op of (layer, tap) consists of: one with its matrix, or one for each
