@@ -72,7 +72,7 @@ class Arithmetic:
 @dataclass(frozen=True)
 class Contract(Arithmetic):
     """Rounds where the contract does (R2). Every tap is rounded to f32 before it flows on, so a dump holds exactly the
-    inputs of each op.
+    inputs of each op; so is what a scale of granite is applied to or gives between two taps.
 
     A product takes codes * scale, which f64 holds exactly, times weights as the `gguf` package dequantizes them to f32
     (each within 2^-24 of its exact value). isum and msum of the contract never appear: regrouping them is the engine's

@@ -20,7 +20,8 @@ ffn_act (activation(gate) * up), ffn_out (after Wdown), l_out (the layer's outpu
 also attn_post and ffn_post (what is added to the residual). In a mixture of experts, gate, up, ffn_act and ffn_out hold the
 chosen experts' values one after the other, by ascending id; router (the logits of all experts) comes before, ffn_mix (the
 weighted sum) after them. Global taps (`GLOBAL_TAPS`): embd,
-result_norm, logits (one row per token, not only the last).
+result_norm, logits (one row per token, not only the last). Of models with scales: embd and logits are after theirs, attn_out
+and ffn_out before that of the residual.
 
 ``__meta__`` keys: format, producer, producer_version, model_sha256, model_name, tokenizer_hash, oracle (R0, R1, R2,
 engine, hf, llamacpp), compute, kv, eps, rope_theta, qk_layout (interleaved | half), taps_absent ({tap: reason}), and

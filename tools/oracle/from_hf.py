@@ -5,9 +5,9 @@
     python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Gemma 3) is run as it is. A GGUF is dequantized by the `gguf`
-package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same weights
-run through code that nobody here wrote. With --config, the
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Gemma 3, Granite) is run as it is. A GGUF is dequantized by the
+`gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same
+weights run through code that nobody here wrote. With --config, the
 hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
 which a GGUF has only the resulting divisors, is computed by transformers. Weights are read tensor by tensor into the model,
 so the memory needed is theirs in f32, one tensor more and what is dumped. Needs torch and transformers; numpy and gguf
@@ -61,8 +61,11 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     elif source.architecture == "gemma3":
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_theta}}
         kind, more = "gemma3_text", {
-            "sliding_window": hp.window, "query_pre_attn_scalar": hp.head_dim,
+            "sliding_window": hp.window, "query_pre_attn_scalar": round(hp.attention_scale ** -2),
             "layer_types": ["sliding_attention" if hp.window_of(i) else "full_attention" for i in range(hp.n_layers)]}
+    elif source.architecture == "granite":
+        more = {"embedding_multiplier": hp.embedding_scale, "attention_multiplier": hp.attention_scale,
+                "residual_multiplier": hp.residual_scale, "logits_scaling": hp.logit_scale}
     return AutoConfig.for_model(
         kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ff,
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
@@ -193,9 +196,8 @@ class Hooks:
     def __init__(self, model: PreTrainedModel, dump: ActivationDump, probs: bool):
         self._dump = dump
         self._layer = 0  # the layer whose attention runs now
-        model.model.embed_tokens.register_forward_hook(self._global("embd"))
-        model.model.norm.register_forward_hook(self._global("result_norm"))
-        model.lm_head.register_forward_hook(self._global("logits"))
+        model.model.layers[0].register_forward_pre_hook(lambda _m, args: dump.globals_("embd", args[0][0].numpy()))
+        model.model.norm.register_forward_hook(lambda _m, _i, out: dump.globals_("result_norm", out[0].numpy()))
         for index, block in enumerate(model.model.layers):
             self._hook_layer(index, block, probs)
         self._modeling = sys.modules[type(model).__module__]
@@ -230,9 +232,6 @@ class Hooks:
         if probs:
             attention.register_forward_hook(
                 lambda _m, _i, out: self._dump.layer(index, "probs", out[1][0].numpy()))
-
-    def _global(self, tap: str):
-        return lambda _m, _i, out: self._dump.globals_(tap, out[0].numpy())
 
     def _put(self, layer: int, tap: str, value: torch.Tensor) -> None:
         self._dump.layer(layer, tap, value[0].numpy())
@@ -274,6 +273,7 @@ def run(model: PreTrainedModel, ids: list[int], steps: list[int], probs: bool = 
         for size in steps:
             dump.begin_step(ids[begin:begin + size], range(begin, begin + size))
             out = model(torch.tensor([ids[begin:begin + size]]), past_key_values=cache, use_cache=True)
+            dump.globals_("logits", out.logits[0].numpy())
             cache = out.past_key_values
             begin += size
     finally:

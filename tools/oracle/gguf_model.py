@@ -24,7 +24,7 @@ class UnsupportedModel(Exception):
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_qwen3_moe, modeling_smollm3, modeling_gemma3."""
+    modeling_qwen3_moe, modeling_smollm3, modeling_gemma3, modeling_granite."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     qkv_bias: bool = False
@@ -36,13 +36,16 @@ class Family:
     window_theta: float | None = None  # RoPE's in layers with a window
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
     experts: bool = False  # the feed-forward is a mixture of some of many
+    scales: bool = False  # the file has those of the embedding, scores, residuals and logits
+    wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
 
 
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
             "qwen2": Family("half", qkv_bias=True), "qwen3": Family("half", head_norm=True),
             "qwen3moe": Family("half", head_norm=True, experts=True),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=6,
-                             window_theta=10000.0)}
+                             window_theta=10000.0, wide_layers=62),
+            "granite": Family("interleaved", scales=True)}
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class HParams:
     no_rope_period: int
     n_experts: int  # 0: the feed-forward is no mixture
     n_experts_used: int  # by a token
+    attention_scale: float  # scores are multiplied by it
+    embedding_scale: float  # and a row of the embedding by this
+    residual_scale: float  # and what attention and feed-forward add
+    logit_scale: float  # logits are divided by it
 
     def window_of(self, layer: int) -> int:
         """Of that layer, or 0."""
@@ -81,9 +88,9 @@ class HParams:
         return self.rope_theta, self.rope_scale
 
 
-_REFUSED_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "attention.clamp_kqv",
-                 "rope.scaling.attn_factor", "rope.scale_linear", "attn_logit_softcapping", "final_logit_softcapping",
-                 "rope.dimension_sections")
+_REFUSED_KEYS = ("attention.clamp_kqv", "rope.scaling.attn_factor", "rope.scale_linear", "attn_logit_softcapping",
+                 "final_logit_softcapping", "rope.dimension_sections")
+_SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
 # Of mixtures: the values that change nothing.
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
                 "expert_weights_scale": (0.0, 1.0), "expert_weights_norm": (True,), "expert_gating_func": (1,),
@@ -253,9 +260,11 @@ class GgufModel:
         arch = self.architecture
         if arch not in FAMILIES:
             raise UnsupportedModel(f"architecture {arch!r}, only {', '.join(FAMILIES)} are modelled")
-        for key in _REFUSED_KEYS:
+        for key in _REFUSED_KEYS + (() if self.family.scales else _SCALE_KEYS):
             if self._value(f"{arch}.{key}") is not None:
                 raise UnsupportedModel(f"{arch}.{key} is not modelled")
+        if self.family.scales and not self._value(f"{arch}.rope.scaling.finetuned", True):
+            raise UnsupportedModel(f"{arch}.rope.scaling.finetuned is false: a model without RoPE is not modelled")
         experts = self.family.experts
         if experts:
             for key, allowed in _EXPERT_KEYS.items():
@@ -269,8 +278,11 @@ class GgufModel:
         d_model = self._scalar("embedding_length")
         n_heads = self._scalar("attention.head_count")
         head_dim = self._scalar("attention.key_length", d_model // n_heads)
+        n_layers = self._scalar("block_count")
+        root = float(np.float32(np.sqrt(d_model)))
+        wide = n_layers == self.family.wide_layers
         hp = HParams(
-            n_layers=self._scalar("block_count"),
+            n_layers=n_layers,
             d_model=d_model,
             d_ff=self._scalar("expert_feed_forward_length" if experts else "feed_forward_length"),
             n_heads=n_heads,
@@ -286,6 +298,10 @@ class GgufModel:
             no_rope_period=self.family.no_rope_period,
             n_experts=self._scalar("expert_count") if experts else 0,
             n_experts_used=self._scalar("expert_used_count") if experts else 0,
+            attention_scale=self._scale("attention.scale", (d_model / n_heads if wide else head_dim) ** -0.5),
+            embedding_scale=self._scale("embedding_scale", root if self.family.scaled_embedding else 1.0),
+            residual_scale=self._scale("residual_scale", 1.0),
+            logit_scale=self._scale("logit_scale", 1.0),
             eps=float(self._scalar("attention.layer_norm_rms_epsilon")),
             context_length=self._scalar("context_length"),
         )
@@ -296,6 +312,10 @@ class GgufModel:
         if hp.rope_dim % 2 or not 0 < hp.rope_dim <= hp.head_dim:
             raise UnsupportedModel(f"rope.dimension_count {hp.rope_dim} with head_dim {hp.head_dim}")
         return hp
+
+    def _scale(self, key: str, absent: float) -> float:
+        """A number of families with scales, or `absent`; 0 means "not set" in files written by llama.cpp."""
+        return float(self._scalar(key, 0.0) if self.family.scales else 0.0) or absent
 
     def _rope_scale(self) -> float:
         kind = self._value(f"{self.architecture}.rope.scaling.type", "none")

@@ -64,13 +64,15 @@ def rope(x: np.ndarray, angles: np.ndarray, qk_layout: str = "interleaved") -> n
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              window: int = 0) -> tuple[np.ndarray, np.ndarray]:
+              window: int = 0, scale: float | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Causal grouped-query attention.
 
     q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
-    KV head h // (H / G). A token sees the last `window` positions, its own among them; 0: all. Returns (context [T, H, Dv], probabilities [H, T, P]).
+    KV head h // (H / G). A token sees the last `window` positions, its own among them; 0: all. Scores are multiplied by
+    `scale`, by default 1 / sqrt(Dh). Returns (context [T, H, Dv], probabilities [H, T, P]).
     """
     tokens, heads, width = q.shape
+    scale = width ** -0.5 if scale is None else scale
     keys, values = k.transpose(1, 2, 0), v.transpose(1, 0, 2)  # [G, Dh, P], [G, P, Dv]
     grouped = q.reshape(tokens, k.shape[1], -1, width)  # [T, G, H / G, Dh]
     context = np.empty((tokens, heads, v.shape[2]))
@@ -78,7 +80,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     for t, position in enumerate(positions):
         # Keys after it and before the window take no part, finite or not.
         seen = slice(max(0, position + 1 - window) if window else 0, position + 1)
-        scores = grouped[t] @ keys[..., seen] / np.sqrt(width)  # [G, H / G, seen]
+        scores = grouped[t] @ keys[..., seen] * scale  # [G, H / G, seen]
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
         context[t] = (weights @ values[:, seen]).reshape(heads, -1)
@@ -159,26 +161,25 @@ class LlamaF64:
             global_tap(name, value)
             return value
 
-        scale = np.float64(np.float32(np.sqrt(hp.d_model))) if self.model.family.scaled_embedding else 1.0
-        x = tap("embd", self.model.embedding_rows(ids) * scale)  # [T, D]
+        x = tap("embd", self.model.embedding_rows(ids) * hp.embedding_scale)  # [T, D]
         for layer in range(hp.n_layers):
             x = self._block(layer, x, segments, positions, angles[hp.rope_of(layer)], layer_tap)
         if last_only:
             x = x[ends - 1]
         normed = tap("result_norm", rms_norm(x, self.model.weight("output_norm.weight"), hp.eps))
         head = "output.weight" if self.model.has("output.weight") else "token_embd.weight"  # tied embeddings
-        return tap("logits", self._product(normed, head))
+        return tap("logits", self.arithmetic.passed_on(self._product(normed, head)) / hp.logit_scale)
 
     def _product(self, x: np.ndarray, weight: str, expert: int = 0) -> np.ndarray:
         return self.model.product(self.arithmetic.operand(x, self.model.type_name(weight)), weight, expert)
 
     def _attention(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray,
                    positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        window = self.hparams.window_of(layer)
+        window, scale = self.hparams.window_of(layer), self.hparams.attention_scale
         if self.arithmetic.kv != "q8":
-            return attention(q, k, v, positions, window)
+            return attention(q, k, v, positions, window, scale)
         order = q8_cache.packed_order(self.hparams.head_dim, self.hparams.rope_dim, self.model.family.qk_layout)
-        return q8_cache.attention(q, k, v, positions, order, window)
+        return q8_cache.attention(q, k, v, positions, order, window, scale)
 
     def _block(self, layer: int, x: np.ndarray, segments: list[tuple[Text, slice]], positions: np.ndarray,
                angles: np.ndarray, layer_tap: LayerTap) -> np.ndarray:
@@ -229,6 +230,9 @@ class LlamaF64:
         def stored(value: np.ndarray) -> np.ndarray:
             return self.arithmetic.cached(value).reshape(t, hp.n_kv_heads, -1)
 
+        def added(value: np.ndarray) -> np.ndarray:
+            return self.arithmetic.passed_on(value * hp.residual_scale)
+
         normed = tap("attn_norm", norm("attn_norm", x))
         q, k, v = (tap(name, projected(name, normed)) for name in "qkv")
         q = tap("q_rope", turned("q", q))
@@ -242,10 +246,10 @@ class LlamaF64:
         attn_out = tap("attn_out", product("attn_output", tap("attn_ctx", context.reshape(t, -1))))
         if family.post_norms:
             attn_out = tap("attn_post", norm("post_attention_norm", attn_out))
-        x = tap("ffn_inp", x + attn_out)
+        x = tap("ffn_inp", x + added(attn_out))
 
         normed = tap("ffn_norm", norm("ffn_norm", x))
         ffn_out = mixture(normed) if family.experts else feed_forward(normed)
         if family.post_norms:
             ffn_out = tap("ffn_post", norm("post_ffw_norm", ffn_out))
-        return tap("l_out", x + ffn_out)
+        return tap("l_out", x + added(ffn_out))

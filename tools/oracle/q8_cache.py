@@ -43,10 +43,11 @@ def weights(e: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              order: np.ndarray, window: int = 0) -> tuple[np.ndarray, np.ndarray]:
+              order: np.ndarray, window: int = 0, scale: float | None = None) -> tuple[np.ndarray, np.ndarray]:
     """As llama_f64.attention; `order` is that of packed_order for q and k."""
     tokens, heads, width = q.shape
     n_kv = k.shape[1]
+    scale = width ** -0.5 if scale is None else scale
     q_codes, q_scale = groups(q[..., order])
     k_codes, k_scale = groups(k[..., order])
     v_codes, v_scale = groups(v)
@@ -60,7 +61,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
             sums = np.einsum("hgd,jgd->hjg", q_codes[t, own], k_codes[seen, kv])
             with np.errstate(invalid="ignore"):
                 unit = q_scale[t, own, None].astype(np.float64) * k_scale[None, seen, kv]
-                scores = (sums * unit).sum(axis=-1) / np.sqrt(width)
+                scores = (sums * unit).sum(axis=-1) * scale
                 e = np.exp(scores - scores.max(axis=-1, keepdims=True))
                 probs[own, t, seen] = e / e.sum(axis=-1, keepdims=True)
                 context[t, own] = weighted(scores, v_codes[seen, kv], v_scale[seen, kv], first)[:, :v.shape[2]]

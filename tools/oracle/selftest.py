@@ -19,6 +19,7 @@ import numpy as np
 
 import selftest_contract
 import selftest_experts
+import selftest_scales
 from dump import LAYER_TAPS, ActivationDump
 from from_gguf import metadata, run
 from gguf_model import GgufModel, UnsupportedModel
@@ -288,7 +289,8 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.model) != bool(args.greedy):
         parser.error("--model and --greedy belong together")
-    checks = [value for name, value in sorted({**globals(), **vars(selftest_contract), **vars(selftest_experts)}.items())
+    found = {**globals(), **vars(selftest_contract), **vars(selftest_experts), **vars(selftest_scales)}
+    checks = [value for name, value in sorted(found.items())
               if name.startswith("check_") and name != "check_greedy"]
     failed = 0
     warnings.simplefilter("error")  # of numpy: an operation that was not expected to overflow

@@ -57,8 +57,10 @@ def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=
                       for name, shape in (("gate", (ff, d)), ("up", (ff, d)), ("down", (d, ff)))}
         else:
             block |= {"ffn_gate": matrix(ff, d), "ffn_up": matrix(ff, d), "ffn_down": matrix(d, ff)}
-        if arch in ("qwen3", "qwen3moe"):
+        if arch in ("qwen3", "qwen3moe", "gemma3"):
             block |= {"attn_q_norm": norm(head_dim), "attn_k_norm": norm(head_dim)}
+        if arch == "gemma3":
+            block |= {"post_attention_norm": norm(), "post_ffw_norm": norm()}
         weights |= {f"blk.{i}.{name}.weight": value for name, value in block.items()}
         if arch == "qwen2":
             weights |= {f"blk.{i}.attn_{x}.bias": rng.normal(size=n * head_dim).astype(np.float32)
@@ -75,7 +77,7 @@ class Bench:
 
     def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, linear=None,
               eps=1e-5, arch="llama", quantize: gguf.GGMLQuantizationType | None = None, keys=None) -> GgufModel:
-        """`keys`: numbers of the architecture beyond those that all models have; a mixture's are there."""
+        """`keys`: values of the architecture beyond those that all models have; a mixture's are there."""
         self._count += 1
         path = self._folder / f"{self._count}.gguf"
         writer = gguf.GGUFWriter(path, arch)
@@ -90,7 +92,8 @@ class Bench:
         else:
             writer.add_feed_forward_length(weights["blk.0.ffn_up.weight"].shape[0])
         for key, value in (keys or {}).items():
-            (writer.add_float32 if isinstance(value, float) else writer.add_uint32)(f"{arch}.{key}", value)
+            add = {float: writer.add_float32, bool: writer.add_bool, int: writer.add_uint32}[type(value)]
+            add(f"{arch}.{key}", value)
         writer.add_head_count(heads)
         writer.add_head_count_kv(kv)
         writer.add_key_length(head_dim)
