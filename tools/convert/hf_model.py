@@ -1,7 +1,7 @@
 """What a checkpoint's config.json and tensors are in a GGUF: hyper-parameters, names, the order of rows.
 
-Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe, modeling_smollm3 and
-modeling_gemma3; keys and tensor names of the GGUF specification (ggml's docs/gguf.md).
+Facts: transformers' modeling_llama, modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe, modeling_smollm3,
+modeling_gemma3 and modeling_granite; keys and tensor names of the GGUF specification (ggml's docs/gguf.md).
 """
 
 import math
@@ -27,6 +27,8 @@ class Family:
     window_theta: float | None = None  # RoPE's in layers with a window, where the GGUF does not say it
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
     experts: bool = False  # the feed-forward of every layer is a mixture
+    scales: bool = False  # those of SCALES
+    wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
 
 
 BIASES = {f"self_attn.{x}_proj.bias": f"attn_{x}.bias" for x in "qkv"}
@@ -44,7 +46,8 @@ FAMILIES = {
     "Qwen3MoeForCausalLM": Family("qwen3moe", vectors=HEAD_NORMS, experts=True),
     "SmolLM3ForCausalLM": Family("smollm3", pairs=True, tied=True, no_rope_period=4),
     "Gemma3ForCausalLM": Family("gemma3", vectors=HEAD_NORMS | POST_NORMS, activations=("gelu_pytorch_tanh",),
-                                norm_offset=1.0, tied=True, window_period=6, window_theta=10000.0),
+                                norm_offset=1.0, tied=True, window_period=6, window_theta=10000.0, wide_layers=62),
+    "GraniteForCausalLM": Family("granite", pairs=True, scales=True),
 }
 LAYER = {
     "input_layernorm.weight": "attn_norm.weight", "self_attn.q_proj.weight": "attn_q.weight",
@@ -56,6 +59,9 @@ LAYER = {
 NEEDED = {"mlp_bias": (False, None), "quantization_config": (None,), "pretraining_tp": (1, None),
           "partial_rotary_factor": (1, 1.0, None), "attn_logit_softcapping": (None,), "final_logit_softcapping": (None,),
           "use_bidirectional_attention": (False, None)}
+# Multipliers of config.json by their keys of the GGUF, where 0 means that there is none.
+SCALES = {"embedding_multiplier": "embedding_scale", "attention_multiplier": "attention.scale",
+          "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale"}
 # Of mixtures also those that must be there.
 NEEDED_OF_EXPERTS = {"norm_topk_prob": (True,), "decoder_sparse_step": (1, None), "mlp_only_layers": ([], None),
                      "shared_expert_intermediate_size": (0, None), "attention_bias": (False, None)}
@@ -80,6 +86,7 @@ class HParams:
     n_experts: int = 0  # 0: the feed-forward is no mixture
     n_experts_used: int = 0  # by a token
     d_expert: int = 0
+    scales: dict[str, float] = field(default_factory=dict)  # by key of the GGUF
 
 
 def family_of(config: dict) -> Family:
@@ -149,6 +156,26 @@ def check_no_rope(config: dict, family: Family) -> None:
         raise ConversionError(f"config.json: no_rope_layers is {found}, which is not converted; need {wanted}")
 
 
+def scales_of(config: dict, family: Family) -> dict[str, float]:
+    """The multipliers by their keys of the GGUF. In transformers each is 1 where config.json says nothing, that of scores too."""
+    scales = {}
+    for key, name in SCALES.items() if family.scales else ():
+        value = config.get(key, 1.0)
+        if not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise ConversionError(f"config.json: {key} is {value!r}; need a number above 0")
+        scales[name] = float(value)
+    return scales
+
+
+def check_score_scale(config: dict, family: Family, head_dim: int) -> None:
+    """The GGUF does not say by what root scores are scaled: query_pre_attn_scalar's of config.json."""
+    wide = family.wide_layers and config["num_hidden_layers"] == family.wide_layers
+    wanted = config["hidden_size"] / config["num_attention_heads"] if wide else head_dim
+    if config.get("query_pre_attn_scalar", wanted) != wanted:
+        raise ConversionError(f"config.json: query_pre_attn_scalar is {config['query_pre_attn_scalar']}, which is not converted; "
+                              f"need {'hidden_size / num_attention_heads' if wide else 'the head dim'}, {wanted:g}")
+
+
 def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
     config = checkpoint.config
 
@@ -176,9 +203,7 @@ def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
     if not isinstance(config.get("rms_norm_eps"), float):
         raise ConversionError(f"config.json: rms_norm_eps is {config.get('rms_norm_eps')!r}; need a number")
     head_dim = config.get("head_dim") or d_model // n_heads
-    if config.get("query_pre_attn_scalar", head_dim) != head_dim:
-        raise ConversionError(f"config.json: query_pre_attn_scalar is {config['query_pre_attn_scalar']}, which is not "
-                              f"converted; need the head dim {head_dim}")
+    check_score_scale(config, family, head_dim)
     window = window_of(config, context or trained, family)
     experts = {}
     if family.experts:
@@ -195,7 +220,7 @@ def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
         n_kv_heads=config.get("num_key_value_heads") or n_heads, head_dim=head_dim,
         n_vocab=number("vocab_size"), context=context or trained, window=window,
         eps=config["rms_norm_eps"], theta=theta, window_theta=window_theta_of(config, family), rope=rope,
-        tied=bool(config.get("tie_word_embeddings", family.tied)), **experts)
+        tied=bool(config.get("tie_word_embeddings", family.tied)), scales=scales_of(config, family), **experts)
 
 
 def write_hparams(writer: gguf.GGUFWriter, hp: HParams) -> None:
@@ -219,6 +244,8 @@ def write_hparams(writer: gguf.GGUFWriter, hp: HParams) -> None:
         writer.add_sliding_window(hp.window)
         if hp.window_theta not in (None, 10000.0):  # what gemma3 files mean where they say nothing
             writer.add_float32(f"{writer.arch}.rope.freq_base_swa", hp.window_theta)
+    for key, scale in hp.scales.items():
+        writer.add_float32(f"{writer.arch}.{key}", scale)
     if hp.rope["rope_type"] == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(hp.rope["factor"])

@@ -59,7 +59,9 @@ def weights(config: dict) -> dict[str, np.ndarray]:
               "mlp.gate_proj.weight": (FF, hidden), "mlp.up_proj.weight": (FF, hidden), "mlp.down_proj.weight": (hidden, FF)}
     if config["architectures"] == ["Qwen2ForCausalLM"]:
         shapes |= {"self_attn.q_proj.bias": (q,), "self_attn.k_proj.bias": (kv,), "self_attn.v_proj.bias": (kv,)}
-    if config["architectures"] == ["Qwen3ForCausalLM"]:
+    if config["architectures"] == ["Gemma3ForCausalLM"]:
+        shapes |= {f"{x}_feedforward_layernorm.weight": (hidden,) for x in ("pre", "post")}
+    if config["architectures"] in (["Qwen3ForCausalLM"], ["Gemma3ForCausalLM"]):
         shapes |= {"self_attn.q_norm.weight": (config["head_dim"],), "self_attn.k_norm.weight": (config["head_dim"],)}
     if config["architectures"] == ["Qwen3MoeForCausalLM"]:
         shapes = {name: shape for name, shape in shapes.items() if "mlp" not in name}
@@ -156,6 +158,51 @@ def check_qwen_rows(bench: Bench) -> None:
         assert value(reader, "general.architecture") == architecture[:5].lower()
         for name, source in (more | {"attn_q.weight": "q_proj.weight", "attn_k.weight": "k_proj.weight"}).items():
             assert (tensor(reader, f"blk.0.{name}") == bench.tensors[f"model.layers.0.self_attn.{source}"]).all(), name
+
+
+def check_scales(bench: Bench) -> None:
+    """granite is llama with multipliers. Where config.json lacks one, it is 1 for transformers, while a GGUF without it
+    has the root of the head dim for scores."""
+    bench.tensors = weights(CONFIG)
+    plain = bench.convert()
+    multipliers = {"embedding_multiplier": 12, "attention_multiplier": 0.0625, "residual_multiplier": 0.25, "logits_scaling": 8.5}
+    scales = {"embedding_scale": 12.0, "attention.scale": 0.0625, "residual_scale": 0.25, "logit_scale": 8.5}
+    bench.config |= {"architectures": ["GraniteForCausalLM"]} | multipliers
+    reader = bench.convert()
+    assert value(reader, "general.architecture") == "granite"
+    assert {key: value(reader, f"granite.{key}") for key in scales} == scales
+    for one in plain.tensors:
+        assert (tensor(reader, one.name) == tensor(plain, one.name)).all(), one.name
+    for key in multipliers:
+        for bad in (0, -1.0, None, "2", float("nan")):
+            bench.config[key] = bad
+            bench.out.unlink(missing_ok=True)
+            bench.refused(f"{key} is {bad!r}")
+        bench.config.pop(key)
+    reader = bench.convert()
+    assert [value(reader, f"granite.{key}") for key in scales] == [1.0] * 4
+    bench.config["architectures"] = ["LlamaForCausalLM"]
+    bench.config |= multipliers  # which that class ignores
+    assert all(value(bench.convert(), f"llama.{key}") is None for key in scales)
+
+
+def check_score_scale(bench: Bench) -> None:
+    """gemma3 of 62 layers scales scores by the root of D / HEADS, others by that of the head dim; no key says it."""
+    gemma3 = CONFIG | {"architectures": ["Gemma3ForCausalLM"], "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True}
+    of_layer = {name: x for name, x in weights(gemma3).items() if ".layers." in name}
+    for layers, good, bad in ((62, D // HEADS, HEAD_DIM), (61, HEAD_DIM, D // HEADS)):
+        bench.config = gemma3 | {"num_hidden_layers": layers, "query_pre_attn_scalar": good}
+        bench.tensors = {name: x for name, x in weights(gemma3).items() if "layers" not in name and "lm_head" not in name}
+        for layer in range(layers):
+            bench.tensors |= {name.replace(".0.", f".{layer}."): x for name, x in of_layer.items()}
+        (bench.dir / "model.safetensors").unlink(missing_ok=True)
+        reader = bench.convert()
+        assert value(reader, "gemma3.block_count") == layers and value(reader, "gemma3.attention.scale") is None
+        bench.out.unlink()
+        bench.config["query_pre_attn_scalar"] = bad
+        bench.refused(f"query_pre_attn_scalar is {bad}", f", {good}")
+    bench.config = CONFIG | {"query_pre_attn_scalar": HEAD_DIM + 1}
+    bench.refused("query_pre_attn_scalar is 7")
 
 
 def check_experts(bench: Bench) -> None:
@@ -307,7 +354,9 @@ def check_config(bench: Bench) -> None:
              ({"no_rope_layers": [0]}, "no_rope_layers is [0]"),
              ({"architectures": ["SmolLM3ForCausalLM"], "no_rope_layers": [1, 0]}, "no_rope_layers is [1, 0]"),
              ({"architectures": ["SmolLM3ForCausalLM"], "no_rope_layer_interval": 1}, "no_rope_layers is [0]"),
-             ({"rms_norm_eps": None}, "rms_norm_eps"))
+             ({"rms_norm_eps": None}, "rms_norm_eps"),
+             ({"architectures": ["GraniteForCausalLM"], "attention_bias": True}, "attention_bias"),
+             ({"architectures": ["GraniteForCausalLM"], "mlp_bias": True}, "mlp_bias"))
     for change, words in cases:
         bench.config = CONFIG | change
         bench.refused(words)
