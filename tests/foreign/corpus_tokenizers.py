@@ -1,7 +1,7 @@
 """Tokenizers of the corpus' checkpoints, trained on the project's held-out text and saved as their families' are.
 
-llama-bpe, smollm3 and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3 or Qwen2, mistral and gemma3 a
-SentencePiece BPE in tokenizer.model.
+llama-bpe, smollm3, granite and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3, Granite or
+Qwen2, mistral and gemma3 a SentencePiece BPE in tokenizer.model.
 """
 
 import json
@@ -18,28 +18,31 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
           r"|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
+           "granite": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
 SENTENCEPIECE = ("mistral", "gemma3")
-LLAMA3_FAMILIES = ("llama-bpe", "smollm3")
+KINDS = {"llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "granite"}  # of byte-level BPEs; else qwen2
+ENDS = {"llama-bpe": (1, 2), "granite": (2,), "qwen2": (0, 2)}  # those of SPECIAL that end a reply
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
 
 
 def _byte_bpe(shape: Shape) -> Tokenizer:
-    llama3 = shape.family in LLAMA3_FAMILIES
-    tokenizer = Tokenizer(models.BPE(ignore_merges=llama3))
+    kind = KINDS.get(shape.family, "qwen2")
+    tokenizer = Tokenizer(models.BPE(ignore_merges=kind == "llama-bpe"))
+    first = pre_tokenizers.Split(Regex(LLAMA3 if kind == "llama-bpe" else QWEN2), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(LLAMA3 if llama3 else QWEN2), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        pre_tokenizers.Digits(individual_digits=True) if kind == "granite" else first,
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "granite")])
     tokenizer.decoder = decoders.ByteLevel()
-    special = SPECIAL["llama-bpe" if llama3 else "qwen2"]
+    special = SPECIAL[kind]
     trainer = trainers.BpeTrainer(vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN - len(special), show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train([str(TEXT)], trainer)
     tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in special])
-    if llama3:
+    if kind == "llama-bpe":
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{special[0]} $A", special_tokens=[(special[0], tokenizer.token_to_id(special[0]))])
-    else:
+    elif kind == "qwen2":
         tokenizer.normalizer = normalizers.NFC()
     return tokenizer
 
@@ -57,10 +60,10 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
     else:
         tokenizer = _byte_bpe(shape)
         tokenizer.save(str(directory / "tokenizer.json"))
-        llama3 = shape.family in LLAMA3_FAMILIES
-        special = SPECIAL["llama-bpe" if llama3 else "qwen2"]
-        config = {"eos_token": special[2]} | ({"bos_token": special[0]} if llama3 else {})
-        ends = [tokenizer.token_to_id(special[1 if llama3 else 0]), tokenizer.token_to_id(special[2])]
+        kind = KINDS.get(shape.family, "qwen2")
+        special = SPECIAL[kind]
+        config = {"eos_token": special[2]} | ({"bos_token": special[0]} if kind == "llama-bpe" else {})
+        ends = [tokenizer.token_to_id(special[i]) for i in ENDS[kind]]
         (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}), encoding="utf-8")
     (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 

@@ -38,7 +38,7 @@ from corpus_tokenizers import encode, make_tokenizer  # noqa: E402
 from properties import check_properties  # noqa: E402
 from shapes import Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from to_gguf import convert  # noqa: E402
-from variations import BOS, vary  # noqa: E402
+from variations import BOS, balance, vary  # noqa: E402
 
 SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py",
            "tests/foreign/to_gguf.py", "tests/foreign/corpus_tokenizers.py", "tests/foreign/requirements.txt",
@@ -60,6 +60,8 @@ def config_of(shape: Shape) -> PretrainedConfig:
                 "moe_intermediate_size": shape.d_ff}
     elif family == "mistral":
         more = {"sliding_window": shape.window}
+    elif family == "granite":
+        more = shape.multipliers
     elif family == "gemma3":
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
@@ -79,6 +81,8 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = 
     model = AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.float32)
     state = dict(model.named_parameters())  # tied weights once
     vary(state, variation, torch.Generator().manual_seed(seed))
+    if shape.multipliers and variation != "plain":
+        balance(state, shape)
     for value in state.values():
         value.copy_(value.half().float())
     model.to(getattr(torch, dtype)).save_pretrained(directory)

@@ -17,7 +17,7 @@ def _top_weight(dump: ActivationDump, case: Case) -> float:
     shape = case.shape
     query = dump.get(0, "L000/q_rope")[-1].reshape(shape.n_kv_heads, -1, shape.head_dim)
     keys = dump.get(0, "L000/k_rope").reshape(-1, shape.n_kv_heads, shape.head_dim)
-    scores = np.einsum("hgd,khd->hgk", query, keys) / np.sqrt(shape.head_dim)
+    scores = np.einsum("hgd,khd->hgk", query, keys) * shape.attention_scale
     return float(np.mean(1.0 / np.exp(scores - scores.max(-1, keepdims=True)).sum(-1)))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 K_TYPES = ("Q4_K_M", "Q6_K", "Q2_K", "Q5_K_M", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q3_K_S", "Q3_K_L", "IQ4_XS")
 TYPES_OF_32 = ("Q8_0", "Q4_0", "IQ4_NL", "Q5_1", "Q4_1", "Q5_0", "BF16")
 MIXED_OF_32 = ("Q4_K_M", "Q6_K")  # llmquant falls back to types of 32 weights where rows are no multiples of 256
+GRANITE = {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "logits_scaling": 8.0}
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
@@ -31,6 +32,7 @@ class Shape:
     family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
     window: int | None = None  # sliding, of mistral and gemma3
+    multipliers: dict = field(default_factory=dict)  # of granite's config
     n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
     n_used: int = 0  # by a token
 
@@ -38,6 +40,11 @@ class Shape:
     def context(self) -> int:
         """Positions it was made for; those that RoPE scaling stretches the original ones to, where it says."""
         return max(1024, int(self.rope.get("original_max_position_embeddings", 0) * self.rope.get("factor", 1)))
+
+    @property
+    def attention_scale(self) -> float:
+        """What multiplies scores."""
+        return self.multipliers.get("attention_multiplier", self.head_dim ** -0.5)
 
     @property
     def weights(self) -> int:
@@ -99,6 +106,12 @@ FAMILY_SHAPES = (
           n_experts=8, n_used=2),
     Shape("qwen3moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=5000000.0, family="qwen3_moe", n_experts=16,
           n_used=4),
+    Shape("granite-tied-gqa64", 256, 3, 4, 2, 64, 768, 700, tied=True, theta=5000000.0, family="granite",
+          multipliers=GRANITE | {"attention_multiplier": 1 / 64}),
+    Shape("granite-mqa46", 192, 4, 4, 1, 46, 416, 645, family="granite",
+          multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
+    Shape("granite-mha128", 512, 2, 4, 4, 128, 512, 1000, theta=10000000.0, family="granite",
+          multipliers=GRANITE | {"attention_multiplier": 1 / 128, "logits_scaling": 16.0}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
@@ -182,7 +195,7 @@ def check_plan(plan: list[Case]) -> None:
             assert len(shapes) >= 2, f"{of} {value} is met by {len(shapes)} shape"
     assert len({case.name for case in plan}) == len(plan), "two cases share a name"
     assert {case.shape.name for case in plan if case.quick} == {shape.name for shape in SHAPES + FAMILY_SHAPES}
-    for family in ("llama-bpe", "mistral", "smollm3", "gemma3", "qwen2", "qwen3", "qwen3_moe"):
+    for family in ("llama-bpe", "mistral", "smollm3", "gemma3", "qwen2", "qwen3", "qwen3_moe", "granite"):
         shapes = [shape for shape in FAMILY_SHAPES if shape.family == family]
         assert len(shapes) >= 3 and len({shape.tied for shape in shapes}) == 2, f"{family} has too few shapes"
         sharing = {(shape.n_kv_heads == 1, shape.n_kv_heads == shape.n_heads) for shape in shapes}

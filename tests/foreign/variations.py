@@ -9,6 +9,8 @@ import re
 
 import torch
 
+from shapes import Shape
+
 State = dict[str, torch.Tensor]
 CHANNELS = 3
 BOS = 1  # the token that every sequence begins with
@@ -92,6 +94,18 @@ def tiny(state: State, rng: torch.Generator) -> None:
     embedding.mul_(1e-4 / embedding.std())
     for value in _matching(state, "norm"):
         value.mul_(1e-3)
+
+
+def balance(state: State, shape: Shape) -> None:
+    """Weights whose values granite's multipliers take to the size that other models have. Without it the logits would be those
+    of the embedding, with hardly any part of the layers."""
+    by = shape.multipliers
+    state["model.embed_tokens.weight"].div_(by["embedding_multiplier"])
+    for value in _matching(state, "o_proj|down_proj"):
+        value.div_(by["residual_multiplier"])
+    for value in _matching(state, "q_proj"):
+        value.div_(by["attention_multiplier"] * shape.head_dim**0.5)
+    state["model.norm.weight"].mul_(by["logits_scaling"] * (by["embedding_multiplier"] if shape.tied else 1.0))
 
 
 def vary(state: State, variation: str, rng: torch.Generator) -> None:

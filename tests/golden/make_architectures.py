@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "foreign")]
 
 import make  # noqa: E402  (puts the oracle and the converter on the path)
-from shapes import LLAMA3, Case, Shape  # noqa: E402
+from shapes import GRANITE, LLAMA3, Case, Shape  # noqa: E402
 
 OUT = Path(__file__).resolve().parent / "architectures"
 # Odd on purpose: head_dim apart from d_model / n_heads, GQA and MQA, rows that are no multiple of 32.
@@ -33,6 +33,7 @@ SHAPES = (
     replace(TINY, name="qwen3", family="qwen3", n_kv_heads=1, head_dim=14),
     replace(TINY, name="qwen3moe", family="qwen3_moe", d_model=32, n_kv_heads=1, head_dim=14, d_ff=16, n_experts=10,
             n_used=6),
+    replace(TINY, name="granite", family="granite", tied=True, n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
 )
 
 
