@@ -63,7 +63,8 @@ def config_of(shape: Shape) -> PretrainedConfig:
     elif family == "granite":
         more = shape.multipliers
     elif family == "gemma3":
-        family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim}
+        scalar = shape.d_model // shape.n_heads if shape.n_layers == 62 else shape.head_dim  # 62: Gemma 3 27B
+        family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
     d_ff = 3 * shape.d_ff if shape.n_experts else shape.d_ff
     return AutoConfig.for_model(

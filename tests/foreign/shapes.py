@@ -112,6 +112,8 @@ FAMILY_SHAPES = (
           multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
     Shape("granite-mha128", 512, 2, 4, 4, 128, 512, 1000, theta=10000000.0, family="granite",
           multipliers=GRANITE | {"attention_multiplier": 1 / 128, "logits_scaling": 16.0}),
+    Shape("gemma3-62-layers", 96, 62, 4, 2, 32, 160, 515, tied=True, eps=1e-6, theta=1000000.0, family="gemma3", window=8,
+          rope={"rope_type": "linear", "factor": 8.0}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
