@@ -33,7 +33,7 @@ SHAPES = (
     replace(TINY, name="qwen3", family="qwen3", n_kv_heads=1, head_dim=14),
     replace(TINY, name="qwen3moe", family="qwen3_moe", d_model=32, n_kv_heads=1, head_dim=14, d_ff=16, n_experts=10,
             n_used=6),
-    replace(TINY, name="granite", family="granite", tied=True, n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
+    replace(TINY, name="granite", family="granite", n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
 )
 
 
