@@ -13,8 +13,8 @@ namespace llm {
 namespace {
 
 // Keys of llama.cpp's hyper-parameters (src/llama-arch.cpp) that change what a layer computes.
-constexpr std::array kRefusedKeys = {
-    // Not where an architecture has scales: kRefusedBesideScales.
+constexpr std::array kKeysToRefuse = {
+    // Not of Granite, which has these scales.
     RefusedKey{"logit_scale", "logits are not scaled here", {0, 1}},
     RefusedKey{"residual_scale", "the residual stream is not scaled here", {0, 1}},
     RefusedKey{"embedding_scale", "embeddings are not scaled here", {0, 1}},
@@ -35,11 +35,14 @@ constexpr std::array kRefusedKeys = {
     RefusedKey{"use_parallel_residual", "attention and feed-forward are not parallel here"},
     RefusedKey{"rope.scaling.attn_factor", "RoPE does not scale magnitudes here", {1, 1}},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
-    // Not where it has experts: kRefusedBesideExperts.
+    // Not where an architecture has experts.
     RefusedKey{"expert_count", "this architecture has no experts"},
+    // Of Granite alone; elsewhere it means nothing.
+    RefusedKey{"rope.scaling.finetuned", "RoPE is always on here", {1, 1}},
 };
-constexpr auto kRefusedBesideScales = std::span(kRefusedKeys).subspan(4);
-constexpr auto kRefusedBesideExperts = std::span(kRefusedKeys).first(kRefusedKeys.size() - 1);
+constexpr auto kRefusedKeys = std::span(kKeysToRefuse).first(kKeysToRefuse.size() - 1);
+constexpr auto kRefusedOfGranite = std::span(kKeysToRefuse).subspan(4);
+constexpr auto kRefusedBesideExperts = kRefusedKeys.first(kRefusedKeys.size() - 1);
 
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
@@ -110,7 +113,7 @@ constexpr std::array kArchitectures = {
     Architecture{.name = "granite",
                  .has_scales = true,
                  .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedBesideScales},
+                 .refused_keys = kRefusedOfGranite},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",

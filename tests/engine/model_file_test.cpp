@@ -254,6 +254,11 @@ TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   CHECK(config.score_scale() == static_cast<float>(1 / std::sqrt(8.0)));
   CHECK(config.residual_scale == 1.0F);
   CHECK(config.logit_divisor == 1.0F);
+  granite.set<std::uint8_t>("granite.rope.scaling.finetuned", GgufType::kBool, 0);
+  const auto without_rope = granite.bytes();
+  CHECK(must_fail(open_model_bytes(without_rope), ErrorCode::kUnsupported).field ==
+        "granite.rope.scaling.finetuned");
+  granite.set<std::uint8_t>("granite.rope.scaling.finetuned", GgufType::kBool, 1);
   granite.set_f32("granite.residual_scale", -1);
   const auto bytes = granite.bytes();
   CHECK(must_fail(open_model_bytes(bytes)).field == "granite.residual_scale");
