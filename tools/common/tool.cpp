@@ -14,7 +14,6 @@
 #include <optional>
 
 #include "base/atomic_file.h"
-#include "base/json.h"
 #include "base/shown_text.h"
 #include "tools/common/foreign_options.h"
 #include "tools/common/log.h"
