@@ -42,7 +42,8 @@ from variations import BOS, balance, vary  # noqa: E402
 
 SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py",
            "tests/foreign/to_gguf.py", "tests/foreign/corpus_tokenizers.py", "tests/foreign/requirements.txt",
-           "tools/oracle/from_hf.py", "tools/oracle/dump.py", "tools/oracle/gguf_model.py",
+           "tools/oracle/from_hf.py", "tools/oracle/hf_config.py", "tools/oracle/hf_hooks.py", "tools/oracle/dump.py",
+           "tools/oracle/gguf_model.py", "tools/oracle/hparams.py", "tools/oracle/rope.py",
            "tools/convert/hf_to_gguf.py", "tools/convert/hf_checkpoint.py", "tools/convert/hf_model.py",
            "tools/convert/hf_tokenizer.py")
 PROMPT = "Once upon a time, in 1984, there lived 3 foxes.\n\nTheir den   wasn't far from Zürich"

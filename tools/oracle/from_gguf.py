@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a GGUF of the Llama family (those of gguf_model.FAMILIES) in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
+"""Runs a GGUF of the Llama family (those of hparams.FAMILIES) in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
 
     python tools/oracle/from_gguf.py MODEL.gguf --ids 1,403,407 -o ref.npz
     python tools/oracle/from_gguf.py MODEL.gguf --ids ids.txt --decode 8 -o ref.npz
@@ -23,7 +23,8 @@ import numpy as np
 
 from contract import BLOCK, Contract, Arithmetic
 from dump import ActivationDump
-from gguf_model import GgufModel, UnsupportedModel
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
 from llama_f64 import LlamaF64
 
 VERSION = "2"
@@ -90,13 +91,14 @@ def split_steps(n_tokens: int, sizes: str | None) -> list[int]:
 
 
 def run(model: GgufModel, ids: list[int], steps: list[int], decode: int, *,
-        arithmetic: Arithmetic = Arithmetic(), probs: bool = False,
+        arithmetic: Arithmetic = Arithmetic(), probs: bool = False, context: int | None = None,
         dtype: type = np.float32) -> tuple[ActivationDump, list[int]]:
-    """Feeds `ids` in calls of `steps` tokens, then `decode` greedy single-token calls.
+    """Feeds `ids` in calls of `steps` tokens, then `decode` greedy single-token calls. `context` is that of
+    GgufModel.rope_divisors.
 
     Returns the dump and the arg-max token after the last row of each call (ties: the lower id).
     """
-    llama = LlamaF64(model, arithmetic)
+    llama = LlamaF64(model, arithmetic, context)
     dump = ActivationDump(dtype)
     greedy: list[int] = []
 
@@ -126,7 +128,7 @@ def metadata(model: GgufModel, greedy: list[int], arithmetic: Arithmetic = Arith
         "model_sha256": model.sha256(), "model_name": model.name, "tokenizer_hash": model.tokenizer_hash(),
         "merges_hash": model.merges_hash(),
         "oracle": arithmetic.name, "compute": arithmetic.compute, "kv": arithmetic.kv,
-        "eps": hp.eps, "rope_theta": hp.rope_theta, "qk_layout": model.family.qk_layout,
+        "eps": hp.eps, "rope_theta": hp.rope.theta, "qk_layout": model.family.qk_layout,
         "hparams": dataclasses.asdict(hp), "greedy": greedy,
     }
 
@@ -143,6 +145,8 @@ def main(argv: list[str] | None = None) -> int:
                         help="f64 rounds nothing (default); int8 and f32 round where docs/numerics.md does")
     parser.add_argument("--kv", type=cache_type, metavar="{f16,f32,q8}",
                         help="type of the KV cache with --compute int8 or f32 (default: f16)")
+    parser.add_argument("--context", type=int, metavar="N",
+                        help="positions that the run is made for, which choose LongRoPE's divisors (default: the file's)")
     parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="type of the stored taps")
     parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
     parser.add_argument("--print-greedy", action="store_true", help="print the arg-max token after each step as JSON")
@@ -160,7 +164,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"from_gguf.py: note: {len(ids) + args.decode} tokens exceed the context length "
                   f"{model.hparams.context_length}", file=sys.stderr)
         dump, greedy = run(model, ids, steps, args.decode, arithmetic=arithmetic, probs=args.probs,
-                           dtype=np.float64 if args.dtype == "f64" else np.float32)
+                           context=args.context, dtype=np.float64 if args.dtype == "f64" else np.float32)
         absent = {} if args.probs else {"probs": "not requested (--probs)"}
         dump.write(args.output, metadata(model, greedy, arithmetic), n_layers=model.hparams.n_layers,
                    taps_absent=absent)

@@ -11,7 +11,9 @@ import numpy as np
 
 import q8_cache
 from contract import Arithmetic
-from gguf_model import GgufModel, HParams
+from gguf_model import GgufModel
+from hparams import HParams
+from rope import rotate
 
 LayerTap = Callable[[int, str, np.ndarray], None]
 GlobalTap = Callable[[str, np.ndarray], None]
@@ -33,56 +35,42 @@ def gelu_tanh(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
 
 
-ACTIVATIONS = {"silu": silu, "gelu_tanh": gelu_tanh}  # of the gate, by Family.activation
+def swiglu_oai(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """gate * sigmoid(1.702 gate) * (up + 1), the gate at most 7 and up from -7 to 7."""
+    gate, up = np.minimum(gate, OAI_LIMIT), np.clip(up, -OAI_LIMIT, OAI_LIMIT)
+    return silu(OAI_SLOPE * gate) / OAI_SLOPE * (up + 1.0)
 
 
-def rope_angles(positions: np.ndarray, rope_dim: int, theta: float, scale: float = 1.0,
-                freq_factors: np.ndarray | None = None) -> np.ndarray:
-    """Angle of pair i at position p: p / scale * theta^(-2i / rope_dim) / freq_factors[i]. Shape [T, rope_dim / 2]."""
-    frequencies = theta ** (-np.arange(0, rope_dim, 2, dtype=np.float64) / rope_dim)
-    if freq_factors is not None:
-        frequencies = frequencies / freq_factors
-    return np.outer(np.asarray(positions, dtype=np.float64) / scale, frequencies)
-
-
-def rope(x: np.ndarray, angles: np.ndarray, qk_layout: str = "interleaved") -> np.ndarray:
-    """Rotates pair i of each head by angles[t, i]; dims from rope_dim on pass through. x is [T, heads, Dh].
-
-    Pair i is (2 i, 2 i + 1) in llama GGUFs (interleaved; HF's rows are permuted on conversion), and
-    (i, i + rope_dim / 2) in others, as in HF's checkpoints (half).
-    """
-    rope_dim = 2 * angles.shape[1]
-    cos, sin = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
-    if qk_layout == "interleaved":
-        first, second = slice(0, rope_dim, 2), slice(1, rope_dim, 2)
-    else:
-        first, second = slice(0, rope_dim // 2), slice(rope_dim // 2, rope_dim)
-    y = x.copy()
-    y[..., first] = x[..., first] * cos - x[..., second] * sin
-    y[..., second] = x[..., first] * sin + x[..., second] * cos
-    return y
+OAI_LIMIT, OAI_SLOPE = 7.0, float(np.float32(1.702))
+# What a gate and what it lets through give, by Family.activation.
+ACTIVATIONS = {"silu": lambda gate, up: silu(gate) * up, "gelu_tanh": lambda gate, up: gelu_tanh(gate) * up,
+               "swiglu_oai": swiglu_oai}
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              window: int = 0, scale: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+              window: int = 0, scale: float | None = None,
+              sinks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Causal grouped-query attention.
 
     q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
     KV head h // (H / G). A token sees the last `window` positions, its own among them; 0: all. Scores are multiplied by
-    `scale`, by default 1 / sqrt(Dh). Returns (context [T, H, Dv], probabilities [H, T, P]).
+    `scale`, by default 1 / sqrt(Dh). `sinks` [H] are scores that take weight from the keys' and have no value. Returns (context
+    [T, H, Dv], probabilities [H, T, P]).
     """
     tokens, heads, width = q.shape
     scale = width ** -0.5 if scale is None else scale
     keys, values = k.transpose(1, 2, 0), v.transpose(1, 0, 2)  # [G, Dh, P], [G, P, Dv]
     grouped = q.reshape(tokens, k.shape[1], -1, width)  # [T, G, H / G, Dh]
+    sink = np.full((k.shape[1], heads // k.shape[1], 1), -np.inf) if sinks is None else sinks.reshape(k.shape[1], -1, 1)
     context = np.empty((tokens, heads, v.shape[2]))
     probs = np.zeros((heads, tokens, k.shape[0]))
     for t, position in enumerate(positions):
         # Keys after it and before the window take no part, finite or not.
         seen = slice(max(0, position + 1 - window) if window else 0, position + 1)
         scores = grouped[t] @ keys[..., seen] * scale  # [G, H / G, seen]
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
+        most = np.maximum(scores.max(axis=-1, keepdims=True), sink)
+        weights = np.exp(scores - most)
+        weights /= weights.sum(axis=-1, keepdims=True) + np.exp(sink - most)
         context[t] = (weights @ values[:, seen]).reshape(heads, -1)
         probs[:, t, seen] = weights.reshape(heads, -1)
     return context, probs
@@ -123,8 +111,10 @@ class Text:
 class LlamaF64:
     """A model and one text. Prefill and decode are the same call with more or fewer tokens."""
 
-    def __init__(self, model: GgufModel, arithmetic: Arithmetic = Arithmetic()):
+    def __init__(self, model: GgufModel, arithmetic: Arithmetic = Arithmetic(), context: int | None = None):
+        """`context`: as GgufModel.rope_divisors has it."""
         self.model = model
+        self._divisors = model.rope_divisors(context)
         self.arithmetic = arithmetic
         self.hparams = model.hparams
         self.reset()
@@ -151,10 +141,8 @@ class LlamaF64:
         ends = np.cumsum([len(tokens) for _, tokens in feeds])
         segments = [(text, slice(end - len(tokens), end)) for (text, tokens), end in zip(feeds, ends, strict=True)]
         positions = np.concatenate([np.arange(text.n_past, text.n_past + len(tokens)) for text, tokens in feeds])
-        freqs = self.model.weight("rope_freqs.weight") if self.model.has("rope_freqs.weight") else None
         hp = self.hparams
-        kinds = {hp.rope_of(layer) for layer in range(hp.n_layers)}
-        angles = {kind: rope_angles(positions, hp.rope_dim, *kind, freqs) for kind in kinds}
+        turns = {kind: kind.turns(positions, self._divisors) for kind in map(hp.rope_of, range(hp.n_layers))}
 
         def tap(name: str, value: np.ndarray) -> np.ndarray:
             value = self.arithmetic.passed_on(value)
@@ -163,7 +151,7 @@ class LlamaF64:
 
         x = tap("embd", self.model.embedding_rows(ids) * hp.embedding_scale)  # [T, D]
         for layer in range(hp.n_layers):
-            x = self._block(layer, x, segments, positions, angles[hp.rope_of(layer)], layer_tap)
+            x = self._block(layer, x, segments, positions, turns[hp.rope_of(layer)], layer_tap)
         if last_only:
             x = x[ends - 1]
         normed = tap("result_norm", rms_norm(x, self.model.weight("output_norm.weight"), hp.eps))
@@ -175,15 +163,18 @@ class LlamaF64:
 
     def _attention(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray,
                    positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        window, scale = self.hparams.window_of(layer), self.hparams.attention_scale
+        hp, family = self.hparams, self.model.family
+        sinks = self.model.weight(f"blk.{layer}.attn_sinks.weight") if family.sinks else None
+        more = hp.window_of(layer), hp.attention_scale, sinks
         if self.arithmetic.kv != "q8":
-            return attention(q, k, v, positions, window, scale)
-        order = q8_cache.packed_order(self.hparams.head_dim, self.hparams.rope_dim, self.model.family.qk_layout)
-        return q8_cache.attention(q, k, v, positions, order, window, scale)
+            return attention(q, k, v, positions, *more)
+        order = q8_cache.packed_order(hp.head_dim, hp.rope.dims, family.qk_layout)
+        return q8_cache.attention(q, k, v, positions, order, *more)
 
     def _block(self, layer: int, x: np.ndarray, segments: list[tuple[Text, slice]], positions: np.ndarray,
-               angles: np.ndarray, layer_tap: LayerTap) -> np.ndarray:
+               turns: np.ndarray, layer_tap: LayerTap) -> np.ndarray:
         hp, t, family = self.hparams, len(positions), self.model.family
+        activation = ACTIVATIONS[family.activation]
 
         def tap(name: str, value: np.ndarray) -> np.ndarray:
             value = self.arithmetic.passed_on(value)
@@ -194,38 +185,44 @@ class LlamaF64:
             return rms_norm(value, self.model.weight(f"blk.{layer}.{name}.weight"), hp.eps)
 
         def product(name: str, value: np.ndarray) -> np.ndarray:
-            return self._product(value, f"blk.{layer}.{name}.weight")
+            bias = self.model.weight(f"blk.{layer}.{name}.bias") if name in family.biases else 0.0
+            return self._product(value, f"blk.{layer}.{name}.weight") + bias
 
-        def projected(name: str, value: np.ndarray) -> np.ndarray:
-            bias = self.model.weight(f"blk.{layer}.attn_{name}.bias") if family.qkv_bias else 0.0
-            return product(f"attn_{name}", value) + bias
+        def products(value: np.ndarray, *names: str) -> list[np.ndarray]:
+            """Of matrices that are one in some files."""
+            whole = next((whole for whole, parts in family.fused.items() if parts == names), None)
+            if whole is None:
+                return [product(name, value) for name in names]
+            widths = (hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim) if len(names) == 3 else (hp.d_ff,)
+            return np.split(product(whole, value), np.cumsum(widths), axis=-1)
 
         def turned(name: str, value: np.ndarray) -> np.ndarray:
             heads = value.reshape(t, -1, hp.head_dim)
             if family.head_norm:
                 heads = norm(f"attn_{name}_norm", heads)
-            return rope(heads, angles, family.qk_layout).reshape(t, -1)
+            return rotate(heads, turns, family.qk_layout).reshape(t, -1)
 
         def of_experts(name: str, values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
             """The product of values[t, i] with the matrix of expert chosen[t, i]."""
-            out = {expert: self._product(values[chosen == expert], f"blk.{layer}.{name}.weight", expert)
+            biases = self.model.weight(f"blk.{layer}.{name}.bias") if name in family.biases else np.zeros((hp.n_experts, 1))
+            out = {expert: self._product(values[chosen == expert], f"blk.{layer}.{name}.weight", expert) + biases[expert]
                    for expert in np.unique(chosen)}
-            products = np.empty((*chosen.shape, out[chosen[0, 0]].shape[-1]))
+            found = np.empty((*chosen.shape, out[chosen[0, 0]].shape[-1]))
             for expert, rows in out.items():
-                products[chosen == expert] = rows
-            return products
+                found[chosen == expert] = rows
+            return found
 
         def mixture(normed: np.ndarray) -> np.ndarray:
             chosen, weights = route(tap("router", product("ffn_gate_inp", normed)), hp.n_experts_used)
             repeated = np.repeat(normed[:, None], hp.n_experts_used, axis=1)
             gate, up = (tap(name, of_experts(f"ffn_{name}_exps", repeated, chosen).reshape(t, -1)) for name in ("gate", "up"))
-            act = tap("ffn_act", ACTIVATIONS[family.activation](gate) * up).reshape(t, hp.n_experts_used, -1)
+            act = tap("ffn_act", activation(gate, up)).reshape(t, hp.n_experts_used, -1)
             out = tap("ffn_out", of_experts("ffn_down_exps", act, chosen).reshape(t, -1))
             return tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(t, hp.n_experts_used, -1)))
 
         def feed_forward(normed: np.ndarray) -> np.ndarray:
-            gate, up = tap("gate", product("ffn_gate", normed)), tap("up", product("ffn_up", normed))
-            return tap("ffn_out", product("ffn_down", tap("ffn_act", ACTIVATIONS[family.activation](gate) * up)))
+            gate, up = map(tap, ("gate", "up"), products(normed, "ffn_gate", "ffn_up"))
+            return tap("ffn_out", product("ffn_down", tap("ffn_act", activation(gate, up))))
 
         def stored(value: np.ndarray) -> np.ndarray:
             return self.arithmetic.cached(value).reshape(t, hp.n_kv_heads, -1)
@@ -234,7 +231,7 @@ class LlamaF64:
             return self.arithmetic.passed_on(value * hp.residual_scale)
 
         normed = tap("attn_norm", norm("attn_norm", x))
-        q, k, v = (tap(name, projected(name, normed)) for name in "qkv")
+        q, k, v = map(tap, "qkv", products(normed, "attn_q", "attn_k", "attn_v"))
         q = tap("q_rope", turned("q", q))
         k = tap("k_rope", turned("k", k))
         q, k, v = q.reshape(t, hp.n_heads, hp.head_dim), stored(k), stored(v)
@@ -248,7 +245,7 @@ class LlamaF64:
             attn_out = tap("attn_post", norm("post_attention_norm", attn_out))
         x = tap("ffn_inp", x + added(attn_out))
 
-        normed = tap("ffn_norm", norm("ffn_norm", x))
+        normed = tap("ffn_norm", norm(family.ffn_norm, x))
         ffn_out = mixture(normed) if family.experts else feed_forward(normed)
         if family.post_norms:
             ffn_out = tap("ffn_post", norm("post_ffw_norm", ffn_out))

@@ -43,7 +43,8 @@ def weights(e: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              order: np.ndarray, window: int = 0, scale: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+              order: np.ndarray, window: int = 0, scale: float | None = None,
+              sinks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """As llama_f64.attention; `order` is that of packed_order for q and k."""
     tokens, heads, width = q.shape
     n_kv = k.shape[1]
@@ -51,6 +52,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     q_codes, q_scale = groups(q[..., order])
     k_codes, k_scale = groups(k[..., order])
     v_codes, v_scale = groups(v)
+    sink = np.full((heads, 1), -np.inf) if sinks is None else sinks[:, None]
     context = np.empty((tokens, heads, v.shape[2]))
     probs = np.zeros((heads, tokens, k.shape[0]))
     for t, position in enumerate(positions):
@@ -62,16 +64,18 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
             with np.errstate(invalid="ignore"):
                 unit = q_scale[t, own, None].astype(np.float64) * k_scale[None, seen, kv]
                 scores = (sums * unit).sum(axis=-1) * scale
-                e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-                probs[own, t, seen] = e / e.sum(axis=-1, keepdims=True)
-                context[t, own] = weighted(scores, v_codes[seen, kv], v_scale[seen, kv], first)[:, :v.shape[2]]
+                most = np.maximum(scores.max(axis=-1, keepdims=True), sink[own])
+                e = np.exp(scores - most)
+                probs[own, t, seen] = e / (e.sum(axis=-1, keepdims=True) + np.exp(sink[own] - most))
+                context[t, own] = weighted(scores, sink[own], v_codes[seen, kv], v_scale[seen, kv], first)[:, :v.shape[2]]
     return context, probs
 
 
-def weighted(scores: np.ndarray, codes: np.ndarray, scale: np.ndarray, first: int) -> np.ndarray:
-    """The context [heads, dims] of scores [heads, keys], chunk by chunk; the keys are those from position `first` on."""
-    most = scores.max(axis=-1, keepdims=True)
-    total, out = 0.0, 0.0
+def weighted(scores: np.ndarray, sink: np.ndarray, codes: np.ndarray, scale: np.ndarray, first: int) -> np.ndarray:
+    """The context [heads, dims] of scores [heads, keys] and [heads, 1], chunk by chunk; the keys are those from position
+    `first` on."""
+    most = np.maximum(scores.max(axis=-1, keepdims=True), sink)
+    total, out = np.exp(sink - most), 0.0
     for begin in range(first // CHUNK * CHUNK, first + scores.shape[1], CHUNK):
         chunk = slice(max(begin - first, 0), begin + CHUNK - first)
         top = scores[:, chunk].max(axis=-1, keepdims=True)

@@ -19,46 +19,16 @@ import numpy as np
 
 import selftest_contract
 import selftest_experts
+import selftest_gpt_oss
+import selftest_phi3
+import selftest_rope
 import selftest_scales
 from dump import LAYER_TAPS, ActivationDump
 from from_gguf import metadata, run
-from gguf_model import GgufModel, UnsupportedModel
-from llama_f64 import ACTIVATIONS, LlamaF64, Text, attention, rope, rope_angles
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
+from llama_f64 import ACTIVATIONS, LlamaF64, Text, attention
 from selftest_models import IDS, VOCAB, Bench, logits, random_weights, relative_error, require_close
-
-
-def check_rope_rotates(_bench: Bench) -> None:
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(2, 9, 3, 16))
-    angles = rope_angles(np.arange(9), 10, 500.0)
-    turned = rope(x, angles)
-
-    def pair_norms(a: np.ndarray) -> np.ndarray:
-        return np.linalg.norm(a[..., :10].reshape(9, 3, 5, 2), axis=-1)
-
-    require_close(pair_norms(turned), pair_norms(x), "RoPE keeps the norm of every pair")
-    assert (turned[0] == x[0]).all(), "position 0 is not rotated"
-    assert (turned[..., 10:] == x[..., 10:]).all(), "dims from rope_dim on pass through"
-    assert np.abs(turned[1:, :, :10] - x[1:, :, :10]).min() > 0, "other dims do turn"
-    # Scores depend on distances only: shift all positions by 100.
-    shifted = rope_angles(np.arange(100, 109), 10, 500.0)
-    near = np.einsum("thd,shd->hts", turned, rope(y, angles))
-    far = np.einsum("thd,shd->hts", rope(x, shifted), rope(y, shifted))
-    require_close(far, near, "RoPE is relative")
-    first = rope(np.array([[[1.0, 0.0]]]), np.array([[0.5]]))  # the direction of the turn
-    require_close(first, np.array([[[np.cos(0.5), np.sin(0.5)]]]), "a pair turns counter-clockwise")
-
-
-def check_rope_variants(bench: Bench) -> None:
-    weights = random_weights(2)
-    plain = logits(bench.model(weights))
-    ones = logits(bench.model(weights | {"rope_freqs.weight": np.ones(8, dtype=np.float32)}))
-    require_close(ones, plain, "frequency factors of one change nothing")
-    fours = logits(bench.model(weights | {"rope_freqs.weight": np.full(8, 4, dtype=np.float32)}))
-    linear = logits(bench.model(weights, linear=4.0))
-    require_close(fours, linear, "equal frequency factors are linear scaling")
-    assert relative_error(linear, plain) > 1e-3, "linear scaling changes logits"
-    assert relative_error(logits(bench.model(weights, rope_dim=8)), plain) > 1e-3, "rope_dim < head_dim changes logits"
 
 
 def check_attention_by_loops(_bench: Bench) -> None:
@@ -77,9 +47,9 @@ def check_attention_by_loops(_bench: Bench) -> None:
 
 def check_activations(_bench: Bench) -> None:
     x = np.linspace(-6, 6, 49)
-    require_close(ACTIVATIONS["silu"](x), x * (0.5 + 0.5 * np.tanh(x / 2)), "SiLU")
+    require_close(ACTIVATIONS["silu"](x, 1.0), x * (0.5 + 0.5 * np.tanh(x / 2)), "SiLU")
     inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)
-    require_close(ACTIVATIONS["gelu_tanh"](x), x / (1 + np.exp(-2 * inner)), "GELU by tanh")
+    require_close(ACTIVATIONS["gelu_tanh"](x, 1.0), x / (1 + np.exp(-2 * inner)), "GELU by tanh")
 
 
 def check_causal(bench: Bench) -> None:
@@ -289,7 +259,8 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.model) != bool(args.greedy):
         parser.error("--model and --greedy belong together")
-    found = {**globals(), **vars(selftest_contract), **vars(selftest_experts), **vars(selftest_scales)}
+    of_subjects = (selftest_contract, selftest_experts, selftest_gpt_oss, selftest_phi3, selftest_rope, selftest_scales)
+    found = globals() | {name: value for subject in of_subjects for name, value in vars(subject).items()}
     checks = [value for name, value in sorted(found.items())
               if name.startswith("check_") and name != "check_greedy"]
     failed = 0

@@ -12,8 +12,9 @@ import q8_cache
 from contract import Contract, dequantize, quantize, to_f16, to_f32
 from dump import GLOBAL_TAPS, LAYER_TAPS
 from from_gguf import cache_type, choose_arithmetic, random_ids, run
-from gguf_model import UnsupportedModel
-from llama_f64 import attention, rope, rope_angles, silu
+from hparams import UnsupportedModel
+from llama_f64 import attention, silu
+from rope import Rope, rotate
 from selftest_models import IDS, VOCAB, Bench, logits, nmse, random_weights
 
 F32_MAX = Fraction(2**24 - 1) * 2**104
@@ -133,9 +134,9 @@ def check_contract_flow(bench: Bench) -> None:
         codes = dequantize(*quantize(tap["ffn_act"], 32))
         want = codes @ model.weight(f"blk.{i}.ffn_down.weight").T
         assert nmse(tap["ffn_out"], want) < 1e-14, "the product saw other codes"
-        angles = rope_angles(np.arange(8), 16, 500.0)
+        turns = Rope(16, 500.0).turns(np.arange(8))
         for name in "qk":
-            turned = rope(tap[name].reshape(8, -1, 16), angles).reshape(8, -1)
+            turned = rotate(tap[name].reshape(8, -1, 16), turns).reshape(8, -1)
             assert (tap[f"{name}_rope"] == to_f32(turned)).all(), "RoPE saw other values"
         assert (tap["ffn_act"] == to_f32(silu(tap["gate"]) * tap["up"])).all(), "SwiGLU saw other values"
         q, k, v = (tap[name].reshape(8, -1, 16) for name in ("q_rope", "k_rope", "v"))

@@ -6,7 +6,8 @@ import numpy as np
 from contract import Contract, dequantize, quantize, to_f32
 from dump import LAYER_TAPS, ActivationDump
 from from_gguf import run
-from gguf_model import GgufModel, UnsupportedModel
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
 from llama_f64 import route, silu
 from selftest_models import EXPERTS, IDS, USED, Bench, logits, nmse, random_weights, relative_error, require_close
 

@@ -7,11 +7,13 @@ import numpy as np
 
 from contract import Arithmetic
 from gguf_model import GgufModel
+from hparams import FAMILIES
 from llama_f64 import LlamaF64
 
 TOLERANCE = 1e-12
 VOCAB = 61
 EXPERTS, USED = 5, 2  # of mixtures
+MIXTURES = ("qwen3moe", "gpt-oss")
 IDS = [1, 17, 4, 60, 4, 33, 9, 25]
 
 
@@ -50,8 +52,9 @@ def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=
         weights["output.weight"] = matrix(VOCAB, d)
     for i in range(layers):
         block = {"attn_norm": norm(), "attn_q": 3 * matrix(heads * head_dim, d), "attn_k": matrix(kv * head_dim, d),
-                 "attn_v": matrix(kv * head_dim, d), "attn_output": matrix(d, heads * head_dim), "ffn_norm": norm()}
-        if arch == "qwen3moe":
+                 "attn_v": matrix(kv * head_dim, d), "attn_output": matrix(d, heads * head_dim),
+                 FAMILIES[arch].ffn_norm: norm()}
+        if arch in MIXTURES:
             block |= {"ffn_gate_inp": matrix(EXPERTS, d)}
             block |= {f"ffn_{name}_exps": np.stack([matrix(*shape) for _ in range(EXPERTS)])
                       for name, shape in (("gate", (ff, d)), ("up", (ff, d)), ("down", (d, ff)))}
@@ -61,10 +64,13 @@ def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=
             block |= {"attn_q_norm": norm(head_dim), "attn_k_norm": norm(head_dim)}
         if arch == "gemma3":
             block |= {"post_attention_norm": norm(), "post_ffw_norm": norm()}
+        if arch == "gpt-oss":
+            block |= {"attn_sinks": rng.normal(size=heads).astype(np.float32)}
+        biases = {name: rng.normal(size=block[name].shape[:-1]).astype(np.float32) for name in FAMILIES[arch].biases}
+        for whole, parts in FAMILIES[arch].fused.items():
+            block[whole] = np.concatenate([block.pop(part) for part in parts])
         weights |= {f"blk.{i}.{name}.weight": value for name, value in block.items()}
-        if arch == "qwen2":
-            weights |= {f"blk.{i}.attn_{x}.bias": rng.normal(size=n * head_dim).astype(np.float32)
-                        for x, n in (("q", heads), ("k", kv), ("v", kv))}
+        weights |= {f"blk.{i}.{name}.bias": value for name, value in biases.items()}
     return weights
 
 
@@ -81,18 +87,18 @@ class Bench:
         self._count += 1
         path = self._folder / f"{self._count}.gguf"
         writer = gguf.GGUFWriter(path, arch)
-        writer.add_block_count(sum(name.endswith("attn_q.weight") for name in weights))
+        writer.add_block_count(sum(name.endswith("attn_output.weight") for name in weights))
         writer.add_context_length(64)
         writer.add_embedding_length(weights["token_embd.weight"].shape[1])
-        if arch == "qwen3moe":
+        if arch in MIXTURES:
             writer.add_feed_forward_length(7)  # of layers without experts
             writer.add_expert_feed_forward_length(weights["blk.0.ffn_up_exps.weight"].shape[1])
             writer.add_expert_count(len(weights["blk.0.ffn_up_exps.weight"]))
             writer.add_expert_used_count(USED)
         else:
-            writer.add_feed_forward_length(weights["blk.0.ffn_up.weight"].shape[0])
+            writer.add_feed_forward_length(weights["blk.0.ffn_down.weight"].shape[1])
         for key, value in (keys or {}).items():
-            add = {float: writer.add_float32, bool: writer.add_bool, int: writer.add_uint32}[type(value)]
+            add = {float: writer.add_float32, bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}[type(value)]
             add(f"{arch}.{key}", value)
         writer.add_head_count(heads)
         writer.add_head_count_kv(kv)
@@ -105,7 +111,7 @@ class Bench:
             writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             writer.add_rope_scaling_factor(linear)
         for name, value in weights.items():
-            if quantize and value.ndim > 1 and "ffn_gate_inp" not in name:
+            if quantize and value.ndim > 1 and "ffn_gate_inp" not in name and name.endswith("weight"):
                 writer.add_tensor(name, gguf.quants.quantize(value, quantize), raw_dtype=quantize)
             else:
                 writer.add_tensor(name, value)

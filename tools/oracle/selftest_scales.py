@@ -7,7 +7,7 @@ import numpy as np
 from contract import Contract, to_f32
 from dump import LAYER_TAPS
 from from_gguf import run
-from gguf_model import UnsupportedModel
+from hparams import UnsupportedModel
 from selftest_models import IDS, Bench, logits, random_weights, relative_error, require_close
 
 KEYS = {"embedding_scale": 12.0, "attention.scale": 0.1, "residual_scale": 0.22, "logit_scale": 7.0}

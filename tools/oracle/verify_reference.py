@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gguf_model import GgufModel, UnsupportedModel
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
 from llama_f64 import LlamaF64, Text
 
 VERSION = "1"

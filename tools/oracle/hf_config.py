@@ -1,0 +1,73 @@
+"""The hyper-parameters of a GGUF as a config of transformers."""
+
+from transformers import AutoConfig, PretrainedConfig
+
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
+
+
+def rope_of(source: GgufModel) -> dict:
+    """The GGUF's rope_parameters, of layers without a window."""
+    hp, rope = source.hparams, source.hparams.rope
+    if source.has("rope_factors_long.weight"):
+        factors = {f"{x}_factor": source.weight(f"rope_factors_{x}.weight").tolist() for x in ("long", "short")}
+        found = {"rope_type": "longrope", "attention_factor": rope.magnitude, **factors}
+    elif rope.yarn:
+        found = {"rope_type": "yarn", "factor": rope.scale, "attention_factor": rope.magnitude, "truncate": rope.yarn.whole,
+                 "original_max_position_embeddings": rope.yarn.original, "beta_fast": rope.yarn.beta_fast,
+                 "beta_slow": rope.yarn.beta_slow}
+    elif rope.magnitude != 1.0 or source.has("rope_freqs.weight"):
+        raise UnsupportedModel("rope_freqs.weight and a magnitude of RoPE have no counterpart here")
+    else:
+        found = {"rope_type": "linear", "factor": rope.scale} if rope.scale != 1.0 else {"rope_type": "default"}
+    return found | {"rope_theta": rope.theta, "partial_rotary_factor": rope.dims / hp.head_dim}
+
+
+def config_of(source: GgufModel) -> PretrainedConfig:
+    """The GGUF's hyper-parameters."""
+    hp = source.hparams
+    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture != "phi3"):
+        raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
+    rope = rope_of(source)
+    kind, more = source.architecture, {}
+    layer_types = ["sliding_attention" if hp.window_of(i) else "full_attention" for i in range(hp.n_layers)]
+    if source.architecture == "llama" and hp.window:
+        kind, more = "mistral", {"sliding_window": hp.window}
+    elif source.architecture == "smollm3":
+        more = {"pad_token_id": None}
+    elif source.architecture == "qwen3moe":
+        kind, more = "qwen3_moe", {"moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts,
+                                   "num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": True}
+    elif source.architecture == "gpt-oss":
+        kind, more = "gpt_oss", {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used,
+                                 "sliding_window": hp.window or hp.context_length, "layer_types": layer_types}
+    elif source.architecture == "phi3":
+        more = {"sliding_window": hp.window or None, "pad_token_id": None,
+                "original_max_position_embeddings": hp.original_context or hp.context_length}
+    elif source.architecture == "gemma3":
+        rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_rope.theta}}
+        kind, more = "gemma3_text", {
+            "sliding_window": hp.window, "query_pre_attn_scalar": round(hp.attention_scale ** -2), "layer_types": layer_types}
+    elif source.architecture == "granite":
+        more = {"embedding_multiplier": hp.embedding_scale, "attention_multiplier": hp.attention_scale,
+                "residual_multiplier": hp.residual_scale, "logits_scaling": hp.logit_scale}
+    return AutoConfig.for_model(
+        kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ff,
+        num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
+        head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
+        rope_parameters=rope,
+        tie_word_embeddings=not source.has("output.weight"))
+
+
+def for_context(config: PretrainedConfig, context: int | None) -> PretrainedConfig:
+    """With the divisors of LongRoPE that a run of `context` positions has; None: those that each text has by its length, as
+    transformers decides."""
+    rope = config.rope_parameters
+    if context is not None and rope.get("rope_type") == "longrope":
+        chosen = rope["long_factor" if context > rope["original_max_position_embeddings"] else "short_factor"]
+        rope["long_factor"] = rope["short_factor"] = chosen
+    return config
+
+
+def head_dim_of(config: PretrainedConfig) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,0 +1,200 @@
+"""Hyper-parameters of a GGUF of the Llama family, and in what its architectures differ.
+
+What the oracle does not compute is refused, so that an agreement with it can never rest on both sides ignoring the same
+part of a file.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rope import Rope, Yarn
+
+
+class UnsupportedModel(Exception):
+    """The file is readable, but needs something this oracle does not compute."""
+
+
+QKV_BIASES = ("attn_q", "attn_k", "attn_v")
+
+
+@dataclass(frozen=True)
+class Family:
+    """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
+    modeling_qwen3_moe, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_granite, modeling_phi3."""
+
+    qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
+    biases: tuple[str, ...] = ()  # products with one
+    head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
+    post_norms: bool = False  # RMSNorm of what attention and feed-forward add
+    ffn_norm: str = "ffn_norm"  # the file's name of the norm before the feed-forward
+    activation: str = "silu"  # of llama_f64.ACTIVATIONS
+    scaled_embedding: bool = False  # by the root of d_model
+    theta: float = 10000.0  # RoPE's, where the file does not say
+    window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
+    window_theta: float | None = None  # RoPE's in layers with a window
+    no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
+    whole_yarn: bool = True  # Yarn.whole
+    long_rope: bool = False  # there may be divisors of frequencies for long and for short runs
+    sinks: bool = False  # each head has a score of no key
+    experts: bool = False  # the feed-forward is a mixture of some of many
+    scales: bool = False  # the file has those of the embedding, scores, residuals and logits
+    wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
+    fused: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tensors whose rows are those of several, in turn
+
+
+GPT_OSS_BIASES = (*QKV_BIASES, "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
+            "qwen2": Family("half", biases=QKV_BIASES), "qwen3": Family("half", head_norm=True),
+            "qwen3moe": Family("half", head_norm=True, experts=True),
+            "gpt-oss": Family("half", biases=GPT_OSS_BIASES, ffn_norm="post_attention_norm", activation="swiglu_oai",
+                              theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
+            "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True,
+                             theta=1000000.0, window_period=6, window_theta=10000.0, wide_layers=62),
+            "granite": Family("interleaved", scales=True),
+            "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
+                                                                           "ffn_up": ("ffn_gate", "ffn_up")})}
+
+
+@dataclass(frozen=True)
+class HParams:
+    """Hyper-parameters of a decoder, as the file states them (f32 values widened to f64)."""
+
+    n_layers: int
+    d_model: int
+    d_ff: int  # of one expert, where there are any
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int  # width of one query or key head
+    value_dim: int  # width of one value head
+    rope: Rope  # of layers that are not said to have another
+    window: int  # positions that a token attends to, its own the last; 0 = all
+    eps: float
+    context_length: int
+    original_context: int  # positions that short divisors of LongRoPE are for
+    window_period: int
+    window_rope: Rope | None  # of layers with a window
+    no_rope_period: int
+    n_experts: int  # 0: the feed-forward is no mixture
+    n_experts_used: int  # by a token
+    attention_scale: float  # scores are multiplied by it
+    embedding_scale: float  # and a row of the embedding by this
+    residual_scale: float  # and what attention and feed-forward add
+    logit_scale: float  # logits are divided by it
+
+    def window_of(self, layer: int) -> int:
+        """Of that layer, or 0."""
+        return self.window if self.window_period == 1 or (layer + 1) % self.window_period else 0
+
+    def rope_of(self, layer: int) -> Rope:
+        if self.no_rope_period and (layer + 1) % self.no_rope_period == 0:
+            return Rope(0, self.rope.theta)
+        return self.window_rope if self.window_rope and self.window_of(layer) else self.rope
+
+
+_SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
+# The values that change nothing.
+_REFUSED_KEYS = {"attention.clamp_kqv": (), "rope.scale_linear": (), "attn_logit_softcapping": (), "final_logit_softcapping": (),
+                 "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
+                 "rope.scaling.yarn_attn_factor": (1.0,), "rope.scaling.yarn_log_multiplier": ()}
+_EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
+                "expert_weights_scale": (0.0, 1.0), "expert_weights_norm": (True,), "expert_gating_func": (1,),
+                "expert_group_count": (0, 1), "interleave_moe_layer_step": (0, 1)}
+
+
+class Reader:
+    """Reads the hyper-parameters. `value(key, default)` is the file's metadata."""
+
+    def __init__(self, value: Callable):
+        self._value = value
+        self.arch = value("general.architecture", None)
+        if self.arch not in FAMILIES:
+            raise UnsupportedModel(f"architecture {self.arch!r}, only {', '.join(FAMILIES)} are modelled")
+        self.family = FAMILIES[self.arch]
+
+    def _number(self, key: str, default=None):
+        """A metadata number of the architecture; a per-layer array is accepted if all its entries agree."""
+        value = self._value(f"{self.arch}.{key}", default)
+        if isinstance(value, list):
+            if len(set(value)) != 1:
+                raise UnsupportedModel(f"{self.arch}.{key} differs between layers")
+            value = value[0]
+        if value is None:
+            raise UnsupportedModel(f"{self.arch}.{key} is missing")
+        return value
+
+    def _check(self) -> None:
+        arch, family = self.arch, self.family
+        refused = _REFUSED_KEYS | ({} if family.scales else dict.fromkeys(_SCALE_KEYS, ()))
+        for key, harmless in (refused | (_EXPERT_KEYS if family.experts else {})).items():
+            found = self._value(f"{arch}.{key}", None)
+            if found is not None and found not in harmless:
+                raise UnsupportedModel(f"{arch}.{key} is not modelled")
+        if family.scales and not self._value(f"{arch}.rope.scaling.finetuned", True):
+            raise UnsupportedModel(f"{arch}.rope.scaling.finetuned is false: a model without RoPE is not modelled")
+        if not family.experts and self._value(f"{arch}.expert_count", 0):
+            raise UnsupportedModel("mixture of experts is not modelled")
+        if not family.window_period and 0 < self._value(f"{arch}.attention.sliding_window", 0) < self._number("context_length"):
+            raise UnsupportedModel("a sliding window is not modelled")
+
+    def read(self) -> HParams:
+        self._check()
+        family, number = self.family, self._number
+        d_model, n_heads, n_layers = number("embedding_length"), number("attention.head_count"), number("block_count")
+        head_dim = number("attention.key_length", d_model // n_heads)
+        rope = self._rope(number("rope.dimension_count", head_dim))
+        wide = n_layers == family.wide_layers
+        hp = HParams(
+            n_layers=n_layers,
+            d_model=d_model,
+            d_ff=number("expert_feed_forward_length" if family.experts else "feed_forward_length"),
+            n_heads=n_heads,
+            n_kv_heads=number("attention.head_count_kv", n_heads),
+            head_dim=head_dim,
+            value_dim=number("attention.value_length", d_model // n_heads),
+            rope=rope,
+            window=number("attention.sliding_window", 0) if family.window_period else 0,
+            window_period=number("attention.sliding_window_pattern", family.window_period) or 1,
+            window_rope=family.window_theta and Rope(rope.dims, float(number("rope.freq_base_swa", family.window_theta))),
+            no_rope_period=family.no_rope_period,
+            n_experts=number("expert_count") if family.experts else 0,
+            n_experts_used=number("expert_used_count") if family.experts else 0,
+            attention_scale=self._scale("attention.scale", (d_model / n_heads if wide else head_dim) ** -0.5),
+            embedding_scale=self._scale("embedding_scale", float(np.float32(np.sqrt(d_model))) if family.scaled_embedding else 1.0),
+            residual_scale=self._scale("residual_scale", 1.0),
+            logit_scale=self._scale("logit_scale", 1.0),
+            eps=float(number("attention.layer_norm_rms_epsilon")),
+            context_length=number("context_length"),
+            original_context=number("rope.scaling.original_context_length", 0),
+        )
+        if family.experts and not 0 < hp.n_experts_used <= hp.n_experts:
+            raise UnsupportedModel(f"{hp.n_experts_used} of {hp.n_experts} experts")
+        if hp.n_heads % hp.n_kv_heads:
+            raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.n_kv_heads} KV heads")
+        if rope.dims % 2 or not 0 < rope.dims <= hp.head_dim:
+            raise UnsupportedModel(f"rope.dimension_count {rope.dims} with head_dim {hp.head_dim}")
+        return hp
+
+    def _scale(self, key: str, absent: float) -> float:
+        """A number of families with scales, or `absent`; 0 means "not set" in files written by llama.cpp."""
+        return float(self._number(key, 0.0) if self.family.scales else 0.0) or absent
+
+    def _rope(self, dims: int) -> Rope:
+        kind = self._value(f"{self.arch}.rope.scaling.type", "none")
+        if kind not in ("none", "linear", "yarn") and not (kind == "longrope" and self.family.long_rope):
+            raise UnsupportedModel(f"rope scaling {kind!r} is not modelled")
+        theta = float(self._number("rope.freq_base", self.family.theta))
+        magnitude = float(self._number("rope.scaling.attn_factor", 1.0))
+        if kind not in ("linear", "yarn"):
+            return Rope(dims, theta, magnitude=magnitude)
+        scale = float(self._number("rope.scaling.factor")) or 1.0  # 0 means "not set" in files written by llama.cpp
+        if kind == "linear":
+            return Rope(dims, theta, scale, magnitude=magnitude)
+        yarn = Yarn(self._number("rope.scaling.original_context_length"),
+                    float(self._number("rope.scaling.yarn_beta_fast", 32.0)),
+                    float(self._number("rope.scaling.yarn_beta_slow", 1.0)), self.family.whole_yarn)
+        if scale > 1.0:
+            magnitude *= 0.1 * math.log(scale) + 1.0
+        return Rope(dims, theta, scale, yarn, magnitude)
