@@ -48,6 +48,14 @@ constexpr std::array kTekken = {
               R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
               R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+// openai/gpt-oss-20b, microsoft/Phi-4-mini-instruct
+constexpr std::array kGpt4o = {
+    SplitPass{R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+              R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|)"
+              R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 // tiiuae/falcon-7b: Punctuation, ByteLevel, Digits, Split. Digits comes after ByteLevel, where each
 // byte is a character of GPT-2's alphabet: bytes B2, B3, B9 and BC to BE are superscripts and
 // fractions there (U+00B2 ...), which are numbers, too.
@@ -119,6 +127,7 @@ constexpr std::array kRules = {
         .name = "refact", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},
     PreTokenizerRule{.name = "falcon", .passes = kFalcon, .ignore_merges = false, .add_bos = false},
     PreTokenizerRule{.name = "tekken", .passes = kTekken, .ignore_merges = true, .add_bos = true},
+    PreTokenizerRule{.name = "gpt-4o", .passes = kGpt4o, .ignore_merges = true, .add_bos = false},
     PreTokenizerRule{.name = "mpt", .passes = kGpt2, .ignore_merges = false, .add_bos = false},
     PreTokenizerRule{
         .name = "command-r", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},

@@ -26,6 +26,7 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
             Workspace::allocate(attend_workspace_bytes({sizes.kv, config.head_dim}, queries),
                                 "workspace"));
     LLM_TRY(scratch.partial, allocate_activations(queries * partial));
+    LLM_TRY(scratch.sink, allocate_activations(partial));
     LLM_TRY(scratch.context, allocate_activations(config.q_rows()));
     part.scratch_.push_back(std::move(scratch));
   }
@@ -60,7 +61,7 @@ void Attention::run(PassWorker& at, std::size_t layer) {
   at.tap(layer, "attn_ctx", context, config_.q_rows());
   const InputRows input = at.load_rows(PassOp::kMerge, context, config_.q_rows(), {&w.attn_output});
   at.add_product(PassOp::kAttnOutput, w.attn_output, input, w.attn_post_norm.span(), layer,
-                 {"attn_out", "attn_post"});
+                 {"attn_out", "attn_post"}, w.attn_output_bias.span());
   at.tap_residual(layer, "ffn_inp");
 }
 
@@ -71,11 +72,7 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
   const RowTasks kv = at.tasks_of(w.attn_k, input.n, config_.head_dim);
   const RowTasks q = at.tasks_of(w.attn_q, input.n, config_.head_dim);
   const auto project = [&](const PackedMatrix& matrix, std::span<const float> bias, TaskRows rows,
-                           float* y) {
-    at.product(PassOp::kQkv, matrix, rows, input, y);
-    for (std::size_t t = 0; t < input.n && !bias.empty(); ++t)
-      for (std::size_t r = rows.begin; r < rows.end; ++r) y[t * matrix.n_rows() + r] += bias[r];
-  };
+                           float* y) { at.product(PassOp::kQkv, matrix, bias, rows, input, y); };
   const auto rotate_task = [&](std::size_t i) {
     if (i < kv.size()) return rotate_and_store(at, layer, kv[i]);
     rotate_queries(at, layer, q[i - kv.size()]);
@@ -160,8 +157,8 @@ void Attention::attend_blocks(PassWorker& at, std::size_t layer) {
     for (std::size_t j = 0; j < block.n_rows * heads_per_kv(); ++j) {
       const std::size_t row = block.first_row + j / heads_per_kv();
       const std::size_t head = kv_head * heads_per_kv() + j % heads_per_kv();
-      at.kernels().finish(partial + j * (2 + head_dim), head_dim,
-                          context_.data() + row * config_.q_rows() + head * head_dim);
+      finish_head(at, layer, head, partial + j * (2 + head_dim),
+                  context_.data() + row * config_.q_rows() + head * head_dim);
     }
     at.lap(PassOp::kAttention);
   });
@@ -189,8 +186,21 @@ void Attention::attend_one_row(PassWorker& at, std::size_t layer) {
     for (std::size_t chunk = 1; chunk < n_chunks; ++chunk) {
       at.kernels().merge(sum, first + chunk * config_.n_heads * partial_size, head_dim);
     }
-    at.kernels().finish(sum, head_dim, own(at).context.data() + head * head_dim);
+    finish_head(at, layer, head, sum, own(at).context.data() + head * head_dim);
   }
+}
+
+void Attention::finish_head(const PassWorker& at, std::size_t layer, std::size_t head, float* sum,
+                            float* context) {
+  const std::size_t head_dim = config_.head_dim;
+  if (const auto sinks = weights_.layers[layer].attn_sinks.span(); !sinks.empty()) {
+    float* const sink = own(at).sink.data();
+    std::fill_n(sink, 2 + head_dim, 0.0F);
+    sink[0] = sinks[head];
+    sink[1] = 1;
+    at.kernels().merge(sum, sink, head_dim);
+  }
+  at.kernels().finish(sum, head_dim, context);
 }
 
 void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std::size_t kv_head,

@@ -48,6 +48,11 @@ void Experts::run(PassWorker& at, std::size_t layer) {
   const std::size_t d_ff = config_.d_ff;
   const std::size_t d_model = config_.d_model;
   const Activation kind = config_.layers[layer].activation;
+  // Of one expert; empty where there are none.
+  const auto bias_of = [this](std::span<const float> all, std::uint32_t expert) {
+    const std::size_t n = all.size() / config_.n_experts;
+    return all.subspan(expert * n, n);
+  };
 
   const InputRows normed =
       at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up});
@@ -75,8 +80,11 @@ void Experts::run(PassWorker& at, std::size_t layer) {
   each_product(at, experts.gate, [&](const Group& group, TaskRows rows) {
     const InputRows input = inputs_of(group, normed);
     const std::size_t place = group.first * d_ff;
-    at.product(PassOp::kGateUp, experts.gate[group.expert], rows, input, gate_.data() + place);
-    at.product(PassOp::kGateUp, experts.up[group.expert], rows, input, up_.data() + place);
+    const std::uint32_t e = group.expert;
+    at.product(PassOp::kGateUp, experts.gate[e], bias_of(w.ffn_gate_bias.span(), e), rows, input,
+               gate_.data() + place);
+    at.product(PassOp::kGateUp, experts.up[e], bias_of(w.ffn_up_bias.span(), e), rows, input,
+               up_.data() + place);
     if (!at.has_probe()) activate(group, rows);
   });
   if (at.has_probe()) {
@@ -92,7 +100,8 @@ void Experts::run(PassWorker& at, std::size_t layer) {
     at.lap(PassOp::kNorm);
   });
   each_product(at, experts.down, [&](const Group& group, TaskRows rows) {
-    at.product(PassOp::kFfnDown, experts.down[group.expert], rows,
+    const std::uint32_t e = group.expert;
+    at.product(PassOp::kFfnDown, experts.down[e], bias_of(w.ffn_down_bias.span(), e), rows,
                rows_of(group, gate_.data(), d_ff), out_.data() + group.first * d_model);
   });
   tap(at, layer, "ffn_out", out_.data(), d_model);
@@ -119,9 +128,10 @@ void Experts::run(PassWorker& at, std::size_t layer) {
 
 void Experts::choose(PassWorker& at, std::size_t layer, const InputRows& normed) {
   const PackedMatrix& w = at.weights().layers[layer].ffn_gate_inp;
+  const std::span<const float> bias = at.weights().layers[layer].ffn_gate_inp_bias.span();
   const RowTasks tasks = at.tasks_of(w, normed.n);
   at.run_tasks(tasks.size(), [&](std::size_t i) {
-    at.product(PassOp::kRouter, w, tasks[i], normed, router_.data());
+    at.product(PassOp::kRouter, w, bias, tasks[i], normed, router_.data());
   });
   at.tap(layer, "router", router_.data(), config_.n_experts);
   at.run_tasks(normed.n, [&](std::size_t t) {

@@ -184,14 +184,23 @@ void PassWorker::product(PassOp op, const PackedMatrix& w, TaskRows rows, const 
                  n_rows * static_cast<double>(w.n_cols() * input.n));
 }
 
+void PassWorker::product(PassOp op, const PackedMatrix& w, std::span<const float> bias,
+                         TaskRows rows, const InputRows& input, float* y) {
+  product(op, w, rows, input, y);
+  for (std::size_t t = 0; t < input.n && !bias.empty(); ++t)
+    for (std::size_t r = rows.begin; r < rows.end; ++r) y[t * w.n_rows() + r] += bias[r];
+}
+
 void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& input,
-                             std::span<const float> norm, std::size_t layer, AddedTaps taps) {
+                             std::span<const float> norm, std::size_t layer, AddedTaps taps,
+                             std::span<const float> bias) {
   const float scale = config().residual_scale;
-  const bool apart = has_probe() || !norm.empty() || scale != 1.0F;
+  const bool apart = has_probe() || !norm.empty() || !bias.empty() || scale != 1.0F;
   float* const y = apart ? pass_.output_.data() : pass_.x_.data();
   const RowTasks tasks = tasks_of(w, input.n);
   run_tasks(tasks.size(), [&](std::size_t i) {
-    product(op, w, tasks[i], input, y, apart ? Epilogue::kStore : Epilogue::kAdd);
+    if (!apart) return product(op, w, tasks[i], input, y, Epilogue::kAdd);
+    product(op, w, bias, tasks[i], input, y);
   });
   if (!apart) return;
   const std::size_t d_model = config().d_model;

@@ -165,6 +165,10 @@ class PassWorker {
   RowTasks tasks_of(const PackedMatrix& w, std::size_t n, std::size_t unit = 1) const {
     return {w, n, worker_.count, unit, pass_.task_bytes_};
   }
+  /// Rows of y = W input + bias.
+  /// @param bias  (w.n_rows()); may be empty
+  void product(PassOp op, const PackedMatrix& w, std::span<const float> bias, TaskRows rows,
+               const InputRows& input, float* y);
   /// Rows of y = W input, or of y = y + W input.
   void product(PassOp op, const PackedMatrix& w, TaskRows rows, const InputRows& input, float* y,
                Epilogue epilogue = Epilogue::kStore);
@@ -176,8 +180,10 @@ class PassWorker {
   /// residual = residual + W input, or + the norm of W input where there is one, times
   /// HyperParameters::residual_scale. Waits.
   /// @param norm  weights; may be empty
+  /// @param bias  added to W input; may be empty
   void add_product(PassOp op, const PackedMatrix& w, const InputRows& input,
-                   std::span<const float> norm, std::size_t layer, AddedTaps taps);
+                   std::span<const float> norm, std::size_t layer, AddedTaps taps,
+                   std::span<const float> bias = {});
 
   /// Runs tasks until none is left, and returns when all are done.
   template <typename Task>

@@ -33,7 +33,11 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"attention.causal", "attention is causal here", {1, 1}},
     RefusedKey{"attention.temperature_scale", "queries are not scaled by position here"},
     RefusedKey{"use_parallel_residual", "attention and feed-forward are not parallel here"},
-    RefusedKey{"rope.scaling.attn_factor", "RoPE does not scale magnitudes here", {1, 1}},
+    RefusedKey{"rope.scaling.yarn_ext_factor", "YaRN is computed in full here", {1, -1}},
+    RefusedKey{"rope.scaling.yarn_attn_factor", "magnitudes follow from the factor here", {1, 1}},
+    RefusedKey{"rope.scaling.yarn_log_multiplier", "magnitudes follow from the factor here"},
+    RefusedKey{"rope.scaling.yarn_beta_fast", "YaRN's ramp begins at 32 turns here", {32, 32}},
+    RefusedKey{"rope.scaling.yarn_beta_slow", "YaRN's ramp ends at one turn here", {1, 1}},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
     // Not where an architecture has experts.
     RefusedKey{"expert_count", "this architecture has no experts"},
@@ -47,8 +51,15 @@ constexpr auto kRefusedBesideExperts = kRefusedKeys.first(kRefusedKeys.size() - 
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
     RopeScaling{.type = "linear", .divides_positions = true},
-    RopeScaling{.type = "yarn", .refused = "YaRN is not computed here"},
-    RopeScaling{.type = "longrope", .refused = "LongRoPE is not computed here"},
+    RopeScaling{.type = "yarn", .divides_positions = true, .is_yarn = true},
+    RopeScaling{.type = "longrope", .refused = "of files that have it only phi3 is known here"},
+};
+// The factors of LongRoPE are in a tensor.
+constexpr std::array kPhi3Scalings = {
+    RopeScaling{.type = "none"},
+    RopeScaling{.type = "linear", .divides_positions = true},
+    RopeScaling{.type = "yarn", .divides_positions = true, .is_yarn = true},
+    RopeScaling{.type = "longrope"},
 };
 
 constexpr std::array kQwen2Roles = {
@@ -70,6 +81,32 @@ constexpr std::array kQwen3MoeRoles = {
     RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
     RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
     RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+};
+
+constexpr std::array kGptOssRoles = {
+    RoleNeed{"attn_q.bias", Need::kRequired},
+    RoleNeed{"attn_k.bias", Need::kRequired},
+    RoleNeed{"attn_v.bias", Need::kRequired},
+    RoleNeed{"attn_sinks.weight", Need::kRequired},
+    RoleNeed{"attn_output.bias", Need::kRequired},
+    RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
+    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
+    RoleNeed{"ffn_gate_inp.bias", Need::kRequired},
+    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
+    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
+    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+    RoleNeed{"ffn_gate.bias", Need::kRequired, "ffn_gate_exps.bias"},
+    RoleNeed{"ffn_up.bias", Need::kRequired, "ffn_up_exps.bias"},
+    RoleNeed{"ffn_down.bias", Need::kRequired, "ffn_down_exps.bias"},
+};
+
+constexpr std::array kPhi3Roles = {
+    RoleNeed{"attn_q.weight", Need::kRequired, "attn_qkv.weight"},
+    RoleNeed{"attn_k.weight", Need::kRequired, "attn_qkv.weight"},
+    RoleNeed{"attn_v.weight", Need::kRequired, "attn_qkv.weight"},
+    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_up.weight"},
+    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up.weight"},
+    RoleNeed{"rope_freqs.weight", Need::kOptional, "rope_factors_long.weight"},
 };
 
 constexpr std::array kGemma3Roles = {
@@ -104,6 +141,27 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .refused_keys = kRefusedBesideExperts,
                  .roles = kQwen3MoeRoles},
+    // modeling_gpt_oss.py; post_attention_norm is the norm before the feed-forward.
+    Architecture{.name = "gpt-oss",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .activation = Activation::kSwiGluOai,
+                 .rope_theta = 150000.0F,
+                 .has_experts = true,
+                 .window_period = 2,
+                 .rope_scalings = kRopeScalings,
+                 .yarn_rounds = false,
+                 .refused_keys = kRefusedBesideExperts,
+                 .roles = kGptOssRoles},
+    // modeling_phi3.py. The long factors hold for every text, as long as a context is longer than
+    // the original one.
+    Architecture{.name = "phi3",
+                 .rope_pairs = RopePairs::kHalves,
+                 .window_period = 1,
+                 .rope_scalings = kPhi3Scalings,
+                 .refused_keys = kRefusedKeys,
+                 .roles = kPhi3Roles,
+                 .unread_tensor = "rope_factors_short.weight"},
     // modeling_smollm3.py; llama.cpp's converter orders rows of q and k as of llama.
     Architecture{.name = "smollm3",
                  .no_rope_period = 4,

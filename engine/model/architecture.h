@@ -29,6 +29,8 @@ struct HyperParameterKeys {
   std::string_view rope_scaling = "rope.scaling.type";
   std::string_view rope_scale = "rope.scaling.factor";
   std::string_view old_rope_scale = "rope.scale_linear";  ///< of older files
+  std::string_view rope_magnitude = "rope.scaling.attn_factor";
+  std::string_view original_context = "rope.scaling.original_context_length";
   std::string_view sliding_window = "attention.sliding_window";
   std::string_view window_period = "attention.sliding_window_pattern";
   std::string_view window_rope_theta = "rope.freq_base_swa";
@@ -47,11 +49,12 @@ enum class RopePairs {
   kHalves,      ///< (i, i + rope_dims / 2)
 };
 
-/// A value of rope.scaling.type. What llama3 does to the frequencies is no type: the divisors stand
-/// in rope_freqs.weight.
+/// A value of rope.scaling.type. What llama3 and LongRoPE do to the frequencies is no type: the
+/// divisors stand in rope_freqs.weight.
 struct RopeScaling {
   std::string_view type;
   bool divides_positions = false;  ///< by rope.scaling.factor
+  bool is_yarn = false;            ///< only those of slow pairs (docs/numerics.md)
   std::string_view refused = {};   ///< why it is not computed; empty: it is
 };
 
@@ -66,7 +69,9 @@ enum class Need {
 struct RoleNeed {
   std::string_view role;  ///< TensorRole::name
   Need need;
-  std::string_view in_file = {};  ///< its name in files; empty: the role's
+  /// Its name in files; empty: the role's. Matrices of one name are one tensor, their rows one
+  /// after the other in the order of the architecture's rows.
+  std::string_view in_file = {};
 };
 
 /// A key that must be absent or one of two values: another asks for what is not computed here.
@@ -93,10 +98,12 @@ struct Architecture {
   std::size_t window_period = 0;
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< where the file gives no type
+  bool yarn_rounds = true;                           ///< the pairs between which YaRN's ramp lies
   std::span<const RefusedKey> refused_keys = {};
   /// Models of so many layers scale scores by 1 / sqrt(d_model / n_heads); 0: none do.
   std::size_t width_scaled_n_layers = 0;
   std::span<const RoleNeed> roles = {};  ///< the others are as kTensorRoles says
+  std::string_view unread_tensor = {};   ///< files may have it, and no result depends on it
 
   /// "llama.block_count" of "block_count".
   std::string key(std::string_view suffix) const;

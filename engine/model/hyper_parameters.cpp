@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/shown_text.h"
 #include "engine/model/tensor_name.h"
+#include "engine/model/tensor_roles.h"
 #include "quant/contract/contract.h"
 
 namespace llm {
@@ -37,6 +39,8 @@ class Reader {
   Status read_context();
   Status read_rope();
   Status read_rope_scaling(RopeSpec& rope) const;
+  Status read_yarn(RopeSpec& rope) const;
+  Status check_long_factors() const;
   Status read_layers();
   Status read_scales();
 
@@ -340,6 +344,49 @@ Status Reader::read_rope_scaling(RopeSpec& rope) const {
   LLM_TRY(const float old_factor, read_positive(key_of(keys().old_rope_scale), 1.0F));
   LLM_TRY(const float factor, read_positive(key_of(keys().rope_scale), old_factor));
   rope.scale = scaling->divides_positions ? factor : 1.0F;
+  LLM_TRY(const float magnitude, read_positive(key_of(keys().rope_magnitude), 1.0F));
+  rope.magnitude = static_cast<double>(magnitude);
+  LLM_RETURN_IF_ERROR(check_long_factors());
+  return scaling->is_yarn ? read_yarn(rope) : Ok{};
+}
+
+/// Factors for long texts are read for all: a file whose context they are not for is refused.
+Status Reader::check_long_factors() const {
+  const std::string name =
+      name_in_file(*config_.architecture, *find_role("rope_freqs.weight"), kOutsideLayers);
+  if (name == "rope_freqs.weight" || gguf_.find_tensor(name) == nullptr) return Ok{};
+  const std::string key = key_of(keys().original_context);
+  LLM_TRY(const std::uint64_t original, gguf_.get_unsigned(key));
+  if (original < config_.context) return Ok{};
+  return unsupported(key, fmt::format("found {}, need less than the context {}: the short factors "
+                                      "of RoPE are not used here",
+                                      original, config_.context));
+}
+
+/// Facts from transformers' modeling_rope_utils.py.
+Status Reader::read_yarn(RopeSpec& rope) const {
+  constexpr double kFastTurns = 32;  // in the original context; faster pairs are left alone
+  constexpr double kSlowTurns = 1;
+  const std::string key = key_of(keys().original_context);
+  LLM_TRY(const std::uint64_t original, gguf_.get_unsigned(key));
+  if (original == 0 || original > kMaxContext)
+    return malformed(key, fmt::format("found {}, need 1 to {}", original, kMaxContext));
+  if (rope.theta <= 1.0F)
+    return malformed(key_of(keys().rope_theta),
+                     fmt::format("found {}, need more than 1 with YaRN", rope.theta));
+  const auto dims = static_cast<double>(rope.dims);
+  const auto pair_of = [&](double turns) {
+    return dims * std::log(static_cast<double>(original) / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(static_cast<double>(rope.theta)));
+  };
+  const bool rounds = config_.architecture->yarn_rounds;
+  const double fast = pair_of(kFastTurns);
+  const double slow = pair_of(kSlowTurns);
+  YarnRamp ramp{std::max(rounds ? std::floor(fast) : fast, 0.0),
+                std::min(rounds ? std::ceil(slow) : slow, dims - 1)};
+  if (ramp.high == ramp.low) ramp.high += 0.001;
+  rope.yarn = ramp;
+  if (rope.scale > 1.0F) rope.magnitude *= 0.1 * std::log(static_cast<double>(rope.scale)) + 1;
   return Ok{};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -9,11 +10,20 @@
 
 namespace llm {
 
+/// How YaRN spares fast pairs: RopeSpec::scale is that of pairs from `high` on, pairs up to `low`
+/// have none.
+struct YarnRamp {
+  double low;
+  double high;
+};
+
 /// How RoPE turns heads (engine/model/rope.h).
 struct RopeSpec {
-  std::size_t dims = 0;    ///< leading dims of a head that rotate; even; 0: none does
-  float theta = 10000.0F;  ///< rope.freq_base
-  float scale = 1.0F;      ///< positions are divided by it (rope.scaling.factor, linear)
+  std::size_t dims = 0;               ///< leading dims of a head that rotate; even; 0: none does
+  float theta = 10000.0F;             ///< rope.freq_base
+  float scale = 1.0F;                 ///< positions are divided by it (rope.scaling.factor)
+  double magnitude = 1;               ///< of cosines and sines (rope.scaling.attn_factor, YaRN)
+  std::optional<YarnRamp> yarn = {};  ///< none: of every pair
 };
 
 /// What may differ from layer to layer. What else a layer does shows in the tensors it has: biases,
@@ -82,7 +92,7 @@ class ModelSize {
 /// Reads and cross-checks the metadata against itself and against the blocks, embedding and
 /// vocabulary that the file holds, before anything is allocated by it.
 /// Errors: kMalformed for values that contradict each other or the file; kUnsupported for another
-/// architecture, its refused keys, per-layer head counts, RoPE scaling other than linear.
+/// architecture, its refused keys, per-layer head counts, unknown RoPE scalings.
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf);
 
 }  // namespace llm

@@ -73,12 +73,13 @@ Result<ModelContents> read_contents(GgufFile gguf, const ModelFileOptions& optio
 Error nonfinite_error(const ModelFile& model, const TensorView& tensor, std::size_t block) {
   const MappedFile::Part& part = model.file.part_at(tensor.data.data());
   const BlockTraits& traits = block_traits(tensor.type);
-  const std::size_t row = block / (tensor.n_cols / traits.block_weights);
+  const std::size_t blocks_of_row = tensor.n_cols / traits.block_weights;
+  const std::size_t row = tensor.first_row + block / blocks_of_row;
   return Error{
       .code = ErrorCode::kNonFinite,
       .field = tensor.name,
       .message = fmt::format("found NaN or Inf in {} block {} (row {}), need finite values",
-                             traits.name, block, row),
+                             traits.name, tensor.first_row * blocks_of_row + block, row),
       .offset = static_cast<std::uint64_t>(tensor.data.data() - part.bytes.data()) +
                 block * traits.block_bytes,
       .file = part.path};

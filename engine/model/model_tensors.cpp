@@ -49,10 +49,16 @@ std::string shape_text(const GgufTensor& tensor) {
 
 Status check_shape(const TensorRole& role, const TensorView& view, const GgufTensor& tensor,
                    const HyperParameters& config) {
-  const std::size_t rows = role.rows.of(config);
+  const std::size_t rows = rows_in_tensor(config, role).all;
   const std::size_t cols = role.cols.of(config);
   const std::size_t stack = role.stack.of(config);
   const auto& dims = tensor.dims;
+  if (!role.is_matrix() && stack > 1) {
+    if (dims[0] == cols && dims[1] == stack && dims[2] == 1 && dims[3] == 1) return Ok{};
+    return error_of(ErrorCode::kMalformed, view.name, tensor,
+                    fmt::format("found shape {}, need [{}, {}] (elements, experts)",
+                                shape_text(tensor), cols, stack));
+  }
   if (dims[0] == cols && dims[1] == rows && dims[2] == stack && dims[3] == 1) return Ok{};
   if (stack > 1)
     return error_of(ErrorCode::kMalformed, view.name, tensor,
@@ -72,6 +78,13 @@ Status check_type(const TensorRole& role, const TensorView& view, const GgufTens
                               block_traits(view.type).name));
 }
 
+/// Whether files call another role's tensor as this one is called elsewhere.
+bool is_name_of_another(const Architecture& architecture, const TensorRole& role) {
+  return std::ranges::any_of(architecture.roles, [&](const RoleNeed& other) {
+    return other.in_file == role.name && other.role != role.name;
+  });
+}
+
 /// The tensor of `role`, checked; empty where the file has none and need not.
 Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, const TensorRole& role,
                         int layer) {
@@ -79,7 +92,10 @@ Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, con
   const std::string name = name_in_file(*config.architecture, role, layer);
   const GgufTensor* tensor = gguf.find_tensor(name);
   if (need != Need::kRequired && tensor == nullptr) return TensorView{};
-  if (need == Need::kAbsent) return refusal(*tensor, role.name, *config.architecture);
+  if (need == Need::kAbsent) {
+    if (is_name_of_another(*config.architecture, role)) return TensorView{};
+    return refusal(*tensor, role.name, *config.architecture);
+  }
   LLM_TRY(tensor, require_tensor(gguf, *config.architecture, name));
   TensorView view{.name = name,
                   .type = tensor->type,
@@ -88,6 +104,13 @@ Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, con
                   .data = gguf.tensor_data(*tensor)};
   LLM_RETURN_IF_ERROR(check_shape(role, view, *tensor, config));
   LLM_RETURN_IF_ERROR(check_type(role, view, *tensor));
+  if (const RowsInTensor rows = rows_in_tensor(config, role);
+      role.is_matrix() && rows.all > role.rows.of(config)) {
+    const std::size_t stride = view.data.size() / view.n_rows;
+    view.first_row = rows.first;
+    view.n_rows = role.rows.of(config);
+    view.data = view.data.subspan(rows.first * stride, view.n_rows * stride);
+  }
   return view;
 }
 
@@ -108,6 +131,7 @@ Status check_rest(const GgufFile& gguf, const HyperParameters& config,
   std::size_t unknown = 0;
   for (const GgufTensor& tensor : gguf.tensors()) {
     if (std::ranges::binary_search(used, tensor.name, std::less<std::string_view>())) continue;
+    if (tensor.name == config.architecture->unread_tensor) continue;
     for (const std::string_view part : kRefusedParts) {
       if (tensor.name.find(part) == std::string_view::npos) continue;
       return refusal(tensor, part, *config.architecture);

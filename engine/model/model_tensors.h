@@ -21,6 +21,7 @@ struct TensorView {
   WeightType type = WeightType::kF32;
   std::size_t n_rows = 0;
   std::size_t n_cols = 0;
+  std::size_t first_row = 0;  ///< of the rows in the file's tensor, which may hold those of others
   std::span<const std::byte> data;
 
   bool empty() const { return name.empty(); }

@@ -11,9 +11,10 @@ namespace llm {
 /// Rotary position embedding, GGUF's interleaved pairs (2i, 2i + 1) of the leading dims of
 /// each head:
 ///
-///   angle(p, i) = p / scale * theta^(-2i / dims) / divisor[i]
+///   angle(p, i) = p * ((f / scale) * r + f * (1 - r)) / divisor[i],  f = theta^(-2i / dims)
 ///
-/// Angles, cosines and sines are f64; each cosine and sine is rounded to f32 once.
+/// where r is YaRN's ramp, 1 without. Angles, cosines and sines are f64; each cosine and sine,
+/// times the magnitude, is rounded to f32 once.
 class Rope {
  public:
   /// @param divisors  rope_freqs.weight, (dims / 2), or empty for none; of no account without dims
@@ -26,6 +27,7 @@ class Rope {
 
  private:
   std::vector<double> frequencies_;  ///< angle per position
+  double magnitude_;
 };
 
 }  // namespace llm

@@ -61,7 +61,7 @@ struct TensorRole {
   std::string_view name;  ///< in the file, after "blk.N." where it is in a layer
   Need need;              ///< where the architecture does not say otherwise
   ModelSize rows;         ///< outputs; 1 for a vector
-  ModelSize stack;        ///< matrices of that shape, one after the other
+  ModelSize stack;        ///< matrices, or vectors, of that shape, one after the other
   ModelSize cols;         ///< inputs
   View view;              ///< where the file's tensor is bound
   Matrix matrix;          ///< where it is packed; of a vector none
@@ -82,9 +82,10 @@ struct TensorRole {
         order(row_order),
         per_layer(v.per_layer()) {}
   constexpr TensorRole(std::string_view role, Need n, ModelSize size, View v, Vector values,
-                       RowOrder element_order = RowOrder::kPlain)
+                       RowOrder element_order = RowOrder::kPlain, ModelSize n_stacked = {})
       : name(role),
         need(n),
+        stack(n_stacked),
         cols(size),
         view(v),
         vector(values),
@@ -127,18 +128,29 @@ inline constexpr std::array kTensorRoles = [] {
                  kRopeHeads),
       TensorRole("attn_k_norm.weight", kAbsent, &H::head_dim, &L::attn_k_norm, &LW::attn_k_norm,
                  kRopeHeads),
+      TensorRole("attn_sinks.weight", kAbsent, &H::n_heads, &L::attn_sinks, &LW::attn_sinks),
       TensorRole("attn_output.weight", kRequired, &H::d_model, &H::q_rows, &L::attn_output,
                  &LW::attn_output),
+      TensorRole("attn_output.bias", kAbsent, &H::d_model, &L::attn_output_bias,
+                 &LW::attn_output_bias),
       TensorRole("post_attention_norm.weight", kAbsent, &H::d_model, &L::attn_post_norm,
                  &LW::attn_post_norm),
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
       TensorRole("ffn_gate_inp.weight", kAbsent, &H::n_experts, &H::d_model, &L::ffn_gate_inp,
                  &LW::ffn_gate_inp),
+      TensorRole("ffn_gate_inp.bias", kAbsent, &H::n_experts, &L::ffn_gate_inp_bias,
+                 &LW::ffn_gate_inp_bias),
       TensorRole("ffn_gate.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate,
                  kPlain, &H::n_ffn),
       TensorRole("ffn_up.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up, kPlain,
                  &H::n_ffn),
       TensorRole("ffn_down.weight", kRequired, &H::d_model, &H::d_ff, &L::ffn_down, &LW::ffn_down,
+                 kPlain, &H::n_ffn),
+      TensorRole("ffn_gate.bias", kAbsent, &H::d_ff, &L::ffn_gate_bias, &LW::ffn_gate_bias, kPlain,
+                 &H::n_ffn),
+      TensorRole("ffn_up.bias", kAbsent, &H::d_ff, &L::ffn_up_bias, &LW::ffn_up_bias, kPlain,
+                 &H::n_ffn),
+      TensorRole("ffn_down.bias", kAbsent, &H::d_model, &L::ffn_down_bias, &LW::ffn_down_bias,
                  kPlain, &H::n_ffn),
       TensorRole("post_ffw_norm.weight", kAbsent, &H::d_model, &L::ffn_post_norm,
                  &LW::ffn_post_norm),
@@ -194,6 +206,23 @@ constexpr RoleNeed role_in(const Architecture& architecture, const TensorRole& r
 /// Whether models of `architecture` have tensors of `role`.
 constexpr Need need_of(const Architecture& architecture, const TensorRole& role) {
   return role_in(architecture, role).need;
+}
+/// Where a role's rows lie in its tensor, which may hold those of several roles (RoleNeed).
+struct RowsInTensor {
+  std::size_t first = 0;
+  std::size_t all = 0;
+};
+inline RowsInTensor rows_in_tensor(const HyperParameters& config, const TensorRole& role) {
+  const Architecture& architecture = *config.architecture;
+  const std::string_view name = role_in(architecture, role).in_file;
+  RowsInTensor rows;
+  for (const RoleNeed& need : architecture.roles) {
+    if (need.in_file != name) continue;
+    if (need.role == role.name) rows.first = rows.all;
+    rows.all += find_role(need.role)->rows.of(config);
+  }
+  if (rows.all == 0) rows.all = role.rows.of(config);
+  return rows;
 }
 /// The name of the role's tensor in files: "blk.3.ffn_down.weight".
 inline std::string name_in_file(const Architecture& architecture, const TensorRole& role,

@@ -18,9 +18,9 @@ Result<AlignedBuffer<float>> load_vector(const ModelFile& model, const TensorRol
                                          const TensorView& tensor) {
   if (const auto block = first_nonfinite_block(tensor.type, tensor.data))
     return nonfinite_error(model, tensor, *block);
-  LLM_TRY(auto values, AlignedBuffer<float>::allocate(tensor.n_cols, tensor.name));
   const GgufArray<float> in_file(tensor.data);  // vectors are F32
-  for (std::size_t i = 0; i < tensor.n_cols; ++i)
+  LLM_TRY(auto values, AlignedBuffer<float>::allocate(in_file.size(), tensor.name));
+  for (std::size_t i = 0; i < in_file.size(); ++i)
     values[i] = in_file[file_row(model.config, role, i)];
   return values;
 }

@@ -12,10 +12,12 @@ namespace llm {
 /// What a gated feed-forward makes of its gate and of what the gate lets through, element by
 /// element. An activation is its row in kActivations, its case in contract::activate, its lanes in
 /// quant/kernels/float_ops.h and its mathematics in validate/self/definition_check.cpp.
-enum class Activation : std::uint8_t { kSwiGlu, kGeGluTanh };
+enum class Activation : std::uint8_t { kSwiGlu, kGeGluTanh, kSwiGluOai };
 
-inline constexpr std::array<std::pair<Activation, std::string_view>, 2> kActivations = {
-    {{Activation::kSwiGlu, "SwiGLU"}, {Activation::kGeGluTanh, "GeGLU-tanh"}}};
+inline constexpr std::array<std::pair<Activation, std::string_view>, 3> kActivations = {
+    {{Activation::kSwiGlu, "SwiGLU"},
+     {Activation::kGeGluTanh, "GeGLU-tanh"},
+     {Activation::kSwiGluOai, "SwiGLU-OAI"}}};
 
 constexpr std::string_view activation_name(Activation kind) {
   return kActivations[static_cast<std::size_t>(kind)].second;
@@ -30,6 +32,12 @@ struct GeluConstants {
   static constexpr float kCubic = 0x1.2444f2p-4F;   ///< 0.044715 of it
 };
 
+/// Of gpt-oss (transformers' modeling_gpt_oss.py).
+struct SwiGluOaiConstants {
+  static constexpr float kSlope = 1.702F;
+  static constexpr float kLimit = 7.0F;  ///< of the gate from above, of `up` on both sides
+};
+
 /// docs/numerics.md, each step rounded to f32.
 inline float activate(Activation kind, float gate, float up) {
   switch (kind) {
@@ -39,6 +47,12 @@ inline float activate(Activation kind, float gate, float up) {
       using K = GeluConstants;
       const float z = gate * std::fma(gate * gate, K::kCubic, K::kLinear);
       return (gate / (1.0F + exp(-z))) * up;
+    }
+    case Activation::kSwiGluOai: {
+      using K = SwiGluOaiConstants;
+      const float x = gate > K::kLimit ? K::kLimit : gate;
+      const float u = up > K::kLimit ? K::kLimit : up;
+      return (x / (1.0F + exp(-(K::kSlope * x)))) * ((-K::kLimit > u ? -K::kLimit : u) + 1.0F);
     }
   }
   return 0;

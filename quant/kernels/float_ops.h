@@ -118,6 +118,18 @@ LLM_INLINE F32x16<A> geglu_tanh16(const F32x16<A>& gate, const F32x16<A>& up) {
   return (gate / (broadcast_f32<A>(1.0F) + exp16(minus(gate * slope)))) * up;
 }
 
+template <class A>
+LLM_INLINE F32x16<A> swiglu_oai16(const F32x16<A>& gate, const F32x16<A>& up) {
+  using K = llm::contract::SwiGluOaiConstants;
+  const auto one = broadcast_f32<A>(1.0F);
+  const auto most = broadcast_f32<A>(K::kLimit);
+  const auto least = broadcast_f32<A>(-K::kLimit);
+  const auto x = select_greater(gate, most, most, gate);
+  const auto u = select_greater(up, most, most, up);
+  const auto gated = x / (one + exp16(minus(broadcast_f32<A>(K::kSlope) * x)));
+  return gated * (select_greater(least, u, least, u) + one);
+}
+
 /// @param kActivate16  of 16 gates and what they let through
 template <class A, auto kActivate16>
 void activate_row(float* gate, const float* up, std::size_t n) {
@@ -137,6 +149,8 @@ void activate(llm::Activation kind, float* gate, const float* up, std::size_t n)
       return activate_row<A, swiglu16<A>>(gate, up, n);
     case llm::Activation::kGeGluTanh:
       return activate_row<A, geglu_tanh16<A>>(gate, up, n);
+    case llm::Activation::kSwiGluOai:
+      return activate_row<A, swiglu_oai16<A>>(gate, up, n);
   }
 }
 

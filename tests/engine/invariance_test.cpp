@@ -187,8 +187,8 @@ TEST_CASE("weights packed in part: one hash on every path", "[invariance]") {
 
 TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
   const ScratchDirectory directory;
-  for (const char* shape :
-       {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small", "gemma3-small", "qwen3moe-small"}) {
+  for (const char* shape : {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small", "gemma3-small",
+                            "qwen3moe-small", "gpt-oss-small", "phi3-small"}) {
     for (const char* type : {"Q4_0", "Q4_K_M", "F16"}) {
       require_invariance(synthetic(directory, shape, type), effort(34, 9), KvType::kF16,
                          Compute::kInt8);

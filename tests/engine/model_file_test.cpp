@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "engine/model/rope.h"
 #include "quant/formats/finite.h"
 #include "tests/support/catch.h"
 #include "tests/support/require_ok.h"
@@ -267,6 +269,75 @@ TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   // 1 / sqrt(d_model / n_heads), whatever head_dim is.
   const auto wide = read(TinyGguf::llama({.n_layers = 62, .architecture = "gemma3"}));
   CHECK(wide.attention_scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
+}
+
+TEST_CASE("YaRN and attention factors", "[model]") {
+  const auto rope_of = [](const TinyGguf& file) {
+    const auto bytes = file.bytes();
+    const RopeSpec spec = require_ok(open_model_bytes(bytes)).config.ropes.front();
+    const Rope rope(spec, {});
+    std::vector<float> cos(rope.pairs());
+    std::vector<float> sin(rope.pairs());
+    rope.angles(1, cos, sin);
+    std::vector<double> out = {spec.magnitude};
+    for (std::size_t i = 0; i < rope.pairs(); ++i)
+      out.push_back(std::atan2(static_cast<double>(sin[i]), static_cast<double>(cos[i])));
+    return out;
+  };
+  const auto check = [](const std::vector<double>& actual, const std::vector<double>& expected) {
+    REQUIRE(actual.size() == expected.size());
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      CAPTURE(i);
+      CHECK(std::abs(actual[i] - expected[i]) <= 2e-6 * expected[i]);
+    }
+  };
+  const auto yarn = [](const std::string& architecture, float factor, std::uint32_t original,
+                       float theta) {
+    TinyGguf file = TinyGguf::llama({.architecture = architecture});
+    file.set_string(architecture + ".rope.scaling.type", "yarn");
+    file.set_f32(architecture + ".rope.scaling.factor", factor);
+    file.set_u32(architecture + ".rope.scaling.original_context_length", original);
+    file.set_f32(architecture + ".rope.freq_base", theta);
+    return file;
+  };
+  // Magnitude and frequencies by transformers 5.23.0 (ROPE_INIT_FUNCTIONS["yarn"]), with
+  // "truncate": false for gpt-oss alone.
+  check(
+      rope_of(yarn("gpt-oss", 32, 4096, 150000.0F)),
+      {1.3465735902799727, 1.0, 0.05081327259540558, 0.0004564839182421565, 4.099978468730114e-06});
+  TinyGguf qwen3 = yarn("qwen3", 4, 32768, 1000000.0F);
+  check(rope_of(qwen3), {1.138629436111989, 1.0, 0.3162277638912201, 0.09999999403953552,
+                         0.03162277862429619, 0.009999998845160007, 0.002569351112470031,
+                         0.0006250000442378223, 0.00013834968558512628, 2.4999992092489265e-05,
+                         7.905693564680405e-06, 2.5000008463393897e-06, 7.90569231412519e-07});
+  qwen3.set_f32("qwen3.rope.scaling.attn_factor", 0.5F);
+  CHECK(rope_of(qwen3)[0] == Approx(0.5 * (0.1 * std::log(4.0) + 1)));
+  CHECK(rope_of(TinyGguf::llama({.architecture = "phi3"}))[0] == static_cast<double>(1.2F));
+
+  TinyGguf phi3 = TinyGguf::llama({.architecture = "phi3"});
+  phi3.tensors.push_back(
+      {.name = "rope_factors_short.weight", .dims = {4}, .type = 0, .data = std::string(16, '\0')});
+  phi3.set_u32("phi3.rope.scaling.original_context_length", 64);
+  CHECK(rope_of(phi3)[2] == Approx(0.1));
+  phi3.tensors.back().name = "rope_factors_long.weight";
+  const auto bytes = phi3.bytes();
+  CHECK(must_fail(open_model_bytes(bytes), ErrorCode::kUnsupported).field ==
+        "phi3.rope.scaling.original_context_length");
+}
+
+TEST_CASE("fused matrices and experts' biases have shapes of their own", "[model]") {
+  TinyGguf phi3 = TinyGguf::llama({.architecture = "phi3"});
+  phi3.tensor("blk.0.attn_qkv.weight").dims = {32, 32};
+  auto bytes = phi3.bytes();
+  Error error = must_fail(open_model_bytes(bytes));
+  CHECK(error.field == "tensor \"blk.0.attn_qkv.weight\"");
+  CHECK(error.message.find("need [32, 64]") != std::string::npos);
+  TinyGguf gpt_oss = TinyGguf::llama({.architecture = "gpt-oss"});
+  gpt_oss.tensor("blk.0.ffn_up_exps.bias").dims = {5, 256};
+  bytes = gpt_oss.bytes();
+  error = must_fail(open_model_bytes(bytes));
+  CHECK(error.field == "tensor \"blk.0.ffn_up_exps.bias\"");
+  CHECK(error.message.find("need [256, 5] (elements, experts)") != std::string::npos);
 }
 
 }  // namespace llm::test

@@ -63,8 +63,11 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   std::string divisors;
   const std::size_t rope_dims = architecture == "qwen3" ? 24 : 8;
   for (std::size_t i = 0; i < rope_dims / 2; ++i) divisors += encoded(1.0F + static_cast<float>(i));
+  const std::string divisors_name = name_in_file(*find_architecture(architecture),
+                                                 *find_role("rope_freqs.weight"), kOutsideLayers);
+  file.set_u32(architecture + ".rope.scaling.original_context_length", 16);
   file.tensors.push_back(
-      {.name = "rope_freqs.weight", .dims = {rope_dims / 2}, .type = 0, .data = divisors});
+      {.name = divisors_name, .dims = {rope_dims / 2}, .type = 0, .data = divisors});
   const ScratchDirectory folder;
   auto opened = require_ok(open_model_file(folder.write("m.gguf", file.bytes())));
   const auto model = std::make_shared<const ModelFile>(std::move(opened));
@@ -80,16 +83,15 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     CAPTURE(view.name);
     REQUIRE(view.name == name_in_file(*model->config.architecture, *role, layer));
     bound.insert(view.name);
-    const bool is_qk = view.name.find("attn_q") != std::string::npos ||
-                       view.name.find("attn_k") != std::string::npos;
-    const std::size_t n = role->is_matrix() ? view.n_rows : view.n_cols;
+    const bool is_qk = role->name.starts_with("attn_q") || role->name.starts_with("attn_k");
+    const std::size_t n = role->is_matrix() ? view.n_rows : view.n_rows * view.n_cols;
     const std::size_t size = role->is_matrix() ? row_bytes(view.type, view.n_cols) : sizeof(float);
     std::vector<std::byte> row(size);
     if (role->is_matrix()) {
       REQUIRE(role->matrix.of(weights, layer).n_rows() == view.n_rows);
       REQUIRE(role->matrix.of(weights, layer).n_cols() == view.n_cols);
     } else {
-      REQUIRE(role->vector.of(weights, layer).size() == view.n_cols);
+      REQUIRE(role->vector.of(weights, layer).size() == n);
     }
     for (std::size_t r = 0; r < n; ++r) {
       // Of each head, neighbours in memory are halves in the file.

@@ -279,14 +279,14 @@ LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", v
 // ---- attention
 
 LLM_WRAP(attend,
-         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EEfRKNS_7KvCacheEmmmmS1_IfLm"
+         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EEfRKNS_7KvCacheEmmmmPS2_S1_IfLm"
          "18446744073709551615EE",
          void, Floats q, float scale, const KvCache& cache, std::size_t layer, std::size_t kv_head,
-         std::size_t position, std::size_t window, Output context) {
+         std::size_t position, std::size_t window, const float* sink, Output context) {
   const auto fault = planted(
       "attend", {{"side", "definition"}, {"position", position}, {"chunk", position / kChunk}});
   if (!fault || !fault->holds({}))
-    return real_attend(q, scale, cache, layer, kv_head, position, window, context);
+    return real_attend(q, scale, cache, layer, kv_head, position, window, sink, context);
   note_struck();
   std::vector<float> wrong(q.begin(), q.end());
   if (fault->is("last_dim")) wrong.back() = 0;
@@ -299,7 +299,10 @@ LLM_WRAP(attend,
   if (fault->is("next_head") && kv_head > 0) --kv_head;
   if (fault->is("window_short") && window > 1) --window;
   if (fault->is("window_long") && window > 0) ++window;
-  real_attend(wrong, scale, cache, layer, kv_head, position, window, context);
+  const float scaled = sink != nullptr ? *sink * scale : 0;
+  if (fault->is("no_sink")) sink = nullptr;
+  if (fault->is("sink_scaled") && sink != nullptr) sink = &scaled;
+  real_attend(wrong, scale, cache, layer, kv_head, position, window, sink, context);
 }
 
 }  // namespace llm::faults

@@ -104,6 +104,7 @@ struct TensorPlan {
   std::string name;
   WeightType type;
   std::vector<std::uint64_t> dims;
+  bool is_matrix = true;
 };
 
 HyperParameters hyper_parameters(const TinyOptions& options) {
@@ -135,19 +136,22 @@ WeightType type_of(const TensorRole& role) {
 void add_layer_plan(std::vector<TensorPlan>& plan, int layer, const HyperParameters& config) {
   for (const TensorRole& role : kTensorRoles) {
     if (!role.per_layer || need_of(*config.architecture, role) != Need::kRequired) continue;
+    const RowsInTensor rows = rows_in_tensor(config, role);
+    if (rows.first > 0) continue;
     std::vector<std::uint64_t> dims = {role.cols.of(config)};
-    if (role.is_matrix()) dims.push_back(role.rows.of(config));
+    if (role.is_matrix()) dims.push_back(rows.all);
     if (role.stack.of(config) > 1) dims.push_back(role.stack.of(config));
-    plan.push_back(
-        {name_in_file(*config.architecture, role, layer), type_of(role), std::move(dims)});
+    plan.push_back({name_in_file(*config.architecture, role, layer), type_of(role), std::move(dims),
+                    role.is_matrix()});
   }
 }
 
-/// Weights of a norm near 1, or a bias.
+/// Weights of a norm near 1, or biases and sinks.
 std::string vector_values(std::string_view name, std::size_t n, std::uint64_t seed) {
   Random random(seed);
-  const float mean = name.ends_with(".bias") ? 0.0F : 1.0F;
-  const float amplitude = name.ends_with(".bias") ? 1.0F : 0.1F;
+  const bool is_norm = !name.ends_with(".bias") && !name.ends_with("attn_sinks.weight");
+  const float mean = is_norm ? 1.0F : 0.0F;
+  const float amplitude = is_norm ? 0.1F : 1.0F;
   std::string out;
   for (std::size_t i = 0; i < n; ++i) out += encoded(mean + random.uniform(amplitude));
   return out;
@@ -229,6 +233,14 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_f32(key(config.architecture->keys.residual_scale), 0.7F);
     model.set_f32(key(config.architecture->keys.logit_scale), 1.3F);
   }
+  if (options.architecture == "gpt-oss") {
+    model.set_u32(key(config.architecture->keys.sliding_window), 5);
+    model.set_string(key(config.architecture->keys.rope_scaling), "yarn");
+    model.set_f32(key(config.architecture->keys.rope_scale), 4.0F);
+    model.set_u32(key(config.architecture->keys.original_context), 16);
+  }
+  if (options.architecture == "phi3")
+    model.set_f32(key(config.architecture->keys.rope_magnitude), 1.2F);
   model.set_u32(key("attention.head_count"), kHeads);
   model.set_u32(key("attention.head_count_kv"), kKvHeads);
   model.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
@@ -251,7 +263,7 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   const std::uint64_t n_vocab = pieces().size();
   std::vector<TensorPlan> plan = {
       {"token_embd.weight", WeightType::kQ8_0, {kModelDim, n_vocab}},
-      {"output_norm.weight", WeightType::kF32, {kModelDim}},
+      {"output_norm.weight", WeightType::kF32, {kModelDim}, false},
   };
   if (!options.tied_output) {
     plan.push_back({"output.weight", WeightType::kQ4_0, {kModelDim, n_vocab}});
@@ -265,12 +277,12 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     const auto n_cols = static_cast<std::size_t>(p.dims[0]);
     // Uniform weights of this amplitude keep the variance of what passes through.
     const float amplitude = std::sqrt(3.0F / static_cast<float>(n_cols));
-    model.tensors.push_back(
-        {.name = p.name,
-         .dims = p.dims,
-         .type = static_cast<std::uint32_t>(p.type),
-         .data = p.dims.size() == 1 ? vector_values(p.name, n_cols, ++seed)
-                                    : random_weights(p.type, n_rows, n_cols, amplitude, ++seed)});
+    model.tensors.push_back({.name = p.name,
+                             .dims = p.dims,
+                             .type = static_cast<std::uint32_t>(p.type),
+                             .data = p.is_matrix
+                                         ? random_weights(p.type, n_rows, n_cols, amplitude, ++seed)
+                                         : vector_values(p.name, n_rows * n_cols, ++seed)});
   }
   return model;
 }

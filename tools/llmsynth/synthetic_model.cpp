@@ -27,18 +27,27 @@ constexpr SyntheticFamily kGemma3 = {
     .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 512};
 constexpr SyntheticFamily kGemma3Small = {
     .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 24};
-constexpr SyntheticFamily kQwen3Moe = {.architecture = "qwen3moe",
-                                       .pre_tokenizer = "qwen2",
-                                       .rope_theta = 1000000.0F,
-                                       .norm_eps = 1e-6F,
-                                       .n_experts = 128,
-                                       .n_experts_used = 8};
-constexpr SyntheticFamily kQwen3MoeSmall = {.architecture = "qwen3moe",
-                                            .pre_tokenizer = "qwen2",
-                                            .rope_theta = 1000000.0F,
-                                            .norm_eps = 1e-6F,
-                                            .n_experts = 10,
-                                            .n_experts_used = 6};
+constexpr SyntheticFamily kPhi3 = {.architecture = "phi3", .window = 2047};
+constexpr SyntheticFamily kPhi3Small = {.architecture = "phi3", .window = 24};
+
+constexpr SyntheticFamily qwen3moe(std::uint32_t n_experts, std::uint32_t n_used) {
+  return {.architecture = "qwen3moe",
+          .pre_tokenizer = "qwen2",
+          .rope_theta = 1000000.0F,
+          .norm_eps = 1e-6F,
+          .n_experts = n_experts,
+          .n_experts_used = n_used};
+}
+constexpr SyntheticFamily gpt_oss(std::uint32_t n_experts, std::uint32_t n_used,
+                                  std::uint32_t window) {
+  return {.architecture = "gpt-oss",
+          .pre_tokenizer = "gpt-4o",
+          .rope_theta = 150000.0F,
+          .yarn = {.factor = 32, .original_context = 4096},
+          .window = window,
+          .n_experts = n_experts,
+          .n_experts_used = n_used};
+}
 
 constexpr std::array kShapes = {
     SyntheticShape{"tinyllama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, false},
@@ -52,9 +61,15 @@ constexpr std::array kShapes = {
     SyntheticShape{"gemma-3-1b", 1152, 6912, 26, 4, 1, 256, 262144, 32768, true, kGemma3},
     SyntheticShape{"qwen2-small", 256, 512, 2, 8, 2, 32, 640, 512, true, kQwen2},
     SyntheticShape{"qwen3-small", 128, 384, 2, 4, 2, 48, 515, 512, false, kQwen3},
-    SyntheticShape{"qwen3-30b-a3b-4l", 2048, 768, 4, 32, 4, 128, 151936, 32768, false, kQwen3Moe},
-    SyntheticShape{"qwen3moe-small", 128, 96, 3, 4, 1, 48, 515, 512, false, kQwen3MoeSmall},
+    SyntheticShape{"qwen3-30b-a3b-4l", 2048, 768, 4, 32, 4, 128, 151936, 32768, false,
+                   qwen3moe(128, 8)},
+    SyntheticShape{"qwen3moe-small", 128, 96, 3, 4, 1, 48, 515, 512, false, qwen3moe(10, 6)},
     SyntheticShape{"gemma3-small", 128, 384, 7, 4, 1, 48, 515, 512, true, kGemma3Small},
+    SyntheticShape{"gpt-oss-20b-4l", 2880, 2880, 4, 64, 8, 64, 201088, 131072, false,
+                   gpt_oss(32, 4, 128)},
+    SyntheticShape{"gpt-oss-small", 128, 96, 3, 4, 1, 48, 515, 512, false, gpt_oss(10, 6, 24)},
+    SyntheticShape{"phi-3-mini", 3072, 8192, 32, 32, 32, 96, 32064, 4096, false, kPhi3},
+    SyntheticShape{"phi3-small", 128, 384, 3, 4, 2, 48, 515, 512, false, kPhi3Small},
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a stream of well-mixed words from any start.
@@ -82,7 +97,7 @@ class SplitMix {
 };
 
 /// What the values of a tensor are like.
-enum class Values { kMatrix, kNorm, kBias, kRopeDivisors };
+enum class Values { kMatrix, kNorm, kBias, kRopeDivisors };  // sinks are like biases
 
 struct SyntheticTensor {
   std::string name;
@@ -99,7 +114,8 @@ struct SyntheticTensor {
 Values values_of(const TensorRole& role) {
   if (role.is_matrix()) return Values::kMatrix;
   if (role.name == "rope_freqs.weight") return Values::kRopeDivisors;
-  return role.name.ends_with(".bias") ? Values::kBias : Values::kNorm;
+  const bool is_bias = role.name.ends_with(".bias") || role.name == "attn_sinks.weight";
+  return is_bias ? Values::kBias : Values::kNorm;
 }
 
 HyperParameters hyper_parameters(const SyntheticShape& s) {
@@ -129,8 +145,11 @@ class Plan {
           (role->name == "output.weight" && !options.shape.tied_output) ||
           (role->name == "rope_freqs.weight" && options.shape.family.llama3.factor > 0);
       if (need_of(*config.architecture, *role) != Need::kRequired && !is_there) continue;
+      const RowsInTensor rows = rows_in_tensor(config, *role);
+      if (rows.first > 0) continue;
       add({name_in_file(*config.architecture, *role, layer), role->cols.of(config),
-           role->rows.of(config), role->stack.of(config), values_of(*role), WeightType::kF32});
+           role->is_matrix() ? rows.all : 1, role->stack.of(config), values_of(*role),
+           WeightType::kF32});
     }
   }
 
@@ -187,6 +206,11 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   writer.add_number<float>(architecture.key(keys.rope_theta), s.family.rope_theta);
   if (s.family.window > 0)
     writer.add_number<std::uint32_t>(architecture.key(keys.sliding_window), s.family.window);
+  if (s.family.yarn.factor > 0) {
+    writer.add_string(architecture.key(keys.rope_scaling), "yarn");
+    writer.add_number<float>(architecture.key(keys.rope_scale), s.family.yarn.factor);
+    size(keys.original_context, s.family.yarn.original_context);
+  }
   if (s.family.pre_tokenizer.empty()) {
     add_synthetic_vocab(writer, s.n_vocab, options.seed);
   } else {
@@ -247,8 +271,11 @@ Status write_synthetic_model(const SyntheticOptions& options, const ByteSink& si
   std::uint64_t total = 0;
   for (const SyntheticTensor& tensor : plan.tensors()) {
     const std::array<std::uint64_t, 3> dims = {tensor.n_cols, tensor.n_rows, tensor.stack};
-    const std::size_t n_dims = !tensor.is_matrix() ? 1 : tensor.stack > 1 ? 3 : 2;
-    writer.add_tensor(tensor.name, tensor.type, std::span(dims).first(n_dims));
+    const std::array<std::uint64_t, 2> of_vector = {tensor.n_cols, tensor.stack};
+    const std::size_t n_dims = tensor.stack > 1 ? 2 : 1;
+    writer.add_tensor(tensor.name, tensor.type,
+                      tensor.is_matrix() ? std::span<const std::uint64_t>(dims).first(n_dims + 1)
+                                         : std::span(of_vector).first(n_dims));
     total += tensor.n_cols * tensor.all_rows();
   }
   GgufStream stream(writer, sink);

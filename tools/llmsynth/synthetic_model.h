@@ -20,6 +20,12 @@ struct Llama3Scaling {
   double original_context = 8192;
 };
 
+/// YaRN, which a file's keys describe.
+struct YarnScaling {
+  float factor = 0;  ///< 0: none
+  std::uint32_t original_context = 0;
+};
+
 /// What models of one family have in common.
 struct SyntheticFamily {
   std::string_view architecture = "llama";
@@ -27,6 +33,7 @@ struct SyntheticFamily {
   float rope_theta = 10000.0F;
   float norm_eps = 1e-5F;
   Llama3Scaling llama3 = {};
+  YarnScaling yarn = {};
   /// Of the layers that have one in the architecture; 0: none is written.
   std::uint32_t window = 0;
   std::uint32_t n_experts = 0;
@@ -49,12 +56,13 @@ struct SyntheticShape {
   SyntheticFamily family = {};
 };
 
-/// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b" "gemma-3-1b" (the exact shapes of
-/// TinyLlama-1.1B, Llama-3.2-1B, Qwen2.5-0.5B and Gemma-3-1B), "tinyllama-2l" (two layers of it)
-/// and small odd ones: "odd80", "odd96" (head_dim 80 and 96, rows that are no multiple of 16),
-/// "mqa" (one KV head), "tied", "qwen2-small" (biases), "qwen3-small" (head norms, head_dim 48),
-/// "gemma3-small" (a window of 24, norms after both halves) and "qwen3moe-small" (6 of 10 experts);
-/// and "qwen3-30b-a3b-4l", four layers of Qwen3-30B-A3B; or nothing.
+/// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b", "gemma-3-1b", "phi-3-mini" (the exact shapes of
+/// TinyLlama-1.1B, Llama-3.2-1B, Qwen2.5-0.5B, Gemma-3-1B and Phi-3-mini-4k), "tinyllama-2l" (two
+/// layers of it) and small odd ones: "odd80", "odd96" (head_dim 80 and 96, rows that are no
+/// multiple of 16), "mqa" (one KV head), "tied", "qwen2-small" (biases), "qwen3-small" (head norms,
+/// head_dim 48), "gemma3-small" (a window of 24, norms after both halves), "qwen3moe-small" and
+/// "gpt-oss-small" (6 of 10 experts) and "phi3-small" (fused matrices); "qwen3-30b-a3b-4l" and
+/// "gpt-oss-20b-4l", four layers of Qwen3-30B-A3B and of gpt-oss-20b; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);
 /// The names above, for messages.
 std::string synthetic_shape_names();

@@ -54,26 +54,32 @@ CheckResult check_exp() {
   return verdict.result("all magnitudes");
 }
 
-/// An activation without `up`, and how far from it f32 may be, relative to it.
+/// An activation, and how far from it f32 may be, relative to it.
 struct Exact {
   double value;
   double bound;
 };
-Exact exact_activation(Activation kind, double x) {
+Exact exact_activation(Activation kind, double x, double up) {
   // exp(-z), 1 + exp, the quotient, the product with `up`.
   constexpr double kBound = kExpError + 3.1 * kU;
-  const auto gated = [&](double z, double bound) {
+  const auto gated = [](double gate, double z, double through, double bound) {
     // Where exp(-z) is infinite in f32, with what z may be off, the result is a zero; the value
     // lies below 3e-37.
-    return Exact{x / (1 + std::exp(-z)), std::exp(-z) > 0.999 * kLargest ? 1 : bound};
+    return Exact{gate / (1 + std::exp(-z)) * through, std::exp(-z) > 0.999 * kLargest ? 1 : bound};
   };
   switch (kind) {
     case Activation::kSwiGlu:
-      return gated(x, kBound);
+      return gated(x, x, up, kBound);
     case Activation::kGeGluTanh: {
       // z has three roundings and those of two constants; exp(-z) makes of them z times as much.
       const double z = x * std::sqrt(8 / std::numbers::pi) * (1 + 0.044715 * x * x);
-      return gated(z, kBound + 4.1 * kU * std::abs(z));
+      return gated(x, z, up, kBound + 4.1 * kU * std::abs(z));
+    }
+    case Activation::kSwiGluOai: {
+      const double gate = std::min(x, 7.0);
+      const double z = 1.702 * gate;  // a rounded constant, and a rounding
+      return gated(gate, z, std::clamp(up, -7.0, 7.0) + 1,
+                   kBound + 2.1 * kU * std::abs(z) + 1.1 * kU);
     }
   }
   return {};
@@ -82,13 +88,14 @@ Exact exact_activation(Activation kind, double x) {
 CheckResult check_activation(Activation kind, std::string_view name) {
   Bounded verdict{std::string(name)};
   over_all_floats([&](float x) {
-    const Exact exact = exact_activation(kind, f64(x));
-    for (const float up : {1.0F, -1.7F}) {
+    for (const float up : {1.0F, -1.7F, 9.0F}) {
+      const Exact exact = exact_activation(kind, f64(x), f64(up));
       float y = 0;
       reference::activate(kind, {&x, 1}, {&up, 1}, {&y, 1});
-      const double right = exact.value * f64(up);
-      if (std::abs(right) > kLargest) continue;
-      verdict.add(f64(y), right, exact.bound * std::abs(right) + kDenormal, f64(x));
+      if (std::abs(exact.value) > kLargest) continue;
+      verdict.add(f64(y), exact.value,
+                  exact.bound * std::abs(exact.value) + kDenormal * (2 + std::abs(f64(up))),
+                  f64(x));
     }
   });
   return verdict.result("all magnitudes");

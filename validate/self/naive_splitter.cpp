@@ -102,11 +102,12 @@ std::array<char32_t, 256> naive_byte_alphabet() {
 }
 
 struct NaiveSplitter::Item {
-  enum class Kind { kCharacters, kNotAhead, kEnd };
+  enum class Kind { kCharacters, kNotAhead, kEnd, kMaybe };
   Kind kind = Kind::kCharacters;
   Set set = {};
   std::size_t least = 1;
   std::size_t most = 1;
+  std::vector<std::vector<Item>> words = {};  ///< of kMaybe: one of them, or none
 };
 
 struct NaiveSplitter::Step {
@@ -176,7 +177,8 @@ NaiveSplitter::Step NaiveSplitter::parse(const PublishedStep& step) {
       out.alternatives.emplace_back();
       continue;
     }
-    if (reader.take(U"(?i:")) {  // only as the first of all; its alternatives are the expression's
+    if (out.alternatives.back().empty() &&
+        reader.take(U"(?i:")) {  // only as the first of all; its alternatives are the expression's
       fold = true;
       continue;
     }
@@ -185,6 +187,15 @@ NaiveSplitter::Step NaiveSplitter::parse(const PublishedStep& step) {
       continue;
     }
     std::vector<Item>& items = out.alternatives.back();
+    if (!items.empty() && reader.take(U"(?i:")) {  // words of single characters
+      Item maybe{.kind = Kind::kMaybe, .words = {{}}};
+      while (!reader.take(U")?")) {
+        if (reader.take(U"|")) maybe.words.emplace_back();
+        maybe.words.back().push_back({Kind::kCharacters, reader.set(true, literal)});
+      }
+      items.push_back(std::move(maybe));
+      continue;
+    }
     if (reader.take(U"(?!")) {
       items.push_back({Kind::kNotAhead, reader.set(fold, literal)});
       LLM_CHECK(reader.take(U")"));
@@ -225,6 +236,12 @@ std::size_t NaiveSplitter::match(const Step& step, const Codes& text, std::size_
         return self(self, items, i + 1, place);
       case Item::Kind::kEnd:
         return place == text.size() ? self(self, items, i + 1, place) : std::nullopt;
+      case Item::Kind::kMaybe:
+        for (std::vector<Item> path : item.words) {
+          path.insert(path.end(), items.begin() + static_cast<std::ptrdiff_t>(i) + 1, items.end());
+          if (const auto end = self(self, path, 0, place)) return end;
+        }
+        return self(self, items, i + 1, place);
       case Item::Kind::kCharacters:
         break;
     }

@@ -34,6 +34,13 @@ constexpr std::array kTekken = {
                   R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
                   R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+constexpr std::array kGpt4o = {
+    PublishedStep{R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+                  R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+                  R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+                  R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3})"
+                  R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 // pre_tokenizers::punctuation: char::is_ascii_punctuation or category P.
 constexpr std::array kFalcon = {PublishedStep{R"([!-/:-@\[-`{-~\p{P}]+)"}, kByteLevel,
                                 PublishedStep{R"(\p{N}+)", true},
@@ -85,6 +92,7 @@ constexpr std::array kRules = {
     PublishedRule{"refact", kDigitsThenByteLevel},
     PublishedRule{"falcon", kFalcon},
     PublishedRule{"tekken", kTekken, true},
+    PublishedRule{"gpt-4o", kGpt4o, true},
     PublishedRule{"mpt", kGpt2},
     PublishedRule{"command-r", kDigitsThenByteLevel},
     PublishedRule{"qwen35", kQwen35},

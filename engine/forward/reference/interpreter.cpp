@@ -52,12 +52,12 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
         rms_norm(row(x, t, n), vector(tap.weight, layer), model_.config().norm_eps, row(y, t, n));
       break;
     case TapOp::kProduct: {
+      const std::span<const float> bias = vector(tap.bias, layer);
       if (!in.taps[1].empty()) {
-        product_of_experts(*matrix(tap, layer), in.taps[1], x, y);
+        product_of_experts(*matrix(tap, layer), bias, in.taps[1], x, y);
         break;
       }
       matmul(*matrix(tap, layer), model_.compute(), x, y);
-      const std::span<const float> bias = vector(tap.bias, layer);
       for (std::size_t t = 0; t < n && !bias.empty(); ++t) add(bias, row(y, t, n));
       if (!tap.per_layer)
         for (float& logit : y) logit /= model_.config().logit_divisor;
@@ -68,7 +68,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       rotate(tap, layer, in.positions, y);
       break;
     case TapOp::kAttention:
-      attend(layer, in, y);
+      attend(tap, layer, in, y);
       break;
     case TapOp::kActivation:
       activate(model_.config().layers[static_cast<std::size_t>(layer)].activation, x, in.taps[1],
@@ -93,8 +93,9 @@ void Interpreter::store(std::span<const std::size_t> positions, std::span<const 
     cache.store(cache_layer, 0, positions[t], row(keys, t, n), row(values, t, n));
 }
 
-void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const float> router,
-                                     std::span<const float> x, std::span<float> y) const {
+void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const float> bias,
+                                     std::span<const float> router, std::span<const float> x,
+                                     std::span<float> y) const {
   const HyperParameters& config = model_.config();
   const std::size_t n = router.size() / config.n_experts;
   const std::size_t n_rows = w.n_rows() / config.n_experts;
@@ -106,8 +107,9 @@ void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const floa
     route(row(router, t, n), chosen, weights);
     for (std::size_t j = 0; j < used; ++j) {
       const auto of_expert = is_cut ? row(x, t * used + j, n * used) : row(x, t, n);
-      matmul(w.part(chosen[j] * n_rows, n_rows), model_.compute(), of_expert,
-             row(y, t * used + j, n * used));
+      const auto out = row(y, t * used + j, n * used);
+      matmul(w.part(chosen[j] * n_rows, n_rows), model_.compute(), of_expert, out);
+      if (!bias.empty()) add(row(bias, chosen[j], config.n_experts), out);
     }
   }
 }
@@ -151,15 +153,17 @@ void Interpreter::rotate(const Tap& tap, int layer, std::span<const std::size_t>
   }
 }
 
-void Interpreter::attend(int layer, const OpInputs& in, std::span<float> y) const {
+void Interpreter::attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const {
   const HyperParameters& config = model_.config();
   const std::size_t n = in.positions.size();
   const std::size_t heads_per_kv = config.n_heads / config.n_kv_heads;
   const std::size_t window = config.layers[static_cast<std::size_t>(layer)].window;
+  const std::span<const float> sinks = vector(tap.weight, layer);
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t head = 0; head < config.n_heads; ++head) {
       reference::attend(row(row(in.taps[0], t, n), head, config.n_heads), config.score_scale(),
                         *in.cache, in.cache_layer, head / heads_per_kv, in.positions[t], window,
+                        sinks.empty() ? nullptr : &sinks[head],
                         row(row(y, t, n), head, config.n_heads));
     }
   }

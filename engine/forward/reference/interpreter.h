@@ -46,14 +46,15 @@ class Interpreter {
   std::span<const float> vector(std::string_view role, int layer) const;
 
  private:
-  /// A product with the experts that each row of `router` chooses.
-  void product_of_experts(const PackedMatrix& w, std::span<const float> router,
-                          std::span<const float> x, std::span<float> y) const;
+  /// A product with the experts that each row of `router` chooses, and their biases, if any.
+  void product_of_experts(const PackedMatrix& w, std::span<const float> bias,
+                          std::span<const float> router, std::span<const float> x,
+                          std::span<float> y) const;
   void mix(std::span<const float> router, std::span<const float> x, std::span<float> y) const;
   void embed(std::span<const TokenId> tokens, std::span<float> y) const;
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;
-  void attend(int layer, const OpInputs& in, std::span<float> y) const;
+  void attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
 
   const Model& model_;
 };

@@ -195,7 +195,7 @@ void finish(const AttentionPartial& sum, std::span<float> context) {
 }
 
 void attend(std::span<const float> q, float scale, const KvCache& cache, std::size_t layer,
-            std::size_t kv_head, std::size_t position, std::size_t window,
+            std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
             std::span<float> context) {
   const std::size_t n_keys = position + 1;
   const std::size_t first_key = window == 0 || window > n_keys ? 0 : n_keys - window;
@@ -222,6 +222,7 @@ void attend(std::span<const float> q, float scale, const KvCache& cache, std::si
   std::size_t chunk = first_key / kChunk;
   AttentionPartial sum = attend_to_chunk(chunk);
   while (++chunk * kChunk < n_keys) merge(sum, attend_to_chunk(chunk));
+  if (sink != nullptr) merge(sum, {.m = *sink, .l = 1, .o = std::vector<float>(q.size(), 0.0F)});
   finish(sum, context);
 }
 

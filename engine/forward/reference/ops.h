@@ -75,9 +75,10 @@ void finish(const AttentionPartial& sum, std::span<float> context);
 
 /// Causal attention of one query head at `position` over keys of KV head `kv_head`: the last
 /// `window` of 0 .. position, or all where it is 0.
+/// @param sink     the head's; nullptr: it has none
 /// @param context  (head_dim), overwritten
 void attend(std::span<const float> q, float scale, const KvCache& cache, std::size_t layer,
-            std::size_t kv_head, std::size_t position, std::size_t window,
+            std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
             std::span<float> context);
 
 /// y[i] = contract::activate(kind, gate[i], up[i]).

@@ -51,7 +51,7 @@ TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatri
   for (std::size_t t = 0; t < q.rows; ++t) {
     for (std::size_t h = 0; h < config.n_heads; ++h) {
       reference::attend(row(q, t).subspan(h * dim, dim), config.score_scale(), cache, 0,
-                        h / (config.n_heads / config.n_kv_heads), rows[t], window,
+                        h / (config.n_heads / config.n_kv_heads), rows[t], window, nullptr,
                         std::span(out.values).subspan(t * q.features + h * dim, dim));
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace llm {
 namespace {
@@ -56,6 +57,7 @@ struct Head {
   std::size_t n_keys;
   std::size_t dim;
   double scale;  ///< of scores
+  std::optional<double> sink;
 
   std::size_t at(std::size_t j) const { return (first_key + j) * keys.features + kv_head * dim; }
   std::size_t n_groups() const { return (dim + kGroup - 1) / kGroup; }
@@ -90,21 +92,29 @@ Scores scores_of(const Head& head, const std::vector<double>& query, std::size_t
   return out;
 }
 
-/// Softmax of the scores.
-std::vector<double> weights_of(const std::vector<double>& scores) {
-  const double most = *std::ranges::max_element(scores);
-  std::vector<double> out;
+/// Softmax of the scores and of the head's sink.
+struct Softmax {
+  double most;
   double sum = 0;
-  for (const double s : scores) sum += out.emplace_back(std::exp(s - most));
-  for (double& w : out) w /= sum;
-  return out;
-}
+
+  Softmax(const Head& head, const std::vector<double>& scores)
+      : most(*std::ranges::max_element(scores)) {
+    if (head.sink) most = std::max(most, *head.sink);
+    for (const double s : scores) sum += std::exp(s - most);
+    if (head.sink) sum += std::exp(*head.sink - most);
+  }
+  double weight(double score) const { return std::exp(score - most) / sum; }
+};
 
 /// The result when weights[j] is off by its share of scores' errors, relatively.
 Noise noise_of_scores(const Head& head, const Scores& scores, const std::vector<double>& weights,
-                      const std::vector<double>& mean) {
-  const double most = std::abs(*std::ranges::max_element(scores.value));
+                      const Softmax& softmax, const std::vector<double>& mean) {
+  const double most = std::abs(softmax.most);
   Noise out;
+  if (head.sink) {  // its value is 0
+    const double error = softmax.weight(*head.sink) * kUnit * (std::abs(*head.sink) + most);
+    for (const double m : mean) out.variance += error * error * m * m;
+  }
   for (std::size_t j = 0; j < head.n_keys; ++j) {
     double distance = 0;
     for (std::size_t d = 0; d < head.dim; ++d)
@@ -118,12 +128,10 @@ Noise noise_of_scores(const Head& head, const Scores& scores, const std::vector<
 /// The sum of weighted values in q8: weights are rounded to integers in each chunk.
 class CodedSum {
  public:
-  CodedSum(const Head& head, const Scores& scores) : head_(head), scores_(scores) {}
+  CodedSum(const Head& head, const Scores& scores, const Softmax& softmax)
+      : head_(head), scores_(scores), softmax_(softmax) {}
 
   std::vector<double> mean(Noise& noise) {
-    const double most = *std::ranges::max_element(scores_.value);
-    double sum = 0;
-    for (const double s : scores_.value) sum += std::exp(s - most);
     std::vector<double> out(head_.dim);
     for (std::size_t begin = 0, end = 0; begin < head_.n_keys; begin = end) {
       const std::size_t next_chunk = ((head_.first_key + begin) / kChunk + 1) * kChunk;
@@ -131,7 +139,7 @@ class CodedSum {
       const double top = *std::max_element(scores_.value.begin() + signed_of(begin),
                                            scores_.value.begin() + signed_of(end));
       for (std::size_t g = 0; g < head_.n_groups(); ++g)
-        add_group(begin, end, g, top, std::exp(top - most) / sum, out, noise);
+        add_group(begin, end, g, top, softmax_.weight(top), out, noise);
     }
     return out;
   }
@@ -163,6 +171,7 @@ class CodedSum {
 
   const Head& head_;
   const Scores& scores_;
+  const Softmax& softmax_;
 };
 
 /// Writes the context.
@@ -175,13 +184,15 @@ Noise ideal_head(const Head& head, KvType kv, std::span<const float> q, std::spa
     query = as_cached(one, kv, head.dim).values;
   }
   const Scores scores = scores_of(head, query, n_terms);
-  const std::vector<double> weights = weights_of(scores.value);
+  const Softmax softmax(head, scores.value);
+  std::vector<double> weights;
+  for (const double s : scores.value) weights.push_back(softmax.weight(s));
   std::vector<double> mean(head.dim);
   for (std::size_t j = 0; j < head.n_keys; ++j)
     for (std::size_t d = 0; d < head.dim; ++d)
       mean[d] += weights[j] * head.values.values[head.at(j) + d];
-  Noise noise = noise_of_scores(head, scores, weights, mean);
-  if (kv == KvType::kQ8) mean = CodedSum(head, scores).mean(noise);
+  Noise noise = noise_of_scores(head, scores, weights, softmax, mean);
+  if (kv == KvType::kQ8) mean = CodedSum(head, scores, softmax).mean(noise);
   for (std::size_t d = 0; d < head.dim; ++d) context[d] = static_cast<float>(mean[d]);
   return noise;
 }
@@ -190,7 +201,7 @@ Noise ideal_head(const Head& head, KvType kv, std::span<const float> q, std::spa
 
 IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapMatrix& q,
                             const TapMatrix& k, const TapMatrix& v, std::size_t window,
-                            TokenRows rows) {
+                            TokenRows rows, std::span<const float> sinks) {
   const std::size_t dim = config.head_dim;
   const auto scale = static_cast<double>(config.score_scale());
   const Cached keys = as_cached(k, kv, dim);
@@ -206,8 +217,11 @@ IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapM
       const std::size_t kv_head = h / (config.n_heads / config.n_kv_heads);
       const std::size_t at = t * q.features + h * dim;
       const std::span context = std::span(out.output.values).subspan(at, dim);
-      const Noise own = ideal_head({keys, values, kv_head, n_past - n_keys, n_keys, dim, scale}, kv,
-                                   std::span(q.values).subspan(at, dim), context);
+      const std::optional<double> sink =
+          sinks.empty() ? std::optional<double>() : static_cast<double>(sinks[h]);
+      const Noise own =
+          ideal_head({keys, values, kv_head, n_past - n_keys, n_keys, dim, scale, sink}, kv,
+                     std::span(q.values).subspan(at, dim), context);
       noise.variance += own.variance;
       noise.flips += own.flips;
       for (const float c : context) energy += static_cast<double>(c) * static_cast<double>(c);

@@ -18,11 +18,11 @@ constexpr std::size_t kSharedScale = 32;
 /// Standard deviations of rounding noise that count as noise.
 constexpr double kDeviations = 6;
 
-/// @param bias  added to each row; may be empty
+/// @param bias  of the role's whole matrix, added to each row; may be empty
 /// @param out   rows of w.n_rows() at the product's places
 void ideal_product(const Replay::Product& product, std::span<const float> bias,
                    ActivationFormat format, std::span<float> out) {
-  const auto& [w, x, places] = product;
+  const auto& [w, x, places, first_row] = product;
   const std::size_t n = w.n_cols();
   std::vector<RoundedRow> rounded;
   for (std::size_t t = 0; t < x.rows; ++t)
@@ -34,7 +34,7 @@ void ideal_product(const Replay::Product& product, std::span<const float> bias,
     contract::dequantize_row(w.type(), bytes, stored);
     const std::vector<double> weights(stored.begin(), stored.end());
     for (std::size_t t = 0; t < x.rows; ++t) {
-      const double added = bias.empty() ? 0 : static_cast<double>(bias[r]);
+      const double added = bias.empty() ? 0 : static_cast<double>(bias[first_row + r]);
       out[places[t] * w.n_rows() + r] =
           static_cast<float>(dot(weights.data(), rounded[t].values.data(), n) + added);
     }
@@ -50,7 +50,7 @@ double energy_of(std::span<const float> values) {
 
 /// The energy of what f32 chains cost each row of a product.
 std::vector<double> noise_energy(const Replay::Product& product, ActivationFormat format) {
-  const auto& [w, x, places] = product;
+  const auto& [w, x, places, first_row] = product;
   const std::size_t n = w.n_cols();
   const std::size_t shared = format == ActivationFormat::kF32 ? 1 : kSharedScale;
   std::vector<double> column_energy(n);  // sum over outputs of squared terms of x = 1
@@ -171,8 +171,8 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
   LLM_TRY(const auto v, read(*input_of(op, layer, replay.config(), 2)));
   if (!k || !v) return none;
   const std::size_t window = replay.config().layers[static_cast<std::size_t>(layer)].window;
-  return std::optional(
-      ideal_attention(replay.config(), replay.kv(), selected, *k, *v, window, rows));
+  return std::optional(ideal_attention(replay.config(), replay.kv(), selected, *k, *v, window, rows,
+                                       replay.definition().vector(op.weight, layer)));
 }
 
 }  // namespace llm

@@ -134,7 +134,8 @@ Result<std::optional<std::vector<Replay::Product>>> Replay::products(const Dump&
   for (std::size_t e = 0; e < of_expert.size(); ++e) {
     Product& product = of_expert[e];
     if (product.places.empty()) continue;
-    product.w = w.part(e * n_rows, n_rows);
+    product.first_row = e * n_rows;
+    product.w = w.part(product.first_row, n_rows);
     product.x.rows = product.places.size();
     product.x.features = n_cols;
     out.push_back(std::move(product));

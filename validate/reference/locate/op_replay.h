@@ -59,6 +59,7 @@ class Replay {
     PackedMatrix w;
     TapMatrix x;                      ///< (n, w.n_cols())
     std::vector<std::size_t> places;  ///< (n): row i of the result is that of y cut into w.n_rows()
+    std::size_t first_row = 0;        ///< of w in the role's matrix
   };
   /// @param x  the op's first input, for the tokens `rows` of `inputs`
   /// Nothing when the router's logits are not there. Errors: those of engine_order_tap().
