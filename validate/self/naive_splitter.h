@@ -17,9 +17,8 @@ std::array<char32_t, 256> naive_byte_alphabet();
 
 /// A published rule by plain backtracking over characters: tries every start, alternative and count
 /// in the order that the expression says. It reads what the expressions use: alternatives of
-/// characters, classes and \p{..}, counted by ?, *, + or {n,m}, (?i:...), (?i:...)?, (?!x) and $ (at the
-/// end).
-/// General categories of single characters are asked of PCRE2.
+/// characters, classes and \p{..}, counted by ?, *, + or {n,m}, (?i:...), (?i:...)?, (?!x) and $
+/// (at the end). General categories of single characters are asked of PCRE2.
 class NaiveSplitter {
  public:
   explicit NaiveSplitter(const PublishedRule& rule);
