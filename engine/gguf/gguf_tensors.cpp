@@ -12,51 +12,29 @@
 namespace llm {
 namespace {
 
-// Ids of ggml_type that mean something elsewhere. Source: the GGUF specification.
-constexpr std::uint32_t kTensorTypeCount = 40;
+// Ids of ggml_type that mean something elsewhere. Source: the GGUF specification and ggml.h.
+constexpr std::uint32_t kTensorTypeCount = 43;
 
 std::string_view other_tensor_type(std::uint32_t id) {
-  constexpr std::array<std::string_view, kTensorTypeCount> kNames = {"",
-                                                                     "",
-                                                                     "",
-                                                                     "",
-                                                                     "Q4_2 (removed)",
-                                                                     "Q4_3 (removed)",
-                                                                     "",
-                                                                     "",
-                                                                     "",
-                                                                     "Q8_1",
-                                                                     "",
-                                                                     "",
-                                                                     "",
-                                                                     "",
-                                                                     "",
-                                                                     "",
-                                                                     "IQ2_XXS",
-                                                                     "IQ2_XS",
-                                                                     "IQ3_XXS",
-                                                                     "IQ1_S",
-                                                                     "",
-                                                                     "IQ3_S",
-                                                                     "IQ2_S",
-                                                                     "",
-                                                                     "I8",
-                                                                     "I16",
-                                                                     "I32",
-                                                                     "I64",
-                                                                     "F64",
-                                                                     "IQ1_M",
-                                                                     "",
-                                                                     "Q4_0_4_4",
-                                                                     "Q4_0_4_8",
-                                                                     "Q4_0_8_8",
-                                                                     "TQ1_0",
-                                                                     "TQ2_0",
-                                                                     "IQ4_NL_4_4",
-                                                                     "IQ4_NL_4_8",
-                                                                     "IQ4_NL_8_8",
-                                                                     "MXFP4"};
-  return kNames[id];
+  struct Name {
+    std::uint32_t id;
+    std::string_view name;
+  };
+  constexpr Name kNames[] = {{4, "Q4_2 (removed)"}, {5, "Q4_3 (removed)"},
+                             {9, "Q8_1"},           {16, "IQ2_XXS"},
+                             {17, "IQ2_XS"},        {18, "IQ3_XXS"},
+                             {19, "IQ1_S"},         {21, "IQ3_S"},
+                             {22, "IQ2_S"},         {24, "I8"},
+                             {25, "I16"},           {26, "I32"},
+                             {27, "I64"},           {28, "F64"},
+                             {29, "IQ1_M"},         {31, "Q4_0_4_4"},
+                             {32, "Q4_0_4_8"},      {33, "Q4_0_8_8"},
+                             {34, "TQ1_0"},         {35, "TQ2_0"},
+                             {36, "IQ4_NL_4_4"},    {37, "IQ4_NL_4_8"},
+                             {38, "IQ4_NL_8_8"},    {40, "NVFP4"},
+                             {41, "Q1_0"},          {42, "Q2_0"}};
+  const auto found = std::ranges::find(kNames, id, &Name::id);
+  return found == std::end(kNames) ? "" : found->name;
 }
 
 std::string supported_types() {

@@ -9,7 +9,7 @@
 /// The blocks of weights as they lie in a GGUF file, little-endian. In the formulas `d`, `m` and
 /// `dmin` stand for the f32 value of the f16 field, j counts weights in the block, and every
 /// product and sum is rounded to f32 once, in the order the parentheses and precedence give
-/// (docs/formats.md). A row may start at any even file offset: load blocks with memcpy.
+/// (docs/formats.md). A row may start at any byte: load blocks with memcpy.
 ///
 /// Source of the layouts: ggml's block structs (ggml-common.h, MIT) and the `gguf` Python package;
 /// pinned by golden bytes in tests/quant/dequantize_test.cpp.
@@ -17,9 +17,19 @@
 ///
 /// Of each format kType, kName and kWeights (weights of a block) are stated; of one whose
 /// sub-blocks have integer scales also kSubBlock (weights of a sub-block). Members called `d`, `m`
-/// and `dmin` are the scale and what is added or subtracted, an f16 where they are a std::uint16_t.
+/// and `dmin` are the scale and what is added or subtracted, an f16 where they are a std::uint16_t
+/// and a power of two (e8m0_half_to_f32()) where a std::uint8_t. Where codes are indices of values,
+/// kValues has these.
 
 namespace llm {
+
+/// What the codes of the IQ4 types stand for.
+inline constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
+/// Twice the values of a float with one sign bit, two of exponent and one of mantissa (E2M1). -0 is
+/// 0.
+inline constexpr std::int8_t kE2m1Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                0, -1, -2, -3, -4, -6, -8, -12};
 
 /// One f32 weight.
 struct BlockF32 {
@@ -210,11 +220,12 @@ struct BlockQ8_K {
 /// 32 weights that share one scale; a code is the index of one of 16 values. 18 bytes, 4.5 bits per
 /// weight. Codes lie as in Q4_0.
 ///
-///   weight[j] = d * kIq4Values[q[j]]
+///   weight[j] = d * kValues[q[j]]
 struct BlockIQ4_NL {
   static constexpr WeightType kType = WeightType::kIQ4_NL;
   static constexpr std::string_view kName = "IQ4_NL";
   static constexpr std::size_t kWeights = 32;
+  static constexpr auto& kValues = kIq4Values;
   std::uint16_t d;      ///< scale, f16
   std::uint8_t qs[16];  ///< 4-bit codes
 };
@@ -224,7 +235,7 @@ struct BlockIQ4_NL {
 /// block of an IQ4_NL does.
 ///
 ///   s = j / 32
-///   weight[j] = (d * (scale[s] - 32)) * kIq4Values[q[j]]
+///   weight[j] = (d * (scale[s] - 32)) * kValues[q[j]]
 ///
 /// scale[s] is read by iq4_xs_scale() (packed_scales.h).
 struct BlockIQ4_XS {
@@ -232,14 +243,25 @@ struct BlockIQ4_XS {
   static constexpr std::string_view kName = "IQ4_XS";
   static constexpr std::size_t kWeights = 256;
   static constexpr std::size_t kSubBlock = 32;
+  static constexpr auto& kValues = kIq4Values;
   std::uint16_t d;           ///< scale of the scales, f16
   std::uint8_t scales_h[2];  ///< high two bits of the scales
   std::uint8_t scales_l[4];  ///< low four bits of the scales
   std::uint8_t qs[128];      ///< 4-bit codes
 };
 
-inline constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
+/// 32 floats of four bits (E2M1) that share one power of two (E8M0). 17 bytes, 4.25 bits per
+/// weight. Codes lie as in Q4_0. Source of the numbers: OCP Microscaling Formats (MX) 1.0.
+///
+///   weight[j] = d * kValues[q[j]]    d = 2^(d's byte - 128)
+struct BlockMXFP4 {
+  static constexpr WeightType kType = WeightType::kMXFP4;
+  static constexpr std::string_view kName = "MXFP4";
+  static constexpr std::size_t kWeights = 32;
+  static constexpr auto& kValues = kE2m1Values;
+  std::uint8_t d;       ///< scale, a biased exponent; 255, which stands for NaN, is not finite
+  std::uint8_t qs[16];  ///< 4-bit codes
+};
 
 static_assert(sizeof(BlockF32) == 4 && alignof(BlockF32) == 4);
 static_assert(sizeof(BlockF16) == 2 && alignof(BlockF16) == 2);
@@ -257,6 +279,7 @@ static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 2);
 static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 4);
 static_assert(sizeof(BlockIQ4_NL) == 18 && alignof(BlockIQ4_NL) == 2);
 static_assert(sizeof(BlockIQ4_XS) == 136 && alignof(BlockIQ4_XS) == 2);
+static_assert(sizeof(BlockMXFP4) == 17 && alignof(BlockMXFP4) == 1);
 
 template <typename... Blocks>
 struct BlockList {};
@@ -264,7 +287,7 @@ struct BlockList {};
 /// Every format, in ascending id.
 using AllBlocks = BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1,
                             BlockQ8_0, BlockQ2_K, BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K,
-                            BlockQ8_K, BlockIQ4_NL, BlockIQ4_XS, BlockBF16>;
+                            BlockQ8_K, BlockIQ4_NL, BlockIQ4_XS, BlockBF16, BlockMXFP4>;
 
 /// Formats whose sub-blocks have integer scales.
 template <typename Block>

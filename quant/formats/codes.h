@@ -3,16 +3,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "quant/formats/block_formats.h"
 #include "quant/formats/half.h"
 #include "quant/formats/packed_scales.h"
 
 /// The integer part of a block in the order of its weights, as quant/formats/block_formats.h states
-/// it: codes with the type's constant offset subtracted (IQ4_NL, IQ4_XS: the values they stand
-/// for), and the integer scales of its sub-blocks. One reading of the bytes, shared by
-/// dequantization and dot products.
+/// it: codes with the type's constant offset subtracted (of kValues: the values they stand for),
+/// and the integer scales of its sub-blocks. One reading of the bytes, shared by dequantization and
+/// dot products.
 
 namespace llm::contract {
 
@@ -67,11 +66,12 @@ inline int code(const BlockQ6_K& b, std::size_t j) {
   return ((j % 128 < 64 ? low & 15 : low >> 4) | bit_pair_of_256(b.qh, j) << 4) - 32;
 }
 inline int code(const BlockQ8_K& b, std::size_t j) { return b.qs[j]; }
-inline int code(const BlockIQ4_NL& b, std::size_t j) { return kIq4Values[nibble_of_32(b.qs, j)]; }
+inline int code(const BlockIQ4_NL& b, std::size_t j) { return b.kValues[nibble_of_32(b.qs, j)]; }
 inline int code(const BlockIQ4_XS& b, std::size_t j) {
   const std::uint8_t byte = b.qs[16 * (j / 32) + j % 16];
-  return kIq4Values[j % 32 < 16 ? byte & 15 : byte >> 4];
+  return b.kValues[j % 32 < 16 ? byte & 15 : byte >> 4];
 }
+inline int code(const BlockMXFP4& b, std::size_t j) { return b.kValues[nibble_of_32(b.qs, j)]; }
 
 /// All codes of a block in the order of its weights.
 template <typename Block>
@@ -81,14 +81,14 @@ Codes<Block> unpack_codes(const Block& block) {
   return codes;
 }
 
+inline float scale_value(float d) { return d; }
+inline float scale_value(std::uint16_t d) { return f16_to_f32(d); }
+inline float scale_value(std::uint8_t d) { return e8m0_half_to_f32(d); }
+
 /// The scale of a block.
 template <typename Block>
 float block_scale(const Block& block) {
-  if constexpr (std::is_same_v<decltype(block.d), float>) {
-    return block.d;
-  } else {
-    return f16_to_f32(block.d);
-  }
+  return scale_value(block.d);
 }
 
 /// Integer scale and min of a sub-block; min is 0 in types without one.

@@ -11,6 +11,7 @@ namespace {
 
 bool is_finite_scale(float scale) { return std::isfinite(scale); }
 bool is_finite_scale(std::uint16_t f16) { return (f16 & 0x7C00) != 0x7C00; }
+bool is_finite_scale(std::uint8_t e8m0) { return e8m0 != 0xFF; }
 
 bool is_finite(const BlockF32& block) { return std::isfinite(block.value); }
 bool is_finite(const BlockF16& block) { return is_finite_scale(block.bits); }

@@ -10,7 +10,7 @@ namespace llm {
 
 /// The index of the first block in `blocks` that has an infinite or NaN scale, offset or (for F32,
 /// F16, BF16, where a block is one weight) value; nothing when all are finite. Then every weight is
-/// finite too, but for products that overflow f32, which only Q8_K's f32 scale allows.
+/// finite too, but for products that overflow f32, which only the scales of Q8_K and MXFP4 allow.
 /// @pre blocks.size() is a multiple of the type's block_bytes
 /// Cost: reads the scales only; about memory speed for the float types.
 std::optional<std::size_t> first_nonfinite_block(WeightType type,

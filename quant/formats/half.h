@@ -5,7 +5,7 @@
 
 namespace llm {
 
-// Conversions between f32 and the two 16-bit float formats, as bit patterns. Rounding is to nearest
+// Conversions between f32 and narrower float formats, as bit patterns. Rounding is to nearest
 // even, denormals are kept in both directions, overflow gives infinity. A NaN stays a NaN with its
 // sign and the leading payload bits, and is made quiet; that is what F16C and AVX-512 do too, so
 // vector code that uses those instructions has equal bits.
@@ -53,6 +53,14 @@ constexpr std::uint16_t f32_to_f16(float value) {
 /// The f32 with the value of the bfloat16 bit pattern `b`. Exact, NaN patterns unchanged.
 constexpr float bf16_to_f32(std::uint16_t b) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16);
+}
+
+/// Half of the power of two whose exponent, biased by 127, is `e`: 2^(e - 128). Exact; 2^-128 and
+/// 2^-127 are denormal.
+constexpr float e8m0_half_to_f32(std::uint8_t e) {
+  const auto power = [](std::uint32_t biased) { return std::bit_cast<float>(biased << 23); };
+  const std::uint32_t half = e / 2U;
+  return power(half + 63) * power(e - half + 63);
 }
 
 /// The bfloat16 bit pattern nearest to `value`.

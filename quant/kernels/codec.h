@@ -54,6 +54,15 @@ LLM_INLINE F32x16<A> half_at(const std::byte* block) {
   constexpr std::size_t kBefore = llm::packed_position<Block>(llm::packed_halves(kOffset, 1));
   return from_half<A>(block + kPanelRows * kBefore);
 }
+/// See e8m0_half_to_f32().
+template <class A, class Block, std::size_t kOffset>
+LLM_INLINE F32x16<A> e8m0_half_at(const std::byte* block) {
+  const auto power = [](const I32x16<A>& biased) { return from_bits(shift_left<23>(biased)); };
+  const auto e = widen_u8<A>(bytes_at<Block, kOffset, 1>(block));
+  const auto half = shift_right<1>(e);
+  const auto bias = broadcast_i32<A>(63);
+  return power(half + bias) * power(e - half + bias);
+}
 template <class A, class Block, std::size_t kOffset>
 LLM_INLINE F32x16<A> float_at(const std::byte* block) {
   return load_f32<A>(reinterpret_cast<const float*>(words_at<Block, kOffset, 1>(block)));
@@ -102,6 +111,8 @@ struct FormatCodec {
   static LLM_INLINE F32x16<A> scale(const std::byte* block) {
     if constexpr (std::is_same_v<decltype(B::d), float>) {
       return float_at<A, B, offsetof(B, d)>(block);
+    } else if constexpr (std::is_same_v<decltype(B::d), std::uint8_t>) {
+      return e8m0_half_at<A, B, offsetof(B, d)>(block);
     } else {
       return half_at<A, B, offsetof(B, d)>(block);
     }

@@ -1,38 +1,40 @@
 #pragma once
 
-// The codecs of IQ4_NL and IQ4_XS, whose codes are indices of 16 values. Part of an ISA unit.
+// The codecs of IQ4_NL, IQ4_XS and MXFP4, whose codes are indices of 16 values. Part of an ISA
+// unit.
 
 #include "quant/kernels/k_codecs.h"
 #include "quant/kernels/simple_codecs.h"
 
 namespace {
 
-/// Group g: 32 weights, their indices in 16 bytes as in Q4_0.
-template <class B>
-struct TableCodec : SignedCodec<B> {
+/// Group g: 32 weights, their indices in 16 bytes as in Q4_0. Format says what quads() delivers.
+template <class Format>
+struct TableCodec : Format {
+  using Block = typename Format::Block;
   /// The value of each index, as products on A take it.
   template <class A>
   struct Values {
     alignas(16) std::int8_t of[16];
     constexpr Values() : of{} {
       for (int i = 0; i < 16; ++i) {
-        of[i] = static_cast<std::int8_t>(llm::kIq4Values[i] + code_offset<A, TableCodec>());
+        of[i] = static_cast<std::int8_t>(Block::kValues[i] + code_offset<A, Format>());
       }
     }
   };
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
     static constexpr Values<A> kValues;
-    quads_4bit<A, B, g>(block, out);
+    quads_4bit<A, Block, g>(block, out);
     for (int w = 0; w < 8; ++w) out[w / 4][w % 4] = look_up(kValues.of, out[w / 4][w % 4]);
   }
 };
 
 template <>
-struct Codec<llm::BlockIQ4_NL> : TableCodec<llm::BlockIQ4_NL> {};
+struct Codec<llm::BlockIQ4_NL> : TableCodec<SignedCodec<llm::BlockIQ4_NL>> {};
 
 template <>
-struct Codec<llm::BlockIQ4_XS> : TableCodec<llm::BlockIQ4_XS> {
+struct Codec<llm::BlockIQ4_XS> : TableCodec<SignedCodec<llm::BlockIQ4_XS>> {
   template <class A>
   static LLM_INLINE void scales(const std::byte* block, SubScales<A, 8>& out) {
     const std::byte* low = bytes_at<Block, offsetof(Block, scales_l), 4>(block);
@@ -46,5 +48,12 @@ struct Codec<llm::BlockIQ4_XS> : TableCodec<llm::BlockIQ4_XS> {
     });
   }
 };
+
+/// Values of -12 .. 12, small enough to be unsigned with room for sums in 16 bits.
+struct E2m1Format : FormatCodec<llm::BlockMXFP4> {
+  static constexpr int kOffset = 12, kMaxCode = 24;
+};
+template <>
+struct Codec<llm::BlockMXFP4> : TableCodec<E2m1Format> {};
 
 }  // namespace

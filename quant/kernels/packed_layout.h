@@ -159,6 +159,13 @@ struct PackedLayout<BlockIQ4_XS> {
       packed_bytes(offsetof(B, scales_l), 4), packed_words(offsetof(B, qs), 32)};
 };
 
+template <>
+struct PackedLayout<BlockMXFP4> {
+  using B = BlockMXFP4;
+  static constexpr std::array kFields = {packed_bytes(offsetof(B, d), 1),
+                                         packed_words(offsetof(B, qs), 4)};
+};
+
 /// Whether every byte of a block is in exactly one field.
 template <class Block>
 consteval bool covers_block() {

@@ -35,6 +35,9 @@ LAYOUTS = {
     "Q5_K": Layout((0, 2), 24), "Q6_K": Layout((208,), 24), "IQ4_NL": Layout((0,), 64), "IQ4_XS": Layout((0,), 24),
 }
 
+# Types whose scale is a byte, the exponent of a power of two.
+E8M0_BLOCKS = {"MXFP4": 256 + 64}
+
 # f16 bit patterns: +-0, the least and greatest denormals, the least normal, +-65504, +-1, 1/3 rounded.
 F16_EDGES = (0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x3C00, 0xBC00, 0x3555)
 F32_EDGES = (0x00000000, 0x80000000, 0x00000001, 0x807FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x7BFFFFFF,
@@ -73,6 +76,18 @@ def make_blocks(name: str, layout: Layout) -> np.ndarray:
             bits = F16_EDGES[(i + 5 * field) % len(F16_EDGES)] if i < n_edges else finite_f16(rng)
             blocks[i, offset:offset + 2] = np.frombuffer(np.uint16(bits).tobytes(), dtype=np.uint8)
     return blocks
+
+
+def make_e8m0(name: str, n_blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks that begin with an exponent: each of the 256 once, then others; products that overflow f32 are infinite."""
+    rng = np.random.default_rng([SEED, gguf.GGMLQuantizationType[name].value])
+    size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]][1]
+    blocks = rng.integers(0, 256, (n_blocks, size), dtype=np.uint8)
+    for i in range(n_blocks):
+        blocks[i] = payload_pattern(i, size, rng)
+        blocks[i, 0] = i if i < 256 else rng.integers(0, 256)
+    with np.errstate(over="ignore"):
+        return blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name])
 
 
 def make_q8_k() -> tuple[np.ndarray, np.ndarray]:
@@ -116,6 +131,8 @@ def main() -> int:
     for name, layout in LAYOUTS.items():
         blocks = make_blocks(name, layout)
         add(name, blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]))
+    for name, n_blocks in E8M0_BLOCKS.items():
+        add(name, *make_e8m0(name, n_blocks))
     add("Q8_K", *make_q8_k())
     for name in ("F16", "BF16"):
         halves = make_float16(name)

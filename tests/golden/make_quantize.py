@@ -18,7 +18,7 @@ from golden_io import HERE, emit
 SEED = 20240607
 FOLDER = HERE / "quantize"
 BLOCK = 32
-TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "BF16")
+TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "BF16", "MXFP4")
 
 
 def edge_rows(rng: np.random.Generator) -> list[np.ndarray]:

@@ -105,6 +105,9 @@ std::vector<Extreme> extremes() {
   Extreme q6 = filled(WeightType::kQ6_K, 0x00, 256.0 * 32 * 127 * 128);
   std::fill_n(q6.block.begin() + 192, 16, std::byte(0x80));  // scales of -128
   all.push_back(q6);
+  Extreme mx = filled(WeightType::kMXFP4, 0xFF, -32.0 * 12 * 127);
+  mx.block[0] = std::byte{128};  // 2^0
+  all.push_back(mx);
   all.push_back(filled(WeightType::kIQ4_NL, 0x00, -32.0 * 127 * 127));
   all.push_back(filled(WeightType::kIQ4_XS, 0x00, 256.0 * 127 * 127 * 32));  // scales of -32
   Extreme q8 = filled(WeightType::kQ8_K, 0x80, -256.0 * 128 * 127);

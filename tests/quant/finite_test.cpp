@@ -25,6 +25,8 @@ TEST_CASE("the first block with an Inf or NaN scale is found", "[quant][finite]"
       if (type == WeightType::kF32 || type == WeightType::kQ8_K) {
         const float wide = f16_to_f32(bad);
         std::memcpy(blocks.data() + block * block_bytes, &wide, sizeof(wide));
+      } else if (type == WeightType::kMXFP4) {
+        blocks[block * block_bytes] = std::byte{0xFF};
       } else {
         const std::uint16_t half = type == WeightType::kBF16 ? f32_to_bf16(f16_to_f32(bad)) : bad;
         testing::store_f16(blocks, block * block_bytes + offset, half);

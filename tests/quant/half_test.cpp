@@ -37,6 +37,13 @@ TEST_CASE("every f16 widens to its value and comes back", "[quant][half]") {
   }
 }
 
+TEST_CASE("every E8M0 is half of its power of two", "[quant][half]") {
+  for (int e = 0; e < 256; ++e) {
+    CAPTURE(e);
+    REQUIRE(e8m0_half_to_f32(static_cast<std::uint8_t>(e)) == std::ldexp(1.0F, e - 128));
+  }
+}
+
 TEST_CASE("f32 to f16 rounds to nearest, ties to even, at every boundary", "[quant][half]") {
   // Between each pair of neighbours: just below the middle, the middle, just above.
   for (std::uint32_t h = 0; h < 0x7C00; ++h) {

@@ -37,6 +37,7 @@ std::vector<std::byte> weight_blocks(WeightType type, std::size_t rows, std::siz
   const BlockTraits& traits = block_traits(type);
   if (codes == Codes::kRandom || traits.block_weights == 1) return bytes;
   constexpr std::uint16_t kScales[] = {0x7BFF, 0xFBFF, 0x0001, 0x83FF, 0x3C00};
+  constexpr int kExponents[] = {0, 1, 2, 128, 240};  // of MXFP4
   std::size_t next = 0;
   for (std::size_t at = 0; at < bytes.size(); at += traits.block_bytes) {
     std::memset(bytes.data() + at + (type == WeightType::kQ8_K ? 4 : 0),
@@ -45,6 +46,8 @@ std::vector<std::byte> weight_blocks(WeightType type, std::size_t rows, std::siz
     for (const std::size_t offset : testing::f16_offsets(type)) {
       testing::store_f16(bytes, at + offset, kScales[next++ % std::size(kScales)]);
     }
+    if (type == WeightType::kMXFP4)
+      bytes[at] = static_cast<std::byte>(kExponents[next++ % std::size(kExponents)]);
   }
   return bytes;
 }

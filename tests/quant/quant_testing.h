@@ -38,7 +38,7 @@ inline std::ptrdiff_t first_difference(std::span<const std::byte> a, std::span<c
   return a.size() == b.size() ? -1 : static_cast<std::ptrdiff_t>(std::min(a.size(), b.size()));
 }
 
-/// Byte offsets of the f16 scales in a block of `type`; empty for float types and Q8_K.
+/// Byte offsets of the f16 scales in a block of `type`; empty where there are none.
 inline std::vector<std::size_t> f16_offsets(WeightType type) {
   return visit_block_format(type, []<typename Block>() {
     std::vector<std::size_t> offsets;
@@ -76,6 +76,9 @@ inline std::vector<std::byte> random_blocks(WeightType type, std::size_t n_weigh
         break;
       case WeightType::kBF16:
         store_f16(bytes, at, f32_to_bf16(value));
+        break;
+      case WeightType::kMXFP4:
+        bytes[at] = static_cast<std::byte>(116 + random() % 6);
         break;
       default:
         for (const std::size_t offset : f16_offsets(type)) {

@@ -81,7 +81,23 @@ TEST_CASE("output and embedding follow whether they are tied", "[tools][llmquant
   CHECK(recipe_type(q8, separate, matrix("output.weight")) == WeightType::kQ8_0);
   CHECK(recipe_type(*find_recipe("Q4_K_M"), separate, matrix("output.weight", 320)) ==
         WeightType::kQ8_0);
+  CHECK(recipe_type(*find_recipe("MXFP4"), separate, matrix("output.weight")) == WeightType::kQ8_0);
   CHECK(recipe_type(*find_recipe("F16"), tied, embedding) == WeightType::kF16);
+}
+
+TEST_CASE("MXFP4_MOE is for the matrices of experts alone", "[tools][llmquant]") {
+  const ModelShape shape{22, 8, false};
+  GgufTensor experts = matrix("blk.3.ffn_down_exps.weight");
+  experts.n_dims = 3;
+  experts.dims[2] = 8;
+  for (const char* name : {"MXFP4", "MXFP4_MOE"}) {
+    const Recipe& recipe = *find_recipe(name);
+    const auto of_others = recipe.name == "MXFP4" ? WeightType::kMXFP4 : WeightType::kQ8_0;
+    CAPTURE(name);
+    CHECK(recipe_type(recipe, shape, experts) == WeightType::kMXFP4);
+    CHECK(recipe_type(recipe, shape, matrix("blk.3.ffn_down.weight")) == of_others);
+    CHECK(recipe_type(recipe, shape, matrix("token_embd.weight")) == of_others);
+  }
 }
 
 TEST_CASE("rows that are no whole blocks fall back", "[tools][llmquant]") {
@@ -102,6 +118,7 @@ TEST_CASE("recipes are found by name", "[tools][llmquant]") {
   CHECK(find_recipe("Q4_K")->name == "Q4_K_M");
   CHECK(find_recipe("Q5_K")->file_type == 17);
   CHECK(find_recipe("iq4_xs")->file_type == 30);
+  CHECK(find_recipe("mxfp4_moe")->file_type == 38);
   CHECK(find_recipe("Q7_K") == nullptr);
   CHECK(find_recipe("") == nullptr);
 }

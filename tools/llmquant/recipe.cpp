@@ -23,6 +23,7 @@ constexpr std::array kRecipes = {
     Recipe{"Q4_K_M", WeightType::kQ4_K, 15},   Recipe{"Q5_K_S", WeightType::kQ5_K, 16},
     Recipe{"Q5_K_M", WeightType::kQ5_K, 17},   Recipe{"Q6_K", WeightType::kQ6_K, 18},
     Recipe{"IQ4_NL", WeightType::kIQ4_NL, 25}, Recipe{"IQ4_XS", WeightType::kIQ4_XS, 30},
+    Recipe{"MXFP4", WeightType::kMXFP4, 38},   Recipe{"MXFP4_MOE", WeightType::kMXFP4, 38},
     Recipe{"F16", WeightType::kF16, 1},        Recipe{"BF16", WeightType::kBF16, 32},
     Recipe{"F32", WeightType::kF32, 0},
 };
@@ -45,7 +46,8 @@ bool uses_more_bits(std::uint64_t layer, std::uint64_t n_layers) {
 }
 
 WeightType output_type(WeightType base, std::uint64_t n_cols) {
-  if (n_cols % block_traits(base).block_weights != 0 || base == WeightType::kQ8_0) {
+  const bool is_whole = n_cols % block_traits(base).block_weights == 0;
+  if (!is_whole || base == WeightType::kQ8_0 || base == WeightType::kMXFP4) {
     return WeightType::kQ8_0;
   }
   return WeightType::kQ6_K;
@@ -138,6 +140,7 @@ WeightType recipe_type(const Recipe& recipe, const ModelShape& shape, const Gguf
   if (name == "output.weight" || (shape.tied_output && name == "token_embd.weight")) {
     return output_type(recipe.base, tensor.dims[0]);
   }
+  if (recipe.name == "MXFP4_MOE" && tensor.dims[2] <= 1) return WeightType::kQ8_0;
   const auto layer = layer_of_tensor(name);
   if (!layer) return recipe.base;
   if (contains(name, "attn_v.weight")) return attn_v_type(recipe, shape, *layer);

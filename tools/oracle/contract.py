@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 # Weights per block of every type of the contract's table = activations that share a scale; 1: they stay in f32.
-BLOCK = {"Q4_0": 32, "Q4_1": 32, "Q5_0": 32, "Q5_1": 32, "Q8_0": 32, "IQ4_NL": 32,
+BLOCK = {"Q4_0": 32, "Q4_1": 32, "Q5_0": 32, "Q5_1": 32, "Q8_0": 32, "IQ4_NL": 32, "MXFP4": 32,
          "Q2_K": 256, "Q3_K": 256, "Q4_K": 256, "Q5_K": 256, "Q6_K": 256, "Q8_K": 256, "IQ4_XS": 256,
          "F32": 1, "F16": 1, "BF16": 1}
 

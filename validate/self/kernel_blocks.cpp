@@ -14,6 +14,9 @@ namespace {
 
 /// The largest and smallest f16 of both signs, and 1.
 constexpr float kExtremeScales[] = {65504.0F, -65504.0F, 0x1p-24F, -0x1p-24F, 1.0F};
+/// The least biased exponents of an E8M0, whose halves are denormal or just not; 1; and so large a
+/// one that no sum overflows.
+constexpr std::uint8_t kExtremeExponents[] = {0, 1, 2, 128, 200};
 
 /// Blocks of random weights, all finite.
 class BlockSource {
@@ -47,6 +50,11 @@ class BlockSource {
   }
   void set(float& field) { field = scale(); }
   void set(std::uint16_t& field) { field = f32_to_f16(scale()); }
+  void set(std::uint8_t& field) {
+    const auto bits = static_cast<std::uint32_t>(random_());
+    field = codes_ == Codes::kRandom ? static_cast<std::uint8_t>(116 + bits % 6)
+                                     : kExtremeExponents[bits % std::size(kExtremeExponents)];
+  }
 
   Codes codes_;
   std::mt19937 random_;

@@ -11,11 +11,11 @@
 #include "quant/formats/quantize/iq4_nl.h"
 #include "quant/formats/quantize/k_quants.h"
 #include "quant/formats/quantize/legacy_blocks.h"
+#include "quant/formats/quantize/mxfp4.h"
 
 namespace llm {
 namespace {
 
-constexpr std::uint16_t kInfinityF16 = 0x7C00;
 /// Above every weight a K-quant can hold (Q6_K: 65504 * 128 * 32), and so small that sums of
 /// squares stay finite.
 constexpr float kKQuantLimit = 1e9f;
@@ -27,12 +27,15 @@ bool all_within(std::span<const float> x, float limit) {
   return beyond == 0;
 }
 
+void make_infinite(std::uint16_t& f16) { f16 = 0x7C00; }
+void make_infinite(std::uint8_t& e8m0) { e8m0 = 0xFF; }
+
 /// The block that says "these weights cannot be stored": infinite scale, everything else zero.
 template <typename Block>
 Block unstorable() {
   Block block;
   std::memset(&block, 0, sizeof(block));
-  block.d = kInfinityF16;
+  make_infinite(block.d);
   return block;
 }
 
