@@ -252,7 +252,8 @@ def check_contract_refusals(bench: Bench) -> None:
         assert "docs/numerics.md" in str(error)
     else:
         raise AssertionError("--kv q4 was accepted")
-    foreign = bench.model(random_weights(26), quantize=gguf.GGMLQuantizationType.MXFP4)
+    wide = {"heads": 16, "kv": 2, "head_dim": 16}
+    foreign = bench.model(random_weights(26, d=256, ff=256, **wide), quantize=gguf.GGMLQuantizationType.TQ2_0, **wide)
     assert choose_arithmetic(foreign, "f64", None).name == "R0"
     for model, compute, kv in ((foreign, "int8", "f16"), (bench.model(random_weights(26)), "f64", "f16")):
         try:
