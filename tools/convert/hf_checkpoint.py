@@ -2,12 +2,13 @@
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-# safetensors' names of the element types that weights have, and how numpy holds their bytes. BF16 is u16.
-DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+# safetensors' names of the element types that weights, and codes of weights, have, and how numpy holds their bytes. BF16 is u16.
+DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "U8": np.dtype("u1")}
 HEADER_LIMIT = 100 << 20  # the format's own
 
 
@@ -65,15 +66,45 @@ class Stack(Tensor):
         return np.stack([tensor.raw() for tensor in self._slices])
 
 
-class Rows(Tensor):
-    """`count` rows from `begin` on of each matrix of a tensor."""
+class Part(Tensor):
+    """Some elements of a tensor, or in another order: those of a view that `pick` gives."""
 
-    def __init__(self, whole: Tensor, begin: int, count: int):
-        self.name, self.dtype, self.shape = whole.name, whole.dtype, (whole.shape[0], count, whole.shape[2])
-        self._whole, self._rows = whole, slice(begin, begin + count)
+    def __init__(self, whole: Tensor, pick: Callable[[np.ndarray], np.ndarray]):
+        self.name, self.dtype = whole.name, whole.dtype
+        self.shape = pick(np.broadcast_to(np.zeros((), np.uint8), whole.shape)).shape  # takes no memory
+        self._whole, self._pick = whole, pick
 
     def raw(self) -> np.ndarray:
-        return self._whole.raw()[:, self._rows]
+        return self._pick(self._whole.raw())
+
+
+class Mxfp4(Tensor):
+    """Every `step`-th row from `first` on of matrices in MXFP4: blocks of 32 weights, 16 bytes of codes, weight 2 k in the
+    low half of byte k, and an exponent. `raw()` are GGUF's blocks: the exponent, then bytes with weight k low and 16 + k high."""
+
+    VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, -0.0, -1, -2, -3, -4, -6, -8, -12], np.float32)  # times 2^(exponent - 128)
+
+    def __init__(self, codes: Tensor, exponents: Tensor, first: int, step: int):
+        self.name, self.dtype = codes.name, "MXFP4"
+        self._codes, self._exponents, self._rows = codes, exponents, slice(first, None, step)
+        n, rows, blocks, _ = codes.shape
+        self.shape = (n, len(range(rows)[self._rows]), 32 * blocks)
+
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Codes [matrix, row, block, 32] in the order of weights, exponents [matrix, row, block, 1]."""
+        bytes_ = self._codes.raw()[:, self._rows]
+        codes = np.stack([bytes_ & 15, bytes_ >> 4], axis=-1).reshape(*bytes_.shape[:-1], 32)
+        return codes, self._exponents.raw()[:, self._rows, :, None]
+
+    def raw(self) -> np.ndarray:
+        codes, exponents = self._weights()
+        blocks = np.concatenate([exponents, codes[..., :16] | codes[..., 16:] << 4], axis=-1)
+        return blocks.reshape(*self.shape[:2], -1)
+
+    def f32(self) -> np.ndarray:
+        codes, exponents = self._weights()
+        with np.errstate(over="ignore"):
+            return np.ldexp(self.VALUES[codes], exponents.astype(np.int32) - 128).reshape(self.shape)
 
 
 def read_json(path: Path) -> dict:

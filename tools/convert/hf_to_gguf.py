@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Converts a Hugging Face checkpoint to a GGUF: Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE and Gemma 3 (docs/convert.md).
+"""Converts a Hugging Face checkpoint to a GGUF; docs/convert.md says of which models.
 
     python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf
     python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf --type f16
@@ -16,17 +16,20 @@ import gguf
 import numpy as np
 
 from hf_checkpoint import Checkpoint, ConversionError, f32_to_bf16
-from hf_model import (Planned, family_of, halves_to_pairs, llama3_divisors, plan_tensors, read_hparams, write_hparams)
+from hf_family import family_of
+from hf_hparams import read_hparams, write_hparams
+from hf_model import Planned, halves_to_pairs, plan_tensors
 from hf_tokenizer import write_tokenizer
 
 TYPES = {"F32": (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
          "F16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
-         "BF16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16)}
+         "BF16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
+         "MXFP4": (gguf.GGMLQuantizationType.MXFP4, gguf.LlamaFileType.MOSTLY_MXFP4_MOE)}
 
 
 def stored_type(planned: Planned, wanted: str) -> str:
-    """F32 for vectors and routers; for matrices what is wanted, or the checkpoint's own type."""
-    if len(planned.source.shape) == 1 or planned.name.endswith("ffn_gate_inp.weight"):
+    """F32 for vectors, also of experts, and routers; for matrices what is wanted, or the checkpoint's own type."""
+    if len(planned.source.shape) == 1 or planned.name.endswith((".bias", "ffn_gate_inp.weight")):
         return "F32"
     return planned.source.dtype if wanted == "auto" else wanted.upper()
 
@@ -40,7 +43,7 @@ def to_f16(name: str, x: np.ndarray) -> np.ndarray:
 
 
 def encoded(planned: Planned, kind: str) -> np.ndarray:
-    """The tensor's elements as `kind`, in the GGUF's order of rows; BF16 as u16."""
+    """The tensor's elements as `kind`, in the GGUF's order of rows; BF16 as u16, MXFP4 as its bytes."""
     source = planned.source
     if source.dtype == kind:
         value = np.asarray(source.raw())
@@ -67,19 +70,21 @@ def convert(directory: Path, output: Path, *, kind: str = "auto", context: int |
     writer.add_file_type(TYPES[next(k for k, p in zip(kinds, plan) if len(p.source.shape) > 1)][1])
     write_hparams(writer, hp)
     note(f"{family.architecture}, {hp.n_layers} layers; {write_tokenizer(writer, checkpoint, hp.n_vocab)}")
-    divisors = llama3_divisors(hp) if hp.rope["rope_type"] == "llama3" else None
-    if divisors is not None:
-        writer.add_tensor_info("rope_freqs.weight", divisors.shape, divisors.dtype, divisors.nbytes)
+    for tensor, value in hp.rope.tensors.items():
+        writer.add_tensor_info(tensor, value.shape, value.dtype, value.nbytes)
     for planned, stored in zip(plan, kinds):
-        size = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(np.uint16)}[stored]
+        size = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(np.uint16),
+                "MXFP4": np.dtype(np.uint8)}[stored]
         shape = planned.source.shape
+        if stored == "MXFP4":
+            shape = gguf.quant_shape_to_byte_shape(shape, gguf.GGMLQuantizationType.MXFP4)
         writer.add_tensor_info(planned.name, shape, size, int(np.prod(shape)) * size.itemsize, raw_dtype=TYPES[stored][0])
     try:
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        if divisors is not None:
-            writer.write_tensor_data(divisors)
+        for value in hp.rope.tensors.values():
+            writer.write_tensor_data(value)
         for planned, stored in zip(plan, kinds):
             writer.write_tensor_data(encoded(planned, stored))
             note(f"{planned.name} {stored}")
@@ -95,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True, help="GGUF to write; an older one is replaced")
     parser.add_argument("--type", choices=("auto", "f32", "f16", "bf16"), default="auto",
                         help="of matrices (default: the checkpoint's own); vectors are F32")
-    parser.add_argument("--context", type=int, metavar="N", help="positions of the model, fewer than it was trained for")
+    parser.add_argument("--context", type=int, metavar="N", help="positions of the model: fewer than it was trained for, or up to those that YaRN gives it")
     parser.add_argument("--name", help="general.name (default: the directory's)")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is written")
     args = parser.parse_args(argv)

@@ -13,7 +13,8 @@ from hf_checkpoint import Checkpoint, ConversionError
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 
 # Pre-tokenizers that the engine knows, by the regular expressions that split a text (in turn). ByteLevel's own
-# expression is written ByteLevel. Sources: the tokenizer.json files of Llama-3, Qwen2, SmolLM, GPT-2 and Mistral-Nemo.
+# expression is written ByteLevel. Sources: the tokenizer.json files of Llama-3, Qwen2, SmolLM, GPT-2,
+# Mistral-Nemo and gpt-oss.
 _WORDS = r"|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -32,6 +33,9 @@ SPLITTINGS = (
     Splitting("smaug-bpe", (_CONTRACTIONS + _WORDS + r"|\p{N}{1,3}" + _REST,)),  # Llama-3's, without ignore_merges
     Splitting("qwen2", (_CONTRACTIONS + _WORDS + r"|\p{N}" + _REST,)),
     Splitting("tekken", (rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
+                         r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",), ignore_merges=True),
+    Splitting("gpt-4o", (rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
+                         rf"{_CONTRACTIONS}?|\p{{N}}{{1,3}}"
                          r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",), ignore_merges=True),
     Splitting("smollm", ("digits", "ByteLevel")),
     Splitting("gpt-2", ("ByteLevel",)),
