@@ -1,7 +1,7 @@
 """Tokenizers of the corpus' checkpoints, trained on the project's held-out text and saved as their families' are.
 
-llama-bpe, smollm3, granite and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3, Granite or
-Qwen2, mistral and gemma3 a SentencePiece BPE in tokenizer.model.
+llama-bpe, smollm3, granite, gpt-oss and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3,
+Granite, GPT-4o or Qwen2, mistral, gemma3 and phi3 a SentencePiece BPE in tokenizer.model.
 """
 
 import json
@@ -13,25 +13,31 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from shapes import Shape
 
 TEXT = Path(__file__).resolve().parents[2] / "models" / "heldout.txt"
-# The `pattern` of tokenizer.json of meta-llama/Meta-Llama-3-8B and Qwen/Qwen2-7B.
+# The `pattern` of tokenizer.json of meta-llama/Meta-Llama-3-8B, Qwen/Qwen2-7B and openai/gpt-oss-20b.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+_UPPER, _LOWER, _END = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_FIRST = r"[^\r\n\p{L}\p{N}]?"
+GPT_4O = (f"{_FIRST}{_UPPER}*{_LOWER}+{_END}|{_FIRST}{_UPPER}+{_LOWER}*{_END}"
+          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+PATTERNS = {"llama-bpe": LLAMA3, "gpt-4o": GPT_4O, "qwen2": QWEN2}
 SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "granite": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
+           "gpt-4o": ("<|startoftext|>", "<|return|>", "<|call|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
-SENTENCEPIECE = ("mistral", "gemma3")
-KINDS = {"llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "granite"}  # of byte-level BPEs; else qwen2
-ENDS = {"llama-bpe": (1, 2), "granite": (2,), "qwen2": (0, 2)}  # those of SPECIAL that end a reply
+SENTENCEPIECE = ("mistral", "gemma3", "phi3")
+KINDS = {"llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "granite", "gpt_oss": "gpt-4o"}  # of byte-level BPEs; else qwen2
+ENDS = {"llama-bpe": (1, 2), "granite": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2)}  # those of SPECIAL that end a reply
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
 
 
 def _byte_bpe(shape: Shape) -> Tokenizer:
     kind = KINDS.get(shape.family, "qwen2")
-    tokenizer = Tokenizer(models.BPE(ignore_merges=kind == "llama-bpe"))
-    first = pre_tokenizers.Split(Regex(LLAMA3 if kind == "llama-bpe" else QWEN2), "isolated")
+    tokenizer = Tokenizer(models.BPE(ignore_merges=kind in ("llama-bpe", "gpt-4o")))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True) if kind == "granite" else first,
+        pre_tokenizers.Digits(individual_digits=True) if kind == "granite" else
+        pre_tokenizers.Split(Regex(PATTERNS[kind]), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "granite")])
     tokenizer.decoder = decoders.ByteLevel()
     special = SPECIAL[kind]
@@ -54,7 +60,7 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text, model_writer=out, vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN, model_type="bpe",
                 byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
-                add_dummy_prefix=shape.family == "mistral",
+                add_dummy_prefix=shape.family != "gemma3",
                 hard_vocab_limit=False, minloglevel=2)
         config = {"add_bos_token": True, "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>"}
     else:

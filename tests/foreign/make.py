@@ -44,8 +44,8 @@ SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/fore
            "tests/foreign/to_gguf.py", "tests/foreign/corpus_tokenizers.py", "tests/foreign/requirements.txt",
            "tools/oracle/from_hf.py", "tools/oracle/hf_config.py", "tools/oracle/hf_hooks.py", "tools/oracle/dump.py",
            "tools/oracle/gguf_model.py", "tools/oracle/hparams.py", "tools/oracle/rope.py",
-           "tools/convert/hf_to_gguf.py", "tools/convert/hf_checkpoint.py", "tools/convert/hf_model.py",
-           "tools/convert/hf_tokenizer.py")
+           "tools/convert/hf_to_gguf.py", "tools/convert/hf_checkpoint.py", "tools/convert/hf_family.py",
+           "tools/convert/hf_hparams.py", "tools/convert/hf_model.py", "tools/convert/hf_rope.py", "tools/convert/hf_tokenizer.py")
 PROMPT = "Once upon a time, in 1984, there lived 3 foxes.\n\nTheir den   wasn't far from Zürich"
 GREEDY_TOKENS = 64
 LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order may choose the other
@@ -59,6 +59,12 @@ def config_of(shape: Shape) -> PretrainedConfig:
     elif family == "qwen3_moe":  # intermediate_size is that of layers without experts, which no layer is
         more = {"num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "norm_topk_prob": True,
                 "moe_intermediate_size": shape.d_ff}
+    elif family == "gpt_oss":
+        more = {"num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "sliding_window": shape.window}
+    elif family == "phi3":
+        rope["partial_rotary_factor"] = shape.partial_rotary
+        more = {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+                "original_max_position_embeddings": rope.get("original_max_position_embeddings", shape.context)}
     elif family == "mistral":
         more = {"sliding_window": shape.window}
     elif family == "granite":
@@ -67,7 +73,7 @@ def config_of(shape: Shape) -> PretrainedConfig:
         scalar = shape.d_model // shape.n_heads if shape.n_layers == 62 else shape.head_dim  # 62: Gemma 3 27B
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
-    d_ff = 3 * shape.d_ff if shape.n_experts else shape.d_ff
+    d_ff = 3 * shape.d_ff if family == "qwen3_moe" else shape.d_ff
     return AutoConfig.for_model(
         family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
@@ -109,9 +115,9 @@ def token_ids(case: Case) -> list[int]:
 
 def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path) -> None:
     if case.type == "F16":
-        model, source = from_hf.from_checkpoint(str(checkpoint))
+        model, source = from_hf.from_checkpoint(str(checkpoint), case.shape.context)
     else:
-        model, source = from_hf.from_gguf(str(model_file), AutoConfig.from_pretrained(checkpoint))
+        model, source = from_hf.from_gguf(str(model_file), AutoConfig.from_pretrained(checkpoint), case.shape.context)
     dump = from_hf.run(model, token_ids(case), case.steps)
     if case.type == "F16":
         check_properties(dump, case)
@@ -122,7 +128,7 @@ def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path)
 @torch.no_grad()
 def make_greedy(shape: Shape, checkpoint: Path, output: Path) -> None:
     """What transformers continues PROMPT with, in f32, if it never ends: {"prompt", "prompt_ids", "greedy"}."""
-    model, _ = from_hf.from_checkpoint(str(checkpoint))
+    model, _ = from_hf.from_checkpoint(str(checkpoint), shape.context)
     ends = json.loads((checkpoint / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
     prompt_ids = encode(shape, checkpoint, PROMPT)
     out, cache, greedy = prompt_ids, None, []

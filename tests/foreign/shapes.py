@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 K_TYPES = ("Q4_K_M", "Q6_K", "Q2_K", "Q5_K_M", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q3_K_S", "Q3_K_L", "IQ4_XS")
 TYPES_OF_32 = ("Q8_0", "Q4_0", "IQ4_NL", "Q5_1", "Q4_1", "Q5_0", "BF16")
 MIXED_OF_32 = ("Q4_K_M", "Q6_K")  # llmquant falls back to types of 32 weights where rows are no multiples of 256
+YARN = {"rope_type": "yarn"}
+GPT_OSS_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
+LONG_ROPE = {"rope_type": "longrope", "long_factor": [1 + i * i / 24 for i in range(32)],
+             "short_factor": [1 + i / 50 for i in range(32)]}
 GRANITE = {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "logits_scaling": 8.0}
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
@@ -31,7 +35,8 @@ class Shape:
     theta: float = 10000.0
     family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
-    window: int | None = None  # sliding, of mistral and gemma3
+    partial_rotary: float = 1.0  # of a head, what RoPE turns; of phi3
+    window: int | None = None  # sliding, of mistral, gemma3, gpt-oss and phi3
     multipliers: dict = field(default_factory=dict)  # of granite's config
     n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
     n_used: int = 0  # by a token
@@ -114,6 +119,17 @@ FAMILY_SHAPES = (
           multipliers=GRANITE | {"attention_multiplier": 1 / 128, "logits_scaling": 16.0}),
     Shape("gemma3-62-layers", 96, 62, 4, 2, 32, 160, 515, tied=True, eps=1e-6, theta=1000000.0, family="gemma3", window=8,
           rope={"rope_type": "linear", "factor": 8.0}),
+    # Appended: variations follow from places.
+    Shape("qwen3-yarn-gqa64", 256, 3, 4, 2, 64, 512, 700, eps=1e-6, theta=1000000.0, family="qwen3",
+          rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256}),
+    Shape("gpt-oss-tied-gqa64-2-of-8", 256, 3, 8, 2, 64, 256, 700, tied=True, theta=150000.0, family="gpt_oss", n_experts=8,
+          n_used=2, window=24, rope=GPT_OSS_YARN | {"factor": 32.0, "original_max_position_embeddings": 64}),
+    Shape("gpt-oss-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=150000.0, family="gpt_oss", n_experts=16, n_used=4, window=16),
+    Shape("gpt-oss-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, theta=150000.0, family="gpt_oss", n_experts=10, n_used=6, window=5,
+          rope=GPT_OSS_YARN | {"factor": 8.0, "original_max_position_embeddings": 128}),
+    Shape("phi3-gqa64-long", 256, 3, 4, 2, 64, 512, 700, family="phi3", rope=LONG_ROPE | {"original_max_position_embeddings": 64}),
+    Shape("phi3-tied-mqa48-window", 192, 4, 4, 1, 48, 416, 645, tied=True, family="phi3", partial_rotary=0.75, window=5),
+    Shape("phi3-mha128", 512, 2, 4, 4, 128, 512, 1000, family="phi3"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
@@ -197,7 +213,7 @@ def check_plan(plan: list[Case]) -> None:
             assert len(shapes) >= 2, f"{of} {value} is met by {len(shapes)} shape"
     assert len({case.name for case in plan}) == len(plan), "two cases share a name"
     assert {case.shape.name for case in plan if case.quick} == {shape.name for shape in SHAPES + FAMILY_SHAPES}
-    for family in ("llama-bpe", "mistral", "smollm3", "gemma3", "qwen2", "qwen3", "qwen3_moe", "granite"):
+    for family in ("llama-bpe", "mistral", "smollm3", "gemma3", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "granite", "phi3"):
         shapes = [shape for shape in FAMILY_SHAPES if shape.family == family]
         assert len(shapes) >= 3 and len({shape.tied for shape in shapes}) == 2, f"{family} has too few shapes"
         sharing = {(shape.n_kv_heads == 1, shape.n_kv_heads == shape.n_heads) for shape in shapes}

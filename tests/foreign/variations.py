@@ -20,15 +20,24 @@ def _matching(state: State, pattern: str) -> list[torch.Tensor]:
     return [value for name, value in state.items() if re.search(pattern, name)]
 
 
+def _matrices(state: State, pattern: str) -> list[torch.Tensor]:
+    """Those with a name that matches, as outputs by inputs; gpt-oss has its experts' the other way round."""
+    turned = any(name.endswith("sinks") for name in state)
+    return [value.swapaxes(-1, -2) if turned and value.dim() == 3 else value for value in _matching(state, pattern)]
+
+
 def _some(size: int, rng: torch.Generator) -> torch.Tensor:
     return torch.randperm(size, generator=rng)[:CHANNELS]
 
 
 def biases(state: State, rng: torch.Generator) -> None:
-    """Biases of q and k far above the projections, as Qwen2's are, and of v of their size; HF's initialisation has 0."""
+    """Biases of q and k far above the projections, as Qwen2's are, and of others of their size; HF's initialisation has 0. Of
+    gpt-oss, those of gates and ups reach beyond the limits of its activation, and sinks beyond scores."""
+    sizes = {r"[qk]_proj\.bias$": 4.0, r"[vo]_proj\.bias$|router\.bias|down_proj_bias": 0.5, "gate_up_proj_bias": 3.0, "sinks": 2.0}
     for name, value in state.items():
-        if name.endswith("_proj.bias"):
-            value.copy_((4.0 if ".v_proj" not in name else 0.5) * torch.randn(value.shape, generator=rng))
+        for pattern, size in sizes.items():
+            if re.search(pattern, name):
+                value.copy_(size * torch.randn(value.shape, generator=rng))
 
 
 def plain(state: State, rng: torch.Generator) -> None:
@@ -38,7 +47,8 @@ def plain(state: State, rng: torch.Generator) -> None:
 
 def trained(state: State, rng: torch.Generator) -> None:
     """Matrices that keep the size of what they map, and norms whose weights differ."""
-    for value in _matching(state, r"layers.*proj(\.weight)?$|mlp\.gate\.weight"):  # experts, in one tensor each, have no .weight
+    # Experts, in one tensor each, have no .weight.
+    for value in _matrices(state, r"layers.*proj(\.weight)?$|mlp\.(gate|router)\.weight"):
         value.mul_(value.shape[-1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
@@ -62,6 +72,8 @@ def sharp(state: State, rng: torch.Generator) -> None:
     if not _matching(state, "[qk]_norm"):
         for value in _matching(state, "[qk]_proj.weight"):
             value.mul_(4.0)
+        for value, out in zip(_matching(state, "qkv_proj"), _matching(state, "o_proj")):
+            value[:(value.shape[0] + out.shape[1]) // 2].mul_(4.0)  # q and k; v has as many rows as k
 
 
 def gates(state: State, rng: torch.Generator) -> None:
@@ -78,7 +90,7 @@ def outlier(state: State, rng: torch.Generator, factor: float) -> None:
     channels = _some(embedding.shape[1], rng)
     embedding[:, channels[:2]] *= factor
     embedding[BOS, channels[2]] *= factor
-    for layer, value in enumerate(_matching(state, "down_proj")):
+    for layer, value in enumerate(_matrices(state, r"down_proj(\.weight)?$")):
         if layer % 2 == 0:
             value[..., channels[:1], :] *= factor
         elif layer % 4 == 1:
