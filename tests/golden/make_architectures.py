@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "foreign")]
 
 import make  # noqa: E402  (puts the oracle and the converter on the path)
-from shapes import GRANITE, LLAMA3, Case, Shape  # noqa: E402
+from shapes import GPT_OSS_YARN, GRANITE, LLAMA3, Case, Shape  # noqa: E402
 
 OUT = Path(__file__).resolve().parent / "architectures"
 # Odd on purpose: head_dim apart from d_model / n_heads, GQA and MQA, rows that are no multiple of 32.
@@ -34,6 +34,11 @@ SHAPES = (
     replace(TINY, name="qwen3moe", family="qwen3_moe", d_model=32, n_kv_heads=1, head_dim=14, d_ff=16, n_experts=10,
             n_used=6),
     replace(TINY, name="granite", family="granite", n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
+    replace(TINY, name="gpt-oss", family="gpt_oss", d_model=32, n_kv_heads=1, head_dim=14, d_ff=32, n_experts=10, n_used=6, window=5,
+            theta=150000.0, rope=GPT_OSS_YARN | {"factor": 4.0, "original_max_position_embeddings": 1024}),
+    replace(TINY, name="phi3", family="phi3", d_model=40, vocab=380, window=5, partial_rotary=0.6,
+            rope={"rope_type": "longrope", "long_factor": [1.0, 4.0, 20.0], "short_factor": [1.0, 1.1, 1.3],
+                  "original_max_position_embeddings": 16}),
 )
 
 
