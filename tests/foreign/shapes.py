@@ -122,14 +122,14 @@ FAMILY_SHAPES = (
     # Appended: variations follow from places.
     Shape("qwen3-yarn-gqa64", 256, 3, 4, 2, 64, 512, 700, eps=1e-6, theta=1000000.0, family="qwen3",
           rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256}),
-    Shape("gpt-oss-tied-gqa64-2-of-8", 256, 3, 8, 2, 64, 256, 700, tied=True, theta=150000.0, family="gpt_oss", n_experts=8,
+    Shape("gpt-oss-tied-gqa64-2-of-8", 256, 3, 8, 2, 64, 256, 684, tied=True, theta=150000.0, family="gpt_oss", n_experts=8,
           n_used=2, window=24, rope=GPT_OSS_YARN | {"factor": 32.0, "original_max_position_embeddings": 64}),
     Shape("gpt-oss-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=150000.0, family="gpt_oss", n_experts=16, n_used=4, window=16),
     Shape("gpt-oss-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, theta=150000.0, family="gpt_oss", n_experts=10, n_used=6, window=5,
           rope=GPT_OSS_YARN | {"factor": 8.0, "original_max_position_embeddings": 128}),
     Shape("phi3-gqa64-long", 256, 3, 4, 2, 64, 512, 700, family="phi3", rope=LONG_ROPE | {"original_max_position_embeddings": 64}),
     Shape("phi3-tied-mqa48-window", 192, 4, 4, 1, 48, 416, 645, tied=True, family="phi3", partial_rotary=0.75, window=5),
-    Shape("phi3-mha128", 512, 2, 4, 4, 128, 512, 1000, family="phi3"),
+    Shape("phi3-mha128", 512, 2, 4, 4, 128, 512, 984, family="phi3"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
