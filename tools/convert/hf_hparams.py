@@ -116,6 +116,9 @@ def read_hparams(checkpoint: Checkpoint, context: int | None) -> HParams:
     if context is not None and not 0 < context <= most:
         raise ConversionError(f"--context {context}: need 1 to {most}, " + (
             "max_position_embeddings" if most == trained else "to which YaRN stretches the original positions"))
+    if rope.tensors and rope.keys.get("original_context_length", 0) >= (context or trained):
+        raise ConversionError(f"a model of {context or trained} positions has the short divisors of LongRoPE, which the engine does not "
+                              f"use; need more than original_max_position_embeddings, {rope.keys['original_context_length']}")
     if not isinstance(config.get("rms_norm_eps"), float):
         raise ConversionError(f"config.json: rms_norm_eps is {config.get('rms_norm_eps')!r}; need a number")
     check_score_scale(config, family, head_dim)

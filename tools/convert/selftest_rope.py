@@ -89,6 +89,10 @@ def check_long_rope(bench: Bench) -> None:
     for change, words in cases:
         bench.config = PHI3 | change
         bench.refused(words)
+    bench.config = PHI3 | {"rope_scaling": LONG_ROPE, "partial_rotary_factor": 0.75}
+    assert value(bench.convert("--context", "17"), "phi3.context_length") == 17
+    bench.out.unlink()
+    bench.refused("16 positions has the short divisors", options=("--context", "16"))
     bench.config = CONFIG | {"rope_scaling": LONG_ROPE}
     bench.tensors = weights(CONFIG)
     (bench.dir / "model.safetensors").unlink()
