@@ -13,9 +13,9 @@
 namespace llm::test {
 namespace {
 
-const std::vector<std::string> kFamilies = {"llama-bpe", "mistral", "mistral-window",
-                                            "smollm3",   "granite", "gemma3",
-                                            "qwen2",     "qwen3",   "qwen3moe"};
+const std::vector<std::string> kFamilies = {
+    "llama-bpe", "mistral", "mistral-window", "smollm3", "granite", "gemma3",
+    "qwen2",     "qwen3",   "qwen3moe",       "gpt-oss", "phi3"};
 
 std::string golden(const std::string& name) {
   return LLM_SOURCE_DIR "/tests/golden/architectures/" + name;

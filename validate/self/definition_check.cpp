@@ -169,12 +169,23 @@ CheckResult check_angles(const HyperParameters& config, const RopeSpec& spec, co
     for (std::size_t i = 0; i < rope.pairs(); ++i) {
       // theta^(-2i / dims) by exp and log, where the engine takes pow.
       const double exponent = 2 * static_cast<double>(i) / static_cast<double>(spec.dims);
-      const double frequency = std::exp(-exponent * std::log(f64(spec.theta))) / f64(spec.scale) /
-                               (divisors.empty() ? 1.0 : f64(divisors[i]));
-      const double angle = static_cast<double>(position) * frequency;
-      const double bound = 0x1p-25 + angle * 0x1p-46;
-      verdict.add(f64(cos[i]), std::cos(angle), bound, angle);
-      verdict.add(f64(sin[i]), std::sin(angle), bound, angle);
+      const double plain = std::exp(-exponent * std::log(f64(spec.theta)));
+      // Of a pair between YaRN's ends the slowed and the plain frequency by their distances from
+      // them.
+      const double slow = plain / f64(spec.scale);
+      const double pair = static_cast<double>(i);
+      const double frequency =
+          !spec.yarn || pair >= spec.yarn->high ? slow
+          : pair <= spec.yarn->low
+              ? plain
+              : (slow * (pair - spec.yarn->low) + plain * (spec.yarn->high - pair)) /
+                    (spec.yarn->high - spec.yarn->low);
+      const double angle =
+          static_cast<double>(position) * frequency / (divisors.empty() ? 1.0 : f64(divisors[i]));
+      const double most = std::exp2(std::ceil(std::log2(spec.magnitude)));
+      const double bound = most * (0x1p-25 + angle * 0x1p-46);
+      verdict.add(f64(cos[i]), spec.magnitude * std::cos(angle), bound, angle);
+      verdict.add(f64(sin[i]), spec.magnitude * std::sin(angle), bound, angle);
     }
   }
   return verdict.result(fmt::format("{} pairs, theta {}, up to position {}", rope.pairs(),

@@ -23,12 +23,13 @@ CheckResult check_vectors(const Model& model, const ModelTensors& tensors) {
     const TensorView& view = role->view.of(tensors, layer);
     if (role->is_matrix() || view.empty()) continue;
     const auto values = role->vector.of(model.weights(), layer).span();
+    const std::size_t n = view.data.size() / sizeof(float);  // of all experts
     std::size_t i = 0;
-    for (; i < view.n_cols && values.size() == view.n_cols; ++i) {
+    for (; i < n && values.size() == n; ++i) {
       const float& value = values[packed_row(model.config(), *role, i)];
       if (std::memcmp(&value, view.data.data() + i * sizeof(float), sizeof(float)) != 0) break;
     }
-    verdict.add(i == view.n_cols, fmt::format("{}, element {}", view.name, i));
+    verdict.add(i == n, fmt::format("{}, element {}", view.name, i));
   }
   return verdict.result();
 }
