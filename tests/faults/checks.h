@@ -42,11 +42,14 @@ void add_head_norms(const Model& model);
 void add_post_norms(const Model& model);
 /// Of three positions, in every other layer, with a RoPE of their own.
 void add_windows(const Model& model);
+/// Sinks, a bias of attn_output, and the activation of gpt-oss.
+void add_sinks(const Model& model);
 inline constexpr std::pair<std::string_view, void (*)(const Model&)> kModelParts[] = {
     {"biases", add_biases},
     {"head_norms", add_head_norms},
     {"post_norms", add_post_norms},
-    {"windows", add_windows}};
+    {"windows", add_windows},
+    {"sinks", add_sinks}};
 /// Leaves the first layers and the first tokens, for checks in plain loops.
 void cut_model(const Model& model, std::size_t n_layers, std::size_t n_vocab);
 

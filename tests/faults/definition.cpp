@@ -254,7 +254,7 @@ LLM_WRAP(add,
 
 LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", void,
          const Rope* self, std::size_t position, Output cos, Output sin) {
-  static_assert(sizeof(Rope) == sizeof(std::vector<double>));
+  static_assert(sizeof(Rope) == sizeof(std::vector<double>) + sizeof(double));  // the magnitude
   real_angles(self, position, cos, sin);
   const auto fault =
       planted("angle", {{"position", position}, {"rows", pass_rows()}, {"fast", pass_rows() > 0}});

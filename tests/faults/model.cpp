@@ -206,6 +206,16 @@ void add_windows(const Model& model) {
   }
 }
 
+void add_sinks(const Model& model) {
+  HyperParameters& config = config_of(model);
+  std::uint32_t seed = 0;
+  for (LayerWeights& w : weights_of(model).layers) {
+    w.attn_sinks = drawn(config.n_heads, -2, 2, ++seed);
+    w.attn_output_bias = drawn(config.d_model, -1, 1, ++seed);
+  }
+  for (LayerSpec& layer : config.layers) layer.activation = Activation::kSwiGluOai;
+}
+
 void cut_model(const Model& model, std::size_t n_layers, std::size_t n_vocab) {
   ModelWeights& weights = weights_of(model);
   HyperParameters& config = config_of(model);

@@ -119,6 +119,8 @@ float function_of(const Fault& fault, float x, float y) {
 float activated(const Fault& fault, Activation kind, float gate, float up, float y) {
   if (fault.is("identity")) return gate * up;
   if (fault.is("erf")) return 0.5F * gate * (1 + std::erf(gate * 0x1.6a09e6p-1F)) * up;
+  if (fault.is("unclamped")) return gate / (1 + std::exp(-1.702F * gate)) * (up + 1);
+  if (fault.is("no_one")) return contract::activate(kind, gate, up - 1);
   if (fault.is("exp_sign")) return -contract::activate(kind, -gate, up);
   return function_of(fault, gate, y);
 }
