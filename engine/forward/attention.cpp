@@ -27,6 +27,7 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
                                 "workspace"));
     LLM_TRY(scratch.partial, allocate_activations(queries * partial));
     LLM_TRY(scratch.sink, allocate_activations(partial));
+    scratch.sink[1] = 1;
     LLM_TRY(scratch.context, allocate_activations(config.q_rows()));
     part.scratch_.push_back(std::move(scratch));
   }
@@ -71,18 +72,16 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
   const LayerWeights& w = weights_.layers[layer];
   const RowTasks kv = at.tasks_of(w.attn_k, input.n, config_.head_dim);
   const RowTasks q = at.tasks_of(w.attn_q, input.n, config_.head_dim);
-  const auto project = [&](const PackedMatrix& matrix, std::span<const float> bias, TaskRows rows,
-                           float* y) { at.product(PassOp::kQkv, matrix, bias, rows, input, y); };
   const auto rotate_task = [&](std::size_t i) {
     if (i < kv.size()) return rotate_and_store(at, layer, kv[i]);
     rotate_queries(at, layer, q[i - kv.size()]);
   };
   at.run_tasks(kv.size() + q.size(), [&](std::size_t i) {
     if (i < kv.size()) {
-      project(w.attn_k, w.attn_k_bias.span(), kv[i], k_.data());
-      project(w.attn_v, w.attn_v_bias.span(), kv[i], v_.data());
+      at.product(PassOp::kQkv, w.attn_k, w.attn_k_bias.span(), kv[i], input, k_.data());
+      at.product(PassOp::kQkv, w.attn_v, w.attn_v_bias.span(), kv[i], input, v_.data());
     } else {
-      project(w.attn_q, w.attn_q_bias.span(), q[i - kv.size()], q_.data());
+      at.product(PassOp::kQkv, w.attn_q, w.attn_q_bias.span(), q[i - kv.size()], input, q_.data());
     }
     if (!at.has_probe()) rotate_task(i);
   });
@@ -195,9 +194,7 @@ void Attention::finish_head(const PassWorker& at, std::size_t layer, std::size_t
   const std::size_t head_dim = config_.head_dim;
   if (const auto sinks = weights_.layers[layer].attn_sinks.span(); !sinks.empty()) {
     float* const sink = own(at).sink.data();
-    std::fill_n(sink, 2 + head_dim, 0.0F);
     sink[0] = sinks[head];
-    sink[1] = 1;
     at.kernels().merge(sum, sink, head_dim);
   }
   at.kernels().finish(sum, head_dim, context);

@@ -35,7 +35,7 @@ class Attention {
   struct Scratch {
     Workspace attention;
     AlignedBuffer<float> partial;  ///< attention of a block: (row, head, 2 + head_dim)
-    AlignedBuffer<float> sink;     ///< of a head, as a chunk: 2 + head_dim
+    AlignedBuffer<float> sink;     ///< of a head, as a chunk: {sink, 1, 0 ...}, 2 + head_dim
     AlignedBuffer<float> context;  ///< of one row, n_heads * head_dim
   };
 
@@ -60,7 +60,7 @@ class Attention {
   float* attend(PassWorker& at, std::size_t layer);
   void attend_blocks(PassWorker& at, std::size_t layer);
   void attend_one_row(PassWorker& at, std::size_t layer);
-  /// The context of a head of which all chunks are merged.
+  /// The context of a head of which all chunks are merged in `sum`, which its sink then joins.
   void finish_head(const PassWorker& at, std::size_t layer, std::size_t head, float* sum,
                    float* context);
   /// Runs the attention kernel for the rows of a block, all query heads of a KV head and chunks

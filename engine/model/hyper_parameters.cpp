@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/shown_text.h"
+#include "engine/model/rope.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/tensor_roles.h"
 #include "quant/contract/contract.h"
@@ -363,10 +363,7 @@ Status Reader::check_long_factors() const {
                                       original, config_.context));
 }
 
-/// Facts from transformers' modeling_rope_utils.py.
 Status Reader::read_yarn(RopeSpec& rope) const {
-  constexpr double kFastTurns = 32;  // in the original context; faster pairs are left alone
-  constexpr double kSlowTurns = 1;
   const std::string key = key_of(keys().original_context);
   LLM_TRY(const std::uint64_t original, gguf_.get_unsigned(key));
   if (original == 0 || original > kMaxContext)
@@ -374,19 +371,7 @@ Status Reader::read_yarn(RopeSpec& rope) const {
   if (rope.theta <= 1.0F)
     return malformed(key_of(keys().rope_theta),
                      fmt::format("found {}, need more than 1 with YaRN", rope.theta));
-  const auto dims = static_cast<double>(rope.dims);
-  const auto pair_of = [&](double turns) {
-    return dims * std::log(static_cast<double>(original) / (turns * 2 * std::numbers::pi)) /
-           (2 * std::log(static_cast<double>(rope.theta)));
-  };
-  const bool rounds = config_.architecture->yarn_rounds;
-  const double fast = pair_of(kFastTurns);
-  const double slow = pair_of(kSlowTurns);
-  YarnRamp ramp{std::max(rounds ? std::floor(fast) : fast, 0.0),
-                std::min(rounds ? std::ceil(slow) : slow, dims - 1)};
-  if (ramp.high == ramp.low) ramp.high += 0.001;
-  rope.yarn = ramp;
-  if (rope.scale > 1.0F) rope.magnitude *= 0.1 * std::log(static_cast<double>(rope.scale)) + 1;
+  apply_yarn(rope, static_cast<double>(original), config_.architecture->yarn_rounds);
   return Ok{};
 }
 

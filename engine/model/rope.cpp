@@ -2,10 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "base/check.h"
 
 namespace llm {
+
+void apply_yarn(RopeSpec& spec, double original_context, bool rounds) {
+  constexpr double kFastTurns = 32;  // in the original context; faster pairs are left alone
+  constexpr double kSlowTurns = 1;
+  const auto dims = static_cast<double>(spec.dims);
+  const auto pair_of = [&](double turns) {
+    return dims * std::log(original_context / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(static_cast<double>(spec.theta)));
+  };
+  const double fast = pair_of(kFastTurns);
+  const double slow = pair_of(kSlowTurns);
+  YarnRamp ramp{std::max(rounds ? std::floor(fast) : fast, 0.0),
+                std::min(rounds ? std::ceil(slow) : slow, dims - 1)};
+  if (ramp.high == ramp.low) ramp.high += 0.001;
+  spec.yarn = ramp;
+  if (spec.scale > 1.0F) spec.magnitude *= 0.1 * std::log(static_cast<double>(spec.scale)) + 1;
+}
 
 Rope::Rope(const RopeSpec& spec, std::span<const float> divisors) : magnitude_(spec.magnitude) {
   LLM_CHECK(divisors.empty() || spec.dims == 0 || divisors.size() == spec.dims / 2);

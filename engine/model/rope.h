@@ -8,6 +8,12 @@
 
 namespace llm {
 
+/// Gives `spec` YaRN's ramp and magnitude (docs/numerics.md).
+/// @param original_context  positions that the model was trained on before; at least 1
+/// @param rounds            the ramp's ends to whole pairs
+/// @pre spec.theta > 1. Facts from transformers' modeling_rope_utils.py.
+void apply_yarn(RopeSpec& spec, double original_context, bool rounds);
+
 /// Rotary position embedding, GGUF's interleaved pairs (2i, 2i + 1) of the leading dims of
 /// each head:
 ///
@@ -21,6 +27,8 @@ class Rope {
   Rope(const RopeSpec& spec, std::span<const float> divisors);
 
   std::size_t pairs() const { return frequencies_.size(); }
+  /// Of each pair, its angle at position 1.
+  std::span<const double> frequencies() const { return frequencies_; }
 
   /// Cosines and sines of `position`, pairs() each.
   void angles(std::size_t position, std::span<float> cos, std::span<float> sin) const;

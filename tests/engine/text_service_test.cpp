@@ -245,12 +245,12 @@ std::unique_ptr<TextService> start_as_usual(const std::shared_ptr<const Model>& 
 }
 
 TEST_CASE("equal prompts of 1,700 tokens share six pages, whatever else runs", "[serve]") {
-  const auto model = embedded();
-  const TextRequest request = long_request(*model, 1700, 40, 1);
-  const Told expected = alone(model, request, kLongContext);
   const std::size_t n_beside = GENERATE(1, 0);
   const bool comes_later = GENERATE(true, false);
   if (kSanitized && (n_beside == 0 || !comes_later)) return;
+  const auto model = embedded();
+  const TextRequest request = long_request(*model, 1700, 40, 1);
+  const Told expected = alone(model, request, kLongContext);
   CAPTURE(n_beside, comes_later);
   const auto service = start_as_usual(model);
   std::vector<Listener> listeners(2 + n_beside);

@@ -254,12 +254,11 @@ LLM_WRAP(add,
 
 LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", void,
          const Rope* self, std::size_t position, Output cos, Output sin) {
-  static_assert(sizeof(Rope) == sizeof(std::vector<double>) + sizeof(double));  // the magnitude
   real_angles(self, position, cos, sin);
   const auto fault =
       planted("angle", {{"position", position}, {"rows", pass_rows()}, {"fast", pass_rows() > 0}});
   if (!fault) return;
-  const auto& frequencies = *reinterpret_cast<const std::vector<double>*>(self);
+  const std::span<const double> frequencies = self->frequencies();
   for (std::size_t i = 0; i < cos.size(); ++i) {
     const double f = frequencies[i];
     if (!fault->holds({{"pair", i}, {"pairs_after", cos.size() - 1 - i}, {"frequency", f}}))

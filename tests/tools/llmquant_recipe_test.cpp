@@ -54,6 +54,10 @@ TEST_CASE("mixes give the layers of llama-quantize more bits", "[tools][llmquant
   CHECK(layers_with("Q2_K", "ffn_down", WeightType::kQ3_K).size() == 22);
   CHECK(layers_with("Q2_K", "ffn_up", WeightType::kQ2_K).size() == 22);
   CHECK(layers_with("Q4_0", "ffn_down", WeightType::kQ4_0).size() == 22);
+  CHECK(layers_with("Q3_K_L", "attn_qkv", WeightType::kQ4_K).size() == 22);
+  CHECK(layers_with("Q4_K_M", "attn_qkv", WeightType::kQ5_K).size() == 22);
+  CHECK(layers_with("Q5_K_M", "attn_qkv", WeightType::kQ6_K).size() == 22);
+  CHECK(layers_with("Q4_K_S", "attn_qkv", WeightType::kQ4_K).size() == 22);
   for (const WeightType type : {WeightType::kIQ4_NL, WeightType::kIQ4_XS}) {
     const std::string name(block_traits(type).name);
     CHECK(layers_with(name, "attn_v", WeightType::kQ5_K).size() == 22);

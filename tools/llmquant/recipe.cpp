@@ -77,6 +77,12 @@ WeightType attn_v_type(const Recipe& recipe, const ModelShape& shape, std::uint6
   return type;
 }
 
+WeightType attn_qkv_type(const Recipe& recipe) {
+  if (recipe.name == "Q3_K_M" || recipe.name == "Q3_K_L") return WeightType::kQ4_K;
+  if (recipe.name == "Q4_K_M") return WeightType::kQ5_K;
+  return recipe.name == "Q5_K_M" ? WeightType::kQ6_K : recipe.base;
+}
+
 WeightType ffn_down_type(const Recipe& recipe, const ModelShape& shape, std::uint64_t layer) {
   if (recipe.name == "Q2_K") return WeightType::kQ3_K;
   if (recipe.name == "Q3_K_M") {
@@ -144,6 +150,7 @@ WeightType recipe_type(const Recipe& recipe, const ModelShape& shape, const Gguf
   const auto layer = layer_of_tensor(name);
   if (!layer) return recipe.base;
   if (contains(name, "attn_v.weight")) return attn_v_type(recipe, shape, *layer);
+  if (contains(name, "attn_qkv.weight")) return attn_qkv_type(recipe);
   if (contains(name, "ffn_down")) return ffn_down_type(recipe, shape, *layer);
   if (contains(name, "attn_output.weight")) return attn_output_type(recipe);
   return recipe.base;

@@ -127,8 +127,9 @@ Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
     LLM_TRY(const auto products, replay.products(inputs, layer, *tap, *x, {}));
     if (!products) continue;
     double error = 0;
-    for (const auto& [w, rows, places, first_row] : *products) {
-      const std::vector<double> energies = block_energies(w, activation_block_size(*format));
+    for (const Replay::Product& product : *products) {
+      const TapMatrix& rows = product.x;
+      const auto energies = block_energies(product.w, activation_block_size(*format));
       for (std::size_t t = 0; t < rows.rows; ++t) {
         const auto row = std::span(rows.values).subspan(t * rows.features, rows.features);
         const auto steps = round_activations(*format, row).steps;

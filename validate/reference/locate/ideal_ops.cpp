@@ -50,7 +50,8 @@ double energy_of(std::span<const float> values) {
 
 /// The energy of what f32 chains cost each row of a product.
 std::vector<double> noise_energy(const Replay::Product& product, ActivationFormat format) {
-  const auto& [w, x, places, first_row] = product;
+  const PackedMatrix& w = product.w;
+  const TapMatrix& x = product.x;
   const std::size_t n = w.n_cols();
   const std::size_t shared = format == ActivationFormat::kF32 ? 1 : kSharedScale;
   std::vector<double> column_energy(n);  // sum over outputs of squared terms of x = 1
