@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <omp.h>
 #include <sched.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -83,6 +84,15 @@ std::optional<double> cgroup_quota() {
 std::optional<std::uint64_t> random_waits;  // changes between regions only
 
 thread_local std::chrono::nanoseconds asleep{0};  // at barriers
+
+constexpr std::chrono::microseconds kNoSpin(1);
+
+/// OpenMP's word for threads that leave their CPU to others while they wait. Its runtime takes it
+/// from the environment, and so does the barrier, which stands in for OpenMP's.
+bool waits_passively() {
+  const char* policy = std::getenv("OMP_WAIT_POLICY");
+  return policy != nullptr && ::strcasecmp(policy, "passive") == 0;
+}
 
 /// SplitMix64 (Steele, Lea, Flood 2014): neighbouring inputs give independent outputs.
 std::uint64_t mixed(std::uint64_t x) {
@@ -167,7 +177,7 @@ RandomWaits::RandomWaits(std::uint64_t seed) {
 RandomWaits::~RandomWaits() { random_waits.reset(); }
 
 Team::Team(bool own_cpus, std::optional<std::uint64_t> waits)
-    : spin_time_(own_cpus ? std::chrono::microseconds(50) : std::chrono::microseconds(1)),
+    : spin_time_(own_cpus ? std::chrono::microseconds(50) : kNoSpin),
       dozes_(waits.has_value()),
       draws_(waits.value_or(0)) {}
 
@@ -268,7 +278,8 @@ void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   std::atomic<bool> failed = false;
   // Regions of one seed draw different waits.
   if (random_waits) random_waits = mixed(*random_waits);
-  Team team(n_threads <= cpus, random_waits);
+  static const bool passive = waits_passively();
+  Team team(n_threads <= cpus && !passive, random_waits);
 #pragma omp parallel num_threads(n_threads)
   {
     const FloatEnvironment contract;

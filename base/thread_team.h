@@ -37,10 +37,11 @@ class RandomWaits {
 /// A worker that waits spins, which answers within a fraction of a microsecond, then sleeps, which
 /// leaves the CPU to others, above all to the worker that is waited for.
 /// It spins for about as long as falling asleep and waking take, so that no wait costs more than
-/// twice what it must.
+/// twice what it must. With OMP_WAIT_POLICY=passive it sleeps almost at once, as OpenMP's own
+/// threads then do: for programs that share the CPUs with others.
 class Team {
  public:
-  /// @param own_cpus  every worker can have a CPU of its own; otherwise sleep almost at once
+  /// @param own_cpus  every worker has a CPU of its own; otherwise sleep almost at once
   /// @param waits     seed of random waits (RandomWaits), if any
   Team(bool own_cpus, std::optional<std::uint64_t> waits = {});
   /// How many workers there are. Each calls it first, with the same number.
