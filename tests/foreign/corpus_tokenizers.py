@@ -1,44 +1,30 @@
-"""Tokenizers of the corpus' checkpoints, trained on the project's held-out text and saved as their families' are.
-
-llama-bpe, smollm3, granite, gpt-oss and the qwens have a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3,
-Granite, GPT-4o or Qwen2, mistral, gemma3 and phi3 a SentencePiece BPE in tokenizer.model.
-"""
+"""Tokenizers of the corpus' checkpoints, trained on the project's held-out text and saved as their families' are: a SentencePiece
+BPE in tokenizer.model, or a byte-level BPE in tokenizer.json with the pre-tokenizer of Llama-3, Granite, GPT-4o or Qwen2."""
 
 import json
 from pathlib import Path
 
 import sentencepiece
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from byte_bpe import RULES
 from shapes import Shape
 
 TEXT = Path(__file__).resolve().parents[2] / "models" / "heldout.txt"
-# The `pattern` of tokenizer.json of meta-llama/Meta-Llama-3-8B, Qwen/Qwen2-7B and openai/gpt-oss-20b.
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-          r"|\s+(?!\S)|\s+")
-QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-_UPPER, _LOWER, _END = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-_FIRST = r"[^\r\n\p{L}\p{N}]?"
-GPT_4O = (f"{_FIRST}{_UPPER}*{_LOWER}+{_END}|{_FIRST}{_UPPER}+{_LOWER}*{_END}"
-          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-PATTERNS = {"llama-bpe": LLAMA3, "gpt-4o": GPT_4O, "qwen2": QWEN2}
 SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
-           "granite": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
+           "smollm": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
            "gpt-4o": ("<|startoftext|>", "<|return|>", "<|call|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
-SENTENCEPIECE = ("mistral", "gemma3", "phi3")
-KINDS = {"llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "granite", "gpt_oss": "gpt-4o"}  # of byte-level BPEs; else qwen2
-ENDS = {"llama-bpe": (1, 2), "granite": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2)}  # those of SPECIAL that end a reply
+KINDS = {"llama": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "gpt_oss": "gpt-4o",
+         "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2"}  # of byte-level BPEs: their pre-tokenizers
+ENDS = {"llama-bpe": (1, 2), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2)}  # those of SPECIAL that end a reply
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
 
 
 def _byte_bpe(shape: Shape) -> Tokenizer:
-    kind = KINDS.get(shape.family, "qwen2")
+    kind = KINDS[shape.family]
     tokenizer = Tokenizer(models.BPE(ignore_merges=kind in ("llama-bpe", "gpt-4o")))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True) if kind == "granite" else
-        pre_tokenizers.Split(Regex(PATTERNS[kind]), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "granite")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(RULES[kind])
     tokenizer.decoder = decoders.ByteLevel()
     special = SPECIAL[kind]
     trainer = trainers.BpeTrainer(vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN - len(special), show_progress=False,
@@ -55,7 +41,7 @@ def _byte_bpe(shape: Shape) -> Tokenizer:
 
 def make_tokenizer(shape: Shape, directory: Path) -> None:
     """Adds the tokenizer's files to a checkpoint."""
-    if shape.family in SENTENCEPIECE:
+    if shape.family not in KINDS:
         with open(directory / "tokenizer.model", "wb") as out, open(TEXT, encoding="utf-8") as text:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text, model_writer=out, vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN, model_type="bpe",
@@ -66,7 +52,7 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
     else:
         tokenizer = _byte_bpe(shape)
         tokenizer.save(str(directory / "tokenizer.json"))
-        kind = KINDS.get(shape.family, "qwen2")
+        kind = KINDS[shape.family]
         special = SPECIAL[kind]
         config = {"eos_token": special[2]} | ({"bos_token": special[0]} if kind == "llama-bpe" else {})
         ends = [tokenizer.token_to_id(special[i]) for i in ENDS[kind]]
@@ -76,7 +62,7 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
 
 def encode(shape: Shape, directory: Path, text: str) -> list[int]:
     """Ids of a text by the library that made the tokenizer, with the token before it that the model wants."""
-    if shape.family in SENTENCEPIECE:
+    if shape.family not in KINDS:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
         return [processor.bos_id(), *processor.encode(text)]
     return Tokenizer.from_file(str(directory / "tokenizer.json")).encode(text).ids

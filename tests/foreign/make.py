@@ -4,9 +4,8 @@
     python tests/foreign/make.py CORPUS_DIR --bin build/release/bin [--quick] [--jobs N]
 
 A checkpoint is a model of transformers with seeded random weights, varied (variations.py) and rounded to what F16 holds,
-saved as safetensors. Of the family llama to_gguf.py makes its GGUF, which shares nothing with the project; the others get a
-tokenizer (tokenizers.py), are converted by the users' tools/convert/hf_to_gguf.py, and have a greedy text by transformers
-beside their references. llmquant makes the quantized files, tools/oracle/from_hf.py the references: transformers runs the
+saved as safetensors, with a tokenizer (corpus_tokenizers.py). The users' tools/convert/hf_to_gguf.py converts it; FAMILY_SHAPES
+have a greedy text by transformers beside their references. llmquant makes the quantized files, tools/oracle/from_hf.py the references: transformers runs the
 checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is there already and was made
 by the same sources stays. Needs the packages of requirements.txt.
 """
@@ -36,16 +35,10 @@ import from_hf  # noqa: E402
 import hf_to_gguf  # noqa: E402
 from corpus_tokenizers import encode, make_tokenizer  # noqa: E402
 from properties import check_properties  # noqa: E402
-from shapes import Case, Shape, cases, check_plan, seed_of  # noqa: E402
-from to_gguf import convert  # noqa: E402
+from shapes import FAMILY_SHAPES, Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from variations import BOS, balance, vary  # noqa: E402
 
-SOURCES = ("tests/foreign/shapes.py", "tests/foreign/variations.py", "tests/foreign/make.py",
-           "tests/foreign/to_gguf.py", "tests/foreign/corpus_tokenizers.py", "tests/foreign/requirements.txt",
-           "tools/oracle/from_hf.py", "tools/oracle/hf_config.py", "tools/oracle/hf_hooks.py", "tools/oracle/dump.py",
-           "tools/oracle/gguf_model.py", "tools/oracle/hparams.py", "tools/oracle/rope.py",
-           "tools/convert/hf_to_gguf.py", "tools/convert/hf_checkpoint.py", "tools/convert/hf_family.py",
-           "tools/convert/hf_hparams.py", "tools/convert/hf_model.py", "tools/convert/hf_rope.py", "tools/convert/hf_tokenizer.py")
+SOURCES = ("tests/foreign", "tools/oracle", "tools/convert")  # folders
 PROMPT = "Once upon a time, in 1984, there lived 3 foxes.\n\nTheir den   wasn't far from Zürich"
 GREEDY_TOKENS = 64
 LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order may choose the other
@@ -94,8 +87,7 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = 
     for value in state.values():
         value.copy_(value.half().float())
     model.to(getattr(torch, dtype)).save_pretrained(directory)
-    if shape.family != "llama":
-        make_tokenizer(shape, directory)
+    make_tokenizer(shape, directory)
 
 
 def token_ids(case: Case) -> list[int]:
@@ -121,8 +113,7 @@ def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path)
     dump = from_hf.run(model, token_ids(case), case.steps)
     if case.type == "F16":
         check_properties(dump, case)
-    dump.write(output, from_hf.metadata(model.config, source), n_layers=model.config.num_hidden_layers,
-               taps_absent={"probs": "not requested"})
+    dump.write(output, from_hf.metadata(model.config, source), n_layers=model.config.num_hidden_layers)
 
 
 @torch.no_grad()
@@ -163,10 +154,8 @@ def make_checkpoint_files(corpus: Path, tools: Path, of_checkpoint: list[Case]) 
     first = of_checkpoint[0]
     checkpoint, f16 = corpus / first.checkpoint, corpus / f"{first.checkpoint}-f16.gguf"
     whole(checkpoint, lambda part: make_checkpoint(first.shape, first.variation, part))
-    if first.shape.family == "llama":
-        whole(f16, lambda part: convert(checkpoint, part))
-    else:
-        whole(f16, lambda part: hf_to_gguf.convert(checkpoint, part, kind="f16"))
+    whole(f16, lambda part: hf_to_gguf.convert(checkpoint, part, kind="f16"))
+    if first.shape in FAMILY_SHAPES:
         whole(corpus / f"{first.checkpoint}.json", lambda part: make_greedy(first.shape, checkpoint, part))
     for case in of_checkpoint:
         model_file = corpus / f"{case.name}.gguf"
@@ -182,13 +171,14 @@ def describe(case: Case) -> dict:
     return {"name": case.name, "shape": shape, "variation": case.variation, "type": case.type,
             "tokens": case.n_tokens, "kind": case.kind, "single": case.single, "quick": case.quick,
             "model": f"{case.name}.gguf", "reference": f"{case.name}.npz",
-            "greedy": f"{case.checkpoint}.json" if case.shape.family != "llama" else None}
+            "greedy": f"{case.checkpoint}.json" if case.shape in FAMILY_SHAPES else None}
 
 
 def sources_digest() -> str:
     digest = hashlib.sha256()
-    for source in SOURCES:
-        digest.update((ROOT / source).read_bytes())
+    for path in sorted(path for folder in SOURCES for path in (ROOT / folder).iterdir()):
+        if path.suffix in (".py", ".txt") and not path.name.startswith("selftest"):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -206,7 +196,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--bin", type=Path, required=True, help="directory of llmquant")
-    parser.add_argument("--quick", action="store_true", help="the 12 cases of run.py --quick alone")
+    parser.add_argument("--quick", action="store_true", help="the cases of run.py --quick alone")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     plan = cases()

@@ -2,7 +2,7 @@
 
 Schema
 ------
-A dump is an NPZ file (uncompressed, little-endian, C order). Arrays:
+A dump is an NPZ file (little-endian, C order). Arrays:
 
 ``s{step:04d}/L{layer:03d}/{tap}``  [tokens, features]  one row per token of that step, f32 (f64 on request)
 ``s{step:04d}/L{layer:03d}/probs``  [head, token, key]  optional; key = absolute position, 0 where masked
@@ -85,28 +85,25 @@ class ActivationDump:
         """The stored array, e.g. get(0, 'L001/q') or get(0, 'G/logits')."""
         return self._arrays[f"s{step:04d}/{name}"]
 
-    def write(self, path: str | Path, meta: Mapping, *, n_layers: int,
-              taps_absent: Mapping[str, str] | None = None) -> None:
-        """Writes the NPZ. Refuses a dump with a tap that is missing in any step or layer and not
-        declared in `taps_absent`, and metadata without one of `REQUIRED_META`."""
-        absent = dict(taps_absent or {})
+    def write(self, path: str | Path, meta: Mapping, *, n_layers: int, probs: bool = False, compress: bool = False) -> None:
+        """Writes the NPZ. Refuses a dump with a tap that is missing in any step or layer, and metadata without one of
+        `REQUIRED_META`. `probs`: they were requested."""
         missing = [key for key in REQUIRED_META if key not in meta]
         if missing:
             raise ValueError(f"metadata lacks {missing}")
         for step in range(self.n_steps):
-            names = [f"L{layer:03d}/{tap}" for layer in range(n_layers) for tap in LAYER_TAPS
-                     if tap not in absent] + [f"G/{tap}" for tap in GLOBAL_TAPS if tap not in absent]
+            names = [f"L{layer:03d}/{tap}" for layer in range(n_layers) for tap in LAYER_TAPS] + [f"G/{tap}" for tap in GLOBAL_TAPS]
             lost = [name for name in names if f"s{step:04d}/{name}" not in self._arrays]
             if lost:
                 raise ValueError(f"step {step} lacks taps {lost[:5]}")
-        full_meta = {"format": FORMAT, **meta, "taps_absent": absent}
+        full_meta = {"format": FORMAT, **meta, "taps_absent": {} if probs else {"probs": "not requested (--probs)"}}
         arrays = dict(self._arrays)
         arrays["tokens"] = np.asarray(self._tokens, dtype="<i4")
         arrays["positions"] = np.asarray(self._positions, dtype="<i4")
         arrays["step_ptr"] = np.asarray(self._step_ptr, dtype="<i8")
         arrays["__meta__"] = np.frombuffer(json.dumps(full_meta, sort_keys=True).encode(), dtype=np.uint8)
         with open(path, "wb") as out:  # a file object keeps numpy from appending ".npz"
-            np.savez(out, **arrays)
+            (np.savez_compressed if compress else np.savez)(out, **arrays)
 
     def _put(self, name: str, value: np.ndarray, *, ndim: int, token_axis: int) -> None:
         if self.n_steps == 0:

@@ -13,7 +13,6 @@ Weights are dequantized by the `gguf` package; nothing here is shared with the e
 
 import argparse
 import dataclasses
-import json
 import random
 import re
 import sys
@@ -48,17 +47,24 @@ def random_ids(count: int, seed: int, vocab_size: int) -> list[int]:
     return [int(generator.random() * vocab_size) for _ in range(count)]
 
 
-def add_id_options(parser: argparse.ArgumentParser) -> None:
-    """The options that say which tokens are fed."""
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every producer: which tokens are fed, how, and what is written."""
     ids = parser.add_mutually_exclusive_group(required=True)
     ids.add_argument("--ids", help="token ids 1,2,3 or a file of ids (BOS is not added)")
     ids.add_argument("--ids-random", type=int, metavar="N", help="N random tokens of the vocabulary")
     parser.add_argument("--seed", type=int, default=1, help="of --ids-random (default: 1)")
+    parser.add_argument("-o", "--output", required=True, help="NPZ to write")
+    parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
+    parser.add_argument("--context", type=int, metavar="N", help="positions that the run is made for, which choose LongRoPE's "
+                        "divisors (default: the GGUF's; of transformers, those of the text)")
+    parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
+    parser.add_argument("--compress", action="store_true", help="make the file small and slow to read")
 
 
-def chosen_ids(args: argparse.Namespace, vocab_size: int) -> list[int]:
-    """The token ids that the options of `add_id_options` name."""
-    return parse_ids(args.ids) if args.ids is not None else random_ids(args.ids_random, args.seed, vocab_size)
+def chosen_ids(args: argparse.Namespace, vocab_size: int) -> tuple[list[int], list[int]]:
+    """The token ids that the options name, and the sizes of the calls that feed them."""
+    ids = parse_ids(args.ids) if args.ids is not None else random_ids(args.ids_random, args.seed, vocab_size)
+    return ids, split_steps(len(ids), args.steps)
 
 
 def cache_type(text: str) -> str:
@@ -136,20 +142,13 @@ def metadata(model: GgufModel, greedy: list[int], arithmetic: Arithmetic = Arith
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="GGUF of the Llama family")
-    add_id_options(parser)
-    parser.add_argument("-o", "--output", required=True, help="NPZ to write")
-    parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
+    add_run_options(parser)
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="greedy single-token steps after the ids")
     parser.add_argument("--layers", type=int, metavar="N", help="the first N layers, then the output")
     parser.add_argument("--compute", choices=("f64", "f32", "int8"), default="f64",
                         help="f64 rounds nothing (default); int8 and f32 round where docs/numerics.md does")
     parser.add_argument("--kv", type=cache_type, metavar="{f16,f32,q8}",
                         help="type of the KV cache with --compute int8 or f32 (default: f16)")
-    parser.add_argument("--context", type=int, metavar="N",
-                        help="positions that the run is made for, which choose LongRoPE's divisors (default: the file's)")
-    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="type of the stored taps")
-    parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
-    parser.add_argument("--print-greedy", action="store_true", help="print the arg-max token after each step as JSON")
     args = parser.parse_args(argv)
     if args.decode < 0:
         parser.error("--decode must not be negative")
@@ -157,22 +156,18 @@ def main(argv: list[str] | None = None) -> int:
         model = GgufModel(args.model)
         if args.layers is not None:
             model.hparams = dataclasses.replace(model.hparams, n_layers=min(args.layers, model.hparams.n_layers))
-        ids = chosen_ids(args, model.vocab_size)
-        steps = split_steps(len(ids), args.steps)
+        ids, steps = chosen_ids(args, model.vocab_size)
         arithmetic = choose_arithmetic(model, args.compute, args.kv)
         if len(ids) + args.decode > model.hparams.context_length:
             print(f"from_gguf.py: note: {len(ids) + args.decode} tokens exceed the context length "
                   f"{model.hparams.context_length}", file=sys.stderr)
         dump, greedy = run(model, ids, steps, args.decode, arithmetic=arithmetic, probs=args.probs,
-                           context=args.context, dtype=np.float64 if args.dtype == "f64" else np.float32)
-        absent = {} if args.probs else {"probs": "not requested (--probs)"}
-        dump.write(args.output, metadata(model, greedy, arithmetic), n_layers=model.hparams.n_layers,
-                   taps_absent=absent)
+                           context=args.context)
+        dump.write(args.output, metadata(model, greedy, arithmetic), n_layers=model.hparams.n_layers, probs=args.probs,
+                   compress=args.compress)
     except (UnsupportedModel, ValueError, OSError) as error:
         print(f"from_gguf.py: error: {args.model}: {error}", file=sys.stderr)
         return 2
-    if args.print_greedy:
-        print(json.dumps(greedy))
     return 0
 
 

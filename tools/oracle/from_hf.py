@@ -5,36 +5,35 @@
     python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is dequantized by the
-`gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that the same
-weights run through code that nobody here wrote. With --config, the
-hyper-parameters are the checkpoint's instead of the GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of
-which a GGUF has only the resulting divisors, is computed by transformers. Weights are read tensor by tensor into the model,
-so the memory needed is theirs in f32, one tensor more and what is dumped. Needs torch and transformers; numpy and gguf
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is
+dequantized by the `gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that
+the same weights run through code that nobody here wrote. With --config, the hyper-parameters are the checkpoint's instead of the
+GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of which a GGUF has only the resulting divisors, is computed by
+transformers. The memory needed is that of the weights in f32 and of what is dumped. Needs torch and transformers; numpy and gguf
 for GGUFs.
 
 Queries and keys come in HF's layout (`qk_layout` half): the two halves of a head rotate against each other.
 """
 
 import argparse
-import re
+import functools
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
-from safetensors import safe_open
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
-from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+from transformers import AutoConfig, AutoModelForCausalLM, Mxfp4Config, PretrainedConfig, PreTrainedModel
 
 from dump import ActivationDump
-from from_gguf import parse_ids, split_steps
+from from_gguf import add_run_options, chosen_ids
 from gguf_model import GgufModel
 from hf_config import config_of, for_context, head_dim_of
 from hf_hooks import Hooks
 from hparams import UnsupportedModel
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "convert"))
+from hf_family import FAMILIES  # noqa: E402  (names of tensors, as the converter knows them)
 
 VERSION = "1"
 
@@ -47,67 +46,21 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
     return split.reshape(rows.shape)
 
 
-# Names of a layer's tensors by those of transformers' parameters.
-NAMES = {"attn_norm.weight": "input_layernorm.weight", "attn_output.weight": "self_attn.o_proj.weight",
-         "ffn_norm.weight": "post_attention_layernorm.weight", "ffn_gate_inp.weight": "mlp.gate.weight"}
-NAMES |= {f"attn_{x}.{kind}": f"self_attn.{x}_proj.{kind}" for x in "qkv" for kind in ("weight", "bias")}
-NAMES |= {f"attn_{x}_norm.weight": f"self_attn.{x}_norm.weight" for x in "qk"}
-NAMES |= {f"ffn_{x}.weight": f"mlp.{x}_proj.weight" for x in ("gate", "up", "down")}
-# Tensors with a matrix for each expert. The class has gate and up of an expert in one matrix, gate's rows first, or, of gpt-oss,
-# columns of both in turn.
-NAMES |= {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_down_exps.weight": "mlp.experts.down_proj"}
-NAMES_OF = {
-    "gemma3": {"post_attention_norm.weight": "post_attention_layernorm.weight",
-               "ffn_norm.weight": "pre_feedforward_layernorm.weight",
-               "post_ffw_norm.weight": "post_feedforward_layernorm.weight"},
-    "gpt-oss": {"post_attention_norm.weight": "post_attention_layernorm.weight", "attn_sinks.weight": "self_attn.sinks",
-                "attn_output.bias": "self_attn.o_proj.bias", "ffn_gate_inp.weight": "mlp.router.weight",
-                "ffn_gate_inp.bias": "mlp.router.bias", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
-                "ffn_down_exps.bias": "mlp.experts.down_proj_bias"},
-    "phi3": {"attn_qkv.weight": "self_attn.qkv_proj.weight", "ffn_up.weight": "mlp.gate_up_proj.weight"}}
-OF_EXPERT = re.compile(r"(.+\.mlp\.experts)\.\d+\.(?:(gate|up)|down)_proj\.weight")  # in a checkpoint
-PACKED = re.compile(r"(.+\.mlp\.experts\..+_proj)_(?:blocks|scales)")  # MXFP4
+# Tensors with a matrix for each expert, and transformers' parameters. The class has gate and up of an expert in one matrix, gate's
+# rows first, or, of gpt-oss, columns of both in turn.
+EXPERTS = {f"ffn_{name}_exps.{kind}": f"mlp.experts.{part}{suffix}" for name, part in (("gate", "gate_up_proj"), ("down", "down_proj"))
+           for kind, suffix in (("weight", ""), ("bias", "_bias"))}
 
 
 def tensor_names(source: GgufModel, n_layers: int) -> dict[str, str]:
     """Names of the file's tensors by those of transformers' parameters."""
-    names = NAMES | NAMES_OF.get(source.architecture, {})
+    layer = next(family.layer for family in FAMILIES.values() if family.architecture == source.architecture)
+    names = EXPERTS | {name: hf_name for hf_name, name in layer.items()}
     out = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
            "lm_head.weight": "output.weight" if source.has("output.weight") else "token_embd.weight"}
     out |= {f"model.layers.{layer}.{hf_name}": f"blk.{layer}.{name}"
             for layer in range(n_layers) for name, hf_name in names.items()}
     return {hf_name: name for hf_name, name in out.items() if source.has(name)}
-
-
-def empty_model(config: PretrainedConfig) -> PreTrainedModel:
-    """The class of `config`, its parameters without memory."""
-    config._attn_implementation = config._experts_implementation = "eager"
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    rotary = model.model.rotary_emb  # its frequencies are no parameters
-    model.model.rotary_emb = type(rotary)(config=config)
-    if hasattr(model.model.embed_tokens, "embed_scale"):
-        model.model.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
-    return model
-
-
-def fill(model: PreTrainedModel, names: dict[str, str], read: Callable[[str], torch.Tensor]) -> None:
-    """Gives each parameter of an empty model its tensor, in f32, one after the other: no second copy of the weights is ever
-    in memory. `names` are the source's by the parameters'; parameters of one name there share it."""
-    left, loaded = dict(names), {}
-    for hf_name, parameter in model.named_parameters(remove_duplicate=False):
-        name = left.pop(hf_name, None)
-        if name is None:
-            raise UnsupportedModel(f"nothing is there for {hf_name}")
-        if name not in loaded:
-            value = read(name)
-            if value.shape != parameter.shape:
-                raise UnsupportedModel(f"{name} has shape {tuple(value.shape)}, {hf_name} {tuple(parameter.shape)}")
-            loaded[name] = torch.nn.Parameter(value, requires_grad=False)
-        module, _, last = hf_name.rpartition(".")
-        setattr(model.get_submodule(module), last, loaded[name])
-    if left:
-        raise UnsupportedModel(f"the class has no {', '.join(sorted(left)[:5])}")
 
 
 def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
@@ -133,14 +86,25 @@ def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | 
     of the metadata. `context` is for_context's."""
     source = GgufModel(path)
     config = for_context(config or config_of(source), context)
+    config._attn_implementation = config._experts_implementation = "eager"
+    with torch.device("meta"):  # parameters without memory
+        model = AutoModelForCausalLM.from_config(config)
+    rotary = model.model.rotary_emb  # its frequencies are no parameters
+    model.model.rotary_emb = type(rotary)(config=config)
+    if hasattr(model.model.embed_tokens, "embed_scale"):
+        model.model.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
 
+    @functools.cache  # parameters of one name share it
     def read(name: str) -> torch.Tensor:
         value = torch.from_numpy(np.require(weight_of(source, name, head_dim_of(config)), requirements=["C", "W"]))
         source.release()
         return value
 
-    model = empty_model(config)
-    fill(model, tensor_names(source, config.num_hidden_layers), read)
+    state = {hf_name: read(name) for hf_name, name in tensor_names(source, config.num_hidden_layers).items()}
+    try:
+        model.load_state_dict(state, assign=True)
+    except RuntimeError as error:  # names and shapes that do not fit
+        raise UnsupportedModel(str(error)) from error
     return model, {"model_sha256": source.sha256(), "model_name": source.name,
                    "tokenizer_hash": source.tokenizer_hash(), "merges_hash": source.merges_hash()}
 
@@ -148,38 +112,14 @@ def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | 
 def from_checkpoint(path: str, context: int | None = None) -> tuple[PreTrainedModel, dict]:
     """A checkpoint directory, in f32. It is no GGUF, so there is no hash of one. `context` is for_context's."""
     config = for_context(AutoConfig.from_pretrained(path, local_files_only=True), context)
-    files = {}
-    for file in sorted(Path(path).glob("*.safetensors")):
-        with safe_open(file, "pt") as tensors:
-            files |= {name: file for name in tensors.keys() if not name.endswith("rotary_emb.inv_freq")}
-    if not files:
-        raise ValueError("found no *.safetensors")
-
-    def stored(name: str) -> torch.Tensor:
-        with safe_open(files[name], "pt") as tensors:  # what is mapped goes when it is closed
-            return tensors.get_tensor(name).clone()
-
-    def read(name: str) -> torch.Tensor:
-        if f"{name}_blocks" in files:
-            blocks, scales = (stored(f"{name}_{part}") for part in ("blocks", "scales"))
-            return convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
-        if name not in files:
-            experts, _, part = name.rpartition(".")
-            parts = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
-            return torch.stack([torch.cat([read(f"{experts}.{e}.{x}.weight") for x in parts])
-                                for e in range(config.num_experts)])
-        return stored(name).to(torch.float32)
-
-    def parameter(name: str) -> str:
-        of, packed = OF_EXPERT.fullmatch(name), PACKED.fullmatch(name)
-        return f"{of[1]}.{'gate_up' if of[2] else 'down'}_proj" if of else packed[1] if packed else name
-
-    names = {parameter(name): parameter(name) for name in files}
-    if config.tie_word_embeddings:
-        names["lm_head.weight"] = "model.embed_tokens.weight"
-    model = empty_model(config)
-    fill(model, names, read)
-    return model, {"model_sha256": "", "model_name": Path(path).name, "tokenizer_hash": ""}
+    config._attn_implementation = config._experts_implementation = "eager"
+    more = {"quantization_config": Mxfp4Config(dequantize=True)} if hasattr(config, "quantization_config") else {}
+    model, found = AutoModelForCausalLM.from_pretrained(path, config=config, dtype=torch.float32, local_files_only=True,
+                                                        use_safetensors=True, output_loading_info=True, **more)
+    left = {what: [name for name in names if not str(name).endswith("rotary_emb.inv_freq")] for what, names in found.items()}
+    if wrong := {what: names for what, names in left.items() if names}:  # inv_freq of older files follows from theta
+        raise UnsupportedModel(f"the class and the checkpoint differ: {str(wrong)[:200]}")
+    return model.float(), {"model_sha256": "", "model_name": Path(path).name, "tokenizer_hash": ""}
 
 
 @torch.no_grad()
@@ -220,26 +160,18 @@ def metadata(config: PretrainedConfig, source: dict) -> dict:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="checkpoint directory, or GGUF of the Llama family")
-    parser.add_argument("--ids", required=True, help="token ids 1,2,3 or a file of ids (BOS is not added)")
-    parser.add_argument("-o", "--output", required=True, help="NPZ to write")
-    parser.add_argument("--steps", help="sizes of the calls that feed the ids, e.g. 5,1,1 (default: one call)")
+    add_run_options(parser)
     parser.add_argument("--config", help="checkpoint directory whose config.json replaces a GGUF's hyper-parameters")
-    parser.add_argument("--context", type=int, metavar="N", help="positions that the run is made for, which choose LongRoPE's "
-                        "divisors (default: those of the text, as transformers does)")
-    parser.add_argument("--probs", action="store_true", help="store attention probabilities as well")
     args = parser.parse_args(argv)
     try:
-        ids = parse_ids(args.ids)
-        steps = split_steps(len(ids), args.steps)
         if Path(args.model).is_dir():
             model, source = from_checkpoint(args.model, args.context)
         else:
             config = AutoConfig.from_pretrained(args.config, local_files_only=True) if args.config else None
             model, source = from_gguf(args.model, config, args.context)
-        dump = run(model, ids, steps, args.probs)
-        absent = {} if args.probs else {"probs": "not requested (--probs)"}
-        dump.write(args.output, metadata(model.config, source), n_layers=model.config.num_hidden_layers,
-                   taps_absent=absent)
+        dump = run(model, *chosen_ids(args, model.config.vocab_size), args.probs)
+        dump.write(args.output, metadata(model.config, source), n_layers=model.config.num_hidden_layers, probs=args.probs,
+                   compress=args.compress)
     except (UnsupportedModel, ValueError, OSError) as error:
         print(f"from_hf.py: error: {args.model}: {error}", file=sys.stderr)
         return 2

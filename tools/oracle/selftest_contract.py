@@ -10,12 +10,13 @@ import numpy as np
 
 import q8_cache
 from contract import Contract, dequantize, quantize, to_f16, to_f32
-from dump import GLOBAL_TAPS, LAYER_TAPS
-from from_gguf import cache_type, choose_arithmetic, random_ids, run
+from from_gguf import cache_type, choose_arithmetic, random_ids
+from gguf_model import GgufModel
 from hparams import UnsupportedModel
-from llama_f64 import attention, silu
+from llama_f64 import attention, route, silu
 from rope import Rope, rotate
-from selftest_models import IDS, VOCAB, Bench, logits, nmse, random_weights
+from selftest_layers import SCALES
+from selftest_models import IDS, USED, VOCAB, Bench, dumped, logits, nmse, random_weights, taps_of
 
 F32_MAX = Fraction(2**24 - 1) * 2**104
 
@@ -120,19 +121,21 @@ def check_contract_f32(_bench: Bench) -> None:
         assert to_f32(numbers).tolist() == [f32(Fraction(v)) for v in numbers.tolist()]
 
 
+def f32_taps(model: GgufModel, kv: str, arch: str) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
+    """The taps outside of the layers, and of two layers, under the contract; each is f32."""
+    dump = dumped(model, arithmetic=Contract("int8", kv))
+    outside, *layers = (taps_of(dump, layer, arch) for layer in (None, 0, 1))
+    for name, value in [pair for taps in (outside, *layers) for pair in taps.items()]:
+        assert (value == to_f32(value)).all(), f"{name} is not f32"
+    return outside, layers
+
+
 def check_contract_flow(bench: Bench) -> None:
-    """Taps are f32, ops see the f32 values, and what a call cached is what the next one reads."""
+    """Ops see the f32 values, and what a call cached is what the next one reads."""
     model = bench.model(random_weights(22), quantize=gguf.GGMLQuantizationType.Q8_0)
-    arithmetic = Contract("int8", "f16")
-    dump, _ = run(model, IDS, [len(IDS)], 0, arithmetic=arithmetic, dtype=np.float64)
-    names = [f"L{i:03d}/{tap}" for i in range(2) for tap in LAYER_TAPS] + [f"G/{tap}" for tap in GLOBAL_TAPS]
-    for name in names:
-        assert (dump.get(0, name) == dump.get(0, name).astype(np.float32)).all(), f"{name} is not f32"
-    for i in range(2):
-        tap = {name: dump.get(0, f"L{i:03d}/{name}") for name in LAYER_TAPS}
-        assert (tap["l_out"] == (tap["ffn_inp"] + tap["ffn_out"]).astype(np.float32)).all(), "the sum saw other values"
-        codes = dequantize(*quantize(tap["ffn_act"], 32))
-        want = codes @ model.weight(f"blk.{i}.ffn_down.weight").T
+    for i, tap in enumerate(f32_taps(model, "f16", "llama")[1]):
+        assert (tap["l_out"] == to_f32(tap["ffn_inp"] + tap["ffn_out"])).all(), "the sum saw other values"
+        want = dequantize(*quantize(tap["ffn_act"], 32)) @ model.weight(f"blk.{i}.ffn_down.weight").T
         assert nmse(tap["ffn_out"], want) < 1e-14, "the product saw other codes"
         turns = Rope(16, 500.0).turns(np.arange(8))
         for name in "qk":
@@ -142,11 +145,39 @@ def check_contract_flow(bench: Bench) -> None:
         q, k, v = (tap[name].reshape(8, -1, 16) for name in ("q_rope", "k_rope", "v"))
         context, _ = attention(q, k.astype(np.float16).astype(float), v.astype(np.float16).astype(float), range(8))
         assert nmse(tap["attn_ctx"], context.reshape(8, -1)) < 1e-14, "attention saw other keys or values"
-    floats = Contract("f32", "f16")  # no codes that the last bit of a sum could turn
-    whole, _ = run(model, IDS, [8], 0, arithmetic=floats)
-    split, _ = run(model, IDS, [3, 4, 1], 0, arithmetic=floats)
-    parts = np.concatenate([split.get(s, "G/logits") for s in range(3)])
-    assert nmse(parts, whole.get(0, "G/logits")) < 1e-10, "decode differs from prefill"
+
+
+def check_contract_mixture(bench: Bench) -> None:
+    """Each product sees codes of its own row; the router, in F32, none."""
+    weights = random_weights(36, arch="qwen3moe")
+    model = bench.model(weights, arch="qwen3moe", quantize=gguf.GGMLQuantizationType.Q8_0)
+    for i, tap in enumerate(f32_taps(model, "f16", "qwen3moe")[1]):
+        assert nmse(tap["router"], tap["ffn_norm"] @ weights[f"blk.{i}.ffn_gate_inp.weight"].T.astype(np.float64)) < 1e-13
+        chosen, shares = route(tap["router"], USED)
+        acts = dequantize(*quantize(tap["ffn_act"].reshape(-1, USED, 96), 32))
+        gates, downs = (model.weight(f"blk.{i}.ffn_{name}_exps.weight")[chosen] for name in ("gate", "down"))
+        for name, want in (("gate", np.einsum("ti,teoi->teo", dequantize(*quantize(tap["ffn_norm"], 32)), gates)),
+                           ("ffn_out", np.einsum("tei,teoi->teo", acts, downs)),
+                           ("ffn_mix", np.einsum("te,ted->td", shares, tap["ffn_out"].reshape(-1, USED, 64)))):
+            assert nmse(tap[name], want.reshape(len(IDS), -1)) < 1e-14, f"{name} saw other values"
+        assert (tap["l_out"] == to_f32(tap["ffn_inp"] + tap["ffn_mix"])).all()
+
+
+def check_contract_scales(bench: Bench) -> None:
+    """What a scale is applied to, and what it gives, is f32."""
+    weights, scale = random_weights(42), {key: float(np.float32(value)) for key, value in SCALES.items()}
+    outside, layers = f32_taps(bench.model(weights, arch="granite", keys=SCALES), "f32", "granite")
+    x = outside["embd"]
+    assert (x == to_f32(weights["token_embd.weight"][IDS].astype(np.float64) * scale["embedding_scale"])).all(), "embd"
+    for i, tap in enumerate(layers):
+        for name, before, value in (("ffn_inp", x, tap["attn_out"]), ("l_out", tap["ffn_inp"], tap["ffn_out"])):
+            product = value * scale["residual_scale"]
+            assert (tap[name] == to_f32(before + to_f32(product))).all(), f"layer {i} {name}"
+            assert (tap[name] != to_f32(before + product)).any(), "one rounding would give the same"
+        x = tap["l_out"]
+    product = outside["result_norm"] @ weights["output.weight"].T.astype(np.float64)
+    found, want = outside["logits"], to_f32(to_f32(product) / scale["logit_scale"])
+    assert (found == want).all() and (want != to_f32(product / scale["logit_scale"])).any(), "logits"
 
 
 def check_contract_drift(bench: Bench) -> None:

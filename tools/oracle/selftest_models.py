@@ -6,6 +6,8 @@ import gguf
 import numpy as np
 
 from contract import Arithmetic
+from dump import GLOBAL_TAPS, LAYER_TAPS, ActivationDump
+from from_gguf import run
 from gguf_model import GgufModel
 from hparams import FAMILIES
 from llama_f64 import LlamaF64
@@ -67,6 +69,9 @@ def random_weights(seed: int, *, layers=2, d=64, ff=96, heads=4, kv=2, head_dim=
         if arch == "gpt-oss":
             block |= {"attn_sinks": rng.normal(size=heads).astype(np.float32)}
         biases = {name: rng.normal(size=block[name].shape[:-1]).astype(np.float32) for name in FAMILIES[arch].biases}
+        for name in ("ffn_gate_exps", "ffn_up_exps"):  # values beyond the limits of gpt-oss's activation
+            if name in biases:
+                biases[name] *= np.float32(6)
         for whole, parts in FAMILIES[arch].fused.items():
             block[whole] = np.concatenate([block.pop(part) for part in parts])
         weights |= {f"blk.{i}.{name}.weight": value for name, value in block.items()}
@@ -81,8 +86,8 @@ class Bench:
         self._folder = Path(folder)
         self._count = 0
 
-    def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, linear=None,
-              eps=1e-5, arch="llama", quantize: gguf.GGMLQuantizationType | None = None, keys=None) -> GgufModel:
+    def model(self, weights: dict[str, np.ndarray], *, heads=4, kv=2, head_dim=16, rope_dim=None, eps=1e-5,
+              arch="llama", quantize: gguf.GGMLQuantizationType | None = None, keys=None) -> GgufModel:
         """`keys`: values of the architecture beyond those that all models have; a mixture's are there."""
         self._count += 1
         path = self._folder / f"{self._count}.gguf"
@@ -107,9 +112,6 @@ class Bench:
         writer.add_rope_dimension_count(rope_dim or head_dim)
         writer.add_rope_freq_base(500.0)
         writer.add_layer_norm_rms_eps(eps)
-        if linear:
-            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-            writer.add_rope_scaling_factor(linear)
         for name, value in weights.items():
             if quantize and value.ndim > 1 and "ffn_gate_inp" not in name and name.endswith("weight"):
                 writer.add_tensor(name, gguf.quants.quantize(value, quantize), raw_dtype=quantize)
@@ -124,3 +126,19 @@ class Bench:
 
 def logits(model: GgufModel, ids=IDS, arithmetic: Arithmetic = Arithmetic()) -> np.ndarray:
     return LlamaF64(model, arithmetic).forward(ids)
+
+
+def dumped(model: GgufModel, steps: list[int] | None = None, ids=IDS, **more) -> ActivationDump:
+    return run(model, ids, steps or [len(ids)], 0, dtype=np.float64, **more)[0]
+
+
+def tap_names(arch: str) -> tuple[str, ...]:
+    """Of a layer."""
+    return LAYER_TAPS + (("router", "ffn_mix") if arch in MIXTURES else ()) + (("attn_post", "ffn_post") if arch == "gemma3" else ())
+
+
+def taps_of(dump: ActivationDump, layer: int | None, arch: str = "llama") -> dict[str, np.ndarray]:
+    """Of a layer, or outside of the layers, the rows of all steps."""
+    names = tap_names(arch) if layer is not None else GLOBAL_TAPS
+    place = "G" if layer is None else f"L{layer:03d}"
+    return {name: np.concatenate([dump.get(step, f"{place}/{name}") for step in range(dump.n_steps)]) for name in names}

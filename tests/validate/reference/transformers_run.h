@@ -11,7 +11,7 @@
 
 namespace llm::test {
 
-/// transformers' run of the embedded model (tests/validate/reference/freeze_hf.py).
+/// transformers' run of the embedded model (models/README.md says how it is frozen).
 inline Dump transformers_run() {
   return require_ok(Dump::load(LLM_SOURCE_DIR "/tests/validate/reference/npz/embedded_hf.npz"));
 }
