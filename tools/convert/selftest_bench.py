@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 
 from hf_checkpoint import f32_to_bf16
+from hf_family import family_of
 from hf_to_gguf import main
 from hf_tokenizer import SPLITTINGS
 
@@ -23,6 +24,14 @@ EXPERTS, EXPERT_FF = 12, 5  # ids of two digits, too
 QWEN3_MOE = CONFIG | {"architectures": ["Qwen3MoeForCausalLM"], "num_experts": EXPERTS, "num_experts_per_tok": 3,
                       "moe_intermediate_size": EXPERT_FF, "norm_topk_prob": True, "decoder_sparse_step": 1,
                       "mlp_only_layers": [], "use_sliding_window": False, "sliding_window": 8}
+GPT_OSS = CONFIG | {"architectures": ["GptOssForCausalLM"], "num_local_experts": EXPERTS, "num_experts_per_tok": 3,
+                    "intermediate_size": 32, "hidden_size": 64, "sliding_window": 5, "swiglu_limit": 7.0,
+                    "layer_types": ["sliding_attention", "full_attention"], "rope_scaling": {
+                        "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                        "original_max_position_embeddings": 2}}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 40}
+PHI3 = CONFIG | {"architectures": ["Phi3ForCausalLM"], "head_dim": 8, "original_max_position_embeddings": 16}
+LONG_ROPE = {"type": "longrope", "long_factor": [1.0, 7.5, 40.0], "short_factor": [1, 1.25, 2]}
 LLAMA3 = next(row for row in SPLITTINGS if row.name == "llama-bpe")
 
 
@@ -43,32 +52,20 @@ TOKENIZER = {
 
 
 def weights(config: dict) -> dict[str, np.ndarray]:
-    """F32 tensors of a checkpoint, each element unlike the others."""
-    hidden, q, kv = config["hidden_size"], HEADS * config["head_dim"], KV * config["head_dim"]
-    shapes = {"input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,),
-              "self_attn.q_proj.weight": (q, hidden), "self_attn.k_proj.weight": (kv, hidden),
-              "self_attn.v_proj.weight": (kv, hidden), "self_attn.o_proj.weight": (hidden, q),
-              "mlp.gate_proj.weight": (FF, hidden), "mlp.up_proj.weight": (FF, hidden), "mlp.down_proj.weight": (hidden, FF)}
-    if config["architectures"] == ["Qwen2ForCausalLM"]:
-        shapes |= {"self_attn.q_proj.bias": (q,), "self_attn.k_proj.bias": (kv,), "self_attn.v_proj.bias": (kv,)}
-    if config["architectures"] == ["Gemma3ForCausalLM"]:
-        shapes |= {f"{x}_feedforward_layernorm.weight": (hidden,) for x in ("pre", "post")}
-    if config["architectures"] in (["Qwen3ForCausalLM"], ["Gemma3ForCausalLM"]):
-        shapes |= {"self_attn.q_norm.weight": (config["head_dim"],), "self_attn.k_norm.weight": (config["head_dim"],)}
-    if config["architectures"] == ["Phi3ForCausalLM"]:
-        shapes = {name: shape for name, shape in shapes.items() if "norm" in name or "o_proj" in name or "down_proj" in name}
-        shapes |= {"self_attn.qkv_proj.weight": (q + 2 * kv, hidden), "mlp.gate_up_proj.weight": (2 * FF, hidden)}
+    """F32 tensors of a checkpoint, each element unlike the others, as the names of its family want them."""
+    hidden, q, kv, ff = config["hidden_size"], HEADS * config["head_dim"], KV * config["head_dim"], config["intermediate_size"]
+    sizes = {"q_proj": (q, hidden), "k_proj": (kv, hidden), "v_proj": (kv, hidden), "o_proj": (hidden, q), "sinks": (HEADS,),
+             "gate_proj": (ff, hidden), "up_proj": (ff, hidden), "down_proj": (hidden, ff), "q_norm": (config["head_dim"],),
+             "k_norm": (config["head_dim"],), "qkv_proj": (q + 2 * kv, hidden), "gate_up_proj": (2 * ff, hidden),
+             "router": (EXPERTS, hidden), "gate": (EXPERTS, hidden)}
+    shapes = {}
+    for name in family_of(config).layer:
+        shape = sizes.get(name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2], (hidden,))
+        shapes[name] = shape[:1] if name.endswith("bias") else shape
     if config["architectures"] == ["GptOssForCausalLM"]:
-        ff = config["intermediate_size"]
-        shapes = {name: shape for name, shape in shapes.items() if "mlp" not in name}
-        shapes |= {name.replace("weight", "bias"): shape[:1] for name, shape in shapes.items() if "_proj" in name}
-        shapes |= {"self_attn.sinks": (HEADS,), "mlp.router.weight": (EXPERTS, hidden), "mlp.router.bias": (EXPERTS,),
-                   "mlp.experts.gate_up_proj": (EXPERTS, hidden, 2 * ff), "mlp.experts.gate_up_proj_bias": (EXPERTS, 2 * ff),
+        shapes |= {"mlp.experts.gate_up_proj": (EXPERTS, hidden, 2 * ff), "mlp.experts.gate_up_proj_bias": (EXPERTS, 2 * ff),
                    "mlp.experts.down_proj": (EXPERTS, ff, hidden), "mlp.experts.down_proj_bias": (EXPERTS, hidden)}
     if config["architectures"] == ["Qwen3MoeForCausalLM"]:
-        shapes = {name: shape for name, shape in shapes.items() if "mlp" not in name}
-        shapes |= {"self_attn.q_norm.weight": (config["head_dim"],), "self_attn.k_norm.weight": (config["head_dim"],),
-                   "mlp.gate.weight": (EXPERTS, hidden)}
         shapes |= {f"mlp.experts.{e}.{part}_proj.weight": (hidden, EXPERT_FF) if part == "down" else (EXPERT_FF, hidden)
                    for e in range(EXPERTS) for part in ("gate", "up", "down")}
     named = {f"model.layers.0.{name}": shape for name, shape in shapes.items()}
@@ -98,38 +95,37 @@ class Bench:
         self.out = Path(folder) / "model.gguf"
         self.config, self.tokenizer, self.tensors = dict(CONFIG), copy.deepcopy(TOKENIZER), None
         self.dtype = "F32"
+        self.own_files = False  # the check writes the tensors' files itself
 
     def write(self) -> None:
-        self.tensors = weights(self.config) if self.tensors is None else self.tensors
         (self.dir / "config.json").write_text(json.dumps(self.config))
         if self.tokenizer is not None:
             (self.dir / "tokenizer.json").write_text(json.dumps(self.tokenizer))
-        if not list(self.dir.glob("*.safetensors")):
+        if not self.own_files:
+            self.tensors = weights(self.config) if self.tensors is None else self.tensors
             save(self.dir / "model.safetensors", self.tensors, self.dtype)
 
-    def convert_other(self, config: dict, tensors: dict[str, np.ndarray] | None = None, *options: str) -> gguf.GGUFReader:
-        """Another checkpoint in its place."""
-        self.config, self.tensors = config, tensors
-        (self.dir / "model.safetensors").unlink(missing_ok=True)
-        return self.convert(*options)
-
-    def convert(self, *options: str) -> gguf.GGUFReader:
+    def run(self, options: tuple[str, ...]) -> tuple[int, str]:
         self.write()
-        words = io.StringIO()
-        with contextlib.redirect_stderr(words):
-            code = main([str(self.dir), "-o", str(self.out), *options])
-        assert code == 0, words.getvalue()
+        self.out.unlink(missing_ok=True)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            return main([str(self.dir), "-o", str(self.out), *options]), said.getvalue()
+
+    def convert(self, *options: str, config: dict | None = None, tensors: dict[str, np.ndarray] | None = None) -> gguf.GGUFReader:
+        """What becomes of the checkpoint, or of another one in its place."""
+        if config is not None:
+            self.config, self.tensors = config, tensors
+        code, said = self.run(options)
+        assert code == 0, said
         return gguf.GGUFReader(self.out)
 
     def refused(self, *words: str, options: tuple[str, ...] = ()) -> None:
         """The converter says no in these words, and leaves nothing behind."""
-        self.write()
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            code = main([str(self.dir), "-o", str(self.out), *options])
+        code, said = self.run(options)
         assert code == 2, f"accepted, instead of naming {words}"
         for word in words:
-            assert word in said.getvalue(), f"{said.getvalue()!r} does not name {word!r}"
+            assert word in said, f"{said!r} does not name {word!r}"
         assert not list(self.out.parent.glob("model.gguf*")), "a refused checkpoint left a file"
 
 

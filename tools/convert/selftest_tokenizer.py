@@ -40,22 +40,16 @@ def check_splittings(bench: Bench) -> None:
         bench.tokenizer = TOKENIZER | {"pre_tokenizer": pre,
                                        "model": TOKENIZER["model"] | {"ignore_merges": row.ignore_merges}}
         assert value(bench.convert(), "tokenizer.ggml.pre") == row.name
-        bench.out.unlink()
-    bench.tokenizer = TOKENIZER | {"pre_tokenizer": split(LLAMA3.steps[0].replace("{1,3}", "{1,2}"))}
-    bench.refused("{1,2}", "llama-bpe, smaug-bpe, qwen2")
     qwen2 = next(row for row in SPLITTINGS if row.name == "qwen2")
-    bench.tokenizer = TOKENIZER | {"pre_tokenizer": split(*qwen2.steps)}
-    bench.refused("ignore_merges is True", "qwen2")
-    bench.tokenizer = TOKENIZER | {"pre_tokenizer": {"type": "Whitespace"}}
-    bench.refused("'Whitespace'")
-    bench.tokenizer = TOKENIZER | {"normalizer": {"type": "Lowercase"}}
-    bench.refused("'Lowercase'")
-    bench.tokenizer = TOKENIZER | {"model": {"type": "Unigram"}}
-    bench.refused("'Unigram'")
-    bench.tokenizer = TOKENIZER | {"added_tokens": [{"id": VOCAB, "content": "x", "special": True}]}
-    bench.refused(f"{VOCAB + 1} tokens", f"{VOCAB} rows")
-    bench.tokenizer = TOKENIZER | {"added_tokens": [{"id": 9, "content": "<mask>", "special": True, "lstrip": True}]}
-    bench.refused("<mask>", "lstrip")
+    for change, *words in (
+            ({"pre_tokenizer": split(LLAMA3.steps[0].replace("{1,3}", "{1,2}"))}, "{1,2}", "llama-bpe, smaug-bpe, qwen2"),
+            ({"pre_tokenizer": split(*qwen2.steps)}, "ignore_merges is True", "qwen2"),
+            ({"pre_tokenizer": {"type": "Whitespace"}}, "'Whitespace'"), ({"normalizer": {"type": "Lowercase"}}, "'Lowercase'"),
+            ({"model": {"type": "Unigram"}}, "'Unigram'"),
+            ({"added_tokens": [{"id": VOCAB, "content": "x", "special": True}]}, f"{VOCAB + 1} tokens", f"{VOCAB} rows"),
+            ({"added_tokens": [{"id": 9, "content": "<mask>", "special": True, "lstrip": True}]}, "<mask>", "lstrip")):
+        bench.tokenizer = TOKENIZER | change
+        bench.refused(*words)
 
 
 def check_sentencepiece(bench: Bench) -> None:
@@ -82,7 +76,6 @@ def check_sentencepiece(bench: Bench) -> None:
     assert value(bench.convert(), "tokenizer.ggml.token_type")[:3] == [UNKNOWN, CONTROL, CONTROL]
     (bench.dir / "tokenizer.json").unlink()
     bench.tokenizer = None
-    bench.out.unlink()
     proto.normalizer_spec.remove_extra_whitespaces = True
     path.write_bytes(proto.SerializeToString())
     bench.refused("tokenizer.model normalizes")
