@@ -2,17 +2,16 @@
 
 import base64
 import hashlib
-import http.server
 import io
 import json
 import os
 import tarfile
-import threading
 import unittest
 import zipfile
 from unittest import mock
 
 from support import QUICK, Tree
+from hub import Handler, serve, stop
 from nightly import download, lock, manifest, package_index, resolve
 from nightly.manifest import Manifest, Model
 from nightly.results import FAIL, SKIP
@@ -45,23 +44,7 @@ class Index:
 
     def __init__(self, files: dict[str, bytes], kind: str = "json", login: str = ""):
         self.files, self.kind, self.login, self.requests = files, kind, login, []
-        index = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_) -> None:
-                pass
-
-            def do_GET(self) -> None:
-                index.requests.append(self.path)
-                status, kind, body = index.answer(self.path, self.headers.get("Authorization", ""))
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self.server = serve(_Handler, self)
         self.url = f"http://{login + '@' if login else ''}127.0.0.1:{self.server.server_port}/simple"
 
     def answer(self, path: str, authorization: str) -> tuple[int, str, bytes]:
@@ -81,8 +64,14 @@ class Index:
         return 200, "application/vnd.pypi.simple.v1+json", page.encode()
 
     def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        stop(self.server)
+
+
+class _Handler(Handler):
+    def do_GET(self) -> None:
+        self.hub.requests.append(self.path)
+        status, kind, body = self.hub.answer(self.path, self.headers.get("Authorization", ""))
+        self.answer(status, {"Content-Type": kind}, body)
 
 
 def package(name: str, file: str, data: bytes, *members: str) -> dict:

@@ -5,16 +5,18 @@ import dataclasses
 import fnmatch
 import os
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
 
 from . import bisect, download, history, lock, references, run, schedule
-from .checks import CHECKS
+from .checks import CHECKS, perform
 from .manifest import Manifest, ManifestError, Model, load
 from .output import say
-from .plan import plan
+from .plan import build_of, git, machine_id, plan
 from .resolve import Place, hub_of, resolve
+from .results import FAIL, INFO, PASS, Result, Store
 
 
 SKIPPED = 77  # exit code of `fetch` when a file cannot be had here, as Automake's and CTest's tests say it
@@ -99,9 +101,11 @@ def parser() -> argparse.ArgumentParser:
     one = verb("bisect", "find the commit that turned a check red")
     one.add_argument("good")
     one.add_argument("bad")
-    one.add_argument("--check", required=True, choices=list(CHECKS))
-    one.add_argument("--model", required=True)
     one.add_argument("--build", default=bisect.BUILD, help="shell command that builds a commit")
+    one.add_argument("--bin-of-build", default="build/release/bin", help="where it leaves the tools (default: %(default)s)")
+    for each in (one, verb("step", "what bisect does with each commit: one check of the programs of --bin; 0, 1, or 125")):
+        each.add_argument("--check", required=True, choices=list(CHECKS))
+        each.add_argument("--model", required=True)
     verb("report", "write the last run's report anew from the history")
     return top
 
@@ -154,14 +158,35 @@ def make_references(args: argparse.Namespace, manifest: Manifest, model: Model, 
 
 
 def do_bisect(args: argparse.Namespace, manifest: Manifest, place: Place) -> int:
+    """Lock, model and references are those of this tree; only the programs are each commit's, which `step` tries."""
+    manifest.model(args.model)
+    tree = place.state / "bisect" / "tree"
+    options = ["--root", place.root, "--lock", args.lock.resolve(), "--state", place.state, "--bin", tree / args.bin_of_build,
+               "--timeout", args.timeout, "--threads", threads_of(args), *(["--offline"] if args.offline else [])]
+    step = [sys.executable, "-B", "-m", "nightly", "step", "--check", args.check, "--model", args.model, *options]
+    environment = f"PYTHONPATH={shlex.quote(str(Path(__file__).resolve().parents[1]))}"
+    command = f"({args.build}) || exit {bisect.UNTESTABLE}; {environment} {shlex.join(map(str, step))}"
+    return bisect.find(place.root, tree, command, args.good, args.bad)
+
+
+def do_step(args: argparse.Namespace, manifest: Manifest, place: Place) -> int:
+    """Of one commit's programs: 0 where the check is green, 1 where it is red. The result is kept, so that a bisection that was
+    interrupted is quick when it is started again."""
     model = manifest.model(args.model)
     few = with_family(manifest, model)
-    found = resolve(few, place, client_of(args), hub_of(args.hub))
-    task = plan(few, found, place, [model], [args.check])[0]
-    if task.verdict:
-        raise bisect.BisectError(f"{task.name}: {task.message}")
-    return bisect.find(bisect.Bisection(task, place, args.build, threads=threads_of(args), timeout=args.timeout),
-                       args.good, args.bad)
+    task = plan(few, resolve(few, place, client_of(args), hub_of(args.hub)), place, [model], [args.check])[0]
+    try:
+        build = dataclasses.replace(build_of(place), commit=git(place.bin, "rev-parse", "HEAD").strip())
+    except OSError as error:
+        say(f"no programs: {error}")
+        return bisect.UNTESTABLE
+    store, machine = Store(place.state / "results"), machine_id()
+    key = task.key(build, machine)
+    kept = Result(task.model, task.check, task.verdict, task.message) if task.verdict else store.get(key)
+    result = kept or perform(task, place, threads_of(args), args.timeout, machine)
+    store.put(key, result)
+    say(f"{result.verdict}  {result.message}")
+    return {PASS: 0, INFO: 0, FAIL: 1}.get(result.verdict, bisect.UNTESTABLE)
 
 
 def do_run(args: argparse.Namespace, manifest: Manifest, place: Place, models: list[Model]) -> int:
@@ -198,6 +223,8 @@ def dispatch(args: argparse.Namespace) -> int:
         return make_references(args, manifest, manifest.model(args.model), place)
     if args.verb == "bisect":
         return do_bisect(args, manifest, place)
+    if args.verb == "step":
+        return do_step(args, manifest, place)
     if args.verb == "report":
         runs = history.load(place.state / "history.jsonl")
         if not runs:

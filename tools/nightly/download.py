@@ -1,12 +1,13 @@
 """One file from a public hub or package index: in parts, after interruptions, from servers that answer as they like.
 
 The file appears in the cache complete and with the promised SHA-256, or not at all. What has arrived so far stays in
-`partial/` with the ETag it belongs to, and is continued by Range and If-Range.
+`partial/`, and is continued by Range; the hash tells whether the parts are of one file.
 """
 
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 import urllib.request
@@ -115,66 +116,26 @@ def check_space(folder: Path, needed: int) -> None:
         raise NoSpace(f"{folder}: {free} bytes free, need {needed} and a reserve of {RESERVE}")
 
 
-class Partial:
-    """What has arrived of one file, and of which version (`etag`) it is."""
-
-    def __init__(self, folder: Path, wanted: Wanted):
-        key = hashlib.sha256(json.dumps([wanted.url, wanted.sha256]).encode()).hexdigest()[:32]
-        self.data = folder / f"{key}.part"
-        self.note = folder / f"{key}.json"
-        self.lock = folder / f"{key}.lock"
-        folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def size(self) -> int:
-        return self.data.stat().st_size if self.data.exists() else 0
-
-    def validator(self) -> str | None:
-        """What If-Range takes: a strong ETag. Weak ones are not for ranges (RFC 9110, 13.1.5)."""
-        try:
-            etag = json.loads(self.note.read_text())["etag"]
-        except (OSError, ValueError, KeyError):
-            return None
-        return etag if isinstance(etag, str) and etag.startswith('"') else None
-
-    def restart(self, etag: str | None) -> None:
-        self.data.unlink(missing_ok=True)
-        files.write_json(self.note, {"etag": etag})
-
-    def remove(self) -> None:
-        for path in (self.data, self.note):
-            path.unlink(missing_ok=True)
-
-
 def _continues(response: urllib3.BaseHTTPResponse, begin: int, size: int | None) -> bool:
     """Whether this is the rest of our file from byte `begin` on."""
-    unit, _, span = response.headers.get("Content-Range", "").partition(" ")
-    bounds, _, total = span.partition("/")
-    first = bounds.partition("-")[0]
-    return (response.status == 206 and unit == "bytes" and first == str(begin)
-            and (size is None or total in ("*", str(size))))
+    found = re.fullmatch(r"bytes (\d+)-\d*/(\d+|\*)", response.headers.get("Content-Range", ""))
+    return bool(response.status == 206 and found and int(found[1]) == begin and (size is None or found[2] in ("*", str(size))))
 
 
-def _receive(client: Client, wanted: Wanted, partial: Partial) -> None:
+def _receive(client: Client, wanted: Wanted, partial: Path) -> None:
     """One request, from where the last one ended. Returns when the server says that it sent everything."""
-    begin, validator = partial.size, partial.validator()
-    if begin and validator is None:
-        partial.restart(None)
-        begin = 0
-    headers = {"Range": f"bytes={begin}-", "If-Range": validator} if begin else {}
-    response = client.get(wanted.url, headers)
+    begin = files.size(partial) if wanted.sha256 and partial.exists() else 0  # parts without a hash may be of two files
+    response = client.get(wanted.url, {"Range": f"bytes={begin}-"} if begin else {})
     try:
         if begin and not _continues(response, begin, wanted.size):
             begin = 0
             if response.status != 200:  # 416, or a part that nobody asked for: ask for all of it
                 response.close()
                 response = client.get(wanted.url)
-        if begin == 0:
-            if response.status != 200:
-                raise Unreachable(f"{shown(wanted.url)}: status {response.status}, need 200")
-            partial.restart(response.headers.get("ETag"))
+        if begin == 0 and response.status != 200:
+            raise Unreachable(f"{shown(wanted.url)}: status {response.status}, need 200")
         total = wanted.size or begin + int(response.headers.get("Content-Length") or 0)
-        with open(partial.data, "ab") as out:
+        with open(partial, "ab" if begin else "wb") as out:
             for block in response.stream(files.BLOCK, decode_content=False):
                 out.write(block)
                 progress(f"{wanted.name}: {out.tell() / 1e6:.0f}{f' of {total / 1e6:.0f}' if total else ''} MB")
@@ -185,19 +146,22 @@ def _receive(client: Client, wanted: Wanted, partial: Partial) -> None:
         response.close()
 
 
-def _fetch_all(client: Client, wanted: Wanted, partial: Partial) -> None:
-    """Continues until the file is whole. @throws Unreachable after `tries` attempts in a row without a new byte"""
-    failures = 0
+def _fetch_all(client: Client, wanted: Wanted, partial: Path) -> bool:
+    """Continues until the file is whole; whether it came in several parts. @throws Unreachable after `tries` attempts in a row
+    without a new byte"""
+    failures, parts = 0, partial.exists()
     while True:
-        before = partial.size
+        before = files.size(partial) if partial.exists() else 0
         try:
             _receive(client, wanted, partial)
-            if wanted.size is None or partial.size >= wanted.size:
-                return
-            error = f"the connection ended at byte {partial.size} of {wanted.size}"
+            size = files.size(partial)
+            if wanted.size is None or size >= wanted.size:
+                return parts
+            error = f"the connection ended at byte {size} of {wanted.size}"
         except HTTPError as problem:  # cut or stalled while the body was read
             error = str(problem)
-        failures = 1 if partial.size > before else failures + 1
+        parts = True
+        failures = 1 if partial.exists() and files.size(partial) > before else failures + 1
         if failures >= client.patience.tries:
             raise Unreachable(f"{shown(wanted.url)}: {error}; gave up after {failures} attempts without progress")
         time.sleep(min(client.patience.longest, client.patience.backoff * 2 ** (failures - 1)))
@@ -222,23 +186,19 @@ def fetch(client: Client, wanted: Wanted, cache: Path) -> Path:
     """
     if wanted.sha256 and (ready := cached(wanted, cache)):
         return ready
-    partial = Partial(cache / "partial", wanted)
-    with files.locked(partial.lock):
+    key = hashlib.sha256(json.dumps([wanted.url, wanted.sha256]).encode()).hexdigest()[:32]
+    partial = cache / "partial" / f"{key}.part"
+    with files.locked(partial.with_suffix(".lock")):
         if wanted.sha256 and (ready := cached(wanted, cache)):
             return ready  # by another process meanwhile
-        resumed = partial.size > 0
-        check_space(cache, max(0, (wanted.size or 0) - partial.size))
+        check_space(cache, max(0, (wanted.size or 0) - (files.size(partial) if partial.exists() else 0)))
         try:
-            _fetch_all(client, wanted, partial)
-            if resumed and _fault(partial.data, wanted):
-                partial.restart(None)
+            if _fetch_all(client, wanted, partial) and _fault(partial, wanted):
+                partial.unlink()
                 _fetch_all(client, wanted, partial)
-            return keep(partial.data, wanted, cache)
+            return keep(partial, wanted, cache)
         except OSError as error:
-            raise NoSpace(f"{partial.data}: {error}") from error
-        finally:
-            if not partial.data.exists():
-                partial.remove()
+            raise NoSpace(f"{partial}: {error}") from error
 
 
 def keep(data: Path, wanted: Wanted, cache: Path) -> Path:

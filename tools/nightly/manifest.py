@@ -90,47 +90,51 @@ def _check(path: Path, where: str, value: object, good: bool, rule: str) -> None
         raise ManifestError(f"{path}: {where}: found {json.dumps(value)}, need {rule}")
 
 
-def _is_hex(value: object, digits: int) -> bool:
-    return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{digits}}}", value) is not None
+def _text(pattern: str):
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-def _reference(path: Path, where: str, value: object) -> None:
-    good = isinstance(value, dict) and "path" in value and set(value) <= {"path", "sha256"}
-    _check(path, where, value, good, 'an object of "path" and "sha256"')
-    _relative(path, f"{where}.path", value["path"])
-    folder = Path(value["path"]).parts[0]
-    _check(path, f"{where}.path", value["path"], folder in ("root", "references"), "root/... or references/...")
-    if folder == "root":
-        _check(path, f"{where}.sha256", value.get("sha256"), "sha256" not in value, "none: git pins what is in the source tree")
-    else:
-        _check(path, f"{where}.sha256", value.get("sha256"), _is_hex(value.get("sha256"), 64), "64 lower-case hex digits")
+def _is_relative(value: object) -> bool:
+    return isinstance(value, str) and value != "" and not value.startswith("/") and ".." not in Path(value).parts
 
 
-def _relative(path: Path, where: str, value: object) -> None:
-    good = isinstance(value, str) and value != "" and not value.startswith("/") and ".." not in Path(value).parts
-    _check(path, where, value, good, "a relative path without ..")
-
-
-PACKAGE = {"package": r"[\w.-]+", "version": r"[\w.+!-]+", "file": r"[\w.+-]+\.(whl|tar\.gz)"}
-
-
-def _check_package(path: Path, where: str, value: object) -> None:
-    good = isinstance(value, dict) and set(value) == {*PACKAGE, "sha256", "members"}
-    _check(path, where, value, good, 'an object of "package", "version", "file", "sha256" and "members"')
-    for key, pattern in PACKAGE.items():
-        good = isinstance(value[key], str) and re.fullmatch(pattern, value[key]) is not None
-        _check(path, f"{where}.{key}", value[key], good, f"a text of the form {pattern}")
-    good = value["sha256"] is None or _is_hex(value["sha256"], 64)
-    _check(path, f"{where}.sha256", value["sha256"], good, "64 lower-case hex digits or null")
-    good = isinstance(value["members"], list) and value["members"] != [] and all(isinstance(m, str) and m for m in value["members"])
-    _check(path, f"{where}.members", value["members"], good, "a list of names in the archive")
-
-
+# Rules of fields: a test of the value, and the rule in words. None stands for a field that is not set.
+NAME = (_text(r"[\w.-]+"), "letters, digits, . _ -")
+HASH = (_text("[0-9a-f]{64}"), "64 lower-case hex digits")
+RELATIVE = (_is_relative, "a relative path without ..")
+OBJECT = (lambda value: isinstance(value, dict), "an object")
+MODEL = {
+    "name": NAME, "family": NAME,
+    "path": (lambda value: _is_relative(value) or isinstance(value, str) and value.startswith("/"), RELATIVE[1]),
+    "repository": (_text(r"[\w.-]+/[\w.-]+"), "OWNER/NAME"), "revision": (_text(r"[\w./-]+"), "a commit, branch or tag"),
+    "packages": (lambda value: isinstance(value, list) and value != [], "a list of packages"),
+    "file": RELATIVE, "folder": RELATIVE, "licence": (_text(".+"), "a text"),
+    "refused": (lambda value: type(value) is bool, "true or false"),
+    "size": (lambda value: type(value) is int and value > 0, "a number of bytes or null"),
+    "sha256": (HASH[0], f"{HASH[1]} or null"), "root": (HASH[0], f"{HASH[1]} or null"), "references": OBJECT, "figures": OBJECT,
+}
+PACKAGE = {key: (_text(pattern), f"a text of the form {pattern}") for key, pattern in (
+    ("package", r"[\w.-]+"), ("version", r"[\w.+!-]+"), ("file", r"[\w.+-]+\.(whl|tar\.gz)"))} | {
+    "sha256": MODEL["sha256"],
+    "members": (lambda value: isinstance(value, list) and value != [] and all(isinstance(m, str) and m for m in value),
+                "a list of names in the archive")}
+REFERENCE = {"path": (lambda value: _is_relative(value) and Path(value).parts[0] in ("root", "references"), "root/... or references/..."),
+             "sha256": HASH}
+FIGURES = (lambda value: isinstance(value, dict) and all(type(v) in (int, float) for v in value.values()), "an object of numbers")
 SOURCES = {  # kind -> the fields that make it, of which the first tells it
     "path": ("path",),
     "repository": ("repository", "revision", "file"),
     "packages": ("packages", "file", "folder"),
 }
+
+
+def _check_fields(path: Path, where: str, value: object, rules: dict, needed: tuple[str, ...]) -> None:
+    _check(path, where, value, isinstance(value, dict), "an object")
+    for key in value:
+        _check(path, where, key, key in rules, f"one of {', '.join(sorted(rules))}")
+    for key, (is_good, rule) in rules.items():
+        if value.get(key) is not None or key in needed:
+            _check(path, f"{where}.{key}", value.get(key), is_good(value.get(key)), rule)
 
 
 def _check_source(path: Path, where: str, model: Model) -> None:
@@ -140,55 +144,32 @@ def _check_source(path: Path, where: str, model: Model) -> None:
     kind = kinds[0]
     for key in {key for keys in SOURCES.values() for key in keys} - set(SOURCES[kind]):
         _check(path, f"{where}.{key}", getattr(model, key), getattr(model, key) is None, f"none beside {kind}")
-    if kind == "path":
-        _check(path, f"{where}.path", model.path, isinstance(model.path, str) and model.path != "", "a path")
-        if model.local:
-            return
-        _relative(path, f"{where}.path", model.path)
-        for key in ("size", "sha256", "root"):
-            value = getattr(model, key)
-            _check(path, f"{where}.{key}", value, value is None, "none beside a path: git pins what is in the source tree")
-        return
-    if kind == "repository":
-        good = isinstance(model.repository, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", model.repository) is not None
-        _check(path, f"{where}.repository", model.repository, good, "OWNER/NAME")
-        good = isinstance(model.revision, str) and re.fullmatch(r"[\w./-]+", model.revision) is not None
-        _check(path, f"{where}.revision", model.revision, good, "a commit, branch or tag")
-    else:
-        good = isinstance(model.packages, list) and model.packages != []
-        _check(path, f"{where}.packages", model.packages, good, "a list of packages")
-        for i, package in enumerate(model.packages):
-            _check_package(path, f"{where}.packages[{i}]", package)
+    for key in ("size", "sha256", "root") if model.in_tree else ():
+        value = getattr(model, key)
+        _check(path, f"{where}.{key}", value, value is None, "none beside a path: git pins what is in the source tree")
+    for key in ("revision", "file") if kind == "repository" else ():
+        _check(path, f"{where}.{key}", None, getattr(model, key) is not None, MODEL[key][1])
+    for i, package in enumerate(model.packages or ()):
+        _check_fields(path, f"{where}.packages[{i}]", package, PACKAGE, ("package", "version", "file", "members"))
+        package.setdefault("sha256", None)
+    if kind == "packages":
         _check(path, where, [model.file, model.folder], (model.file is None) != (model.folder is None), "a file or a folder")
-    key = "file" if model.folder is None else "folder"
-    _relative(path, f"{where}.{key}", getattr(model, key))
 
 
 def _parse_model(path: Path, where: str, entry: object) -> Model:
-    _check(path, where, entry, isinstance(entry, dict), "an object")
-    known = set(Model.__dataclass_fields__)
-    for key in entry:
-        _check(path, where, key, key in known, f"one of {', '.join(sorted(known))}")
-    for key in ("name", "family"):
-        good = isinstance(entry.get(key), str) and re.fullmatch(r"[\w.-]+", entry[key]) is not None
-        _check(path, f"{where}.{key}", entry.get(key), good, "letters, digits, . _ -")
-    model = Model(**entry)
+    _check_fields(path, where, entry, MODEL, ("name", "family"))
+    model = Model(**{key: value for key, value in entry.items() if value is not None})
     _check_source(path, where, model)
-    good = model.licence is None or (isinstance(model.licence, str) and model.licence != "")
-    _check(path, f"{where}.licence", model.licence, good, "a text")
-    _check(path, f"{where}.refused", model.refused, type(model.refused) is bool, "true or false")
-    good = model.size is None or (type(model.size) is int and model.size > 0)
-    _check(path, f"{where}.size", model.size, good, "a number of bytes or null")
-    for key in ("sha256", "root"):
-        value = getattr(model, key)
-        _check(path, f"{where}.{key}", value, value is None or _is_hex(value, 64), "64 lower-case hex digits or null")
     for kind, reference in model.references.items():
+        of_kind = f"{where}.references.{kind}"
         _check(path, f"{where}.references", kind, kind in REFERENCES, f"one of {', '.join(REFERENCES)}")
-        _reference(path, f"{where}.references.{kind}", reference)
+        _check_fields(path, of_kind, reference, REFERENCE, ("path",))
+        by_git, sha256 = reference["path"].startswith("root/"), reference.get("sha256")
+        _check(path, f"{of_kind}.sha256", sha256, by_git == (sha256 is None),
+               "none: git pins what is in the source tree" if by_git else HASH[1])
     for check, figures in model.figures.items():
         _check(path, f"{where}.figures", check, check in FROZEN, f"one of {', '.join(FROZEN)}")
-        good = isinstance(figures, dict) and all(type(v) in (int, float) for v in figures.values())
-        _check(path, f"{where}.figures.{check}", figures, good, "an object of numbers")
+        _check(path, f"{where}.figures.{check}", figures, FIGURES[0](figures), FIGURES[1])
     return model
 
 
@@ -216,7 +197,7 @@ def _parse_models(path: Path, entries: object, taken: list[str], local: bool) ->
 def load(path: Path, local: Path | None = None) -> Manifest:
     """The lock, and with it the local list where there is one. @throws ManifestError, OSError"""
     document = _read(path)
-    _relative(path, "text", document.get("text"))
+    _check(path, "text", document.get("text"), _is_relative(document.get("text")), RELATIVE[1])
     models = _parse_models(path, document.get("models"), [], local=False)
     families = document.get("families")
     _check(path, "families", families, isinstance(families, dict), "an object of family: reference model")

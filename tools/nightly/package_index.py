@@ -3,7 +3,6 @@
 import ast
 import html.parser
 import json
-import os
 import subprocess
 import sys
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -15,18 +14,11 @@ ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 LONGEST_PAGE = 64 << 20  # bytes
 
 
-def _pip_settings() -> dict[str, str]:
-    """pip's settings by name, from its files and from PIP_... variables; only the latter where this Python has no pip."""
-    done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)
-    if done.returncode != 0:
-        return {f":env:.{key[4:].lower().replace('_', '-')}": value for key, value in os.environ.items() if key.startswith("PIP_")}
-    pairs = (line.partition("=") for line in done.stdout.splitlines() if "=" in line)
-    return {key: ast.literal_eval(value) for key, _, value in pairs}
-
-
 def indexes() -> list[str]:
     """The addresses of pip's indexes in its order; of http and https, not of folders."""
-    settings = _pip_settings()
+    done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True)
+    pairs = (line.partition("=") for line in done.stdout.splitlines() if "=" in line)
+    settings = {key: ast.literal_eval(value) for key, _, value in pairs}
 
     def setting(name: str) -> str:
         return next((settings[f"{group}.{name}"] for group in (":env:", "download", "global") if f"{group}.{name}" in settings), "")
