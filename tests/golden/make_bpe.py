@@ -2,11 +2,9 @@
 """Makes bpe/: random Unicode strings with the ids that Hugging Face's `tokenizers` gives for byte-level vocabularies.
 
     python tests/golden/make_bpe.py [--data DIR] [--train] [--check]
-    python tests/golden/make_bpe.py --vocab FILE.gguf --jsonl OUT.jsonl
 
 DIR has llama-bpe-vocab.gguf and qwen2-vocab.gguf; without it only the files of the small vocabulary are made. --train
-makes that vocabulary, tiny.json, anew. The second form writes the same strings with the ids of any vocabulary as
-`llmtok --check` reads them. tests/golden/README.md says what is in the files.
+makes that vocabulary, tiny.json, anew. tests/golden/README.md says what is in the files.
 """
 
 import argparse
@@ -105,16 +103,8 @@ def main() -> int:
     parser.add_argument("--data", help="directory with the vocabularies that are not ours to distribute")
     parser.add_argument("--train", action="store_true", help="make tiny.json anew")
     parser.add_argument("--check", action="store_true", help="compare with the committed files, write nothing")
-    parser.add_argument("--vocab", help="a GGUF whose tokenizer.ggml.model is 'gpt2'")
-    parser.add_argument("--jsonl", help="where to write its ids")
     args = parser.parse_args()
     strings = texts()
-    if args.vocab:
-        tokenizer = build(*read_gguf(args.vocab), False)
-        with open(args.jsonl, "w", encoding="ascii") as out:
-            for encoding, text in zip(tokenizer.encode_batch(strings, add_special_tokens=False), strings, strict=True):
-                out.write(json.dumps({"text": text, "ids": encoding.ids}) + "\n")
-        return 0
     tiny = train(strings) if args.train else (FOLDER / "tiny.json").read_bytes()
     content = json.loads(tiny)
     vocab = {token: i for i, token in enumerate(content["tokens"])}
