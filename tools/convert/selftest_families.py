@@ -63,6 +63,8 @@ def check_score_scale(bench: Bench) -> None:
             bench.tensors |= {name.replace(".0.", f".{layer}."): x for name, x in of_layer.items()}
         reader = bench.convert()
         assert value(reader, "gemma3.block_count") == layers and value(reader, "gemma3.attention.scale") is None
+        norm = bench.tensors["model.layers.0.input_layernorm.weight"]  # the class computes with 1 + weight
+        assert (tensor(reader, "blk.0.attn_norm.weight") == norm + np.float32(1)).all()
         bench.config["query_pre_attn_scalar"] = bad
         bench.refused(f"query_pre_attn_scalar is {bad}", f", {good}")
 
