@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs llmtok over a directory of vocabularies as llama.cpp has them in its `models` folder: NAME.gguf, and with many of
-them NAME.gguf.inp (texts) and NAME.gguf.out (their ids).
+them NAME.gguf.inp (texts) and NAME.gguf.out (their ids). With --random also over SentencePiece's NAME.model (mistral-common has some).
 
     python tests/real/vocabularies.py BIN_DIR VOCAB_DIR [--random]
 
@@ -12,17 +12,20 @@ Prints a line for each file:
     NAME: FAIL: WHAT                  anything else
 
 A pre-tokenizer that is not known is a refusal without a list, and a failure with one. --random also compares 2,000 random
-Unicode strings under each byte-level vocabulary with Hugging Face's `tokenizers` (needs `tokenizers` and `gguf`).
+Unicode strings under each byte-level vocabulary with Hugging Face's `tokenizers`, and 1,000 of them and 2,000 of its own pieces
+under each NAME.model, written as a GGUF without tensors, with the SentencePiece library (needs these and `gguf`).
 The exit code is 1 where anything failed, 2 where there is no vocabulary.
 """
 
 import argparse
 import json
+import random
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
 SEPARATOR = "\n__ggml_vocab_test__\n"
 UNSUPPORTED = 6  # exit code
 TEXTS = ("", "Hello, world!", "  two  spaces\n\n\ttab", "3.14159 1,000,000", "\u00e9t\u00e9 \u4f60\u597d \U0001f600")
@@ -73,7 +76,6 @@ def comes_back(binary: Path, vocabulary: Path, text: str) -> bool:
 
 def random_rows(vocabulary: Path) -> list[dict]:
     """Random strings with the ids that `tokenizers` gives; none where the vocabulary is not byte-level."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
     import gguf
     import make_bpe
 
@@ -107,6 +109,40 @@ def verdict(binary: Path, vocabulary: Path, with_random: bool) -> tuple[bool, st
     return passed, line if passed else f"{line}; {what}"
 
 
+def sentencepiece_verdict(binary: Path, model: Path) -> tuple[bool, str]:
+    import gguf
+    import sentencepiece
+    from make_spm import COUNT, SEED
+    from random_texts import make_texts
+    from sentencepiece import sentencepiece_model_pb2 as pb
+
+    proto = pb.ModelProto()
+    proto.ParseFromString(model.read_bytes())
+    if proto.trainer_spec.model_type != pb.TrainerSpec.BPE:
+        return True, "refused: no BPE, which a GGUF of this kind cannot say"
+    pieces = [piece.piece.replace("\u2581", " ") for piece in proto.pieces if piece.type in (piece.NORMAL, piece.USER_DEFINED)]
+    drawn = random.Random(SEED).sample(pieces, min(2000, len(pieces)))
+    texts = make_texts(SEED, COUNT) + ["".join(drawn[i:i + 5]) for i in range(0, len(drawn), 5)]  # in rows, so that they meet
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    rows = [{"text": text, "ids": (ids := processor.encode(text)), "decoded": processor.decode(ids)} for text in texts]
+    with tempfile.TemporaryDirectory() as folder:
+        writer = gguf.GGUFWriter(Path(folder, "vocab.gguf"), "llama")
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list([piece.piece.encode() for piece in proto.pieces])
+        writer.add_token_scores([piece.score for piece in proto.pieces])
+        writer.add_token_types([piece.type for piece in proto.pieces])
+        writer.add_bos_token_id(proto.trainer_spec.bos_id)
+        writer.add_eos_token_id(proto.trainer_spec.eos_id)
+        writer.add_unk_token_id(proto.trainer_spec.unk_id)
+        writer.add_add_space_prefix(proto.normalizer_spec.add_dummy_prefix)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        matched, what = check(binary, Path(folder, "vocab.gguf"), rows)
+    line = f"{len(proto.pieces)} pieces, agrees {matched} of {len(rows)}"
+    return matched == len(rows), line if matched == len(rows) else f"{line}; {what}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bin_dir", type=Path)
@@ -114,12 +150,14 @@ def main() -> int:
     parser.add_argument("--random", action="store_true", help="also compare random strings with `tokenizers`")
     arguments = parser.parse_args()
     vocabularies = sorted(arguments.vocab_dir.glob("*.gguf"))
-    if not vocabularies:
+    models = sorted(arguments.vocab_dir.glob("*.model")) if arguments.random else []
+    if not vocabularies + models:
         print(f"{arguments.vocab_dir}: no *.gguf", file=sys.stderr)
         return 2
-    failed = 0
-    for vocabulary in vocabularies:
-        passed, line = verdict(arguments.bin_dir / "llmtok", vocabulary, arguments.random)
+    failed, llmtok = 0, arguments.bin_dir / "llmtok"
+    for vocabulary in vocabularies + models:
+        passed, line = (sentencepiece_verdict(llmtok, vocabulary) if vocabulary in models else
+                        verdict(llmtok, vocabulary, arguments.random))
         failed += not passed
         print(f"{vocabulary.stem}: {line if passed else 'FAIL: ' + line}", flush=True)
     return 1 if failed else 0

@@ -65,27 +65,16 @@ class Texts:
 
 
 class Progress:
-    """A line on stderr every ten seconds: what is computed, and how long it will take."""
+    """A line on stderr every ten seconds, of what is computed."""
 
     def __init__(self, steps: int, n_layers: int, quiet: bool):
-        self._steps, self._layers, self._quiet = steps, n_layers, quiet
-        self._step_began = self._said = time.monotonic()
-        self._step, self._step_took = 0, None
-
-    def begin(self, step: int) -> None:
-        """Step 0 reads the prompts; those after it are alike."""
-        now = time.monotonic()
-        self._step_took = now - self._step_began if step > 1 else None
-        self._step, self._step_began = step, now
+        self.step, self._steps, self._layers, self._quiet, self._said = 0, steps, n_layers, quiet, time.monotonic()
 
     def layer(self, layer: int, tap: str, _value: np.ndarray) -> None:
-        now = time.monotonic()
-        if tap != "l_out" or self._quiet or now - self._said < 10:
-            return
-        self._said = now
-        what = f"step {self._step} of {self._steps - 1}" if self._step else "prompts"
-        left = "" if self._step_took is None else f", {self._step_took * (self._steps - self._step):.0f} s left"
-        print(f"verify_reference.py: {what}, layer {layer + 1} of {self._layers}{left}", file=sys.stderr)
+        if tap == "l_out" and not self._quiet and time.monotonic() - self._said >= 10:
+            self._said = time.monotonic()
+            what = f"step {self.step} of {self._steps - 1}" if self.step else "prompts"
+            print(f"verify_reference.py: {what}, layer {layer + 1} of {self._layers}", file=sys.stderr)
 
 
 def continue_greedily(model: GgufModel, prompts: list[list[int]], steps: int,
@@ -95,7 +84,7 @@ def continue_greedily(model: GgufModel, prompts: list[list[int]], steps: int,
     texts = [Text(model.hparams) for _ in prompts]
     feeds, made = prompts, [([], []) for _ in prompts]
     for step in range(steps):
-        progress.begin(step)
+        progress.step = step  # 0 reads the prompts
         rows = llama.forward_all(list(zip(texts, feeds, strict=True)), progress.layer, last_only=True)
         if not np.isfinite(rows).all():
             raise ValueError(f"logits of step {step} are not finite")
