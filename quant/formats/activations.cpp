@@ -51,6 +51,7 @@ ActivationFormat activation_format(WeightType type) {
     case 1:
       return ActivationFormat::kF32;
     case contract::kBlock:
+    case BlockNVFP4::kWeights:
       return ActivationFormat::kQ8_32;
     default:
       return ActivationFormat::kQ8_K;

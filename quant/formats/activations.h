@@ -29,7 +29,7 @@ enum class ActivationFormat {
 };
 
 /// The format that goes with weights of `type` in `--compute int8`: kQ8_K for the types of 256
-/// weights, kQ8_32 for the 32-weight types, kF32 for F32, F16 and BF16.
+/// weights, kQ8_32 for those of 32 and 64, kF32 for F32, F16 and BF16.
 ActivationFormat activation_format(WeightType type);
 
 /// Activations that share one block: 1, 32 or 256.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "quant/formats/block_traits.h"
+#include "quant/formats/codebook_blocks.h"
 
 /// The blocks of weights as they lie in a GGUF file, little-endian. In the formulas `d`, `m` and
 /// `dmin` stand for the f32 value of the f16 field, j counts weights in the block, and every
@@ -263,6 +264,23 @@ struct BlockMXFP4 {
   std::uint8_t qs[16];  ///< 4-bit codes
 };
 
+/// 64 floats of four bits (E2M1) in 4 sub-blocks of 16, each with a float scale without a sign, of
+/// four bits of exponent and three of mantissa (UE4M3). 36 bytes, 4.5 bits per weight. Bytes 8s ..
+/// 8s + 7 of qs hold the codes of sub-block s: its weight i in the low nibble of byte i, weight 8 +
+/// i in the high one.
+///
+///   s = j / 16
+///   weight[j] = d[s] * kValues[q[j]]    d[s] = half of the value of scales[s]
+struct BlockNVFP4 {
+  static constexpr WeightType kType = WeightType::kNVFP4;
+  static constexpr std::string_view kName = "NVFP4";
+  static constexpr std::size_t kWeights = 64;
+  static constexpr std::size_t kScaled = 16;  ///< weights that share a scale
+  static constexpr auto& kValues = kE2m1Values;
+  std::uint8_t scales[4];  ///< UE4M3; 127, which stands for NaN, and those above are not finite
+  std::uint8_t qs[32];     ///< 4-bit codes
+};
+
 static_assert(sizeof(BlockF32) == 4 && alignof(BlockF32) == 4);
 static_assert(sizeof(BlockF16) == 2 && alignof(BlockF16) == 2);
 static_assert(sizeof(BlockBF16) == 2 && alignof(BlockBF16) == 2);
@@ -280,14 +298,17 @@ static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 4);
 static_assert(sizeof(BlockIQ4_NL) == 18 && alignof(BlockIQ4_NL) == 2);
 static_assert(sizeof(BlockIQ4_XS) == 136 && alignof(BlockIQ4_XS) == 2);
 static_assert(sizeof(BlockMXFP4) == 17 && alignof(BlockMXFP4) == 1);
+static_assert(sizeof(BlockNVFP4) == 36 && alignof(BlockNVFP4) == 1);
 
 template <typename... Blocks>
 struct BlockList {};
 
 /// Every format, in ascending id.
-using AllBlocks = BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1,
-                            BlockQ8_0, BlockQ2_K, BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K,
-                            BlockQ8_K, BlockIQ4_NL, BlockIQ4_XS, BlockBF16, BlockMXFP4>;
+using AllBlocks =
+    BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0, BlockQ2_K,
+              BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_K, BlockIQ2_XXS, BlockIQ2_XS,
+              BlockIQ3_XXS, BlockIQ1_S, BlockIQ4_NL, BlockIQ3_S, BlockIQ2_S, BlockIQ4_XS,
+              BlockIQ1_M, BlockBF16, BlockTQ1_0, BlockTQ2_0, BlockMXFP4, BlockNVFP4>;
 
 /// Formats whose sub-blocks have integer scales.
 template <typename Block>

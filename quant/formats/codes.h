@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "quant/formats/block_formats.h"
+#include "quant/formats/codebook_codes.h"
 #include "quant/formats/half.h"
 #include "quant/formats/packed_scales.h"
 
@@ -72,6 +73,10 @@ inline int code(const BlockIQ4_XS& b, std::size_t j) {
   return b.kValues[j % 32 < 16 ? byte & 15 : byte >> 4];
 }
 inline int code(const BlockMXFP4& b, std::size_t j) { return b.kValues[nibble_of_32(b.qs, j)]; }
+inline int code(const BlockNVFP4& b, std::size_t j) {
+  const std::uint8_t byte = b.qs[8 * (j / 16) + j % 8];
+  return b.kValues[j % 16 < 8 ? byte & 15 : byte >> 4];
+}
 
 /// All codes of a block in the order of its weights.
 template <typename Block>
@@ -88,7 +93,18 @@ inline float scale_value(std::uint8_t d) { return e8m0_half_to_f32(d); }
 /// The scale of a block.
 template <typename Block>
 float block_scale(const Block& block) {
-  return scale_value(block.d);
+  if constexpr (requires { Block::kScaleUnit; }) {
+    return scale_value(block.d) * Block::kScaleUnit;
+  } else {
+    return scale_value(block.d);
+  }
+}
+inline float block_scale(const BlockIQ1_M& block) {
+  return scale_value(iq1_m_scale_bits(block)) * BlockIQ1_M::kScaleUnit;
+}
+/// The scale of weights 16s .. 16s + 15.
+inline float scale_of_16(const BlockNVFP4& block, std::size_t s) {
+  return ue4m3_half_to_f32(block.scales[s]);
 }
 
 /// Integer scale and min of a sub-block; min is 0 in types without one.
@@ -114,6 +130,10 @@ inline SubScale sub_scale(const BlockQ5_K& b, std::size_t s) {
 inline SubScale sub_scale(const BlockQ6_K& b, std::size_t s) { return {b.scales[s], 0}; }
 inline SubScale sub_scale(const BlockIQ4_XS& b, std::size_t s) {
   return {iq4_xs_scale(b, s) - 32, 0};
+}
+template <HasCodebook Block>
+SubScale sub_scale(const Block& b, std::size_t s) {
+  return {static_cast<int>(2 * stored_scale(b, s) + 1), 0};
 }
 
 }  // namespace llm::contract

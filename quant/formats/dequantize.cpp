@@ -35,6 +35,12 @@ void dequantize(const Block& block, float* out) {
   }
 }
 
+void dequantize(const BlockNVFP4& block, float* out) {
+  const Codes<BlockNVFP4> codes = unpack_codes(block);
+  for (std::size_t j = 0; j < codes.size(); ++j)
+    out[j] = scale_of_16(block, j / BlockNVFP4::kScaled) * static_cast<float>(codes[j]);
+}
+
 }  // namespace
 
 void dequantize_row(WeightType type, std::span<const std::byte> row, std::span<float> out) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "quant/formats/block_visit.h"
+#include "quant/formats/codes.h"
 
 namespace llm {
 namespace {
@@ -23,6 +24,13 @@ bool is_finite(const Block& block) {
   if constexpr (requires { block.m; }) finite = finite && is_finite_scale(block.m);
   if constexpr (requires { block.dmin; }) finite = finite && is_finite_scale(block.dmin);
   return finite;
+}
+
+bool is_finite(const BlockIQ1_M& block) {
+  return is_finite_scale(contract::iq1_m_scale_bits(block));
+}
+bool is_finite(const BlockNVFP4& block) {
+  return std::ranges::all_of(block.scales, [](std::uint8_t scale) { return scale < 0x7F; });
 }
 
 }  // namespace

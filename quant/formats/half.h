@@ -63,6 +63,17 @@ constexpr float e8m0_half_to_f32(std::uint8_t e) {
   return power(half + 63) * power(e - half + 63);
 }
 
+/// Half of the value of a float without a sign, with four bits of exponent (biased by 7) and three
+/// of mantissa. Exact, and an f16 holds it as well. Bit 7 does not count; 127, which stands for
+/// NaN, is 0, as in ggml.
+constexpr float ue4m3_half_to_f32(std::uint8_t e) {
+  const std::uint32_t exponent = e >> 3 & 15U;
+  const auto mantissa = static_cast<float>(e & 7U);
+  if (e == 0x7F) return 0;
+  if (exponent == 0) return mantissa * 0x1p-10F;
+  return (8 + mantissa) * std::bit_cast<float>((exponent + 116) << 23);
+}
+
 /// The bfloat16 bit pattern nearest to `value`.
 constexpr std::uint16_t f32_to_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);

@@ -84,8 +84,13 @@ struct KScales {
 template <class A, class T>
 LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
   if constexpr (kOffsetInStart<A, T>) {
-    static_assert(T::kOffset <= 32);
-    return shift_right_signed<5 - log2_of(T::kOffset)>(broadcast_i32<A>(x.minus32[sub]));
+    const auto minus32 = broadcast_i32<A>(x.minus32[sub]);
+    constexpr int kShift = log2_of(T::kOffset) - 5;
+    if constexpr (kShift > 0) {
+      return shift_left<kShift>(minus32);
+    } else {
+      return shift_right_signed<-kShift>(minus32);
+    }
   } else {
     return broadcast_i32<A>(0);
   }

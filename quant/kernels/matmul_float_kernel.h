@@ -4,6 +4,7 @@
 // ascending k, rows in lanes. Part of an ISA unit.
 
 #include "quant/formats/block_visit.h"
+#include "quant/kernels/expanded_kernel.h"
 #include "quant/kernels/iq4_codecs.h"
 #include "quant/kernels/k_codecs.h"
 #include "quant/kernels/matmul_kernel.h"
@@ -133,6 +134,23 @@ void matmul_dequantized(const llm::MatmulArgs& args) {
   matmul_filled<A>(args, kFloatTileColumns, fill);
 }
 
+/// Types that are expanded, by their definition.
+template <class A>
+void matmul_expanded_in_f32(const llm::MatmulArgs& args) {
+  const llm::BlockTraits& traits = llm::block_traits(args.type);
+  const std::size_t n_blocks = args.n_cols / traits.block_weights;
+  const auto fill = [&](std::size_t panel, std::size_t k, std::size_t columns, float* out) {
+    const std::size_t first = panel * n_blocks + k / traits.block_weights;
+    const std::byte* block = args.panels + first * kPanelRows * traits.block_bytes;
+    for (std::size_t done = 0; done < columns; done += traits.block_weights) {
+      llm::expand_to_f32(args.type, block, out + done * kPanelRows);
+      block += kPanelRows * traits.block_bytes;
+    }
+    return static_cast<const float*>(out);
+  };
+  matmul_filled<A>(args, kFloatTileColumns, fill);
+}
+
 /// F32, F16 and BF16: weights are read where they lie when there is one token, converted once
 /// otherwise.
 template <class A, llm::WeightType kType>
@@ -166,6 +184,8 @@ void matmul_in_f32(const llm::MatmulArgs& args) {
   llm::visit_block_format(args.type, [&]<class Block>() {
     if constexpr (Block::kWeights == 1) {
       matmul_float_type<A, Block::kType>(args);
+    } else if constexpr (llm::kIsExpanded<Block>) {
+      matmul_expanded_in_f32<A>(args);
     } else {
       matmul_dequantized<A, Codec<Block>>(args);
     }
@@ -176,7 +196,11 @@ void matmul_in_f32(const llm::MatmulArgs& args) {
 template <class A>
 void matmul_of_codes(const llm::MatmulArgs& args) {
   llm::visit_block_format(args.type, [&]<class Block>() {
-    if constexpr (Block::kWeights > 1) matmul_type<A, Codec<Block>>(args);
+    if constexpr (llm::kIsExpanded<Block>) {
+      matmul_of_expanded<A, Block>(args);
+    } else if constexpr (Block::kWeights > 1) {
+      matmul_type<A, Codec<Block>>(args);
+    }
   });
 }
 

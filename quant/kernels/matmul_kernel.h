@@ -190,19 +190,29 @@ LLM_INLINE void ask_for_next(const llm::MatmulArgs& args, const std::byte* block
   if (at < args.next_end) prefetch(args.next + at, n_bytes);
 }
 
+/// The blocks of a panel as T reads them: here as they lie there.
+template <class T>
+struct PanelBlocks {
+  static constexpr std::size_t bytes = kPanelRows * T::kBytes;  ///< of 16 rows
+
+  explicit PanelBlocks(const llm::MatmulArgs&) {}
+  LLM_INLINE const std::byte* operator()(const std::byte* block) { return block; }
+};
+
 template <class A, class T>
 void matmul_one_token(const llm::MatmulArgs& args) {
   using X = typename ActivationOf<T>::Block;
   const auto* x = static_cast<const X*>(args.x);
+  PanelBlocks<T> blocks(args);
   const std::size_t n_blocks = args.n_cols / T::kWeights;
-  const std::size_t block_bytes = kPanelRows * T::kBytes;
+  const std::size_t block_bytes = blocks.bytes;
   const std::size_t panel_bytes = n_blocks * block_bytes;
   for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
     const std::byte* block = args.panels + panel * panel_bytes;
     auto acc = broadcast_f32<A>(0);
     for (std::size_t b = 0; b < n_blocks; ++b, block += block_bytes) {
       ask_for_next(args, block, block_bytes);
-      acc = direct_block<A, T>(block, x[b], acc);
+      acc = direct_block<A, T>(blocks(block), x[b], acc);
     }
     write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);
   }
@@ -212,8 +222,9 @@ void matmul_one_token(const llm::MatmulArgs& args) {
 template <class A, class T, int P, class U>
 void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::size_t panel_end) {
   using X = typename ActivationOf<T>::Block;
+  PanelBlocks<T> as_read(args);
   const std::size_t n_blocks = args.n_cols / T::kWeights;
-  const std::size_t block_bytes = kPanelRows * T::kBytes;
+  const std::size_t block_bytes = as_read.bytes;
   U u;
   auto* acc = reinterpret_cast<float*>(args.workspace);
   for (std::size_t panel = panel_begin; panel + P <= panel_end; panel += P) {
@@ -223,7 +234,7 @@ void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::siz
       for (int p = 0; p < P; ++p) {
         const std::byte* block =
             args.panels + ((panel + static_cast<std::size_t>(p)) * n_blocks + b) * block_bytes;
-        u.read(block, blocks, p);
+        u.read(as_read(block), blocks, p);
         prefetch(block + U::kBlocks * block_bytes, U::kBlocks * block_bytes);
         ask_for_next(args, block, static_cast<std::size_t>(blocks) * block_bytes);
       }

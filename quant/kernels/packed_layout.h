@@ -166,6 +166,38 @@ struct PackedLayout<BlockMXFP4> {
                                          packed_words(offsetof(B, qs), 4)};
 };
 
+/// Blocks that are expanded before products (expand.h): the scale, and all else by words.
+template <class Block, std::size_t kScaleAt, std::size_t kRestAt>
+struct ScaleAndWords {
+  static constexpr std::array kFields = {packed_halves(kScaleAt, 1),
+                                         packed_words(kRestAt, (sizeof(Block) - 2) / 4)};
+};
+template <class Block>
+struct OnlyWords {
+  static constexpr std::array kFields = {packed_words(0, sizeof(Block) / 4)};
+};
+
+template <>
+struct PackedLayout<BlockTQ1_0> : ScaleAndWords<BlockTQ1_0, offsetof(BlockTQ1_0, d), 0> {};
+template <>
+struct PackedLayout<BlockTQ2_0> : ScaleAndWords<BlockTQ2_0, offsetof(BlockTQ2_0, d), 0> {};
+template <>
+struct PackedLayout<BlockIQ3_S> : ScaleAndWords<BlockIQ3_S, 0, 2> {};
+template <>
+struct PackedLayout<BlockIQ3_XXS> : ScaleAndWords<BlockIQ3_XXS, 0, 2> {};
+template <>
+struct PackedLayout<BlockIQ2_S> : ScaleAndWords<BlockIQ2_S, 0, 2> {};
+template <>
+struct PackedLayout<BlockIQ2_XS> : ScaleAndWords<BlockIQ2_XS, 0, 2> {};
+template <>
+struct PackedLayout<BlockIQ2_XXS> : ScaleAndWords<BlockIQ2_XXS, 0, 2> {};
+template <>
+struct PackedLayout<BlockIQ1_S> : ScaleAndWords<BlockIQ1_S, 0, 2> {};
+template <>
+struct PackedLayout<BlockIQ1_M> : OnlyWords<BlockIQ1_M> {};
+template <>
+struct PackedLayout<BlockNVFP4> : OnlyWords<BlockNVFP4> {};
+
 /// Whether every byte of a block is in exactly one field.
 template <class Block>
 consteval bool covers_block() {

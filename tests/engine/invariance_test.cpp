@@ -142,6 +142,13 @@ TEST_CASE("every weight type: one hash on every path", "[invariance]") {
   }
 }
 
+TEST_CASE("types that are only read: one hash on every path", "[invariance]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.write("read.gguf", TinyGguf::read_only_types().bytes());
+  require_invariance(path, effort(37, 9), KvType::kF16, Compute::kInt8);
+  require_invariance(path, effort(9, 3), KvType::kF16, Compute::kF32);
+}
+
 /// Weights of which part is in memory and part in the file, on every instruction set, by a batch
 /// and by one token.
 void require_invariance_of_parts(const std::string& path, std::size_t n_tokens, Compute compute,

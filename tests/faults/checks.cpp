@@ -75,7 +75,7 @@ Complaints kernels(const Bench& bench) {
     const KernelTable* table = kernel_table(isa_from_name(fault.name("isa")).value_or(best_isa()));
     return complaints_of(one(check(KernelTables(&table, 1), sizes, more...)));
   };
-  for (const char* site : {"matmul", "dequantize"}) {
+  for (const char* site : {"matmul", "dequantize", "expand"}) {
     if (const Fault* fault = planted(site))
       return with(*fault, check_matmul, *weight_type_from_name(fault->name("type")));
   }

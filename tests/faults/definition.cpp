@@ -45,7 +45,7 @@ std::vector<std::byte> spoiled_activations(WeightType type, Bytes activations, s
     const std::size_t cols = wrong.size() / sizeof(float) / rows;
     for (std::size_t r = 0; r < rows; ++r)
       spoil(*fault, 32, {reinterpret_cast<float*>(wrong.data()) + r * cols, cols});
-  } else if (n == 32) {
+  } else if (n < BlockQ8_K::kWeights) {
     each(reinterpret_cast<BlockQ8_32*>(wrong.data()));
   } else {
     each(reinterpret_cast<BlockQ8_K*>(wrong.data()));

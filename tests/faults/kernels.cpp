@@ -69,7 +69,7 @@ struct Entries {
       matmul_of_copy<KernelQ8K>(args, n / block,
                                 [&](KernelQ8K* x) { spoil_blocks(fault, args, x); });
     } else {
-      matmul_of_copy<KernelQ8x32>(args, n / block,
+      matmul_of_copy<KernelQ8x32>(args, n / KernelQ8x32::kSize,
                                   [&](KernelQ8x32* x) { spoil_blocks(fault, args, x); });
     }
   }

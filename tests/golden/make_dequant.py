@@ -35,6 +35,12 @@ LAYOUTS = {
     "Q5_K": Layout((0, 2), 24), "Q6_K": Layout((208,), 24), "IQ4_NL": Layout((0,), 64), "IQ4_XS": Layout((0,), 24),
 }
 
+# Types of codebooks and of three values, which have few scales and many codes.
+LAYOUTS |= {
+    "IQ2_XXS": Layout((0,), 96), "IQ2_XS": Layout((0,), 96), "IQ2_S": Layout((0,), 96), "IQ3_XXS": Layout((0,), 96),
+    "IQ3_S": Layout((0,), 96), "IQ1_S": Layout((0,), 96), "TQ1_0": Layout((52,), 24), "TQ2_0": Layout((64,), 24),
+}
+
 # Types whose scale is a byte, the exponent of a power of two.
 E8M0_BLOCKS = {"MXFP4": 256 + 64}
 
@@ -90,6 +96,30 @@ def make_e8m0(name: str, n_blocks: int) -> tuple[np.ndarray, np.ndarray]:
         return blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name])
 
 
+def make_iq1_m() -> np.ndarray:
+    """IQ1_M, whose f16 scale lies in the high four bits of the four half-words at the end."""
+    rng = np.random.default_rng([SEED, gguf.GGMLQuantizationType.IQ1_M.value])
+    blocks = rng.integers(0, 256, (96, 56), dtype=np.uint8)
+    for i in range(len(blocks)):
+        if i < 2 * len(F16_EDGES):
+            blocks[i] = payload_pattern(i + i // len(F16_EDGES), 56, rng)
+        bits = F16_EDGES[i] if i < len(F16_EDGES) else finite_f16(rng)
+        for half in range(4):
+            high = 48 + 2 * half + 1
+            blocks[i, high] = blocks[i, high] & 15 | (bits >> 4 * half & 15) << 4
+    return blocks
+
+
+def make_nvfp4() -> np.ndarray:
+    """NVFP4, 64 weights with four scales UE4M3 before the codes: each of the 256 bytes as a scale, then random ones."""
+    rng = np.random.default_rng([SEED, gguf.GGMLQuantizationType.NVFP4.value])
+    blocks = rng.integers(0, 256, (96, 36), dtype=np.uint8)
+    blocks[:64, :4] = np.arange(256).reshape(64, 4)
+    for i in range(36):
+        blocks[i, 4:] = payload_pattern(i, 32, rng)
+    return blocks
+
+
 def make_q8_k() -> tuple[np.ndarray, np.ndarray]:
     """Q8_K, which the gguf package does not dequantize, by its definition: f32 d, int8 qs[256], int16 bsums[16]
     (292 bytes); weight = d * qs, one f32 rounding. bsums are the true sums of 16, as a reader may check them."""
@@ -133,6 +163,8 @@ def main() -> int:
         add(name, blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]))
     for name, n_blocks in E8M0_BLOCKS.items():
         add(name, *make_e8m0(name, n_blocks))
+    for name, blocks in (("IQ1_M", make_iq1_m()), ("NVFP4", make_nvfp4())):
+        add(name, blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]))
     add("Q8_K", *make_q8_k())
     for name in ("F16", "BF16"):
         halves = make_float16(name)

@@ -82,6 +82,57 @@ struct Extreme {
   double isum;
 };
 
+template <typename Block>
+Extreme extreme_of(const Block& block, double isum) {
+  const auto bytes = std::as_bytes(std::span(&block, 1));
+  return {Block::kType, {bytes.begin(), bytes.end()}, isum};
+}
+
+/// Of the types with a codebook: the entry with the largest sum, all signs positive, scales of 31
+/// or 15, and d = 1.
+void add_codebook_extremes(std::vector<Extreme>& all) {
+  constexpr std::uint16_t kFour = 0x4400;
+  constexpr std::uint16_t kEight = 0x4800;
+  const auto fill = [](auto& field, int value) { std::memset(field, value, sizeof(field)); };
+  BlockIQ3_S iq3_s{};
+  iq3_s.d = 0x3C00;
+  fill(iq3_s.qs, 338 % 256);
+  fill(iq3_s.qh, 0xFF);
+  fill(iq3_s.scales, 0xFF);
+  all.push_back(extreme_of(iq3_s, 64.0 * 42 * 127 * 31));
+  BlockIQ3_XXS iq3_xxs{};
+  iq3_xxs.d = kFour;
+  fill(iq3_xxs.qs, 135);
+  for (std::size_t s = 0; s < 8; ++s) iq3_xxs.scales[4 * s + 3] = 0xF0;
+  all.push_back(extreme_of(iq3_xxs, 64.0 * 162 * 127 * 31));
+  BlockIQ2_S iq2_s{};
+  iq2_s.d = kEight;
+  fill(iq2_s.qs, 0xFF);
+  fill(iq2_s.qh, 0xFF);
+  fill(iq2_s.scales, 0xFF);
+  all.push_back(extreme_of(iq2_s, 32.0 * 344 * 127 * 31));
+  BlockIQ2_XS iq2_xs{};
+  iq2_xs.d = kEight;
+  for (std::size_t i = 0; i < 64; ++i) iq2_xs.qs[i] = i % 2 == 0 ? 0xFF : 0x01;
+  fill(iq2_xs.scales, 0xFF);
+  all.push_back(extreme_of(iq2_xs, 32.0 * 344 * 127 * 31));
+  BlockIQ2_XXS iq2_xxs{};
+  iq2_xxs.d = kEight;
+  for (std::size_t i = 0; i < 64; ++i) iq2_xxs.qs[i] = i % 8 < 4 ? 57 : i % 8 == 7 ? 0xF0 : 0;
+  all.push_back(extreme_of(iq2_xxs, 32.0 * 203 * 127 * 31));
+  BlockIQ1_S iq1_s{};
+  iq1_s.d = kEight;
+  fill(iq1_s.qs, 0xFF);
+  for (std::size_t i = 0; i < 16; ++i) iq1_s.qh[i] = i % 2 == 0 ? 0xFF : 0x7F;
+  all.push_back(extreme_of(iq1_s, 256.0 * 9 * 127 * 15));
+  BlockIQ1_M iq1_m{};
+  fill(iq1_m.qs, 0xFF);
+  fill(iq1_m.qh, 0x77);
+  fill(iq1_m.scales, 0xFF);
+  contract::set_iq1_m_scale_bits(iq1_m, kEight);
+  all.push_back(extreme_of(iq1_m, 256.0 * 9 * 127 * 15));
+}
+
 std::vector<Extreme> extremes() {
   const auto filled = [](WeightType type, int fill, double isum) {
     Extreme extreme{type, std::vector<std::byte>(block_traits(type).block_bytes, std::byte(fill)),
@@ -108,6 +159,12 @@ std::vector<Extreme> extremes() {
   Extreme mx = filled(WeightType::kMXFP4, 0xFF, -32.0 * 12 * 127);
   mx.block[0] = std::byte{128};  // 2^0
   all.push_back(mx);
+  Extreme nv = filled(WeightType::kNVFP4, 0xFF, -64.0 * 12 * 127);
+  std::fill_n(nv.block.begin(), 4, std::byte{0x40});  // 1
+  all.push_back(nv);
+  all.push_back(filled(WeightType::kTQ1_0, 0xFF, 256.0 * 127));
+  all.push_back(filled(WeightType::kTQ2_0, 0xFF, 256.0 * 2 * 127));
+  add_codebook_extremes(all);
   all.push_back(filled(WeightType::kIQ4_NL, 0x00, -32.0 * 127 * 127));
   all.push_back(filled(WeightType::kIQ4_XS, 0x00, 256.0 * 127 * 127 * 32));  // scales of -32
   Extreme q8 = filled(WeightType::kQ8_K, 0x80, -256.0 * 128 * 127);

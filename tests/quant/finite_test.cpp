@@ -27,6 +27,10 @@ TEST_CASE("the first block with an Inf or NaN scale is found", "[quant][finite]"
         std::memcpy(blocks.data() + block * block_bytes, &wide, sizeof(wide));
       } else if (type == WeightType::kMXFP4) {
         blocks[block * block_bytes] = std::byte{0xFF};
+      } else if (type == WeightType::kNVFP4) {
+        blocks[block * block_bytes + bad % 4] = bad == 0x7C00 ? std::byte{0x7F} : std::byte{0x80};
+      } else if (type == WeightType::kIQ1_M) {
+        testing::store_iq1_m_scale(blocks, block * block_bytes, bad);
       } else {
         const std::uint16_t half = type == WeightType::kBF16 ? f32_to_bf16(f16_to_f32(bad)) : bad;
         testing::store_f16(blocks, block * block_bytes + offset, half);

@@ -44,6 +44,20 @@ TEST_CASE("every E8M0 is half of its power of two", "[quant][half]") {
   }
 }
 
+TEST_CASE("every UE4M3 is half of its value, in f16 as well", "[quant][half]") {
+  for (int e = 0; e < 256; ++e) {
+    CAPTURE(e);
+    const int exponent = e / 8 % 16;
+    const int mantissa = e % 8;
+    const float value = e == 127 ? 0
+                        : exponent == 0
+                            ? std::ldexp(static_cast<float>(mantissa), -10)
+                            : std::ldexp(static_cast<float>(8 + mantissa), exponent - 11);
+    REQUIRE(ue4m3_half_to_f32(static_cast<std::uint8_t>(e)) == value);
+    REQUIRE(f16_to_f32(f32_to_f16(value)) == value);
+  }
+}
+
 TEST_CASE("f32 to f16 rounds to nearest, ties to even, at every boundary", "[quant][half]") {
   // Between each pair of neighbours: just below the middle, the middle, just above.
   for (std::uint32_t h = 0; h < 0x7C00; ++h) {

@@ -48,6 +48,11 @@ std::vector<std::byte> weight_blocks(WeightType type, std::size_t rows, std::siz
     }
     if (type == WeightType::kMXFP4)
       bytes[at] = static_cast<std::byte>(kExponents[next++ % std::size(kExponents)]);
+    if (type == WeightType::kIQ1_M)
+      testing::store_iq1_m_scale(bytes, at, kScales[next++ % std::size(kScales)]);
+    constexpr int kUnsigned[] = {0, 1, 7, 8, 0x7E};  // of NVFP4
+    for (std::size_t s = 0; s < 4 && type == WeightType::kNVFP4; ++s)
+      bytes[at + s] = static_cast<std::byte>(kUnsigned[next++ % std::size(kUnsigned)]);
   }
   return bytes;
 }

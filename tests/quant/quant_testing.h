@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "quant/formats/block_visit.h"
+#include "quant/formats/codes.h"
 #include "quant/formats/half.h"
 
 namespace llm::testing {
@@ -55,6 +56,15 @@ inline void store_f16(std::vector<std::byte>& bytes, std::size_t offset, std::ui
   std::memcpy(bytes.data() + offset, &bits, sizeof(bits));
 }
 
+/// Gives the IQ1_M at `offset` a scale.
+inline void store_iq1_m_scale(std::vector<std::byte>& bytes, std::size_t offset,
+                              std::uint16_t bits) {
+  BlockIQ1_M block;
+  std::memcpy(&block, bytes.data() + offset, sizeof(block));
+  contract::set_iq1_m_scale_bits(block, bits);
+  std::memcpy(bytes.data() + offset, &block, sizeof(block));
+}
+
 /// Random bytes with every scale replaced by a finite one of weight-like size; float types get
 /// normal values of standard deviation 0.05.
 inline std::vector<std::byte> random_blocks(WeightType type, std::size_t n_weights,
@@ -79,6 +89,12 @@ inline std::vector<std::byte> random_blocks(WeightType type, std::size_t n_weigh
         break;
       case WeightType::kMXFP4:
         bytes[at] = static_cast<std::byte>(116 + random() % 6);
+        break;
+      case WeightType::kIQ1_M:
+        store_iq1_m_scale(bytes, at, f32_to_f16(value / 16));
+        break;
+      case WeightType::kNVFP4:
+        for (std::size_t s = 0; s < 4; ++s) bytes[at + s] = static_cast<std::byte>(random() % 16);
         break;
       default:
         for (const std::size_t offset : f16_offsets(type)) {

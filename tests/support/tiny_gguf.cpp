@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <random>
 
 #include "engine/model/tensor_name.h"
 #include "engine/model/tensor_roles.h"
+#include "quant/formats/block_visit.h"
+#include "quant/formats/codes.h"
 #include "quant/formats/half.h"
 #include "tests/support/catch.h"
 
@@ -79,6 +83,32 @@ std::string random_bytes(std::size_t n, Random& random) {
 
 std::string encoded_half(float value) { return encoded(f32_to_f16(value)); }
 
+/// Of types that no quantizer makes: any codes and scales, with such a d that few are larger.
+template <class Block>
+std::string random_read_only(float amplitude, Random& random) {
+  const std::string bytes = random_bytes(sizeof(Block), random);
+  Block block;
+  std::memcpy(&block, bytes.data(), sizeof(block));
+  if constexpr (Block::kType == WeightType::kNVFP4) {
+    const int exponent = std::max(1, std::ilogb(amplitude) + 6);
+    for (std::uint8_t& scale : block.scales)
+      scale = static_cast<std::uint8_t>(8 * exponent + scale % 8);
+  } else if constexpr (HasCodebook<Block>) {
+    const auto code = static_cast<float>(*std::ranges::max_element(Block::kBookValues));
+    const std::uint16_t d = f32_to_f16(amplitude * 4 / (15 * code));
+    if constexpr (Block::kType == WeightType::kIQ1_M) {
+      contract::set_iq1_m_scale_bits(block, d);
+    } else {
+      block.d = d;
+    }
+  } else if constexpr (Block::kType == WeightType::kTQ1_0 || Block::kType == WeightType::kTQ2_0) {
+    block.d = f32_to_f16(amplitude / 2);
+  } else {
+    FAIL("no random weights of this type");
+  }
+  return encoded(block);
+}
+
 std::string random_block(WeightType type, float amplitude, Random& random) {
   switch (type) {
     case WeightType::kF32:
@@ -95,8 +125,8 @@ std::string random_block(WeightType type, float amplitude, Random& random) {
       return encoded_half(d) + encoded_half(7.5F * d) + random_bytes(12 + 128, random);
     }
     default:
-      FAIL("no random weights of this type");
-      return {};
+      return visit_block_format(
+          type, [&]<class Block>() { return random_read_only<Block>(amplitude, random); });
   }
 }
 
@@ -283,6 +313,21 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
                              .data = p.is_matrix
                                          ? random_weights(p.type, n_rows, n_cols, amplitude, ++seed)
                                          : vector_values(p.name, n_rows * n_cols, ++seed)});
+  }
+  return model;
+}
+
+TinyGguf TinyGguf::read_only_types() {
+  constexpr WeightType kTypes[] = {WeightType::kIQ1_S,   WeightType::kIQ1_M, WeightType::kIQ2_XXS,
+                                   WeightType::kIQ2_XS,  WeightType::kIQ2_S, WeightType::kTQ1_0,
+                                   WeightType::kIQ3_XXS, WeightType::kIQ3_S, WeightType::kTQ2_0,
+                                   WeightType::kNVFP4};
+  TinyGguf model = llama({.n_layers = std::size(kTypes)});
+  for (std::size_t layer = 0; layer < std::size(kTypes); ++layer) {
+    Tensor& down = model.tensor(fmt::format("blk.{}.ffn_down.weight", layer));
+    down.type = static_cast<std::uint32_t>(kTypes[layer]);
+    const float amplitude = std::sqrt(3.0F / static_cast<float>(down.dims[0]));
+    down.data = random_weights(kTypes[layer], down.dims[1], down.dims[0], amplitude, layer + 1);
   }
   return model;
 }

@@ -111,6 +111,9 @@ struct TinyGguf {
   Entry& entry(std::string_view key);
   Tensor& tensor(std::string_view name);
 
+  /// A llama with a layer for each type that llmquant does not make but Q8_K: its ffn_down's.
+  static TinyGguf read_only_types();
+
   /// The pieces, scores and kinds of llama()'s vocabulary, to be changed and set again.
   static std::vector<std::string> pieces();
   static std::vector<float> scores();
@@ -125,7 +128,8 @@ struct TinyGguf {
 };
 
 /// `n_rows` x `n_cols` random weights of `type` in the file's format, about uniform in
-/// [-amplitude, amplitude]. Supports F32, F16, Q8_0, Q4_0 and Q4_K.
+/// [-amplitude, amplitude]. Supports F32, F16, Q8_0, Q4_0, Q4_K and, less uniform, the types of
+/// read_only_types().
 std::string random_weights(WeightType type, std::size_t n_rows, std::size_t n_cols, float amplitude,
                            std::uint64_t seed);
 

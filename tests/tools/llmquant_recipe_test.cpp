@@ -2,6 +2,7 @@
 #include <string>
 #include <string_view>
 
+#include "quant/formats/quantize/quantize_row.h"
 #include "tests/support/catch.h"
 #include "tools/llmquant/recipe.h"
 
@@ -125,6 +126,19 @@ TEST_CASE("recipes are found by name", "[tools][llmquant]") {
   CHECK(find_recipe("mxfp4_moe")->file_type == 38);
   CHECK(find_recipe("Q7_K") == nullptr);
   CHECK(find_recipe("") == nullptr);
+}
+
+TEST_CASE("a type that is only read is refused with the reason", "[tools][llmquant]") {
+  using Catch::Matchers::Contains;
+  for (const BlockTraits& traits : all_block_traits()) {
+    CAPTURE(traits.name);
+    if (is_quantization_target(traits.type)) continue;
+    CHECK(find_recipe(traits.name) == nullptr);
+    CHECK_THAT(refusal_of_type(traits.name), Contains("read and not made"));
+  }
+  CHECK_THAT(refusal_of_type("iq2_xs"), Contains("codebook"));
+  CHECK_THAT(refusal_of_type("TQ1_0"), Contains("three values"));
+  CHECK(refusal_of_type("Q7_K") == "found \"Q7_K\"");
 }
 
 TEST_CASE("norms, vectors and routers keep their type", "[tools][llmquant]") {

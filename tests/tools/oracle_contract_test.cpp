@@ -134,6 +134,10 @@ TEST_CASE("every op of the definition agrees with the emulated contract", "[orac
       std::filesystem::remove(path);
     }
   }
+  SECTION("types that are only read") {
+    const std::string path = scratch.write("read.gguf", TinyGguf::read_only_types().bytes());
+    for (const char* compute : {"int8", "f32"}) check_contract(path, compute, "f16");
+  }
   SECTION("each type of the cache, and no codes") {
     check_contract(f16, "int8", "f16");
     check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "f32");

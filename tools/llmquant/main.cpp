@@ -157,8 +157,8 @@ Status check_out(const Arguments& arguments, const MappedFile& source) {
 Result<int> run(const Arguments& arguments, const ToolContext& context) {
   const Recipe* recipe = find_recipe(arguments.type);
   if (recipe == nullptr) {
-    return usage("TYPE",
-                 fmt::format("found \"{}\", need one of {}", arguments.type, recipe_names()));
+    return usage(
+        "TYPE", fmt::format("{}, need one of {}", refusal_of_type(arguments.type), recipe_names()));
   }
   LLM_TRY(const int n_threads, thread_count(arguments.threads));
   guard_mapped_file(arguments.in);

@@ -35,8 +35,8 @@ Result<Override> parse_override(const std::string& text) {
   }
   const auto type = weight_type_from_name(std::string_view(text).substr(equals + 1));
   if (!type || !is_quantization_target(*type)) {
-    return usage(fmt::format("found type \"{}\", need a weight type such as Q4_K, Q6_K or F16",
-                             text.substr(equals + 1)));
+    return usage(fmt::format("{}, need a weight type such as Q4_K, Q6_K or F16",
+                             refusal_of_type(text.substr(equals + 1))));
   }
   try {
     return Override{text, std::regex(text.substr(0, equals)), *type};

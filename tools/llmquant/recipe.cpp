@@ -10,6 +10,7 @@
 
 #include "engine/model/architecture.h"
 #include "engine/model/tensor_name.h"
+#include "quant/formats/quantize/quantize_row.h"
 
 namespace llm {
 namespace {
@@ -116,6 +117,26 @@ const Recipe* find_recipe(std::string_view name) {
   const auto* found = std::find_if(kRecipes.begin(), kRecipes.end(),
                                    [&](const Recipe& recipe) { return recipe.name == wanted; });
   return found == kRecipes.end() ? nullptr : found;
+}
+
+std::string refusal_of_type(std::string_view name) {
+  std::string text = fmt::format("found \"{}\"", name);
+  const auto type = weight_type_from_name(name);
+  if (!type || is_quantization_target(*type)) return text;
+  text += fmt::format(", which is read and not made ({})", [&] {
+    switch (*type) {
+      case WeightType::kTQ1_0:
+      case WeightType::kTQ2_0:
+        return "it is for models trained with three values";
+      case WeightType::kQ8_K:
+        return "it is for activations";
+      case WeightType::kNVFP4:
+        return "it is for checkpoints that have it already";
+      default:
+        return "nothing here searches its codebook";
+    }
+  }());
+  return text;
 }
 
 ModelShape model_shape(const GgufFile& gguf) {

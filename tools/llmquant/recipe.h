@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "engine/gguf/gguf_file.h"
@@ -21,6 +22,10 @@ struct Recipe {
 std::span<const Recipe> all_recipes();
 /// The recipe called `name` (case-insensitive), or nullptr. Q3_K, Q4_K and Q5_K mean their _M.
 const Recipe* find_recipe(std::string_view name);
+
+/// What to say of a TYPE or a weight type called `name` that cannot be made: where it is one that
+/// is read, why.
+std::string refusal_of_type(std::string_view name);
 
 /// What the mixes depend on.
 struct ModelShape {

@@ -71,8 +71,10 @@ CheckResult check_type(const BlockTraits& traits) {
     quantize_activations(format, x, codes);
     float y = 0;
     reference::dot_row(type, row, codes, {&y, 1});
-    const auto n_blocks = static_cast<double>(kCols / traits.block_weights);
-    add_sum(verdict, y, w, decoded(format, codes, x), 2 * n_blocks + 6);
+    const std::size_t scaled =
+        type == WeightType::kNVFP4 ? BlockNVFP4::kScaled : traits.block_weights;
+    const auto n_sums = static_cast<double>(kCols / scaled);
+    add_sum(verdict, y, w, decoded(format, codes, x), 2 * n_sums + 6);
     reference::dot_row_f32(type, row, x, {&y, 1});
     add_sum(verdict, y, w, decoded(ActivationFormat::kF32, {}, x), static_cast<double>(kCols));
   }

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "quant/formats/block_visit.h"
+#include "quant/formats/codes.h"
 #include "quant/formats/half.h"
 
 namespace llm {
@@ -17,6 +18,8 @@ constexpr float kExtremeScales[] = {65504.0F, -65504.0F, 0x1p-24F, -0x1p-24F, 1.
 /// The least biased exponents of an E8M0, whose halves are denormal or just not; 1; and so large a
 /// one that no sum overflows.
 constexpr std::uint8_t kExtremeExponents[] = {0, 1, 2, 128, 200};
+/// UE4M3: 0, the least, the greatest without exponent, the least with one, the greatest.
+constexpr std::uint8_t kExtremeUnsigned[] = {0, 1, 7, 8, 0x7E};
 
 /// Blocks of random weights, all finite.
 class BlockSource {
@@ -34,6 +37,10 @@ class BlockSource {
     if constexpr (requires { block.d; }) set(block.d);
     if constexpr (requires { block.m; }) set(block.m);
     if constexpr (requires { block.dmin; }) set(block.dmin);
+    if constexpr (Block::kType == WeightType::kIQ1_M)
+      contract::set_iq1_m_scale_bits(block, f32_to_f16(scale()));
+    if constexpr (Block::kType == WeightType::kNVFP4)
+      for (std::uint8_t& scale : block.scales) scale = unsigned_scale();
     return block;
   }
 
@@ -47,6 +54,11 @@ class BlockSource {
     const auto bits = static_cast<std::uint32_t>(random_());
     if (codes_ != Codes::kRandom) return kExtremeScales[bits % std::size(kExtremeScales)];
     return static_cast<float>(bits >> 8) * 0x1p-28F - 0x1p-5F;
+  }
+  std::uint8_t unsigned_scale() {
+    const auto bits = static_cast<std::uint32_t>(random_());
+    return codes_ == Codes::kRandom ? static_cast<std::uint8_t>(bits % 32)
+                                    : kExtremeUnsigned[bits % std::size(kExtremeUnsigned)];
   }
   void set(float& field) { field = scale(); }
   void set(std::uint16_t& field) { field = f32_to_f16(scale()); }

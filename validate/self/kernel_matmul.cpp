@@ -181,7 +181,7 @@ Status check_matrix(KernelTables tables, WeightType type, Shape shape, Codes cod
 /// up to eight.
 std::vector<std::size_t> few_columns(std::size_t block) {
   if (block == 1) return {1, 7, 255, 256, 257, 513};
-  if (block == 32) return {32, 64, 7 * 32, 8 * 32, 9 * 32, 17 * 32};
+  if (block <= 64) return {block, 2 * block, 7 * block, 8 * block, 9 * block, 17 * block};
   return {block, 2 * block, 3 * block};
 }
 

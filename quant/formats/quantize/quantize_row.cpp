@@ -27,6 +27,12 @@ bool all_within(std::span<const float> x, float limit) {
   return beyond == 0;
 }
 
+/// No search of ours finds codes of the others.
+template <typename Block>
+constexpr bool kIsTarget = !HasCodebook<Block> && Block::kType != WeightType::kTQ1_0 &&
+                           Block::kType != WeightType::kTQ2_0 &&
+                           Block::kType != WeightType::kNVFP4 && Block::kType != WeightType::kQ8_K;
+
 void make_infinite(std::uint16_t& f16) { f16 = 0x7C00; }
 void make_infinite(std::uint8_t& e8m0) { e8m0 = 0xFF; }
 
@@ -71,13 +77,15 @@ BlockF32 quantized_block(std::span<const float> x) {
 
 }  // namespace
 
-bool is_quantization_target(WeightType type) { return type != WeightType::kQ8_K; }
+bool is_quantization_target(WeightType type) {
+  return visit_block_format(type, []<typename Block>() { return kIsTarget<Block>; });
+}
 
 void quantize_row(WeightType type, std::span<const float> row, std::span<std::byte> out) {
   LLM_CHECK(is_quantization_target(type));
   LLM_CHECK(out.size() == row_bytes(type, row.size()));
   visit_block_format(type, [&]<typename Block>() {
-    if constexpr (Block::kType != WeightType::kQ8_K) {
+    if constexpr (kIsTarget<Block>) {
       for (std::size_t b = 0; b < row.size() / Block::kWeights; ++b) {
         const auto block =
             quantized_block<Block>(row.subspan(b * Block::kWeights, Block::kWeights));

@@ -7,7 +7,8 @@
 
 namespace llm {
 
-/// Whether quantize_row() can make `type`: every type but Q8_K, which is an activation format.
+/// Whether quantize_row() can make `type`: every type but Q8_K, which is an activation format, and
+/// TQ1_0, TQ2_0, IQ1, IQ2, IQ3 and NVFP4, which are only read.
 bool is_quantization_target(WeightType type);
 
 /// Quantizes one row of weights.

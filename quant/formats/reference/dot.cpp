@@ -18,6 +18,7 @@ namespace {
 using contract::block_scale;
 using contract::Codes;
 using contract::dequantize_row;
+using contract::scale_of_16;
 using contract::sub_scale;
 using contract::SubScale;
 using contract::unpack_codes;
@@ -57,6 +58,22 @@ float add_block(const Block& w, const Codes<Block>& codes, const BlockQ8_K& x, f
   return acc;
 }
 
+/// Activations of 64 weights.
+struct TwoQ8_32 {
+  static constexpr std::size_t kWeights = 64;
+  BlockQ8_32 half[2];
+};
+
+float add_block(const BlockNVFP4& w, const Codes<BlockNVFP4>& codes, const TwoQ8_32& x, float acc) {
+  constexpr std::size_t kSize = BlockNVFP4::kScaled;
+  for (std::size_t s = 0; s < BlockNVFP4::kWeights / kSize; ++s) {
+    const BlockQ8_32& half = x.half[s / 2];
+    const std::int32_t isum = integer_dot(codes.data() + s * kSize, half.qs + s % 2 * kSize, kSize);
+    acc = std::fma(static_cast<float>(isum), scale_of_16(w, s) * half.d, acc);
+  }
+  return acc;
+}
+
 /// Weights that are numbers already.
 struct NoCodes {};
 
@@ -80,6 +97,10 @@ struct ActivationOf<1> {
 template <>
 struct ActivationOf<32> {
   using Type = BlockQ8_32;
+};
+template <>
+struct ActivationOf<64> {
+  using Type = TwoQ8_32;
 };
 template <>
 struct ActivationOf<256> {

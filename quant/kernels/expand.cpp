@@ -1,0 +1,181 @@
+#include "quant/kernels/expand.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <span>
+
+#include "base/check.h"
+#include "quant/contract/contract.h"
+#include "quant/formats/block_visit.h"
+#include "quant/formats/codes.h"
+#include "quant/formats/dequantize.h"
+
+namespace llm {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "eights of codes are words of bytes");
+
+constexpr std::size_t kRows = contract::kPanelRows;
+constexpr std::uint64_t kOnes = 0x0101'0101'0101'0101U;  ///< a byte of 1 for each of eight codes
+
+/// Row r's elements of a run, one after the other.
+template <std::size_t kSize>
+void gather(const std::byte* packed, std::size_t r, std::size_t count, std::byte* to) {
+  const std::byte* from = packed + r * kSize;
+  for (std::size_t i = 0; i < count; ++i)
+    std::memcpy(to + i * kSize, from + i * kRows * kSize, kSize);
+}
+
+/// Row r's block, out of the packed block of 16 rows.
+template <class Block>
+Block row_of(const std::byte* packed, std::size_t r) {
+  Block block;
+  auto* bytes = reinterpret_cast<std::byte*>(&block);
+  for (const PackedField& field : PackedLayout<Block>::kFields) {
+    LLM_CHECK(field.element_bytes == 2 || field.element_bytes == 4);
+    if (field.element_bytes == 2) gather<2>(packed, r, field.count, bytes + field.offset);
+    if (field.element_bytes == 4) gather<4>(packed, r, field.count, bytes + field.offset);
+    packed += kRows * field.bytes();
+  }
+  return block;
+}
+
+/// Where a row's fields go in a packed block of `To`.
+template <class To>
+struct RowOut {
+  std::byte* block;
+  std::size_t r;
+
+  template <std::size_t kOffset, std::size_t kCount, class T>
+  void put(std::size_t i, T value) const {
+    constexpr PackedField kRun{kOffset, sizeof(T), kCount};
+    constexpr std::size_t kAt = kRows * packed_position<To>(kRun);
+    std::memcpy(block + kAt + (kRows * i + r) * sizeof(T), &value, sizeof(T));
+  }
+  /// Codes 8 i .. 8 i + 7.
+  void put_eight(std::size_t i, std::uint64_t codes) const {
+    constexpr std::size_t kWords = sizeof(To::qs) / 4;
+    put<offsetof(To, qs), kWords>(2 * i, static_cast<std::uint32_t>(codes));
+    put<offsetof(To, qs), kWords>(2 * i + 1, static_cast<std::uint32_t>(codes >> 32));
+  }
+};
+
+/// The values of a codebook's entries, a byte for each weight.
+template <class Block>
+auto entry_bytes() {
+  constexpr std::size_t kEntry = Block::kEntryWeights;
+  constexpr unsigned kBits = kEntry == 8 ? 2 : 3;
+  std::array<std::uint64_t, std::size(Block::kBook)> bytes{};
+  for (std::size_t e = 0; e < bytes.size(); ++e) {
+    for (std::size_t k = 0; k < kEntry; ++k) {
+      const unsigned index = Block::kBook[e] >> (kBits * k) & ((1U << kBits) - 1);
+      const auto value = static_cast<std::uint8_t>(Block::kBookValues[index]);
+      bytes[e] |= std::uint64_t{value} << (8 * k);
+    }
+  }
+  return bytes;
+}
+
+/// Byte k is 0xFF where bit k is set.
+std::array<std::uint64_t, 256> masks_of_signs() {
+  std::array<std::uint64_t, 256> masks{};
+  for (std::size_t bits = 0; bits < masks.size(); ++bits) {
+    for (std::size_t k = 0; k < 8; ++k)
+      if ((bits >> k & 1) != 0) masks[bits] |= std::uint64_t{0xFF} << (8 * k);
+  }
+  return masks;
+}
+
+/// Each byte of a + each of b, modulo 256: with the highest bits left out, none carries into the
+/// next.
+std::uint64_t add_bytes(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t kHigh = 0x80 * kOnes;
+  return ((a & ~kHigh) + (b & ~kHigh)) ^ ((a ^ b) & kHigh);
+}
+
+/// Codes 8 i .. 8 i + 7 of a block.
+template <HasCodebook Block>
+std::uint64_t eight_codes(const Block& block, std::size_t i) {
+  static const auto kBytes = entry_bytes<Block>();
+  static const auto kMasks = masks_of_signs();
+  std::uint64_t values = 0;
+  if constexpr (Block::kEntryWeights == 8) {
+    values = kBytes[contract::entry(block, i)];
+  } else {
+    values = kBytes[contract::entry(block, 2 * i)] | kBytes[contract::entry(block, 2 * i + 1)]
+                                                         << 32;
+  }
+  if constexpr (requires { contract::delta(block, i); }) {
+    return add_bytes(values, contract::delta(block, i) < 0 ? ~std::uint64_t{0} : kOnes);
+  } else {
+    const std::uint64_t mask = kMasks[contract::sign_bits(block, i)];
+    return add_bytes(values ^ mask, mask & kOnes);  // -v = ~v + 1
+  }
+}
+
+/// The same of types without a codebook, weight by weight.
+template <class Block>
+std::uint64_t eight_codes(const Block& block, std::size_t i) {
+  std::uint64_t codes = 0;
+  for (std::size_t k = 0; k < 8; ++k) {
+    const auto code = static_cast<std::uint8_t>(contract::code(block, 8 * i + k));
+    codes |= std::uint64_t{code} << (8 * k);
+  }
+  return codes;
+}
+
+template <class Block>
+void expand_row(const Block& block, RowOut<BlockExpanded> out) {
+  constexpr std::size_t kSubs = BlockExpanded::kWeights / BlockExpanded::kSubBlock;
+  out.put<offsetof(BlockExpanded, d), 1>(0, contract::block_scale(block));
+  for (std::size_t s = 0; s < kSubs; ++s) {
+    int scale = 1;
+    if constexpr (HasSubBlocks<Block>)
+      scale = contract::sub_scale(block, s * BlockExpanded::kSubBlock / Block::kSubBlock).scale;
+    out.put<offsetof(BlockExpanded, scales), kSubs>(s, static_cast<std::int8_t>(scale));
+  }
+  for (std::size_t i = 0; i < Block::kWeights / 8; ++i) out.put_eight(i, eight_codes(block, i));
+}
+
+void expand_row(const BlockNVFP4& block, std::byte* expanded, std::size_t r) {
+  for (std::size_t s = 0; s < kNvfp4Blocks; ++s, expanded += kRows * sizeof(BlockQ8_0)) {
+    const RowOut<BlockQ8_0> out{expanded, r};
+    const std::uint16_t d = f32_to_f16(contract::scale_of_16(block, s));
+    out.put<offsetof(BlockQ8_0, d), 1>(0, d);
+    for (std::size_t i = 0; i < 4; ++i)
+      out.put_eight(i, i / 2 == s % 2 ? eight_codes(block, 2 * s + i % 2) : 0);
+  }
+}
+
+}  // namespace
+
+void expand_block(WeightType type, const std::byte* packed, std::byte* expanded) {
+  visit_block_format(type, [&]<class Block>() {
+    if constexpr (Block::kType == WeightType::kNVFP4) {
+      for (std::size_t r = 0; r < kRows; ++r) expand_row(row_of<Block>(packed, r), expanded, r);
+    } else if constexpr (kIsExpanded<Block>) {
+      for (std::size_t r = 0; r < kRows; ++r)
+        expand_row(row_of<Block>(packed, r), RowOut<BlockExpanded>{expanded, r});
+    } else {
+      LLM_CHECK(false && "kernels take this type as it is");
+    }
+  });
+}
+
+void expand_to_f32(WeightType type, const std::byte* packed, float* out) {
+  visit_block_format(type, [&]<class Block>() {
+    if constexpr (kIsExpanded<Block>) {
+      for (std::size_t r = 0; r < kRows; ++r) {
+        const auto block = row_of<Block>(packed, r);
+        float weights[Block::kWeights];
+        contract::dequantize_row(type, std::as_bytes(std::span(&block, 1)), weights);
+        for (std::size_t j = 0; j < Block::kWeights; ++j) out[kRows * j + r] = weights[j];
+      }
+    } else {
+      LLM_CHECK(false && "kernels take this type as it is");
+    }
+  });
+}
+
+}  // namespace llm
