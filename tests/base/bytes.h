@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <string>
-#include <string_view>
+#include "tests/support/test.h"
 
 namespace llm {
 

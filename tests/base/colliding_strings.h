@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <vector>
+#include "tests/support/test.h"
 
 namespace llm::test {
 

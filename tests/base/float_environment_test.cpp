@@ -1,13 +1,8 @@
 #include "base/float_environment.h"
 
-#include <array>
-#include <cstring>
-#include <limits>
-#include <vector>
-
 #include "base/thread_team.h"
-#include "tests/support/catch.h"
 #include "tests/support/host_float_mode.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -1,8 +1,6 @@
 #include "base/hex.h"
 
-#include <string_view>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 

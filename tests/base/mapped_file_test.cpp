@@ -3,17 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
 #include "base/sha256.h"
 #include "tests/base/bytes.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

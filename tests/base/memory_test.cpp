@@ -1,10 +1,6 @@
-#include <algorithm>
-#include <cstdint>
-
 #include "base/aligned_buffer.h"
 #include "base/cpu_features.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 

@@ -1,10 +1,7 @@
 #include "base/result.h"
 
-#include <memory>
-#include <string>
-
 #include "base/checked_size.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -1,12 +1,9 @@
 #include "base/seeded_hash.h"
 
-#include <algorithm>
-#include <string>
 #include <unordered_set>
-#include <vector>
 
 #include "tests/base/colliding_strings.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

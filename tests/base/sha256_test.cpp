@@ -1,10 +1,7 @@
 #include "base/sha256.h"
 
-#include <string>
-
 #include "tests/base/bytes.h"
-#include "tests/support/catch.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 
 namespace llm {
 

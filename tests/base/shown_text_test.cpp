@@ -1,10 +1,8 @@
 #include "base/shown_text.h"
 
-#include <string>
-
 #include "base/result.h"
 #include "base/utf8.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 

@@ -1,17 +1,9 @@
 #include "base/thread_team.h"
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <new>
-#include <set>
 #include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 

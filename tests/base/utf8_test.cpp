@@ -1,9 +1,6 @@
 #include "base/utf8.h"
 
-#include <cstdint>
-#include <string>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -1,13 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "engine/session.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 

@@ -1,16 +1,9 @@
 // Chat formats against jinja2 rendering the models' own templates (tests/golden/README.md).
 
-#include <fstream>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/sha256.h"
 #include "engine/generate/chat_template.h"
-#include "tests/support/catch.h"
 #include "tests/support/json.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_files.h"
 
 #ifndef LLM_SOURCE_DIR

@@ -1,7 +1,5 @@
-#include <algorithm>
-
 #include "engine/generate/chat_template.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {

@@ -1,11 +1,6 @@
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "engine/generate/conversation.h"
 #include "tests/engine/fake_session.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm::test {

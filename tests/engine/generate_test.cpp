@@ -1,13 +1,8 @@
 #include "engine/generate/generate.h"
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "engine/generate/stop_matcher.h"
 #include "tests/engine/fake_session.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm::test {

@@ -2,17 +2,9 @@
 
 #include "engine/gguf/gguf_manifest.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
 #include "base/hex.h"
 #include "tests/engine/manifest_support.h"
-#include "tests/support/require_ok.h"
-
-using Catch::Matchers::Contains;
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

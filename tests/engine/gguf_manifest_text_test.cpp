@@ -1,13 +1,8 @@
 // Manifests as texts, which may be hostile: trees, and the lines of gguf-hash.
 
-#include <string>
-#include <vector>
-
 #include "engine/gguf/gguf_split.h"
 #include "tests/engine/manifest_support.h"
-#include "tests/support/require_ok.h"
-
-using Catch::Matchers::Contains;
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

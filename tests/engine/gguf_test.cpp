@@ -1,13 +1,8 @@
 // The parser's views and getters, and the writer against the parser.
 
-#include <array>
-#include <cstring>
-#include <vector>
-
 #include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_writer.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

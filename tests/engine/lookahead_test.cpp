@@ -2,12 +2,8 @@
 
 #include "engine/generate/lookahead.h"
 
-#include <string>
-#include <vector>
-
 #include "tests/engine/fake_session.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {

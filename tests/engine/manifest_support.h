@@ -1,15 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <fstream>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "engine/gguf/gguf_manifest.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

@@ -3,16 +3,9 @@
 
 #include "engine/model/model_file.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
 #include "engine/model/rope.h"
 #include "quant/formats/finite.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

@@ -1,14 +1,8 @@
 // Which file a model was made of, whatever stands under its path afterwards.
 
-#include <filesystem>
-#include <fstream>
-#include <string>
-
 #include "base/sha256.h"
 #include "engine/model/model.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

@@ -1,12 +1,8 @@
 #include "tests/engine/naive_sampler.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <set>
-
 #include "base/float_environment.h"
 #include "quant/contract/arithmetic.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "engine/sampler/sampler.h"
+#include "tests/support/test.h"
 
 namespace llm {
 

@@ -2,22 +2,10 @@
 // where they arise, and denormal ones are numbers like any other. llmrun's side of it is in
 // tests/tools/llmrun_nonfinite_test.cpp.
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "engine/engine.h"
 #include "quant/formats/block_traits.h"
-#include "tests/support/catch.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

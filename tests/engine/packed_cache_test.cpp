@@ -2,32 +2,18 @@
 
 #include "engine/model/packed_cache.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "engine/gguf/hash_kind.h"
 #include "tests/engine/manifest_support.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 std::string hash_of(const std::shared_ptr<const Model>& model) {
   auto sequence = require_ok(open_sequence(model));

@@ -1,14 +1,9 @@
 // What is proposed.
 
-#include <algorithm>
-#include <random>
-#include <vector>
-
 #include "engine/generate/draft_proposer.h"
 #include "engine/generate/ngram_proposer.h"
 #include "tests/engine/fake_session.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {

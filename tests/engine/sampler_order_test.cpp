@@ -1,23 +1,13 @@
 // What is drawn without a sort is what the sorted row gives (docs/sampling.md; naive_sampler.h has
 // the plain loops): bits of sums, tokens of draws, over rows of every kind and all options.
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <numeric>
-#include <random>
-#include <vector>
-
 #include "base/cpu_features.h"
 #include "engine/sampler/descending_weights.h"
 #include "engine/sampler/sampler.h"
 #include "quant/contract/arithmetic.h"
 #include "quant/kernels/kernel_table.h"
 #include "tests/engine/naive_sampler.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
+#include "tests/support/test.h"
 #include "validate/self/sampler_check.h"
 
 namespace llm {

@@ -1,14 +1,7 @@
 #include "engine/sampler/sampler.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <set>
-#include <vector>
-
-#include "tests/support/catch.h"
 #include "tests/support/host_float_mode.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -1,17 +1,12 @@
 // Text with speculation is text without it, on the embedded models: every proposer, cut caches, a
 // full context, a chat.
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "engine/generate/conversation.h"
 #include "engine/generate/draft_proposer.h"
 #include "engine/generate/ngram_proposer.h"
 #include "tests/engine/speculation_support.h"
-#include "tests/support/effort.h"
 #include "tests/support/embedded_model.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

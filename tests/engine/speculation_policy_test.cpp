@@ -2,11 +2,7 @@
 
 #include "engine/generate/speculation_policy.h"
 
-#include <algorithm>
-#include <cmath>
-#include <random>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -1,16 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <functional>
-#include <memory>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "engine/generate/generate.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 

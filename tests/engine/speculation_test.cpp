@@ -3,15 +3,10 @@
 
 #include "engine/generate/speculation.h"
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "engine/generate/draft_proposer.h"
 #include "tests/engine/fake_session.h"
 #include "tests/engine/speculation_support.h"
-#include "tests/support/effort.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm::test {

@@ -3,17 +3,9 @@
 
 #include "engine/serve/step_runner.h"
 
-#include <algorithm>
-#include <map>
-#include <memory>
-#include <random>
-#include <vector>
-
 #include "base/sha256.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
 #include "tests/support/embedded_model.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

@@ -3,15 +3,8 @@
 
 #include "engine/forward/taps.h"
 
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "engine/engine.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

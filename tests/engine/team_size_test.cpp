@@ -1,9 +1,6 @@
 #include "engine/forward/team_size.h"
 
-#include <algorithm>
-#include <chrono>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

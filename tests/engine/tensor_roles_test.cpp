@@ -2,17 +2,10 @@
 
 #include "engine/model/tensor_roles.h"
 
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "engine/model/model_file.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/weights.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

@@ -3,20 +3,14 @@
 
 #include "engine/serve/text_service.h"
 
-#include <atomic>
 #include <future>
-#include <memory>
-#include <random>
 
 #include "base/sha256.h"
 #include "engine/generate/generate.h"
 #include "engine/serve/histogram.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

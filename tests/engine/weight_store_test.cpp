@@ -3,20 +3,9 @@
 
 #include "engine/model/weight_store.h"
 
-#include <algorithm>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "base/sha256.h"
 #include "engine/engine.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

@@ -8,14 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <source_location>
-#include <string>
-#include <vector>
 
-#include "tests/support/catch.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 

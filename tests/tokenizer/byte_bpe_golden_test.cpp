@@ -1,13 +1,8 @@
 // Byte-level BPE against Hugging Face's `tokenizers` and llama.cpp's expectations
 // (tests/golden/README.md).
 
-#include <span>
-#include <string>
-#include <vector>
-
 #include "base/sha256.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tests/tokenizer/vocab_files.h"

@@ -1,13 +1,7 @@
 // Byte-level BPE: its rules one by one, hostile vocabularies and texts.
 
-#include <algorithm>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "base/utf8.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/cost.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"

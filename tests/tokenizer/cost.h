@@ -1,7 +1,8 @@
 #pragma once
 
-#include <algorithm>
 #include <ctime>
+
+#include "tests/support/test.h"
 
 namespace llm {
 

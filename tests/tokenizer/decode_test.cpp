@@ -1,8 +1,5 @@
-#include <random>
-#include <string>
-
 #include "base/utf8.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"

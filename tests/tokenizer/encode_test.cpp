@@ -1,9 +1,4 @@
-#include <limits>
-#include <memory>
-#include <string>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,7 +1,6 @@
 // Small vocabularies with every kind of piece against the real SentencePiece library.
 
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/odd_vocabs.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,12 +1,7 @@
 // Vocabularies made to cost: the work grows with their size and with the text, not with products.
 
-#include <random>
-#include <string>
-#include <vector>
-
 #include "tests/base/colliding_strings.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/cost.h"
 #include "tokenizer/prefix_matcher.h"
 #include "tokenizer/tokenizer.h"

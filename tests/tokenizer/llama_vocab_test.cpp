@@ -1,14 +1,9 @@
 // The Llama vocabulary of 32,000 tokens, read from a GGUF, against llama.cpp's expectations and the
 // real SentencePiece library (tests/golden/README.md).
 
-#include <fstream>
-#include <optional>
-#include <span>
-#include <string>
-
 #include "base/sha256.h"
-#include "tests/support/catch.h"
 #include "tests/support/json.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tests/tokenizer/vocab_files.h"
 #include "tokenizer/tokenizer.h"

@@ -1,11 +1,7 @@
 #pragma once
 
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
 #include "tests/support/json.h"
+#include "tests/support/test.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {

@@ -1,14 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <fstream>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
 #include "tests/support/json.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {

@@ -1,13 +1,6 @@
 #pragma once
 
-#include <fmt/core.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tokenizer/tokenizer.h"
 
 namespace llm {

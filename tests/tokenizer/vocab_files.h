@@ -1,18 +1,9 @@
 #pragma once
 
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "base/mapped_file.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/vocab_from_gguf.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/tokenizer.h"
 

@@ -4,12 +4,6 @@
 //
 //   LLM_ALLOCATION_SWEEP=1 build/release/bin/allocation_test     every k (half an hour)
 
-#include <cstdlib>
-#include <random>
-#include <set>
-#include <sstream>
-#include <string>
-
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {

@@ -5,16 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iterator>
-#include <thread>
 
-#include "tests/support/effort.h"
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/tool_test.h"
 

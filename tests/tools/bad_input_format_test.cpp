@@ -1,8 +1,6 @@
 // Rows 12-41 of docs/bad_input.md: what the GGUF format itself forbids.
 
-#include <fmt/core.h>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "tests/tools/bad_input_support.h"
 
 namespace llm::test {

@@ -1,9 +1,6 @@
 // Rows 27, 28 and 42-60 of docs/bad_input.md: what a Llama and its vocabulary need.
 
-#include <algorithm>
-#include <limits>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "tests/tools/bad_input_support.h"
 
 namespace llm::test {

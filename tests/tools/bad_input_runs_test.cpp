@@ -1,9 +1,6 @@
 // Rows 65-89 of docs/bad_input.md as a user meets them: references, prompts, options, memory,
 // outputs, signals. What is tested closer to its code is named in the page.
 
-#include <filesystem>
-#include <string>
-
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/llmrun_process.h"
 

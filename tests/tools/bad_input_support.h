@@ -1,13 +1,6 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

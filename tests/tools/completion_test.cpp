@@ -1,7 +1,5 @@
 // The completion scripts, asked by the shells themselves.
 
-#include <string>
-
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {

@@ -1,11 +1,6 @@
 // What llmbench makes of measured times, with times that are given.
 
-#include <string>
-#include <vector>
-
 #include "bench/peaks.h"
-#include "tests/support/json.h"
-#include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "tools/llmbench/measurement.h"
 #include "tools/llmbench/plan.h"

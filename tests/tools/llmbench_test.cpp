@@ -1,12 +1,5 @@
 // llmbench as scripts meet it: the real program, its shapes and its exit codes. Never its times.
 
-#include <algorithm>
-#include <cstdlib>
-#include <sstream>
-#include <string>
-#include <vector>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

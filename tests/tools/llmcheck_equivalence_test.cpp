@@ -1,9 +1,6 @@
 // llmcheck --equivalence as a user runs it, on a tiny model: what was frozen passes, and each kind
 // of difference fails with its place and both values.
 
-#include <functional>
-#include <string>
-
 #include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 

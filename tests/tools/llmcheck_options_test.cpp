@@ -1,8 +1,5 @@
 // Options of llmcheck whose effect no other test would miss.
 
-#include <string>
-#include <vector>
-
 #include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 

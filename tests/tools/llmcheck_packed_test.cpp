@@ -1,11 +1,5 @@
 // llmcheck --self --packed-cache: the weights that llmrun would map are the file's.
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <string_view>
-
 #include "engine/gguf/hash_kind.h"
 #include "tests/tools/tool_test.h"
 

@@ -1,11 +1,5 @@
 // What llmcheck measures, as a user runs it.
 
-#include <fmt/core.h>
-
-#include <cmath>
-#include <filesystem>
-#include <string>
-
 #include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 

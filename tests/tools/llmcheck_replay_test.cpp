@@ -1,12 +1,6 @@
 // llmcheck --replay on receipts that llmrun wrote: each passes as it is, and names what was
 // changed.
 
-#include <fmt/core.h>
-
-#include <functional>
-#include <string>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

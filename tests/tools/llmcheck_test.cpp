@@ -1,15 +1,9 @@
 // llmcheck as a user runs it: exit codes, words and files.
 
-#include <cstring>
-#include <filesystem>
-#include <limits>
-#include <string>
-
 #include "engine/forward/taps.h"
 #include "engine/model/model_file.h"
 #include "tests/support/json.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
 #include "validate/reference/npz/npz.h"
 

@@ -1,10 +1,6 @@
 // Every question of llmcheck but --self on a tiny model, right and wrong answers: fast enough to be
 // asked with sanitizers too.
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "base/json.h"
 #include "base/sha256.h"
 #include "tests/tools/tool_test.h"

@@ -1,17 +1,8 @@
 // llmcheck --verify as a user runs it.
 
-#include <fmt/core.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <string>
-
 #include "base/sha256.h"
 #include "engine/model/model_file.h"
 #include "tests/support/json.h"
-#include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {

@@ -1,9 +1,5 @@
 // Manifests through the tools: llmgguf hash and verify, llmrun --verify-model.
 
-#include <cstdlib>
-#include <string>
-#include <vector>
-
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
 #include "tests/support/json.h"

@@ -1,13 +1,7 @@
 // Models in several parts: every tool takes them for the whole file, and contradictions are named.
 
-#include <cstdlib>
-#include <iostream>
-#include <string>
-#include <vector>
-
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
-#include "tests/support/require_ok.h"
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/tool_test.h"
 

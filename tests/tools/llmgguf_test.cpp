@@ -2,7 +2,6 @@
 
 #include "base/sha256.h"
 #include "quant/formats/half.h"
-#include "tests/support/effort.h"
 #include "tests/support/json.h"
 #include "tests/tools/bad_input_support.h"
 #include "tests/tools/tool_test.h"

@@ -1,12 +1,6 @@
 // Step costs and what they leave: shapes, the fit, residuals.
 
-#include <algorithm>
-#include <numeric>
-#include <random>
-#include <vector>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tools/llmload/cost_model.h"
 
 namespace llm {

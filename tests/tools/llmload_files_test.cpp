@@ -1,19 +1,12 @@
 // The files that llmload reads: lengths and calibrations, good, hostile, and of something else.
 
-#include <string>
-
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
 #include "tests/support/json.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tools/llmload/calibration.h"
 #include "tools/llmload/lengths.h"
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 Calibration some_calibration() {
   Calibration c;

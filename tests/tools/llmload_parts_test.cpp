@@ -1,13 +1,6 @@
 // What llmload is made of: workloads, the simulation, step costs. Nothing here looks at a clock.
 
-#include <algorithm>
-#include <cmath>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tools/llmload/cost_model.h"
 #include "tools/llmload/figures.h"
 #include "tools/llmload/load_run.h"

@@ -1,9 +1,5 @@
 // llmload as scripts meet it: the real program, its shapes and its exit codes. Never its times.
 
-#include <cstdlib>
-#include <string>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

@@ -1,9 +1,5 @@
-#include <set>
-#include <string>
-#include <string_view>
-
 #include "quant/formats/quantize/quantize_row.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "tools/llmquant/recipe.h"
 
 namespace llm {

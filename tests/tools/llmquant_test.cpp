@@ -1,11 +1,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <filesystem>
 #include <regex>
-#include <string>
-#include <vector>
 
 #include "base/mapped_file.h"
 #include "engine/gguf/gguf_file.h"
@@ -13,8 +9,6 @@
 #include "quant/formats/dequantize.h"
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
-#include "tests/support/effort.h"
-#include "tests/support/require_ok.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {

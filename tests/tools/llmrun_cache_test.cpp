@@ -1,10 +1,5 @@
 // llmrun --cache-save and --cache-load.
 
-#include <fmt/core.h>
-
-#include <string>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

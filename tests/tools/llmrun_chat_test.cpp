@@ -1,15 +1,6 @@
 // llmrun -i over pipes: a chat without end, its commands, sessions and lines of JSON.
 
-#include <fmt/core.h>
-
-#include <cstring>
-#include <span>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "base/sha256.h"
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

@@ -1,12 +1,6 @@
 // llmrun --dump-layers: what it writes, read back by the reader of llmcheck, and what it refuses.
 
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "base/sha256.h"
-#include "tests/support/json.h"
-#include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "validate/reference/dump/dump.h"
 

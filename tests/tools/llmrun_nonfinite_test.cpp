@@ -1,9 +1,5 @@
 // Rows 61 to 64 of docs/bad_input.md as llmrun's users meet them.
 
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "tests/support/nonfinite_models.h"
 #include "tests/tools/llmrun_process.h"
 

@@ -1,12 +1,5 @@
 // Each option of llmrun that no other test would miss has its effect here.
 
-#include <fmt/core.h>
-
-#include <cmath>
-#include <sstream>
-#include <string>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

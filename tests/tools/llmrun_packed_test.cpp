@@ -1,9 +1,5 @@
 // llmrun --packed-cache.
 
-#include <filesystem>
-#include <string>
-#include <thread>
-
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

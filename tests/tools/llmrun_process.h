@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-
+#include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {

@@ -1,11 +1,6 @@
 // Where llmrun's prompt and model come from: standard input, the environment, directories, the
 // model that comes with the program.
 
-#include <algorithm>
-#include <filesystem>
-#include <string>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

@@ -1,15 +1,7 @@
 // llmrun --speculate and --draft: the same output in every form, and what is refused.
 
-#include <fmt/core.h>
-
-#include <algorithm>
 #include <cstdio>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "tests/support/effort.h"
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

@@ -1,19 +1,11 @@
 // llmrun -i on a real pseudo-terminal: what is typed, edited, interrupted and kept.
 
-#include <fmt/core.h>
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
-
-#include <chrono>
-#include <map>
-#include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/tools/llmrun_process.h"
 

@@ -1,16 +1,5 @@
 // llmrun as its users meet it: the real program, its streams and its exit codes.
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <iostream>
-#include <map>
-#include <sstream>
-#include <string>
-#include <vector>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {

@@ -1,13 +1,5 @@
 // llmserve under clients that are broken, slow, gone, or too many; and its end.
 
-#include <fmt/core.h>
-
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "base/json.h"
-#include "tests/support/effort.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 

@@ -1,19 +1,9 @@
 // llmserve's API: its paths, its description, and what its fields do.
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-namespace {}  // namespace
-
 TEST_CASE("llmserve tells of itself", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve();

@@ -1,12 +1,7 @@
 // The table that reads the fields of a JSON object and describes them.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
 #include "tests/support/json.h"
+#include "tests/support/test.h"
 #include "tools/llmserve/json_fields.h"
 
 namespace llm {

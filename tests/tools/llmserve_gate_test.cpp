@@ -1,16 +1,8 @@
 // Whom llmserve answers, and that nobody holds it up for the others.
 
-#include <fmt/core.h>
-
-#include <chrono>
 #include <future>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "base/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/workshop.h"

@@ -1,17 +1,8 @@
 // llmserve's HTTP: what it takes for a request, what a request may cost, and what it survives.
 
-#include <fmt/core.h>
-
-#include <atomic>
-#include <fstream>
 #include <mutex>
 #include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "tests/support/json.h"
-#include "tests/support/require_ok.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/answer_request.h"

@@ -1,17 +1,9 @@
 // Text between two texts, by /v1/completions and /infill.
 
-#include <algorithm>
-#include <string>
-#include <tuple>
-#include <vector>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-namespace {}  // namespace
-
 TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserve]") {
   TinyGguf model = TinyGguf::llama();
   auto pieces = TinyGguf::pieces();

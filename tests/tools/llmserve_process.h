@@ -6,19 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include "tests/support/json.h"
 #include "tests/support/process.h"
-#include "tests/support/scratch_directory.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

@@ -1,15 +1,9 @@
 // What llmserve refuses, field by field.
 
-#include <string>
-#include <vector>
-
-#include "tests/support/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-namespace {}  // namespace
-
 TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve({"--chat-template", "zephyr", "-c", "100", "--max-tokens", "60"});

@@ -1,15 +1,9 @@
 // llmserve's command line: what each option does, and what no server starts with.
 
-#include <string>
-#include <vector>
-
-#include "base/json.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-namespace {}  // namespace
-
 TEST_CASE("a chat template whose markers the vocabulary lacks is refused at the start",
           "[llmserve]") {
   const TinyModel tiny;

@@ -1,15 +1,5 @@
 // Answers of llmserve are llmrun's, byte for byte, whatever else is served.
 
-#include <atomic>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "tests/support/effort.h"
-#include "tests/support/json.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/answer_request.h"

@@ -1,6 +1,3 @@
-#include <string>
-#include <vector>
-
 #include "base/mapped_file.h"
 #include "engine/gguf/gguf_file.h"
 #include "tests/tools/tool_test.h"

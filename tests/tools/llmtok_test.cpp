@@ -1,8 +1,3 @@
-#include <fmt/format.h>
-
-#include <string>
-#include <vector>
-
 #include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 

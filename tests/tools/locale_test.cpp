@@ -2,11 +2,6 @@
 // numbers are parsed and formatted without it. German has decimal commas.
 
 #include <cstdio>
-#include <cstdlib>
-#include <iostream>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "tests/tools/tool_test.h"
 

@@ -1,11 +1,6 @@
 #include "tools/common/options.h"
 
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/progress.h"
 #include "tools/common/stats.h"

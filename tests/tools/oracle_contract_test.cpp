@@ -1,28 +1,9 @@
 // The definition against the numeric contract as numpy has it (tools/oracle/contract.py), which was
 // written from docs/numerics.md alone: a mistake that engine and definition share shows here.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <iostream>
-#include <map>
-#include <memory>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "engine/engine.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/block_formats.h"
-#include "tests/support/effort.h"
 #include "tests/tools/oracle_process.h"
 #include "tests/tools/tool_test.h"
 #include "validate/reference/diff/metrics.h"

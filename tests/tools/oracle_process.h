@@ -1,14 +1,6 @@
 #pragma once
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-#include <iostream>
-#include <string>
-
-#include "tests/support/catch.h"
 #include "tests/support/process.h"
-#include "tests/support/require_ok.h"
 #include "validate/reference/dump/dump.h"
 
 namespace llm::test {

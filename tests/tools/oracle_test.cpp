@@ -1,19 +1,7 @@
 // The engine against an independent forward pass: numpy, f64, weights dequantized by the `gguf`
 // package (tools/oracle/from_gguf.py). Nothing is shared between the two but the file.
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "engine/engine.h"
-#include "tests/support/catch.h"
-#include "tests/support/scratch_directory.h"
 #include "tests/tools/oracle_process.h"
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/dump/dump.h"
@@ -21,15 +9,11 @@
 #include "validate/reference/dump/vocab_hash.h"
 #include "validate/report/text_table.h"
 
+namespace llm::test {
+
 namespace {
 
 namespace fs = std::filesystem;
-using llm::test::environment;
-using llm::test::oracle_available;
-using llm::test::oracle_dump;
-using llm::test::python;
-using llm::test::require_ok;
-using llm::test::run;
 
 constexpr std::size_t kTokens = 32;
 constexpr std::string_view kText =
@@ -55,32 +39,32 @@ std::vector<std::string> models() {
 
 TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
   if (!oracle_available()) return;
-  const llm::test::ScratchDirectory scratch;
+  const ScratchDirectory scratch;
   for (const std::string& path : models()) {
     CAPTURE(path);
-    llm::LoadOptions load;
-    load.compute = llm::Compute::kF32;
-    const auto model = require_ok(llm::Model::load(path, load));
+    LoadOptions load;
+    load.compute = Compute::kF32;
+    const auto model = require_ok(Model::load(path, load));
     auto ids = model->tokenizer().encode(kText);
     REQUIRE(ids.size() >= 24);
     ids.resize(std::min(ids.size(), kTokens));
 
-    llm::ExecutorOptions session;
-    session.kv = llm::KvType::kF32;
+    ExecutorOptions session;
+    session.kv = KvType::kF32;
     session.batch = 7;  // steps of the two sides differ; the comparison must not mind
-    const auto actual = require_ok(llm::record_activations(
-        model, session, false, ids, "oracle_test", require_ok(llm::file_sha256(path))));
+    const auto actual = require_ok(record_activations(model, session, false, ids, "oracle_test",
+                                                      require_ok(file_sha256(path))));
     const auto reference =
         oracle_dump(path, fmt::format("--ids {}", fmt::join(ids, ",")), scratch / "reference.npz");
 
     // What the engine writes is what it holds: compare the file, not the memory.
     REQUIRE(actual.write(scratch / "actual.npz").ok());
-    const auto reread = require_ok(llm::Dump::load(scratch / "actual.npz"));
-    const llm::Limits limits({{"*", llm::Metric::kNmse, 1e-9, "f32 rounding noise"}});
-    const auto diff = require_ok(llm::diff_layers(reread, reference, limits));
+    const auto reread = require_ok(Dump::load(scratch / "actual.npz"));
+    const Limits limits({{"*", Metric::kNmse, 1e-9, "f32 rounding noise"}});
+    const auto diff = require_ok(diff_layers(reread, reference, limits));
     std::cout << "\n"
               << path << ", " << ids.size() << " tokens, f32 against R0 (f64)\n"
-              << llm::layer_diff_table(diff);
+              << layer_diff_table(diff);
     CHECK(diff.passed());
     CHECK(diff.remarks.empty());
     CHECK(reference.meta().tokenizer_hash == actual.meta().tokenizer_hash);
@@ -88,44 +72,44 @@ TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
     CHECK(diff.rows.size() == 3 + 15 * model->config().n_layers);
     for (const auto& row : diff.rows) {
       CAPTURE(row.layer, row.tap, row.note);
-      CHECK(row.verdict == llm::TapVerdict::kPass);
+      CHECK(row.verdict == TapVerdict::kPass);
     }
   }
 }
 
 TEST_CASE("both sides hash tokens and merges of byte-level BPE alike", "[oracle]") {
   if (!oracle_available()) return;
-  const llm::test::ScratchDirectory scratch;
+  const ScratchDirectory scratch;
   const std::string path = LLM_SOURCE_DIR "/tests/golden/architectures/qwen2.gguf";
-  const auto model = require_ok(llm::Model::load(path, {}));
-  const llm::VocabSpec& vocab = model->tokenizer().spec();
+  const auto model = require_ok(Model::load(path, {}));
+  const VocabSpec& vocab = model->tokenizer().spec();
   const auto reference = oracle_dump(path, "--ids 1,2,3", scratch / "reference.npz");
-  CHECK(reference.meta().tokenizer_hash == llm::tokenizer_hash(vocab));
-  CHECK(reference.meta().merges_hash == llm::merges_hash(vocab));
-  llm::VocabSpec other = vocab;
+  CHECK(reference.meta().tokenizer_hash == tokenizer_hash(vocab));
+  CHECK(reference.meta().merges_hash == merges_hash(vocab));
+  VocabSpec other = vocab;
   std::swap(other.merges[0], other.merges[1]);
-  CHECK(llm::merges_hash(other) != llm::merges_hash(vocab));
+  CHECK(merges_hash(other) != merges_hash(vocab));
   other = vocab;
   other.pre_tokenizer = "llama-bpe";
-  CHECK(llm::merges_hash(other) != llm::merges_hash(vocab));
+  CHECK(merges_hash(other) != merges_hash(vocab));
 }
 
 TEST_CASE("numpy.load reads what is written, zip64 too", "[oracle]") {
   if (!oracle_available()) return;
   const auto zip64_from = GENERATE(values<std::uint64_t>({0xFFFFFFFF, 0, 300}));
   CAPTURE(zip64_from);
-  const llm::test::ScratchDirectory scratch;
+  const ScratchDirectory scratch;
   const std::vector<float> floats = {-1.5F, 0, 3.25F, 1e-30F, -0.0F, 7};
   const std::vector<std::int64_t> integers = {-1, 1LL << 40};
   const std::vector<std::uint8_t> text = {'h', 'i'};
   const std::uint64_t matrix_shape[] = {2, 3};
   const std::uint64_t two[] = {2};
   const std::string path = scratch / "written.npz";
-  auto writer = require_ok(llm::NpzWriter::create(path, zip64_from));
+  auto writer = require_ok(NpzWriter::create(path, zip64_from));
   const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
-  REQUIRE(writer.add("s0000/L000/q", llm::NpyType::kF32, matrix_shape, bytes(floats)).ok());
-  REQUIRE(writer.add("step_ptr", llm::NpyType::kI64, two, bytes(integers)).ok());
-  REQUIRE(writer.add("__meta__", llm::NpyType::kU8, two, bytes(text)).ok());
+  REQUIRE(writer.add("s0000/L000/q", NpyType::kF32, matrix_shape, bytes(floats)).ok());
+  REQUIRE(writer.add("step_ptr", NpyType::kI64, two, bytes(integers)).ok());
+  REQUIRE(writer.add("__meta__", NpyType::kU8, two, bytes(text)).ok());
   REQUIRE(writer.finish().ok());
   const std::string script = scratch / "check.py";
   std::ofstream(script) << R"(
@@ -141,3 +125,5 @@ assert bytes(found["__meta__"]) == b"hi"
 )";
   CHECK(run(fmt::format("'{}' '{}' '{}'", python(), script, path)) == 0);
 }
+
+}  // namespace llm::test

@@ -1,10 +1,5 @@
 // What every tool does when standard streams or the files it writes at the end cannot be written.
 
-#include <filesystem>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {

@@ -1,8 +1,6 @@
 // What the tools show on a terminal: never a byte that steers it, whoever wrote the files.
 // script(1) is the terminal.
 
-#include <string>
-
 #include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 #include "tools/common/word_wrap.h"

@@ -1,23 +1,12 @@
 // References that someone damaged, one array at a time: each is refused by name or fails, none
 // crashes, and none passes.
 
-#include <algorithm>
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 #include "tests/validate/reference/scratch_file.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/layer_check.h"
 #include "validate/reference/npz/npz.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm::test {
 namespace {

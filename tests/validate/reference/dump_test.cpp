@@ -1,16 +1,8 @@
 #include "validate/reference/dump/dump.h"
 
-#include <cstring>
-#include <sstream>
-#include <string>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "tests/validate/reference/scratch_file.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm::test {
 namespace {

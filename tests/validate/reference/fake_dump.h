@@ -1,11 +1,6 @@
 #pragma once
 
-#include <cmath>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "tests/support/test.h"
 #include "validate/reference/dump/dump.h"
 
 namespace llm::test {

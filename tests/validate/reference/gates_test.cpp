@@ -1,19 +1,9 @@
 // The questions of --layer-diff on the embedded model and a frozen run of transformers: right
 // things pass, one wrong thing fails where it belongs.
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <numeric>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"
@@ -23,8 +13,6 @@
 #include "validate/reference/locate/op_check.h"
 #include "validate/report/layer_table.h"
 #include "validate/report/text.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm::test {
 namespace {

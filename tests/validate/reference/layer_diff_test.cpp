@@ -1,15 +1,9 @@
 #include "validate/reference/diff/layer_diff.h"
 
-#include <limits>
-#include <string>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "tests/validate/reference/scratch_file.h"
 #include "validate/report/text_table.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm::test {
 namespace {

@@ -1,12 +1,7 @@
 #include "validate/reference/locate/locate_signature.h"
 
-#include <cmath>
-#include <limits>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "validate/reference/diff/layer_diff.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm {
 namespace {

@@ -3,14 +3,9 @@
 
 #include "validate/reference/locate/locate.h"
 
-#include <string>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/dump/engine_dump.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm {
 namespace {

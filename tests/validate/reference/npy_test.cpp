@@ -1,15 +1,6 @@
 #include "validate/reference/npz/npy.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
-#include <cstring>
-#include <string>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
-
-using Catch::Matchers::Contains;
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

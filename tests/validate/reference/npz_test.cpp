@@ -1,18 +1,7 @@
 #include "validate/reference/npz/npz.h"
 
-#include <fmt/core.h>
-
-#include <cstring>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <string>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/validate/reference/scratch_file.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm::test {
 namespace {

@@ -1,15 +1,9 @@
 // Keys and values in q8 as llmcheck sees them: attention written a second time in f64, what its
 // rounding costs, and a reference that rounded alike.
 
-#include <cmath>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "engine/engine.h"
 #include "engine/forward/reference/ops.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "validate/reference/diff/metrics.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"

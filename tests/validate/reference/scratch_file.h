@@ -1,14 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 

@@ -1,12 +1,7 @@
 #pragma once
 
-#include <functional>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "engine/forward/taps.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "validate/reference/dump/dump.h"
 
 namespace llm::test {

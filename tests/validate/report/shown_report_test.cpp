@@ -1,11 +1,9 @@
 // Names in a report come from files: what they hold must not leave the line, the cell or the tag
 // that they stand in.
 
-#include <string>
-
 #include "base/utf8.h"
-#include "tests/support/catch.h"
 #include "tests/support/json.h"
+#include "tests/support/test.h"
 #include "validate/report/report.h"
 #include "validate/report/text.h"
 

@@ -2,18 +2,10 @@
 
 #include "validate/self/kernel_check.h"
 
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "quant/contract/arithmetic.h"
 #include "quant/formats/block_traits.h"
 #include "quant/formats/half.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

@@ -2,11 +2,7 @@
 
 #include "validate/self/sampler_check.h"
 
-#include <algorithm>
-#include <string>
-#include <utility>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

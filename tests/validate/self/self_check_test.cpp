@@ -2,20 +2,10 @@
 
 #include "validate/self/self_check.h"
 
-#include <algorithm>
-#include <limits>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "quant/formats/block_traits.h"
 #include "quant/kernels/kernel_table.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 #include "validate/self/anchor.h"
 #include "validate/self/definition_check.h"
@@ -27,8 +17,6 @@
 
 namespace llm::test {
 namespace {
-
-using Catch::Matchers::Contains;
 
 std::string write_model(const ScratchDirectory& directory, const TinyGguf& model) {
   return directory.write("model.gguf", model.bytes());

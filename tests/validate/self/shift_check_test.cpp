@@ -2,12 +2,8 @@
 
 #include "validate/self/shift_check.h"
 
-#include <string>
-#include <utility>
-
-#include "tests/support/catch.h"
 #include "tests/support/embedded_model.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -3,15 +3,8 @@
 
 #include "validate/self/tokenizer_check.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <span>
-#include <string>
-
 #include "engine/model/model_file.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"

@@ -1,11 +1,5 @@
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <string>
-
 #include "engine/sampler/sampler.h"
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "validate/text/quality/baseline.h"
 #include "validate/text/quality/document_gate.h"
 

@@ -1,7 +1,4 @@
-#include <cmath>
-#include <vector>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "validate/reference/diff/likelihood.h"
 
 namespace llm {

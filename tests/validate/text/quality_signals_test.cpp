@@ -1,9 +1,5 @@
-#include <cmath>
-#include <numeric>
-#include <vector>
-
 #include "engine/sampler/sampler.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "validate/text/quality/signals.h"
 
 namespace llm {

@@ -1,11 +1,5 @@
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <iterator>
-
-#include "tests/support/catch.h"
 #include "tests/support/embedded_model.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "validate/text/quality/baseline.h"
 #include "validate/text/quality/sweep.h"
 

@@ -1,9 +1,4 @@
-#include <numeric>
-#include <set>
-#include <vector>
-
-#include "tests/support/catch.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "validate/text/quality/text_windows.h"
 
 namespace llm::test {

@@ -3,18 +3,9 @@
 
 #include "validate/text/stages/stages.h"
 
-#include <algorithm>
-#include <functional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "tests/validate/reference/transformers_run.h"
-
-using Catch::Matchers::Contains;
 
 namespace llm::test {
 namespace {

@@ -1,21 +1,16 @@
 // What --verify calls a difference: pure functions over the most likely tokens of each step.
 
-#include <limits>
-#include <vector>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "validate/text/verify/topk_gate.h"
 
-using llm::compare_forced;
-using llm::compare_lockstep;
-using llm::TopStep;
+namespace llm {
 
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// A step over tokens 10.. with logits 9, 8, 7.5 unless others are given.
-TopStep step(std::vector<llm::TokenId> ids, std::vector<float> logits = {9, 8, 7.5F}) {
+TopStep step(std::vector<TokenId> ids, std::vector<float> logits = {9, 8, 7.5F}) {
   return {std::move(ids), std::move(logits)};
 }
 
@@ -23,21 +18,21 @@ TopStep step(std::vector<llm::TokenId> ids, std::vector<float> logits = {9, 8, 7
 
 TEST_CASE("the top of a row is sorted, equal logits by id", "[verify]") {
   const std::vector<float> row = {1, 5, -2, 5, 7, 0};
-  const TopStep top = llm::top_step(row, 3);
-  CHECK(top.ids == std::vector<llm::TokenId>{4, 1, 3});
+  const TopStep top = top_step(row, 3);
+  CHECK(top.ids == std::vector<TokenId>{4, 1, 3});
   CHECK(top.logits == std::vector<float>{7, 5, 5});
-  CHECK(llm::top_step(row, row.size()).ids == std::vector<llm::TokenId>{4, 1, 3, 0, 5, 2});
-  CHECK(llm::rank_in(top, 3) == 3U);
-  CHECK_FALSE(llm::rank_in(top, 0));
+  CHECK(top_step(row, row.size()).ids == std::vector<TokenId>{4, 1, 3, 0, 5, 2});
+  CHECK(rank_in(top, 3) == 3U);
+  CHECK_FALSE(rank_in(top, 0));
 }
 
 TEST_CASE("a preference is measured to the other choice, or at least to the end of the top",
           "[verify]") {
   const TopStep reference = step({10, 11, 12});
-  CHECK(llm::preference_gap(reference, 10) == 0);
-  CHECK(llm::preference_gap(reference, 11) == 1);
-  CHECK(llm::preference_gap(reference, 12) == 1.5);
-  CHECK(llm::preference_gap(reference, 99) == 1.5);
+  CHECK(preference_gap(reference, 10) == 0);
+  CHECK(preference_gap(reference, 11) == 1);
+  CHECK(preference_gap(reference, 12) == 1.5);
+  CHECK(preference_gap(reference, 99) == 1.5);
 }
 
 TEST_CASE("lockstep ends at the first difference", "[verify]") {
@@ -100,7 +95,7 @@ TEST_CASE("fed the reference's tokens, every step counts, near ties apart", "[ve
 }
 
 TEST_CASE("noise is the 99.9th percentile of all differences", "[verify]") {
-  llm::LogitNoise noise;
+  LogitNoise noise;
   CHECK(noise.p999() == 0);
   CHECK(noise.nmse() == 0);
   // 2000 differences 1..2000 in two parts, in no order: rank 1998.
@@ -113,10 +108,12 @@ TEST_CASE("noise is the 99.9th percentile of all differences", "[verify]") {
   CHECK(noise.p999() == 1998);
   CHECK(noise.max() == 2000);
 
-  llm::LogitNoise small;
+  LogitNoise small;
   small.add(std::vector<float>{3, 5}, std::vector<float>{4, 3});
   CHECK(small.nmse() == Approx(5.0 / 25));
-  llm::LogitNoise broken;
+  LogitNoise broken;
   broken.add(std::vector<float>{std::numeric_limits<float>::quiet_NaN()}, std::vector<float>{1});
   CHECK_FALSE(broken.nmse() <= 1e9);
 }
+
+}  // namespace llm

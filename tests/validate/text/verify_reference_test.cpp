@@ -1,22 +1,16 @@
 // Reference files of --verify: what is read from them, and what is refused.
 
-#include <string>
-
-#include "tests/support/catch.h"
 #include "tests/support/json.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 #include "validate/text/verify/reference.h"
 
-using Catch::Matchers::Contains;
-using llm::ErrorCode;
-using llm::Json;
-using llm::json_text;
+namespace llm {
 
 namespace {
 
 /// Two prompts, two steps, a top of three.
 Json valid() {
-  return llm::test::parse_json(R"({
+  return test::parse_json(R"({
     "schema_version": 1, "format": "llmcheck-verify/1", "producer": "p", "producer_version": "1",
     "oracle": "R0", "model_name": "m",
     "model_sha256": "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
@@ -34,7 +28,7 @@ Json patched(const std::string& pointer, const std::string& value) {
     const Json::json_pointer whole(pointer);
     json[whole.parent_pointer()].erase(whole.back());
   } else {
-    json[Json::json_pointer(pointer)] = llm::test::parse_json(value);
+    json[Json::json_pointer(pointer)] = test::parse_json(value);
   }
   return json;
 }
@@ -42,7 +36,7 @@ Json patched(const std::string& pointer, const std::string& value) {
 }  // namespace
 
 TEST_CASE("a reference is read as it stands", "[verify]") {
-  const auto read = llm::test::require_ok(llm::parse_verify_reference(json_text(valid())));
+  const auto read = test::require_ok(parse_verify_reference(json_text(valid())));
   CHECK(read.oracle == "R0");
   CHECK(read.n_steps == 2);
   CHECK(read.top_k == 3);
@@ -50,8 +44,8 @@ TEST_CASE("a reference is read as it stands", "[verify]") {
   REQUIRE(read.prompts.size() == 2);
   CHECK(read.prompts[0].text == "Hi");
   CHECK_FALSE(read.prompts[1].text);
-  CHECK(read.prompts[0].ids == std::vector<llm::TokenId>{1, 7});
-  CHECK(read.prompts[0].steps[1].ids == std::vector<llm::TokenId>{5, 4, 6});
+  CHECK(read.prompts[0].ids == std::vector<TokenId>{1, 7});
+  CHECK(read.prompts[0].steps[1].ids == std::vector<TokenId>{5, 4, 6});
   CHECK(read.prompts[0].steps[1].logits == std::vector<float>{1, -1, -2.25F});
 }
 
@@ -91,48 +85,50 @@ TEST_CASE("what breaks a reference is named", "[verify][bad_input]") {
       Case{"/prompts/0/top_logits/1/0", "1e300", "top_logits[1]: found 1e+300, need numbers"},
       Case{"/prompts/0/top_logits/1/2", "0", "prompts[0].top_logits[1]: found 0 after -1"});
   CAPTURE(c.pointer, c.value);
-  llm::test::must_fail(llm::parse_verify_reference(json_text(patched(c.pointer, c.value))),
-                       ErrorCode::kMalformed, {c.words});
+  test::must_fail(parse_verify_reference(json_text(patched(c.pointer, c.value))),
+                  ErrorCode::kMalformed, {c.words});
 }
 
 TEST_CASE("another version is unsupported; no JSON is malformed", "[verify][bad_input]") {
-  llm::test::must_fail(llm::parse_verify_reference(json_text(patched("/schema_version", "2"))),
-                       ErrorCode::kUnsupported);
+  test::must_fail(parse_verify_reference(json_text(patched("/schema_version", "2"))),
+                  ErrorCode::kUnsupported);
   const std::string text = json_text(valid());
   for (std::size_t n = 0; n < text.size(); ++n) {
-    llm::test::must_fail(llm::parse_verify_reference(text.substr(0, n)), ErrorCode::kMalformed);
+    test::must_fail(parse_verify_reference(text.substr(0, n)), ErrorCode::kMalformed);
   }
-  CHECK_FALSE(llm::parse_verify_reference("[]").ok());
-  CHECK_FALSE(llm::parse_verify_reference(text + text).ok());
+  CHECK_FALSE(parse_verify_reference("[]").ok());
+  CHECK_FALSE(parse_verify_reference(text + text).ok());
 }
 
 TEST_CASE("ids must be in the vocabulary", "[verify][bad_input]") {
-  const auto read = llm::test::require_ok(llm::parse_verify_reference(json_text(valid())));
-  CHECK(llm::check_ids(read, 10).ok());
-  CHECK_THAT(llm::check_ids(read, 9).error().to_string(), Contains("prompts[1].ids[2]: found 9"));
-  CHECK_THAT(llm::check_ids(read, 8).error().to_string(), Contains("prompts[1].ids[1]: found 8"));
-  CHECK_THAT(llm::check_ids(read, 7).error().to_string(), Contains("prompts[0].ids[1]: found 7"));
-  auto top = *llm::parse_verify_reference(json_text(patched("/prompts/0/top_ids/1/2", "12")));
-  CHECK_THAT(llm::check_ids(top, 10).error().to_string(),
+  const auto read = test::require_ok(parse_verify_reference(json_text(valid())));
+  CHECK(check_ids(read, 10).ok());
+  CHECK_THAT(check_ids(read, 9).error().to_string(), Contains("prompts[1].ids[2]: found 9"));
+  CHECK_THAT(check_ids(read, 8).error().to_string(), Contains("prompts[1].ids[1]: found 8"));
+  CHECK_THAT(check_ids(read, 7).error().to_string(), Contains("prompts[0].ids[1]: found 7"));
+  auto top = *parse_verify_reference(json_text(patched("/prompts/0/top_ids/1/2", "12")));
+  CHECK_THAT(check_ids(top, 10).error().to_string(),
              Contains("prompts[0].top_ids[1][2]: found 12"));
 }
 
 TEST_CASE("quick keeps a base and an instruct prompt", "[verify]") {
   const auto prompt = [](const char* id, const char* kind) {
-    return llm::VerifyPrompt{.id = id, .kind = kind, .text = {}, .ids = {1}, .steps = {}};
+    return VerifyPrompt{.id = id, .kind = kind, .text = {}, .ids = {1}, .steps = {}};
   };
-  llm::VerifyReference reference;
+  VerifyReference reference;
   reference.prompts = {prompt("b1", "base"), prompt("b2", "base"), prompt("i1", "instruct"),
                        prompt("i2", "instruct")};
-  llm::keep_quick_prompts(reference);
+  keep_quick_prompts(reference);
   REQUIRE(reference.prompts.size() == 2);
   CHECK(reference.prompts[0].id == "b1");
   CHECK(reference.prompts[1].id == "i1");
   reference.prompts = {prompt("b1", "base"), prompt("b2", "base"), prompt("b3", "base")};
-  llm::keep_quick_prompts(reference);
+  keep_quick_prompts(reference);
   REQUIRE(reference.prompts.size() == 2);
   CHECK(reference.prompts[1].id == "b2");
   reference.prompts.resize(1);
-  llm::keep_quick_prompts(reference);
+  keep_quick_prompts(reference);
   CHECK(reference.prompts.size() == 1);
 }
+
+}  // namespace llm

@@ -1,38 +1,32 @@
 // The verdicts of --verify and its tables, from outcomes made by hand.
 
-#include <limits>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 #include "validate/text/verify/verdict.h"
 
-using Catch::Matchers::Contains;
-using llm::VerifyGate;
+namespace llm {
 
 namespace {
 
 constexpr double kNoise = 0.5;
 
-llm::TopStep step(std::vector<llm::TokenId> ids) { return {std::move(ids), {9, 8.5F, 7}}; }
+TopStep step(std::vector<TokenId> ids) { return {std::move(ids), {9, 8.5F, 7}}; }
 
-llm::LogitNoise error_of(float size) {
-  llm::LogitNoise error;
+LogitNoise error_of(float size) {
+  LogitNoise error;
   error.add(std::vector<float>{1 + size}, std::vector<float>{1});
   return error;
 }
 
 /// A prompt of one step with that choice of the engine: 10 is the reference's, 11 half a logit
 /// after it, 12 two, 99 outside its top.
-llm::PromptOutcome prompt(const std::string& id, llm::TokenId choice) {
-  const std::vector<llm::TopStep> reference = {step({10, 11, 12})};
-  const std::vector<llm::TopStep> engine = {choice == 10 ? step({10, 11, 12})
-                                                         : step({choice, 10, 50})};
-  return {id, llm::compare_lockstep(reference, engine), llm::compare_forced(reference, engine)};
+PromptOutcome prompt(const std::string& id, TokenId choice) {
+  const std::vector<TopStep> reference = {step({10, 11, 12})};
+  const std::vector<TopStep> engine = {choice == 10 ? step({10, 11, 12}) : step({choice, 10, 50})};
+  return {id, compare_lockstep(reference, engine), compare_forced(reference, engine)};
 }
 
-llm::VerifyOutcome outcome(VerifyGate gate, std::vector<llm::PromptOutcome> prompts) {
-  llm::VerifyOutcome o;
+VerifyOutcome outcome(VerifyGate gate, std::vector<PromptOutcome> prompts) {
+  VerifyOutcome o;
   o.gate = gate;
   o.top_k = 3;
   o.texts = prompts.size();
@@ -46,9 +40,9 @@ llm::VerifyOutcome outcome(VerifyGate gate, std::vector<llm::PromptOutcome> prom
 }
 
 /// The names of the checks that failed.
-std::vector<std::string> failed(const llm::VerifyOutcome& o) {
+std::vector<std::string> failed(const VerifyOutcome& o) {
   std::vector<std::string> names;
-  for (const auto& check : llm::verify_checks(o))
+  for (const auto& check : verify_checks(o))
     if (!check.passed) names.push_back(check.name);
   return names;
 }
@@ -83,11 +77,11 @@ TEST_CASE("errors are held to their limits", "[verify]") {
   o = outcome(VerifyGate::kStrict, {prompt("a", 10)});
   o.text_problems = {"a differs at token 3"};
   CHECK(failed(o) == std::vector<std::string>{"verify: prompts give the reference's ids"});
-  CHECK(llm::verify_checks(o)[0].detail == "a differs at token 3");
+  CHECK(verify_checks(o)[0].detail == "a differs at token 3");
 }
 
 TEST_CASE("another quantization may leave the top in 1 % of the steps", "[verify]") {
-  std::vector<llm::PromptOutcome> prompts(99, prompt("a", 12));  // misses, but all inside
+  std::vector<PromptOutcome> prompts(99, prompt("a", 12));  // misses, but all inside
   auto o = outcome(VerifyGate::kQuantized, prompts);
   o.f32_error = error_of(1);  // other weights, so other logits
   CHECK(failed(o).empty());
@@ -99,7 +93,7 @@ TEST_CASE("another quantization may leave the top in 1 % of the steps", "[verify
   o.prompts[0] = prompt("x", 99);
   o.prompts[1] = prompt("z", 99);
   REQUIRE(failed(o) == std::vector<std::string>{"verify: fed its tokens, choices in both top 3"});
-  CHECK_THAT(llm::verify_checks(o).back().detail,
+  CHECK_THAT(verify_checks(o).back().detail,
              Contains("1 of 100 equal, 2 outside, 1 allowed") && Contains(": x, z"));
   o.prompts.push_back(prompt("w", 10));  // 101 steps: two
   CHECK(failed(o).empty());
@@ -107,7 +101,7 @@ TEST_CASE("another quantization may leave the top in 1 % of the steps", "[verify
 
 TEST_CASE("of few steps none may leave the top: one step proves nothing", "[verify]") {
   const auto verdict = [](std::size_t n_steps) {
-    std::vector<llm::PromptOutcome> prompts(n_steps - 1, prompt("a", 10));
+    std::vector<PromptOutcome> prompts(n_steps - 1, prompt("a", 10));
     prompts.push_back(prompt("x", 99));
     return failed(outcome(VerifyGate::kQuantized, prompts)).empty();
   };
@@ -117,10 +111,10 @@ TEST_CASE("of few steps none may leave the top: one step proves nothing", "[veri
 }
 
 TEST_CASE("the table shows both choices with ranks, gap and verdict", "[verify]") {
-  const auto spelling = [](llm::TokenId id) { return "t" + std::to_string(id); };
-  const auto cells = [&](VerifyGate gate, llm::TokenId choice) {
+  const auto spelling = [](TokenId id) { return "t" + std::to_string(id); };
+  const auto cells = [&](VerifyGate gate, TokenId choice) {
     const auto o = outcome(gate, {prompt("p", choice)});
-    const auto table = llm::verify_table(o, "title", spelling);
+    const auto table = verify_table(o, "title", spelling);
     std::string out;
     for (const auto& cell : table.rows.at(0)) out += cell.text + " ";
     REQUIRE(table.rows[0].size() == table.columns.size());
@@ -133,3 +127,5 @@ TEST_CASE("the table shows both choices with ranks, gap and verdict", "[verify]"
   CHECK(cells(VerifyGate::kQuantized, 12) == "p 0 1 t10 2 t12 3 2.0000 1 0 PASS ");
   CHECK(cells(VerifyGate::kQuantized, 99) == "p 0 1 t10 2 t99 >3 >=2.0000 0 1 OUTSIDE ");
 }
+
+}  // namespace llm
