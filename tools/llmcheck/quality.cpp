@@ -170,7 +170,7 @@ class QualityRun {
       const MeanEstimate nll = estimate_mean(scores.nll);
       std::vector<Figure> row = {{std::filesystem::path(scores.path).stem().string()},
                                  Figure::fixed(static_cast<double>(scores.file_bytes) / 1e6, 2),
-                                 Figure::fixed(static_cast<double>(nll.count), 0),
+                                 Figure::count(nll.count),
                                  Figure::fixed(nll.mean, 6),
                                  Figure::fixed(nll.standard_error, 4),
                                  Figure::fixed(std::exp(nll.mean), 5)};
@@ -355,7 +355,7 @@ class QualityRun {
             .columns = {"model", "positions", "mean", "median", "p90", "p99", "p99.9", "max",
                         "same top %", "rms delta-p %"},
             .rows = {{{std::filesystem::path(path_).stem().string()},
-                      Figure::fixed(static_cast<double>(d.positions), 0),
+                      Figure::count(d.positions),
                       Figure::number(d.kl_mean, 5),
                       Figure::number(d.kl_median, 4),
                       Figure::number(d.kl_p90, 4),

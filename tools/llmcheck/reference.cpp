@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/common/tool.h"
-#include "validate/reference/diff/limits_file.h"
+#include "validate/reference/diff/limits.h"
 #include "validate/reference/gates/layer_check.h"
 
 namespace llm {

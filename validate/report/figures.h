@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct Figure {
   static Figure number(double value, int digits = 6);
   /// A number with that many decimals.
   static Figure fixed(double value, int decimals);
+  static Figure count(std::size_t value) { return fixed(static_cast<double>(value), 0); }
 };
 
 /// Figures without a judgement: measurements a user asked for.

@@ -7,7 +7,6 @@
 #include "quant/formats/dequantize.h"
 #include "quant/formats/reference/dot.h"
 #include "validate/self/definition_bound.h"
-#include "validate/self/kernel_blocks.h"
 #include "validate/self/kernel_case.h"
 
 namespace llm {

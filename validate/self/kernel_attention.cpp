@@ -11,7 +11,6 @@
 #include "engine/model/precision.h"
 #include "quant/contract/contract.h"
 #include "validate/self/kernel_case.h"
-#include "validate/self/kernel_entries.h"
 
 namespace llm {
 namespace {
@@ -180,8 +179,7 @@ void settle_maxima(std::span<float> actual, std::span<const float> expected, std
   }
 }
 
-void check_call(KernelTables tables, const CachedHead& head, const Call& call, const Feed& feed,
-                EntryVerdict& verdict) {
+void check_call(EntryCheck& check, const CachedHead& head, const Call& call, const Feed& feed) {
   const std::size_t dim = head.head_dim();
   const std::size_t gap = call.n_tokens % 5;
   const std::size_t q_stride = call.n_heads * dim + gap;
@@ -189,51 +187,46 @@ void check_call(KernelTables tables, const CachedHead& head, const Call& call, c
   std::vector<float> drawn = draw(feed.queries, call.n_tokens * q_stride, 3);
   for (float& x : drawn) x *= feed.query_factor;
   const Floats q(drawn, shift, Floats::kRead);
-  const std::size_t n_partial = call.n_tokens * call.n_heads * (2 + dim);
-  const Floats untouched(n_partial, 0, Floats::kWritten);
-  std::vector<float> expected(untouched.span().begin(), untouched.span().end());
+  const auto before = untouched<float>(call.n_tokens * call.n_heads * (2 + dim));
+  std::vector<float> expected = before;
   define_partials(head, call, q.data(), q_stride, expected);
-  for (const KernelTable* table : tables) {
-    Floats partial(n_partial, shift, Floats::kWritten);
-    Guarded<std::byte> workspace(
-        attend_workspace_bytes(head.layout(), call.n_tokens * call.n_heads), 0,
-        Guarded<std::byte>::kRead);
-    table->attend(attend_args(head, call, q.data(), q_stride, partial.data(), workspace.data()));
-    settle_maxima(partial.span(), expected, dim);
-    std::string difference = partial.difference(expected);
-    if (difference.empty() && !workspace.guards_intact()) difference = "writes past its workspace";
-    verdict.add(
-        table->isa,
-        fmt::format("head_dim {}, {} heads, {} cache, {} tokens from position {}, chunks {} .. "
-                    "{}, window {}, {} queries, {} keys, {} values",
-                    dim, call.n_heads, kv_name(head.layout().type), call.n_tokens,
-                    call.first_position, call.chunk_begin, call.chunk_end, call.window,
-                    name_of(feed.queries), name_of(feed.keys), name_of(feed.values)),
-        difference);
-  }
+  check.compare(
+      fmt::format("head_dim {}, {} heads, {} cache, {} tokens from position {}, chunks {} .. {}, "
+                  "window {}, {} queries, {} keys, {} values",
+                  dim, call.n_heads, kv_name(head.layout().type), call.n_tokens,
+                  call.first_position, call.chunk_begin, call.chunk_end, call.window,
+                  name_of(feed.queries), name_of(feed.keys), name_of(feed.values)),
+      expected, before, shift, [&](auto& table, float* partial) {
+        Guarded<std::byte> workspace(
+            attend_workspace_bytes(head.layout(), call.n_tokens * call.n_heads), 0,
+            Guarded<std::byte>::kRead);
+        table.attend(attend_args(head, call, q.data(), q_stride, partial, workspace.data()));
+        settle_maxima({partial, expected.size()}, expected, dim);
+        return workspace.guards_intact() ? "" : "writes past its workspace";
+      });
 }
 
 /// The last token by itself: over all chunks, and over each.
-void check_decode(KernelTables tables, const CachedHead& head, std::size_t n_heads,
-                  const Feed& feed, EntryVerdict& verdict) {
+void check_decode(EntryCheck& check, const CachedHead& head, std::size_t n_heads,
+                  const Feed& feed) {
   const std::size_t position = head.n_keys() - 1;
   const std::size_t chunks = chunks_of(head.n_keys());
-  check_call(tables, head, {n_heads, 1, position, 0, chunks}, feed, verdict);
+  check_call(check, head, {n_heads, 1, position, 0, chunks}, feed);
   if (chunks == 1) return;
   for (std::size_t c = 0; c < chunks; ++c) {
-    check_call(tables, head, {n_heads, 1, position, c, c + 1}, feed, verdict);
+    check_call(check, head, {n_heads, 1, position, c, c + 1}, feed);
   }
 }
 
 /// The last n_tokens together: over all chunks, and without the first, of which early ones of them
 /// may see nothing else.
-void check_prefill(KernelTables tables, const CachedHead& head, std::size_t n_heads,
-                   std::size_t n_tokens, const Feed& feed, EntryVerdict& verdict) {
+void check_prefill(EntryCheck& check, const CachedHead& head, std::size_t n_heads,
+                   std::size_t n_tokens, const Feed& feed) {
   const std::size_t first = head.n_keys() - n_tokens;
   const std::size_t chunks = chunks_of(head.n_keys());
-  check_call(tables, head, {n_heads, n_tokens, first, 0, chunks}, feed, verdict);
+  check_call(check, head, {n_heads, n_tokens, first, 0, chunks}, feed);
   if (chunks > 1) {
-    check_call(tables, head, {n_heads, n_tokens, first, 1, chunks}, feed, verdict);
+    check_call(check, head, {n_heads, n_tokens, first, 1, chunks}, feed);
   }
 }
 
@@ -254,7 +247,7 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
   constexpr std::size_t kOddKeys = 37;
   constexpr std::size_t kOddDim = 72;
   constexpr std::size_t kTokens[] = {33, 2, 3, 4, 5, 31, 7, 8, 32, 9, 12, 13, 16, 17};
-  EntryVerdict verdict("attend");
+  EntryCheck check("attend", tables);
   const std::size_t heads = sizes.heads_per_kv();
   std::size_t turn = 0;
   std::size_t most_keys = 0;
@@ -265,10 +258,10 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
     for (const KvType type : kKvTypes) {
       for (const Feed& feed : {kPlain, kFeeds[turn % std::size(kFeeds)]}) {
         const CachedHead head(n_keys, {type, sizes.head_dim}, feed);
-        check_decode(tables, head, heads, feed, verdict);
+        check_decode(check, head, heads, feed);
         const std::size_t n_tokens = std::min({kTokens[turn++ % std::size(kTokens)], n_keys,
                                                std::max<std::size_t>(2, most_rows / heads)});
-        if (n_tokens > 1) check_prefill(tables, head, heads, n_tokens, feed, verdict);
+        if (n_tokens > 1) check_prefill(check, head, heads, n_tokens, feed);
       }
     }
   }
@@ -281,7 +274,7 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
       for (const std::size_t n_tokens : {1U, 7U, 33U}) {
         const std::size_t first = kWindowedKeys - n_tokens;
         for (const std::size_t begin : {std::size_t{0}, end - 1})
-          check_call(tables, head, {heads, n_tokens, first, begin, end, window}, feed, verdict);
+          check_call(check, head, {heads, n_tokens, first, begin, end, window}, feed);
       }
     }
   }
@@ -289,19 +282,19 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
   for (const std::size_t odd_heads : {3U, 7U}) {
     for (const KvType type : kKvTypes) {
       const CachedHead head(kOddKeys, {type, kOddDim}, kPlain);
-      check_decode(tables, head, odd_heads, kPlain, verdict);
+      check_decode(check, head, odd_heads, kPlain);
       for (const std::size_t n_tokens : {3U, 5U})
-        check_prefill(tables, head, odd_heads, n_tokens, kPlain, verdict);
+        check_prefill(check, head, odd_heads, n_tokens, kPlain);
     }
   }
   const std::size_t longest = longest_attended(sizes);
   if (longest > most_keys) {
     for (const KvType type : {KvType::kF16, KvType::kQ8}) {
       const CachedHead head(longest, {type, sizes.head_dim}, kPlain);
-      check_call(tables, head, {heads, 1, longest - 1, 0, chunks_of(longest)}, kPlain, verdict);
+      check_call(check, head, {heads, 1, longest - 1, 0, chunks_of(longest)}, kPlain);
     }
   }
-  return verdict.result(fmt::format(
+  return check.result(fmt::format(
       "head_dim {}, {} heads a KV head, f16, f32 and q8, up to {} keys, "
       "{} tokens; windows of 1 to 512; 3 and 7 heads of {}; {} keys once",
       sizes.head_dim, heads, most_keys, std::min(kMostTokens, most_keys), kOddDim, longest));

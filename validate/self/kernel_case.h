@@ -7,12 +7,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "quant/formats/activations.h"
+#include "quant/formats/block_traits.h"
 #include "quant/kernels/kernel_table.h"
-#include "validate/report/report.h"
+#include "validate/self/kernel_check.h"
+#include "validate/self/tally.h"
 
 namespace llm {
 
@@ -106,21 +109,69 @@ class Guarded {
   std::size_t begin_ = 0;
 };
 
-/// Judges one entry of KernelTable over all its calls and remembers the first that was wrong.
-class EntryVerdict {
- public:
-  explicit EntryVerdict(std::string entry) : entry_(std::move(entry)) {}
+/// Memory of n elements that nobody has written, as a vector.
+template <typename T>
+std::vector<T> untouched(std::size_t n) {
+  const Guarded<T> memory(n, 0, Guarded<T>::kWritten);
+  return {memory.span().begin(), memory.span().end()};
+}
 
-  /// One call with the sizes and values that `what` says; `difference` is empty if it was right.
-  void add(Isa isa, std::string_view what, std::string_view difference);
+/// Judges one entry of KernelTable over all its calls on each of `tables` and remembers the first
+/// that was wrong.
+class EntryCheck {
+ public:
+  EntryCheck(std::string entry, KernelTables tables)
+      : tally_{.of = "calls"}, entry_(std::move(entry)), tables_(tables) {}
+
+  /// One call with the sizes and values that `what` says. `call(table, output)` gets `before` in
+  /// guarded memory, `shift` bytes past a cache line, and must make it `expected`; it may return
+  /// what else is wrong, in words.
+  template <typename T, typename Call>
+  void compare(const std::string& what, const std::vector<T>& expected,
+               const std::vector<T>& before, std::size_t shift, const Call& call) {
+    for (const KernelTable* table : tables_) {
+      Guarded<T> actual(before, shift, Guarded<T>::kWritten);
+      std::string other;
+      if constexpr (std::is_void_v<decltype(call(*table, actual.data()))>) {
+        call(*table, actual.data());
+      } else {
+        other = call(*table, actual.data());
+      }
+      const std::string difference = actual.difference(expected);
+      const std::string& wrong = difference.empty() ? other : difference;
+      tally_.add(wrong.empty(),
+                 [&] { return std::string(isa_name(table->isa)) + ": " + what + ": " + wrong; });
+    }
+  }
   /// "kernel rms_norm", with the first difference or the number of calls and what `covered` says.
-  CheckResult result(std::string_view covered) const;
+  CheckResult result(std::string_view covered) const {
+    return tally_.result("kernel " + entry_, covered);
+  }
 
  private:
+  Tally tally_;
   std::string entry_;
-  std::size_t calls_ = 0;
-  std::size_t wrong_ = 0;
-  std::string first_;
+  KernelTables tables_;
 };
+
+/// Calls use(n, values, seed) with odd_sizes(own), each with all kinds of values.
+template <typename Use>
+void for_each_case(std::size_t own, const Use& use) {
+  for (const std::size_t n : odd_sizes(own))
+    for (const Values values : kAllValues) use(n, values, static_cast<std::uint32_t>(n));
+}
+/// What that covers.
+std::string sizes_text(std::string_view name, std::size_t own);
+
+/// The bytes of codes and integer scales.
+enum class Codes {
+  kRandom,   ///< all of them drawn; f16 and f32 scales as of weights
+  kAllOnes,  ///< every bit set; extreme f16 scales
+  kMinimal,  ///< every byte 0x80, which is -128 as a signed code; extreme f16 scales
+};
+
+/// A matrix as it lies in a file: seeded random blocks, all weights finite.
+std::vector<std::byte> draw_matrix(WeightType type, std::size_t n_rows, std::size_t n_cols,
+                                   Codes codes);
 
 }  // namespace llm

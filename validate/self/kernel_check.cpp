@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "validate/self/kernel_entries.h"
-
 namespace llm {
 namespace {
 
@@ -60,8 +58,8 @@ std::vector<const KernelTable*> kernel_tables_here() {
   return tables;
 }
 
-Result<std::vector<CheckResult>> check_kernels(std::span<const KernelTable* const> tables,
-                                               const KernelSizes& sizes, const Progress& progress) {
+Result<std::vector<CheckResult>> check_kernels(KernelTables tables, const KernelSizes& sizes,
+                                               const Progress& progress) {
   std::vector<CheckResult> results;
   const std::size_t total = std::size(kEntries) + sizes.types.size();
   const auto add = [&](CheckResult result) {

@@ -12,6 +12,8 @@
 
 namespace llm {
 
+using KernelTables = std::span<const KernelTable* const>;
+
 /// The sizes that kernels are checked at.
 struct KernelSizes {
   std::size_t d_model = 0;
@@ -55,8 +57,7 @@ std::vector<const KernelTable*> kernel_tables_here();
 /// Errors: kResource for packed weights.
 /// Cost: mostly the plain loops of attention: seconds for head_dim * heads_per_kv() = 512, one
 /// thread.
-Result<std::vector<CheckResult>> check_kernels(std::span<const KernelTable* const> tables,
-                                               const KernelSizes& sizes,
+Result<std::vector<CheckResult>> check_kernels(KernelTables tables, const KernelSizes& sizes,
                                                const Progress& progress = {});
 
 /// Most elements of keys that the longest case of attend holds, 128 MiB with all copies.
@@ -64,5 +65,21 @@ inline constexpr std::size_t kMostCached = std::size_t{1} << 23;
 
 /// Positions of attend's longest case.
 std::size_t longest_attended(const KernelSizes& sizes);
+
+// The parts of check_kernels(), an entry of KernelTable each.
+
+CheckResult check_rms_norm(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_rope(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_activate(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_axpy(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_exp_distances(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_quantize_q8k(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_quantize_q8x32(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_attend(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_merge(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_finish(KernelTables tables, const KernelSizes& sizes);
+/// Errors: kResource.
+Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type);
 
 }  // namespace llm

@@ -8,9 +8,7 @@
 
 #include "quant/formats/reference/matmul.h"
 #include "quant/kernels/packed_matrix.h"
-#include "validate/self/kernel_blocks.h"
 #include "validate/self/kernel_case.h"
-#include "validate/self/kernel_entries.h"
 
 namespace llm {
 namespace {
@@ -26,7 +24,7 @@ constexpr std::size_t kLargeBatches[] = {49, 50, 51, 52, 53, 54, 507, 508, 509, 
 constexpr Codes kAllCodes[] = {Codes::kRandom, Codes::kAllOnes, Codes::kMinimal};
 
 /// A row of x for each token. Extreme codes get activations that make the largest integer sums.
-std::vector<float> draw_tokens(std::size_t n_tokens, std::size_t n_cols, Codes codes) {
+std::vector<float> draw_activations(std::size_t n_tokens, std::size_t n_cols, Codes codes) {
   if (codes != Codes::kRandom) {
     std::vector<float> x(n_tokens * n_cols, 1.0F);
     for (std::size_t i = n_cols; i < 2 * n_cols && i < x.size(); ++i) x[i] = -1.0F;
@@ -91,8 +89,7 @@ struct Part {
   bool add;
 };
 
-void check_part(KernelTables tables, const Product& p, const Part& part, const Bytes& x,
-                EntryVerdict& verdict) {
+void check_part(EntryCheck& check, const Product& p, const Part& part, const Bytes& x) {
   const std::size_t n_rows = p.w.n_rows();
   const std::size_t stride = n_rows + part.gap;
   const std::size_t shift = (part.n_tokens + part.gap) % 16 * sizeof(float);
@@ -106,38 +103,33 @@ void check_part(KernelTables tables, const Product& p, const Part& part, const B
       y = part.add ? y + product : product;
     }
   }
-  for (const KernelTable* table : tables) {
-    Guarded<float> y(before, shift, Guarded<float>::kWritten);
-    Bytes workspace(matmul_workspace_bytes(part.n_tokens), 0, Bytes::kRead);
-    table->matmul({.type = p.w.type(),
-                   .dequantize = p.format != activation_format(p.w.type()),
-                   .panels = p.w.panels(0, p.w.n_panels()).first,
-                   .n_rows = n_rows,
-                   .n_cols = p.w.n_cols(),
-                   .panel_begin = part.panel_begin,
-                   .panel_end = part.panel_end,
-                   .x = x.data(),
-                   .n_tokens = part.n_tokens,
-                   .y = y.data(),
-                   .y_stride = stride,
-                   .add = part.add,
-                   .workspace = workspace.data(),
-                   .next = nullptr,
-                   .next_end = 0});
-    std::string difference = y.difference(expected);
-    if (difference.empty() && !workspace.guards_intact()) difference = "writes past its workspace";
-    verdict.add(table->isa,
-                fmt::format("{}, {} x {}, panels {} .. {}, {} tokens, y_stride {}, {}{}",
-                            p.format == ActivationFormat::kF32 ? "f32" : "int8", n_rows,
-                            p.w.n_cols(), part.panel_begin, part.panel_end, part.n_tokens, stride,
-                            part.add ? "add" : "store",
-                            p.codes == Codes::kRandom ? "" : ", extreme weights"),
-                difference);
-  }
+  check.compare(
+      fmt::format("{}, {} x {}, panels {} .. {}, {} tokens, y_stride {}, {}{}",
+                  p.format == ActivationFormat::kF32 ? "f32" : "int8", n_rows, p.w.n_cols(),
+                  part.panel_begin, part.panel_end, part.n_tokens, stride,
+                  part.add ? "add" : "store", p.codes == Codes::kRandom ? "" : ", extreme weights"),
+      expected, before, shift, [&](auto& table, float* y) {
+        Bytes workspace(matmul_workspace_bytes(part.n_tokens), 0, Bytes::kRead);
+        table.matmul({.type = p.w.type(),
+                      .dequantize = p.format != activation_format(p.w.type()),
+                      .panels = p.w.panels(0, p.w.n_panels()).first,
+                      .n_rows = n_rows,
+                      .n_cols = p.w.n_cols(),
+                      .panel_begin = part.panel_begin,
+                      .panel_end = part.panel_end,
+                      .x = x.data(),
+                      .n_tokens = part.n_tokens,
+                      .y = y,
+                      .y_stride = stride,
+                      .add = part.add,
+                      .workspace = workspace.data(),
+                      .next = nullptr,
+                      .next_end = 0});
+        return workspace.guards_intact() ? "" : "writes past its workspace";
+      });
 }
 
-void check_product(KernelTables tables, const Product& p, std::span<const std::size_t> tokens,
-                   EntryVerdict& verdict) {
+void check_product(EntryCheck& check, const Product& p, std::span<const std::size_t> tokens) {
   const std::size_t panels = p.w.n_panels();
   const std::size_t last = panels - 1;
   const std::size_t begins[] = {0, 0, std::min<std::size_t>(1, last), last};
@@ -148,8 +140,8 @@ void check_product(KernelTables tables, const Product& p, std::span<const std::s
                   Bytes::kRead);
     for (std::size_t i = 0; i < (n_tokens > kMostTokens ? 1 : std::size(begins)); ++i) {
       const std::size_t gap = (n_tokens + i) % 4;
-      check_part(tables, p, {n_tokens, begins[i], ends[i], gap, i % 2 == 1}, x, verdict);
-      if (i == 0) check_part(tables, p, {n_tokens, 0, panels, gap, true}, x, verdict);
+      check_part(check, p, {n_tokens, begins[i], ends[i], gap, i % 2 == 1}, x);
+      if (i == 0) check_part(check, p, {n_tokens, 0, panels, gap, true}, x);
     }
   }
 }
@@ -159,21 +151,21 @@ struct Shape {
   std::size_t n_cols;
 };
 
-Status check_matrix(KernelTables tables, WeightType type, Shape shape, Codes codes,
-                    std::span<const std::size_t> tokens, EntryVerdict& verdict) {
+Status check_matrix(EntryCheck& check, WeightType type, Shape shape, Codes codes,
+                    std::span<const std::size_t> tokens) {
   const auto bytes = draw_matrix(type, shape.n_rows, shape.n_cols, codes);
   LLM_TRY(const PackedMatrix w,
           PackedMatrix::pack(type, shape.n_rows, shape.n_cols, bytes, "kernel check"));
   const reference::MatrixBytes matrix{type, shape.n_rows, shape.n_cols, bytes};
   const std::size_t n_tokens = std::ranges::max(tokens);
-  const auto used = draw_tokens(n_tokens, shape.n_cols, codes);
+  const auto used = draw_activations(n_tokens, shape.n_cols, codes);
   const ActivationFormat native = activation_format(type);
   std::vector<float> expected(n_tokens * shape.n_rows);
   reference::matmul(matrix, used, expected);
-  check_product(tables, {w, codes, native, used, expected}, tokens, verdict);
+  check_product(check, {w, codes, native, used, expected}, tokens);
   if (native == ActivationFormat::kF32) return Ok{};
   reference::matmul_f32(matrix, used, expected);
-  check_product(tables, {w, codes, ActivationFormat::kF32, used, expected}, tokens, verdict);
+  check_product(check, {w, codes, ActivationFormat::kF32, used, expected}, tokens);
   return Ok{};
 }
 
@@ -195,7 +187,7 @@ Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, 
   constexpr std::size_t kManyRows = 53;
   constexpr std::size_t kFewRows = 35;
   const BlockTraits& traits = block_traits(type);
-  EntryVerdict verdict(fmt::format("matmul, {}", traits.name));
+  EntryCheck check(fmt::format("matmul, {}", traits.name), tables);
   std::vector<std::size_t> columns = few_columns(traits.block_weights);
   const std::size_t most_blocks = columns.back();
   for (const std::size_t n : {sizes.d_model, sizes.n_heads * sizes.head_dim, sizes.d_ff}) {
@@ -204,23 +196,22 @@ Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, 
   }
   for (const std::size_t n_cols : columns) {
     for (const Codes codes : kAllCodes) {
-      LLM_RETURN_IF_ERROR(
-          check_matrix(tables, type, {kManyRows, n_cols}, codes, kFewTokens, verdict));
+      LLM_RETURN_IF_ERROR(check_matrix(check, type, {kManyRows, n_cols}, codes, kFewTokens));
     }
   }
   LLM_RETURN_IF_ERROR(
-      check_matrix(tables, type, {kManyRows, most_blocks}, Codes::kRandom, all_tokens, verdict));
+      check_matrix(check, type, {kManyRows, most_blocks}, Codes::kRandom, all_tokens));
   if (sizes.large_batches) {
-    LLM_RETURN_IF_ERROR(check_matrix(tables, type, {kFewRows, columns.front()}, Codes::kRandom,
-                                     kLargeBatches, verdict));
+    LLM_RETURN_IF_ERROR(
+        check_matrix(check, type, {kFewRows, columns.front()}, Codes::kRandom, kLargeBatches));
   }
   for (const std::size_t n_rows : {1U, 16U, 17U}) {
     LLM_RETURN_IF_ERROR(
-        check_matrix(tables, type, {n_rows, most_blocks}, Codes::kRandom, kFewTokens, verdict));
+        check_matrix(check, type, {n_rows, most_blocks}, Codes::kRandom, kFewTokens));
   }
-  return verdict.result(fmt::format("1 .. {}{} tokens, {} columns", kMostTokens,
-                                    sizes.large_batches ? ", 49 .. 54 and 507 .. 512" : "",
-                                    fmt::join(columns, ", ")));
+  return check.result(fmt::format("1 .. {}{} tokens, {} columns", kMostTokens,
+                                  sizes.large_batches ? ", 49 .. 54 and 507 .. 512" : "",
+                                  fmt::join(columns, ", ")));
 }
 
 }  // namespace llm

@@ -1,5 +1,3 @@
-#include "validate/self/long_check.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "validate/self/anchor.h"
+#include "validate/self/mode_check.h"
 
 namespace llm {
 namespace {
@@ -20,9 +18,9 @@ constexpr std::size_t kThreeChunks = 768;
 constexpr std::size_t kOneCall = 337;
 constexpr std::size_t kPastTenBlocks = 320;
 
-class LongCheck {
+class LongCheck : private PathCheck {
  public:
-  explicit LongCheck(const ModePlan& plan) : plan_(plan), config_(plan.base->config()) {
+  explicit LongCheck(const ModePlan& plan) : PathCheck(plan), config_(plan.base->config()) {
     const double layer = products_per_token(config_, 1) - products_per_token(config_, 0);
     const auto layers_for = [&](std::size_t n) {
       return static_cast<std::size_t>(kLongWork / (layer * static_cast<double>(n)));
@@ -39,15 +37,17 @@ class LongCheck {
     const std::size_t size = std::clamp<std::size_t>(static_cast<std::size_t>(affordable), 2, 17);
     for (const std::size_t begin : begins) windows_.push_back({begin, begin + size});
     std::mt19937_64 random(1);
-    for (std::size_t i = 0; i < windows_.back().end; ++i)
-      tokens_.push_back(static_cast<TokenId>(random() % config_.n_vocab));
+    draw_tokens(tokens_, windows_.back().end, config_.n_vocab, random);
+    const std::string layers =
+        n_layers_ == config_.n_layers ? "all layers" : fmt::format("layers 0 .. {}", n_layers_ - 1);
+    scope_ = fmt::format("{} positions, {}: ", tokens_.size(), layers);
   }
 
   Result<PartOutcome> run() {
     LLM_TRY(model_, plan_.model(plan_.threads, {}, n_layers_));
     const auto others = other_isas(model_->isa());
     n_paths_ = 3 + others.size();
-    LLM_TRY(const bool any, anchor());
+    LLM_TRY(const bool any, anchor("prefill against the definition (R1)", windows_, prefill()));
     if (!out_.anchored) LLM_RETURN_IF_ERROR(one_call());
     if (any) {
       if (out_.anchored) {
@@ -64,48 +64,11 @@ class LongCheck {
         LLM_RETURN_IF_ERROR(check(other, briefly(prefill())));
       }
     }
-    if (fault_.is_there()) out_.results[anchor_result_].detail += fault_.count();
     limits();
-    return std::move(out_);
+    return finish();
   }
 
  private:
-  std::string layers() const {
-    return n_layers_ == config_.n_layers ? "all layers"
-                                         : fmt::format("layers 0 .. {}", n_layers_ - 1);
-  }
-
-  std::string title(const ModelPointer& model, const std::string& what) const {
-    return plan_.title(model->isa(),
-                       fmt::format("{} positions, {}: {}", tokens_.size(), layers(), what));
-  }
-
-  Result<bool> anchor() {
-    const std::string name = title(model_, "prefill against the definition (R1)");
-    auto definition = by_definition(model_, plan_.kv, tokens_, windows_);
-    if (!definition.ok()) {
-      auto failed = nonfinite_check(name, definition.error());
-      if (!failed) return std::move(definition).error();
-      out_.results.push_back(*std::move(failed));
-      out_.anchored = false;
-      return false;
-    }
-    expected_ = std::move(definition).value();
-    LLM_TRY(Judged judged,
-            judge(name, expected_, [&] { return evaluate(model_, prefill(), tokens_); }));
-    plan_.report(++done_, n_paths_);
-    out_.anchored = judged.result.passed;
-    if (judged.result.passed) {
-      expected_.complete_with(judged.table);
-    } else {
-      LLM_RETURN_IF_ERROR(locate(judged));
-    }
-    anchor_result_ = out_.results.size();
-    out_.results.push_back(judged.result);
-    fault_ = PrefillFault(std::move(judged));
-    return true;
-  }
-
   /// The first tokens, cut small: the rows of one long call by themselves, since what it stores is
   /// all that follows sees of it.
   Path small_batches() const {
@@ -116,33 +79,16 @@ class LongCheck {
 
   /// The same where prefill is wrong: the call itself against the batches.
   Status one_call() {
-    Path small = small_batches();
-    const std::string name = title(model_, small.name);
-    auto expected = evaluate(model_, small, tokens_);
+    LogitTable definition = std::exchange(expected_, {});
+    Path path = small_batches();
+    LLM_TRY(const bool is_finite, expect(path.name, evaluate(model_, path, tokens_)));
+    if (is_finite) {
+      path.executor.batch = kOneCall;
+      LLM_TRY(Judged judged, judge_path(model_, path));
+      out_.results.push_back(std::move(judged.result));
+    }
+    expected_ = std::move(definition);
     plan_.report(++done_, n_paths_);
-    if (!expected.ok()) {
-      auto failed = nonfinite_check(name, expected.error());
-      if (!failed) return std::move(expected).error();
-      out_.results.push_back(*std::move(failed));
-      return Ok{};
-    }
-    Path whole = small;
-    whole.executor.batch = kOneCall;
-    LLM_TRY(Judged judged,
-            judge(name, *expected, [&] { return evaluate(model_, whole, tokens_); }));
-    out_.results.push_back(std::move(judged.result));
-    return Ok{};
-  }
-
-  Status locate(Judged& judged) {
-    const TableDifference difference = compare_tables(judged.table, expected_);
-    if (difference.different == 0) return Ok{};  // not finite, and located
-    for (const Window& window : windows_) {
-      if (difference.position < window.begin || difference.position >= window.end) continue;
-      auto op = first_wrong_op(model_, plan_.kv, tokens_, window);
-      if (!op.ok() && op.error().code != ErrorCode::kNonFinite) return std::move(op).error();
-      if (op.ok()) judged.result.detail += "; " + *op;
-    }
     return Ok{};
   }
 
@@ -166,9 +112,7 @@ class LongCheck {
     return path;
   }
 
-  LogitRows rows_of_call() const {
-    return logits_are_dear(config_, n_layers_) ? LogitRows::kLast : LogitRows::kAll;
-  }
+  LogitRows rows_of_call() const { return rows_of_long_call(config_, n_layers_); }
 
   /// The path again once prefill is known to be right, all rows of whose first call are compared.
   Path briefly(Path path) const {
@@ -206,15 +150,6 @@ class LongCheck {
     return path;
   }
 
-  Status check(const ModelPointer& model, const Path& path) {
-    LLM_TRY(Judged judged, judge(title(model, path.name), expected_,
-                                 [&] { return evaluate(model, path, tokens_); }));
-    plan_.report(++done_, n_paths_);
-    if (fault_.explains(judged)) return Ok{};
-    out_.results.push_back(std::move(judged.result));
-    return Ok{};
-  }
-
   /// Paths in a row on one sequence, which read the long text once. One that differs is looked for
   /// by itself.
   Status check_together(std::vector<Path> paths) {
@@ -228,8 +163,7 @@ class LongCheck {
                        path.feeds.begin() + (reads && path.feeds.front().end <= stored ? 1 : 0),
                        path.feeds.end());
     }
-    LLM_TRY(Judged judged, judge(title(model_, all.name), expected_,
-                                 [&] { return evaluate(model_, all, tokens_); }));
+    LLM_TRY(Judged judged, judge_path(model_, all));
     plan_.report(++done_, n_paths_);
     if (!judged.result.passed) {
       const std::size_t before = out_.results.size();
@@ -252,18 +186,9 @@ class LongCheck {
                                              n_layers_, config_.n_layers - 1));
   }
 
-  const ModePlan& plan_;
   const HyperParameters& config_;
   std::size_t n_layers_ = 0;
   std::vector<Window> windows_;
-  std::vector<TokenId> tokens_;
-  ModelPointer model_;
-  LogitTable expected_;
-  PrefillFault fault_;
-  std::size_t anchor_result_ = 0;
-  std::size_t done_ = 0;
-  std::size_t n_paths_ = 1;
-  PartOutcome out_;
 };
 
 }  // namespace

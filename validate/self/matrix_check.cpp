@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <utility>
 
 #include "base/thread_team.h"
@@ -13,13 +14,13 @@
 #include "quant/formats/reference/dot.h"
 #include "quant/kernels/matmul.h"
 #include "validate/self/matrix_verdict.h"
-#include "validate/self/vector_check.h"
+#include "validate/self/tally.h"
 
 namespace llm {
 namespace {
 
 constexpr std::size_t kAllRows = SIZE_MAX;
-constexpr int kTeams[] = {2, 3, 7};
+constexpr int kTeamsOfMatrix[] = {2, 3, 7};
 
 /// A matrix as the engine holds it and as the file has it.
 struct Pair {
@@ -38,6 +39,19 @@ std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& t
   return out;
 }
 
+/// Activations of unit size with what real ones have: a few large outliers, a block of zeros.
+std::vector<float> noise(std::size_t n_tokens, std::size_t n_cols, std::size_t seed) {
+  std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
+  std::vector<float> x(n_tokens * n_cols);
+  for (float& v : x) {
+    const auto bits = static_cast<std::uint32_t>(random());
+    v = static_cast<float>(bits >> 8) * 0x1p-23F - 1.0F;
+    if (bits % 256 == 0) v *= 40.0F;
+  }
+  if (n_cols > 256) std::fill_n(x.begin(), 256, 0.0F);
+  return x;
+}
+
 class MatrixCheck {
  public:
   MatrixCheck(const Model& model, const ModelFile& file, const MatrixCheckOptions& options)
@@ -52,7 +66,7 @@ class MatrixCheck {
 
   Result<std::vector<CheckResult>> run() {
     const std::size_t steps = 3 * pairs_.size();
-    std::vector<CheckResult> results = {packing(steps).result(), check_vectors(model_, tensors_)};
+    std::vector<CheckResult> results = {packing(steps), check_vectors(model_, tensors_)};
     for (const bool int8 : {true, false}) {
       start(int8 ? "int8" : "f32");
       for (std::size_t i = 0; i < pairs_.size(); ++i) {
@@ -61,8 +75,8 @@ class MatrixCheck {
         if (int8 || !native_f32) LLM_RETURN_IF_ERROR(check(pairs_[i], int8, i));
         report((int8 ? 1 : 2) * pairs_.size() + i + 1, steps);
       }
-      for (const MatrixVerdict& verdict : verdicts_)
-        if (verdict.matrices > 0) results.push_back(verdict.result());
+      for (const auto& [name, tally] : verdicts_)
+        if (tally.n > 0) results.push_back(tally.result(name));
     }
     return results;
   }
@@ -74,8 +88,8 @@ class MatrixCheck {
     if (options_.progress) options_.progress("matrices", done, total);
   }
 
-  MatrixVerdict packing(std::size_t steps) const {
-    MatrixVerdict verdict{.name = "packed weights give back the file's bytes"};
+  CheckResult packing(std::size_t steps) const {
+    Tally tally{.of = "matrices"};
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       const auto& [packed, view, role] = pairs_[i];
       const std::size_t row_size = row_bytes(view->type, view->n_cols);
@@ -98,17 +112,20 @@ class MatrixCheck {
             });
         same = first == view->n_rows;
       }
-      verdict.add(same, fmt::format("{} ({}), row {}", view->name, block_traits(view->type).name,
-                                    first.load()));
+      tally.add(same, [&, view = view] {
+        return fmt::format("{} ({}), row {}", view->name, block_traits(view->type).name,
+                           first.load());
+      });
       report(i + 1, steps);
     }
-    return verdict;
+    return tally.result("packed weights give back the file's bytes");
   }
 
   void start(const std::string& mode) {
     verdicts_.clear();
     const auto name = [&](Isa isa, const std::string& what) {
-      verdicts_.push_back({.name = fmt::format("{}, {}: {}", mode, isa_name(isa), what)});
+      verdicts_.emplace_back(fmt::format("{}, {}: {}", mode, isa_name(isa), what),
+                             Tally{.of = "matrices"});
     };
     const std::string batch =
         fmt::format("matrices, batches of {} as one by one", options_.n_tokens);
@@ -163,7 +180,7 @@ class MatrixCheck {
       alone = batches.back();
     }
     Mismatch shared;
-    for (const int team : kTeams) {
+    for (const int team : kTeamsOfMatrix) {
       LLM_TRY(const auto y, product(best(), w, format, x, kAllRows, team));
       shared.look_all(differences(y, alone, w, {}));
     }
@@ -274,10 +291,11 @@ class MatrixCheck {
   }
 
   void add(std::size_t verdict, const Pair& pair, const Mismatch& found) {
-    verdicts_[verdict].add(found.count == 0,
-                           fmt::format("{} ({}): {} products, first row {}: {} and {}",
-                                       pair.in_file->name, block_traits(pair.in_file->type).name,
-                                       found.count, found.row, found.actual, found.expected));
+    verdicts_[verdict].second.add(found.count == 0, [&] {
+      return fmt::format("{} ({}): {} products, first row {}: {} and {}", pair.in_file->name,
+                         block_traits(pair.in_file->type).name, found.count, found.row,
+                         found.actual, found.expected);
+    });
   }
 
   static constexpr std::size_t kGroup = contract::kMaxTilePanels * contract::kPanelRows;
@@ -288,7 +306,7 @@ class MatrixCheck {
   const MatrixCheckOptions& options_;
   std::vector<const KernelTable*> fast_;
   AlignedBuffer<std::byte> memory_;
-  std::vector<MatrixVerdict> verdicts_;
+  std::vector<std::pair<std::string, Tally>> verdicts_;
 };
 
 }  // namespace

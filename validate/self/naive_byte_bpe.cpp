@@ -1,22 +1,9 @@
-#include "validate/self/naive_byte_bpe.h"
 
 #include <algorithm>
 
 #include "validate/self/naive_tokenizer.h"
 
 namespace llm {
-namespace {
-
-/// Bytes of the character that `text` begins with; 0: it begins with none.
-std::size_t character_size(std::string_view text) {
-  for (std::size_t size = 1; size <= 4 && size <= text.size(); ++size) {
-    if (naive_is_character(text.substr(0, size))) return size;
-  }
-  return 0;
-}
-
-}  // namespace
-
 NaiveByteBpe::NaiveByteBpe(const VocabSpec& spec)
     : NaiveByteBpe(spec, published_rule(spec.pre_tokenizer)) {}
 
@@ -47,7 +34,7 @@ std::string NaiveByteBpe::bytes_of(const std::string& spelling) const {
 std::optional<std::string> NaiveByteBpe::in_alphabet(const std::string& spelling) const {
   std::string bytes;
   for (std::size_t at = 0; at < spelling.size();) {
-    const std::size_t size = character_size(std::string_view(spelling).substr(at));
+    const std::size_t size = naive_character_size(std::string_view(spelling).substr(at));
     if (size == 0 || size > 2) return std::nullopt;
     char32_t code = static_cast<unsigned char>(spelling[at]);
     if (size == 2)
@@ -76,7 +63,7 @@ void NaiveByteBpe::append(std::string_view text, bool rightmost, std::vector<Tok
     others.clear();
   };
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t size = character_size(text.substr(at));
+    const std::size_t size = naive_character_size(text.substr(at));
     if (size > 0 && !others.empty()) give_out();
     (size > 0 ? characters : others).append(text, at, size > 0 ? size : 1);
     at += size > 0 ? size : 1;

@@ -13,6 +13,17 @@
 #include "base/utf8.h"
 
 namespace llm {
+
+void naive_append_utf8(char32_t code, std::string& out) {
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+    return;
+  }
+  const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  out += static_cast<char>(0xFF << (7 - n_more) | code >> 6 * n_more);
+  for (int i = n_more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
+}
+
 namespace {
 
 using Codes = std::u32string;
@@ -30,16 +41,6 @@ Codes codes_of(std::string_view text) {
     text.remove_prefix(head.size);
   }
   return codes;
-}
-
-void append_utf8(char32_t code, std::string& out) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-    return;
-  }
-  const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  out += static_cast<char>(0xFF << (7 - n_more) | code >> 6 * n_more);
-  for (int i = n_more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
 }
 
 /// Unicode's White_Space (PropList.txt).
@@ -66,7 +67,7 @@ Set category(const std::string& name) {
     const auto [entry, is_new] = known->try_emplace(c);
     if (is_new) {
       std::string text;
-      append_utf8(c, text);
+      naive_append_utf8(c, text);
       entry->second = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                                   text.size(), 0, 0, data.get(), nullptr) > 0;
     }
@@ -283,7 +284,7 @@ std::vector<std::string> NaiveSplitter::split(std::string_view text) const {
           if (step.after_byte_level) {
             part += piece[i];
           } else {
-            append_utf8(codes[i], part);
+            naive_append_utf8(codes[i], part);
           }
         }
         if (!part.empty()) finer.push_back(std::move(part));

@@ -24,14 +24,6 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return out;
 }
 
-/// Bytes of the character that `text` begins with; 0: it begins with none.
-std::size_t character_size(std::string_view text) {
-  for (std::size_t size = 1; size <= std::min(kMostBytes, text.size()); ++size) {
-    if (naive_is_character(text.substr(0, size))) return size;
-  }
-  return 0;
-}
-
 }  // namespace
 
 bool naive_is_character(std::string_view text) {
@@ -51,10 +43,17 @@ bool naive_is_character(std::string_view text) {
   return value >= kFirstOfSize[text.size()] && value <= 0x10FFFF && !surrogate;
 }
 
+std::size_t naive_character_size(std::string_view text) {
+  for (std::size_t size = 1; size <= std::min(kMostBytes, text.size()); ++size) {
+    if (naive_is_character(text.substr(0, size))) return size;
+  }
+  return 0;
+}
+
 std::string naive_valid_utf8(std::string_view bytes) {
   std::string out;
   while (!bytes.empty()) {
-    const std::size_t size = character_size(bytes);
+    const std::size_t size = naive_character_size(bytes);
     out += size > 0 ? bytes.substr(0, size) : kReplacement;
     bytes.remove_prefix(std::max<std::size_t>(1, size));
   }
@@ -198,8 +197,9 @@ std::vector<NaiveTokenizer::Symbol> NaiveTokenizer::split(std::string_view text,
   std::vector<Symbol> symbols;
   while (!text.empty()) {
     const auto* found = longest_at(user_defined_, text, literal);
-    const std::size_t size =
-        found != nullptr ? found->first.size() : std::max<std::size_t>(1, character_size(text));
+    const std::size_t size = found != nullptr
+                                 ? found->first.size()
+                                 : std::max<std::size_t>(1, naive_character_size(text));
     symbols.push_back({std::string(text.substr(0, size)), found != nullptr});
     text.remove_prefix(size);
   }

@@ -10,9 +10,38 @@
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
-#include "validate/self/naive_byte_bpe.h"
+#include "tokenizer/vocab_spec.h"
+#include "validate/self/naive_splitter.h"
 
 namespace llm {
+
+/// The rules of docs/tokenizer.md for byte-level BPE in plain loops, for a text without
+/// user-defined tokens. Cubic in a piece: for short texts.
+class NaiveByteBpe {
+ public:
+  /// @pre check_vocab(spec), of byte-level BPE
+  explicit NaiveByteBpe(const VocabSpec& spec);
+
+  /// @param rightmost  of merges of one rank the rightmost is first (the rule is leftmost)
+  void append(std::string_view text, bool rightmost, std::vector<TokenId>& ids) const;
+
+  /// Whether a byte of `text` has no token, so that it is lost.
+  bool loses_bytes(std::string_view text) const;
+
+  /// The bytes of a token that is no control, unknown or user-defined one.
+  std::string bytes_of(const std::string& spelling) const;
+
+ private:
+  NaiveByteBpe(const VocabSpec& spec, const PublishedRule& rule);
+  std::optional<std::string> in_alphabet(const std::string& spelling) const;
+  void append_piece(std::string_view piece, bool rightmost, std::vector<TokenId>& ids) const;
+
+  std::map<char32_t, char> byte_of_;      ///< GPT-2's alphabet
+  std::map<std::string, TokenId> whole_;  ///< by bytes, where merges are ignored
+  std::array<std::optional<TokenId>, 256> byte_tokens_;
+  std::map<std::pair<TokenId, TokenId>, std::pair<std::size_t, TokenId>> merges_;  ///< rank, joined
+  NaiveSplitter splitter_;
+};
 
 /// Which of neighbouring pairs with equal scores (byte-level BPE: of one merge) merges first. The
 /// rule is leftmost; the other one tells whether a text can show the difference.
@@ -72,6 +101,8 @@ class NaiveTokenizer {
 
 /// Whether `text` is one whole character of UTF-8, by the value that its bits make up.
 bool naive_is_character(std::string_view text);
+/// Bytes of the character that `text` begins with; 0: it begins with none.
+std::size_t naive_character_size(std::string_view text);
 
 /// `bytes` with U+FFFD for each byte that belongs to no character.
 std::string naive_valid_utf8(std::string_view bytes);

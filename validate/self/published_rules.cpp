@@ -1,9 +1,8 @@
-#include "validate/self/published_rules.h"
-
 #include <algorithm>
 #include <array>
 
 #include "base/check.h"
+#include "validate/self/naive_splitter.h"
 
 namespace llm {
 namespace {

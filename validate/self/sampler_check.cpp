@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "base/float_environment.h"
+#include "validate/self/tally.h"
+#include "validate/self/text_path.h"
 
 namespace llm {
 namespace {
@@ -57,23 +59,6 @@ std::string text_of(std::span<const Candidate> candidates) {
     text += fmt::format(" {} ({:.9g})", c.id, c.probability);
   return candidates.size() > kShownTokens ? text + " ..." : text;
 }
-
-/// Cases of one check, with the first that failed.
-struct Tally {
-  std::size_t n = 0;
-  std::size_t n_failed = 0;
-  std::string first;
-
-  void add(bool passed, auto describe) {
-    ++n;
-    if (passed) return;
-    if (n_failed++ == 0) first = describe();
-  }
-  CheckResult result(std::string name) const {
-    if (n_failed == 0) return {std::move(name), n > 0, fmt::format("{} cases", n)};
-    return {std::move(name), false, fmt::format("{} of {} cases differ; {}", n_failed, n, first)};
-  }
-};
 
 /// A token in the order of docs/sampling.md, while filters are applied.
 struct Scored {
@@ -381,11 +366,8 @@ Result<std::vector<CheckResult>> check_sampler(const std::shared_ptr<const Model
   std::mt19937 random(1);
   std::vector<TokenId> tokens;
   if (spec.bos) tokens.push_back(*spec.bos);
-  while (tokens.size() < std::min(kRows, model->config().context))
-    tokens.push_back(static_cast<TokenId>(random() % n_vocab));
-  ExecutorOptions options;
-  options.context = tokens.size();
-  LLM_TRY(const auto session, open_sequence(model, options));
+  draw_tokens(tokens, std::min(kRows, model->config().context), n_vocab, random);
+  LLM_TRY(const auto session, open_sequence(model, {.context = tokens.size()}));
   LLM_TRY(const auto logits, session->evaluate(tokens, LogitRows::kAll));
   std::vector<SamplerRow> rows;
   for (std::size_t t = 0; t < tokens.size(); ++t) {

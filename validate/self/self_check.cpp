@@ -10,19 +10,14 @@
 
 #include "engine/model/model.h"
 #include "quant/kernels/kernel_table.h"
-#include "validate/self/cache_check.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
-#include "validate/self/long_check.h"
 #include "validate/self/matrix_check.h"
 #include "validate/self/mode_check.h"
 #include "validate/self/sampler_check.h"
-#include "validate/self/sequence_check.h"
 #include "validate/self/share_check.h"
-#include "validate/self/shift_check.h"
-#include "validate/self/speculation_check.h"
+#include "validate/self/text_checks.h"
 #include "validate/self/tokenizer_check.h"
-#include "validate/self/wait_check.h"
 
 namespace llm {
 namespace {

@@ -1,13 +1,13 @@
-#include "validate/self/sequence_check.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <span>
 #include <string>
 #include <utility>
+
+#include "validate/self/text_checks.h"
+#include "validate/self/text_path.h"
 
 namespace llm {
 namespace {
@@ -73,8 +73,8 @@ class SequenceCheck {
   Result<CheckResult> run_whole_pages(std::size_t n_pages) {
     const std::size_t n = n_pages * kPage;
     const auto drawn = [&](std::size_t size) {
-      std::vector<TokenId> ids(size);
-      for (TokenId& id : ids) id = static_cast<TokenId>(random_() % model_->config().n_vocab);
+      std::vector<TokenId> ids;
+      draw_tokens(ids, size, model_->config().n_vocab, random_);
       return ids;
     };
     const std::vector<TokenId> prompt = drawn(n);
@@ -222,10 +222,10 @@ class SequenceCheck {
     const std::size_t n_vocab = model_->config().n_vocab;
     const std::size_t n_rows = segment.logits.size() / n_vocab;
     const std::size_t first = segment.sequence->position() - n_rows;
-    const float* expected = texts_[index].expected.data() + (first - texts_[index].begin) * n_vocab;
-    if (std::memcmp(segment.logits.data(), expected, segment.logits.size_bytes()) == 0) return {};
-    std::size_t i = 0;
-    while (std::memcmp(&segment.logits[i], &expected[i], sizeof(float)) == 0) ++i;
+    const auto expected = std::span(texts_[index].expected)
+                              .subspan((first - texts_[index].begin) * n_vocab, n_rows * n_vocab);
+    const std::size_t i = first_unequal(segment.logits, expected);
+    if (i == expected.size()) return {};
     return fmt::format(
         "sequence {} differs from its run alone, first at position {}, token {}: {} and {}", index,
         first + i / n_vocab, i % n_vocab, segment.logits[i], expected[i]);

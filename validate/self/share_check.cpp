@@ -8,7 +8,6 @@
 
 #include "quant/formats/reference/matmul.h"
 #include "quant/kernels/matmul.h"
-#include "validate/self/kernel_blocks.h"
 #include "validate/self/kernel_case.h"
 #include "validate/self/matrix_verdict.h"
 

@@ -1,10 +1,7 @@
-#include "validate/self/shift_check.h"
-
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <random>
 #include <span>
@@ -13,6 +10,8 @@
 
 #include "engine/generate/generate.h"
 #include "engine/sampler/sampler.h"
+#include "validate/self/text_checks.h"
+#include "validate/self/text_path.h"
 
 namespace llm {
 namespace {
@@ -100,8 +99,7 @@ class ShiftCase {
   Tokens draw(std::size_t n, bool bos, std::mt19937_64& random) const {
     Tokens tokens;
     if (bos) tokens.push_back(*model_->tokenizer().spec().bos);
-    while (tokens.size() < n)
-      tokens.push_back(static_cast<TokenId>(random() % model_->config().n_vocab));
+    draw_tokens(tokens, n, model_->config().n_vocab, random);
     return tokens;
   }
 
@@ -156,14 +154,9 @@ class ShiftCase {
     LLM_TRY(const auto rows,
             fresh_->evaluate(std::span(kept_).subspan(fresh_->position()), LogitRows::kAll));
     const auto expected = rows.last(fresh_->n_vocab());
-    std::size_t different = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      different += std::bit_cast<std::uint32_t>(drawn.logits[i]) !=
-                   std::bit_cast<std::uint32_t>(expected[i]);
-    }
-    if (different > 0) {
-      fail(fmt::format("{} of {} logits are not those of a new session fed the {} kept tokens",
-                       different, expected.size(), kept_.size()));
+    if (first_unequal(drawn.logits, expected) < expected.size()) {
+      fail(fmt::format("its logits are not those of a new session fed the {} kept tokens",
+                       kept_.size()));
       return Ok{};
     }
     std::vector<float> allowed(expected.begin(), expected.end());
@@ -209,10 +202,8 @@ Result<std::vector<CheckResult>> check_context_shift(const std::shared_ptr<const
   const bool has_bos = model->tokenizer().spec().bos.has_value();
   std::vector<CheckResult> results;
   const auto run = [&](std::size_t context, bool bos) -> Status {
-    ExecutorOptions executor;
-    executor.context = std::min(context, model->config().context);
-    executor.kv = kv;
-    executor.batch = kBatch;
+    const ExecutorOptions executor{
+        .context = std::min(context, model->config().context), .kv = kv, .batch = kBatch};
     if (executor.context < 8) return Ok{};
     LLM_TRY(CheckResult result, ShiftCase(model, executor, open, bos).run(options.seed));
     result.name = fmt::format("{}, {}: {}", model->compute() == Compute::kInt8 ? "int8" : "f32",

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 namespace llm {
@@ -26,7 +25,7 @@ std::vector<TokenId> other_tokens(std::span<const TokenId> tokens, std::size_t b
   return out;
 }
 
-/// Feeds `tokens`, at most `per_call` at a time; `use` gets each call's rows.
+/// Feeds `tokens`, at most `per_call` at a time; `table` takes each call's rows.
 Status feed_in_calls(Sequence& sequence, std::span<const TokenId> tokens, std::size_t per_call,
                      LogitRows rows, LogitTable* table) {
   const std::size_t step = per_call == 0 ? tokens.size() : per_call;
@@ -40,6 +39,13 @@ Status feed_in_calls(Sequence& sequence, std::span<const TokenId> tokens, std::s
 }
 
 }  // namespace
+
+std::size_t first_unequal(std::span<const float> a, std::span<const float> b) {
+  const auto same = [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  };
+  return static_cast<std::size_t>(std::ranges::mismatch(a, b, same).in1 - a.begin());
+}
 
 void LogitTable::append(std::size_t first_position, std::span<const float> rows) {
   for (std::size_t i = 0; i < rows.size() / n_vocab; ++i) positions.push_back(first_position + i);
@@ -88,10 +94,8 @@ TableDifference compare_tables(const LogitTable& actual, const LogitTable& expec
     if (need.empty()) continue;
     const auto row = actual.row(i);
     out.compared += row.size();
-    if (std::memcmp(row.data(), need.data(), row.size_bytes()) == 0) continue;
-    for (std::size_t token = 0; token < row.size(); ++token) {
-      if (std::bit_cast<std::uint32_t>(row[token]) == std::bit_cast<std::uint32_t>(need[token]))
-        continue;
+    for (std::size_t token = first_unequal(row, need); token < row.size();
+         token += 1 + first_unequal(row.subspan(token + 1), need.subspan(token + 1))) {
       if (out.different++ > 0) continue;
       out.position = actual.positions[i];
       out.words = fmt::format("first at position {}, token {}: {} and {}", out.position, token,
@@ -104,8 +108,8 @@ TableDifference compare_tables(const LogitTable& actual, const LogitTable& expec
 }
 
 bool same_bits(const LogitTable& a, const LogitTable& b) {
-  return a.positions == b.positions && a.values.size() == b.values.size() &&
-         std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(float)) == 0;
+  return a.positions == b.positions &&
+         std::ranges::equal(std::as_bytes(std::span(a.values)), std::as_bytes(std::span(b.values)));
 }
 
 std::optional<CheckResult> nonfinite_check(const std::string& name, const Error& error) {

@@ -17,6 +17,16 @@ namespace llm {
 
 using ModelPointer = std::shared_ptr<const Model>;
 
+/// Appends drawn tokens until there are `n`. @param random  a generator of the standard library,
+/// whose words are taken as they are: distributions differ between libraries
+template <typename Random>
+void draw_tokens(std::vector<TokenId>& tokens, std::size_t n, std::size_t n_vocab, Random& random) {
+  while (tokens.size() < n) tokens.push_back(static_cast<TokenId>(random() % n_vocab));
+}
+
+/// Index of the first float whose bits differ, or of where the shorter one ends. Both sizes: none.
+std::size_t first_unequal(std::span<const float> a, std::span<const float> b);
+
 /// Rows of logits and the positions they belong to.
 struct LogitTable {
   std::size_t n_vocab = 0;

@@ -11,7 +11,6 @@
 #include "base/shown_text.h"
 #include "tokenizer/stream_decoder.h"
 #include "validate/self/naive_tokenizer.h"
-#include "validate/self/tokenizer_texts.h"
 
 namespace llm {
 namespace {

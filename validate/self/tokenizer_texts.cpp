@@ -1,11 +1,10 @@
-#include "validate/self/tokenizer_texts.h"
-
 #include <algorithm>
 #include <random>
 #include <string_view>
 #include <utility>
 
 #include "validate/self/naive_tokenizer.h"
+#include "validate/self/tokenizer_check.h"
 
 namespace llm {
 namespace {
@@ -56,23 +55,6 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-void append_utf8(std::uint32_t value, std::string& out) {
-  const auto push = [&out](std::uint32_t byte) { out += static_cast<char>(byte); };
-  if (value < 0x80) return push(value);
-  if (value < 0x800) {
-    push(0xC0 | value >> 6);
-  } else {
-    if (value < 0x10000) {
-      push(0xE0 | value >> 12);
-    } else {
-      push(0xF0 | value >> 18);
-      push(0x80 | (value >> 12 & 0x3F));
-    }
-    push(0x80 | (value >> 6 & 0x3F));
-  }
-  push(0x80 | (value & 0x3F));
-}
-
 std::string plain_spaces(std::string_view piece) {
   constexpr std::string_view kMark = "\xE2\x96\x81";
   std::string out;
@@ -110,8 +92,8 @@ class TextMaker {
       case 1:  // any code points
         for (std::size_t i = 0; i < length; ++i) {
           const std::size_t limit = draw_.below(2) == 0 ? 0x3000 : 0x20000;
-          const auto value = static_cast<std::uint32_t>(draw_.below(limit));
-          append_utf8(value >= 0xD800 && value < 0xE000 ? 0x41 : value, text);
+          const auto value = static_cast<char32_t>(draw_.below(limit));
+          naive_append_utf8(value >= 0xD800 && value < 0xE000 ? 0x41 : value, text);
         }
         break;
       case 2:  // any bytes

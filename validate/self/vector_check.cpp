@@ -1,10 +1,10 @@
-#include "validate/self/vector_check.h"
 
 #include <fmt/core.h>
 
 #include <cstring>
 
 #include "validate/self/matrix_verdict.h"
+#include "validate/self/tally.h"
 
 namespace llm {
 
@@ -18,7 +18,7 @@ std::size_t packed_row(const HyperParameters& config, const TensorRole& role, st
 }
 
 CheckResult check_vectors(const Model& model, const ModelTensors& tensors) {
-  MatrixVerdict verdict{.name = "vectors are the file's", .of = "vectors"};
+  Tally tally{.of = "vectors"};
   for (const auto& [role, layer] : roles_of_model(model.weights().layers.size())) {
     const TensorView& view = role->view.of(tensors, layer);
     if (role->is_matrix() || view.empty()) continue;
@@ -29,9 +29,9 @@ CheckResult check_vectors(const Model& model, const ModelTensors& tensors) {
       const float& value = values[packed_row(model.config(), *role, i)];
       if (std::memcmp(&value, view.data.data() + i * sizeof(float), sizeof(float)) != 0) break;
     }
-    verdict.add(i == n, fmt::format("{}, element {}", view.name, i));
+    tally.add(i == n, [&] { return fmt::format("{}, element {}", view.name, i); });
   }
-  return verdict.result();
+  return tally.result("vectors are the file's");
 }
 
 }  // namespace llm

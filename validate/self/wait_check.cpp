@@ -1,5 +1,3 @@
-#include "validate/self/wait_check.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,15 +8,15 @@
 #include "base/thread_team.h"
 #include "quant/formats/activations.h"
 #include "validate/reference/diff/layer_diff.h"
-#include "validate/reference/diff/limits_file.h"
 #include "validate/reference/dump/engine_dump.h"
+#include "validate/self/mode_check.h"
 
 namespace llm {
 namespace {
 
 constexpr int kTeamsThatWait[] = {2, 3, 7};
 constexpr int kRounds = 4;
-constexpr std::size_t kTokens = 41;
+constexpr std::size_t kWaitTokens = 41;
 
 /// Whether the products of one input in a layer take it in different formats.
 bool is_mixed(const LayerWeights& w) {
@@ -28,9 +26,9 @@ bool is_mixed(const LayerWeights& w) {
   return differ(w.attn_q, w.attn_k) || differ(w.attn_k, w.attn_v) || differ(w.ffn_gate, w.ffn_up);
 }
 
-class WaitCheck {
+class WaitCheck : private PathCheck {
  public:
-  explicit WaitCheck(const ModePlan& plan) : plan_(plan) {
+  explicit WaitCheck(const ModePlan& plan) : PathCheck(plan) {
     const auto& layers = plan.base->weights().layers;
     const auto mixed = std::ranges::find_if(layers, is_mixed);
     has_mixed_ = mixed != layers.end();
@@ -38,63 +36,51 @@ class WaitCheck {
     n_layers_ =
         std::clamp<std::size_t>(wanted, std::min<std::size_t>(2, layers.size()), layers.size());
     std::mt19937_64 random(2);
-    for (std::size_t i = 0; i < kTokens; ++i)
-      tokens_.push_back(static_cast<TokenId>(random() % plan.base->config().n_vocab));
+    draw_tokens(tokens_, kWaitTokens, plan.base->config().n_vocab, random);
   }
 
   Result<PartOutcome> run() {
-    LLM_TRY(alone_, plan_.model(1, {}, n_layers_));
-    auto expected = evaluate(alone_, path(), tokens_);
-    if (!expected.ok()) {
-      auto failed = nonfinite_check(plan_.title(alone_->isa(), "1 thread"), expected.error());
-      if (!failed) return std::move(expected).error();
-      out_.results.push_back(*std::move(failed));
-      return std::move(out_);
-    }
-    expected_ = std::move(expected).value();
+    LLM_TRY(model_, plan_.model(1, {}, n_layers_));
+    LLM_TRY(const bool is_finite, expect("1 thread", evaluate(model_, path(), tokens_)));
+    if (!is_finite) return finish();
     for (const int threads : kTeamsThatWait) {
-      LLM_RETURN_IF_ERROR(check_logits(threads));
-      LLM_RETURN_IF_ERROR(check_activations(threads));
+      scope_ = fmt::format("{} threads that wait at random", threads);
+      LLM_TRY(const ModelPointer team, plan_.model(threads, {}, n_layers_));
+      LLM_RETURN_IF_ERROR(check_logits(team));
+      LLM_RETURN_IF_ERROR(check_activations(team));
     }
     if (plan_.compute == Compute::kInt8 && !has_mixed_)
       out_.not_covered.push_back(
           plan_.name +
           ": a change of activation format within a layer (no layer has types for it)");
-    return std::move(out_);
+    return finish();
   }
 
  private:
   /// 5 tokens and 33 in a call each, then single ones.
   Path path() const {
-    const bool dear = logits_are_dear(plan_.base->config(), n_layers_);
+    const LogitRows rows = rows_of_long_call(plan_.base->config(), n_layers_);
     return {.name = "",
             .executor = {.kv = plan_.kv},
             .feeds = {{.end = 5},
-                      {.begin = 5, .end = 38, .rows = dear ? LogitRows::kLast : LogitRows::kAll},
-                      {.begin = 38, .end = kTokens, .per_call = 1}}};
+                      {.begin = 5, .end = 38, .rows = rows},
+                      {.begin = 38, .end = kWaitTokens, .per_call = 1}}};
   }
 
-  std::string title(int threads, const std::string& what) const {
-    return plan_.title(alone_->isa(),
-                       fmt::format("{} threads that wait at random{}", threads, what));
-  }
-
-  Status check_logits(int threads) {
-    LLM_TRY(const ModelPointer team, plan_.model(threads, {}, n_layers_));
+  Status check_logits(const ModelPointer& team) {
     // The first round that differs says enough.
     for (int round = 0; round < kRounds; ++round) {
       std::optional<RandomWaits> waits(std::in_place, static_cast<std::uint64_t>(round + 1));
-      LLM_TRY(Judged judged, judge(title(threads, ""), expected_,
-                                   [&] { return evaluate(team, path(), tokens_); }));
+      LLM_TRY(Judged judged, judge_path(team, path()));
       waits.reset();
       plan_.report(static_cast<std::size_t>(round + 1), kRounds);
       if (judged.result.passed && round + 1 < kRounds) continue;
-      if (!judged.result.passed) {
+      if (judged.result.passed) {
+        judged.result.detail += fmt::format(", {} times, {} layers", kRounds, n_layers_);
+      } else {
         LLM_TRY(const std::string where, first_wrong_layer(team));
         judged.result.detail += where;
       }
-      if (judged.result.passed)
-        judged.result.detail += fmt::format(", {} times, {} layers", kRounds, n_layers_);
       out_.results.push_back(std::move(judged.result));
       break;
     }
@@ -125,7 +111,7 @@ class WaitCheck {
   /// Where a race strikes, in words: taps wait by themselves and would hide it, but keys and values
   /// say which layer was the first to read what was not there.
   Result<std::string> first_wrong_layer(const ModelPointer& team) const {
-    LLM_TRY(const auto right, stored_rows(alone_));
+    LLM_TRY(const auto right, stored_rows(model_));
     for (int round = 0; round < kRounds; ++round) {
       const RandomWaits waits(static_cast<std::uint64_t>(200 + round));
       LLM_TRY(const auto stored, stored_rows(team));
@@ -141,12 +127,11 @@ class WaitCheck {
                        n_layers_ - 1);
   }
 
-  Status check_activations(int threads) {
-    LLM_TRY(const ModelPointer team, plan_.model(threads, {}, n_layers_));
-    const std::string name = title(threads, ", activations");
+  Status check_activations(const ModelPointer& team) {
+    const std::string name = title(model_, ", activations");
     const auto few = std::span(tokens_).first(5);
     const ExecutorOptions options{.context = few.size(), .kv = plan_.kv};
-    LLM_TRY(const Dump plain, record_activations(alone_, options, false, few, "llmcheck", ""));
+    LLM_TRY(const Dump plain, record_activations(model_, options, false, few, "llmcheck", ""));
     for (int round = 0; round < kRounds; ++round) {
       const RandomWaits waits(static_cast<std::uint64_t>(100 + round));
       LLM_TRY(const Dump waiting, record_activations(team, options, false, few, "llmcheck", ""));
@@ -165,13 +150,8 @@ class WaitCheck {
     return Ok{};
   }
 
-  const ModePlan& plan_;
   bool has_mixed_ = false;
   std::size_t n_layers_ = 0;
-  std::vector<TokenId> tokens_;
-  ModelPointer alone_;
-  LogitTable expected_;
-  PartOutcome out_;
 };
 
 }  // namespace

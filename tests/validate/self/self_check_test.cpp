@@ -7,13 +7,11 @@
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
-#include "validate/self/anchor.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
-#include "validate/self/long_check.h"
 #include "validate/self/mode_check.h"
+#include "validate/self/path_check.h"
 #include "validate/self/share_check.h"
-#include "validate/self/wait_check.h"
 
 namespace llm::test {
 namespace {

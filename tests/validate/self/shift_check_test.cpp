@@ -1,9 +1,8 @@
 // The check of the context shift passes, and notices a session that keeps what it should forget.
 
-#include "validate/self/shift_check.h"
-
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
+#include "validate/self/text_checks.h"
 
 namespace llm {
 namespace {

@@ -12,7 +12,6 @@
 #include "tokenizer/pre_tokenizer_rules.h"
 #include "validate/self/naive_splitter.h"
 #include "validate/self/naive_tokenizer.h"
-#include "validate/self/published_rules.h"
 
 namespace llm::test {
 namespace {

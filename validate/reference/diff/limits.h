@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,5 +46,16 @@ class Limits {
  private:
   std::vector<Limit> rules_;
 };
+
+/// Parses a limits file:
+///
+///   {"format": "llmcheck-limits/1",
+///    "limits": [{"probe": "*", "metric": "nmse", "limit": 1e-9, "source": "why"}, ...]}
+///
+/// Errors (kMalformed) name the rule's index and key; a limit is a finite number from 0 on.
+Result<Limits> parse_limits(std::string_view json);
+
+/// Equality of every bit that counts: max_abs <= 0.
+Limits exact_limits();
 
 }  // namespace llm

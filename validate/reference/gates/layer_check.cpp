@@ -11,7 +11,7 @@
 
 #include "base/float_environment.h"
 #include "base/thread_team.h"
-#include "validate/reference/diff/limits_file.h"
+#include "validate/reference/diff/limits.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"
 #include "validate/reference/gates/price.h"

@@ -9,9 +9,8 @@
 #include "base/cpu_features.h"
 #include "base/shown_text.h"
 #include "quant/kernels/kernel_table.h"
-#include "validate/self/cache_check.h"
 #include "validate/self/mode_check.h"
-#include "validate/self/speculation_check.h"
+#include "validate/self/text_checks.h"
 
 namespace llm {
 namespace {

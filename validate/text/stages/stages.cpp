@@ -261,8 +261,8 @@ class Stages {
       }
       out.table.rows.push_back(
           {{std::string(kWords[i].name)},
-           Figure::fixed(static_cast<double>(found.judged), 0),
-           Figure::fixed(static_cast<double>(found.failed), 0),
+           Figure::count(found.judged),
+           Figure::count(found.failed),
            found.nearest > 0 ? Figure::number(found.nearest, 2) : Figure{"-"},
            {check.undecided && !check.passed ? "FOLLOWS"
                                              : std::string(verdict_name(check.verdict()))}});

@@ -80,7 +80,7 @@ CheckResult outside_check(const VerifyOutcome& o) {
 }
 
 Figure rank(const std::optional<std::size_t>& rank, std::size_t top_k) {
-  if (rank) return Figure::fixed(static_cast<double>(*rank), 0);
+  if (rank) return Figure::count(*rank);
   return {fmt::format(">{}", top_k)};
 }
 
@@ -135,10 +135,9 @@ FigureTable verify_table(const VerifyOutcome& o, std::string title,
       .rows = {}};
   const double noise = o.noise.p999();
   for (const PromptOutcome& prompt : o.prompts) {
-    std::vector<Figure> row = {{prompt.id},
-                               Figure::fixed(static_cast<double>(prompt.lockstep.agreed), 0)};
+    std::vector<Figure> row = {{prompt.id}, Figure::count(prompt.lockstep.agreed)};
     if (const auto& m = prompt.lockstep.mismatch) {
-      row.push_back(Figure::fixed(static_cast<double>(m->step + 1), 0));
+      row.push_back(Figure::count(m->step + 1));
       row.push_back({spelling(m->reference)});
       row.push_back(rank(m->reference_rank, o.top_k));
       row.push_back({spelling(m->engine)});
@@ -149,8 +148,8 @@ FigureTable verify_table(const VerifyOutcome& o, std::string title,
       row.insert(row.end(), 6, Figure{"-"});
     }
     const std::size_t bad = strict ? prompt.forced.misses(noise) : prompt.forced.outside();
-    row.push_back(Figure::fixed(static_cast<double>(prompt.forced.mismatches.size() - bad), 0));
-    row.push_back(Figure::fixed(static_cast<double>(bad), 0));
+    row.push_back(Figure::count(prompt.forced.mismatches.size() - bad));
+    row.push_back(Figure::count(bad));
     row.push_back({prompt_verdict(o, prompt)});
     table.rows.push_back(std::move(row));
   }
@@ -164,7 +163,7 @@ FigureTable verify_errors_table(const VerifyOutcome& o) {
                     .rows = {}};
   const auto add = [&](std::string name, const LogitNoise& error, double limit) {
     table.rows.push_back({{std::move(name)},
-                          Figure::fixed(static_cast<double>(error.count()), 0),
+                          Figure::count(error.count()),
                           Figure::number(error.nmse(), 3),
                           Figure::number(error.p999(), 3),
                           Figure::number(error.max(), 3),
