@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -60,7 +59,8 @@ inline unsigned entry(const BlockIQ1_M& b, std::size_t i) {
 
 /// Seven signs with the eighth that makes their number even.
 inline unsigned even_signs(unsigned seven) {
-  return seven | (static_cast<unsigned>(std::popcount(seven)) & 1U) << 7;
+  constexpr unsigned kParities = 0x6996;  // of each four bits
+  return seven | (kParities >> ((seven ^ seven >> 4) & 15) & 1U) << 7;
 }
 
 /// The signs of weights 8i .. 8i + 7: bit k says whether weight 8i + k is negative.

@@ -114,12 +114,47 @@ std::uint64_t eight_codes(const Block& block, std::size_t i) {
   }
 }
 
-/// The same of types without a codebook, weight by weight.
+/// The same weight by weight.
 template <class Block>
-std::uint64_t eight_codes(const Block& block, std::size_t i) {
+std::uint64_t each_of_eight(const Block& block, std::size_t i) {
   std::uint64_t codes = 0;
   for (std::size_t k = 0; k < 8; ++k) {
     const auto code = static_cast<std::uint8_t>(contract::code(block, 8 * i + k));
+    codes |= std::uint64_t{code} << (8 * k);
+  }
+  return codes;
+}
+
+std::uint64_t load_eight(const std::uint8_t* bytes) {
+  std::uint64_t eight;
+  std::memcpy(&eight, bytes, sizeof(eight));
+  return eight;
+}
+
+std::uint64_t eight_codes(const BlockTQ2_0& block, std::size_t i) {
+  const std::uint64_t bytes = load_eight(block.qs + 32 * (i / 16) + 8 * (i % 4));
+  return add_bytes(bytes >> (2 * (i % 16 / 4)) & 3 * kOnes, ~std::uint64_t{0});
+}
+
+/// Eight neighbouring bytes have the same digit of eight neighbouring weights, but for the last 16.
+std::uint64_t eight_codes(const BlockTQ1_0& block, std::size_t i) {
+  if (i >= 30) return each_of_eight(block, i);
+  constexpr std::uint64_t kEven = 0x00FF'00FF'00FF'00FFU;
+  constexpr std::uint64_t kPowers[] = {1, 3, 9, 27, 81};
+  const bool first = i < 20;
+  const std::uint64_t bytes = load_eight(block.qs + (first ? 8 * (i % 4) : 32 + 8 * (i % 2)));
+  const std::uint64_t power = kPowers[first ? i / 4 : (i - 20) / 2];
+  const auto digits = [power](std::uint64_t halves) {
+    return ((halves * power & kEven) * 3 >> 8) & kEven;
+  };
+  return add_bytes(digits(bytes & kEven) | digits(bytes >> 8 & kEven) << 8, ~std::uint64_t{0});
+}
+
+std::uint64_t eight_codes(const BlockNVFP4& block, std::size_t i) {
+  const std::uint8_t* bytes = block.qs + 8 * (i / 2);
+  std::uint64_t codes = 0;
+  for (std::size_t k = 0; k < 8; ++k) {
+    const auto code = static_cast<std::uint8_t>(block.kValues[bytes[k] >> (4 * (i % 2)) & 15]);
     codes |= std::uint64_t{code} << (8 * k);
   }
   return codes;
