@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "quant/contract/f64_functions.h"
 
 namespace llm {
 
@@ -13,8 +14,8 @@ void apply_yarn(RopeSpec& spec, double original_context, bool rounds) {
   constexpr double kSlowTurns = 1;
   const auto dims = static_cast<double>(spec.dims);
   const auto pair_of = [&](double turns) {
-    return dims * std::log(original_context / (turns * 2 * std::numbers::pi)) /
-           (2 * std::log(static_cast<double>(spec.theta)));
+    return dims * contract::log(original_context / (turns * 2 * std::numbers::pi)) /
+           (2 * contract::log(static_cast<double>(spec.theta)));
   };
   const double fast = pair_of(kFastTurns);
   const double slow = pair_of(kSlowTurns);
@@ -22,7 +23,7 @@ void apply_yarn(RopeSpec& spec, double original_context, bool rounds) {
                 std::min(rounds ? std::ceil(slow) : slow, dims - 1)};
   if (ramp.high == ramp.low) ramp.high += 0.001;
   spec.yarn = ramp;
-  if (spec.scale > 1.0F) spec.magnitude *= 0.1 * std::log(static_cast<double>(spec.scale)) + 1;
+  if (spec.scale > 1.0F) spec.magnitude *= 0.1 * contract::log(static_cast<double>(spec.scale)) + 1;
 }
 
 Rope::Rope(const RopeSpec& spec, std::span<const float> divisors) : magnitude_(spec.magnitude) {
@@ -30,7 +31,7 @@ Rope::Rope(const RopeSpec& spec, std::span<const float> divisors) : magnitude_(s
   for (std::size_t i = 0; i < spec.dims / 2; ++i) {
     const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(spec.dims);
     const double divisor = divisors.empty() ? 1.0 : static_cast<double>(divisors[i]);
-    const double frequency = std::pow(static_cast<double>(spec.theta), exponent);
+    const double frequency = contract::power(static_cast<double>(spec.theta), exponent);
     const double scaled = frequency / static_cast<double>(spec.scale);
     const double ramp = spec.yarn ? std::clamp((static_cast<double>(i) - spec.yarn->low) /
                                                    (spec.yarn->high - spec.yarn->low),
@@ -42,9 +43,9 @@ Rope::Rope(const RopeSpec& spec, std::span<const float> divisors) : magnitude_(s
 
 void Rope::angles(std::size_t position, std::span<float> cos, std::span<float> sin) const {
   for (std::size_t i = 0; i < pairs(); ++i) {
-    const double angle = static_cast<double>(position) * frequencies_[i];
-    cos[i] = static_cast<float>(std::cos(angle) * magnitude_);
-    sin[i] = static_cast<float>(std::sin(angle) * magnitude_);
+    const contract::CosSin of = contract::cos_sin(static_cast<double>(position) * frequencies_[i]);
+    cos[i] = static_cast<float>(of.cos * magnitude_);
+    sin[i] = static_cast<float>(of.sin * magnitude_);
   }
 }
 

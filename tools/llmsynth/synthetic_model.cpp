@@ -11,6 +11,7 @@
 #include "base/thread_team.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/tensor_roles.h"
+#include "quant/contract/f64_functions.h"
 #include "quant/formats/quantize/quantize_row.h"
 #include "tools/llmsynth/synthetic_vocab.h"
 
@@ -224,8 +225,8 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
 void fill_rope_divisors(const SyntheticFamily& family, std::span<float> divisors) {
   for (std::size_t i = 0; i < divisors.size(); ++i) {
     const double frequency =
-        std::pow(static_cast<double>(family.rope_theta),
-                 -static_cast<double>(i) / static_cast<double>(divisors.size()));
+        contract::power(static_cast<double>(family.rope_theta),
+                        -static_cast<double>(i) / static_cast<double>(divisors.size()));
     const double turns = family.llama3.original_context * frequency / (2 * std::numbers::pi);
     const double kept = std::clamp(
         (turns - family.llama3.low_turns) / (family.llama3.high_turns - family.llama3.low_turns),
