@@ -17,7 +17,7 @@ const std::string kFolder = LLM_SOURCE_DIR "/tests/golden/bpe/";
 /// Little-endian numbers of a golden file, one after another.
 class Numbers {
  public:
-  explicit Numbers(const std::string& name) : bytes_(read_all(kFolder + name)) {}
+  explicit Numbers(const std::string& name) : bytes_(test::read_file(kFolder + name)) {}
 
   std::uint32_t next(std::size_t size) {
     REQUIRE(at_ + size <= bytes_.size());

@@ -41,6 +41,10 @@ TEST_CASE("a piece that is a token is that token only where the rule says so",
   CHECK(cut(tiny("tekken"), "zzz") == "zzz");
   CHECK(cut(tiny("smaug-bpe"), "zzz") == "z|z|z");
   CHECK(cut(tiny("qwen2"), "zzz") == "z|z|z");
+  // Nor is a piece that is spelled as a control token.
+  VocabSpec spec = tiny_bpe("llama-bpe");
+  spec.tokens.push_back({.text = "zzzz", .score = 0, .kind = TokenKind::kControl});
+  CHECK(cut(built(spec), "zzzz") == "z|z|z|z");
 }
 
 TEST_CASE("the lowest rank merges first, the leftmost among equals", "[tokenizer][byte_bpe]") {
@@ -108,73 +112,6 @@ TEST_CASE("deepseek-llm's spaces at the end are those of the published $",
     CAPTURE(dollar, text);
     CHECK(ours.split(text) == theirs.split(text));
   }
-}
-
-TEST_CASE("user-defined tokens are cut out, control tokens when asked", "[tokenizer][byte_bpe]") {
-  const Tokenizer tokenizer = tiny("gpt-2");
-  const auto think = tokenizer.find("<think>");
-  const auto end = tokenizer.find("<|im_end|>");
-  REQUIRE(think);
-  REQUIRE(end);
-  CHECK(tokenizer.encode("<think>") == Ids{*think});  // not "<thin"
-  const Ids text = tokenizer.encode("a<|im_end|>");
-  CHECK(std::ranges::find(text, *end) == text.end());
-  CHECK(tokenizer.decode(text) == "a<|im_end|>");
-  const Ids parsed = tokenizer.encode("a<|im_end|>", {.parse_special = true});
-  CHECK(parsed.back() == *end);
-  CHECK(tokenizer.decode(parsed) == "a");
-  constexpr std::string_view kLiteral[] = {"<think>", "<thin"};
-  const Ids literal = tokenizer.encode("<think>", {.literal = kLiteral});
-  CHECK(std::ranges::find(literal, *think) == literal.end());
-  CHECK(tokenizer.decode(literal) == "<think>");
-  // A piece that is spelled as a control token, where pieces become the token they are.
-  VocabSpec spec = tiny_bpe("llama-bpe");
-  spec.tokens.push_back({.text = "zzzz", .score = 0, .kind = TokenKind::kControl});
-  CHECK(cut(built(spec), "zzzz") == "z|z|z|z");
-}
-
-TEST_CASE("any bytes come back, whatever the rule", "[tokenizer][byte_bpe]") {
-  std::mt19937 random(5);
-  for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
-    const Tokenizer tokenizer = tiny(std::string(rule.name));
-    for (int i = 0; i < 300; ++i) {
-      std::string text;
-      for (std::size_t n = random() % 40; n > 0; --n)
-        text += static_cast<char>(random() % 3 == 0 ? random() % 256 : ' ' + random() % 95);
-      const Ids ids = tokenizer.encode(text);
-      CAPTURE(rule.name, text);
-      CHECK(tokenizer.decode(ids, {.keep_invalid = true}) == text);
-      StreamDecoder stream(tokenizer);
-      std::string whole;
-      for (const TokenId id : ids) {
-        const std::string step = stream.push(id);
-        CHECK(is_valid_utf8(step));
-        whole += step;
-      }
-      CHECK(whole + stream.flush() == tokenizer.decode(ids));
-    }
-  }
-}
-
-TEST_CASE("bytes that are no UTF-8 are pieces of their own", "[tokenizer][byte_bpe]") {
-  const Tokenizer tokenizer = tiny("gpt-2");
-  const Ids before = tokenizer.encode("the ");
-  const Ids behind = tokenizer.encode(" cat");
-  Ids all = before;
-  const Ids bad = tokenizer.encode("\xFF\xFE");
-  CHECK(bad.size() == 2);
-  all.insert(all.end(), bad.begin(), bad.end());
-  all.insert(all.end(), behind.begin(), behind.end());
-  CHECK(tokenizer.encode("the \xFF\xFE cat") == all);
-  // A run of them is one piece: they merge.
-  VocabSpec spec = unmerged("gpt-2");
-  const auto id = [&spec](const char* text) {
-    const auto found = std::ranges::find(spec.tokens, text, &VocabSpec::Token::text);
-    return static_cast<TokenId>(found - spec.tokens.begin());
-  };
-  spec.merges.push_back({id("\u00FF"), id("\u00FE"), static_cast<TokenId>(spec.tokens.size())});
-  spec.tokens.push_back({.text = "\u00FF\u00FE"});
-  CHECK(cut(built(spec), "\xFE\xFF\xFE\xFF") == "\xFE|\xFF\xFE|\xFF");
 }
 
 TEST_CASE("bytes without a token are dropped, and their neighbours may merge",

@@ -28,14 +28,6 @@ inline Tokenizer tokenizer_of(const std::string& path) {
   return test::require_ok(Tokenizer::create(std::move(spec)));
 }
 
-inline std::string read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE(file.is_open());
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
-
 inline std::vector<std::string> split(const std::string& text, const std::string& separator) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0;;) {
@@ -48,8 +40,8 @@ inline std::vector<std::string> split(const std::string& text, const std::string
 
 /// The texts of NAME.inp give the ids of NAME.out without BOS, and these the texts.
 inline void check_llama_cpp(const Tokenizer& tokenizer, const std::string& name) {
-  const auto texts = split(read_all(*test_data(name + ".inp")), "\n__ggml_vocab_test__\n");
-  const auto rows = split(read_all(*test_data(name + ".out")), "\n");
+  const auto texts = split(test::read_file(*test_data(name + ".inp")), "\n__ggml_vocab_test__\n");
+  const auto rows = split(test::read_file(*test_data(name + ".out")), "\n");
   REQUIRE(texts.size() == 47);
   REQUIRE(rows.size() >= texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
