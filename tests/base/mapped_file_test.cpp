@@ -8,18 +8,6 @@
 #include "tests/support/test.h"
 
 namespace llm::test {
-namespace {
-
-std::string failure(const std::string& path) {
-  const auto file = MappedFile::open(path);
-  REQUIRE_FALSE(file.ok());
-  CHECK(file.error().code == ErrorCode::kIo);
-  CHECK(file.error().file == path);
-  return file.error().message;
-}
-
-}  // namespace
-
 TEST_CASE("a mapped file shows its bytes", "[base][mapped_file]") {
   const ScratchDirectory folder;
   const auto file = require_ok(MappedFile::open(folder.write("a", "hello")));
@@ -32,24 +20,6 @@ TEST_CASE("an empty file has no bytes", "[base][mapped_file]") {
   const ScratchDirectory folder;
   const auto file = require_ok(MappedFile::open(folder.write("a", "")));
   CHECK(file.bytes().empty());
-}
-
-TEST_CASE("what is no regular file is refused without waiting", "[base][mapped_file]") {
-  const ScratchDirectory folder;
-  CHECK_THAT(failure(folder.path()), Catch::Matchers::Contains("is a directory"));
-  CHECK(failure("/dev/zero") == "not a regular file");
-  REQUIRE(::mkfifo(folder.path("fifo").c_str(), 0600) == 0);
-  CHECK(failure(folder.path("fifo")) == "not a regular file");
-}
-
-TEST_CASE("the system's words tell why a file does not open", "[base][mapped_file]") {
-  const ScratchDirectory folder;
-  CHECK(failure(folder.path("missing")) == "No such file or directory");
-  std::filesystem::create_symlink("loop", folder.path("loop"));
-  CHECK(failure(folder.path("loop")) == "Too many levels of symbolic links");
-  if (::geteuid() == 0) return;  // root may read everything
-  REQUIRE(::chmod(folder.write("locked", "x").c_str(), 0) == 0);
-  CHECK(failure(folder.path("locked")) == "Permission denied");
 }
 
 TEST_CASE("moving hands the mapping over", "[base][mapped_file]") {

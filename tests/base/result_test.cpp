@@ -10,23 +10,6 @@ Error some_error() {
   return Error{.code = ErrorCode::kIo, .field = "key", .message = "found 1, need 2"};
 }
 
-Result<int> half(int number) {
-  if (number % 2 != 0) return some_error();
-  return number / 2;
-}
-
-Result<int> quarter(int number) {
-  LLM_TRY(const int once, half(number));
-  LLM_TRY(const int twice, half(once));
-  return twice;
-}
-
-Status all_even(int a, int b) {
-  LLM_RETURN_IF_ERROR(half(a));
-  LLM_RETURN_IF_ERROR(half(b));
-  return Ok{};
-}
-
 }  // namespace
 
 TEST_CASE("an error's text leaves absent parts out", "[base][result]") {
@@ -46,29 +29,6 @@ TEST_CASE("an error's text leaves absent parts out", "[base][result]") {
 TEST_CASE("the file that a deeper layer named stays", "[base][result]") {
   CHECK(in_file(some_error(), "outer").file == "outer");
   CHECK(in_file(in_file(some_error(), "inner"), "outer").file == "inner");
-}
-
-TEST_CASE("a result is a value or an error", "[base][result]") {
-  CHECK(half(4).ok());
-  CHECK(*half(4) == 2);
-  CHECK_FALSE(half(3).ok());
-  CHECK(half(3).error().message == "found 1, need 2");
-  CHECK(static_cast<int>(half(3).error().code) == 4);
-  Result<std::unique_ptr<int>> moved(std::make_unique<int>(7));
-  CHECK(*std::move(moved).value() == 7);
-  Result<std::string> text(std::string("abc"));
-  text->push_back('d');
-  CHECK(text.value() == "abcd");
-}
-
-TEST_CASE("LLM_TRY and LLM_RETURN_IF_ERROR pass errors on", "[base][result]") {
-  CHECK(*quarter(12) == 3);
-  CHECK_FALSE(quarter(5).ok());
-  CHECK_FALSE(quarter(6).ok());
-  CHECK(quarter(6).error().field == "key");
-  CHECK(all_even(2, 4).ok());
-  CHECK_FALSE(all_even(2, 3).ok());
-  CHECK_FALSE(all_even(1, 2).ok());
 }
 
 TEST_CASE("checked sizes tell overflow from any result", "[base][checked_size]") {
