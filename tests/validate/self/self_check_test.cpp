@@ -63,21 +63,6 @@ LogitTable table_of(float value) {
 
 const KernelTable& fastest() { return *kernel_tables_here().back(); }
 
-/// Leaves out the last panel of the second of two shares, on large matrices only.
-void matmul_short_of_a_panel(const MatmulArgs& args) {
-  MatmulArgs fewer = args;
-  const std::size_t panels = (args.n_rows + 15) / 16;
-  if (panels > 1500 && args.panel_begin > 0 && args.panel_end == panels) --fewer.panel_end;
-  fastest().matmul(fewer);
-}
-
-/// Forgets the last row of a panel that is not whole, on large matrices only.
-void matmul_short_of_a_row(const MatmulArgs& args) {
-  MatmulArgs fewer = args;
-  if (args.n_rows > 24'000 && args.n_rows % 16 != 0) --fewer.n_rows;
-  fastest().matmul(fewer);
-}
-
 }  // namespace
 
 TEST_CASE("the definition's functions are within their bounds of f64", "[self]") {
@@ -95,14 +80,6 @@ TEST_CASE("the definition's functions are within their bounds of f64", "[self]")
   }
 }
 
-TEST_CASE("angles of another theta than the model's are noticed", "[self]") {
-  HyperParameters config{.d_model = 32, .head_dim = 8, .context = 64, .ropes = {{.dims = 8}}};
-  const std::vector<Rope> ropes = {Rope(config.ropes[0], {})};
-  config.ropes[0].theta = 10001.0F;
-  for (const CheckResult& result : check_definition(config, ropes, {}))
-    CHECK(result.passed == (result.name.find("angles") == std::string::npos));
-}
-
 TEST_CASE("every weight type's matrix of many rows is shared completely", "[self]") {
   std::vector<WeightType> types;
   for (const BlockTraits& traits : all_block_traits()) types.push_back(traits.type);
@@ -113,21 +90,6 @@ TEST_CASE("every weight type's matrix of many rows is shared completely", "[self
     INFO(result.name << ": " << result.detail);
     CHECK(result.passed);
   }
-}
-
-TEST_CASE("a share that ends early and a last row left out are named", "[self]") {
-  const WeightType types[] = {WeightType::kQ4_K};
-  KernelTable wrong = fastest();
-  wrong.matmul = matmul_short_of_a_panel;
-  auto results = check_shares(wrong, types);
-  REQUIRE(results.ok());
-  CHECK_FALSE((*results)[0].passed);
-  CHECK_THAT((*results)[0].detail, Contains("team of 1") && Contains("panel 1502 of 1503"));
-  wrong.matmul = matmul_short_of_a_row;
-  results = check_shares(wrong, types);
-  REQUIRE(results.ok());
-  CHECK_FALSE((*results)[0].passed);
-  CHECK_THAT((*results)[0].detail, Contains("first row 24038"));
 }
 
 TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]") {

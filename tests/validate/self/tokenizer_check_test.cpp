@@ -186,9 +186,9 @@ TEST_CASE("the rules in plain loops are those of SentencePiece", "[self][tokeniz
   }
 }
 
+// Rules of merging and splitting that are wrong are planted by tests/faults.
 TEST_CASE("a wrong tokenizer is noticed and named", "[self][tokenizer]") {
   const Tokenizer tokenizer = all_equal().build();
-  const NaiveTokenizer naive(tokenizer.spec());
   const auto fails = [&](std::size_t which, const std::string& words, auto change) {
     TokenizerFunctions functions = tokenizer_functions(tokenizer);
     change(functions);
@@ -197,26 +197,6 @@ TEST_CASE("a wrong tokenizer is noticed and named", "[self][tokenizer]") {
     CHECK_FALSE(results[which].passed);
     CHECK(results[which].detail.find(words) != std::string::npos);
   };
-  // Of equal scores the rightmost first.
-  fails(0, "the rules give [", [&](TokenizerFunctions& f) {
-    f.encode = [&](std::string_view text, const EncodeOptions& options) {
-      return naive.encode(text, options, EqualScores::kRightmost);
-    };
-  });
-  // Bytes of a character in the wrong order.
-  fails(0, "", [&](TokenizerFunctions& f) {
-    f.encode = [&](std::string_view text, const EncodeOptions& options) {
-      Ids ids = tokenizer.encode(text, options);
-      const auto is_byte = [&](TokenId id) { return tokenizer.kind(id) == TokenKind::kByte; };
-      for (auto begin = ids.begin(); begin != ids.end();) {
-        begin = std::find_if(begin, ids.end(), is_byte);
-        const auto end = std::find_if_not(begin, ids.end(), is_byte);
-        std::reverse(begin, end);
-        begin = end;
-      }
-      return ids;
-    };
-  });
   // User-defined tokens written by a chat's user.
   fails(0, "user-defined tokens taken literally", [&](TokenizerFunctions& f) {
     f.encode = [&](std::string_view text, const EncodeOptions& options) {
