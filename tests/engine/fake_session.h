@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/generate/generate.h"
 #include "engine/session.h"
 #include "tests/support/test.h"
 
@@ -67,5 +68,12 @@ class FakeSession final : public Session {
   std::size_t batch_;
   std::vector<float> logits_;
 };
+
+inline GenerateOptions greedy(std::optional<std::size_t> max_tokens = {}) {
+  GenerateOptions options;
+  options.sampler.temperature = 0;
+  options.max_tokens = max_tokens;
+  return options;
+}
 
 }  // namespace llm

@@ -20,8 +20,7 @@ TEST_CASE("the model sees a chat as its format renders the whole", "[generate][c
   };
   VocabBuilder builder;
   builder.spec.add_space_prefix = false;
-  GenerateOptions options;
-  options.sampler.temperature = 0;
+  const GenerateOptions options = greedy();
   for (const ChatFormat format : all_chat_formats()) {
     CAPTURE(chat_format_name(format));
     FakeSession session(builder.build(), thinks, 100000, 100000);

@@ -28,12 +28,6 @@ TokenId says_on_and_on(const std::vector<TokenId>& text) {
   return next > byte_id('a') && next <= byte_id('z') ? next : byte_id('a');
 }
 
-GenerateOptions greedy() {
-  GenerateOptions options;
-  options.sampler.temperature = 0;
-  return options;
-}
-
 /// Asks and answers.
 GenerateResult say(Conversation& conversation, const std::string& message,
                    const GenerateOptions& options = greedy()) {
@@ -189,8 +183,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
   // Draws go on counting over what is gone.
   REQUIRE(longer.next_draw() > text_of(longer).size() + 60);
   // The next message finds room again.
-  GenerateOptions few = greedy();
-  few.max_tokens = 3;
+  GenerateOptions few = greedy(3);
   REQUIRE(say(longer, "and", few).stop_reason == StopReason::kLength);
   REQUIRE(longer.turns().size() == 1);
 }
@@ -199,9 +192,8 @@ TEST_CASE("with context shift a reply goes on when its turn is alone", "[generat
   FakeSession session(byte_tokenizer(), says_on_and_on, 120);
   Conversation conversation(session, ChatFormat::kZephyr);
   conversation.set_system("Kind.");
-  GenerateOptions options = greedy();
+  GenerateOptions options = greedy(500);
   options.context_shift = true;
-  options.max_tokens = 500;
   const auto result = say(conversation, "go", options);
   REQUIRE(result.ids.size() == 500);
   REQUIRE(result.text.size() == 500);
@@ -232,9 +224,8 @@ TEST_CASE("a message can be answered again, with other draws", "[generate][chat]
       byte_tokenizer(), [](const std::vector<TokenId>&) { return 200; }, 1000);
   Conversation conversation(session, ChatFormat::kZephyr);
   REQUIRE(!conversation.ask_again().ok());
-  GenerateOptions options;
+  GenerateOptions options = greedy(20);
   options.sampler.temperature = 1e6F;
-  options.max_tokens = 20;
   options.ignore_eos = true;
   const auto first = say(conversation, "hi", options);
   const auto before = text_of(conversation).size();
@@ -274,8 +265,7 @@ TEST_CASE("the system message may change in the middle of a chat", "[generate][c
 TEST_CASE("a replaced text keeps what it shares with the text before", "[generate]") {
   FakeSession session(byte_tokenizer(), says_on_and_on);
   Generator generator(session);
-  GenerateOptions options = greedy();
-  options.max_tokens = 1;
+  GenerateOptions options = greedy(1);
   REQUIRE(generator.run(Ids{1, 50, 51, 52}, options).ok());
   generator.set_text(Ids{1, 50, 60, 61, 62});
   REQUIRE(session.text == Ids{1, 50});
@@ -290,9 +280,8 @@ TEST_CASE("a replaced text keeps what it shares with the text before", "[generat
 TEST_CASE("a prompt longer than the context loses its front, but for BOS, if it may",
           "[generate]") {
   FakeSession session(byte_tokenizer(), says_on_and_on, 8);
-  GenerateOptions options = greedy();
+  GenerateOptions options = greedy(1);
   options.context_shift = true;
-  options.max_tokens = 1;
   const auto result =
       require_ok(generate(session, Ids{1, 50, 51, 52, 53, 54, 55, 56, 57, 58}, options));
   REQUIRE(result.cropped == 2);

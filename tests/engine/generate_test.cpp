@@ -21,12 +21,6 @@ FakeSession::Predictor spelling(std::string reply, std::size_t n_prompt) {
   };
 }
 
-GenerateOptions greedy() {
-  GenerateOptions options;
-  options.sampler.temperature = 0;
-  return options;
-}
-
 /// The texts of the events.
 GenerateSink collect(std::vector<std::string>& texts) {
   return [&texts](const GenerateEvent& event) -> Status {
@@ -45,19 +39,6 @@ const Ids kPrompt = {kBos, 100, 101};
 
 }  // namespace
 
-TEST_CASE("a stop string ends a text, also with the last token that it may have", "[generate]") {
-  for (const std::size_t max_tokens : {5, 6}) {
-    FakeSession session(VocabBuilder().build(), spelling("story", 3));
-    GenerateOptions options = greedy();
-    options.stop = {"ry"};
-    options.max_tokens = max_tokens;
-    const auto result = require_ok(generate(session, kPrompt, options));
-    CHECK(result.text == "sto");
-    CHECK(result.ids.size() == 5);
-    CHECK(result.stop_reason == StopReason::kStopString);
-  }
-}
-
 TEST_CASE("a text ends at EOS, which is no part of it", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("story", 3));
   std::vector<std::string> texts;
@@ -71,17 +52,6 @@ TEST_CASE("a text ends at EOS, which is no part of it", "[generate]") {
   REQUIRE(session.calls == std::vector<std::size_t>{3, 1, 1, 1, 1, 1});
 }
 
-TEST_CASE("max_tokens ends a text; zero only evaluates the prompt", "[generate]") {
-  const std::size_t n = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3});
-  FakeSession session(VocabBuilder().build(), spelling("story", 3));
-  GenerateOptions options = greedy();
-  options.max_tokens = n;
-  const auto result = generate(session, kPrompt, options);
-  REQUIRE(result->text == std::string("story").substr(0, n));
-  REQUIRE(result->stop_reason == StopReason::kLength);
-  REQUIRE(session.text.size() == 3 + (n == 0 ? 0 : n - 1));  // the last token is not evaluated
-}
-
 TEST_CASE("ignore_eos never draws a token that ends the text", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("", 3));
   GenerateOptions options = greedy();
@@ -92,42 +62,40 @@ TEST_CASE("ignore_eos never draws a token that ends the text", "[generate]") {
   REQUIRE(std::ranges::count(result->ids, kEos) == 0);
 }
 
-TEST_CASE("a token of stop_tokens ends the text like EOS", "[generate]") {
-  FakeSession session(VocabBuilder().build(), spelling("ab#cd", 3));
-  GenerateOptions options = greedy();
-  options.stop_tokens = {byte_id('#')};
-  const auto result = generate(session, kPrompt, options);
-  REQUIRE(result->text == "ab");
-  REQUIRE(result->stop_reason == StopReason::kEos);
-}
-
-TEST_CASE("a stop string is found across tokens and never shown", "[generate]") {
-  FakeSession session(VocabBuilder().build(), spelling("one\nUser: two", 3));
-  GenerateOptions options = greedy();
-  options.stop = {"\nUser:"};
-  std::vector<std::string> texts;
-  const auto result = generate(session, kPrompt, options, collect(texts));
-  REQUIRE(result->text == "one");
-  REQUIRE(joined(texts) == "one");
-  REQUIRE(result->stop_reason == StopReason::kStopString);
-}
-
-TEST_CASE("text held back for a stop string that does not come is shown", "[generate]") {
-  FakeSession session(VocabBuilder().build(), spelling("one\nUse", 3));
-  GenerateOptions options = greedy();
-  options.stop = {"\nUser:"};
-  std::vector<std::string> texts;
-  const auto result = generate(session, kPrompt, options, collect(texts));
-  REQUIRE(joined(texts) == "one\nUse");
-  REQUIRE(texts.back() == "\nUse");
-  REQUIRE(result->text == "one\nUse");
-}
-
-TEST_CASE("what is held back for a stop string precedes a broken character", "[generate]") {
-  FakeSession session(VocabBuilder().build(), spelling("one\nUs\xF0", 3));
-  GenerateOptions options = greedy();
-  options.stop = {"\nUser:"};
-  REQUIRE(generate(session, kPrompt, options)->text == "one\nUs\xEF\xBF\xBD");
+TEST_CASE("a text ends where it must, and shows what only might have been a stop string",
+          "[generate]") {
+  struct Row {
+    std::string reply;
+    std::string stop;
+    std::optional<std::size_t> max_tokens;
+    std::string text;
+    StopReason reason;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"story", "zz", 0, "", StopReason::kLength},  // only evaluates the prompt
+           {"story", "zz", 1, "s", StopReason::kLength},
+           {"story", "zz", 3, "sto", StopReason::kLength},
+           {"story", "ry", 5, "sto", StopReason::kStopString},  // with its last token
+           {"story", "ry", 6, "sto", StopReason::kStopString},
+           {"one\nUser: two", "\nUser:", {}, "one", StopReason::kStopString},
+           {"one\nUse", "\nUser:", {}, "one\nUse", StopReason::kEos},
+           {"one\nUs\xF0", "\nUser:", {}, "one\nUs\xEF\xBF\xBD", StopReason::kEos},
+           {"ab#cd", "zz", {}, "ab", StopReason::kEos},  // a token of stop_tokens
+       }) {
+    CAPTURE(row.reply, row.stop);
+    FakeSession session(VocabBuilder().build(), spelling(row.reply, 3));
+    GenerateOptions options = greedy(row.max_tokens);
+    options.stop = {row.stop};
+    options.stop_tokens = {byte_id('#')};
+    std::vector<std::string> texts;
+    const auto result = require_ok(generate(session, kPrompt, options, collect(texts)));
+    CHECK(result.text == row.text);
+    CHECK(joined(texts) == row.text);
+    CHECK(result.stop_reason == row.reason);
+    // A last token that nothing follows is not evaluated.
+    const bool all = row.reason == StopReason::kEos || result.ids.empty();
+    CHECK(session.text.size() + (all ? 0 : 1) == 3 + result.ids.size());
+  }
 }
 
 TEST_CASE("characters are never split, and a broken one is shown at the end", "[generate]") {
@@ -188,12 +156,10 @@ TEST_CASE("a draw after a context shift never repeats an earlier one's number", 
   // Every logit equal: the tokens drawn are the random numbers themselves.
   FakeSession session(
       VocabBuilder().build(), [](const std::vector<TokenId>&) { return 200; }, 8);
-  GenerateOptions options;
-  options.sampler.temperature = 1e6F;
-  options.sampler.seed = 5;
-  options.context_shift = true;
+  GenerateOptions options = greedy(40);
+  options.sampler = {.temperature = 1e6F, .seed = 5};
   options.ignore_eos = true;
-  options.max_tokens = 40;
+  options.context_shift = true;
   const auto result = generate(session, Ids{kBos}, options);
   REQUIRE(result->ids.size() == 40);
   FakeSession wide(
@@ -224,8 +190,7 @@ TEST_CASE("an error of the sink ends the text", "[generate]") {
 
 TEST_CASE("on_logits sees each position once, the last token's too", "[generate]") {
   FakeSession session(VocabBuilder().build(), spelling("abcdef", 10), 100, 4);
-  GenerateOptions options = greedy();
-  options.max_tokens = 3;
+  GenerateOptions options = greedy(3);
   std::vector<float> rows;
   options.on_logits = [&](std::span<const float> more) {
     rows.insert(rows.end(), more.begin(), more.end());
@@ -260,8 +225,7 @@ TEST_CASE("a second run goes on after the first and evaluates only what is new",
   FakeSession session(VocabBuilder().build(),
                       [](const std::vector<TokenId>& text) { return text.back() + 1; });
   Generator generator(session);
-  GenerateOptions options = greedy();
-  options.max_tokens = 2;
+  GenerateOptions options = greedy(2);
   REQUIRE(generator.run(Ids{kBos, 50}, options)->ids == Ids{51, 52});
   REQUIRE(generator.run(Ids{70}, options)->ids == Ids{71, 72});
   REQUIRE(session.calls == std::vector<std::size_t>{2, 1, 2, 1});  // 52 came with 70

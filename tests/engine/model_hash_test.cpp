@@ -32,8 +32,7 @@ TEST_CASE("a file replaced while it is loaded lends its hash to nobody", "[model
   const auto others = TinyGguf::llama({.seed = 2}).bytes();
   const std::string path = directory.write("m.gguf", bytes);
   directory.write("other.gguf", others);
-  LoadOptions options;
-  options.hash_file = true;
+  LoadOptions options{.hash_file = true};
   // The first report comes when the file is open.
   options.progress = [&](std::string_view, std::size_t, std::size_t) {
     if (std::filesystem::exists(directory / "other.gguf"))
@@ -50,8 +49,7 @@ TEST_CASE("a file overwritten while it is hashed and read is refused", "[model]"
   // The clock that stamps files may tick every 4 ms only.
   std::filesystem::last_write_time(
       path, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(9));
-  LoadOptions options;
-  options.hash_file = true;
+  LoadOptions options{.hash_file = true};
   options.progress = [&](std::string_view stage, std::size_t, std::size_t) {
     if (stage != "load") return;
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);

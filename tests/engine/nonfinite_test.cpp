@@ -45,11 +45,7 @@ std::vector<LoadOptions> every_isa(Compute compute) {
   std::vector<LoadOptions> all;
   for (const Isa isa : all_isas()) {
     if (!isa_supported(isa)) continue;
-    LoadOptions options;
-    options.compute = compute;
-    options.isa = isa;
-    options.threads = 2;
-    all.push_back(options);
+    all.push_back({.compute = compute, .isa = isa, .threads = 2});
   }
   return all;
 }
@@ -100,8 +96,7 @@ TEST_CASE("bad input 61: a scale that is no number is named by tensor and block"
   const std::size_t block = at.block * traits.block_bytes;
   std::memcpy(tensor.data.data() + block + at.byte_in_block, &pattern, sizeof(pattern));
   const ScratchDirectory folder;
-  const Error model = must_fail(load(folder, gguf));
-  const Error& error = model;
+  const Error error = must_fail(load(folder, gguf));
   CAPTURE(error.to_string());
   REQUIRE(error.code == ErrorCode::kNonFinite);
   REQUIRE(error.field == at.tensor);
@@ -140,9 +135,7 @@ TEST_CASE("bad input 61: the first of several faults is named, for any threads",
   }
   for (const int threads : {1, 2, 3, 7}) {
     const ScratchDirectory folder;
-    LoadOptions options;
-    options.threads = threads;
-    must_fail(load(folder, gguf, options), {"Q4_0 block 33 (row 33)"});
+    must_fail(load(folder, gguf, {.threads = threads}), {"Q4_0 block 33 (row 33)"});
   }
 }
 

@@ -6,6 +6,7 @@
 #include "engine/generate/draft_proposer.h"
 #include "tests/engine/fake_session.h"
 #include "tests/engine/speculation_support.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
@@ -56,9 +57,7 @@ TEST_CASE("a right proposal saves passes and never draws one token too many", "[
   const std::size_t limit = GENERATE(std::size_t{1}, std::size_t{5}, std::size_t{9});
   const auto predict = [](const std::vector<TokenId>& text) { return text.back() + 1; };
   FakeSession session(VocabBuilder().build(), predict);
-  GenerateOptions options;
-  options.sampler.temperature = 0;
-  options.max_tokens = limit;
+  const GenerateOptions options = greedy(limit);
   Speculation speculation = guessing([](std::span<const TokenId> text) {
     Ids guess(8);
     for (std::size_t i = 0; i < 8; ++i) guess[i] = text.back() + static_cast<TokenId>(i + 1);
@@ -83,12 +82,9 @@ TEST_CASE("a draft that would end the text goes no further", "[speculation]") {
   FakeSession session(VocabBuilder().build(), counting);
   auto draft = std::make_unique<FakeSession>(VocabBuilder().build(), ending);
   FakeSession& seen_draft = *draft;
-  GenerateOptions options;
-  options.sampler.temperature = 0;
-  options.max_tokens = 9;
   Speculation speculation(std::make_unique<DraftProposer>(std::move(draft)), 6);
   Counts counts;
-  see(session, {{kBos, 60}}, options, &speculation, &counts);
+  see(session, {{kBos, 60}}, greedy(9), &speculation, &counts);
   // Behind 61 it proposes 62 and 63; 64 is drawn, after which it proposes 65, 66 and 67.
   REQUIRE(counts.proposed == 5);
   REQUIRE(counts.accepted == 5);
@@ -105,9 +101,7 @@ TEST_CASE("several prompts, a stop string and an interrupt leave the plain sessi
     return Ids{text.back() + 1, text.back() + 2, text.back() + 3, text.back() + 4};
   };
   for (int interrupt_at = 0; interrupt_at < 12; ++interrupt_at) {
-    GenerateOptions options;
-    options.sampler.temperature = 0;
-    options.max_tokens = 20;
+    GenerateOptions options = greedy(20);
     options.stop = {"P"};
     const auto run = [&](FakeSession& session, Speculation* speculation) {
       int asked = 0;
@@ -127,8 +121,7 @@ TEST_CASE("several prompts, a stop string and an interrupt leave the plain sessi
 TEST_CASE("an error of the sink leaves the session where its text is", "[speculation]") {
   FakeSession session(VocabBuilder().build(),
                       [](const std::vector<TokenId>& text) { return text.back() + 1; });
-  GenerateOptions options;
-  options.sampler.temperature = 0;
+  GenerateOptions options = greedy();
   Speculation speculation = guessing([](std::span<const TokenId> text) {
     return Ids{text.back() + 1, text.back() + 2, text.back() + 3};
   });
@@ -141,6 +134,27 @@ TEST_CASE("an error of the sink leaves the session where its text is", "[specula
       });
   REQUIRE_FALSE(result.ok());
   REQUIRE(session.text == Ids{kBos, 50, 51, 52});
+}
+
+// On models, --self and --equivalence of llmcheck have every proposer.
+TEST_CASE("a draft draws with the text's own random numbers", "[speculation]") {
+  const auto model = embedded(1, "fable-3m-f16.gguf");
+  const auto draft = embedded();
+  GenerateOptions options = greedy(60);
+  options.sampler = kUsualSampling;
+  options.sampler.seed = 3;
+  options.ignore_eos = true;
+  const auto prompt = model->tokenizer().encode("Once upon a time");
+  const auto open = [](const std::shared_ptr<const Model>& of) {
+    return require_ok(open_sequence(of, {.context = 256, .batch = 32}));
+  };
+  const auto session = open(model);
+  Speculation speculation(std::make_unique<DraftProposer>(open(draft)), 4);
+  Counts counts;
+  see(*session, {prompt}, options, &speculation, &counts);
+  // Two quantizations of one model, sampled apart, would agree on fewer than half of the tokens.
+  CHECK(counts.accepted * 4 > counts.proposed * 3);
+  CHECK(counts.passes < 25);
 }
 
 }  // namespace llm::test

@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "engine/generate/generate.h"
 #include "engine/serve/histogram.h"
+#include "engine/serve/step_runner.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/test.h"
@@ -228,14 +229,8 @@ TextRequest long_request(const Model& model, std::size_t n_prompt, std::size_t n
   request.options.max_tokens = n_new;
   request.options.ignore_eos = true;
   request.options.sampler.seed = seed;
+  request.hash_logits = true;
   return request;
-}
-
-/// A service with the defaults of llmserve.
-std::unique_ptr<TextService> start_as_usual(const std::shared_ptr<const Model>& model) {
-  SchedulerOptions options;
-  options.kv_pages = 60;
-  return start(model, options, kLongContext);
 }
 
 TEST_CASE("equal prompts of 1,700 tokens share six pages, whatever else runs", "[serve]") {
@@ -246,7 +241,7 @@ TEST_CASE("equal prompts of 1,700 tokens share six pages, whatever else runs", "
   const TextRequest request = long_request(*model, 1700, 40, 1);
   const Told expected = alone(model, request, kLongContext);
   CAPTURE(n_beside, comes_later);
-  const auto service = start_as_usual(model);
+  const auto service = start(model, {.kv_pages = 60}, kLongContext);
   std::vector<Listener> listeners(2 + n_beside);
   std::atomic<std::size_t> n_begun = 0;
   const auto submit = [&](std::size_t i, const TextRequest& each) {
@@ -278,20 +273,23 @@ TEST_CASE("equal prompts of 1,700 tokens share six pages, whatever else runs", "
   }
 }
 
-TEST_CASE("equal prompts that end with a page, the second beside the first", "[serve]") {
+TEST_CASE("equal prompts that end with a page or behind it, the second beside the first",
+          "[serve]") {
   const auto model = embedded();
-  for (const std::size_t n_prompt : {256, 512}) {
-    CAPTURE(n_prompt);
+  for (const std::size_t n_prompt : {256, 300, 512}) {
     const TextRequest request = long_request(*model, n_prompt, 30, 3);
     const Told expected = alone(model, request, kLongContext);
-    const auto service = start_as_usual(model);
-    std::vector<Listener> listeners(3);
-    std::vector<TextJob> jobs;
-    for (Listener& listener : listeners) jobs.push_back(listener.job(request));
-    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
-    for (Listener& listener : listeners) REQUIRE((listener.wait_for_text() == expected));
-    // The last token's row of logits is computed, and with it its page.
-    REQUIRE(service->figures().kv_pages_shared == 2 * (n_prompt / 256 - 1));
+    for (const std::size_t step_tokens : {512, 64, 8}) {
+      CAPTURE(n_prompt, step_tokens);
+      const auto service = start(model, {.step_tokens = step_tokens, .kv_pages = 60}, kLongContext);
+      std::vector<Listener> listeners(3);
+      std::vector<TextJob> jobs;
+      for (Listener& listener : listeners) jobs.push_back(listener.job(request));
+      REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+      for (Listener& listener : listeners) REQUIRE((listener.wait_for_text() == expected));
+      // The last token's row of logits is computed, and with it its page.
+      REQUIRE(service->figures().kv_pages_shared == 2 * ((n_prompt - 1) / 256));
+    }
   }
 }
 
@@ -376,6 +374,26 @@ TEST_CASE("a histogram counts values up to each limit", "[serve]") {
   for (const double value : {0.5, 1.0, 1.5, 4.0, 9.0}) histogram.add(value);
   REQUIRE(histogram.counts() == std::vector<std::uint64_t>{2, 1, 1, 1});
   REQUIRE(histogram.sum() == 16);
+}
+
+TEST_CASE("an error of the executor or of who takes the logits ends the step", "[serve]") {
+  const auto model = embedded();
+  auto executor = require_ok(Executor::create(model, {.context = 16}));
+  StepRunner runner(executor);
+  const Ids bad(3, 1 << 30);
+  const Ids good(3, 1);
+  const Step step{.preempted = {}, .parts = {{4, 0, 3, true}}, .n_tokens = 3};
+  const auto take = [](const StepPart&, std::span<const float>) -> Status {
+    return Error{.code = ErrorCode::kNonFinite, .field = "mine", .message = ""};
+  };
+  const Status refused = runner.run(
+      step, [&](RequestId) { return std::span(bad); }, take);
+  REQUIRE_FALSE(refused.ok());
+  REQUIRE(refused.error().field == "token id");
+  const Status stopped = runner.run(
+      step, [&](RequestId) { return std::span(good); }, take);
+  REQUIRE_FALSE(stopped.ok());
+  REQUIRE(stopped.error().field == "mine");
 }
 
 }  // namespace llm::test

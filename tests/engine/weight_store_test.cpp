@@ -16,11 +16,7 @@ using Ids = std::vector<TokenId>;
 const Ids kPrompt = {1, 5, 17, 130, 262, 7, 99, 200, 31};
 
 LoadOptions how(bool defer, int threads = 2, Compute compute = Compute::kInt8) {
-  LoadOptions options;
-  options.compute = compute;
-  options.threads = threads;
-  options.defer_packing = defer;
-  return options;
+  return {.compute = compute, .threads = threads, .defer_packing = defer};
 }
 
 std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options) {
@@ -210,8 +206,7 @@ TEST_CASE("a file that changes before it is packed is refused in the pass that w
     overwrite(path, std::filesystem::file_size(path) - 1, '\1');
   }
   const std::size_t before = sequence->position();
-  const Error rows = must_fail(sequence->evaluate(Ids{4, 5}, LogitRows::kLast));
-  const Error& error = rows;
+  const Error error = must_fail(sequence->evaluate(Ids{4, 5}, LogitRows::kLast));
   CAPTURE(error.to_string());
   CHECK(error.code == ErrorCode::kIntegrity);
   CHECK(error.file == path);
@@ -237,13 +232,8 @@ TEST_CASE("bad input 61: with weights in the file, before a token is drawn", "[w
   auto model = Model::load(path, how(true, 3));
   CAPTURE(name);
   REQUIRE(model.ok() == (name != "token_embd.weight"));
-  Error error{.field = {}, .message = {}};
-  if (model.ok()) {
-    const Error rows = must_fail(open(*model)->evaluate(kPrompt, LogitRows::kLast));
-    error = rows;
-  } else {
-    error = model.error();
-  }
+  const Error error =
+      model.ok() ? must_fail(open(*model)->evaluate(kPrompt, LogitRows::kLast)) : model.error();
   CAPTURE(error.to_string());
   CHECK(error.code == ErrorCode::kNonFinite);
   CHECK(error.field == name);
