@@ -11,9 +11,7 @@ namespace llm::test {
 /// A model of models/; by default on one thread, since tests ask for many passes over little work.
 inline std::shared_ptr<const Model> embedded(int threads = 1,
                                              const std::string& name = "fable-3m-q4_k_m.gguf") {
-  LoadOptions options;
-  options.threads = threads;
-  return require_ok(Model::load(LLM_SOURCE_DIR "/models/" + name, options));
+  return require_ok(Model::load(LLM_SOURCE_DIR "/models/" + name, {.threads = threads}));
 }
 
 }  // namespace llm::test

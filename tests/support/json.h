@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -18,6 +19,23 @@ inline OrderedJson parse_ordered_json(std::string_view text) {
   OrderedJson json = llm::parse_ordered_json(text);
   CAPTURE(text);
   REQUIRE_FALSE(json.is_discarded());
+  return json;
+}
+
+/// The document with the value at `pointer` replaced by a JSON text, or removed where that is "".
+template <typename AnyJson>
+AnyJson with_value(AnyJson json, const std::string& pointer, std::string_view value) {
+  const typename AnyJson::json_pointer place(pointer);
+  if (!value.empty()) {
+    json[place] = AnyJson(parse_json(value));
+    return json;
+  }
+  AnyJson& parent = json[place.parent_pointer()];
+  if (parent.is_array()) {
+    parent.erase(std::stoul(place.back()));
+  } else {
+    parent.erase(place.back());
+  }
   return json;
 }
 

@@ -28,17 +28,11 @@ class Bench {
   Bench() {
     ScratchFile file("m.gguf");
     file.write(TinyGguf::llama({.n_layers = 2}).bytes());
-    LoadOptions options;
-    options.threads = 1;
-    options.compute = Compute::kF32;
-    model_ = require_ok(Model::load(file.path(), options));
+    model_ = require_ok(Model::load(file.path(), {.compute = Compute::kF32, .threads = 1}));
     const std::vector<TokenId> tokens = {1, 70, 71, 72, 260};
-    ExecutorOptions executor;
-    executor.kv = KvType::kF32;
-    executor.context = tokens.size();
     const std::int64_t steps[] = {0, 4, 5};
-    const Dump own =
-        require_ok(record_activations(model_, executor, false, tokens, "test", "", steps));
+    const Dump own = require_ok(record_activations(
+        model_, {.context = tokens.size(), .kv = KvType::kF32}, false, tokens, "test", "", steps));
     REQUIRE(own.write(clean_.path()).ok());
   }
 

@@ -14,12 +14,7 @@ using test::require_ok;
 
 constexpr int kGlobal = ProbeSink::kGlobal;
 
-LoadOptions load_options(Compute compute) {
-  LoadOptions options;
-  options.compute = compute;
-  options.threads = 2;
-  return options;
-}
+LoadOptions load_options(Compute compute) { return {.compute = compute, .threads = 2}; }
 
 class Bench {
  public:
@@ -28,12 +23,9 @@ class Bench {
         model_(require_ok(
             Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", load_options(compute)))),
         replay_(model_, kv_) {
-    ExecutorOptions options;
-    options.kv = kv_;
-    options.context = kTokens.size();
     const std::int64_t steps[] = {0, 5, 6, 7};
-    clean_ = std::make_unique<Dump>(
-        require_ok(record_activations(model_, options, false, kTokens, "test", "", steps)));
+    clean_ = std::make_unique<Dump>(require_ok(record_activations(
+        model_, {.context = kTokens.size(), .kv = kv_}, false, kTokens, "test", "", steps)));
   }
 
   /// The run with `change` applied to one op's output, and its consequences by the definition.

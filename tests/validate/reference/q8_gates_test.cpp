@@ -14,11 +14,7 @@
 namespace llm {
 namespace {
 
-template <typename T>
-T require_ok(Result<T> result) {
-  if (!result.ok()) FAIL(result.error().to_string());
-  return std::move(result).value();
-}
+using test::require_ok;
 
 /// q, K or V of n tokens, some of them `most` times as large as the others.
 TapMatrix drawn(std::size_t n, std::size_t features, float size, float most, unsigned seed) {
@@ -54,10 +50,8 @@ TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatri
 
 Dump recorded(const std::shared_ptr<const Model>& model, KvType kv,
               const std::vector<TokenId>& tokens) {
-  ExecutorOptions executor;
-  executor.kv = kv;
-  executor.context = tokens.size();
-  return require_ok(record_activations(model, executor, false, tokens, "test", ""));
+  return require_ok(
+      record_activations(model, {.context = tokens.size(), .kv = kv}, false, tokens, "test", ""));
 }
 
 std::vector<TokenId> some_tokens(int n) {
@@ -67,8 +61,7 @@ std::vector<TokenId> some_tokens(int n) {
 }
 
 std::shared_ptr<const Model> embedded(Compute compute) {
-  LoadOptions load;
-  load.compute = compute;
+  LoadOptions load{.compute = compute};
   return require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", load));
 }
 

@@ -11,10 +11,8 @@ namespace llm::test {
 namespace {
 
 Result<std::shared_ptr<const Model>> load(Compute compute) {
-  LoadOptions options;
-  options.compute = compute;
-  options.threads = 1;
-  return Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", options);
+  return Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf",
+                     {.compute = compute, .threads = 1});
 }
 
 /// The run again with a tap's last value wrong; `keep` says which taps are there at all.

@@ -22,17 +22,6 @@ Json valid() {
        "top_ids": [[4, 2, 3], [4, 3, 2]], "top_logits": [[3, 2, 1], [3, 2, 1]]}]})");
 }
 
-Json patched(const std::string& pointer, const std::string& value) {
-  Json json = valid();
-  if (value.empty()) {
-    const Json::json_pointer whole(pointer);
-    json[whole.parent_pointer()].erase(whole.back());
-  } else {
-    json[Json::json_pointer(pointer)] = test::parse_json(value);
-  }
-  return json;
-}
-
 }  // namespace
 
 TEST_CASE("a reference is read as it stands", "[verify]") {
@@ -85,13 +74,14 @@ TEST_CASE("what breaks a reference is named", "[verify][bad_input]") {
       Case{"/prompts/0/top_logits/1/0", "1e300", "top_logits[1]: found 1e+300, need numbers"},
       Case{"/prompts/0/top_logits/1/2", "0", "prompts[0].top_logits[1]: found 0 after -1"});
   CAPTURE(c.pointer, c.value);
-  test::must_fail(parse_verify_reference(json_text(patched(c.pointer, c.value))),
+  test::must_fail(parse_verify_reference(json_text(test::with_value(valid(), c.pointer, c.value))),
                   ErrorCode::kMalformed, {c.words});
 }
 
 TEST_CASE("another version is unsupported; no JSON is malformed", "[verify][bad_input]") {
-  test::must_fail(parse_verify_reference(json_text(patched("/schema_version", "2"))),
-                  ErrorCode::kUnsupported);
+  test::must_fail(
+      parse_verify_reference(json_text(test::with_value(valid(), "/schema_version", "2"))),
+      ErrorCode::kUnsupported);
   const std::string text = json_text(valid());
   for (std::size_t n = 0; n < text.size(); ++n) {
     test::must_fail(parse_verify_reference(text.substr(0, n)), ErrorCode::kMalformed);
@@ -106,7 +96,8 @@ TEST_CASE("ids must be in the vocabulary", "[verify][bad_input]") {
   CHECK_THAT(check_ids(read, 9).error().to_string(), Contains("prompts[1].ids[2]: found 9"));
   CHECK_THAT(check_ids(read, 8).error().to_string(), Contains("prompts[1].ids[1]: found 8"));
   CHECK_THAT(check_ids(read, 7).error().to_string(), Contains("prompts[0].ids[1]: found 7"));
-  auto top = *parse_verify_reference(json_text(patched("/prompts/0/top_ids/1/2", "12")));
+  auto top =
+      *parse_verify_reference(json_text(test::with_value(valid(), "/prompts/0/top_ids/1/2", "12")));
   CHECK_THAT(check_ids(top, 10).error().to_string(),
              Contains("prompts[0].top_ids[1][2]: found 12"));
 }
