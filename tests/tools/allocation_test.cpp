@@ -31,10 +31,8 @@ class Bench {
 
   /// How often `command` asks for memory.
   std::size_t requests(const std::string& command, int expected = 0) const {
-    const Finished run =
-        shell("env LLM_COUNT_ALLOCATIONS=count LD_PRELOAD=" LLM_FAILING_ALLOCATION " " + command);
-    CAPTURE(command, run.err);
-    REQUIRE(run.exit_code == expected);
+    shell("env LLM_COUNT_ALLOCATIONS=count LD_PRELOAD=" LLM_FAILING_ALLOCATION " " + command)
+        .must_end(expected);
     return std::stoul(directory_.read("count"));
   }
 
@@ -140,9 +138,8 @@ TEST_CASE("a file that the address space cannot hold is exit code 5", "[bad_inpu
   const Bench bench;
   for (const std::string command : {"llmgguf verify big", "llmrun big -n 1"}) {
     const Finished run =
-        bench.shell("cp m.gguf big; truncate -s 3G big; ulimit -v 1000000; " + command);
-    CAPTURE(command, run.err);
-    CHECK(run.exit_code == 5);
+        bench.shell("cp m.gguf big; truncate -s 3G big; ulimit -v 1000000; " + command).must_end(5);
+    CAPTURE(command);
     CHECK_THAT(run.err, Catch::Matchers::Contains("big: address space: need 3073 MiB"));
   }
 }

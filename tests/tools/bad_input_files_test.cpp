@@ -96,14 +96,6 @@ TEST_CASE("bad input 2: an incomplete download", "[bad_input]") {
               " bytes, " + std::to_string(missing) + " are missing"});
 }
 
-TEST_CASE("bad input 42: a vocabulary without weights", "[bad_input]") {
-  const ScratchDirectory directory;
-  TinyGguf model = TinyGguf::llama();
-  model.tensors.clear();
-  check_file(directory.write("vocab.gguf", model.bytes()), 6,
-             {"tensors: found a vocabulary only, need a model with weights", "llmtok"});
-}
-
 TEST_CASE("bad input 3-5: no regular file that can be read", "[bad_input]") {
   const ScratchDirectory directory;
   SECTION("3 directory") { check_file(directory.path(""), 4, {"is a directory"}); }
@@ -215,15 +207,6 @@ TEST_CASE("bad input 11: file replaced by rename while it is read", "[bad_input]
   }).must_end(0, {}, {"tensor \"large\""});
 }
 
-TEST_CASE("the small model runs", "[bad_input]") {
-  const ScratchDirectory directory;
-  TinyGguf model = TinyGguf::llama({.n_layers = 2});
-  const std::string path = directory.write("model.gguf", model.bytes());
-  const auto result =
-      run_tool("llmrun", {path, "-p", "the", "-n", "8", "--ignore-eos"}).must_end(0);
-  CHECK_FALSE(result.out.empty());
-}
-
 TEST_CASE("bad input 9, 11: a loaded model outlives its file", "[bad_input]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();
@@ -245,7 +228,7 @@ TEST_CASE("bad input 49: context_length that no memory holds", "[bad_input]") {
   model.set_u32("llama.context_length", UINT32_MAX);
   const std::string path = directory.write("model.gguf", model.bytes());
   check_file(path, 0, {});
-  run_tool("llmrun", {path, "-p", "the", "-n", "1"}).must_end(5, {"KV", "-c"});
+  run_tool("llmrun", {path, "-p", "the", "-n", "1"}).must_end(5, {"KV cache: ", " MiB", "-c"});
   run_tool("llmrun", {path, "-p", "the", "-n", "1", "-c", "64"}).must_end(0);
 }
 

@@ -60,8 +60,8 @@ TEST_CASE("zsh reads its scripts", "[tools][completion]") {
     CAPTURE(tool);
     const Finished result =
         run_shell("zsh -f -c \"autoload -U compinit; compinit -u -D; source <('" + tool_path(tool) +
-                  "' --completion zsh)\"");
-    CHECK(result.exit_code == 0);
+                  "' --completion zsh)\"")
+            .must_end(0);
     CHECK(result.err.empty());
   }
 }

@@ -1,7 +1,7 @@
 // llmcheck --self --packed-cache: the weights that llmrun would map are the file's.
 
 #include "engine/gguf/hash_kind.h"
-#include "tests/tools/tool_test.h"
+#include "tests/tools/llmcheck_process.h"
 
 namespace llm::test {
 namespace {
@@ -28,25 +28,21 @@ void exchange_panels(const std::string& path, std::size_t panel_bytes) {
 }  // namespace
 
 TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmcheck]") {
-  const ScratchDirectory folder;
-  folder.write("m.gguf", TinyGguf::llama().bytes());
-  const auto llmcheck = [&](const std::string& arguments) {
-    return run_shell("cd '" + folder.path() + "' && '" + tool_path("llmcheck") + "' " + arguments);
-  };
-  const std::string run = "m.gguf --self --fail-fast -t 1 --packed-cache cache --report r.json";
-  const Finished right = llmcheck(run).must_end(0);
+  const LlmcheckFolder folder;
+  const std::string run = "m.gguf --self --fail-fast --packed-cache cache --report r.json";
+  const Finished right = folder.llmcheck(run).must_end(0);
   CHECK(right.err.find("packed cache") == std::string::npos);
   const auto files = std::filesystem::directory_iterator(folder.path("cache"));
   const std::string file = begin(files)->path().string();
   exchange_panels(file, 16 * 34);  // token_embd: Q8_0, 32 columns
-  llmcheck(run).must_end(
+  folder.llmcheck(run).must_end(
       1, {},
       {"FAIL", "packed weights give back the file's bytes", "token_embd.weight (Q8_0), row 0"});
-  llmcheck("m.gguf --self --fail-fast -t 1").must_end(0);
+  folder.llmcheck("m.gguf --self --fail-fast").must_end(0);
   // One that is refused is made anew, and one that cannot be made is no fault of the weights.
   std::filesystem::resize_file(file, 10);
-  llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
-  llmcheck("m.gguf --self --fail-fast -t 1 --packed-cache m.gguf")
+  folder.llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
+  folder.llmcheck("m.gguf --self --fail-fast --packed-cache m.gguf")
       .must_end(0, {}, {"weights of a packed cache: packed cache: m.gguf/m-"});
 }
 

@@ -15,24 +15,17 @@ const std::string kText = LLM_SOURCE_DIR "/models/heldout.txt";
 
 class Workplace : public ScratchDirectory {
  public:
-  /// Runs llmcheck on one thread; returns the exit code.
-  int llmcheck(const std::string& arguments) {
-    const Finished run = run_shell("'" + tool_path("llmcheck") + "' -t 1 " + arguments);
-    out = run.out;
-    err = run.err;
-    return run.exit_code;
+  /// Runs llmcheck on one thread.
+  Finished llmcheck(const std::string& arguments) const {
+    return run_shell("'" + tool_path("llmcheck") + "' -t 1 " + arguments);
   }
-
-  /// Runs llmcheck, which must succeed, and returns its JSON report.
-  Json report(const std::string& arguments) {
-    const int code = llmcheck(arguments + " --report '" + *this / "r.json" + "'");
-    CAPTURE(arguments, err);
-    REQUIRE(code == 0);
+  /// Runs llmcheck, which must end with that code, and returns its JSON report.
+  Json report(const std::string& arguments, int exit_code = 0) {
+    out = llmcheck(arguments + " --report '" + *this / "r.json" + "'").must_end(exit_code).out;
     return test::parse_json(read("r.json"));
   }
 
-  std::string out;
-  std::string err;
+  std::string out;  ///< of the last report
 };
 
 }  // namespace
@@ -83,11 +76,11 @@ TEST_CASE("a quantized model is compared with its source token by token", "[llmc
 
 TEST_CASE("documents score their own ends", "[llmcheck][quality]") {
   Workplace w;
-  std::ofstream(w / "two.txt") << "\n\nLily sat.\n\nLily ran.\n\n\n\nLily sat.\n";
+  w.write("two.txt", "\n\nLily sat.\n\nLily ran.\n\n\n\nLily sat.\n");
   const auto whole = w.report(kModel + " --ppl '" + w / "two.txt" + "' --ppl-documents");
-  std::ofstream(w / "one.txt") << "Lily sat.";
+  w.write("one.txt", "Lily sat.");
   const auto one = w.report(kModel + " --ppl '" + w / "one.txt" + "' --ppl-documents");
-  std::ofstream(w / "other.txt") << "Lily sat.\n\nLily ran.";
+  w.write("other.txt", "Lily sat.\n\nLily ran.");
   const auto other = w.report(kModel + " --ppl '" + w / "other.txt" + "' --ppl-documents");
   const auto sum = [](const Json& json) {
     const auto row = json["figures"][0]["rows"][0];
@@ -98,7 +91,7 @@ TEST_CASE("documents score their own ends", "[llmcheck][quality]") {
 
 TEST_CASE("a dump's logits are a reference for divergence", "[llmcheck][quality]") {
   Workplace w;
-  REQUIRE(w.llmcheck(kModel + " --dump '" + w / "own.npz" + "'") == 0);
+  w.llmcheck(kModel + " --dump '" + w / "own.npz" + "'").must_end(0);
   const std::string kld = " --kld '" + w / "own.npz" + "'";
   CHECK(w.report(kModel + kld)["figures"][0]["rows"][0]["max"] == 0.0);
   CHECK(w.report(kQuantized + kld)["figures"][0]["rows"][0]["mean"] > 0.0);
@@ -111,13 +104,10 @@ TEST_CASE("the frozen baselines hold, and a worse text is told from them", "[llm
   // As if the text had been far more varied when it was frozen.
   auto frozen = test::parse_ordered_json(w.read("cached-sampling.json"));
   frozen["distinct2"] = 2;
-  std::ofstream(w / "cached-sampling.json") << json_text(frozen);
-  const int code = w.llmcheck(kQuantized + " --quality " + kText + " --baseline '" + w / "" +
-                              "' --report '" + w / "r.json" + "'");
-  CAPTURE(w.out, w.err);
-  CHECK(code == 1);
+  w.write("cached-sampling.json", json_text(frozen));
+  const auto report =
+      w.report(kQuantized + " --quality " + kText + " --baseline '" + w / "" + "'", 1);
   std::size_t n_gates = 0;
-  const auto report = test::parse_json(w.read("r.json"));
   for (const auto& check : report["checks"]) {
     CAPTURE(json_text(check));
     const bool expected = check["name"] != "cached-sampling: distinct-2";
@@ -137,13 +127,9 @@ TEST_CASE("a loss fails, and one that the text cannot decide exits with a code o
   w.write("text", text);
   const std::string run =
       fmt::format("'{}' --quality '{}' --baseline '{}'", w / "tiny.gguf", w / "text", w / "");
-  REQUIRE(w.llmcheck(run + " --update-baseline test") == 0);
+  w.llmcheck(run + " --update-baseline test").must_end(0);
   const auto json = [&](int expected) {
-    const int code =
-        w.llmcheck(run + " --report '" + w / "r.json" + "' --report '" + w / "r.junit.xml" + "'");
-    CAPTURE(w.out, w.err);
-    CHECK(code == expected);
-    return test::parse_json(w.read("r.json"));
+    return w.report(run + " --report '" + w / "r.junit.xml" + "'", expected);
   };
   const auto same = json(0);
   CHECK_THAT(same["checks"].back()["detail"],
@@ -177,8 +163,7 @@ TEST_CASE("a loss fails, and one that the text cannot decide exits with a code o
              Contains("errors=\"1\"") && Contains("<error message=\"UNDECIDED"));
   // Frozen from another text, or another list of documents.
   w.write("text", text + "one more\n");
-  CHECK(w.llmcheck(run) == 8);
-  CHECK_THAT(w.err, Contains("text_sha256"));
+  w.llmcheck(run).must_end(8, {"text_sha256"});
 }
 
 TEST_CASE("a text begins with BOS only where the file wants it", "[llmcheck][quality]") {
@@ -237,16 +222,16 @@ TEST_CASE("a text begins with BOS only where the file wants it", "[llmcheck][qua
 
 TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][quality]") {
   Workplace w;
-  CHECK(w.llmcheck(kModel + " --against " + kModel) == 2);
-  CHECK(w.llmcheck(kModel + " --kld " + kModel) == 2);
-  CHECK(w.llmcheck("--ppl " + kText) == 2);
-  CHECK(w.llmcheck(kModel + " --ppl " + kText + " --baseline x") == 2);
-  CHECK(w.llmcheck(kModel + " --quality " + kText + " --update-baseline why") == 2);
-  CHECK(w.llmcheck(kModel + " --ppl " + kText + " --ppl-sample 2 --ppl-documents") == 2);
-  CHECK(w.llmcheck(kModel + " --ppl '" + w / "none.txt" + "'") == 4);
-  std::ofstream(w / "empty.txt") << "";
-  CHECK(w.llmcheck(kModel + " --ppl '" + w / "empty.txt" + "'") == 2);
-  CHECK_THAT(w.err, Contains("empty.txt") && Contains("need at least 1"));
+  w.llmcheck(kModel + " --against " + kModel).must_end(2);
+  w.llmcheck(kModel + " --kld " + kModel).must_end(2);
+  w.llmcheck("--ppl " + kText).must_end(2);
+  w.llmcheck(kModel + " --ppl " + kText + " --baseline x").must_end(2);
+  w.llmcheck(kModel + " --quality " + kText + " --update-baseline why").must_end(2);
+  w.llmcheck(kModel + " --ppl " + kText + " --ppl-sample 2 --ppl-documents").must_end(2);
+  w.llmcheck(kModel + " --ppl '" + w / "none.txt" + "'").must_end(4);
+  w.write("empty.txt", "");
+  w.llmcheck(kModel + " --ppl '" + w / "empty.txt" + "'")
+      .must_end(2, {"empty.txt", "need at least 1"});
 }
 
 }  // namespace llm::test

@@ -153,6 +153,7 @@ TEST_CASE("llmgguf hash prints root and lines", "[llmgguf][manifest]") {
   CHECK(hashes["segments"].size() >= 13);
   CHECK(hashes["segments"][0]["kind"] == "metadata");
   const auto text = llmgguf({"hash", promised.path, "-t", "1"});
+  CHECK(text.out.starts_with(sha256_hex(promised.model.bytes()) + "  " + promised.path + "\n"));
   CHECK_THAT(text.out, Contains("\n" + root_of(promised.manifest) + "  root\n") &&
                            Contains("  tensor \"output_norm.weight\"\n"));
 

@@ -62,10 +62,8 @@ TEST_CASE("a split model is the whole model, whichever part is named", "[llmgguf
   CHECK_THAT(check.out, Contains(sha256));
   // Other tools read it too.
   const auto quantize = [&](const std::string& from, const std::string& name) {
-    const auto run =
-        run_tool("llmquant", {from, parts.directory / name, "Q8_0", "--allow-requantize", "1"});
-    CAPTURE(run.err);
-    REQUIRE(run.exit_code == 0);
+    run_tool("llmquant", {from, parts.directory / name, "Q8_0", "--allow-requantize", "1"})
+        .must_end(0);
     return read_file(parts.directory / name);
   };
   CHECK(quantize(parts.paths[0], "a") == quantize(parts.whole, "b"));
@@ -80,8 +78,8 @@ TEST_CASE("split and merge give the same bytes again", "[llmgguf][split]") {
   CHECK(read_file(merged) == read_file(parts.whole));
   // By size: no part has more tensors than fit, and a tensor that is larger has one of its own.
   const auto by_size =
-      run_tool("llmgguf", {"split", parts.whole, parts.directory / "s", "--max-size", "10K"});
-  REQUIRE(by_size.exit_code == 0);
+      run_tool("llmgguf", {"split", parts.whole, parts.directory / "s", "--max-size", "10K"})
+          .must_end(0);
   const std::string first = by_size.out.substr(0, by_size.out.find('\n'));
   run_tool("llmgguf", {"merge", first, merged}).must_end(0);
   CHECK(read_file(merged) == read_file(parts.whole));

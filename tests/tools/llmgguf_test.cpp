@@ -41,16 +41,6 @@ TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
   CHECK(test::parse_json(shown.out)["metadata"].contains("general.name"));
 }
 
-TEST_CASE("llmgguf hash", "[llmgguf]") {
-  const ScratchDirectory directory;
-  const auto bytes = TinyGguf::llama().bytes();
-  const std::string path = directory.write("m.gguf", bytes);
-  const auto hashes = test::parse_json(run_tool("llmgguf", {"hash", path, "--json"}).out);
-  CHECK(hashes["sha256"] == sha256_hex(bytes));
-  const auto text = run_tool("llmgguf", {"hash", path});
-  CHECK(text.out.starts_with(sha256_hex(bytes) + "  " + path + "\n"));
-}
-
 TEST_CASE("llmgguf verify", "[llmgguf]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();
@@ -67,7 +57,7 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
   SECTION("a vocabulary alone") {
     model.tensors.clear();
     const std::string path = directory.write("vocab", model.bytes());
-    run_tool("llmgguf", {"verify", path}).must_end(6);
+    check_file(path, 6, {"tensors: found a vocabulary only, need a model with weights", "llmtok"});
     run_tool("llmgguf", {"verify", "--vocab-only", path}).must_end(0, {}, {"272 tokens"});
   }
   SECTION("JSON carries the warnings") {

@@ -19,9 +19,9 @@ class LlmrunOptions : public Llmrun {
 
   std::string fable(const std::string& options) {
     const Finished run =
-        llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0 -q {}", kFable, options));
-    CAPTURE(options, run.err);
-    REQUIRE(run.exit_code == 0);
+        llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0 -q {}", kFable, options))
+            .must_end(0);
+    CAPTURE(options);
     return run.out;
   }
 };

@@ -12,9 +12,7 @@ class Prompts : public Llmrun {
  public:
   /// The prompt that a command of bash runs with.
   std::string prompt_of(const std::string& command) {
-    const Finished run = shell(command);
-    INFO(command << '\n' << run.err);
-    REQUIRE(run.exit_code == 0);
+    const Finished run = shell(command).must_end(0);
     return test::parse_json(run.out)["prompt"];
   }
 };
@@ -74,11 +72,8 @@ TEST_CASE_METHOD(Prompts, "- after a prompt adds standard input after a blank li
   REQUIRE(prompt_of(run + "given - < /dev/null") == "given");
   REQUIRE(prompt_of("echo piped | " + run + "-") == "piped");
   REQUIRE(prompt_of("echo piped | " + run + "-p -") == "piped");
-  const Finished large =
-      shell("head -c 67108860 /dev/zero | tr '\\0' x | " + run + "-p 'a prompt' -");
-  CAPTURE(large.err);
-  REQUIRE(large.exit_code == 5);
-  REQUIRE(contains(large.err, "prompt: found 67108870 bytes, need at most 67108864"));
+  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + run + "-p 'a prompt' -")
+      .must_end(5, {"prompt: found 67108870 bytes, need at most 67108864"});
 }
 
 TEST_CASE_METHOD(Prompts, "waiting for a prompt is said") {
@@ -159,18 +154,15 @@ TEST_CASE_METHOD(Prompts, "without a model: LLM_MODEL, else the one that comes w
   REQUIRE(prompt_ids(tiny + LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf") != prompt_ids(tiny));
 
   // Installed: bin/llmrun finds share/llmrun/models; elsewhere there is none.
-  const Finished moved = shell("mkdir -p \"$DIR/usr/bin\"; cp '" LLM_BIN_DIR
-                               "/llmrun' \"$DIR/usr/bin/\"; cd \"$DIR\"; "
-                               "usr/bin/llmrun -n 0 -p a");
-  REQUIRE(moved.exit_code == 2);
-  REQUIRE(contains(moved.err, "MODEL: found nothing, need a GGUF file"));
-  const Finished installed = shell(
+  shell("mkdir -p \"$DIR/usr/bin\"; cp '" LLM_BIN_DIR
+        "/llmrun' \"$DIR/usr/bin/\"; cd \"$DIR\"; "
+        "usr/bin/llmrun -n 0 -p a")
+      .must_end(2, {"MODEL: found nothing, need a GGUF file"});
+  shell(
       "mkdir -p \"$DIR/usr/share/llmrun/models\"; "
       "cp \"$TINY\" \"$DIR/usr/share/llmrun/models/fable-3m-q4_k_m.gguf\"; "
-      "\"$DIR/usr/bin/llmrun\" -n 0 --json -p hen");
-  CAPTURE(installed.err);
-  REQUIRE(installed.exit_code == 0);
-  REQUIRE(contains(installed.err, "usr/share/llmrun/models/fable-3m-q4_k_m.gguf"));
+      "\"$DIR/usr/bin/llmrun\" -n 0 --json -p hen")
+      .must_end(0, {"usr/share/llmrun/models/fable-3m-q4_k_m.gguf"});
 }
 
 }  // namespace llm::test

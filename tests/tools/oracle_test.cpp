@@ -42,15 +42,13 @@ TEST_CASE("f32 logits and every tap agree with the f64 oracle", "[oracle]") {
   const ScratchDirectory scratch;
   for (const std::string& path : models()) {
     CAPTURE(path);
-    LoadOptions load;
-    load.compute = Compute::kF32;
+    LoadOptions load{.compute = Compute::kF32};
     const auto model = require_ok(Model::load(path, load));
     auto ids = model->tokenizer().encode(kText);
     REQUIRE(ids.size() >= 24);
     ids.resize(std::min(ids.size(), kTokens));
 
-    ExecutorOptions session;
-    session.kv = KvType::kF32;
+    ExecutorOptions session{.kv = KvType::kF32};
     session.batch = 7;  // steps of the two sides differ; the comparison must not mind
     const auto actual = require_ok(record_activations(model, session, false, ids, "oracle_test",
                                                       require_ok(file_sha256(path))));
