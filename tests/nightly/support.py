@@ -15,7 +15,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
 
 from hub import Hub  # noqa: E402
-from nightly import files, history, run  # noqa: E402
+from nightly import history, run  # noqa: E402
 from nightly.checks import CHECKS  # noqa: E402
 from nightly.download import Client, Patience  # noqa: E402
 from nightly.manifest import Manifest, Model, load  # noqa: E402
