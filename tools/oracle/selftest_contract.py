@@ -283,10 +283,10 @@ def check_contract_refusals(bench: Bench) -> None:
         assert "docs/numerics.md" in str(error)
     else:
         raise AssertionError("--kv q4 was accepted")
-    wide = {"heads": 16, "kv": 2, "head_dim": 16}
-    foreign = bench.model(random_weights(26, d=256, ff=256, **wide), quantize=gguf.GGMLQuantizationType.TQ2_0, **wide)
+    weights = random_weights(26)
+    foreign = bench.model(weights | {"blk.0.ffn_up.weight": weights["blk.0.ffn_up.weight"].astype(np.float64)})  # type F64
     assert choose_arithmetic(foreign, "f64", None).name == "R0"
-    for model, compute, kv in ((foreign, "int8", "f16"), (bench.model(random_weights(26)), "f64", "f16")):
+    for model, compute, kv in ((foreign, "int8", "f16"), (bench.model(weights), "f64", "f16")):
         try:
             choose_arithmetic(model, compute, kv)
         except (UnsupportedModel, ValueError):
