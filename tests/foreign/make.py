@@ -5,9 +5,9 @@
 
 A checkpoint is a model of transformers with seeded random weights, varied (variations.py) and rounded to what F16 holds,
 saved as safetensors, with a tokenizer (corpus_tokenizers.py). The users' tools/convert/hf_to_gguf.py converts it; FAMILY_SHAPES
-have a greedy text by transformers beside their references. llmquant makes the quantized files, tools/oracle/from_hf.py the references: transformers runs the
-checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is there already and was made
-by the same sources stays. Needs the packages of requirements.txt.
+have a greedy text by transformers beside their references. llmquant makes the quantized files, tools/oracle/from_hf.py the
+references: transformers runs the checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is
+there already and was made by the same sources stays. Needs the packages of requirements.txt.
 """
 
 import argparse

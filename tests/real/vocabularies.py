@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs llmtok over a directory of vocabularies as llama.cpp has them in its `models` folder: NAME.gguf, and with many of
-them NAME.gguf.inp (texts) and NAME.gguf.out (their ids). With --random also over SentencePiece's NAME.model (mistral-common has some).
+them NAME.gguf.inp (texts) and NAME.gguf.out (their ids). With --random also over SentencePiece's NAME.model, as mistral-common has
+some.
 
     python tests/real/vocabularies.py BIN_DIR VOCAB_DIR [--random]
 

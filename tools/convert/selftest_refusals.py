@@ -51,7 +51,7 @@ ROWS = [
         ({"rope_scaling": LONG_ROPE}, "long_factor of RoPE is no list of 4"),
         (PART | {"rope_scaling": LONG_ROPE | {"short_factor": None}}, "short_factor"),
         (PART | {"rope_scaling": LONG_ROPE | {"short_factor": [1, 0, 1]}}, "short_factor"),
-        ({"partial_rotary_factor": 0.4}, "partial_rotary_factor is 0.4"), ({"partial_rotary_factor": 1.5}, "partial_rotary_factor is 1.5"),
+        *(({"partial_rotary_factor": bad}, f"partial_rotary_factor is {bad}") for bad in (0.4, 1.5)),
         ({"rope_scaling": LONG_ROPE, "original_max_position_embeddings": None}, "'longrope' needs a number original_max")]),
 ]
 

@@ -39,7 +39,7 @@ def find(root: Path, tree: Path, command: str, good: str, bad: str) -> int:
                 raise BisectError(f"{commit[:12]}: found {WORDS.get(code, f'exit code {code}')}, need {WORDS[want]}")
         git(tree, "bisect", "start", bad, good)
         try:
-            done = subprocess.run(["git", "-C", str(tree), "bisect", "run", "bash", "-c", command], stdout=subprocess.PIPE, text=True)
+            done = subprocess.run(["git", "bisect", "run", "bash", "-c", command], cwd=tree, stdout=subprocess.PIPE, text=True)
         finally:
             git(tree, "checkout", "-q", "--force", "--detach", bad)
             git(tree, "bisect", "reset", bad)

@@ -118,8 +118,8 @@ PACKAGE = {key: (_text(pattern), f"a text of the form {pattern}") for key, patte
     "sha256": MODEL["sha256"],
     "members": (lambda value: isinstance(value, list) and value != [] and all(isinstance(m, str) and m for m in value),
                 "a list of names in the archive")}
-REFERENCE = {"path": (lambda value: _is_relative(value) and Path(value).parts[0] in ("root", "references"), "root/... or references/..."),
-             "sha256": HASH}
+REFERENCE = {"sha256": HASH, "path": (lambda value: _is_relative(value) and Path(value).parts[0] in ("root", "references"),
+                                      "root/... or references/...")}
 FIGURES = (lambda value: isinstance(value, dict) and all(type(v) in (int, float) for v in value.values()), "an object of numbers")
 SOURCES = {  # kind -> the fields that make it, of which the first tells it
     "path": ("path",),

@@ -48,8 +48,8 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
 
 # Tensors with a matrix for each expert, and transformers' parameters. The class has gate and up of an expert in one matrix, gate's
 # rows first, or, of gpt-oss, columns of both in turn.
-EXPERTS = {f"ffn_{name}_exps.{kind}": f"mlp.experts.{part}{suffix}" for name, part in (("gate", "gate_up_proj"), ("down", "down_proj"))
-           for kind, suffix in (("weight", ""), ("bias", "_bias"))}
+EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
+           "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias"}
 
 
 def tensor_names(source: GgufModel, n_layers: int) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Every tap from the taps before it and the file's own tensors, written a second time, for every architecture; run by selftest.py.
 
-RoPE is a product of complex numbers, attention a loop over heads and keys, a mixture a loop over tokens and experts. A large eps, an
-unusual theta and an output matrix unlike the embedding make each of them matter.
+RoPE is a product of complex numbers, attention a loop over heads and keys, a mixture a loop over tokens and experts. A large eps,
+an unusual theta and an output matrix unlike the embedding make each of them matter.
 """
 
 import math
@@ -75,7 +75,6 @@ def gpt_oss_window(layer: int) -> int:
 
 WINDOW = {"attention.sliding_window": 3}
 GPT_OSS = {"weights": {"layers": 3}, "act": swiglu_oai}
-TINY = {"d": 8, "ff": 8}, {"heads": 2, "kv": 1, "head_dim": 6}
 GEMMA3 = {"act": gelu, "rope": lambda layer: frequencies(500.0 if layer % 6 == 5 else 10000.0)}
 MAGNITUDE = 1 + 0.1 * math.log(8)
 ROWS = [
@@ -86,14 +85,16 @@ ROWS = [
     Row("phi3"), Row("phi3", WINDOW, window=lambda layer: 3), Row("phi3", rope_dim=8, rope=lambda layer: frequencies(pairs=4)),
     Row("gemma3", WINDOW, {"layers": 6}, window=lambda layer: 3 * (layer != 5), embedding=8.0, **GEMMA3),
     # Of 62 layers scores are scaled by the root of d_model / n_heads.
-    *(Row("gemma3", weights={"layers": layers} | TINY[0], heads=TINY[1], scale=scale, embedding=float(np.float32(8 ** 0.5)), act=gelu,
-          rope=lambda layer: frequencies(pairs=3)) for layers, scale in ((62, 4 ** -0.5), (61, 6 ** -0.5))),
+    *(Row("gemma3", weights={"layers": layers, "d": 8, "ff": 8}, heads={"heads": 2, "kv": 1, "head_dim": 6}, scale=scale,
+          embedding=float(np.float32(8 ** 0.5)), act=gelu, rope=lambda layer: frequencies(pairs=3))
+      for layers, scale in ((62, 4 ** -0.5), (61, 6 ** -0.5))),
     Row("qwen3moe"), Row("gpt-oss", WINDOW, window=gpt_oss_window, **GPT_OSS),
     *(Row(arch, YARN | more, halves=arch != "llama", magnitude=magnitude,
           rope=lambda layer, arch=arch, more=more: yarn(arch != "gpt-oss", more.get("rope.scaling.factor", 8.0)),
           **(GPT_OSS if arch == "gpt-oss" else {}))
       for arch in ("llama", "qwen2", "gpt-oss")
-      for more, magnitude in (({}, MAGNITUDE), ({"rope.scaling.attn_factor": 0.5}, MAGNITUDE / 2), ({"rope.scaling.factor": 0.5}, 1.0))),
+      for more, magnitude in (({}, MAGNITUDE), ({"rope.scaling.attn_factor": 0.5}, MAGNITUDE / 2),
+                              ({"rope.scaling.factor": 0.5}, 1.0))),
     # Divisors follow from the context that a run is made for, not from its text.
     *(Row("phi3", LENGTHS, tensors=FACTORS, rope_dim=8, context=context, magnitude=1.25,
           rope=lambda layer, divisors=divisors: frequencies(pairs=4) / divisors)

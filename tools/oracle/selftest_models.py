@@ -134,7 +134,8 @@ def dumped(model: GgufModel, steps: list[int] | None = None, ids=IDS, **more) ->
 
 def tap_names(arch: str) -> tuple[str, ...]:
     """Of a layer."""
-    return LAYER_TAPS + (("router", "ffn_mix") if arch in MIXTURES else ()) + (("attn_post", "ffn_post") if arch == "gemma3" else ())
+    more = ("router", "ffn_mix") if arch in MIXTURES else ("attn_post", "ffn_post") if arch == "gemma3" else ()
+    return LAYER_TAPS + more
 
 
 def taps_of(dump: ActivationDump, layer: int | None, arch: str = "llama") -> dict[str, np.ndarray]:

@@ -48,7 +48,8 @@ def check_activations(_bench: Bench) -> None:
     require_close(ACTIVATIONS["silu"](x, 1.0), x * (0.5 + 0.5 * np.tanh(x / 2)), "SiLU")
     require_close(ACTIVATIONS["gelu_tanh"](x, 1.0), gelu(x, 1.0), "GELU by tanh")
     act = ACTIVATIONS["swiglu_oai"]
-    gate, up = np.array([(7.5, 1.0), (7.0, 1.0), (-30.0, 2.0), (-1e30, 2.0), (0.5, 7.5), (0.5, -7.5), (0.5, -7.0), (-2.0, -1.0), (0.0, 3.0)]).T
+    gate, up = np.array([(7.5, 1.0), (7.0, 1.0), (-30.0, 2.0), (-1e30, 2.0), (0.5, 7.5), (0.5, -7.5), (0.5, -7.0), (-2.0, -1.0),
+                         (0.0, 3.0)]).T
     require_close(act(gate, up) + 1, swiglu_oai(gate, up) + 1, "SwiGLU of gpt-oss")
     odd = act(np.array([np.nan, 1.0, np.inf, np.nan]), np.array([1.0, np.nan, -np.inf, np.nan]))
     assert np.isnan(odd[[0, 1, 3]]).all() and odd[2] == act(np.array(7.0), np.array(-7.0))
