@@ -107,10 +107,11 @@ def prompt_json(prompt: dict, ids: list[int], top_ids: list[list[int]], top_logi
     return "    {\n" + ",\n".join(lines) + "}"
 
 
-def reference_json(model: GgufModel, prompts: list[str], steps: int) -> str:
+def reference_json(model: GgufModel, prompts: list[str], steps: int, producer: str = "verify_reference.py",
+                   oracle: str = "R0") -> str:
     head = {
         "schema_version": SCHEMA_VERSION, "format": "llmcheck-verify/1",
-        "producer": "verify_reference.py", "producer_version": VERSION, "oracle": "R0",
+        "producer": producer, "producer_version": VERSION, "oracle": oracle,
         "model_name": model.name, "model_sha256": model.sha256(), "tokenizer_hash": model.tokenizer_hash(),
         "steps": steps, "top_k": TOP_K,
     }

@@ -22,7 +22,7 @@ sys.path[:0] = [str(HERE.parents[2] / "tools/oracle"), str(HERE.parent)]
 
 from gguf_model import GgufModel  # noqa: E402
 from random_texts import make_texts  # noqa: E402
-from verify_reference import TOP_K, prompt_json, shortest, top  # noqa: E402
+from verify_reference import TOP_K, prompt_json, reference_json, shortest, top  # noqa: E402
 
 STEPS = 48
 WINDOW = 512
@@ -124,12 +124,8 @@ def main() -> None:
     text = (args.folder / "text.txt").read_text(encoding="utf-8")
     facts |= perplexity(theirs, text)
     facts_path.write_text(json.dumps(facts, indent=2) + "\n")
-    head = {"schema_version": 1, "format": "llmcheck-verify/1", "producer": "make_real.py", "producer_version": "1",
-            "oracle": "transformers", "model_name": ours.name, "model_sha256": ours.sha256(),
-            "tokenizer_hash": ours.tokenizer_hash(), "steps": STEPS, "top_k": TOP_K}
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    made = ",\n".join(prompts(theirs, text))
-    (args.folder / "verify.json").write_text("{\n" + ",\n".join(lines) + ',\n  "prompts": [\n' + made + "]\n}\n")
+    reference = reference_json(ours, prompts(theirs, text), STEPS, "make_real.py", "transformers")
+    (args.folder / "verify.json").write_text(reference)
 
 
 if __name__ == "__main__":
