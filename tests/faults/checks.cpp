@@ -12,14 +12,13 @@
 #include "validate/reference/gates/layer_check.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
-#include "validate/self/matrix_check.h"
+#include "validate/self/matrix_verdict.h"
 #include "validate/self/mode_check.h"
 #include "validate/self/sampler_check.h"
 #include "validate/self/share_check.h"
 #include "validate/self/text_checks.h"
 #include "validate/self/tokenizer_check.h"
 #include "validate/text/equivalence/cases.h"
-#include "validate/text/equivalence/frozen.h"
 #include "validate/text/stages/stages.h"
 
 namespace llm::faults {

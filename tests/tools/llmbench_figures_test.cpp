@@ -3,7 +3,6 @@
 #include "bench/peaks.h"
 #include "tests/tools/llmrun_process.h"
 #include "tools/llmbench/measurement.h"
-#include "tools/llmbench/plan.h"
 #include "tools/llmbench/report.h"
 #include "tools/llmbench/synthetic_file.h"
 

@@ -6,8 +6,7 @@
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/dump/engine_dump.h"
-#include "validate/reference/dump/vocab_hash.h"
-#include "validate/report/text_table.h"
+#include "validate/report/text.h"
 
 namespace llm::test {
 

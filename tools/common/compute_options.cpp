@@ -1,6 +1,9 @@
 #include "tools/common/compute_options.h"
 
+#include <cstdint>
+#include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,24 @@ void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv
                "type of the cached keys and values; q8 takes 9/16 of the memory of f16");
   table.choice("compute", "KIND", compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
                "activations in matrix products");
+}
+
+void add_sampler_option(OptionTable& table, const SamplerField& field, SamplerOptions& sampler) {
+  field.visit(sampler, [&](auto& value) {
+    if constexpr (std::is_floating_point_v<std::remove_reference_t<decltype(value)>>) {
+      table.real(field.option, field.value, &value, field.lowest, field.highest, field.text);
+    } else {
+      table.integer(field.option, field.value, &value, static_cast<std::int64_t>(field.lowest),
+                    static_cast<std::int64_t>(field.highest), field.text);
+    }
+  });
+}
+
+void add_sampler_options(OptionTable& table, SamplerOptions& sampler) {
+  for (const SamplerField& field : kSamplerFields) add_sampler_option(table, field, sampler);
+  table.choice("sampler-order", "ORDER", &sampler.order,
+               {std::begin(kSamplerOrders), std::end(kSamplerOrders)},
+               "temperature before the filters (hf) or after them (llamacpp)");
 }
 
 }  // namespace llm

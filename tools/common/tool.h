@@ -74,4 +74,36 @@ Status write_generated(std::string_view text);
 Result<std::string> read_stdin(std::size_t limit);
 Result<std::string> read_text_file(const std::string& path, std::size_t limit);
 
+/// A refused option or argument. @param message  "found V, need RULE"
+inline Error usage_error(std::string field, std::string message, std::string hint = "") {
+  return Error{.code = ErrorCode::kUsage,
+               .field = std::move(field),
+               .message = std::move(message),
+               .hint = std::move(hint)};
+}
+
+/// `result`, its error with the file set.
+template <typename T>
+Result<T> in_file(Result<T> result, std::string_view file) {
+  if (result.ok()) return result;
+  return in_file(std::move(result).error(), file);
+}
+
+/// What `parse` makes of the text of the file at `path`, which every error names.
+template <typename T>
+Result<T> parse_file(const std::string& path, std::size_t limit,
+                     Result<T> (*parse)(std::string_view)) {
+  LLM_TRY(const std::string text, read_text_file(path, limit));
+  return in_file(parse(text), path);
+}
+
+/// Tells, before the work, whether the result can be written to `path` (AtomicFile::probe), and
+/// that it is none of the files the work reads, through whatever links. Call it for every file that
+/// is written at the end.
+/// @param what  the option or argument that names `path`
+/// @param read  the paths that are read; empty ones and those that do not exist do not count
+/// Errors: kUsage when it is one of `read`; kIo.
+Status check_output(const std::string& what, const std::string& path,
+                    std::span<const std::string> read);
+
 }  // namespace llm

@@ -6,17 +6,11 @@
 #include <cstdint>
 
 #include "tools/common/compute_options.h"
+#include "tools/common/tool.h"
 #include "tools/llmsynth/synthetic_model.h"
 
 namespace llm {
 namespace {
-
-Error usage(std::string field, std::string message, std::string hint = "") {
-  return Error{.code = ErrorCode::kUsage,
-               .field = std::move(field),
-               .message = std::move(message),
-               .hint = std::move(hint)};
-}
 
 /// Replaces `list` by the numbers of all of `typed`, "512,2048" being two; leaves it alone when
 /// nothing was typed.
@@ -30,9 +24,9 @@ Status read_list(std::string_view option, const std::vector<std::string>& typed,
       const std::size_t end = std::min(text.find(',', begin), text.size());
       const auto number = parse_integer(std::string_view(text).substr(begin, end - begin));
       if (!number || *number < lowest || *number > highest) {
-        return usage(std::string(option),
-                     fmt::format("found \"{}\", need integers in {}..{}, separated by commas", text,
-                                 lowest, highest));
+        return usage_error(std::string(option),
+                           fmt::format("found \"{}\", need integers in {}..{}, separated by commas",
+                                       text, lowest, highest));
       }
       list.push_back(static_cast<T>(*number));
       begin = end + 1;
@@ -92,24 +86,25 @@ void add_output_options(OptionTable& table, BenchArguments& a) {
 Status find_model(BenchArguments& a, const OptionTable& table) {
   const bool synthetic = table.given("synthetic");
   const int sources = synthetic + table.given("model") + !a.model_positional.empty();
-  if (sources > 1) return usage("MODEL", "found more than one, need one of MODEL, -m, --synthetic");
+  if (sources > 1)
+    return usage_error("MODEL", "found more than one, need one of MODEL, -m, --synthetic");
   if (!a.model_positional.empty()) a.model = a.model_positional;
   if (sources == 0 && !a.show_peaks) {
-    return usage("MODEL", "found nothing, need a GGUF file, --synthetic or --peaks",
-                 "llmbench --help shows the usage");
+    return usage_error("MODEL", "found nothing, need a GGUF file, --synthetic or --peaks",
+                       "llmbench --help shows the usage");
   }
   if (synthetic && !a.packed_cache.empty())
-    return usage("--packed-cache", "found with --synthetic, need a model file");
+    return usage_error("--packed-cache", "found with --synthetic, need a model file");
   if (table.given("type") && !synthetic) {
-    return usage("--type", "found without --synthetic, need a model to make",
-                 "llmquant converts a file");
+    return usage_error("--type", "found without --synthetic, need a model to make",
+                       "llmquant converts a file");
   }
   if (synthetic && !find_synthetic_shape(a.synthetic)) {
-    return usage("--synthetic",
-                 fmt::format("found \"{}\", need one of {}", a.synthetic, synthetic_shape_names()));
+    return usage_error("--synthetic", fmt::format("found \"{}\", need one of {}", a.synthetic,
+                                                  synthetic_shape_names()));
   }
   if (find_recipe(a.type) == nullptr) {
-    return usage("--type", fmt::format("found \"{}\", need a type of llmquant", a.type));
+    return usage_error("--type", fmt::format("found \"{}\", need a type of llmquant", a.type));
   }
   return Ok{};
 }
@@ -144,10 +139,10 @@ Status complete_bench(BenchArguments& a, const OptionTable& table) {
   a.lists.packed = !a.packed_cache.empty();
   LLM_RETURN_IF_ERROR(find_model(a, table));
   if (a.show_peaks && a.no_peaks)
-    return usage("--peaks", "found with --no-peaks, need one of them");
+    return usage_error("--peaks", "found with --no-peaks, need one of them");
   const bool measures = !a.model.empty() || table.given("synthetic");
   if (measures && make_plan(a.lists).empty()) {
-    return usage("-p", "found no test at all, need tokens in -p or -n, or no --no-load");
+    return usage_error("-p", "found no test at all, need tokens in -p or -n, or no --no-load");
   }
   return Ok{};
 }

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "tools/common/options.h"
-#include "tools/llmbench/plan.h"
+#include "tools/llmbench/measurement.h"
 
 namespace llm {
 

@@ -1,9 +1,8 @@
-#include "tools/llmbench/baseline.h"
-
 #include <fmt/core.h>
 
 #include "base/json.h"
 #include "tools/common/tool.h"
+#include "tools/llmbench/report.h"
 
 namespace llm {
 namespace {

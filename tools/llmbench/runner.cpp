@@ -104,9 +104,9 @@ Status BenchRunner::run_first_token(Measurement& measurement) {
   const auto started = Clock::now();
   LLM_RETURN_IF_ERROR(start_model(measurement.test));
   const auto loaded = Clock::now();
-  const ExecutorOptions options{.context = std::max(kFirstTokenContext, measurement.test.n_tokens),
-                                .kv = options_.kv};
-  LLM_TRY(const auto session, open_sequence(model_, options));
+  LLM_TRY(const auto session,
+          open_sequence(model_, {.context = std::max(kFirstTokenContext, measurement.test.n_tokens),
+                                 .kv = options_.kv}));
   LLM_TRY(const auto logits,
           session->evaluate(tokens(0, measurement.test.n_tokens), LogitRows::kLast));
   const auto token = std::ranges::max_element(logits) - logits.begin();

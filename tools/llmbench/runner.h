@@ -11,7 +11,6 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "tools/llmbench/measurement.h"
-#include "tools/llmbench/plan.h"
 
 namespace llm {
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "tools/common/compute_options.h"
+#include "tools/common/tool.h"
 #include "validate/report/report.h"
 
 namespace llm {
@@ -126,33 +127,31 @@ OptionTable make_check_table(CheckArguments& a) {
 }
 
 Status check_arguments(const CheckArguments& a) {
-  const auto usage = [](std::string field, std::string message) {
-    return Error{
-        .code = ErrorCode::kUsage, .field = std::move(field), .message = std::move(message)};
-  };
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
   const bool finds_model =
       !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() || !a.replay.empty();
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
-    return usage("--verify", "found none, need a reference for --verify-quick, --verify-quantized");
+    return usage_error("--verify",
+                       "found none, need a reference for --verify-quick, --verify-quantized");
   if (!a.baseline.empty() && a.quality.empty())
-    return usage("--baseline", "found without --quality");
+    return usage_error("--baseline", "found without --quality");
   if (!a.update_baseline.empty() && a.baseline.empty())
-    return usage("--update-baseline", "found without --baseline, need a directory");
+    return usage_error("--update-baseline", "found without --baseline, need a directory");
   if (!a.update_equivalence.empty() && a.equivalence.empty())
-    return usage("--update-equivalence", "found without --equivalence, need a file");
+    return usage_error("--update-equivalence", "found without --equivalence, need a file");
   if (a.ppl.empty() && (!a.against.empty() || !a.also.empty()))
-    return usage("--ppl", "found none, need a text for --against and --also");
+    return usage_error("--ppl", "found none, need a text for --against and --also");
   if (a.ppl_documents && a.ppl_sample > 0)
-    return usage("--ppl-documents", "found with --ppl-sample, need one of the two");
+    return usage_error("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
-    return usage("--ppl", "found none, need a text for --kld with a model");
+    return usage_error("--ppl", "found none, need a text for --kld with a model");
   if (a.model.empty() &&
       (!finds_model || a.self || !a.equivalence.empty() || !a.tokenizer.empty() || scores))
-    return usage("MODEL", "found no model, need a GGUF file");
+    return usage_error("MODEL", "found no model, need a GGUF file");
   if (a.kv && a.ppl.empty() && a.kld.empty() && a.dump.empty() && a.layer_diff.empty() &&
       a.stages.empty())
-    return usage("--kv", "found none of --ppl, --kld, --dump, --layer-diff, --stages, need one");
+    return usage_error("--kv",
+                       "found none of --ppl, --kld, --dump, --layer-diff, --stages, need one");
   for (const auto& path : a.reports) LLM_RETURN_IF_ERROR(check_report_path(path));
   return Ok{};
 }

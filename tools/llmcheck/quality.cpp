@@ -1,5 +1,3 @@
-#include "tools/llmcheck/quality.h"
-
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
@@ -15,8 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "tools/common/option_pages.h"
-#include "tools/common/tool.h"
-#include "tools/llmcheck/load.h"
+#include "tools/llmcheck/run.h"
 #include "validate/reference/diff/likelihood.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/dump/engine_dump.h"
@@ -27,7 +24,6 @@
 namespace llm {
 namespace {
 
-using ModelPointer = std::shared_ptr<const Model>;
 constexpr std::size_t kSampledWindow = 32;
 constexpr double kPercent = 100;
 constexpr std::size_t kMaxBaselineBytes = std::size_t{16} << 20;
@@ -44,9 +40,7 @@ struct Scores {
 
 class QualityRun {
  public:
-  QualityRun(const CheckArguments& arguments, const std::string& path, const std::string& sha256,
-             ProgressBar& bar, Report& report)
-      : a_(arguments), path_(path), sha256_(sha256), bar_(bar), report_(report) {}
+  explicit QualityRun(CheckRun& run) : run_(run) {}
 
   Status run() {
     if (!a_.ppl.empty()) LLM_RETURN_IF_ERROR(perplexity());
@@ -58,24 +52,17 @@ class QualityRun {
 
  private:
   Result<ModelPointer> load(const std::string& path) {
-    return load_for_check(a_, path, path == path_ ? sha256_ : std::string(),
-                          a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8, bar_);
+    return run_.load_file(path, path == path_ ? run_.sha256 : std::string(),
+                          a_.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8);
   }
 
-  static Result<std::unique_ptr<Sequence>> open(const ModelPointer& model, std::size_t context,
-                                                KvType kv) {
-    ExecutorOptions options;
-    options.context = context;
-    options.kv = kv;
-    return open_sequence(model, options);
-  }
   /// With the cache that --kv asks for, or as a reference.
   Result<std::unique_ptr<Sequence>> open_asked(const ModelPointer& model, std::size_t context) {
-    return open(model, context, a_.cache_for(model->compute()));
+    return open_sequence(model, {.context = context, .kv = a_.cache_for(model->compute())});
   }
   static Result<std::unique_ptr<Sequence>> open_reference(const ModelPointer& model,
                                                           std::size_t context) {
-    return open(model, context, usual_kv(model->compute()));
+    return open_sequence(model, {.context = context, .kv = usual_kv(model->compute())});
   }
 
   /// The text of --ppl in windows, all as `model` encodes it.
@@ -83,13 +70,12 @@ class QualityRun {
     window_ = a_.ppl_window;
     if (window_ == 0) window_ = a_.ppl_sample > 0 ? kSampledWindow : model.config().context;
     LLM_TRY(const std::string text, read_text_file(a_.ppl, Tokenizer::kMaxTextBytes));
-    auto made = text_windows(model.tokenizer(), text,
-                             {.window = window_,
-                              .sample = a_.ppl_sample,
-                              .documents = a_.ppl_documents,
-                              .seed = a_.seed});
-    if (!made.ok()) return in_file(std::move(made).error(), a_.ppl);
-    return made;
+    return in_file(text_windows(model.tokenizer(), text,
+                                {.window = window_,
+                                 .sample = a_.ppl_sample,
+                                 .documents = a_.ppl_documents,
+                                 .seed = a_.seed}),
+                   a_.ppl);
   }
 
   std::string text_facts(std::span<const TextWindow> windows) const {
@@ -133,7 +119,7 @@ class QualityRun {
           collector.add(logits, expected, target);
         },
         std::ref(bar_));
-    if (!status.ok()) return in_file(std::move(status).error(), path);
+    LLM_RETURN_IF_ERROR(in_file(std::move(status), path));
     scores.divergence = collector.finish();
     return scores;
   }
@@ -149,9 +135,9 @@ class QualityRun {
     std::vector<std::string> others = a_.also;
     if (reference) others.insert(others.begin(), path_);
     for (const std::string& other : others) {
-      auto scores = reference ? score_against(other, reference, text) : score(other, false, text);
-      if (!scores.ok()) return std::move(scores).error();
-      all.push_back(std::move(scores).value());
+      LLM_TRY(Scores scores,
+              reference ? score_against(other, reference, text) : score(other, false, text));
+      all.push_back(std::move(scores));
     }
     report_.figures.push_back(perplexity_table(all, text_facts(text)));
     return Ok{};
@@ -255,14 +241,14 @@ class QualityRun {
     std::vector<QualityResult> results;
     for (const Implementation& implementation : quality_implementations()) {
       auto result = measure_quality(model, implementation, text, {}, std::ref(bar_));
-      if (!result.ok()) return in_file(std::move(result).error(), a_.quality);
-      results.push_back(std::move(result).value());
+      LLM_TRY(QualityResult measured, in_file(std::move(result), a_.quality));
+      results.push_back(std::move(measured));
     }
     report_.figures.push_back(quality_table(results));
-    for (auto& check : check_equality(results)) report_.checks.push_back(std::move(check));
+    run_.add(check_equality(results));
     if (a_.baseline.empty()) return Ok{};
     const BaselineOrigin origin{
-        .model_sha256 = sha256_,
+        .model_sha256 = run_.sha256,
         .text_sha256 = sha256_hex(std::as_bytes(std::span(text))),
         .engine_version = version(),
         .timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
@@ -298,12 +284,10 @@ class QualityRun {
   Result<Baseline> read_baseline(std::string_view name, const BaselineOrigin& origin,
                                  Result<Baseline> (*parse)(std::string_view)) {
     const std::string file = baseline_path(name);
-    LLM_TRY(const std::string json, read_text_file(file, kMaxBaselineBytes));
-    auto baseline = parse(json);
-    if (!baseline.ok()) return in_file(std::move(baseline).error(), file);
-    if (baseline->origin.text_sha256 == origin.text_sha256) return baseline;
+    LLM_TRY(Baseline baseline, parse_file(file, kMaxBaselineBytes, parse));
+    if (baseline.origin.text_sha256 == origin.text_sha256) return baseline;
     return in_file(Error{ErrorCode::kIntegrity, "text_sha256",
-                         fmt::format("found {}, need {}, the text's", baseline->origin.text_sha256,
+                         fmt::format("found {}, need {}, the text's", baseline.origin.text_sha256,
                                      origin.text_sha256)},
                    file);
   }
@@ -317,8 +301,7 @@ class QualityRun {
           .message = fmt::format("found \"{}\", need \"{}\"", baseline.implementation, result.name),
           .file = baseline_path(result.name)};
     }
-    for (auto& check : check_against(result, origin.model_sha256, baseline))
-      report_.checks.push_back(std::move(check));
+    run_.add(check_against(result, origin.model_sha256, baseline));
     return Ok{};
   }
 
@@ -326,9 +309,9 @@ class QualityRun {
                                     const BaselineOrigin& origin) {
     LLM_TRY(const DocumentBaseline baseline,
             read_baseline(kDocuments, origin, parse_document_baseline));
-    auto check = check_documents(model, text, baseline, std::ref(bar_));
-    if (!check.ok()) return in_file(std::move(check).error(), baseline_path(kDocuments));
-    report_.checks.push_back(std::move(check).value());
+    auto checked = check_documents(model, text, baseline, std::ref(bar_));
+    LLM_TRY(CheckResult check, in_file(std::move(checked), baseline_path(kDocuments)));
+    run_.add({std::move(check)});
     return Ok{};
   }
 
@@ -366,19 +349,16 @@ class QualityRun {
                       Figure::fixed(d.delta_p_rms * kPercent, 4)}}};
   }
 
-  const CheckArguments& a_;
-  const std::string& path_;
-  const std::string& sha256_;
-  ProgressBar& bar_;
-  Report& report_;
+  CheckRun& run_;
+  const CheckArguments& a_ = run_.a;
+  const std::string& path_ = run_.path;
+  ProgressBar& bar_ = run_.bar;
+  Report& report_ = run_.report;
   std::size_t window_ = 0;
 };
 
 }  // namespace
 
-Status run_quality_checks(const CheckArguments& arguments, const std::string& path,
-                          const std::string& sha256, ProgressBar& bar, Report& report) {
-  return QualityRun(arguments, path, sha256, bar, report).run();
-}
+Status run_quality_checks(CheckRun& run) { return QualityRun(run).run(); }
 
 }  // namespace llm

@@ -1,5 +1,3 @@
-#include "tools/llmcheck/reference.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/common/tool.h"
+#include "tools/llmcheck/run.h"
 #include "validate/reference/diff/limits.h"
 #include "validate/reference/gates/layer_check.h"
 
@@ -34,9 +32,8 @@ Result<std::vector<ComputeMode>> choose_modes(const CheckArguments& a, const Dum
   std::vector<ComputeMode> modes;
   const auto possible = modes_for(reference.meta(), a.cache_for(Compute::kInt8));
   if (a.kv && std::ranges::find(possible, *a.kv, &ComputeMode::kv) == possible.end()) {
-    return in_file(Error{ErrorCode::kUsage, "--kv",
-                         fmt::format("found {}, need {}, which the reference has", kv_name(*a.kv),
-                                     reference.meta().kv)},
+    return in_file(usage_error("--kv", fmt::format("found {}, need {}, which the reference has",
+                                                   kv_name(*a.kv), reference.meta().kv)),
                    file);
   }
   for (const ComputeMode mode : possible) {
@@ -46,64 +43,55 @@ Result<std::vector<ComputeMode>> choose_modes(const CheckArguments& a, const Dum
   }
   if (!modes.empty()) return modes;
   return in_file(
-      Error{ErrorCode::kUsage, "--compute",
-            fmt::format("the reference computed in {}, need that mode", reference.meta().compute)},
+      usage_error("--compute", fmt::format("the reference computed in {}, need that mode",
+                                           reference.meta().compute)),
       file);
 }
 
 /// What both begin with. @return the modes to compute in
-Result<std::vector<ComputeMode>> begin(const CheckArguments& a, const Dump& reference,
-                                       const std::string& file, Report& report) {
+Result<std::vector<ComputeMode>> begin(CheckRun& run, const Dump& reference,
+                                       const std::string& file) {
   LLM_RETURN_IF_ERROR(check_positions(reference, file));
-  report.facts.emplace_back("reference",
-                            fmt::format("{} ({} by {}, {} tokens)", file, reference.meta().oracle,
-                                        reference.meta().producer, reference.tokens().size()));
-  return choose_modes(a, reference, file);
+  run.fact("reference", fmt::format("{} ({} by {}, {} tokens)", file, reference.meta().oracle,
+                                    reference.meta().producer, reference.tokens().size()));
+  return choose_modes(run.a, reference, file);
 }
 
 }  // namespace
 
-Status run_layer_diff(const CheckArguments& a, const Dump& reference, const LoadMode& load,
-                      const std::string& sha256, ProgressBar& bar, Report& report) {
-  LLM_TRY(const auto modes, begin(a, reference, a.layer_diff, report));
+Status run_layer_diff(CheckRun& run, const Dump& reference) {
+  const std::string& file = run.a.layer_diff;
+  LLM_TRY(const auto modes, begin(run, reference, file));
+  LayerCheckOptions options;
+  options.model_sha256 = run.sha256;
+  options.progress = std::ref(run.bar);
   Limits limits;
-  if (!a.limits.empty()) {
-    LLM_TRY(const std::string text, read_text_file(a.limits, kMaxLimitsBytes));
-    auto parsed = parse_limits(text);
-    if (!parsed.ok()) return in_file(std::move(parsed).error(), a.limits);
-    limits = std::move(parsed).value();
+  if (!run.a.limits.empty()) {
+    LLM_TRY(limits, parse_file(run.a.limits, kMaxLimitsBytes, parse_limits));
+    options.limits = &limits;
   }
   for (const ComputeMode mode : modes) {
-    LLM_TRY(const auto model, load(mode.compute));
-    LayerCheckOptions options;
-    options.model_sha256 = sha256;
-    options.limits = a.limits.empty() ? nullptr : &limits;
-    options.progress = std::ref(bar);
-    auto sections = check_layers(model, mode, reference, options);
-    bar.clear();
-    if (!sections.ok()) return in_file(std::move(sections).error(), a.layer_diff);
-    for (DiffSection& section : *sections) report.diffs.push_back(std::move(section));
+    LLM_TRY(const auto model, run.load(mode.compute));
+    LLM_TRY(auto sections, run.ended(check_layers(model, mode, reference, options), file));
+    for (DiffSection& section : sections) run.report.diffs.push_back(std::move(section));
   }
-  if (judges_reference(report.diffs)) return Ok{};
+  if (judges_reference(run.report.diffs)) return Ok{};
   return Error{.code = ErrorCode::kMalformed,
                .field = "taps",
                .message = "found no op with its input and output, need one to judge int8 by",
-               .file = a.layer_diff,
+               .file = file,
                .hint = "in f32 the logits alone can be judged"};
 }
 
-Status run_stages(const CheckArguments& a, const Dump& reference, const LoadMode& load,
-                  const std::string& sha256, ProgressBar& bar, Report& report) {
+Status run_stages(CheckRun& run, const Dump& reference) {
   StagesOptions options;
-  LLM_TRY(options.modes, begin(a, reference, a.stages, report));
-  options.model_sha256 = sha256;
-  options.progress = std::ref(bar);
-  auto outcome = check_stages(load, reference, options);
-  bar.clear();
-  if (!outcome.ok()) return in_file(std::move(outcome).error(), a.stages);
-  for (CheckResult& check : outcome->checks) report.checks.push_back(std::move(check));
-  report.figures.push_back(std::move(outcome->table));
-  for (std::string& line : outcome->not_covered) report.not_covered.push_back(std::move(line));
+  LLM_TRY(options.modes, begin(run, reference, run.a.stages));
+  options.model_sha256 = run.sha256;
+  options.progress = std::ref(run.bar);
+  LLM_TRY(auto outcome, run.ended(check_stages(run.loader(), reference, options), run.a.stages));
+  run.add(std::move(outcome.checks));
+  run.report.figures.push_back(std::move(outcome.table));
+  for (std::string& line : outcome.not_covered) run.report.not_covered.push_back(std::move(line));
   return Ok{};
 }
 

@@ -8,8 +8,8 @@
 #include "base/sha256.h"
 #include "base/shown_text.h"
 #include "engine/gguf/gguf_manifest.h"
-#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
+#include "tools/common/tool.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {

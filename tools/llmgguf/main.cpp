@@ -69,24 +69,21 @@ OptionTable make_table(GgufArguments& arguments) {
   return table;
 }
 
-Error usage(std::string field, std::string message) {
-  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
-}
-
 Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   const bool needs_other =
       arguments.verb == "diff" || arguments.verb == "split" || arguments.verb == "merge";
   if (needs_other && arguments.other_file.empty()) {
-    return usage("OTHER", fmt::format("found nothing, need the second file of {}", arguments.verb));
+    return usage_error("OTHER",
+                       fmt::format("found nothing, need the second file of {}", arguments.verb));
   }
   if (!needs_other && !arguments.other_file.empty()) {
-    return usage("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
+    return usage_error("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
   }
   for (const auto& [option, verb] :
        {std::pair("output", "hash"), std::pair("lines", "hash"), std::pair("manifest", "verify")}) {
     if (context.options.given(option) && arguments.verb != verb)
-      return usage(OptionTable::dashed(option),
-                   fmt::format("found with {}, need {}", arguments.verb, verb));
+      return usage_error(OptionTable::dashed(option),
+                         fmt::format("found with {}, need {}", arguments.verb, verb));
   }
   if (arguments.verb == "show") return show_gguf(arguments);
   if (arguments.verb == "hash") return hash_gguf(arguments, context);
@@ -96,8 +93,9 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (arguments.verb == "diff") return diff_gguf(arguments, context);
   if (arguments.verb == "split") return split_gguf(arguments, context);
   if (arguments.verb == "merge") return merge_gguf(arguments, context);
-  return usage("VERB", fmt::format("found \"{}\", need show, hash, verify, diff, split or merge",
-                                   arguments.verb));
+  return usage_error(
+      "VERB",
+      fmt::format("found \"{}\", need show, hash, verify, diff, split or merge", arguments.verb));
 }
 
 }  // namespace

@@ -5,18 +5,14 @@
 
 #include "base/atomic_file.h"
 #include "engine/gguf/gguf_writer.h"
-#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
+#include "tools/common/tool.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
 namespace {
 
 using Tensors = std::span<const GgufTensor>;
-
-Error usage(std::string field, std::string message) {
-  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
-}
 
 /// "300M" as bytes: powers of 1000, as gguf-split counts.
 Result<std::uint64_t> parse_size(const std::string& text) {
@@ -32,7 +28,7 @@ Result<std::uint64_t> parse_size(const std::string& text) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
   if (failed == std::errc() && number > 0 && factor > 0 && number <= kMost / factor)
     return number * factor;
-  return usage("--max-size", fmt::format("found \"{}\", need a size like 300M or 2G", text));
+  return usage_error("--max-size", fmt::format("found \"{}\", need a size like 300M or 2G", text));
 }
 
 /// Consecutive tensors of at most `limit` bytes, one at least.
@@ -51,8 +47,8 @@ std::vector<Tensors> parts_up_to(Tensors tensors, std::uint64_t limit) {
 /// The same in `count` parts: each is full when the tensors so far have reached its share.
 Result<std::vector<Tensors>> parts_of(Tensors tensors, std::size_t count) {
   if (count > tensors.size()) {
-    return usage("--parts",
-                 fmt::format("found {}, need at most the {} tensors", count, tensors.size()));
+    return usage_error("--parts",
+                       fmt::format("found {}, need at most the {} tensors", count, tensors.size()));
   }
   std::uint64_t total = 0;
   for (const GgufTensor& tensor : tensors) total += tensor.n_bytes;
@@ -101,7 +97,7 @@ void add_tensors(GgufWriter& writer, Tensors tensors) {
 
 Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& context) {
   if ((arguments.parts > 0) == !arguments.max_size.empty())
-    return usage("--parts", "need one of --parts and --max-size");
+    return usage_error("--parts", "need one of --parts and --max-size");
   std::uint64_t limit = 0;
   if (!arguments.max_size.empty()) {
     LLM_TRY(limit, parse_size(arguments.max_size));
@@ -114,8 +110,8 @@ Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& contex
     LLM_TRY(parts, parts_of(source.gguf.tensors(), arguments.parts));
   }
   if (parts.empty() || parts.size() > GgufLimits::kMaxParts)
-    return usage("--max-size",
-                 fmt::format("found {} parts, need 1 to {}", parts.size(), GgufLimits::kMaxParts));
+    return usage_error("--max-size", fmt::format("found {} parts, need 1 to {}", parts.size(),
+                                                 GgufLimits::kMaxParts));
   ProgressBar progress(!context.quiet(), "tensors");
   std::vector<AtomicFile> files;
   std::string names;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "tools/common/compute_options.h"
-#include "tools/common/sampler_options.h"
 
 namespace llm {
 namespace {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "base/result.h"
 #include "engine/gguf/gguf_writer.h"
@@ -36,5 +37,10 @@ struct ConvertHooks {
 /// are too large for the target; the sink's. When interrupted, returns what was converted so far.
 Result<ConversionError> convert_tensor(const TensorPlan& plan, std::span<const std::byte> source,
                                        int n_threads, const ConvertHooks& hooks);
+
+/// The table of a finished run: one line a tensor with type, size, NMSE and largest error, then
+/// totals and bits per weight. Tensors that were copied have no error.
+/// @param errors  one a tensor of the plan, or none at all (dry run): the columns are left out
+std::string report_table(std::span<const TensorPlan> plan, std::span<const ConversionError> errors);
 
 }  // namespace llm

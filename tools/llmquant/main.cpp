@@ -15,13 +15,11 @@
 #include "engine/gguf/gguf_split.h"
 #include "engine/model/hyper_parameters.h"
 #include "tools/common/options.h"
-#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmquant/convert.h"
 #include "tools/llmquant/plan.h"
-#include "tools/llmquant/report.h"
 
 namespace llm {
 namespace {
@@ -76,16 +74,12 @@ OptionTable make_table(Arguments& arguments) {
   return table;
 }
 
-Error usage(std::string field, std::string message) {
-  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
-}
-
 Result<int> thread_count(const std::string& text) {
   constexpr std::int64_t kMost = 1024;
   if (text.empty()) return available_cpus();
   const auto number = parse_integer(text);
   if (!number || *number < 1 || *number > kMost) {
-    return usage("THREADS", fmt::format("found \"{}\", need 1..{}", text, kMost));
+    return usage_error("THREADS", fmt::format("found \"{}\", need 1..{}", text, kMost));
   }
   return static_cast<int>(*number);
 }
@@ -157,7 +151,7 @@ Status check_out(const Arguments& arguments, const MappedFile& source) {
 Result<int> run(const Arguments& arguments, const ToolContext& context) {
   const Recipe* recipe = find_recipe(arguments.type);
   if (recipe == nullptr) {
-    return usage(
+    return usage_error(
         "TYPE", fmt::format("{}, need one of {}", refusal_of_type(arguments.type), recipe_names()));
   }
   LLM_TRY(const int n_threads, thread_count(arguments.threads));

@@ -1,8 +1,8 @@
-#include "tools/llmquant/report.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
+
+#include "tools/llmquant/convert.h"
 
 namespace llm {
 namespace {

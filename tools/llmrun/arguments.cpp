@@ -7,9 +7,8 @@
 #include "base/hex.h"
 #include "engine/generate/speculation_policy.h"
 #include "tools/common/compute_options.h"
-#include "tools/common/sampler_options.h"
+#include "tools/common/tool.h"
 #include "tools/llmrun/model_choice.h"
-#include "tools/llmrun/prompt_source.h"
 
 namespace llm {
 namespace {
@@ -136,63 +135,60 @@ void add_output_options(OptionTable& table, RunArguments& a) {
       .file();
 }
 
-Error usage(std::string field, std::string message, std::string hint = "") {
-  return Error{.code = ErrorCode::kUsage,
-               .field = std::move(field),
-               .message = std::move(message),
-               .hint = std::move(hint)};
-}
-
 Status check_chat_combinations(const RunArguments& a) {
   const bool of_one_text = a.jsonl || a.logits_hash || !a.receipt.empty() || !a.dump_layers.empty();
   if (a.interactive && of_one_text) {
-    return usage("-i",
-                 "found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
-                 "use --chat with -p for one answer");
+    return usage_error(
+        "-i", "found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
+        "use --chat with -p for one answer");
   }
   if (a.interactive && (!a.cache_load.empty() || !a.cache_save.empty()))
-    return usage("-i", "found with --cache-load or --cache-save, need one text", "use --session");
+    return usage_error("-i", "found with --cache-load or --cache-save, need one text",
+                       "use --session");
   if (!a.session.empty() && !a.interactive)
-    return usage("--session", "found without -i, need a chat");
+    return usage_error("--session", "found without -i, need a chat");
   if (!a.session.empty() && a.no_cache)
-    return usage("--session", "found with --no-cache, need keys and values that can be kept");
+    return usage_error("--session", "found with --no-cache, need keys and values that can be kept");
   return Ok{};
 }
 
 Status check_combinations(const RunArguments& a) {
   LLM_RETURN_IF_ERROR(check_chat_combinations(a));
-  if (a.json && a.jsonl) return usage("--json", "found with --jsonl, need one of them");
+  if (a.json && a.jsonl) return usage_error("--json", "found with --jsonl, need one of them");
   if (a.want_logprobs && !a.json && !a.jsonl) {
-    return usage("--logprobs", "found without --json or --jsonl, need one of them");
+    return usage_error("--logprobs", "found without --json or --jsonl, need one of them");
   }
   if (a.context_shift && (a.logits_hash || !a.receipt.empty())) {
-    return usage("--context-shift", "found with a logits hash, need each position once");
+    return usage_error("--context-shift", "found with a logits hash, need each position once");
   }
   if (!a.dump_layers.empty() && (a.context_shift || a.no_cache)) {
-    return usage("--dump-layers",
-                 "found with --context-shift or --no-cache, need each position once");
+    return usage_error("--dump-layers",
+                       "found with --context-shift or --no-cache, need each position once");
   }
   const bool caches = !a.cache_load.empty() || !a.cache_save.empty();
   if (caches && (a.context_shift || a.no_cache)) {
-    return usage(a.cache_load.empty() ? "--cache-save" : "--cache-load",
-                 "found with --context-shift or --no-cache, need the prompt as it is in a cache");
+    return usage_error(
+        a.cache_load.empty() ? "--cache-save" : "--cache-load",
+        "found with --context-shift or --no-cache, need the prompt as it is in a cache");
   }
   if (!a.cache_load.empty() && (!a.receipt.empty() || !a.dump_layers.empty())) {
-    return usage("--cache-load",
-                 "found with --receipt or --dump-layers, which need every position");
+    return usage_error("--cache-load",
+                       "found with --receipt or --dump-layers, which need every position");
   }
   return Ok{};
 }
 
 Status check_speculation(const RunArguments& a, const OptionTable& table) {
   if (!a.draft.empty() && table.given("speculate"))
-    return usage("--draft", "found with --speculate, need one of them");
+    return usage_error("--draft", "found with --speculate, need one of them");
   if (table.given("speculate-length") && !a.speculates())
-    return usage("--speculate-length", "found without --speculate ngram and --draft, need one");
+    return usage_error("--speculate-length",
+                       "found without --speculate ngram and --draft, need one");
   if (a.speculates() && !a.dump_layers.empty())
-    return usage("--dump-layers", "found with --speculate or --draft, need each position once");
+    return usage_error("--dump-layers",
+                       "found with --speculate or --draft, need each position once");
   if (a.speculates() && a.profile)
-    return usage("--profile", "found with --speculate or --draft, need one row in each pass");
+    return usage_error("--profile", "found with --speculate or --draft, need one row in each pass");
   return Ok{};
 }
 
@@ -215,20 +211,20 @@ Result<PromptSource> find_model_and_prompt(RunArguments& a, const OptionTable& t
     if (words[next] == "-" && has_prompt && !source.add_stdin) {
       source.add_stdin = true;
     } else if (has_prompt || source.add_stdin) {
-      return usage("prompt", "found more than one, need one of PROMPT, -p and -f",
-                   "put a text with spaces in quotes");
+      return usage_error("prompt", "found more than one, need one of PROMPT, -p and -f",
+                         "put a text with spaces in quotes");
     } else {
       source.text = words[next];
     }
   }
   if (source.text && source.file)
-    return usage("prompt", "found more than one, need one of PROMPT, -p and -f");
+    return usage_error("prompt", "found more than one, need one of PROMPT, -p and -f");
   if (source.text == "-") {
     source.text.reset();
     source.file = "-";
   }
   if (a.interactive && (source.file == "-" || source.add_stdin))
-    return usage("-", "found with -i, need standard input for the chat");
+    return usage_error("-", "found with -i, need standard input for the chat");
   return source;
 }
 

@@ -84,7 +84,7 @@ OptionTable make_run_table(RunArguments& arguments);
 
 /// What parsing one option at a time cannot see: which argument is the model and which the prompt,
 /// options that exclude each other; then finds the model (model_choice.h), reads the prompt from
-/// where it is (prompt_source.h) and draws the seed.
+/// where it is and draws the seed.
 /// Errors: kUsage; those of finding and reading.
 Status complete(RunArguments& arguments, const OptionTable& table);
 

@@ -15,11 +15,9 @@
 #include "base/json.h"
 #include "base/shown_text.h"
 #include "tools/common/log.h"
-#include "tools/common/output_paths.h"
 #include "tools/common/signals.h"
+#include "tools/common/tool.h"
 #include "tools/common/word_wrap.h"
-#include "tools/llmrun/chat_commands.h"
-#include "tools/llmrun/history.h"
 #include "tools/llmrun/line_reader.h"
 #include "tools/llmrun/loop_detector.h"
 #include "tools/llmrun/session_file.h"
@@ -30,11 +28,10 @@ namespace {
 /// A line of -i --json: {"role": "user", "content": "..."}, or the content alone as a string.
 Result<std::string> parse_json_message(const std::string& line) {
   const auto wrong = [](std::string found) {
-    return Error{
-        .code = ErrorCode::kUsage,
-        .field = "message",
-        .message = fmt::format(
-            R"(found {}, need {{"role": "user", "content": "..."}} or a string in JSON)", found)};
+    return usage_error(
+        "message",
+        fmt::format(R"(found {}, need {{"role": "user", "content": "..."}} or a string in JSON)",
+                    found));
   };
   const auto json = parse_json(line);
   if (json.is_discarded()) return wrong("no JSON");
@@ -53,8 +50,7 @@ Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model
   if (arguments.chat_format) {
     auto fault = chat_format_fault(model.tokenizer(), *arguments.chat_format);
     if (!fault) return *arguments.chat_format;
-    return Error{
-        .code = ErrorCode::kUsage, .field = "--chat-template", .message = *std::move(fault)};
+    return usage_error("--chat-template", *std::move(fault));
   }
   const std::string& jinja = model.chat_template();
   if (const auto format = recognize_chat_format(jinja)) return *format;
@@ -62,14 +58,12 @@ Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model
   const std::string first_line = jinja.substr(begin, jinja.find('\n', begin) - begin);
   std::vector<std::string_view> names;
   for (const ChatFormat format : all_chat_formats()) names.push_back(chat_format_name(format));
-  return Error{.code = ErrorCode::kUsage,
-               .field = "--chat-template",
-               .message = jinja.empty()
-                              ? "found no chat template in the model, need the name of one"
-                              : fmt::format("found an unknown chat template in the model, which "
-                                            "begins {}, need the name of one",
-                                            quoted(first_line, kLineBytes)),
-               .hint = fmt::format("one of {}", fmt::join(names, ", "))};
+  return usage_error("--chat-template",
+                     jinja.empty() ? "found no chat template in the model, need the name of one"
+                                   : fmt::format("found an unknown chat template in the model, "
+                                                 "which begins {}, need the name of one",
+                                                 quoted(first_line, kLineBytes)),
+                     fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
 void report_cropped(std::size_t n_tokens, std::size_t context) {

@@ -22,7 +22,7 @@ Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model
 void report_cropped(std::size_t n_tokens, std::size_t context);
 
 /// -i: a conversation over standard input and output, as text or as lines of JSON. The commands
-/// are in chat_commands.h.
+/// are in chat_commands.cpp.
 class Chat {
  public:
   /// Errors: kUsage without a chat format; those of --session.
@@ -73,5 +73,16 @@ class Chat {
   bool told_of_dropped_turns_ = false;
   bool leaves_ = false;
 };
+
+/// A typed line that is a command: it starts with a slash. Two slashes begin a message that starts
+/// with one.
+bool is_command(const std::string& line);
+
+/// Runs one. One that is unknown or lacks its argument is told on stderr.
+/// Errors: what ends the chat.
+Status run_command(Chat& chat, const std::string& line);
+
+/// What /help prints.
+std::string command_help();
 
 }  // namespace llm

@@ -1,5 +1,3 @@
-#include "tools/llmrun/chat_commands.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "base/shown_text.h"
 #include "tools/common/log.h"
+#include "tools/llmrun/chat.h"
 
 namespace llm {
 namespace {

@@ -1,5 +1,3 @@
-#include "tools/llmrun/history.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "tools/common/tool.h"
+#include "tools/llmrun/line_reader.h"
 
 namespace llm {
 namespace {

@@ -20,7 +20,6 @@
 #include "tokenizer/tokenizer.h"
 #include "tools/common/log.h"
 #include "tools/common/signals.h"
-#include "tools/llmrun/history.h"
 #include "tools/llmrun/line_reader.h"
 
 namespace llm {

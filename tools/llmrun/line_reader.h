@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -47,5 +48,18 @@ std::unique_ptr<LineReader> make_line_reader(const std::string& history_path);
 /// A message: a line; a text of several lines that was pasted into one; lines that end with a
 /// backslash, with the next one; or all lines between two lines of three double quotes.
 Result<Line> read_message(LineReader& reader);
+
+/// Lines kept from chat to chat.
+inline constexpr std::size_t kHistoryLines = 1000;
+
+/// $XDG_STATE_HOME/llmrun/history, by default ~/.local/state/llmrun/history; empty without a home.
+std::string default_history_path();
+
+/// The last lines of the file, oldest first; none when it cannot be read.
+std::vector<std::string> read_history(const std::string& path);
+
+/// Appends a line, so that chats at the same time lose none. Makes file (0600) and directories as
+/// needed. @return whether it could
+bool append_history(const std::string& path, const std::string& line);
 
 }  // namespace llm

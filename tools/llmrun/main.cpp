@@ -14,7 +14,6 @@
 #include "engine/gguf/gguf_split.h"
 #include "engine/model/vocab_from_gguf.h"
 #include "tools/common/log.h"
-#include "tools/common/output_paths.h"
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"

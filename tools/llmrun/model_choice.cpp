@@ -1,7 +1,11 @@
 #include "tools/llmrun/model_choice.h"
 
+#include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +14,8 @@
 #include <vector>
 
 #include "engine/gguf/gguf_split.h"
+#include "tokenizer/tokenizer.h"
+#include "tools/common/tool.h"
 
 namespace llm {
 namespace {
@@ -42,6 +48,50 @@ Result<std::vector<std::string>> models_in(const std::string& directory) {
 fs::path own_directory() {
   std::error_code error;
   return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+constexpr std::size_t kLimit = Tokenizer::kMaxTextBytes;
+
+/// Whether somebody put something on standard input: a terminal, a device (/dev/null) and a closed
+/// one hold no text.
+bool stdin_is_given() {
+  struct stat status {};
+  if (fstat(STDIN_FILENO, &status) != 0) return false;
+  return S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || S_ISREG(status.st_mode);
+}
+
+bool stdin_is_pipe() {
+  struct stat status {};
+  return fstat(STDIN_FILENO, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+/// Whether a read would return at once, with text or at the end, within that time.
+bool stdin_is_ready(int milliseconds, short* found = nullptr) {
+  pollfd descriptor = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  const bool ready = poll(&descriptor, 1, milliseconds) > 0;
+  if (found != nullptr) *found = descriptor.revents;
+  return ready;
+}
+
+std::string without_last_newline(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+Result<std::string> stdin_text() {
+  constexpr int kPatience = 2000;
+  if (!stdin_is_ready(kPatience)) {
+    spdlog::warn("waiting for the prompt on standard input; < /dev/null if there is none");
+  }
+  LLM_TRY(std::string text, read_stdin(kLimit));
+  return without_last_newline(std::move(text));
+}
+
+/// Warns of text that was piped in and is not read.
+void note_unread_stdin() {
+  short found = 0;
+  if (stdin_is_pipe() && stdin_is_ready(0, &found) && (found & POLLIN) != 0)
+    spdlog::warn("standard input is not read, since there is a prompt; - adds it to the prompt");
 }
 
 }  // namespace
@@ -78,10 +128,30 @@ Result<std::string> default_model() {
     spdlog::warn("no model is named: this is the small one that comes with the program, {}", path);
     return path;
   }
-  return Error{.code = ErrorCode::kUsage,
-               .field = "MODEL",
-               .message = "found nothing, need a GGUF file",
-               .hint = "llmrun --help shows the usage"};
+  return usage_error("MODEL", "found nothing, need a GGUF file", "llmrun --help shows the usage");
+}
+
+Result<std::string> read_prompt(const PromptSource& source) {
+  std::string prompt = source.text.value_or("");
+  const bool has_prompt = source.is_given();
+  if (source.file && source.file != "-") {
+    LLM_TRY(std::string text, read_text_file(*source.file, kLimit));
+    prompt = without_last_newline(std::move(text));
+  }
+  const bool only_stdin =
+      source.file == "-" || (!has_prompt && source.may_read_stdin && stdin_is_given());
+  if (only_stdin || source.add_stdin) {
+    LLM_TRY(const std::string text, stdin_text());
+    if (has_prompt && !only_stdin && !text.empty()) prompt += "\n\n";
+    prompt += text;
+  } else if (has_prompt && source.may_read_stdin) {
+    note_unread_stdin();
+  }
+  if (prompt.size() > kLimit) {
+    return Error{ErrorCode::kResource, "prompt",
+                 fmt::format("found {} bytes, need at most {}", prompt.size(), kLimit)};
+  }
+  return prompt;
 }
 
 }  // namespace llm

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "quant/contract/contract.h"
-#include "tools/llmserve/answer_receipt.h"
+#include "tools/llmserve/answer_request.h"
 
 namespace llm {
 namespace {

@@ -10,6 +10,7 @@
 #include "tools/llmserve/json_fields.h"
 #include "tools/llmserve/prompts.h"
 #include "tools/llmserve/served_model.h"
+#include "validate/receipt/receipt.h"
 
 namespace llm {
 
@@ -48,5 +49,9 @@ Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served);
 /// The ids of a text or a conversation, and the text of ids. Errors: as above.
 Result<std::vector<TokenId>> parse_tokenize(const Json& body, const ServedModel& served);
 Result<std::string> parse_detokenize(const Json& body, const ServedModel& served);
+
+/// What `llmcheck --replay` needs to check a choice. @pre the text has its hashes
+Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,
+                   const ServedText& text);
 
 }  // namespace llm

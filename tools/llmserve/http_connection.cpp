@@ -7,8 +7,6 @@
 #include <boost/beast/http/error.hpp>
 #include <utility>
 
-#include "tools/llmserve/http_head.h"
-
 namespace llm {
 namespace {
 

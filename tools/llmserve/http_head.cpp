@@ -1,5 +1,3 @@
-#include "tools/llmserve/http_head.h"
-
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
@@ -8,6 +6,8 @@
 #include <boost/beast/http/status.hpp>
 #include <charconv>
 #include <ctime>
+
+#include "tools/llmserve/http_connection.h"
 
 namespace llm {
 namespace {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "tools/llmserve/http_connection.h"
-#include "tools/llmserve/http_head.h"
 
 namespace llm {
 namespace {

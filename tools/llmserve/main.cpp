@@ -57,23 +57,19 @@ Status complete(ServeArguments& a, const Model& model) {
                  trained);
   }
   if (a.chat_format) {
-    if (auto fault = chat_format_fault(model.tokenizer(), *a.chat_format)) {
-      return Error{
-          .code = ErrorCode::kUsage, .field = "--chat-template", .message = *std::move(fault)};
-    }
+    if (auto fault = chat_format_fault(model.tokenizer(), *a.chat_format))
+      return usage_error("--chat-template", *std::move(fault));
   }
   if (scheduler.step_tokens < scheduler.parallel) {
-    return Error{ErrorCode::kUsage, "--chunk",
-                 fmt::format("found {}, need --parallel ({}) or more", scheduler.step_tokens,
-                             scheduler.parallel)};
+    return usage_error("--chunk", fmt::format("found {}, need --parallel ({}) or more",
+                                              scheduler.step_tokens, scheduler.parallel));
   }
   LLM_TRY(const auto page, KvPool::create(model.config(), 1, a.kv));
   const std::size_t full = KvPool::pages_for(scheduler.context);
   const std::size_t given = a.kv_memory * kMebibyte / page->page_bytes();
   if (a.kv_memory > 0 && given == 0) {
-    return Error{ErrorCode::kUsage, "--kv-memory",
-                 fmt::format("found {} MiB, need one page of {} bytes or more", a.kv_memory,
-                             page->page_bytes())};
+    return usage_error("--kv-memory", fmt::format("found {} MiB, need one page of {} bytes or more",
+                                                  a.kv_memory, page->page_bytes()));
   }
   const std::size_t usual = std::max(
       full, std::min(kUsualKvMemory * kMebibyte / page->page_bytes(), full * scheduler.parallel));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,5 +48,29 @@ std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& t
 /// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
 Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
                                     const std::string& path);
+
+/// A gap in a text, and what a model is told of it.
+struct Gap {
+  struct File {
+    std::string name;
+    std::string text;
+  };
+  std::string before;
+  std::string after;
+  std::vector<File> files = {};  ///< other ones, the least important first
+  bool parse_special = false;    ///< spellings of special tokens in the texts are those tokens
+};
+
+/// Ids that ask for the text of a gap, in the order prefix, suffix, middle:
+///
+///   [BOS] [files] FIM_PRE before FIM_SUF after FIM_MID
+///
+/// A file is FIM_SEP name "\n" text, after FIM_REP and a repository's name; without these tokens a
+/// line "--- name ---" and the text. Files that `most` tokens do not hold are left out, the first
+/// ones first.
+/// @param field  of the request that asks for it
+/// Errors: kUsage where the vocabulary has no tokens for it.
+Result<std::vector<TokenId>> fill_in_prompt(const Tokenizer& tokenizer, const Gap& gap,
+                                            std::size_t most, const std::string& field);
 
 }  // namespace llm

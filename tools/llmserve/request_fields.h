@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/serve/text_service.h"
-#include "tools/llmserve/fill_in.h"
 #include "tools/llmserve/json_fields.h"
+#include "tools/llmserve/prompts.h"
 #include "tools/llmserve/served_model.h"
 
 namespace llm {

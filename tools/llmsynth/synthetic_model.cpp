@@ -13,7 +13,6 @@
 #include "engine/model/tensor_roles.h"
 #include "quant/contract/f64_functions.h"
 #include "quant/formats/quantize/quantize_row.h"
-#include "tools/llmsynth/synthetic_vocab.h"
 
 namespace llm {
 namespace {

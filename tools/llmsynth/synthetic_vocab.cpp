@@ -1,5 +1,3 @@
-#include "tools/llmsynth/synthetic_vocab.h"
-
 #include <fmt/core.h>
 
 #include <random>
@@ -9,6 +7,7 @@
 
 #include "base/check.h"
 #include "tokenizer/vocab_spec.h"
+#include "tools/llmsynth/synthetic_model.h"
 
 namespace llm {
 namespace {

@@ -17,18 +17,16 @@
 #include "tools/common/options.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
-#include "tools/llmtok/check.h"
 #include "tools/llmtok/special.h"
 
 namespace {
 
-using llm::Error;
-using llm::ErrorCode;
 using llm::Json;
 using llm::json_text;
 using llm::Result;
 using llm::TokenId;
 using llm::Tokenizer;
+using llm::usage_error;
 
 constexpr int kSchemaVersion = 1;
 constexpr std::size_t kMaxReferenceBytes = std::size_t{1} << 30;
@@ -79,14 +77,10 @@ llm::OptionTable make_table(Arguments& arguments) {
   return table;
 }
 
-Error usage(std::string field, std::string message) {
-  return Error{ErrorCode::kUsage, std::move(field), std::move(message)};
-}
-
 Result<std::string> model_path(const Arguments& arguments) {
   if (arguments.model.empty() == arguments.model_option.empty()) {
-    return usage("MODEL", arguments.model.empty() ? "found no model, need a GGUF file"
-                                                  : "found two models, need one");
+    return usage_error("MODEL", arguments.model.empty() ? "found no model, need a GGUF file"
+                                                        : "found two models, need one");
   }
   return arguments.model.empty() ? arguments.model_option : arguments.model;
 }
@@ -106,7 +100,7 @@ Result<Tokenizer> open_tokenizer(const std::string& path) {
 Result<std::string> read_input(const Arguments& arguments, const llm::OptionTable& table) {
   const int sources = table.given("p") + table.given("f") + arguments.from_stdin;
   if (sources != 1) {
-    return usage(
+    return usage_error(
         "input",
         fmt::format("found {} inputs, need one of -p, -f, --stdin, --check, --special", sources));
   }
@@ -125,8 +119,8 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, const Tokenizer&
     const std::string word = text.substr(begin, end - begin);
     const auto id = llm::parse_integer(word);
     if (!id || *id < 0 || *id >= static_cast<std::int64_t>(tokenizer.size())) {
-      return usage("--decode", fmt::format("found \"{:.40}\", need token ids 0..{}", word,
-                                           tokenizer.size() - 1));
+      return usage_error("--decode", fmt::format("found \"{:.40}\", need token ids 0..{}", word,
+                                                 tokenizer.size() - 1));
     }
     ids.push_back(static_cast<TokenId>(*id));
     begin = text.find_first_not_of(kSeparators, end);
@@ -221,7 +215,8 @@ Result<int> run(const Arguments& arguments, const llm::OptionTable& table) {
     if (table.given("p") || table.given("f") || arguments.from_stdin || arguments.decode ||
         (check && arguments.special)) {
       const std::string option = check ? "--check" : "--special";
-      return usage(option, fmt::format("found another input beside it, need {} alone", option));
+      return usage_error(option,
+                         fmt::format("found another input beside it, need {} alone", option));
     }
     LLM_TRY(const Tokenizer tokenizer, open_tokenizer(path));
     if (check) return run_check(arguments, tokenizer);

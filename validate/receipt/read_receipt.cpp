@@ -1,5 +1,3 @@
-#include "validate/receipt/read_receipt.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,7 +11,7 @@
 
 #include "base/json.h"
 #include "engine/sampler/sampler_fields.h"
-#include "validate/receipt/receipt_names.h"
+#include "validate/receipt/receipt.h"
 #include "validate/report/json_members.h"
 
 namespace llm {
@@ -32,13 +30,6 @@ auto one_of(const JsonMembers& members, const char* key, const Values& values, N
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(value));
   }
   return malformed_json(members.field(key), shown_json(name), "one of " + known);
-}
-
-Result<bool> boolean(const JsonMembers& members, const char* key) {
-  LLM_TRY(const Json* value, members.member(key, "true or false"));
-  if (!value->is_boolean())
-    return malformed_json(members.field(key), shown_json(*value), "true or false");
-  return value->get<bool>();
 }
 
 /// A number that a double holds exactly, whole or not.
@@ -95,7 +86,7 @@ Status read_sampling(const JsonMembers& members, SamplerOptions& sampler) {
 
 Status read_options(const Json& json, Receipt& receipt) {
   const JsonMembers members(json, "options");
-  LLM_TRY(receipt.parse_special, boolean(members, "parse_special"));
+  LLM_TRY(receipt.parse_special, members.boolean("parse_special"));
   LLM_TRY(receipt.system, members.text("system"));
   LLM_TRY(const std::string chat, members.text("chat_template"));
   if (!chat.empty()) {
@@ -109,14 +100,14 @@ Status read_options(const Json& json, Receipt& receipt) {
       !std::ranges::all_of(*stop, [](const Json& value) { return value.is_string(); }))
     return malformed_json("options.stop", shown_json(*stop), "an array of strings");
   receipt.stop = stop->get<std::vector<std::string>>();
-  LLM_TRY(receipt.ignore_eos, boolean(members, "ignore_eos"));
+  LLM_TRY(receipt.ignore_eos, members.boolean("ignore_eos"));
   LLM_TRY(receipt.logit_bias, biases(members));
   LLM_TRY(receipt.sequence, members.count("sequence", 0, kMaxCount));
   LLM_RETURN_IF_ERROR(read_sampling(members, receipt.sampler));
   LLM_TRY(receipt.context, members.count("context", 1, kMaxCount));
   LLM_TRY(receipt.kv, one_of(members, "kv", std::span(kKvTypes), kv_name));
-  LLM_TRY(receipt.compute, one_of(members, "compute", std::array{Compute::kInt8, Compute::kF32},
-                                  receipt_names::compute));
+  LLM_TRY(receipt.compute,
+          one_of(members, "compute", std::array{Compute::kInt8, Compute::kF32}, compute_name));
   return Ok{};
 }
 
@@ -154,17 +145,15 @@ Result<Receipt> parse_receipt(std::string_view text) {
   const JsonMembers members(json, "");
   Receipt receipt;
   LLM_TRY(const std::string format, members.text("format"));
-  if (format != receipt_names::kFormat) {
+  if (format != kReceiptFormat) {
     return Error{ErrorCode::kUnsupported, "format",
-                 fmt::format("found {}, need \"{}\"", shown_json(format), receipt_names::kFormat)};
+                 fmt::format("found {}, need \"{}\"", shown_json(format), kReceiptFormat)};
   }
   LLM_TRY(const std::size_t contract, members.count("contract_version", 1, kMaxCount));
   receipt.contract_version = static_cast<unsigned>(contract);
   LLM_TRY(receipt.engine_version, members.text("engine_version"));
-  LLM_TRY(const Json* model, members.member("model", "an object"));
-  LLM_TRY(const Json* options, members.member("options", "an object"));
-  for (const auto& [name, value] : {std::pair("model", model), std::pair("options", options)})
-    if (!value->is_object()) return malformed_json(name, shown_json(*value), "an object");
+  LLM_TRY(const Json* model, members.object("model"));
+  LLM_TRY(const Json* options, members.object("options"));
   const JsonMembers of_model(*model, "model");
   LLM_TRY(receipt.model_name, of_model.text("name"));
   LLM_TRY(receipt.model_sha256, of_model.sha256("sha256"));

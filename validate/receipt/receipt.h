@@ -3,16 +3,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "engine/generate/chat_template.h"
 #include "engine/generate/generate.h"
 #include "engine/model/precision.h"
 #include "engine/sampler/sampler.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
+
+/// How a receipt names its format, and how it spells a way of computing.
+inline constexpr std::string_view kReceiptFormat = "llm-receipt/1";
+constexpr std::string_view compute_name(Compute compute) {
+  return compute == Compute::kInt8 ? "int8" : "f32";
+}
 
 /// What a text was made with, and what came out: enough to make it again and to see that it is the
 /// same (docs/receipts.md). What changes no bit is not in it: threads, batches, instruction set,
@@ -52,5 +62,27 @@ struct Receipt {
 
 /// `llm-receipt/1`, indented, ending with a line break.
 std::string receipt_json(const Receipt& receipt);
+
+/// Reads and checks a receipt. Errors: kMalformed naming the field, kUnsupported for another
+/// version of the format.
+Result<Receipt> parse_receipt(std::string_view json);
+
+/// The first rows that a receipt's tokens were drawn from.
+struct DrawnRows {
+  std::size_t n_vocab = 0;
+  std::vector<float> logits;  ///< [rows, n_vocab]; row i is what ids[i] was drawn from
+
+  std::size_t size() const { return logits.size() / n_vocab; }
+  std::span<const float> row(std::size_t i) const {
+    return std::span(logits).subspan(i * n_vocab, n_vocab);
+  }
+};
+
+/// Settings that draw the receipt's tokens from these rows when put in place of the receipt's,
+/// each alone: "temperature 0.8". Usual values are tried, and seeds below 10,000; of each setting
+/// the first that fits is named. Empty: none, or no row.
+/// Cost: mostly one draw a value, 13,000 values.
+std::vector<std::string> settings_that_draw(const Receipt& receipt, const DrawnRows& rows,
+                                            const Tokenizer& tokenizer);
 
 }  // namespace llm

@@ -13,7 +13,7 @@
 #include "engine/generate/growing_text.h"
 #include "engine/generate/logits_hash.h"
 #include "quant/contract/contract.h"
-#include "validate/receipt/other_settings.h"
+#include "validate/receipt/receipt.h"
 #include "validate/report/json_members.h"
 
 namespace llm {

@@ -85,6 +85,37 @@ Result<std::size_t> JsonMembers::count(const char* key, std::size_t lowest,
   return value->get<std::size_t>();
 }
 
+Result<double> JsonMembers::amount(const char* key) const {
+  constexpr const char* kRule = "a number that is 0 or more";
+  LLM_TRY(const Json* value, member(key, kRule));
+  if (value->is_number() && value->get<double>() >= 0) return value->get<double>();
+  return malformed_json(field(key), shown_json(*value), kRule);
+}
+
+Result<bool> JsonMembers::boolean(const char* key) const {
+  LLM_TRY(const Json* value, member(key, "true or false"));
+  if (value->is_boolean()) return value->get<bool>();
+  return malformed_json(field(key), shown_json(*value), "true or false");
+}
+
+Result<const Json*> JsonMembers::object(const char* key) const {
+  LLM_TRY(const Json* value, member(key, "an object"));
+  if (value->is_object()) return value;
+  return malformed_json(field(key), shown_json(*value), "an object");
+}
+
+Status JsonMembers::format(std::string_view wanted) const {
+  LLM_TRY(const std::string found, text("format"));
+  if (found == wanted) return Ok{};
+  return malformed_json(field("format"), shown_json(found), fmt::format("\"{}\"", wanted));
+}
+
+Result<std::vector<TokenId>> JsonMembers::ids(const char* key,
+                                              std::optional<std::size_t> size) const {
+  LLM_TRY(const Json* values, array(key, size));
+  return token_ids(*values, field(key));
+}
+
 Result<const Json*> JsonMembers::array(const char* key, std::optional<std::size_t> size) const {
   LLM_TRY(const Json* value, member(key, array_rule(size)));
   LLM_RETURN_IF_ERROR(check_array(*value, field(key), size));

@@ -35,6 +35,14 @@ class JsonMembers {
   /// 64 lower-case hex digits.
   Result<std::string> sha256(const char* key) const;
   Result<std::size_t> count(const char* key, std::size_t lowest, std::size_t highest) const;
+  /// A finite number that is 0 or more.
+  Result<double> amount(const char* key) const;
+  Result<bool> boolean(const char* key) const;
+  Result<const Json*> object(const char* key) const;
+  /// "format", which must be this one.
+  Status format(std::string_view wanted) const;
+  /// An array of token ids of that size, or any but an empty one.
+  Result<std::vector<TokenId>> ids(const char* key, std::optional<std::size_t> size) const;
   /// An array of that size, or any but an empty one.
   Result<const Json*> array(const char* key, std::optional<std::size_t> size) const;
   static Status check_array(const Json& value, const std::string& field,

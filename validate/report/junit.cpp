@@ -4,7 +4,6 @@
 
 #include "validate/report/markup.h"
 #include "validate/report/report.h"
-#include "validate/report/shown_report.h"
 
 namespace llm {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "validate/reference/gates/diff_section.h"
+#include "validate/reference/locate/locate_finding.h"
 
 namespace llm {
 

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "validate/report/layer_table.h"
 #include "validate/report/markup.h"
-#include "validate/report/shown_report.h"
 
 namespace llm {
 namespace {

@@ -1,5 +1,3 @@
-#include "validate/self/matrix_check.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>

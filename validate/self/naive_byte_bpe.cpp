@@ -1,4 +1,3 @@
-
 #include <algorithm>
 
 #include "validate/self/naive_tokenizer.h"

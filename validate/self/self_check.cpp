@@ -12,7 +12,7 @@
 #include "quant/kernels/kernel_table.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
-#include "validate/self/matrix_check.h"
+#include "validate/self/matrix_verdict.h"
 #include "validate/self/mode_check.h"
 #include "validate/self/sampler_check.h"
 #include "validate/self/share_check.h"

@@ -32,12 +32,12 @@ struct SelfCheckOutcome {
 /// (tokenizer_check.h); every kernel entry by itself at the model's sizes
 /// (kernel_check.h); shares of teams on more rows than small models have (share_check.h); every
 /// matrix: packing against the file's bytes, kernels against the definition, batches against
-/// tokens, teams (matrix_check.h). Then the paths, bit for bit, int8 with f16 keys and values, then
-/// f32 with f32: a text in every way the contract calls equal (mode_check.h), long texts
-/// (long_check.h), teams that sleep at random around their barriers (wait_check.h), many sequences
-/// at once (sequence_check.h), greedy text with the cache and with everything recomputed
-/// (cache_check.h); few tokens with the other type of cache each; last, what makes text of logits:
-/// the sampler (sampler_check.h) and the context shift (shift_check.h) against their definitions.
+/// tokens, teams (matrix_verdict.h). Then the paths, bit for bit, int8 with f16 keys and values,
+/// then f32 with f32: a text in every way the contract calls equal (mode_check.h), long texts
+/// (mode_check.h), teams that sleep at random around their barriers (mode_check.h), many sequences
+/// at once (text_checks.h), greedy text with the cache and with everything recomputed
+/// (text_checks.h); few tokens with the other type of cache each; last, what makes text of logits:
+/// the sampler (sampler_check.h) and the context shift (text_checks.h) against their definitions.
 ///
 /// A difference is a failed check that names the path and the first difference, never an Error; so
 /// are NaN and infinite logits. Where prefill itself is wrong, one check says so and names the

@@ -25,7 +25,7 @@ struct TokenizerFunctions {
 TokenizerFunctions tokenizer_functions(const Tokenizer& tokenizer);
 
 struct TokenizerCheckOptions {
-  std::size_t n_texts = 600;         ///< of every kind in tokenizer_texts.h
+  std::size_t n_texts = 600;         ///< of every kind in tokenizer_texts.cpp
   std::size_t n_equal_scores = 200;  ///< texts in which equal scores compete, at most
   std::uint64_t seed = 1;
 };

@@ -3,7 +3,7 @@
 #include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "tests/validate/reference/scratch_file.h"
-#include "validate/report/text_table.h"
+#include "validate/report/text.h"
 
 namespace llm::test {
 namespace {

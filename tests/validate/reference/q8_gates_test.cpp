@@ -8,7 +8,7 @@
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"
 #include "validate/reference/gates/layer_check.h"
-#include "validate/reference/locate/ideal_attention.h"
+#include "validate/reference/locate/ideal_ops.h"
 #include "validate/reference/locate/op_check.h"
 
 namespace llm {

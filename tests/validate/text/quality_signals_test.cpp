@@ -1,6 +1,6 @@
 #include "engine/sampler/sampler.h"
 #include "tests/support/test.h"
-#include "validate/text/quality/signals.h"
+#include "validate/text/quality/sweep.h"
 
 namespace llm {
 namespace {

@@ -118,8 +118,8 @@ TEST_CASE("a baseline comes back from its JSON; a broken one names the key", "[q
       table<std::string, std::string, std::string>({{"format", "quality/2", "quality/1"},
                                                     {"perplexity", "\"perplexity\"", "\"p\""},
                                                     {"model_sha256", "\"ab\"", "1"},
-                                                    {"seed", "\"seed\": 1", "\"seed\": -1"},
-                                                    {"baseline", "{", "["}}));
+                                                    {"config.seed", "\"seed\": 1", "\"seed\": -1"},
+                                                    {"JSON", "{", "["}}));
   std::string broken = json;
   broken.replace(broken.find(from), from.size(), to);
   const Error refused = must_fail(parse_baseline(broken), ErrorCode::kMalformed);

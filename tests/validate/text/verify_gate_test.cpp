@@ -1,7 +1,7 @@
 // What --verify calls a difference: pure functions over the most likely tokens of each step.
 
 #include "tests/support/test.h"
-#include "validate/text/verify/topk_gate.h"
+#include "validate/text/verify/verdict.h"
 
 namespace llm {
 

@@ -1,11 +1,10 @@
-#include "validate/reference/dump/dump_meta.h"
-
 #include <fmt/core.h>
 
 #include <cmath>
 #include <utility>
 
 #include "base/json.h"
+#include "validate/reference/dump/dump.h"
 
 namespace llm {
 namespace {

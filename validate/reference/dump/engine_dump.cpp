@@ -1,13 +1,49 @@
 #include "validate/reference/dump/engine_dump.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/mapped_file.h"
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
-#include "validate/reference/dump/vocab_hash.h"
 
 namespace llm {
+namespace {
+
+template <typename T>
+void update(Sha256& hash, const T& value) {
+  hash.update(std::as_bytes(std::span(&value, 1)));
+}
+
+void update_text(Sha256& hash, std::string_view text) {
+  update(hash, static_cast<std::uint32_t>(text.size()));
+  hash.update(std::as_bytes(std::span(text)));
+}
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> ggufs_in(const fs::path& directory) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->path().extension() == ".gguf" && it->is_regular_file(ignored))
+      out.push_back(it->path());
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+}  // namespace
 
 DumpMeta engine_meta(const Sequence& session, const std::string& producer,
                      const std::string& model_sha256) {
@@ -75,6 +111,50 @@ Result<Dump> record_with(Recorder& recorder, const std::shared_ptr<const Model>&
                          const ExecutorOptions& options, std::span<const TokenId> tokens,
                          std::span<const std::int64_t> step_ptr) {
   return record(recorder, model, options, false, tokens, "llmcheck", "", step_ptr);
+}
+
+std::string tokenizer_hash(const VocabSpec& vocab) {
+  static_assert(std::endian::native == std::endian::little);
+  if (vocab.tokens.empty()) return {};
+  Sha256 hash;
+  for (const VocabSpec::Token& token : vocab.tokens) {
+    update_text(hash, token.text);
+    update(hash, token.score);
+    update(hash, static_cast<std::int32_t>(token.kind));
+  }
+  return hash.hex();
+}
+
+std::string merges_hash(const VocabSpec& vocab) {
+  if (vocab.tokenizer != TokenizerKind::kByteBpe) return {};
+  Sha256 hash;
+  update_text(hash, vocab.pre_tokenizer);
+  const auto text = [&vocab](TokenId id) {
+    return vocab.tokens[static_cast<std::size_t>(id)].text;
+  };
+  for (const VocabSpec::Merge& merge : vocab.merges)
+    update_text(hash, text(merge.left) + " " + text(merge.right));
+  return hash.hex();
+}
+
+Result<std::string> find_model_by_hash(const std::string& sha256, const std::string& dump_path) {
+  fs::path home = fs::path(dump_path).parent_path();
+  if (home.empty()) home = ".";
+  const fs::path directories[] = {home, ".", "models"};
+  if (!sha256.empty()) {
+    for (const fs::path& directory : directories) {
+      for (const fs::path& candidate : ggufs_in(directory)) {
+        const auto found = file_sha256(candidate.string());
+        if (found.ok() && *found == sha256) return candidate.string();
+      }
+    }
+  }
+  return Error{.code = ErrorCode::kIo,
+               .field = "model_sha256",
+               .message = fmt::format("no .gguf with SHA-256 {} in {}, . or models",
+                                      sha256.empty() ? "(none given)" : sha256, home.string()),
+               .file = dump_path,
+               .hint = "name the model: llmcheck MODEL --layer-diff REF.npz"};
 }
 
 }  // namespace llm

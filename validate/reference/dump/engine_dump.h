@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "tokenizer/vocab_spec.h"
 #include "validate/reference/dump/dump.h"
 
 namespace llm {
@@ -34,5 +35,23 @@ Result<Dump> record_activations(const std::shared_ptr<const Model>& model,
 Result<Dump> record_with(Recorder& recorder, const std::shared_ptr<const Model>& model,
                          const ExecutorOptions& options, std::span<const TokenId> tokens,
                          std::span<const std::int64_t> step_ptr = {});
+
+/// Identifies the tokens of a vocabulary: SHA-256, hex, over every entry in id order as u32 byte
+/// length, the bytes, f32 score, i32 kind, all little-endian. Empty string for an empty vocabulary.
+/// The `tokenizer_hash` of activation dumps.
+std::string tokenizer_hash(const VocabSpec& vocab);
+
+/// Identifies how byte-level BPE makes these tokens of a text: SHA-256, hex, over the name of the
+/// pre-tokenizer and every merge in the order of ranks ("left right", as the file has it), each as
+/// u32 byte length, little-endian, and the bytes. Empty string for other kinds of vocabularies. The
+/// `merges_hash` of activation dumps; a hash of its own, because dumps were made before there was
+/// one.
+std::string merges_hash(const VocabSpec& vocab);
+
+/// The GGUF a dump was made from: the file with that SHA-256 among `*.gguf` in the dump's own
+/// directory, the working directory and its models/, in this order.
+/// Errors: kIo naming the hash and the directories when there is none.
+/// Cost: hashes every candidate until it is found.
+Result<std::string> find_model_by_hash(const std::string& sha256, const std::string& dump_path);
 
 }  // namespace llm

@@ -14,8 +14,6 @@
 #include "validate/reference/diff/limits.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"
-#include "validate/reference/gates/price.h"
-#include "validate/reference/gates/reference_check.h"
 #include "validate/reference/locate/locate.h"
 #include "validate/reference/locate/op_check.h"
 
@@ -98,9 +96,7 @@ class LayerCheck {
 
  private:
   Result<Dump> record(const std::shared_ptr<const Model>& model, KvType kv) const {
-    ExecutorOptions executor;
-    executor.kv = kv;
-    executor.context = tokens_.size();
+    const ExecutorOptions executor{.context = tokens_.size(), .kv = kv};
     return record_activations(model, executor, false, tokens_, "llmcheck", options_.model_sha256,
                               reference_.step_ptr());
   }

@@ -1,11 +1,10 @@
-#include "validate/reference/gates/reference_check.h"
-
 #include <fmt/core.h>
 
 #include <string>
 #include <utility>
 
 #include "engine/forward/taps.h"
+#include "validate/reference/gates/layer_check.h"
 #include "validate/reference/locate/op_replay.h"
 
 namespace llm {

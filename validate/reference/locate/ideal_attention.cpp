@@ -1,8 +1,8 @@
-#include "validate/reference/locate/ideal_attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
+
+#include "validate/reference/locate/ideal_ops.h"
 
 namespace llm {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "quant/formats/dequantize.h"
-#include "validate/reference/locate/ideal_attention.h"
 
 namespace llm {
 namespace {

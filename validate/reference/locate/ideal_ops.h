@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/model/hyper_parameters.h"
+#include "engine/model/precision.h"
 #include "quant/formats/activations.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/locate/op_replay.h"
@@ -59,5 +61,13 @@ double dot(const double* x, const double* y, std::size_t n);
 
 /// x rounded to binary16, to nearest even, as a number; infinite beyond 65520.
 double round_to_half(float x);
+
+/// Attention in f64 on q, K and V of the taps q_rope, k_rope and v, rounded as a cache of type `kv`
+/// has them; with q8, q and the weights of keys as well. `q` holds the tokens `rows` alone.
+/// `window` is LayerSpec's; `sinks`, of each head, may be empty.
+/// @pre finite inputs
+IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapMatrix& q,
+                            const TapMatrix& k, const TapMatrix& v, std::size_t window,
+                            TokenRows rows, std::span<const float> sinks = {});
 
 }  // namespace llm

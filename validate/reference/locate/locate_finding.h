@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "validate/reference/diff/layer_diff.h"
+
 namespace llm {
 
 /// One op with an error of its own: on right inputs it gives a wrong output.
@@ -35,5 +37,17 @@ struct Location {
 
 /// The findings as lines of plain text, each ended; nothing for an empty location.
 std::string location_text(const Location& location);
+
+/// One question put to every tap, and the answers.
+struct DiffSection {
+  std::string title;  ///< "f32: every op on the reference's inputs gives its output"
+  std::string name;   ///< short, for machines: "f32-ops"
+  LayerDiff diff;
+  Location location = {};               ///< where the error comes from, when something failed
+  bool judged = true;                   ///< false: figures to know, which fail nothing
+  std::vector<std::string> notes = {};  ///< what was bounded, and figures of the whole
+
+  bool passed() const { return !judged || (diff.passed() && location.empty()); }
+};
 
 }  // namespace llm

@@ -106,11 +106,9 @@ Signature shift_signature(const TapMatrix& actual, const TapMatrix& expected, do
     const std::size_t from = shift > 0 ? 1 : 0;
     if (!close_to(rows(actual, 1 - from, n - from), rows(expected, from, n - 1 + from), tolerance))
       continue;
-    Signature out;
-    out.kind = SignatureKind::kPositionShift;
-    out.shift = shift;
-    out.text = fmt::format("row t holds what belongs to t {} 1", shift > 0 ? '+' : '-');
-    return out;
+    return {.kind = SignatureKind::kPositionShift,
+            .shift = shift,
+            .text = fmt::format("row t holds what belongs to t {} 1", shift > 0 ? '+' : '-')};
   }
   return {};
 }
@@ -125,10 +123,8 @@ Signature rope_signature(const TapMatrix& actual, const TapMatrix& expected,
   if (!from_halves &&
       !close_to(to_halves(actual, options).values, expected.values, options.tolerance))
     return {};
-  Signature out;
-  out.kind = SignatureKind::kRopePermutation;
-  out.text = "right once each head is reordered between pairs and halves";
-  return out;
+  return {.kind = SignatureKind::kRopePermutation,
+          .text = "right once each head is reordered between pairs and halves"};
 }
 
 Signature permutation_signature(const TapMatrix& actual, const TapMatrix& expected,
@@ -170,11 +166,9 @@ Signature high_bit_signature(const TapMatrix& actual, const TapMatrix& expected)
     }
   }
   if (runs == 0 || factor < 3.9) return {};
-  Signature out;
-  out.kind = SignatureKind::kHighBit;
-  out.scale = factor;
-  out.text = fmt::format("off by {:.0f} steps of the codes: a high bit", factor);
-  return out;
+  return {.kind = SignatureKind::kHighBit,
+          .scale = factor,
+          .text = fmt::format("off by {:.0f} steps of the codes: a high bit", factor)};
 }
 
 Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, double tolerance) {
@@ -207,21 +201,19 @@ Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, do
       static_cast<std::size_t>(std::ranges::find(wrong_feature, true) - wrong_feature.begin());
   const bool all_after = static_cast<std::size_t>(n_wrong) * 10 >= (expected.features - first) * 9;
   if (first * 2 >= expected.features && all_after) {
-    out.kind = SignatureKind::kTail;
-    out.first = first;
-    out.text = fmt::format("only from feature {} of {} on", first, expected.features);
-    return out;
+    return {.kind = SignatureKind::kTail,
+            .first = first,
+            .text = fmt::format("only from feature {} of {} on", first, expected.features)};
   }
   if (n_wrong <= kFewFeatures && expected.features > kRun) {
     std::vector<std::size_t> few;
     for (std::size_t f = 0; f < expected.features; ++f)
       if (wrong_feature[f]) few.push_back(f);
-    out.kind = SignatureKind::kFeatures;
-    out.first = first;
-    out.count = few.size();
-    out.text = fmt::format("only feature{} {} of {}; of a product: that row of the matrix",
-                           few.size() == 1 ? "" : "s", list_of(few), expected.features);
-    return out;
+    return {.kind = SignatureKind::kFeatures,
+            .first = first,
+            .count = few.size(),
+            .text = fmt::format("only feature{} {} of {}; of a product: that row of the matrix",
+                                few.size() == 1 ? "" : "s", list_of(few), expected.features)};
   }
   if (out.kind == SignatureKind::kRows || wrong_feature == std::vector(expected.features, true))
     return out;
@@ -231,10 +223,9 @@ Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, do
     for (std::size_t f = period; f < expected.features; ++f)
       repeats = repeats && wrong_feature[f] == wrong_feature[f - period];
     if (!repeats) continue;
-    out.kind = SignatureKind::kPeriod;
-    out.period = period;
-    out.text = fmt::format("the wrong features repeat every {}", period);
-    return out;
+    return {.kind = SignatureKind::kPeriod,
+            .period = period,
+            .text = fmt::format("the wrong features repeat every {}", period)};
   }
   return out;
 }
@@ -243,23 +234,14 @@ Signature find_signature(const TapMatrix& actual, const TapMatrix& expected,
                          const SignatureOptions& options) {
   const TapError error = compare(actual.values, expected.values, expected.features);
   if (error.nonfinite_actual > 0) {
-    Signature out;
-    out.kind = SignatureKind::kNonFinite;
-    out.text = fmt::format("{} NaN or Inf", error.nonfinite_actual);
-    return out;
+    return {.kind = SignatureKind::kNonFinite,
+            .text = fmt::format("{} NaN or Inf", error.nonfinite_actual)};
   }
-  if (std::ranges::all_of(actual.values, [](float v) { return v == 0.0F; })) {
-    Signature out;
-    out.kind = SignatureKind::kZero;
-    out.text = "all zero";
-    return out;
-  }
+  if (std::ranges::all_of(actual.values, [](float v) { return v == 0.0F; }))
+    return {.kind = SignatureKind::kZero, .text = "all zero"};
   const double tolerance = options.tolerance;
-  if (close_to(actual.values, expected.values, tolerance)) {
-    Signature out;
-    out.text = error.max_abs == 0 ? "" : "differs by rounding only";
-    return out;
-  }
+  if (close_to(actual.values, expected.values, tolerance))
+    return {.text = error.max_abs == 0 ? "" : "differs by rounding only"};
   for (const Signature& found :
        {scale_signature(actual, expected, tolerance), shift_signature(actual, expected, tolerance),
         rope_signature(actual, expected, options),

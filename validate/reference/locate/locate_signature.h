@@ -30,7 +30,7 @@ struct Signature {
   std::size_t period = 0;  ///< kPeriod: of the pattern; kPermutation: length of the runs
   std::size_t first = 0;   ///< kTail, kFeatures: first wrong feature; kRows: row
   std::size_t count = 0;   ///< kRows: wrong rows; kFeatures: features
-  std::string text;        ///< one clause for people
+  std::string text = {};   ///< one clause for people
 };
 
 /// How to read the matrices, both [rows, features].

@@ -142,19 +142,31 @@ Status check_supported(const ZipEntry& entry) {
       fmt::format("compression method {}{}, need 0 (stored) or 8 (deflate)", entry.method, name));
 }
 
+/// What both headers of a member have alike.
+struct Header {
+  ZipEntry entry;
+  std::uint16_t name_size = 0;
+  std::uint16_t extra_size = 0;
+};
+
+Header read_header(ByteReader& reader) {
+  Header out;
+  out.entry.flags = reader.read<std::uint16_t>("flags");
+  out.entry.method = reader.read<std::uint16_t>("method");
+  reader.read<std::uint32_t>("time");
+  out.entry.crc = reader.read<std::uint32_t>("crc");
+  out.entry.compressed = reader.read<std::uint32_t>("compressed");
+  out.entry.uncompressed = reader.read<std::uint32_t>("uncompressed");
+  out.name_size = reader.read<std::uint16_t>("name length");
+  out.extra_size = reader.read<std::uint16_t>("extra length");
+  return out;
+}
+
 Result<ZipEntry> read_central(ByteReader& reader, std::uint64_t base) {
   const auto at = base + reader.offset();
-  ZipEntry entry;
   const auto signature = reader.read<std::uint32_t>("signature");
   reader.read<std::uint32_t>("versions");
-  entry.flags = reader.read<std::uint16_t>("flags");
-  entry.method = reader.read<std::uint16_t>("method");
-  reader.read<std::uint32_t>("time");
-  entry.crc = reader.read<std::uint32_t>("crc");
-  entry.compressed = reader.read<std::uint32_t>("compressed");
-  entry.uncompressed = reader.read<std::uint32_t>("uncompressed");
-  const auto name_size = reader.read<std::uint16_t>("name length");
-  const auto extra_size = reader.read<std::uint16_t>("extra length");
+  auto [entry, name_size, extra_size] = read_header(reader);
   const auto comment_size = reader.read<std::uint16_t>("comment length");
   const auto disk = reader.read<std::uint16_t>("disk");
   reader.read_bytes(6, "attributes");
@@ -182,17 +194,9 @@ Status check_local(std::span<const std::byte> file, std::uint64_t limit, ZipEntr
   if (entry.local_offset >= limit) return bad("local header lies beyond the members");
   ByteReader reader(file.first(static_cast<std::size_t>(limit))
                         .subspan(static_cast<std::size_t>(entry.local_offset)));
-  ZipEntry local;
   const auto signature = reader.read<std::uint32_t>("signature");
   reader.read<std::uint16_t>("version");
-  local.flags = reader.read<std::uint16_t>("flags");
-  local.method = reader.read<std::uint16_t>("method");
-  reader.read<std::uint32_t>("time");
-  local.crc = reader.read<std::uint32_t>("crc");
-  local.compressed = reader.read<std::uint32_t>("compressed");
-  local.uncompressed = reader.read<std::uint32_t>("uncompressed");
-  const auto name_size = reader.read<std::uint16_t>("name length");
-  const auto extra_size = reader.read<std::uint16_t>("extra length");
+  auto [local, name_size, extra_size] = read_header(reader);
   const auto name = reader.read_bytes(name_size, "name");
   const auto extra = reader.read_bytes(extra_size, "extra");
   if (!reader.ok() || signature != kLocalSignature) return bad("no local header at its offset");

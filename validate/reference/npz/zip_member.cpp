@@ -1,5 +1,3 @@
-#include "validate/reference/npz/zip_member.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,6 +5,8 @@
 #include <limits>
 #include <new>
 #include <utility>
+
+#include "validate/reference/npz/zip_directory.h"
 
 namespace llm {
 namespace {

@@ -3,12 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "base/sha256.h"
 #include "engine/generate/conversation.h"
 #include "engine/generate/generate.h"
 #include "validate/reference/diff/likelihood.h"
+#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {
@@ -139,6 +144,47 @@ std::string first_row(const CaseText& actual, const CaseText& frozen) {
                      a.logit, a.top, b.logit, b.top);
 }
 
+constexpr std::string_view kFrozenFormat = "llmcheck-equivalence/1";
+constexpr std::size_t kRowEntries = 3;
+
+std::string line(const OrderedJson& json) { return json_text(json); }
+
+/// One line for each member, or the ten thousand numbers would have one each.
+std::string case_json(const CaseText& text) {
+  OrderedJson rows = OrderedJson::array();
+  for (const FrozenRow& row : text.rows) rows.push_back({row.top, row.logit, row.hash});
+  return fmt::format(
+      "    {{\"name\": {},\n     \"logits_sha256\": {},\n     \"prompt\": {},\n     \"tokens\": "
+      "{},\n     \"rows\": {}}}",
+      line(text.name), line(text.logits_sha256), line(text.prompt), line(text.tokens), line(rows));
+}
+
+Result<FrozenRow> read_row(const Json& json, const std::string& path) {
+  LLM_RETURN_IF_ERROR(JsonMembers::check_array(json, path, kRowEntries));
+  constexpr double kLargest = static_cast<double>(std::numeric_limits<float>::max());
+  if (!json[0].is_number_unsigned() || !json[1].is_number() ||
+      !(std::abs(json[1].get<double>()) <= kLargest) || !json[2].is_string())
+    return malformed_json(path, "other entries", "a token id, its logit and a hash");
+  return FrozenRow{json[0].get<TokenId>(), json[1].get<float>(), json[2].get<std::string>()};
+}
+
+Result<CaseText> read_case(const Json& json, const std::string& path) {
+  if (!json.is_object()) return malformed_json(path, shown_json(json), "an object");
+  const JsonMembers members(json, path);
+  CaseText text;
+  LLM_TRY(text.name, members.text("name"));
+  LLM_TRY(text.logits_sha256, members.sha256("logits_sha256"));
+  LLM_TRY(text.prompt, members.ids("prompt", std::nullopt));
+  LLM_TRY(text.tokens, members.ids("tokens", std::nullopt));
+  LLM_TRY(const Json* rows, members.array("rows", std::nullopt));
+  for (const Json& row : *rows) {
+    LLM_TRY(FrozenRow read,
+            read_row(row, fmt::format("{}[{}]", members.field("rows"), text.rows.size())));
+    text.rows.push_back(std::move(read));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::span<const EquivalenceCase> equivalence_cases() { return kCases; }
@@ -147,10 +193,7 @@ Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const Equiv
                           Speculation* speculation) {
   CaseText out;
   out.name = which.name;
-  ExecutorOptions executor;
-  executor.kv = which.kv;
-  executor.context = which.context;
-  LLM_TRY(const auto session, open_sequence(model, executor));
+  LLM_TRY(const auto session, open_sequence(model, {.context = which.context, .kv = which.kv}));
   Rows rows(model->config().n_vocab, out);
   GenerateOptions options;
   options.sampler = which.sampler;
@@ -178,6 +221,61 @@ std::string text_difference(const CaseText& actual, const CaseText& frozen,
   words = first_id("token", actual.tokens, frozen.tokens, spelling);
   if (words.empty()) words = fmt::format("{} tokens are equal", actual.tokens.size());
   return words + "; " + first_row(actual, frozen);
+}
+
+std::string frozen_json(const FrozenTexts& frozen) {
+  std::string cases;
+  for (const CaseText& text : frozen.cases) cases += (cases.empty() ? "" : ",\n") + case_json(text);
+  const BaselineOrigin& o = frozen.origin;
+  return fmt::format(
+      "{{\"format\": \"{}\",\n  \"contract_version\": {},\n  \"model_sha256\": {},\n  "
+      "\"engine_version\": {},\n  \"timestamp\": {},\n  \"reason\": {},\n  \"cases\": [\n{}\n  "
+      "]}}\n",
+      kFrozenFormat, frozen.contract_version, line(o.model_sha256), line(o.engine_version),
+      line(o.timestamp), line(o.reason), cases);
+}
+
+Result<FrozenTexts> parse_frozen(std::string_view text) {
+  LLM_TRY(const Json json, parse_json_object(text));
+  const JsonMembers members(json, "");
+  LLM_RETURN_IF_ERROR(members.format(kFrozenFormat));
+  FrozenTexts out;
+  LLM_TRY(const std::size_t version,
+          members.count("contract_version", 1, std::numeric_limits<int>::max()));
+  out.contract_version = static_cast<unsigned>(version);
+  LLM_TRY(out.origin.model_sha256, members.sha256("model_sha256"));
+  LLM_TRY(out.origin.engine_version, members.text("engine_version"));
+  LLM_TRY(out.origin.timestamp, members.text("timestamp"));
+  LLM_TRY(out.origin.reason, members.text("reason"));
+  LLM_TRY(const Json* cases, members.array("cases", std::nullopt));
+  std::set<std::string> names;
+  for (const Json& entry : *cases) {
+    const std::string path = fmt::format("cases[{}]", out.cases.size());
+    LLM_TRY(CaseText read, read_case(entry, path));
+    if (!names.insert(read.name).second)
+      return malformed_json(path + ".name", shown_json(read.name) + " again", "names of their own");
+    out.cases.push_back(std::move(read));
+  }
+  return out;
+}
+
+Status check_replaces(const FrozenTexts& made, const FrozenTexts& old) {
+  if (made.origin.model_sha256 != old.origin.model_sha256 ||
+      made.contract_version != old.contract_version)
+    return Ok{};
+  for (const CaseText& text : made.cases) {
+    const auto found = std::ranges::find(old.cases, text.name, &CaseText::name);
+    if (found == old.cases.end() || *found == text) continue;
+    return Error{.code = ErrorCode::kIntegrity,
+                 .field = "contract_version",
+                 .message = fmt::format(
+                     "found {}, under which \"{}\" is frozen with other results ({}), need a "
+                     "higher one",
+                     made.contract_version, text.name,
+                     text_difference(text, *found, [](TokenId id) { return std::to_string(id); })),
+                 .hint = "a change of bits raises contract::kContractVersion (docs/numerics.md)"};
+  }
+  return Ok{};
 }
 
 }  // namespace llm

@@ -14,6 +14,8 @@
 #include "engine/generate/chat_template.h"
 #include "engine/generate/speculation.h"
 #include "engine/sampler/sampler.h"
+#include "quant/contract/contract.h"
+#include "validate/text/quality/baseline.h"
 
 namespace llm {
 
@@ -63,5 +65,21 @@ Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const Equiv
 /// @param spelling  how an id is shown
 std::string text_difference(const CaseText& actual, const CaseText& frozen,
                             const std::function<std::string(TokenId)>& spelling);
+
+/// What a model gave when somebody said that it is right: "llmcheck-equivalence/1".
+struct FrozenTexts {
+  BaselineOrigin origin = {};  ///< text_sha256 is empty: the texts are the cases' own
+  unsigned contract_version = contract::kContractVersion;
+  std::vector<CaseText> cases = {};
+};
+
+std::string frozen_json(const FrozenTexts& frozen);
+/// Errors: kMalformed naming the path of the value, what was found and what is needed.
+Result<FrozenTexts> parse_frozen(std::string_view json);
+
+/// Whether `made` may replace `old`: results of the same model under the same version of the
+/// numeric contract do not change. Cases may come and go.
+/// Errors: kIntegrity naming the first case that changed, and how.
+Status check_replaces(const FrozenTexts& made, const FrozenTexts& old);
 
 }  // namespace llm

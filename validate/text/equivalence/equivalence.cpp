@@ -55,8 +55,9 @@ class EquivalenceCheck {
   std::string difference(const CaseText& text, const CaseText& frozen) const {
     return text_difference(text, frozen, [&](TokenId id) {
       const bool known = id >= 0 && static_cast<std::size_t>(id) < model_->config().n_vocab;
-      return known ? fmt::format("{} ({})", id, quoted(model_->tokenizer().piece_text(id, true)))
-                   : fmt::format("{} (no token of this vocabulary)", id);
+      return known
+                 ? fmt::format("{} ({})", id, llm::quoted(model_->tokenizer().piece_text(id, true)))
+                 : fmt::format("{} (no token of this vocabulary)", id);
     });
   }
 

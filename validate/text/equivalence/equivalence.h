@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "validate/report/report.h"
-#include "validate/text/equivalence/frozen.h"
+#include "validate/text/equivalence/cases.h"
 
 namespace llm {
 

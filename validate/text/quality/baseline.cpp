@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "base/json.h"
+#include "validate/report/json_members.h"
 #include "validate/text/quality/text_windows.h"
 
 namespace llm {
@@ -16,26 +18,6 @@ constexpr double kPerplexityGate = 0.05;
 constexpr double kTextGate = 0.10;
 constexpr double kLossGate = 0.002;
 
-Error malformed(const std::string& key, std::string rule) {
-  return Error{ErrorCode::kMalformed, key, std::move(rule)};
-}
-
-Status read(const OrderedJson& json, const char* key, std::string& out) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_string()) return malformed(key, "need a string");
-  out = found->get<std::string>();
-  return Ok{};
-}
-
-template <typename T>
-Status read(const OrderedJson& json, const char* key, T& out) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number() || found->template get<double>() < 0)
-    return malformed(key, "need a number that is 0 or more");
-  out = found->template get<T>();
-  return Ok{};
-}
-
 CheckResult gate(const std::string& name, const char* signal, double value, double baseline,
                  bool passed, const std::string& rule) {
   return {fmt::format("{}: {}", name, signal), passed,
@@ -43,12 +25,14 @@ CheckResult gate(const std::string& name, const char* signal, double value, doub
                       value == baseline ? 0 : (value / baseline - 1) * 100, rule)};
 }
 
-Status read_origin(const OrderedJson& json, BaselineOrigin& out) {
-  LLM_RETURN_IF_ERROR(read(json, "model_sha256", out.model_sha256));
-  LLM_RETURN_IF_ERROR(read(json, "text_sha256", out.text_sha256));
-  LLM_RETURN_IF_ERROR(read(json, "engine_version", out.engine_version));
-  LLM_RETURN_IF_ERROR(read(json, "timestamp", out.timestamp));
-  return read(json, "reason", out.reason);
+Result<BaselineOrigin> read_origin(const JsonMembers& members) {
+  BaselineOrigin out;
+  LLM_TRY(out.model_sha256, members.text("model_sha256"));
+  LLM_TRY(out.text_sha256, members.text("text_sha256"));
+  LLM_TRY(out.engine_version, members.text("engine_version"));
+  LLM_TRY(out.timestamp, members.text("timestamp"));
+  LLM_TRY(out.reason, members.text("reason"));
+  return out;
 }
 
 void add_origin(const BaselineOrigin& origin, OrderedJson& json) {
@@ -57,17 +41,6 @@ void add_origin(const BaselineOrigin& origin, OrderedJson& json) {
   json["engine_version"] = origin.engine_version;
   json["timestamp"] = origin.timestamp;
   json["reason"] = origin.reason;
-}
-
-/// The JSON object of a baseline of that format.
-Result<OrderedJson> parse_object(std::string_view text, std::string_view format) {
-  OrderedJson json = parse_ordered_json(text);
-  if (!json.is_object()) return malformed("baseline", "need a JSON object");
-  std::string found;
-  LLM_RETURN_IF_ERROR(read(json, "format", found));
-  if (found != format)
-    return malformed("format", fmt::format("found \"{}\", need \"{}\"", found, format));
-  return json;
 }
 
 std::string dump(const OrderedJson& json) { return json_text(json, 2); }
@@ -130,33 +103,34 @@ std::string document_baseline_json(const DocumentBaseline& b) {
 }
 
 Result<QualityBaseline> parse_baseline(std::string_view text) {
-  LLM_TRY(const OrderedJson json, parse_object(text, kFormat));
+  LLM_TRY(const Json json, parse_json_object(text));
+  const JsonMembers members(json, "");
+  LLM_RETURN_IF_ERROR(members.format(kFormat));
   QualityBaseline b;
-  LLM_RETURN_IF_ERROR(read(json, "implementation", b.implementation));
-  LLM_RETURN_IF_ERROR(read_origin(json, b.origin));
-  LLM_RETURN_IF_ERROR(read(json, "tokens_sha256", b.tokens_sha256));
-  LLM_RETURN_IF_ERROR(read(json, "perplexity", b.perplexity));
-  LLM_RETURN_IF_ERROR(read(json, "repetition", b.repetition));
-  LLM_RETURN_IF_ERROR(read(json, "distinct2", b.distinct2));
-  LLM_RETURN_IF_ERROR(read(json, "distinct3", b.distinct3));
-  const auto config = json.find("config");
-  if (config == json.end() || !config->is_object()) return malformed("config", "need an object");
-  LLM_RETURN_IF_ERROR(read(*config, "seed", b.config.seed));
+  LLM_TRY(b.implementation, members.text("implementation"));
+  LLM_TRY(b.origin, read_origin(members));
+  LLM_TRY(b.tokens_sha256, members.text("tokens_sha256"));
+  LLM_TRY(b.perplexity, members.amount("perplexity"));
+  LLM_TRY(b.repetition, members.amount("repetition"));
+  LLM_TRY(b.distinct2, members.amount("distinct2"));
+  LLM_TRY(b.distinct3, members.amount("distinct3"));
+  LLM_TRY(const Json* config, members.object("config"));
+  LLM_TRY(b.config.seed, JsonMembers(*config, "config").count("seed", 0, INT64_MAX));
   return b;
 }
 
 Result<DocumentBaseline> parse_document_baseline(std::string_view text) {
-  LLM_TRY(const OrderedJson json, parse_object(text, kDocumentFormat));
+  LLM_TRY(const Json json, parse_json_object(text));
+  const JsonMembers members(json, "");
+  LLM_RETURN_IF_ERROR(members.format(kDocumentFormat));
   DocumentBaseline b;
-  LLM_RETURN_IF_ERROR(read_origin(json, b.origin));
-  LLM_RETURN_IF_ERROR(read(json, "seed", b.seed));
-  const auto documents = json.find("documents");
-  if (documents == json.end() || !documents->is_array() || documents->empty())
-    return malformed("documents", "need an array that is not empty");
-  for (const OrderedJson& pair : *documents) {
+  LLM_TRY(b.origin, read_origin(members));
+  LLM_TRY(b.seed, members.count("seed", 0, INT64_MAX));
+  LLM_TRY(const Json* documents, members.array("documents", std::nullopt));
+  for (const Json& pair : *documents) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number() ||
         !pair[1].is_number_unsigned())
-      return malformed("documents", "need pairs of a sum of nll and a number of tokens");
+      return malformed_json("documents", shown_json(pair), "a sum of nll and a number of tokens");
     b.documents.push_back({pair[0].get<double>(), pair[1].get<std::size_t>()});
   }
   return b;

@@ -118,10 +118,8 @@ Result<std::vector<DocumentScore>> score_documents(
   const auto documents = split_documents(text);
   if (documents.empty()) return Error{ErrorCode::kUsage, "text", "found no document"};
   const WindowOptions window{.window = model->config().context, .documents = true};
-  ExecutorOptions options;
-  options.kv = usual_kv(model->compute());
-  options.context = window.window;
-  LLM_TRY(const auto sequence, open_sequence(model, options));
+  LLM_TRY(const auto sequence,
+          open_sequence(model, {.context = window.window, .kv = usual_kv(model->compute())}));
   const auto order = scoring_order(documents.size(), seed);
   std::vector<DocumentScore> scores;
   for (const std::size_t look : gate_looks(documents.size())) {

@@ -3,16 +3,24 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <set>
 
 #include "base/sha256.h"
 #include "engine/generate/generate.h"
 #include "validate/reference/diff/likelihood.h"
-#include "validate/text/quality/signals.h"
 #include "validate/text/quality/text_windows.h"
 
 namespace llm {
 namespace {
+
+constexpr std::size_t kRepetitionWindow = 20;
+
+double repeated_share(std::span<const TokenId> tokens) {
+  const std::set<TokenId> unique(tokens.begin(), tokens.end());
+  return 1 - static_cast<double>(unique.size()) / static_cast<double>(tokens.size());
+}
 
 constexpr Implementation kImplementations[] = {
     {"no-cache-sampling", Choice::kTemperature, false, false},
@@ -75,6 +83,34 @@ Result<std::vector<TextWindow>> make_openings(const Tokenizer& tokenizer, std::s
 }
 
 }  // namespace
+
+double perplexity(std::span<const double> nll) { return std::exp(estimate_mean(nll).mean); }
+
+double repetition(std::span<const TokenId> tokens) {
+  if (tokens.empty()) return 0;
+  const std::size_t width = std::min(kRepetitionWindow, tokens.size());
+  const std::size_t n_windows = tokens.size() - width + 1;
+  double sum = 0;
+  for (std::size_t i = 0; i < n_windows; ++i) sum += repeated_share(tokens.subspan(i, width));
+  return sum / static_cast<double>(n_windows);
+}
+
+double distinct(std::span<const TokenId> tokens, std::size_t n) {
+  if (tokens.size() < n) return 1;
+  std::set<std::vector<TokenId>> unique;
+  const std::size_t total = tokens.size() - n + 1;
+  for (std::size_t i = 0; i < total; ++i) {
+    const auto gram = tokens.subspan(i, n);
+    unique.emplace(gram.begin(), gram.end());
+  }
+  return static_cast<double>(unique.size()) / static_cast<double>(total);
+}
+
+double consistency(std::span<const std::vector<TokenId>> runs) {
+  if (runs.empty()) return 1;
+  const auto equal = std::ranges::count(runs, runs.front());
+  return static_cast<double>(equal) / static_cast<double>(runs.size());
+}
 
 std::span<const Implementation> quality_implementations() { return kImplementations; }
 

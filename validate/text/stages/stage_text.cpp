@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/shown_text.h"
 #include "engine/generate/generate.h"
 #include "validate/reference/diff/likelihood.h"
+#include "validate/reference/diff/metrics.h"
 
 namespace llm {
 namespace {
@@ -17,6 +19,19 @@ constexpr int kOutside = ProbeSink::kGlobal;
 
 std::string shown(const Model& model, TokenId id) {
   return fmt::format("{} ({})", id, quoted(model.tokenizer().piece_text(id, true)));
+}
+
+constexpr double kUnits = 10;
+/// Of a model whose weights take no codes: what rounding to f32 and to f16 may do.
+constexpr double kLeastLimit = 1e-6;
+
+Result<std::vector<float>> logits_of(const std::shared_ptr<const Model>& model, ComputeMode mode,
+                                     std::span<const std::int32_t> tokens) {
+  LLM_TRY(const auto in_mode, model->with_compute(mode.compute));
+  LLM_TRY(const auto session, open_sequence(in_mode, {.context = tokens.size(), .kv = mode.kv}));
+  const std::vector<TokenId> ids(tokens.begin(), tokens.end());
+  LLM_TRY(const auto logits, session->evaluate(ids, LogitRows::kAll));
+  return std::vector<float>(logits.begin(), logits.end());
 }
 
 }  // namespace
@@ -42,10 +57,8 @@ Result<std::optional<StageText>> check_text(const std::shared_ptr<const Model>& 
   LLM_TRY(const auto greedy, greedy_text(reference));
   if (!greedy) return std::optional<StageText>();
   const std::vector<TokenId>& expected = greedy->tokens;
-  ExecutorOptions executor;
-  executor.kv = kv;
-  executor.context = greedy->prompt.size() + expected.size();
-  LLM_TRY(const auto session, open_sequence(model, executor));
+  LLM_TRY(const auto session,
+          open_sequence(model, {.context = greedy->prompt.size() + expected.size(), .kv = kv}));
   GenerateOptions options;
   options.sampler.temperature = 0;
   options.max_tokens = expected.size();
@@ -78,6 +91,20 @@ Result<std::optional<StageText>> check_text(const std::shared_ptr<const Model>& 
       fmt::format("; then {}, the reference {}, {} {:.4g} apart", shown(*model, chosen[agreed]),
                   shown(*model, need), out.passed ? "a tie," : "their logits", gap);
   return std::optional(std::move(out));
+}
+
+Result<std::optional<StageLogits>> check_logits(const std::shared_ptr<const Model>& model,
+                                                ComputeMode mode, const Dump& reference) {
+  if (!reference.has(ProbeSink::kGlobal, "logits")) return std::optional<StageLogits>();
+  LLM_TRY(const TapMatrix expected, reference.tap(ProbeSink::kGlobal, "logits"));
+  LLM_TRY(const auto rounded, logits_of(model, mode, reference.tokens()));
+  LLM_TRY(const auto exact, logits_of(model, {Compute::kF32, KvType::kF32}, reference.tokens()));
+  StageLogits out;
+  if (rounded.size() != expected.values.size()) return std::optional<StageLogits>();
+  out.error = nmse(rounded, expected.values);
+  out.limit = std::max(kLeastLimit, kUnits * nmse(rounded, exact));
+  out.noise = max_abs_difference(rounded, exact);
+  return std::optional(out);
 }
 
 }  // namespace llm

@@ -6,7 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "validate/text/stages/stage_logits.h"
 #include "validate/text/stages/stage_text.h"
 
 namespace llm {

@@ -56,10 +56,8 @@ Result<VerifyPrompt> read_prompt(const Json& json, const std::string& path,
   if (json.contains("text")) {
     LLM_TRY(prompt.text, members.text("text"));
   }
-  LLM_TRY(const Json* ids, members.array("ids", std::nullopt));
-  LLM_TRY(prompt.ids, token_ids(*ids, members.field("ids")));
-  LLM_TRY(const Json* tokens, members.array("tokens", reference.n_steps));
-  LLM_TRY(const auto taken, token_ids(*tokens, members.field("tokens")));
+  LLM_TRY(prompt.ids, members.ids("ids", std::nullopt));
+  LLM_TRY(const auto taken, members.ids("tokens", reference.n_steps));
   LLM_TRY(const Json* top_ids, members.array("top_ids", reference.n_steps));
   LLM_TRY(const Json* top_logits, members.array("top_logits", reference.n_steps));
   for (std::size_t t = 0; t < reference.n_steps; ++t) {
@@ -80,9 +78,7 @@ Status read_head(const Json& json, VerifyReference& reference) {
     return Error{ErrorCode::kUnsupported, "schema_version",
                  fmt::format("found {}, need {}", version, kSchemaVersion)};
   }
-  LLM_TRY(const std::string format, members.text("format"));
-  if (format != kFormat)
-    return malformed_json("format", shown_json(json["format"]), fmt::format("\"{}\"", kFormat));
+  LLM_RETURN_IF_ERROR(members.format(kFormat));
   LLM_TRY(reference.producer, members.text("producer"));
   LLM_TRY(reference.oracle, members.text("oracle"));
   LLM_TRY(reference.model_name, members.text("model_name"));

@@ -34,7 +34,7 @@ struct VerifyReference {
   std::string oracle;  ///< "R0"
   std::string model_name;
   std::string model_sha256;    ///< lower-case hex
-  std::string tokenizer_hash;  ///< as validate/reference/dump/vocab_hash.h; may be empty
+  std::string tokenizer_hash;  ///< as validate/reference/dump/engine_dump.h; may be empty
   std::size_t n_steps = 0;     ///< of every prompt
   std::size_t top_k = 0;       ///< entries of every step; at least 2
   std::vector<VerifyPrompt> prompts;

@@ -10,10 +10,9 @@
 #include "base/check.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/dump/engine_dump.h"
-#include "validate/reference/dump/vocab_hash.h"
 #include "validate/reference/gates/drift.h"
 #include "validate/reference/locate/op_replay.h"
-#include "validate/text/verify/topk_gate.h"
+#include "validate/text/verify/verdict.h"
 
 namespace llm {
 namespace {
@@ -26,10 +25,7 @@ constexpr int kNoiseRuns = 2;
 
 Result<std::unique_ptr<Sequence>> open(const std::shared_ptr<const Model>& model,
                                        const VerifyReference& reference) {
-  ExecutorOptions options;
-  options.kv = usual_kv(model->compute());
-  options.context = reference.context();
-  return open_sequence(model, options);
+  return open_sequence(model, {.context = reference.context(), .kv = usual_kv(model->compute())});
 }
 
 /// The engine's own choices, one decode call each, up to the first that differs.
@@ -143,9 +139,7 @@ class VerifyRun {
   Status expect_noise(const std::shared_ptr<const Model>& f32, const VerifyPrompt& prompt) {
     LLM_TRY(const auto int8, f32->with_compute(Compute::kInt8));
     const std::vector<TokenId> tokens = forced_tokens(prompt);
-    ExecutorOptions options;
-    options.kv = KvType::kF32;
-    options.context = tokens.size();
+    const ExecutorOptions options{.context = tokens.size(), .kv = KvType::kF32};
     LLM_TRY(const Dump clean, record_activations(f32, options, false, tokens, "llmcheck", ""));
     const auto drift_at_logits = [&](OpNoise noise) -> Result<double> {
       LLM_TRY(const OpNoise drift,

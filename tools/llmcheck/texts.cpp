@@ -1,0 +1,133 @@
+// The parts of llmcheck that hold the model against texts: frozen ones, a reference's, a receipt's,
+// and the token ids of texts.
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/shown_text.h"
+#include "tools/common/option_pages.h"
+#include "tools/llmcheck/run.h"
+#include "tools/llmtok/special.h"
+#include "validate/receipt/replay_receipt.h"
+#include "validate/text/equivalence/equivalence.h"
+#include "validate/text/verify/run.h"
+#include "validate/text/verify/verdict.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kMaxReferenceBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxReceiptBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+
+Status freeze(CheckRun& run, const ModelPointer& model) {
+  FrozenTexts made;
+  made.origin = {.model_sha256 = run.sha256,
+                 .text_sha256 = {},
+                 .engine_version = version(),
+                 .timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+                 .reason = run.a.update_equivalence};
+  LLM_TRY(made.cases, run_cases(model, std::ref(run.bar)));
+  run.bar.clear();
+  const std::string& file = run.a.equivalence;
+  if (std::filesystem::exists(file)) {
+    LLM_TRY(const FrozenTexts old, parse_file(file, kMaxReferenceBytes, parse_frozen));
+    LLM_RETURN_IF_ERROR(in_file(check_replaces(made, old), file));
+  }
+  const std::string json = frozen_json(made);
+  return write_file_atomically(file, std::as_bytes(std::span(json)));
+}
+
+std::string describe(const CheckArguments& a, const VerifyReference& reference, VerifyGate gate) {
+  return fmt::format("{} ({} by {} from {}, {} x {} tokens{})", a.verify, reference.oracle,
+                     reference.producer,
+                     gate == VerifyGate::kStrict
+                         ? "this file"
+                         : fmt::format("another file of {}", llm::quoted(reference.model_name)),
+                     reference.prompts.size(), reference.n_steps,
+                     gate == VerifyGate::kStrict ? "" : "; gate for quantizations");
+}
+
+}  // namespace
+
+Status run_equivalence(CheckRun& run) {
+  LLM_TRY(const ModelPointer model, run.load(Compute::kInt8));
+  if (!run.a.update_equivalence.empty()) return freeze(run, model);
+  const std::string& file = run.a.equivalence;
+  LLM_TRY(const FrozenTexts frozen, parse_file(file, kMaxReferenceBytes, parse_frozen));
+  LLM_RETURN_IF_ERROR(run.check_hash(frozen.origin.model_sha256, "model_sha256", file));
+  LLM_TRY(auto outcome, run.ended(check_equivalence(model, frozen, std::ref(run.bar)), file));
+  run.fact("equivalence",
+           fmt::format("{} (frozen {}: {})", file, frozen.origin.timestamp, frozen.origin.reason));
+  run.add(std::move(outcome.checks));
+  run.report.figures.push_back(std::move(outcome.speedup));
+  for (std::string& line : outcome.not_covered) run.report.not_covered.push_back(std::move(line));
+  return Ok{};
+}
+
+Result<VerifyReference> load_verify_reference(const CheckArguments& a) {
+  LLM_TRY(VerifyReference reference,
+          parse_file(a.verify, kMaxReferenceBytes, parse_verify_reference));
+  if (a.verify_quick) keep_quick_prompts(reference);
+  return reference;
+}
+
+Status run_verify_check(CheckRun& run, const VerifyReference& reference) {
+  const std::string& file = run.a.verify;
+  const bool is_own = reference.model_sha256 == run.sha256;
+  if (!run.a.verify_quantized) {
+    LLM_RETURN_IF_ERROR(
+        run.check_hash(reference.model_sha256, "model_sha256", file,
+                       "--verify-quantized takes a reference made from another quantization"));
+  }
+  const VerifyGate gate = is_own ? VerifyGate::kStrict : VerifyGate::kQuantized;
+  LLM_TRY(const VerifyOutcome outcome,
+          run.ended(run_verify(reference, gate, run.loader(), std::ref(run.bar)), file));
+  run.fact("verify", describe(run.a, reference, gate));
+  LLM_TRY(const ModelPointer model, run.load(Compute::kInt8));
+  run.report.figures.push_back(verify_table(
+      outcome, fmt::format("Greedy tokens against {}", file),
+      [&](TokenId id) { return llm::quoted(model->tokenizer().piece_text(id, true)); }));
+  run.report.figures.push_back(verify_errors_table(outcome));
+  run.add(verify_checks(outcome));
+  return Ok{};
+}
+
+Result<Receipt> load_receipt(const CheckArguments& a) {
+  return parse_file(a.replay, kMaxReceiptBytes, parse_receipt);
+}
+
+Status run_replay(CheckRun& run, const Receipt& receipt) {
+  const std::string& file = run.a.replay;
+  LLM_RETURN_IF_ERROR(run.check_hash(receipt.model_sha256, "model.sha256", file));
+  LLM_TRY(const auto model, run.load(receipt.compute));
+  LLM_TRY(auto outcome, run.ended(replay_receipt(model, receipt, std::ref(run.bar)), file));
+  run.fact("receipt",
+           fmt::format("{} (by llmrun {}; {} tokens after {})", file, receipt.engine_version,
+                       receipt.ids.size(), receipt.prompt_ids.size()));
+  run.fact("replayed",
+           fmt::format("{} positions in {:.3f} s", outcome.n_positions, outcome.seconds));
+  run.add(std::move(outcome.checks));
+  return Ok{};
+}
+
+Status run_tokenizer(CheckRun& run) {
+  const std::string& file = run.a.tokenizer;
+  LLM_TRY(const ModelPointer model, run.load(Compute::kInt8));
+  LLM_TRY(const std::string text, read_text_file(file, kMaxTextBytes));
+  LLM_TRY(const TokenCheck checked, in_file(check_tokens(model->tokenizer(), text, false), file));
+  std::string detail = fmt::format("{}/{} texts match", checked.matched, checked.total);
+  if (!checked.passed() && !checked.mismatches.empty())
+    detail += fmt::format("; the first difference is in line {}", checked.mismatches[0].line);
+  run.add({{"token ids equal the reference's", checked.passed(), detail}});
+  return Ok{};
+}
+
+}  // namespace llm
