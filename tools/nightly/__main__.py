@@ -162,10 +162,11 @@ def do_bisect(args: argparse.Namespace, manifest: Manifest, place: Place) -> int
     manifest.model(args.model)
     tree = place.state / "bisect" / "tree"
     options = ["--root", place.root, "--lock", args.lock.resolve(), "--state", place.state, "--bin", tree / args.bin_of_build,
-               "--timeout", args.timeout, "--threads", threads_of(args), *(["--offline"] if args.offline else [])]
+               "--timeout", args.timeout, "--threads", threads_of(args), *(["--offline"] if args.offline else []),
+               *(["--hub", args.hub] if args.hub else [])]
     step = [sys.executable, "-B", "-m", "nightly", "step", "--check", args.check, "--model", args.model, *options]
     environment = f"PYTHONPATH={shlex.quote(str(Path(__file__).resolve().parents[1]))}"
-    command = f"({args.build}) || exit {bisect.UNTESTABLE}; {environment} {shlex.join(map(str, step))}"
+    command = f"({args.build}) >/dev/null || exit {bisect.UNTESTABLE}; {environment} {shlex.join(map(str, step))}"
     return bisect.find(place.root, tree, command, args.good, args.bad)
 
 

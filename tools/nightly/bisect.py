@@ -47,8 +47,11 @@ def find(root: Path, tree: Path, command: str, good: str, bad: str) -> int:
     if first := re.search(r"^([0-9a-f]{40}) is the first bad commit$", done.stdout, re.M):
         print(f"red since\n  {subject(root, first[1])}")
         return 0
+    candidates = re.findall(r"^([0-9a-f]{40})$", done.stdout, re.M)
+    if not candidates:
+        raise BisectError(f"git bisect run ended with {done.returncode}, see above")
     print("red since one of these; those between could not be tested:")
-    for commit in re.findall(r"^([0-9a-f]{40})$", done.stdout, re.M):
+    for commit in candidates:
         print(f"  {subject(root, commit)}")
     return 2
 
