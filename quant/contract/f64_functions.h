@@ -96,9 +96,10 @@ inline double power_of_two(int n) {  // -1022 <= n <= 1023
 /// log x for a finite x > 0.
 ///
 /// x = 2^k m with m next to 1, between sqrt(1/2) and sqrt(2), and with s = (m - 1) / (m + 1)
-///   log m = 2 s (1 + s^2/3 + s^4/5 + ...),  s^2 < 0.0295, to s^42: what is left out is below 2^-111.
-/// m - 1 is exact. For k = 0 nothing cancels, and for another |log m| <= |k log 2| / 2: the relative
-/// error is below 2^-97.
+///   log m = 2 s (1 + s^2/3 + s^4/5 + ...),  s^2 < 0.0295, to s^42: what is left out is below
+///   2^-111.
+/// m - 1 is exact. For k = 0 nothing cancels, and for another |log m| <= |k log 2| / 2: the
+/// relative error is below 2^-97.
 inline DoubleDouble log_of(double x) {
   constexpr int kLastTerm = 21;
   constexpr std::uint64_t kFraction = (std::uint64_t{1} << 52) - 1;
@@ -140,10 +141,17 @@ inline CosSin cos_sin(double x) {
   const CosSin of = detail::cos_sin_near_zero(detail::minus_half_pis(magnitude, quarters));
   CosSin out = of;
   switch (std::bit_cast<std::uint64_t>(shifted) % 4) {
-    case 1: out = {-of.sin, of.cos}; break;
-    case 2: out = {-of.cos, -of.sin}; break;
-    case 3: out = {of.sin, -of.cos}; break;
-    default: break;
+    case 1:
+      out = {-of.sin, of.cos};
+      break;
+    case 2:
+      out = {-of.cos, -of.sin};
+      break;
+    case 3:
+      out = {of.sin, -of.cos};
+      break;
+    default:
+      break;
   }
   return {out.cos, std::signbit(x) ? -out.sin : out.sin};
 }

@@ -77,7 +77,7 @@ LLM_INLINE void matmul_of_expanded(const llm::MatmulArgs& args) {
     matmul_one_token<A, T>(args);
   } else {
     // Panels one by one: half of the tiles to compile.
-    matmul_batch<A, T, 1, Unpacked<A, T, 1>>(args, args.panel_begin, args.panel_end);
+    matmul_batch<A, T, 1, Unpacked<A, T, 1>>(args);
   }
 }
 

@@ -218,23 +218,27 @@ void matmul_one_token(const llm::MatmulArgs& args) {
   }
 }
 
-/// U holds unpacked blocks of P panels.
+/// U holds unpacked blocks of P panels. Where the last tile has fewer, its other panels are the
+/// last one once more, and are not written.
 template <class A, class T, int P, class U>
-void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::size_t panel_end) {
+void matmul_batch(const llm::MatmulArgs& args) {
   using X = typename ActivationOf<T>::Block;
+  static_assert(P <= static_cast<int>(llm::contract::kMaxTilePanels));
   PanelBlocks<T> as_read(args);
   const std::size_t n_blocks = args.n_cols / T::kWeights;
   const std::size_t block_bytes = as_read.bytes;
   U u;
   auto* acc = reinterpret_cast<float*>(args.workspace);
-  for (std::size_t panel = panel_begin; panel + P <= panel_end; panel += P) {
+  for (std::size_t panel = args.panel_begin; panel < args.panel_end; panel += P) {
+    const std::size_t rest = args.panel_end - panel;
+    const std::size_t n_panels = rest < P ? rest : P;
     std::memset(acc, 0, args.n_tokens * P * kPanelRows * sizeof(float));
     for (std::size_t b = 0; b < n_blocks; b += U::kBlocks) {
       const auto blocks = static_cast<int>(n_blocks - b < U::kBlocks ? n_blocks - b : U::kBlocks);
-      for (int p = 0; p < P; ++p) {
-        const std::byte* block =
-            args.panels + ((panel + static_cast<std::size_t>(p)) * n_blocks + b) * block_bytes;
-        u.read(as_read(block), blocks, p);
+      for (std::size_t p = 0; p < P; ++p) {
+        const std::size_t at_panel = panel + (p < n_panels ? p : n_panels - 1);
+        const std::byte* block = args.panels + (at_panel * n_blocks + b) * block_bytes;
+        u.read(as_read(block), blocks, static_cast<int>(p));
         prefetch(block + U::kBlocks * block_bytes, U::kBlocks * block_bytes);
         ask_for_next(args, block, static_cast<std::size_t>(blocks) * block_bytes);
       }
@@ -242,24 +246,20 @@ void matmul_batch(const llm::MatmulArgs& args, std::size_t panel_begin, std::siz
                           args.n_tokens, acc);
     }
     for (std::size_t t = 0; t < args.n_tokens; ++t) {
-      for (int p = 0; p < P; ++p) {
-        const std::size_t at_panel = panel + static_cast<std::size_t>(p);
-        write_row(args.y + t * args.y_stride + at_panel * kPanelRows,
-                  load_f32<A>(acc + (t * P + static_cast<std::size_t>(p)) * kPanelRows),
-                  rows_in_panel(args, at_panel), args.add);
+      for (std::size_t p = 0; p < n_panels; ++p) {
+        write_row(args.y + t * args.y_stride + (panel + p) * kPanelRows,
+                  load_f32<A>(acc + (t * P + p) * kPanelRows), rows_in_panel(args, panel + p),
+                  args.add);
       }
     }
   }
 }
 
-/// All panels: kTilePanels at a time, then one by one.
+/// All panels, A::kTilePanels at a time.
 template <class A, class T, template <class, class, int> class U>
 void matmul_batches(const llm::MatmulArgs& args) {
   constexpr int P = A::kTilePanels;
-  static_assert(P <= static_cast<int>(llm::contract::kMaxTilePanels));
-  const std::size_t rest = args.panel_begin + (args.panel_end - args.panel_begin) / P * P;
-  matmul_batch<A, T, P, U<A, T, P>>(args, args.panel_begin, rest);
-  if constexpr (P > 1) matmul_batch<A, T, 1, U<A, T, 1>>(args, rest, args.panel_end);
+  matmul_batch<A, T, P, U<A, T, P>>(args);
 }
 
 template <class A, class T>

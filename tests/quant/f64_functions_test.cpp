@@ -110,7 +110,8 @@ TEST_CASE("power: within half an ulp", "[quant][golden]") {
 TEST_CASE("outside of their domains the functions are NaN", "[quant]") {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
-  for (const double x : {kInfinite, -kInfinite, kNotANumber, std::nextafter(0x1p+40, kInfinite), -1e300}) {
+  for (const double x :
+       {kInfinite, -kInfinite, kNotANumber, std::nextafter(0x1p+40, kInfinite), -1e300}) {
     CAPTURE(x);
     CHECK(std::isnan(contract::cos_sin(x).cos));
     CHECK(std::isnan(contract::cos_sin(x).sin));
