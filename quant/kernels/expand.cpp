@@ -151,13 +151,13 @@ std::uint64_t eight_codes(const BlockTQ1_0& block, std::size_t i) {
 }
 
 std::uint64_t eight_codes(const BlockNVFP4& block, std::size_t i) {
-  const std::uint8_t* bytes = block.qs + 8 * (i / 2);
-  std::uint64_t codes = 0;
-  for (std::size_t k = 0; k < 8; ++k) {
-    const auto code = static_cast<std::uint8_t>(block.kValues[bytes[k] >> (4 * (i % 2)) & 15]);
-    codes |= std::uint64_t{code} << (8 * k);
-  }
-  return codes;
+  const std::uint64_t codes = load_eight(block.qs + 8 * (i / 2)) >> (4 * (i % 2)) & 15 * kOnes;
+  const auto where = [codes](int bit) { return (codes >> bit & kOnes) * 0xFF; };
+  // Magnitudes of 0 .. 3 are the code's last bits; those above are (2 or 3) times (2 or 4).
+  const std::uint64_t twice = 4 * kOnes | (codes & kOnes) << 1;
+  const std::uint64_t large = twice + (twice & where(1));
+  const std::uint64_t magnitudes = (codes & 3 * kOnes & ~where(2)) | (large & where(2));
+  return add_bytes(magnitudes ^ where(3), where(3) & kOnes);
 }
 
 template <class Block>
