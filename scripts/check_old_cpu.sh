@@ -24,12 +24,13 @@ fi
 out="$(mktemp)"
 trap 'rm -f "$out"' EXIT
 
+ISAS=(avx2 avx512 avxvnni avx512vnni amx)
 native="$("${RUN[@]}" --logits-hash 2>&1 >/dev/null)" || fail "llmrun failed natively: $native"
 old="$(emulated "${RUN[@]}" --logits-hash 2>&1 >/dev/null)" || fail "llmrun failed on $CPU: $old"
 [[ "$native" == *"logits-sha256: "* ]] || fail "found no logits hash in: $native"
 [ "$native" = "$old" ] || fail "on $CPU: $old, here: $native"
 
-for isa in avx2 avx512 avxvnni avx512vnni amx; do
+for isa in "${ISAS[@]}"; do
   code=0
   emulated "${RUN[@]}" --isa "$isa" >"$out" 2>&1 || code=$?
   [ "$code" -eq 6 ] || fail "llmrun --isa $isa on $CPU: exit code $code, need 6: $(cat "$out")"
@@ -37,7 +38,7 @@ for isa in avx2 avx512 avxvnni avx512vnni amx; do
 done
 
 emulated "$BIN/kernels_test" >"$out" 2>&1 || fail "kernels_test failed on $CPU: $(tail -n 30 "$out")"
-for isa in avx2 avx512 avxvnni avx512vnni amx; do
+for isa in "${ISAS[@]}"; do
   grep -q "skipped: $isa needs" "$out" || fail "kernels_test on $CPU does not report $isa as skipped"
 done
 if grep -q "skipped: scalar" "$out"; then fail "kernels_test on $CPU skipped the baseline"; fi

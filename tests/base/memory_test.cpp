@@ -61,7 +61,7 @@ TEST_CASE("moving a buffer moves its memory", "[base][aligned_buffer]") {
 }
 
 TEST_CASE("instruction sets have one name each, and it leads back", "[base][cpu_features]") {
-  REQUIRE(all_isas().size() == 7);
+  REQUIRE_FALSE(all_isas().empty());
   for (const Isa isa : all_isas()) {
     CHECK(isa_from_name(isa_name(isa)) == isa);
     CHECK_FALSE(isa_requirement(isa).empty());
