@@ -241,10 +241,11 @@ class BisectTest(Tree):
         words = process.communicate()[0]
         return process.returncode, words
 
-    def test_names_the_commit_past_one_that_does_not_build(self):
+    def test_names_the_commit_past_those_that_cannot_be_tested(self):
         for i in range(4):
             self.commit(f"harmless {i}")
         self.commit("unbuildable", build="false")
+        self.commit("could not run", fault="4")
         self.commit("harmless 5")
         self.commit("the culprit", fault="1")
         for i in range(3):

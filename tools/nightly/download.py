@@ -7,7 +7,6 @@ The file appears in the cache complete and with the promised SHA-256, or not at 
 import hashlib
 import json
 import os
-import re
 import shutil
 import time
 import urllib.request
@@ -116,20 +115,14 @@ def check_space(folder: Path, needed: int) -> None:
         raise NoSpace(f"{folder}: {free} bytes free, need {needed} and a reserve of {RESERVE}")
 
 
-def _continues(response: urllib3.BaseHTTPResponse, begin: int, size: int | None) -> bool:
-    """Whether this is the rest of our file from byte `begin` on."""
-    found = re.fullmatch(r"bytes (\d+)-\d*/(\d+|\*)", response.headers.get("Content-Range", ""))
-    return bool(response.status == 206 and found and int(found[1]) == begin and (size is None or found[2] in ("*", str(size))))
-
-
 def _receive(client: Client, wanted: Wanted, partial: Path) -> None:
     """One request, from where the last one ended. Returns when the server says that it sent everything."""
     begin = files.size(partial) if wanted.sha256 and partial.exists() else 0  # parts without a hash may be of two files
     response = client.get(wanted.url, {"Range": f"bytes={begin}-"} if begin else {})
     try:
-        if begin and not _continues(response, begin, wanted.size):
+        if begin and response.status != 206:
             begin = 0
-            if response.status != 200:  # 416, or a part that nobody asked for: ask for all of it
+            if response.status == 416:  # there is no such part: ask for all of it
                 response.close()
                 response = client.get(wanted.url)
         if begin == 0 and response.status != 200:
