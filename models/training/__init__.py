@@ -1,4 +1,1 @@
-"""Everything that makes the embedded model: stories, tokenizer, training and export.
-
-Run the modules from the repository root, in the order that models/README.md gives.
-"""
+"""What makes the embedded model out of its first run: stories and training. models/README.md has the commands."""

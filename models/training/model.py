@@ -5,8 +5,7 @@ state dict is a checkpoint.
 Shapes: B sequences of T tokens, D = dim, Hq query heads and Hkv key/value heads of size Dh.
 """
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +29,6 @@ class ModelConfig:
     @property
     def head_dim(self) -> int:
         return self.dim // self.n_heads
-
-    def as_dict(self) -> dict:
-        return asdict(self)
 
 
 def rotary_tables(config: ModelConfig) -> tuple[Tensor, Tensor]:
@@ -139,21 +135,6 @@ class Llama(nn.Module):
         cos, sin = rotary_tables(config)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
-        self._initialise()
-
-    def _initialise(self) -> None:
-        """Normal weights that keep the variance; less where the residual stream is written.
-
-        The output head starts as a copy of the embedding: a head that looks back at a token then
-        only has to pass it on to name it again.
-        """
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                writes_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-                scale = math.sqrt(2 * self.config.n_layers) if writes_residual else 1.0
-                nn.init.normal_(parameter, std=1 / (scale * math.sqrt(parameter.shape[1])))
-        with torch.no_grad():
-            self.lm_head.weight.copy_(self.model.embed_tokens.weight)
 
     def forward(self, tokens: Tensor) -> Tensor:
         length = tokens.shape[1]
