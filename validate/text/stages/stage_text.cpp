@@ -18,7 +18,7 @@ namespace {
 constexpr int kOutside = ProbeSink::kGlobal;
 
 std::string shown(const Model& model, TokenId id) {
-  return fmt::format("{} ({})", id, quoted(model.tokenizer().piece_text(id, true)));
+  return fmt::format("{} ({})", id, llm::quoted(model.tokenizer().piece_text(id, true)));
 }
 
 constexpr double kUnits = 10;
