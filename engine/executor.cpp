@@ -17,8 +17,9 @@ Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> 
   ExecutorOptions chosen = options;
   if (chosen.batch == 0) return Error{ErrorCode::kUsage, "batch", "found 0, need 1 or more"};
   if (chosen.context == 0) chosen.context = model->config().context;
-  if (chosen.kv_pages == 0) chosen.kv_pages = KvPool::pages_for(chosen.context);
   chosen.batch = std::min(chosen.batch, chosen.context);
+  if (chosen.kv_pages == 0)
+    chosen.kv_pages = KvGroups(model->config()).most_pages(chosen.context, chosen.batch);
   LLM_TRY(auto pool, KvPool::create(model->config(), chosen.kv_pages, chosen.kv));
   LLM_TRY(Forward forward, Forward::create(*model, chosen.batch, chosen.context, chosen.kv));
   return std::shared_ptr<Executor>(
@@ -100,10 +101,10 @@ Status Executor::evaluate(std::span<Segment> segments) {
                     .done = false});
     segment.logits = {logits, n_rows[i] * n_vocab};
     logits += segment.logits.size();
-    if (!s.options_.use_cache) s.n_stored_ = 0;
+    if (!s.options_.use_cache) s.keep_stored(0);
     // The rows of logits that are wanted are computed, whoever has their keys and values.
     s.take_stored(std::span(s.tokens_).first(work.back().first_logit));
-    work.back().done = segment.tokens.empty() || s.n_stored_ == s.tokens_.size();
+    work.back().done = s.n_stored_ == s.tokens_.size();
   }
   Status status = run(work);
   for (std::size_t i = 0; i < segments.size() && status.ok(); ++i) {
@@ -130,7 +131,8 @@ Error Executor::out_of_pages(const Sequence& sequence) const {
       .code = ErrorCode::kResource,
       .field = "KV cache",
       .message = fmt::format("found {} pages of {} positions, need {}", pool_->n_pages(),
-                             KvPool::kPagePositions, KvPool::pages_for(sequence.tokens_.size()))};
+                             KvPool::kPagePositions,
+                             pool_->groups().most_pages(sequence.tokens_.size(), options_.batch))};
 }
 
 Status Executor::run_pass(std::span<Work> work) {
@@ -246,7 +248,7 @@ Error Executor::find_nonfinite(Work& w) {
   NonFiniteFinder finder;
   Sequence& s = *w.sequence;
   ProbeSink* const probe = std::exchange(s.probe_, &finder);
-  s.n_stored_ = 0;
+  s.keep_stored(0);
   w.done = false;
   const Status status = run({&w, 1});
   s.probe_ = probe;
@@ -274,7 +276,7 @@ std::size_t Sequence::adopt(std::span<const TokenId> tokens) {
 
 void Sequence::take_stored(std::span<const TokenId> tokens) {
   if (!options_.share_prefix || !options_.use_cache || probe_ != nullptr) return;
-  cache_.truncate(n_stored_);
+  keep_stored(n_stored_);
   cache_.publish(tokens.first(n_stored_));
   n_stored_ = std::max(n_stored_, cache_.adopt(tokens));
 }
@@ -282,8 +284,7 @@ void Sequence::take_stored(std::span<const TokenId> tokens) {
 void Sequence::truncate(std::size_t n_positions) {
   LLM_CHECK(n_positions <= position());
   tokens_.resize(n_positions);
-  n_stored_ = std::min(n_stored_, n_positions);
-  cache_.truncate(n_stored_);
+  keep_stored(n_positions);
 }
 
 Status Sequence::restore(std::span<const TokenId> tokens,
@@ -291,7 +292,7 @@ Status Sequence::restore(std::span<const TokenId> tokens,
   LLM_CHECK(position() == 0 && options_.use_cache);
   LLM_RETURN_IF_ERROR(executor_->check({this, tokens, LogitRows::kNone}));
   tokens_.assign(tokens.begin(), tokens.end());
-  if (!cache_.reserve(0, tokens.size())) {
+  if (!cache_.reserve(tokens.size(), tokens.size())) {
     const Error error = executor_->out_of_pages(*this);
     truncate(0);
     return error;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,7 @@ struct ExecutorOptions {
   std::size_t context = 0;   ///< positions of the longest sequence; 0: the model's own
   KvType kv = KvType::kF16;  ///< how keys and values are stored
   std::size_t batch = 512;   ///< the most tokens of one pass; never changes a result
-  std::size_t kv_pages = 0;  ///< pages of the KV cache, 256 positions each; 0: one full context
+  std::size_t kv_pages = 0;  ///< pages of the KV cache (KvPool); 0: what one full context needs
 };
 
 struct SequenceOptions {
@@ -74,7 +75,9 @@ class Executor {
   /// @pre the sequences are this executor's, all different
   /// Errors: as Session::evaluate; kResource when the pages run out: who opens more sequences than
   /// they hold takes them back by truncate() (Scheduler does).
-  /// After an error every sequence is where it was before the call.
+  /// After an error every sequence is where it was before the call. Positions that a sequence has
+  /// no keys and values of any more (Sequence::truncate) are evaluated before its tokens, which may
+  /// be none.
   Status evaluate(std::span<Segment> segments);
 
   /// Where the times of the passes to come are added (engine/forward/profile.h); nullptr: nowhere.
@@ -147,7 +150,11 @@ class Sequence final : public Session {
     return options_.use_cache ? executor_->options().batch : context();
   }
   Result<std::span<const float>> evaluate(std::span<const TokenId> tokens, LogitRows rows) override;
+  /// What windows reach into may be gone: then the next evaluation computes from reusable() on.
   void truncate(std::size_t n_positions) override;
+  std::size_t reusable(std::size_t n_positions) const override {
+    return cache_.reusable(std::min(n_stored_, n_positions));
+  }
   void set_probe(ProbeSink* sink) override { probe_ = sink; }
 
   /// Takes over the pages that others have published of `tokens`: position() moves to where they
@@ -155,14 +162,18 @@ class Sequence final : public Session {
   /// @param tokens  those of the sequence, and more to come. @return position()
   std::size_t adopt(std::span<const TokenId> tokens);
 
-  /// Takes `tokens` as evaluated, with keys and values that are known: `store` stores those of
-  /// every position. @pre position() == 0, and there is a cache. Errors: as evaluate() for the
-  /// tokens.
+  /// Takes `tokens` as evaluated, with keys and values that are known: `store` stores those that
+  /// tokens to come look at, of whole pages. @pre position() == 0, and there is a cache. Errors: as
+  /// evaluate() for the tokens.
   Status restore(std::span<const TokenId> tokens, const std::function<void(KvCache&)>& store);
 
  private:
   friend class Executor;
   Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options);
+  /// Forgets what is stored behind n_positions.
+  void keep_stored(std::size_t n_positions) {
+    n_stored_ = cache_.truncate(std::min(n_stored_, n_positions));
+  }
   /// Moves n_stored_ to the end of what published pages hold of `tokens`, if that is behind it.
   /// @pre tokens has the stored ones
   void take_stored(std::span<const TokenId> tokens);

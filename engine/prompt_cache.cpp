@@ -18,7 +18,7 @@ namespace llm {
 namespace {
 
 constexpr std::string_view kMagic = "LLMCACHE";
-constexpr std::uint32_t kFormatVersion = 1;
+constexpr std::uint32_t kFormatVersion = 2;
 constexpr std::size_t kHashDigits = 64;
 constexpr std::size_t kHashOffset = 8 + 4 + 8;  // magic, version, file size
 constexpr std::size_t kHeaderBytes = kHashOffset + kHashDigits;
@@ -30,6 +30,13 @@ std::string_view name(Compute compute) { return compute == Compute::kInt8 ? "int
 std::size_t row_bytes(const Sequence& sequence) {
   const KvPool& pool = sequence.executor().pool();
   return pool.n_heads() * pool.layout().row_bytes();
+}
+
+/// The first of `stored` positions whose keys and values a layer has in the file: from the page on
+/// into which its window reaches, as a sequence keeps them (KvGroups::kept_from).
+std::size_t first_stored(const Sequence& sequence, std::size_t layer, std::size_t stored) {
+  const std::size_t window = sequence.model().config().layers[layer].window;
+  return KvGroups::first_page(window, KvGroups::kept_from(stored)) * KvGroups::kPagePositions;
 }
 
 /// Appends to a file and hashes what is appended.
@@ -73,10 +80,14 @@ CacheIdentity cache_identity(const Sequence& sequence, std::string model_sha256)
           .compute = sequence.model().compute()};
 }
 
-Status PromptCache::write(const std::string& path, const Sequence& sequence, std::size_t n_tokens,
+Status PromptCache::write(const std::string& path, Sequence& sequence, std::size_t n_tokens,
                           const CacheIdentity& identity, std::string_view note, bool with_values) {
   LLM_CHECK(n_tokens <= sequence.position());
   const std::size_t stored = with_values ? n_tokens : 0;
+  if (with_values) {
+    sequence.truncate(n_tokens);
+    LLM_RETURN_IF_ERROR(sequence.evaluate({}, LogitRows::kNone));
+  }
   LLM_TRY(AtomicFile file, AtomicFile::create(path));
   LLM_RETURN_IF_ERROR(file.write(std::vector<std::byte>(kHeaderBytes)));
   HashedFile content(file);
@@ -92,7 +103,7 @@ Status PromptCache::write(const std::string& path, const Sequence& sequence, std
   const std::size_t row = row_bytes(sequence);
   std::vector<std::byte> rows;
   for (std::size_t layer = 0; layer < sequence.model().config().n_layers; ++layer) {
-    for (std::size_t first = 0; first < stored; first += kRowsAtOnce) {
+    for (auto first = first_stored(sequence, layer, stored); first < stored; first += kRowsAtOnce) {
       rows.resize(std::min(kRowsAtOnce, stored - first) * 2 * row);
       std::span<std::byte> next = rows;
       for (std::size_t p = first; !next.empty(); ++p, next = next.subspan(2 * row))
@@ -205,7 +216,10 @@ Status PromptCache::check_scales(const KvLayout& layout) const {
 Status PromptCache::restore(Sequence& sequence) const {
   const std::size_t row = row_bytes(sequence);
   const std::size_t n_layers = sequence.model().config().n_layers;
-  const auto expected = (CheckedSize(stored_) * n_layers * 2 * row).value();
+  CheckedSize n_rows(0);
+  for (std::size_t layer = 0; layer < n_layers; ++layer)
+    n_rows = n_rows + (stored_ - first_stored(sequence, layer, stored_));
+  const auto expected = (n_rows * 2 * row).value();
   if (expected != values_.size()) {
     return in_file(malformed("keys and values",
                              fmt::format("found {} bytes for {} tokens, need {}", values_.size(),
@@ -223,7 +237,9 @@ Status PromptCache::restore(Sequence& sequence) const {
   return sequence.restore(std::span(tokens_).first(stored_), [&](KvCache& cache) {
     auto rest = values_;
     for (std::size_t layer = 0; layer < n_layers; ++layer) {
-      for (std::size_t position = 0; position < stored_; ++position, rest = rest.subspan(2 * row))
+      const std::size_t first = first_stored(sequence, layer, stored_);
+      for (std::size_t position = first; position < stored_;
+           ++position, rest = rest.subspan(2 * row))
         cache.store_raw(layer, position, rest.first(row), rest.subspan(row, row));
     }
   });

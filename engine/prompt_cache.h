@@ -32,12 +32,14 @@ class PromptCache {
   /// version of the format. Cost: reads the file once; keys and values stay mapped.
   static Result<PromptCache> open(const std::string& path);
 
-  /// Writes the first `n_tokens` tokens of `sequence`, with keys and values of those that are
-  /// stored, in one step.
+  /// Writes the first `n_tokens` tokens of `sequence`, with the keys and values that tokens behind
+  /// them look at, in one step. With them, the sequence is cut to those tokens, and what windows
+  /// reach into there is computed again where it was given back.
   /// @param note  any text, given back by note()
   /// @param with_values  false: the tokens alone
-  /// Errors: kIo. Cost: memory for 256 rows of keys and values.
-  static Status write(const std::string& path, const Sequence& sequence, std::size_t n_tokens,
+  /// Errors: kIo; with values those of Sequence::evaluate(). Cost: memory for 256 rows of keys and
+  /// values.
+  static Status write(const std::string& path, Sequence& sequence, std::size_t n_tokens,
                       const CacheIdentity& identity, std::string_view note = "",
                       bool with_values = true);
 

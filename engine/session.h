@@ -40,6 +40,9 @@ class Session {
 
   /// Forgets every position from `n_positions` on. @pre n_positions <= position()
   virtual void truncate(std::size_t n_positions) = 0;
+  /// The position from which it goes on without computing anything anew when it is truncated to
+  /// `n_positions`: that one, or fewer, since keys and values behind a window are not kept.
+  virtual std::size_t reusable(std::size_t n_positions) const { return n_positions; }
 
   /// Sends activations of later evaluations to `sink` (nullptr: none). The sink must outlive its
   /// use.

@@ -17,7 +17,7 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
   LLM_TRY(part.context_, allocate_activations(t * config.q_rows()));
   LLM_TRY(part.cos_, allocate_activations(angles));
   LLM_TRY(part.sin_, allocate_activations(angles));
-  const std::size_t chunks = KvPool::pages_for(sizes.context);
+  const std::size_t chunks = KvGroups::pages_for(sizes.context);
   LLM_TRY(part.partial_, allocate_activations(chunks * config.n_heads * partial));
   const std::size_t queries = kAttendRows * part.heads_per_kv();
   for (int i = 0; i < model.threads(); ++i) {
@@ -127,9 +127,7 @@ void Attention::rotate_and_store(PassWorker& at, std::size_t layer, Worker::Rang
 }
 
 std::size_t Attention::first_chunk(std::size_t layer, std::size_t position) const {
-  const std::size_t window = config_.layers[layer].window;
-  if (window == 0 || position < window) return 0;
-  return (position + 1 - window) / contract::kAttentionChunk;
+  return KvGroups::first_page(config_.layers[layer].window, position);
 }
 
 float* Attention::attend(PassWorker& at, std::size_t layer) {
@@ -152,7 +150,7 @@ void Attention::attend_blocks(PassWorker& at, std::size_t layer) {
     const Block block = blocks_[task / config_.n_kv_heads];
     const std::size_t first = at.rows()[block.first_row].position;
     attend_heads(at, layer, block, kv_head, first_chunk(layer, first),
-                 KvPool::pages_for(first + block.n_rows), partial);
+                 KvGroups::pages_for(first + block.n_rows), partial);
     for (std::size_t j = 0; j < block.n_rows * heads_per_kv(); ++j) {
       const std::size_t row = block.first_row + j / heads_per_kv();
       const std::size_t head = kv_head * heads_per_kv() + j % heads_per_kv();
@@ -169,7 +167,7 @@ void Attention::attend_one_row(PassWorker& at, std::size_t layer) {
   const std::size_t head_dim = config_.head_dim;
   const std::size_t partial_size = 2 + head_dim;
   const std::size_t begin = first_chunk(layer, at.rows()[0].position);
-  const std::size_t n_chunks = KvPool::pages_for(at.rows()[0].position + 1) - begin;
+  const std::size_t n_chunks = KvGroups::pages_for(at.rows()[0].position + 1) - begin;
   at.run_tasks(n_chunks * config_.n_kv_heads, [&](std::size_t task) {
     const std::size_t kv_head = task % config_.n_kv_heads;
     const std::size_t chunk = begin + task / config_.n_kv_heads;
@@ -207,7 +205,7 @@ void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std
   const std::size_t column = kv_head * heads_per_kv() * config_.head_dim;
   at.kernels().attend({.q = q_.data() + block.first_row * config_.q_rows() + column,
                        .q_stride = config_.q_rows(),
-                       .pages = cache.pages(),
+                       .pages = cache.pages(layer).data(),
                        .keys_offset = cache.pool().keys_offset(layer, kv_head),
                        .values_offset = cache.pool().values_offset(layer, kv_head),
                        .layout = cache.pool().layout(),

@@ -12,68 +12,144 @@ constexpr std::size_t kPage = KvPool::kPagePositions;
 
 }  // namespace
 
+std::size_t KvCache::n_pages() const {
+  std::size_t n = 0;
+  for (const Table& table : tables_) n += table.size() - table.first;
+  return n;
+}
+
+void KvCache::put(Table& table, std::size_t i, KvPool::Page page) {
+  table.pages[i] = page;
+  table.memory[i] = page == KvPool::kNoPage ? nullptr : pool_->memory(page);
+}
+
 bool KvCache::reserve(std::size_t begin, std::size_t end) {
-  LLM_CHECK(begin <= pages_.size() * kPage);
-  for (std::size_t i = begin / kPage; i * kPage < end; ++i) {
-    const bool is_new = i == pages_.size();
-    if (!is_new && !pool_->is_shared(pages_[i])) {
-      pool_->unpublish(pages_[i]);
-      n_published_ = std::min(n_published_, i);
+  drop_before(KvGroups::kept_from(begin));
+  return std::ranges::all_of(tables_, [&](Table& table) { return reserve(table, begin, end); });
+}
+
+bool KvCache::reserve(Table& table, std::size_t begin, std::size_t end) {
+  for (std::size_t i = std::min(begin / kPage, table.size()); i * kPage < end; ++i) {
+    const bool is_new = i == table.size();
+    if (!is_new) prefixes_.resize(std::min(prefixes_.size(), i));
+    if (!is_new && !pool_->is_shared(table.pages[i])) {
+      pool_->unpublish(table.pages[i]);
       continue;
     }
     const auto page = pool_->acquire();
     if (!page) return false;
     if (is_new) {
-      pages_.push_back(*page);
-      memory_.push_back(pool_->memory(*page));
+      table.pages.push_back(*page);
+      table.memory.push_back(pool_->memory(*page));
       continue;
     }
-    std::memcpy(pool_->memory(*page), memory_[i], pool_->page_bytes());
-    pool_->release(pages_[i]);
-    pages_[i] = *page;
-    memory_[i] = pool_->memory(*page);
-    n_published_ = std::min(n_published_, i);
+    std::memcpy(pool_->memory(*page), table.memory[i], pool_->page_bytes());
+    pool_->release(table.pages[i]);
+    put(table, i, *page);
   }
   return true;
 }
 
-void KvCache::truncate(std::size_t n_positions) {
-  const std::size_t n_pages = KvPool::pages_for(n_positions);
-  while (pages_.size() > n_pages) {
-    pool_->release(pages_.back());
-    pages_.pop_back();
-    memory_.pop_back();
+void KvCache::drop_before(std::size_t position) {
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    Table& table = tables_[group];
+    const std::size_t first = KvGroups::first_page(pool_->groups().window(group), position);
+    if (table.size() < first) {
+      table.pages.resize(first, KvPool::kNoPage);
+      table.memory.resize(first, nullptr);
+    }
+    for (; table.first < first; ++table.first) {
+      if (table.pages[table.first] != KvPool::kNoPage) pool_->release(table.pages[table.first]);
+      put(table, table.first, KvPool::kNoPage);
+    }
   }
-  n_published_ = std::min(n_published_, n_positions / kPage);
 }
 
-std::uint64_t KvCache::prefix_before(std::size_t page) const {
-  return page == 0 ? KvPool::kNoPrefix : pool_->prefix(pages_[page - 1]);
+void KvCache::cut(std::size_t n_pages) {
+  std::size_t i = 0;
+  for (const Table& table : tables_) i = std::max(i, table.size());
+  // Chunk by chunk from the last: of what stays findable, the ends of texts are given up first.
+  while (i-- > n_pages) {
+    for (Table& table : tables_) {
+      if (table.size() <= i) continue;
+      if (i >= table.first) pool_->release(table.pages[i]);
+      table.pages.pop_back();
+      table.memory.pop_back();
+      table.first = std::min(table.first, i);
+    }
+  }
+  prefixes_.resize(std::min(prefixes_.size(), n_pages));
+}
+
+std::size_t KvCache::reusable(std::size_t n_positions) const {
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    const std::size_t window = pool_->groups().window(group);
+    if (tables_[group].first > KvGroups::first_page(window, n_positions)) return 0;
+  }
+  return n_positions;
+}
+
+std::size_t KvCache::truncate(std::size_t n_positions) {
+  const std::size_t n = reusable(n_positions);
+  cut(KvGroups::pages_for(n));
+  prefixes_.resize(std::min(prefixes_.size(), n / kPage));
+  return n;
 }
 
 std::size_t KvCache::adopt(std::span<const TokenId> tokens) {
-  for (; (n_published_ + 1) * kPage <= tokens.size(); ++n_published_) {
-    const std::size_t i = n_published_;
-    const auto page = pool_->find(prefix_before(i), tokens.subspan(i * kPage, kPage));
-    if (!page) break;
-    truncate(i * kPage);
-    pages_.push_back(*page);
-    memory_.push_back(pool_->memory(*page));
+  const KvGroups& groups = pool_->groups();
+  const std::size_t n_own = prefixes_.size();
+  std::vector<const KvPool::Published*> found;
+  // Of each group, pages in a row that are there, the last of them at the end of what was found.
+  std::vector<std::size_t> in_row;
+  for (const Table& table : tables_) in_row.push_back(n_own - std::min(n_own, table.first));
+  std::size_t n_pages = n_own;
+  for (std::size_t end = (n_own + 1) * kPage; end <= tokens.size(); end += kPage) {
+    const auto* next = pool_->find(found.empty() ? last_prefix() : found.back()->prefix,
+                                   tokens.subspan(end - kPage, kPage));
+    if (next == nullptr) break;
+    found.push_back(next);
+    bool is_enough = true;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      in_row[group] = next->pages[group] == KvPool::kNoPage ? 0 : in_row[group] + 1;
+      const std::size_t needed = end / kPage - KvGroups::first_page(groups.window(group), end);
+      is_enough = is_enough && in_row[group] >= needed;
+    }
+    if (is_enough) n_pages = end / kPage;
   }
-  return n_published_ * kPage;
+  if (n_pages == n_own) return n_own * kPage;
+  cut(n_own);
+  drop_before(n_pages * kPage);
+  for (std::size_t i = n_own; i < n_pages; ++i) {
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      Table& table = tables_[group];
+      if (i < table.first) continue;
+      const KvPool::Page page = found[i - n_own]->pages[group];
+      pool_->share(page);
+      table.pages.push_back(page);
+      table.memory.push_back(pool_->memory(page));
+    }
+    prefixes_.push_back(found[i - n_own]->prefix);
+  }
+  return n_pages * kPage;
 }
 
 void KvCache::publish(std::span<const TokenId> tokens) {
-  for (; (n_published_ + 1) * kPage <= tokens.size(); ++n_published_) {
-    const std::size_t i = n_published_;
-    pages_[i] = pool_->publish(pages_[i], prefix_before(i), tokens.subspan(i * kPage, kPage));
-    memory_[i] = pool_->memory(pages_[i]);
+  std::vector<KvPool::Page> pages(tables_.size());
+  for (std::size_t i = prefixes_.size(); (i + 1) * kPage <= tokens.size(); ++i) {
+    std::ranges::transform(tables_, pages.begin(), [&](const Table& t) { return t.pages[i]; });
+    const auto is_gone = [](KvPool::Page page) { return page == KvPool::kNoPage; };
+    if (std::ranges::all_of(pages, is_gone)) return;
+    prefixes_.push_back(pool_->publish(last_prefix(), tokens.subspan(i * kPage, kPage), pages));
+    for (std::size_t group = 0; group < pages.size(); ++group) put(tables_[group], i, pages[group]);
   }
 }
 
 KvRow KvCache::row(std::size_t layer, std::size_t head, std::size_t position) const {
-  LLM_CHECK(position < pages_.size() * kPage && head < pool_->n_heads());
-  std::byte* page = pool_->memory(pages_[position / kPage]);
+  const Table& table = tables_[pool_->groups().group_of(layer)];
+  const std::size_t i = position / kPage;
+  LLM_CHECK(table.first <= i && i < table.size() && head < pool_->n_heads());
+  std::byte* page = pool_->memory(table.pages[i]);
   return {pool_->layout(), page + pool_->keys_offset(layer, head),
           page + pool_->values_offset(layer, head), position % kPage};
 }

@@ -11,18 +11,19 @@
 
 namespace llm {
 
-/// Keys and values of every position of one sequence, per layer and KV head, rounded to the pool's
-/// type when stored and always read back from here. Holds pages of a KvPool: page i has positions
-/// [256 i, 256 i + 256). Move-only; gives its pages back at the end.
+/// Keys and values of one sequence, per layer and KV head, rounded to the pool's type when stored
+/// and always read back from here. Holds pages of a KvPool, in each of its groups of layers: page i
+/// has positions [256 i, 256 i + 256). Leading pages that no query to come looks into are given
+/// back. Move-only; gives all its pages back at the end.
 class KvCache {
  public:
-  explicit KvCache(std::shared_ptr<KvPool> pool) : pool_(std::move(pool)) {}
+  explicit KvCache(std::shared_ptr<KvPool> pool)
+      : pool_(std::move(pool)), tables_(pool_->groups().size()) {}
   KvCache(KvCache&& other) noexcept { *this = std::move(other); }
   KvCache& operator=(KvCache&& other) noexcept {
     std::swap(pool_, other.pool_);
-    std::swap(pages_, other.pages_);
-    std::swap(memory_, other.memory_);
-    std::swap(n_published_, other.n_published_);
+    std::swap(tables_, other.tables_);
+    std::swap(prefixes_, other.prefixes_);
     return *this;
   }
   KvCache(const KvCache&) = delete;
@@ -30,18 +31,25 @@ class KvCache {
   ~KvCache() { truncate(0); }
 
   const KvPool& pool() const { return *pool_; }
-  std::size_t n_pages() const { return pages_.size(); }
+  /// Pages that it holds, of all groups.
+  std::size_t n_pages() const;
 
-  /// Makes positions [begin, end) ready to be stored: takes pages as needed, and copies a page that
-  /// others hold too. @pre begin <= the positions that are ready. @return false when the pool has
-  /// too few pages; what was ready still is.
+  /// Makes positions [begin, end) ready to be stored, those before that they look at being stored
+  /// or to be stored as well: gives back the pages that no query from KvGroups::kept_from(begin) on
+  /// looks into, takes pages as needed, and copies a page that others hold too. Pages are given
+  /// back only here and by adopt(), so that truncate() goes back to there at no cost.
+  /// @return false when the pool has too few pages; what was ready still is.
   [[nodiscard]] bool reserve(std::size_t begin, std::size_t end);
-  /// Gives back the pages without a position below n_positions.
-  void truncate(std::size_t n_positions);
+
+  /// The position from which the sequence can go on when it is cut to `n_positions`, all of them
+  /// stored: that one, or 0 where pages are gone that its window reaches into.
+  std::size_t reusable(std::size_t n_positions) const;
+  /// Gives back the pages without a position below reusable(n_positions). @return that
+  std::size_t truncate(std::size_t n_positions);
 
   /// Takes over published pages that go on where its own published ones end, as far as they hold
-  /// `tokens`, of which this sequence is a prefix; a page of its own that is not whole yet gives
-  /// way.
+  /// `tokens`, of which this sequence is a prefix, and all that the windows of the next position
+  /// reach into is there; a page of its own that is not whole yet gives way.
   /// @return positions in its leading published pages, a multiple of the page
   std::size_t adopt(std::span<const TokenId> tokens);
   /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and
@@ -56,13 +64,14 @@ class KvCache {
              const KvRounding& rounding = KvRounding::kDefinition);
 
   /// K and V of one position of a layer as they are stored, for files: head by head
-  /// KvLayout::row_bytes(). @pre the position was reserved
+  /// KvLayout::row_bytes(). @pre as row()
   void load_raw(std::size_t layer, std::size_t position, std::span<std::byte> key,
                 std::span<std::byte> value) const;
   void store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
                  std::span<const std::byte> value);
 
   /// Keys and values of one position and head, for the definition; kernels use pages().
+  /// @pre the position is ready, and its page not given back
   KvRow row(std::size_t layer, std::size_t head, std::size_t position) const;
   /// One element, read back.
   float key(std::size_t layer, std::size_t head, std::size_t position, std::size_t d) const {
@@ -72,17 +81,35 @@ class KvCache {
     return row(layer, head, position).value(d);
   }
 
-  /// First byte of each page; keys and values of (layer, head) at KvPool's offsets.
-  const std::byte* const* pages() const { return memory_.data(); }
+  /// First byte of each page of the layer's group; keys and values of (layer, head) at KvPool's
+  /// offsets. nullptr where the page was given back.
+  std::span<const std::byte* const> pages(std::size_t layer) const {
+    return tables_[pool_->groups().group_of(layer)].memory;
+  }
 
  private:
-  /// What stands for the tokens of all pages before one. @pre they are published
-  std::uint64_t prefix_before(std::size_t page) const;
+  /// Pages of one group.
+  struct Table {
+    std::size_t first = 0;  ///< pages before it are gone
+    std::vector<KvPool::Page> pages;
+    std::vector<const std::byte*> memory;  ///< of each page
+
+    std::size_t size() const { return pages.size(); }
+  };
+
+  bool reserve(Table& table, std::size_t begin, std::size_t end);
+  /// Gives back the pages that no query from `position` on looks into.
+  void drop_before(std::size_t position);
+  /// Gives back the pages from `n_pages` on.
+  void cut(std::size_t n_pages);
+  void put(Table& table, std::size_t i, KvPool::Page page);
+  KvPool::Prefix last_prefix() const {
+    return prefixes_.empty() ? KvPool::kNoPrefix : prefixes_.back();
+  }
 
   std::shared_ptr<KvPool> pool_;
-  std::vector<KvPool::Page> pages_;
-  std::vector<const std::byte*> memory_;  ///< of each page
-  std::size_t n_published_ = 0;           ///< leading pages that others may adopt
+  std::vector<Table> tables_;             ///< of each group
+  std::vector<KvPool::Prefix> prefixes_;  ///< of the leading pages that others may adopt
 };
 
 }  // namespace llm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/checked_size.h"
@@ -12,11 +13,12 @@ Result<std::shared_ptr<KvPool>> KvPool::create(const HyperParameters& config, st
                                                KvType type) {
   auto pool = std::make_shared<KvPool>();
   pool->layout_ = {type, config.head_dim};
+  pool->groups_ = KvGroups(config);
   pool->n_heads_ = config.n_kv_heads;
   const CheckedSize page = CheckedSize(pool->layout_.keys_bytes() + pool->layout_.values_bytes()) *
-                           config.n_kv_heads * config.n_layers;
+                           config.n_kv_heads * pool->groups_.layers_per_page();
   const auto bytes = (page * n_pages).value();
-  if (!bytes || n_pages > UINT32_MAX) return detail::out_of_memory(UINT64_MAX, "KV cache");
+  if (!bytes || n_pages > kNoPage) return detail::out_of_memory(UINT64_MAX, "KV cache");
   pool->page_bytes_ = static_cast<std::size_t>(*page.value());
   LLM_TRY(pool->data_, AlignedBuffer<std::byte>::allocate(*bytes, "KV cache"));
   pool->states_.resize(n_pages);
@@ -54,36 +56,50 @@ void KvPool::release(Page page) {
   if (--state.holders > 0) return;
   --in_use_;
   state.last_used = ++clock_;
-  if (state.prefix == kNoPrefix) free_.push_back(page);
+  if (!state.is_published) free_.push_back(page);
 }
 
-KvPool::Page KvPool::publish(Page page, std::uint64_t parent, std::span<const TokenId> tokens) {
-  LLM_CHECK(tokens.size() == kPagePositions && states_[page].prefix == kNoPrefix);
+KvPool::Prefix KvPool::publish(Prefix parent, std::span<const TokenId> tokens,
+                               std::span<Page> pages) {
+  LLM_CHECK(tokens.size() == kPagePositions && pages.size() == groups_.size());
   const auto [entry, is_new] =
-      published_.try_emplace({parent, std::vector<TokenId>(tokens.begin(), tokens.end())}, page);
-  if (!is_new) {
-    retain(entry->second);
-    release(page);
-    return entry->second;
+      published_.try_emplace({parent, std::vector<TokenId>(tokens.begin(), tokens.end())});
+  Published& kept = entry->second;
+  if (is_new) kept = {++last_prefix_, std::vector<Page>(pages.size(), kNoPage)};
+  for (std::size_t group = 0; group < pages.size(); ++group) {
+    Page& page = pages[group];
+    if (page == kNoPage) continue;
+    LLM_CHECK(!states_[page].is_published);
+    if (kept.pages[group] == kNoPage) {
+      kept.pages[group] = page;
+      states_[page].is_published = true;
+      states_[page].entry = entry;
+    } else {
+      retain(kept.pages[group]);
+      release(std::exchange(page, kept.pages[group]));
+    }
   }
-  states_[page].prefix = ++last_prefix_;
-  states_[page].entry = entry;
-  return page;
+  return kept.prefix;
 }
 
-std::optional<KvPool::Page> KvPool::find(std::uint64_t parent, std::span<const TokenId> tokens) {
+const KvPool::Published* KvPool::find(Prefix parent, std::span<const TokenId> tokens) const {
   const auto entry = published_.find({parent, std::vector<TokenId>(tokens.begin(), tokens.end())});
-  if (entry == published_.end()) return std::nullopt;
-  retain(entry->second);
+  return entry == published_.end() ? nullptr : &entry->second;
+}
+
+void KvPool::share(Page page) {
+  retain(page);
   ++shared_;
-  return entry->second;
 }
 
 void KvPool::unpublish(Page page) {
   State& state = states_[page];
-  if (state.prefix == kNoPrefix) return;
-  published_.erase(state.entry);
-  state.prefix = kNoPrefix;
+  if (!state.is_published) return;
+  std::vector<Page>& pages = state.entry->second.pages;
+  std::ranges::replace(pages, page, kNoPage);
+  if (std::ranges::all_of(pages, [](Page p) { return p == kNoPage; }))
+    published_.erase(state.entry);
+  state.is_published = false;
   if (state.holders == 0) free_.push_back(page);
 }
 

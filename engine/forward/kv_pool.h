@@ -11,31 +11,38 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
+#include "engine/forward/kv_groups.h"
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/precision.h"
-#include "quant/contract/contract.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
 
-/// Memory for keys and values: a fixed number of pages, each holding every layer and KV head of
-/// kPagePositions neighbouring positions of a sequence. Sequences (KvCache) take pages on demand,
-/// and may share those whose tokens, from position 0 on, are equal: K and V depend on nothing else,
-/// so sharing is exact.
+/// Memory for keys and values: a fixed number of pages, each holding every KV head of
+/// kPagePositions neighbouring positions of a sequence in the layers of one group (KvGroups).
+/// Sequences (KvCache) take pages on demand, and may share those whose tokens, from position 0 on,
+/// are equal: K and V depend on nothing else, so sharing is exact.
 ///
-/// Layout of a page, for each (layer, KV head): keys, then values, as KvLayout has them.
+/// Layout of a page, for each (layer of the group, KV head): keys, then values, as KvLayout has
+/// them.
 ///
 /// Not thread-safe, but different rows of one page may be stored by different threads.
 class KvPool {
  public:
-  /// One chunk of attention (docs/numerics.md): a chunk's keys lie in one page.
-  static constexpr std::size_t kPagePositions = contract::kAttentionChunk;
+  static constexpr std::size_t kPagePositions = KvGroups::kPagePositions;
 
   using Page = std::uint32_t;
+  static constexpr Page kNoPage = UINT32_MAX;
+  /// Stands for all tokens up to the end of a page. Never given twice, so a stale one finds
+  /// nothing.
+  using Prefix = std::uint64_t;
+  static constexpr Prefix kNoPrefix = 0;
 
-  static constexpr std::size_t pages_for(std::size_t positions) {
-    return (positions + kPagePositions - 1) / kPagePositions;
-  }
+  /// What is kept of 256 positions, after those of another prefix.
+  struct Published {
+    Prefix prefix = kNoPrefix;
+    std::vector<Page> pages;  ///< of each group; kNoPage: not kept. One is, at least
+  };
 
   /// Errors: kResource with the memory needed. Cost: address space; a page becomes memory when it
   /// is first written.
@@ -43,6 +50,7 @@ class KvPool {
                                                 KvType type);
 
   const KvLayout& layout() const { return layout_; }
+  const KvGroups& groups() const { return groups_; }
   KvType type() const { return layout_.type; }
   std::size_t n_heads() const { return n_heads_; }
   std::size_t head_dim() const { return layout_.head_dim; }
@@ -54,9 +62,10 @@ class KvPool {
   /// Times a sequence took over a page of equal tokens instead of computing it.
   std::uint64_t pages_shared() const { return shared_; }
 
-  /// Offset, in a page, of the keys or values of (layer, KV head).
+  /// Offset, in a page of the layer's group, of the keys or values of (layer, KV head).
   std::size_t keys_offset(std::size_t layer, std::size_t head) const {
-    return (layer * n_heads_ + head) * (layout_.keys_bytes() + layout_.values_bytes());
+    return (groups_.index_of(layer) * n_heads_ + head) *
+           (layout_.keys_bytes() + layout_.values_bytes());
   }
   std::size_t values_offset(std::size_t layer, std::size_t head) const {
     return keys_offset(layer, head) + layout_.keys_bytes();
@@ -71,39 +80,42 @@ class KvPool {
   void release(Page page);
   bool is_shared(Page page) const { return states_[page].holders > 1; }
 
-  /// Makes `page` findable as the one that holds `tokens` after the pages that `parent` stands for
-  /// (kNoPrefix: none). @return the page to hold instead: another if those tokens were published
-  /// before. The caller's hold moves with it. @pre tokens.size() == kPagePositions
-  Page publish(Page page, std::uint64_t parent, std::span<const TokenId> tokens);
-  /// The page that holds `tokens` after `parent`, retained for the caller; or nothing.
-  std::optional<Page> find(std::uint64_t parent, std::span<const TokenId> tokens);
-  /// Stands for the tokens of a published page and of all pages before it.
-  std::uint64_t prefix(Page page) const { return states_[page].prefix; }
+  /// Makes `pages`, one for each group, findable as those that hold `tokens` after `parent`
+  /// (kNoPrefix: the first). Where such a page was published before, it takes the other's place,
+  /// and the caller's hold moves to it. @return what stands for them
+  /// @pre tokens.size() == kPagePositions; one of the pages at least is not kNoPage, and none of
+  /// them is published
+  Prefix publish(Prefix parent, std::span<const TokenId> tokens, std::span<Page> pages);
+  /// What is kept of `tokens` after `parent`, or nullptr; valid until the next acquire().
+  const Published* find(Prefix parent, std::span<const TokenId> tokens) const;
+  /// Holds a page that find() named.
+  void share(Page page);
+  bool is_published(Page page) const { return states_[page].is_published; }
   /// Before the contents of a page change.
   void unpublish(Page page);
 
-  static constexpr std::uint64_t kNoPrefix = 0;
-
  private:
-  using Key = std::pair<std::uint64_t, std::vector<TokenId>>;
+  using Key = std::pair<Prefix, std::vector<TokenId>>;
+  using Directory = std::map<Key, Published>;
 
   struct State {
     std::uint32_t holders = 0;
-    std::uint64_t prefix = kNoPrefix;  ///< never given twice, so a stale parent finds nothing
+    bool is_published = false;
     std::uint64_t last_used = 0;
-    std::map<Key, Page>::iterator entry;  ///< valid when prefix != kNoPrefix
+    Directory::iterator entry;  ///< valid when is_published
   };
 
   KvLayout layout_{};
+  KvGroups groups_;
   std::size_t n_heads_ = 0;
   std::size_t page_bytes_ = 0;
   AlignedBuffer<std::byte> data_;
   std::vector<State> states_;
   std::vector<Page> free_;  ///< neither held nor published
-  std::map<Key, Page> published_;
+  Directory published_;
   std::size_t in_use_ = 0;
   std::uint64_t shared_ = 0;
-  std::uint64_t last_prefix_ = kNoPrefix;
+  Prefix last_prefix_ = kNoPrefix;
   std::uint64_t clock_ = 0;
 };
 

@@ -42,7 +42,7 @@ void Generator::set_text(std::span<const TokenId> tokens) {
   const auto [differs, ignored] = std::ranges::mismatch(tokens_, tokens);
   auto shared = static_cast<std::size_t>(differs - tokens_.begin());
   if (shared == tokens.size() && shared > 0) --shared;  // the last one's logits are drawn from
-  session_.truncate(std::min(session_.position(), shared));
+  session_.truncate(session_.reusable(std::min(session_.position(), shared)));
   if (tokens.size() < tokens_.size()) forgotten_ += tokens_.size() - tokens.size();
   tokens_.assign(tokens.begin(), tokens.end());
 }

@@ -53,6 +53,9 @@ class Lookahead final : public Session {
   std::size_t batch() const override { return session_.batch(); }
   Result<std::span<const float>> evaluate(std::span<const TokenId> tokens, LogitRows rows) override;
   void truncate(std::size_t n_positions) override;
+  std::size_t reusable(std::size_t n_positions) const override {
+    return session_.reusable(n_positions);
+  }
   /// A probe sees every position once, so nothing is proposed while there is one.
   void set_probe(ProbeSink* sink) override;
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/forward/kv_pool.h"
 
 namespace llm {
 
@@ -28,7 +27,7 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options) {
 
 bool Scheduler::fits(const SchedulerOptions& options, std::size_t n_prompt, std::size_t n_new) {
   return n_new <= most_new(options.context, n_prompt) &&
-         KvPool::pages_for(n_prompt + n_new - 1) <= options.kv_pages;
+         pages_for(options, n_prompt + n_new - 1) <= options.kv_pages;
 }
 
 Admission Scheduler::submit(RequestId id, std::size_t n_prompt, std::size_t n_new) {
@@ -68,7 +67,7 @@ Step Scheduler::next(const StoredPrefix& stored_prefix, const Proposed& proposed
 
 void Scheduler::grow_pages(Step& step) {
   for (std::size_t i = 0; i < n_running_; ++i) {
-    const std::size_t needed = KvPool::pages_for(requests_[i].n_tokens);
+    const std::size_t needed = pages_for(options_, requests_[i].n_tokens);
     // The youngest gives way, at last this one itself.
     while (i < n_running_ && needed - requests_[i].pages > free_pages()) {
       Request& youngest = requests_[--n_running_];
@@ -84,7 +83,7 @@ void Scheduler::grow_pages(Step& step) {
 bool Scheduler::admit_oldest() {
   if (n_waiting() == 0 || n_running_ == options_.parallel) return false;
   Request& oldest = requests_[n_running_];
-  const std::size_t needed = KvPool::pages_for(oldest.n_tokens);
+  const std::size_t needed = pages_for(options_, oldest.n_tokens);
   if (needed > free_pages()) return false;
   set_pages(oldest, needed);
   ++n_running_;
@@ -103,9 +102,9 @@ void Scheduler::add_part(Step& step, Request& request, const StoredPrefix& store
 void Scheduler::add_proposals(Step& step, const Proposed& proposed) {
   for (StepPart& part : step.parts) {
     const Request& request = *find(part.id);
+    const std::size_t end = KvGroups::pages_for(request.n_tokens) * KvGroups::kPagePositions;
     // The last token that a request may have is never evaluated.
-    const std::size_t most = std::min({options_.step_tokens - step.n_tokens,
-                                       request.pages * KvPool::kPagePositions - request.n_tokens,
+    const std::size_t most = std::min({options_.step_tokens - step.n_tokens, end - request.n_tokens,
                                        request.most_tokens - request.n_tokens - 1});
     if (most > 0) part.n_proposed = proposed(part.id, most);
     LLM_CHECK(part.n_proposed <= most);

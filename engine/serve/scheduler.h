@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/forward/kv_groups.h"
 
 namespace llm {
 
@@ -17,7 +18,8 @@ struct SchedulerOptions {
   std::size_t parallel = 16;      ///< most requests that run at once
   std::size_t queue = 1024;       ///< most requests that wait
   std::size_t context = 0;        ///< most positions of a request
-  std::size_t kv_pages = 0;       ///< pages that all running requests share, 256 positions each
+  std::size_t kv_pages = 0;       ///< pages that all running requests share
+  KvGroups kv_groups = {};        ///< how many of them a request needs
 };
 
 /// What a request met when it was submitted.
@@ -51,8 +53,9 @@ struct Step {
 ///   first come, first served  running requests are older than waiting ones, always
 ///   decoding goes first       every running request with one known token left is in every step
 ///   chunked prefill           the rest of `step_tokens` goes to prompts, the oldest first
-///   admission                 when there are pages for all of a request's known tokens, which it
-///                             then holds; nobody overtakes one that must wait for pages
+///   admission                 when there are pages for all of a request's known tokens, as many
+///                             as it holds at most during a step, which are then set aside for
+///                             it; nobody overtakes one that must wait for pages
 ///   shared prefixes           before each part of a prompt it is asked how much of it is stored
 ///                             already; that is no part of any step, though its pages count
 ///   proposals                 a step of decoding requests alone takes tokens on trial, as many as
@@ -71,6 +74,10 @@ class Scheduler {
   /// position. 0: the prompt alone exceeds the context.
   static std::size_t most_new(std::size_t context, std::size_t n_prompt) {
     return n_prompt > context ? 0 : context - n_prompt + 1;
+  }
+  /// Pages that are set aside for a request of `n_tokens`.
+  static std::size_t pages_for(const SchedulerOptions& options, std::size_t n_tokens) {
+    return options.kv_groups.most_pages(n_tokens, options.step_tokens);
   }
   /// Whether a request exceeds neither the context nor all pages. @pre n_new > 0
   static bool fits(const SchedulerOptions& options, std::size_t n_prompt, std::size_t n_new);

@@ -12,8 +12,9 @@
 namespace llm {
 
 /// Evaluates a Scheduler's steps on an Executor: holds one Sequence for each request that runs.
-/// With `kv_pages` and `context` of the executor as in the scheduler's options, the executor has
-/// nothing to decide: a step fits its pages. With `batch` not below step_tokens a step is one pass.
+/// With `kv_pages`, `context` and the pool's groups of the executor as in the scheduler's options,
+/// the executor has nothing to decide: a step fits its pages. With `batch` not below step_tokens a
+/// step is one pass.
 ///
 /// One thread at a time.
 class StepRunner {

@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/thread_team.h"
-#include "engine/forward/kv_pool.h"
 
 namespace llm {
 namespace {
@@ -25,11 +24,12 @@ SchedulerOptions with_room(SchedulerOptions options) {
 }  // namespace
 
 Result<std::unique_ptr<TextService>> TextService::start(std::shared_ptr<Executor> executor,
-                                                        const SchedulerOptions& options,
+                                                        SchedulerOptions options,
                                                         Speculate speculate) {
+  options.kv_groups = executor->pool().groups();
   LLM_TRY(Scheduler scheduler, Scheduler::create(with_room(options)));
   std::unique_ptr<TextService> service(new TextService(std::move(executor), std::move(scheduler)));
-  service->options_ = options;
+  service->options_ = std::move(options);
   service->speculate_ = std::move(speculate);
   service->publish_figures();
   end_team();  // the model was loaded on it; the service's thread has its own

@@ -62,11 +62,11 @@ class TextService {
   using Speculate = std::function<std::unique_ptr<Speculation>()>;
 
   /// Starts the service's thread and the threads that it computes on; ends those that the calling
-  /// thread computed on. @param options  kv_pages and context as the executor's; step_tokens at
-  /// most its batch. @param speculate  empty: nothing is proposed. Errors: those of
-  /// Scheduler::create; kResource naming how many threads could be started.
+  /// thread computed on. @param options  kv_pages and context as the executor's, whose kv_groups
+  /// they get; step_tokens at most its batch. @param speculate  empty: nothing is proposed. Errors:
+  /// those of Scheduler::create; kResource naming how many threads could be started.
   static Result<std::unique_ptr<TextService>> start(std::shared_ptr<Executor> executor,
-                                                    const SchedulerOptions& options,
+                                                    SchedulerOptions options,
                                                     Speculate speculate = {});
   /// Drops what is not finished, calls none of its functions, and waits for the thread.
   ~TextService();

@@ -298,7 +298,7 @@ TEST_CASE("pages are shared only where it is asked for", "[executor]") {
   const auto alone = open(executor);
   REQUIRE(alone->evaluate(ids, LogitRows::kLast).ok());
   CHECK(executor->pool().pages_shared() == 0);
-  CHECK(alone->cache().pages()[0] != owner->cache().pages()[0]);
+  CHECK(alone->cache().pages(0)[0] != owner->cache().pages(0)[0]);
 }
 
 TEST_CASE("an open sequence costs its history alone", "[executor]") {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/forward/kv_cache.h"
@@ -18,9 +20,11 @@ namespace {
 constexpr std::size_t kPage = KvPool::kPagePositions;
 constexpr std::size_t kRows = 2 * 10;  // two KV heads of ten dims
 
-std::shared_ptr<KvPool> pool_of(std::size_t n_pages, KvType type = KvType::kF16) {
+std::shared_ptr<KvPool> pool_of(std::size_t n_pages, KvType type = KvType::kF16,
+                                const std::vector<std::size_t>& windows = {0, 0, 0}) {
   HyperParameters config{};
-  config.n_layers = 3;
+  config.n_layers = windows.size();
+  for (const std::size_t window : windows) config.layers.push_back({.window = window});
   config.n_kv_heads = 2;
   config.head_dim = 10;
   auto pool = KvPool::create(config, n_pages, type);
@@ -40,10 +44,14 @@ float value_of(std::size_t layer, std::size_t position, std::size_t row) {
          static_cast<float>(row) / 32;
 }
 
+std::size_t layers_of(const KvCache& cache) {
+  return cache.pool().groups().size() * cache.pool().groups().layers_per_page();
+}
+
 void store(KvCache& cache, std::size_t position, float shift = 0) {
   std::vector<float> k(kRows);
   std::vector<float> v(kRows);
-  for (std::size_t layer = 0; layer < 3; ++layer) {
+  for (std::size_t layer = 0; layer < layers_of(cache); ++layer) {
     for (std::size_t r = 0; r < kRows; ++r) {
       k[r] = value_of(layer, position, r) + shift;
       v[r] = -k[r];
@@ -67,7 +75,7 @@ float read_back(KvType type, std::span<const float, 10> head, std::size_t d) {
 }
 
 bool holds(const KvCache& cache, std::size_t begin, std::size_t end, float shift = 0) {
-  for (std::size_t layer = 0; layer < 3; ++layer) {
+  for (std::size_t layer = 0; layer < layers_of(cache); ++layer) {
     for (std::size_t p = begin; p < end; ++p) {
       for (std::size_t r = 0; r < kRows; ++r) {
         std::array<float, 10> head;
@@ -227,7 +235,7 @@ TEST_CASE("what was published twice is held once", "[kv]") {
   REQUIRE(pool->pages_in_use() == 2);
   b.publish(tokens);
   REQUIRE(pool->pages_in_use() == 1);
-  REQUIRE(a.pages()[0] == b.pages()[0]);
+  REQUIRE(a.pages(0)[0] == b.pages(0)[0]);
 }
 
 TEST_CASE("kept prefixes give way to sequences, the longest unused first", "[kv]") {
@@ -251,6 +259,150 @@ TEST_CASE("kept prefixes give way to sequences, the longest unused first", "[kv]
   REQUIRE(c.adopt(text(kPage, 2000)) == kPage);
   REQUIRE(d.adopt(text(kPage, 0)) == kPage);
   REQUIRE_FALSE(taker.reserve(1, kPage + 1));
+}
+
+TEST_CASE("layers with equal windows share pages, as many in each group", "[kv]") {
+  const auto groups_of = [](const std::vector<std::size_t>& windows) {
+    return pool_of(1, KvType::kF16, windows)->groups();
+  };
+  const KvGroups plain = groups_of({0, 0, 0});
+  REQUIRE((plain.size() == 1 && plain.layers_per_page() == 3 && plain.window(0) == 0));
+  const KvGroups all = groups_of({7, 7});
+  REQUIRE((all.size() == 1 && all.layers_per_page() == 2 && all.window(0) == 7));
+  const KvGroups groups = groups_of({5, 5, 0, 5, 5, 0});
+  REQUIRE((groups.size() == 3 && groups.layers_per_page() == 2));
+  std::set<std::pair<std::size_t, std::size_t>> places;
+  for (std::size_t layer = 0; layer < 6; ++layer) {
+    REQUIRE(groups.window(groups.group_of(layer)) == (layer % 3 == 2 ? 0 : 5));
+    REQUIRE(groups.index_of(layer) < 2);
+    places.insert({groups.group_of(layer), groups.index_of(layer)});
+  }
+  REQUIRE(places.size() == 6);
+  REQUIRE(groups_of({0, 5, 5}).size() == 3);  // 1 and 2 layers: one each
+}
+
+TEST_CASE("a sequence is promised no page fewer than it holds at most", "[kv]") {
+  for (const std::size_t window : {1, 2, 5, 255, 256, 257, 300, 512, 2000}) {
+    for (const std::size_t pass : {1, 2, 64, 255, 256, 257, 600}) {
+      const auto pool = pool_of(1, KvType::kF16, {window, 0});
+      std::size_t before = 0;
+      for (std::size_t n = 1; n < 1900; n += 1 + n % 7) {
+        CAPTURE(window, pass, n);
+        std::size_t held = 0;
+        for (std::size_t begin = 0; begin < n; ++begin) {
+          const std::size_t end = std::min(n, begin + pass);
+          held = std::max(held, KvGroups::pages_for(end) -
+                                    KvGroups::first_page(window, KvGroups::kept_from(begin)));
+        }
+        const std::size_t promised = pool->groups().most_pages(n, pass);
+        REQUIRE(promised >= held + KvGroups::pages_for(n));
+        REQUIRE(promised <= held + 1 + KvGroups::pages_for(n));
+        REQUIRE(promised >= before);
+        before = promised;
+      }
+    }
+  }
+}
+
+TEST_CASE("a page is given back when the windows of all to come are past it", "[kv]") {
+  const auto pool = pool_of(9, KvType::kF16, {5, 0, 5});
+  REQUIRE(pool->groups().size() == 3);
+  KvCache cache(pool);
+  constexpr std::size_t kGone = kPage + 4;  // the first position that does not look at 255
+  constexpr std::size_t kBegin = kGone + KvGroups::kSlack;
+  fill(cache, 0, kBegin - 1);
+  REQUIRE(pool->pages_in_use() == 6);
+  fill(cache, kBegin - 1, kBegin);
+  REQUIRE(pool->pages_in_use() == 6);
+  REQUIRE(holds(cache, 0, kBegin));
+  REQUIRE(cache.reusable(17) == 17);
+  fill(cache, kBegin, kBegin + 1);
+  REQUIRE(pool->pages_in_use() == 4);
+  REQUIRE(cache.n_pages() == 4);
+  REQUIRE(holds(cache, kPage, kBegin + 1));
+  REQUIRE(cache.pages(0)[0] == nullptr);
+  REQUIRE(cache.pages(2)[0] == nullptr);
+  REQUIRE(cache.pages(1)[0] != nullptr);
+  REQUIRE(cache.key(1, 0, 0, 3) != 0);
+
+  REQUIRE(cache.reusable(kGone) == kGone);
+  REQUIRE(cache.reusable(kGone - 1) == 0);
+  REQUIRE(cache.truncate(kGone) == kGone);
+  REQUIRE(pool->pages_in_use() == 4);
+  REQUIRE(cache.truncate(kGone - 1) == 0);
+  REQUIRE(pool->pages_in_use() == 0);
+  fill(cache, 0, kPage + 10);
+  REQUIRE(holds(cache, 0, kPage + 10));
+  REQUIRE(cache.reserve(3 * kPage, 3 * kPage + 1));  // and whatever was between
+  REQUIRE(pool->pages_in_use() == 4 + 2 * 2);
+}
+
+TEST_CASE("a prefix is taken over where the window's pages are there", "[kv]") {
+  const auto pool = pool_of(30, KvType::kF16, {300, 0});
+  const auto tokens = text(5 * kPage);
+  KvCache a(pool);
+  // In one go, so that it holds all.
+  fill(a, 0, 5 * kPage);
+  a.publish(tokens);
+  REQUIRE(pool->pages_in_use() == 10);
+  const auto adopted = [&](std::size_t n) {
+    KvCache b(pool);
+    const std::size_t before = pool->pages_in_use();
+    const std::size_t n_adopted = b.adopt(std::span(tokens).first(n));
+    if (n_adopted == 5 * kPage) {
+      REQUIRE(b.n_pages() == 5 + 2);
+      REQUIRE(pool->pages_in_use() == before);
+      REQUIRE(b.pages(0)[2] == nullptr);
+      REQUIRE(b.pages(0)[3] == a.pages(0)[3]);
+      REQUIRE(b.pages(1)[2] == a.pages(1)[2]);
+      REQUIRE(b.reusable(5 * kPage) == 5 * kPage);
+      REQUIRE(b.reusable(4 * kPage) == 0);
+    }
+    return n_adopted;
+  };
+  const auto lose = [&](std::size_t layer, std::size_t i) {
+    const auto& layout = pool->memory(0);
+    const auto page = static_cast<KvPool::Page>((a.pages(layer)[i] - layout) /
+                                                static_cast<std::ptrdiff_t>(pool->page_bytes()));
+    pool->unpublish(page);
+  };
+  REQUIRE(adopted(5 * kPage) == 5 * kPage);
+  lose(0, 1);
+  REQUIRE(adopted(5 * kPage) == 5 * kPage);
+  REQUIRE(adopted(5 * kPage - 1) == 4 * kPage);
+  REQUIRE(adopted(4 * kPage - 1) == kPage);  // 3 pages end at 768, which looks at 469
+  lose(0, 4);
+  REQUIRE(adopted(5 * kPage) == 4 * kPage);
+  lose(1, 3);
+  REQUIRE(adopted(5 * kPage) == kPage);
+  // Who has the same tokens brings back what was lost.
+  KvCache c(pool);
+  fill(c, 0, 5 * kPage);
+  c.publish(tokens);
+  REQUIRE(c.pages(0)[0] == a.pages(0)[0]);
+  REQUIRE(c.pages(0)[4] != a.pages(0)[4]);
+  REQUIRE(adopted(5 * kPage - 1) == 4 * kPage);
+  KvCache d(pool);
+  REQUIRE(d.adopt(tokens) == 5 * kPage);
+  REQUIRE(d.pages(0)[4] == c.pages(0)[4]);
+}
+
+TEST_CASE("a sequence goes on from its own pages and others'", "[kv]") {
+  const auto pool = pool_of(30, KvType::kF16, {300, 0});
+  const auto tokens = text(4 * kPage);
+  KvCache a(pool);
+  KvCache b(pool);
+  fill(b, 0, kPage + 9);
+  b.publish(std::span(tokens).first(kPage + 9));
+  REQUIRE(a.adopt(std::span(tokens).first(kPage)) == kPage);
+  fill(a, kPage, 4 * kPage);
+  a.publish(tokens);
+  REQUIRE(b.adopt(std::span(tokens).first(2 * kPage)) == 2 * kPage);
+  REQUIRE(holds(b, 0, 2 * kPage));
+  REQUIRE(b.adopt(tokens) == 4 * kPage);
+  REQUIRE(b.n_pages() == 4 + 2);
+  REQUIRE(b.pages(0)[1] == nullptr);
+  REQUIRE(holds(b, 2 * kPage, 4 * kPage));
 }
 
 }  // namespace llm

@@ -30,8 +30,15 @@ Ids token_ids(std::size_t n) {
 
 class Models {
  public:
-  explicit Models(std::uint32_t n_layers = 2) {
-    path_ = directory_.write("tiny.gguf", TinyGguf::llama({.n_layers = n_layers}).bytes());
+  /// @param window  of every other layer; 0: none
+  explicit Models(std::uint32_t n_layers = 2, std::uint32_t window = 0) {
+    const std::string architecture = window > 0 ? "gpt-oss" : "llama";
+    TinyGguf tiny = TinyGguf::llama({.n_layers = n_layers, .architecture = architecture});
+    if (window > 0) {
+      tiny.set_u32("gpt-oss.attention.sliding_window", window);
+      tiny.set_u32("gpt-oss.context_length", 1024);
+    }
+    path_ = directory_.write("tiny.gguf", tiny.bytes());
   }
 
   std::unique_ptr<Sequence> open(KvType kv = KvType::kF16, Compute compute = Compute::kInt8) const {
@@ -69,7 +76,7 @@ constexpr std::size_t kHeader = 8 + 4 + 8 + 64;
 
 /// The file of `content` with a header that is right.
 std::string with_header(const std::string& content) {
-  const std::uint32_t version = 1;
+  const std::uint32_t version = 2;
   const std::uint64_t size = kHeader + content.size();
   std::string file = "LLMCACHE";
   file.append(reinterpret_cast<const char*>(&version), sizeof version);
@@ -103,6 +110,51 @@ TEST_CASE("a restored cache gives the logits of recomputation, wherever it was c
     REQUIRE(std::memcmp(rest.data(), expected.data() + n * n_vocab, rest.size() * sizeof(float)) ==
             0);
     REQUIRE(rest.size() == expected.size() - n * n_vocab);
+  }
+}
+
+TEST_CASE("a cache has what windows reach into, and goes on from there", "[prompt_cache]") {
+  const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
+  const std::size_t window = GENERATE(5, 300);
+  const Models models(2, static_cast<std::uint32_t>(window));
+  const auto open = [&] {
+    return require_ok(open_sequence(Model::load(models.path("tiny.gguf")).value(),
+                                    {.context = 700, .kv = kv, .batch = 100}));
+  };
+  const Ids all = token_ids(620);
+  const auto writer = open();
+  const std::vector<float> expected = logits_of(*writer, all);
+  const std::size_t n_vocab = writer->n_vocab();
+  std::size_t size_before = 0;
+  // From the end of the text on back, into what the writer has given back.
+  for (const std::size_t n : {620, 611, 512, 293, 292, 291, 260, 40}) {
+    CAPTURE(window, n);
+    writer->truncate(0);
+    logits_of(*writer, all);
+    REQUIRE(PromptCache::write(models.path("cache"), *writer, n, cache_identity(*writer, kSha256))
+                .ok());
+    const PromptCache cache = open_cache(models.path("cache"));
+    REQUIRE(cache.stored() == n);
+    const auto& pool = writer->executor().pool();
+    const std::size_t rows = 2 * n - KvGroups::first_page(window, KvGroups::kept_from(n)) * 256;
+    const std::size_t size = models.directory().read("cache").size() - n * sizeof(TokenId) -
+                             rows * 2 * pool.n_heads() * pool.layout().row_bytes();
+    REQUIRE((size_before == 0 || size == size_before));
+    size_before = size;
+    const auto reader = open();
+    REQUIRE(cache.restore(*reader).ok());
+    REQUIRE(reader->position() == n);
+    REQUIRE(reader->executor().passes() == 0);
+    // Also one position back, as for a prompt that the file has to its end.
+    for (const std::size_t back : {0, 1}) {
+      reader->truncate(n - back);
+      const auto rest = logits_of(*reader, std::span(all).subspan(n - back));
+      REQUIRE(rest.size() == expected.size() - (n - back) * n_vocab);
+      REQUIRE(std::memcmp(rest.data(), expected.data() + (n - back) * n_vocab,
+                          rest.size() * sizeof(float)) == 0);
+      reader->truncate(0);
+      REQUIRE(cache.restore(*reader).ok());
+    }
   }
 }
 
@@ -179,6 +231,10 @@ TEST_CASE("a damaged or cut cache is refused, whichever byte it is", "[prompt_ca
     REQUIRE(cut.file == models.path("bad"));
   }
   REQUIRE(PromptCache::open(models.path("tiny.gguf")).error().code == ErrorCode::kMalformed);
+  std::string old = good;
+  old[8] = 1;  // which had all positions of every layer
+  must_fail(PromptCache::open(models.directory().write("bad", old)), ErrorCode::kUnsupported,
+            {"version: found 1, need 2"});
   REQUIRE(PromptCache::open(models.path("absent")).error().code == ErrorCode::kIo);
 }
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/forward/kv_pool.h"
+#include "engine/forward/kv_groups.h"
 #include "tests/support/catch.h"
 #include "tests/support/effort.h"
 #include "tests/support/require_ok.h"
@@ -87,7 +87,7 @@ class Watcher {
     const std::size_t waiting = scheduler_.n_waiting();
     const Admission admission = scheduler_.submit(id, n_prompt, n_new);
     const std::size_t most = n_prompt + n_new - 1;
-    if (most > options_.context || KvPool::pages_for(most) > options_.kv_pages) {
+    if (most > options_.context || KvGroups::pages_for(most) > options_.kv_pages) {
       REQUIRE(admission == Admission::kTooLong);
     } else if (waiting >= options_.queue) {  // more: preempted ones wait as well
       REQUIRE(admission == Admission::kQueueFull);
@@ -131,8 +131,8 @@ class Watcher {
       if (part.n_proposed == 0) continue;
       // Beside no prompt, in the request's own pages, and never the last token it may have.
       for (const StepPart& other : step.parts) REQUIRE((other.n_tokens == 1));
-      REQUIRE(KvPool::pages_for(request.n_tokens + part.n_proposed) ==
-              KvPool::pages_for(request.n_tokens));
+      REQUIRE(KvGroups::pages_for(request.n_tokens + part.n_proposed) ==
+              KvGroups::pages_for(request.n_tokens));
       REQUIRE(request.n_tokens + part.n_proposed < request.most_tokens);
     }
     REQUIRE(step.n_tokens == n_tokens);
@@ -152,7 +152,7 @@ class Watcher {
       }
       REQUIRE_FALSE(one_waits);  // nobody overtakes
       ++running;
-      pages += KvPool::pages_for(request.n_tokens);
+      pages += KvGroups::pages_for(request.n_tokens);
       const bool decodes = request.n_tokens - request.stored == 1;
       REQUIRE((!decodes || seen.contains(id)));
     }

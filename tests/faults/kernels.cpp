@@ -305,10 +305,10 @@ struct Entries {
       wrong.q_stride = width;
     } else if (fault.is("other_pages")) {
       const auto caches = pass_caches();
-      if (caches.size() < 2 || args.pages == caches[0]->pages() ||
-          caches[0]->n_pages() < args.chunk_end)
-        return false;
-      wrong.pages = caches[0]->pages();
+      if (caches.size() < 2) return false;
+      const auto pages = caches[0]->pages(0);
+      if (args.pages == pages.data() || pages.size() < args.chunk_end) return false;
+      wrong.pages = pages.data();
     } else if (fault.is("next_head")) {
       const std::size_t head_bytes = args.values_offset - args.keys_offset;
       if (args.keys_offset == 0) return false;

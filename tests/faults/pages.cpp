@@ -32,6 +32,19 @@ void half_of_definition(const float* x, std::size_t n, std::uint16_t* y) {
   }
 }
 
+/// As if the page that is given back for the next position had been for this one, and written by
+/// another text.
+void drop_early(const KvCache& cache, std::size_t begin) {
+  const KvGroups& groups = cache.pool().groups();
+  for (std::size_t layer = 0; layer < groups.size() * groups.layers_per_page(); ++layer) {
+    const std::size_t window = groups.window(groups.group_of(layer));
+    const std::size_t first = KvGroups::first_page(window, begin);
+    if (KvGroups::first_page(window, begin + 1) == first) continue;
+    note_struck();
+    std::memset(const_cast<std::byte*>(cache.pages(layer)[first]), 0x3C, cache.pool().page_bytes());
+  }
+}
+
 }  // namespace
 
 LLM_WRAP(store, "_ZN3llm7KvCache5storeEmmmSt4spanIKfLm18446744073709551615EES3_RKNS_10KvRoundingE",
@@ -69,20 +82,23 @@ LLM_WRAP(store, "_ZN3llm7KvCache5storeEmmmSt4spanIKfLm18446744073709551615EES3_R
   real_store(self, layer, first_row, position, k, v, used);
 }
 
-LLM_WRAP(truncate, "_ZN3llm7KvCache8truncateEm", void, KvCache* self, std::size_t n_positions) {
+LLM_WRAP(truncate, "_ZN3llm7KvCache8truncateEm", std::size_t, KvCache* self,
+         std::size_t n_positions) {
   if (n_positions == 0) stored().erase(self);
-  real_truncate(self, n_positions);
+  return real_truncate(self, n_positions);
 }
 
 LLM_WRAP(reserve, "_ZN3llm7KvCache7reserveEmm", bool, KvCache* self, std::size_t begin,
          std::size_t end) {
   if (planted("pages") == nullptr) return real_reserve(self, begin, end);
-  const std::vector<const std::byte*> before(self->pages(), self->pages() + self->n_pages());
+  const auto pages = self->pages(0);
+  const std::vector<const std::byte*> before(pages.begin(), pages.end());
   const bool reserved = real_reserve(self, begin, end);
   const std::size_t n_bytes = self->pool().page_bytes();
-  for (std::size_t i = 0; reserved && i < before.size() && i < self->n_pages(); ++i) {
-    auto* const copy = const_cast<std::byte*>(self->pages()[i]);
-    if (copy == before[i]) continue;
+  if (planted("pages")->is("dropped_early")) drop_early(*self, begin);
+  for (std::size_t i = 0; reserved && i < before.size() && i < self->pages(0).size(); ++i) {
+    auto* const copy = const_cast<std::byte*>(self->pages(0)[i]);
+    if (copy == before[i] || copy == nullptr) continue;
     const auto spoil = [&](std::byte* page, std::size_t from, std::size_t to) {
       note_struck();
       std::memset(page + from, 0x3C, to - from);
@@ -107,14 +123,14 @@ LLM_WRAP(adopt, "_ZN3llm7KvCache5adoptESt4spanIKiLm18446744073709551615EE", std:
 }
 
 LLM_WRAP(unpublish, "_ZN3llm6KvPool9unpublishEj", void, KvPool* self, KvPool::Page page) {
-  if (self->prefix(page) != KvPool::kNoPrefix && planted("pages") != nullptr &&
+  if (self->is_published(page) && planted("pages") != nullptr &&
       planted("pages")->is("stay_published"))
     return note_struck();
   real_unpublish(self, page);
 }
 
 namespace {
-std::uint64_t parent_of(std::uint64_t parent) {
+KvPool::Prefix parent_of(KvPool::Prefix parent) {
   const Fault* fault = planted("pages");
   if (fault == nullptr || !fault->is("any_parent") || parent == KvPool::kNoPrefix) return parent;
   note_struck();
@@ -122,14 +138,15 @@ std::uint64_t parent_of(std::uint64_t parent) {
 }
 }  // namespace
 
-LLM_WRAP(publish, "_ZN3llm6KvPool7publishEjmSt4spanIKiLm18446744073709551615EE", KvPool::Page,
-         KvPool* self, KvPool::Page page, std::uint64_t parent, std::span<const TokenId> tokens) {
-  return real_publish(self, page, parent_of(parent), tokens);
+LLM_WRAP(publish,
+         "_ZN3llm6KvPool7publishEmSt4spanIKiLm18446744073709551615EES1_IjLm18446744073709551615EE",
+         KvPool::Prefix, KvPool* self, KvPool::Prefix parent, std::span<const TokenId> tokens,
+         std::span<KvPool::Page> pages) {
+  return real_publish(self, parent_of(parent), tokens, pages);
 }
 
-LLM_WRAP(find, "_ZN3llm6KvPool4findEmSt4spanIKiLm18446744073709551615EE",
-         std::optional<KvPool::Page>, KvPool* self, std::uint64_t parent,
-         std::span<const TokenId> tokens) {
+LLM_WRAP(find, "_ZNK3llm6KvPool4findEmSt4spanIKiLm18446744073709551615EE", const KvPool::Published*,
+         const KvPool* self, KvPool::Prefix parent, std::span<const TokenId> tokens) {
   return real_find(self, parent_of(parent), tokens);
 }
 

@@ -29,7 +29,7 @@ LengthDistribution lengths_of(const std::string& json) {
   return *lengths;
 }
 
-constexpr SchedulerOptions kOptions{
+const SchedulerOptions kOptions{
     .step_tokens = 64, .parallel = 8, .queue = 1000, .context = 416, .kv_pages = 6};
 
 }  // namespace

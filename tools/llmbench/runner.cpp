@@ -195,7 +195,7 @@ Result<Sequence*> BenchRunner::ensure_session(const BenchTest& test) {
 }
 
 Status BenchRunner::go_to_depth(Session& session, std::size_t depth) const {
-  session.truncate(std::min(session.position(), depth));
+  session.truncate(session.reusable(std::min(session.position(), depth)));
   const std::size_t position = session.position();
   if (position == depth) return Ok{};
   LLM_RETURN_IF_ERROR(session.evaluate(tokens(position, depth - position), LogitRows::kNone));

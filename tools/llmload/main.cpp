@@ -204,8 +204,10 @@ Result<int> run(LoadArguments& a, const ToolContext& context) {
                                         a.scheduler.context, model->config().context),
                  .hint = "the model was trained for no more"};
   }
+  a.scheduler.kv_groups = KvGroups(model->config());
   if (a.scheduler.kv_pages == 0) {
-    a.scheduler.kv_pages = a.scheduler.parallel * KvPool::pages_for(a.scheduler.context);
+    a.scheduler.kv_pages =
+        a.scheduler.parallel * Scheduler::pages_for(a.scheduler, a.scheduler.context);
   }
   Load load{a, context, model, lengths, {}};
   load.report.model = a.model;

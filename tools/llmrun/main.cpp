@@ -178,8 +178,8 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
     error.add(write_receipt(arguments.receipt, receipt_of(arguments, session, conversation.get(),
                                                           prompt_ids, result, hash)));
   }
-  error.add(save_cache(arguments, loaded, prompt_ids.size()));
   if (dumps) error.add(write_dump(arguments, session, std::move(recorder)));
+  error.add(save_cache(arguments, loaded, prompt_ids.size()));  // cuts the session
   LLM_RETURN_IF_ERROR(error.status());
   return GracefulInterrupt::exit_code();
 }

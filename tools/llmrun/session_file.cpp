@@ -125,8 +125,8 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
 
 }  // namespace
 
-Status save_session(const std::string& path, const Conversation& conversation,
-                    const Sequence& sequence, const CacheIdentity& identity, bool with_values) {
+Status save_session(const std::string& path, const Conversation& conversation, Sequence& sequence,
+                    const CacheIdentity& identity, bool with_values) {
   return PromptCache::write(path, sequence, with_values ? sequence.position() : 0, identity,
                             note_of(conversation), with_values);
 }

@@ -11,9 +11,9 @@ namespace llm {
 
 /// Writes a conversation as a prompt cache whose note has its messages (docs/prompt_cache.md).
 /// @param with_values  keys and values too, so that they need not be computed again
-/// Errors: kIo.
-Status save_session(const std::string& path, const Conversation& conversation,
-                    const Sequence& sequence, const CacheIdentity& identity, bool with_values);
+/// Errors: those of PromptCache::write().
+Status save_session(const std::string& path, const Conversation& conversation, Sequence& sequence,
+                    const CacheIdentity& identity, bool with_values);
 
 /// Reads one for `sequence`, which then holds what the file has of keys and values; nothing where
 /// they do not fit into its context.

@@ -65,17 +65,23 @@ Status complete(ServeArguments& a, const Model& model) {
                                               scheduler.step_tokens, scheduler.parallel));
   }
   LLM_TRY(const auto page, KvPool::create(model.config(), 1, a.kv));
-  const std::size_t full = KvPool::pages_for(scheduler.context);
+  scheduler.kv_groups = page->groups();
+  const std::size_t full = Scheduler::pages_for(scheduler, scheduler.context);
   const std::size_t given = a.kv_memory * kMebibyte / page->page_bytes();
-  if (a.kv_memory > 0 && given == 0) {
-    return usage_error("--kv-memory", fmt::format("found {} MiB, need one page of {} bytes or more",
-                                                  a.kv_memory, page->page_bytes()));
+  const std::size_t least = Scheduler::pages_for(scheduler, 1);
+  if (a.kv_memory > 0 && given < least) {
+    return usage_error(
+        "--kv-memory",
+        fmt::format("found {} MiB, need {} of {} bytes or more", a.kv_memory,
+                    least == 1 ? "one page" : fmt::format("{} pages", least), page->page_bytes()));
   }
   const std::size_t usual = std::max(
       full, std::min(kUsualKvMemory * kMebibyte / page->page_bytes(), full * scheduler.parallel));
   scheduler.kv_pages = a.kv_memory > 0 ? given : usual;
-  if (const std::size_t held = scheduler.kv_pages * KvPool::kPagePositions;
-      held < scheduler.context) {
+  if (scheduler.kv_pages < full) {
+    std::size_t held = KvPool::kPagePositions;
+    while (Scheduler::pages_for(scheduler, held + 1) <= scheduler.kv_pages)
+      held += KvPool::kPagePositions;
     spdlog::warn("--kv-memory: found {} MiB, which hold {} of {} positions; that is the context",
                  a.kv_memory, held, scheduler.context);
     scheduler.context = held;

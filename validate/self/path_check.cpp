@@ -21,10 +21,11 @@ struct DefinitionAt {
 
 Result<DefinitionAt> definition_at(const ModelPointer& model, KvType kv,
                                    std::span<const TokenId> tokens, const Window& window) {
-  LLM_TRY(
-      const auto executor,
-      Executor::create(
-          model, {.context = window.end, .kv = kv, .kv_pages = 2 * KvPool::pages_for(window.end)}));
+  // What the fast one gives back must stay to be found, or the definition computes it all.
+  const std::size_t n_pages =
+      2 * KvGroups(model->config()).size() * KvGroups::pages_for(window.end);
+  LLM_TRY(const auto executor,
+          Executor::create(model, {.context = window.end, .kv = kv, .kv_pages = n_pages}));
   DefinitionAt out;
   LLM_TRY(out.fast, Executor::open(executor, {.share_prefix = true}));
   LLM_TRY(out.plain, Executor::open(executor, {.share_prefix = true, .reference = true}));

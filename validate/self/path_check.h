@@ -54,7 +54,7 @@ std::vector<Isa> other_isas(Isa own);
 /// Products that the definition, in plain loops, may take of a mode: one to two seconds.
 inline constexpr double kDefinitionWork = 2e9;
 
-/// Positions [begin, end) of a text. `begin` is a multiple of KvPool::kPagePositions.
+/// Positions [begin, end) of a text. `begin` is a multiple of KvGroups::kPagePositions.
 struct Window {
   std::size_t begin = 0;
   std::size_t end = 0;

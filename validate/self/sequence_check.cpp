@@ -41,7 +41,7 @@ class SequenceCheck {
  public:
   SequenceCheck(const std::shared_ptr<const Model>& model, KvType kv,
                 const SequenceCheckOptions& options)
-      : model_(model), kv_(kv), options_(options), random_(options.seed) {
+      : model_(model), kv_(kv), options_(options), random_(options.seed), groups_(model->config()) {
     const std::size_t context = model_->config().context;
     n_common_ = context > kPage + 1 ? kPage : 0;
     context_ = std::min(context, n_common_ + options_.most_new);
@@ -82,7 +82,7 @@ class SequenceCheck {
     std::ranges::copy(drawn(n - kPage), other.begin());
     const std::vector<TokenId> end = drawn(kTakenBack);
     const ExecutorOptions options{
-        .context = n + 1, .kv = kv_, .batch = 64, .kv_pages = 4 * n_pages + 5};
+        .context = n + 1, .kv = kv_, .batch = 64, .kv_pages = (4 * n_pages + 5) * groups_.size()};
     std::string difference;
     LLM_TRY(const auto alone, open_sequence(model_, options));
     LLM_TRY(const auto executor, Executor::create(model_, options));
@@ -147,11 +147,13 @@ class SequenceCheck {
   }
 
   Result<CheckResult> run_mix(const Mix& mix) {
-    const std::size_t each = KvPool::pages_for(context_);
+    constexpr std::size_t kBatch = 64;
+    const std::size_t each = groups_.most_pages(context_, kBatch);
     const std::size_t n_held = mix.preempts ? std::min(kMostAtOnce, texts_.size()) : texts_.size();
-    LLM_TRY(const auto executor,
-            Executor::create(
-                model_, {.context = context_, .kv = kv_, .batch = 64, .kv_pages = each * n_held}));
+    LLM_TRY(
+        const auto executor,
+        Executor::create(
+            model_, {.context = context_, .kv = kv_, .batch = kBatch, .kv_pages = each * n_held}));
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (std::size_t i = 0; i < texts_.size(); ++i) {
       LLM_TRY(auto sequence, Executor::open(executor, {.share_prefix = mix.share_prefix}));
@@ -235,6 +237,7 @@ class SequenceCheck {
   KvType kv_;
   const SequenceCheckOptions& options_;
   std::mt19937_64 random_;
+  KvGroups groups_;
   std::size_t n_common_ = 0;  ///< leading tokens that all are fed: a page, or none
   std::vector<TokenId> common_;
   std::size_t context_ = 0;

@@ -30,7 +30,7 @@ TapMatrix drawn(std::size_t n, std::size_t features, float size, float most, uns
 TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatrix& q,
                         const TapMatrix& k, const TapMatrix& v, std::size_t window,
                         TokenRows rows) {
-  KvCache cache(require_ok(KvPool::create(config, KvPool::pages_for(k.rows), kv)));
+  KvCache cache(require_ok(KvPool::create(config, KvGroups::pages_for(k.rows), kv)));
   REQUIRE(cache.reserve(0, k.rows));
   const auto row = [](const TapMatrix& m, std::size_t t) {
     return std::span(m.values).subspan(t * m.features, m.features);

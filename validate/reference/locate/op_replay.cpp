@@ -167,7 +167,7 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
   if (attends) {
     HyperParameters one_layer = config();
     one_layer.n_layers = 1;
-    LLM_TRY(auto pool, KvPool::create(one_layer, KvPool::pages_for(all.size()), kv_));
+    LLM_TRY(auto pool, KvPool::create(one_layer, KvGroups::pages_for(all.size()), kv_));
     cache.emplace(std::move(pool));
     LLM_CHECK(cache->reserve(0, all.size()));
     definition_.store(all, in.taps[1], in.taps[2], *cache, 0);
