@@ -229,6 +229,7 @@ TextRequest long_request(const Model& model, std::size_t n_prompt, std::size_t n
   request.options.max_tokens = n_new;
   request.options.ignore_eos = true;
   request.options.sampler.seed = seed;
+  request.options.logprobs = 3;  // of whole rows, so bits of the logits are compared
   return request;
 }
 
