@@ -3,13 +3,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <span>
 
 #include "base/check.h"
 #include "quant/contract/contract.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/codes.h"
-#include "quant/formats/dequantize.h"
 
 namespace llm {
 namespace {
@@ -33,7 +31,7 @@ Block row_of(const std::byte* packed, std::size_t r) {
   Block block;
   auto* bytes = reinterpret_cast<std::byte*>(&block);
   for (const PackedField& field : PackedLayout<Block>::kFields) {
-    LLM_CHECK(field.element_bytes == 2 || field.element_bytes == 4);
+    if (field.element_bytes == 1) gather<1>(packed, r, field.count, bytes + field.offset);
     if (field.element_bytes == 2) gather<2>(packed, r, field.count, bytes + field.offset);
     if (field.element_bytes == 4) gather<4>(packed, r, field.count, bytes + field.offset);
     packed += kRows * field.bytes();
@@ -199,18 +197,26 @@ void expand_block(WeightType type, const std::byte* packed, std::byte* expanded)
 }
 
 void expand_to_f32(WeightType type, const std::byte* packed, float* out) {
-  visit_block_format(type, [&]<class Block>() {
-    if constexpr (kIsExpanded<Block>) {
-      for (std::size_t r = 0; r < kRows; ++r) {
-        const auto block = row_of<Block>(packed, r);
-        float weights[Block::kWeights];
-        contract::dequantize_row(type, std::as_bytes(std::span(&block, 1)), weights);
-        for (std::size_t j = 0; j < Block::kWeights; ++j) out[kRows * j + r] = weights[j];
+  alignas(64) std::byte expanded[kRows * sizeof(BlockExpanded)];
+  static_assert(sizeof(expanded) >= kNvfp4Blocks * kRows * sizeof(BlockQ8_0));
+  expand_block(type, packed, expanded);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    if (type == WeightType::kNVFP4) {
+      for (std::size_t s = 0; s < kNvfp4Blocks; ++s) {
+        const auto block = row_of<BlockQ8_0>(expanded + s * kRows * sizeof(BlockQ8_0), r);
+        const std::int8_t* codes = block.qs + s % 2 * BlockNVFP4::kScaled;
+        for (std::size_t i = 0; i < BlockNVFP4::kScaled; ++i)
+          out[kRows * (BlockNVFP4::kScaled * s + i) + r] =
+              f16_to_f32(block.d) * static_cast<float>(codes[i]);
       }
-    } else {
-      LLM_CHECK(false && "kernels take this type as it is");
+      continue;
     }
-  });
+    const auto block = row_of<BlockExpanded>(expanded, r);
+    for (std::size_t j = 0; j < BlockExpanded::kWeights; ++j) {
+      const auto scale = static_cast<float>(block.scales[j / BlockExpanded::kSubBlock]);
+      out[kRows * j + r] = block.d * scale * static_cast<float>(block.qs[j]);
+    }
+  }
 }
 
 }  // namespace llm

@@ -50,8 +50,8 @@ constexpr bool kIsExpanded =
 /// Cost: a few operations for a weight.
 void expand_block(WeightType type, const std::byte* packed, std::byte* expanded);
 
-/// The weights of a packed block of 16 rows, as contract::dequantize_row() gives them:
-/// out[16 j + r] is weight j of row r. @pre as of expand_block()
+/// The weights of a packed block of 16 rows, bit for bit what contract::dequantize_row() gives, but
+/// by way of expand_block(): out[16 j + r] is weight j of row r. @pre as of expand_block()
 void expand_to_f32(WeightType type, const std::byte* packed, float* out);
 
 }  // namespace llm

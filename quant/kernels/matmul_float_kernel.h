@@ -134,7 +134,7 @@ void matmul_dequantized(const llm::MatmulArgs& args) {
   matmul_filled<A>(args, kFloatTileColumns, fill);
 }
 
-/// Types that are expanded, by their definition.
+/// Types that are expanded.
 template <class A>
 void matmul_expanded_in_f32(const llm::MatmulArgs& args) {
   const llm::BlockTraits& traits = llm::block_traits(args.type);
