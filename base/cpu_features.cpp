@@ -136,9 +136,34 @@ std::optional<Isa> isa_from_name(std::string_view name) {
 
 std::string_view isa_requirement(Isa isa) { return row_of(isa).requirement; }
 
+namespace {
+
+/// Units of kernels and peaks exist for it. Without the list of CMake: all, for those who only ask
+/// the CPU.
+bool is_built([[maybe_unused]] Isa isa) {
+#ifdef LLM_HAS_BUILT_ISAS
+  return isa == Isa::kScalar
+#define LLM_ISA(name) || isa == Isa::k##name
+#include "built_isas.inc"
+#undef LLM_ISA
+      ;
+#else
+  return true;
+#endif
+}
+
+}  // namespace
+
 bool isa_supported(Isa isa) {
   static const Features here = detect();
-  return (row_of(isa).needs & ~here) == 0;
+  return is_built(isa) && (row_of(isa).needs & ~here) == 0;
+}
+
+std::string isa_missing(Isa isa) {
+  const std::string name(isa_name(isa));
+  if (!is_built(isa)) return "this build has no kernels for " + name;
+  return (name + " needs ").append(isa_requirement(isa)) + ", which this CPU (" +
+         std::string(cpu_name()) + ") lacks";
 }
 
 Isa best_isa() {

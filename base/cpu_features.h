@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace llm {
@@ -26,8 +27,11 @@ std::optional<Isa> isa_from_name(std::string_view name);
 /// What the CPU must offer, in words for an error message ("AVX2, FMA and F16C").
 std::string_view isa_requirement(Isa isa);
 
-/// Whether this CPU has the instructions and the operating system saves their registers.
+/// Whether this build has kernels for it, this CPU the instructions, and the operating system saves
+/// their registers.
 bool isa_supported(Isa isa);
+/// Why it is not, for an error message. @pre !isa_supported(isa)
+std::string isa_missing(Isa isa);
 /// The supported one that is preferred to all others.
 Isa best_isa();
 

@@ -14,25 +14,17 @@
 namespace llm {
 
 extern const PeakKernels kPeakScalar;
-#if defined(__x86_64__)
-extern const PeakKernels kPeakAvx2;
-extern const PeakKernels kPeakAvx512;
-extern const PeakKernels kPeakAvxVnni;
-extern const PeakKernels kPeakAvx512Vnni;
-extern const PeakKernels kPeakAmx;
-#elif defined(__aarch64__)
-extern const PeakKernels kPeakNeon;
-#endif
+#define LLM_ISA(name) extern const PeakKernels kPeak##name;
+#include "built_isas.inc"
+#undef LLM_ISA
 
 namespace {
 
 constexpr const PeakKernels* kTables[] = {
     &kPeakScalar,
-#if defined(__x86_64__)
-    &kPeakAvx2,   &kPeakAvx512, &kPeakAvxVnni, &kPeakAvx512Vnni, &kPeakAmx,
-#elif defined(__aarch64__)
-    &kPeakNeon,
-#endif
+#define LLM_ISA(name) &kPeak##name,
+#include "built_isas.inc"
+#undef LLM_ISA
 };
 
 using Clock = std::chrono::steady_clock;

@@ -21,9 +21,7 @@ namespace {
 Result<Isa> choose_isa(std::optional<Isa> wanted) {
   if (!wanted) return best_isa();
   if (isa_supported(*wanted)) return *wanted;
-  return Error{ErrorCode::kUnsupported, "--isa",
-               fmt::format("{} needs {}, which this CPU ({}) lacks", isa_name(*wanted),
-                           isa_requirement(*wanted), cpu_name())};
+  return Error{ErrorCode::kUnsupported, "--isa", isa_missing(*wanted)};
 }
 
 /// Seconds since the last call.

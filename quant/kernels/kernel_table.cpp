@@ -5,25 +5,17 @@
 namespace llm {
 
 extern const KernelTable kKernelsScalar;
-#if defined(__x86_64__)
-extern const KernelTable kKernelsAvx2;
-extern const KernelTable kKernelsAvx512;
-extern const KernelTable kKernelsAvxVnni;
-extern const KernelTable kKernelsAvx512Vnni;
-extern const KernelTable kKernelsAmx;
-#elif defined(__aarch64__)
-extern const KernelTable kKernelsNeon;
-#endif
+#define LLM_ISA(name) extern const KernelTable kKernels##name;
+#include "built_isas.inc"
+#undef LLM_ISA
 
 namespace {
 
 constexpr const KernelTable* kTables[] = {
     &kKernelsScalar,
-#if defined(__x86_64__)
-    &kKernelsAvx2,   &kKernelsAvx512, &kKernelsAvxVnni, &kKernelsAvx512Vnni, &kKernelsAmx,
-#elif defined(__aarch64__)
-    &kKernelsNeon,
-#endif
+#define LLM_ISA(name) &kKernels##name,
+#include "built_isas.inc"
+#undef LLM_ISA
 };
 
 }  // namespace

@@ -75,14 +75,9 @@ TEST_CASE("instruction sets have one name each, and it leads back", "[base][cpu_
   CHECK_FALSE(isa_from_name("").has_value());
 }
 
-TEST_CASE("an instruction set is supported with what it needs, and the last one is the best",
-          "[base][cpu_features]") {
+TEST_CASE("of the supported instruction sets the last one is the best", "[base][cpu_features]") {
   CHECK(isa_supported(Isa::kScalar));
-  const auto implies = [](Isa isa, Isa part) { return !isa_supported(isa) || isa_supported(part); };
-  CHECK(implies(Isa::kAvxVnni, Isa::kAvx2));
-  CHECK(implies(Isa::kAvx512, Isa::kAvx2));
-  CHECK(implies(Isa::kAvx512Vnni, Isa::kAvx512));
-  CHECK(implies(Isa::kAmx, Isa::kAvx512Vnni));
+  CHECK((!isa_supported(Isa::kAmx) || isa_supported(Isa::kAvx512Vnni)));
   CHECK_FALSE((isa_supported(Isa::kNeon) && isa_supported(Isa::kAvx2)));
   std::optional<Isa> last;
   for (const Isa isa : all_isas()) {

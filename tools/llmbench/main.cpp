@@ -21,9 +21,7 @@ namespace {
 Result<Isa> chosen_isa(const BenchArguments& arguments) {
   const Isa isa = arguments.isa.value_or(best_isa());
   if (isa_supported(isa)) return isa;
-  return Error{ErrorCode::kUnsupported, "--isa",
-               fmt::format("{} needs {}, which this CPU ({}) lacks", isa_name(isa),
-                           isa_requirement(isa), cpu_name())};
+  return Error{ErrorCode::kUnsupported, "--isa", isa_missing(isa)};
 }
 
 Result<NamelessFile> synthesize(const BenchArguments& arguments, const ToolContext& context) {
