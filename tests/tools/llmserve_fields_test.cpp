@@ -13,7 +13,7 @@ struct Targets {
   float real = 0.5F;
   std::int64_t whole = 3;
   std::optional<std::size_t> maybe;
-  const Json* kept = nullptr;
+  const OrderedJson* kept = nullptr;
   bool inner = false;
 };
 
@@ -32,8 +32,8 @@ JsonFields fields_of(Targets& t, const JsonFields& inner) {
   fields.integer("maybe", &t.maybe, 0, 10);
   fields.value("kept", array_of({{"type", "string"}}, true), JsonFields::keep(&t.kept));
   fields.object("object", inner);
-  fields.only("only", Json::array({0, "off"}));
-  fields.only("never", Json::array());
+  fields.only("only", OrderedJson::array({0, "off"}));
+  fields.only("never", OrderedJson::array());
   fields.ignored("ignored");
   return fields;
 }
@@ -69,7 +69,7 @@ TEST_CASE("a table of fields reads what it describes, and nothing else", "[llmse
   Targets t;
   const JsonFields inner = inner_fields(t);
   const JsonFields fields = fields_of(t, inner);
-  const Json all =
+  const OrderedJson all =
       test::parse_json(R"({"flag": false, "text": "a", "real": 1, "whole": -1, "maybe": 7,
     "kept": [1], "object": {"inner": true}, "only": "off", "never": null, "ignored": {"x": []},
     "unknown": null})");
@@ -110,9 +110,9 @@ TEST_CASE("a table of fields reads what it describes, and nothing else", "[llmse
   either.ignored("a");
   either.ignored("b");
   either.either("a", "b");
-  CHECK(either.read(Json{{"b", 1}}).ok());
-  CHECK(either.read(Json::object()).error().message == "found nothing, need either a or b");
-  CHECK(either.read(Json{{"a", 1}, {"b", 1}}).error().message ==
+  CHECK(either.read(OrderedJson{{"b", 1}}).ok());
+  CHECK(either.read(OrderedJson::object()).error().message == "found nothing, need either a or b");
+  CHECK(either.read(OrderedJson{{"a", 1}, {"b", 1}}).error().message ==
         "found b as well, need either a or b");
 }
 

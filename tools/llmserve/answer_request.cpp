@@ -117,7 +117,7 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
   return request;
 }
 
-Result<AnswerRequest> parse_completion(const Json& json, const ServedModel& served) {
+Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(completion_fields(&served, body).read(json));
   LLM_TRY(AnswerRequest request, request_of(body));
@@ -136,7 +136,7 @@ Result<AnswerRequest> parse_completion(const Json& json, const ServedModel& serv
   return request;
 }
 
-Result<AnswerRequest> parse_infill(const Json& json, const ServedModel& served) {
+Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(infill_fields(&served, body).read(json));
   LLM_TRY(AnswerRequest request, request_of(body));
@@ -154,7 +154,7 @@ Result<AnswerRequest> parse_infill(const Json& json, const ServedModel& served) 
   return request;
 }
 
-Result<AnswerRequest> parse_chat(const Json& json, const ServedModel& served) {
+Result<AnswerRequest> parse_chat(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(chat_fields(&served, body).read(json));
   LLM_TRY(AnswerRequest request, request_of(body));
@@ -175,7 +175,7 @@ Result<AnswerRequest> parse_chat(const Json& json, const ServedModel& served) {
   return request;
 }
 
-Result<std::vector<TokenId>> parse_tokenize(const Json& json, const ServedModel& served) {
+Result<std::vector<TokenId>> parse_tokenize(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(tokenize_fields(&served, body).read(json));
   if (body.messages != nullptr && body.parse_special)
@@ -189,7 +189,7 @@ Result<std::vector<TokenId>> parse_tokenize(const Json& json, const ServedModel&
                     body.parse_special);
 }
 
-Result<std::string> parse_detokenize(const Json& json, const ServedModel& served) {
+Result<std::string> parse_detokenize(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(detokenize_fields(&served, body).read(json));
   return served.tokenizer().decode(body.tokens);

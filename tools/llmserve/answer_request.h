@@ -41,14 +41,14 @@ struct AnswerRequest {
 /// Defaults are OpenAI's: temperature 1, no filters, 16 new tokens for completions and as many as
 /// the context holds for a chat. The seed is random unless given.
 /// Errors: kUsage naming the field.
-Result<AnswerRequest> parse_completion(const Json& body, const ServedModel& served);
+Result<AnswerRequest> parse_completion(const OrderedJson& body, const ServedModel& served);
 /// The text of a gap: as many new tokens as the context holds.
-Result<AnswerRequest> parse_infill(const Json& body, const ServedModel& served);
-Result<AnswerRequest> parse_chat(const Json& body, const ServedModel& served);
+Result<AnswerRequest> parse_infill(const OrderedJson& body, const ServedModel& served);
+Result<AnswerRequest> parse_chat(const OrderedJson& body, const ServedModel& served);
 
 /// The ids of a text or a conversation, and the text of ids. Errors: as above.
-Result<std::vector<TokenId>> parse_tokenize(const Json& body, const ServedModel& served);
-Result<std::string> parse_detokenize(const Json& body, const ServedModel& served);
+Result<std::vector<TokenId>> parse_tokenize(const OrderedJson& body, const ServedModel& served);
+Result<std::string> parse_detokenize(const OrderedJson& body, const ServedModel& served);
 
 /// What `llmcheck --replay` needs to check a choice. @pre the text has its hashes
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,

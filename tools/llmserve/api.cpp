@@ -18,7 +18,7 @@
 namespace llm {
 namespace {
 
-constexpr std::size_t kMostLevels = 16;  // of JSON
+constexpr std::size_t kMostLevels = 64;  // of JSON: schemas of tools
 constexpr std::string_view kOptions = "OPTIONS";
 
 HttpAnswer answer_of(const AnswerJson& json) { return {.body = dump(json) + "\n"}; }
@@ -185,7 +185,7 @@ std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
 }
 
 void Api::read_body(const std::shared_ptr<HttpExchange>& exchange,
-                    std::function<Next(const Result<Json>& body)> read) {
+                    std::function<Next(const Result<OrderedJson>& body)> read) {
   const auto body = std::make_shared<const std::string>(exchange->take_body());
   if (!workshop_.has_room(body->size())) return exchange->answer(busy_answer());
   const std::weak_ptr<HttpExchange> reading = exchange;
@@ -229,19 +229,19 @@ Api::Next Api::answer_to(Result<AnswerRequest> request) {
 }
 
 void Api::completions(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<Json>& body) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
     return answer_to(body.ok() ? parse_completion(*body, served_) : body.error());
   });
 }
 
 void Api::infill(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<Json>& body) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
     return answer_to(body.ok() ? parse_infill(*body, served_) : body.error());
   });
 }
 
 void Api::chat_completions(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<Json>& body) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
     return answer_to(body.ok() ? parse_chat(*body, served_) : body.error());
   });
 }
@@ -275,7 +275,7 @@ void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
 }
 
 void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<Json>& body) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
     const auto ids = body.ok() ? parse_tokenize(*body, served_) : body.error();
     if (!ids.ok()) return answer_with(error_answer(ids.error()));
     return answer_with(
@@ -284,7 +284,7 @@ void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
 }
 
 void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<Json>& body) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
     const auto text = body.ok() ? parse_detokenize(*body, served_) : body.error();
     return answer_with(text.ok() ? answer_of({{"prompt", *text}}) : error_answer(text.error()));
   });

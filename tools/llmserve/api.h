@@ -54,7 +54,7 @@ class Api {
   using Next = std::function<void(const std::shared_ptr<HttpExchange>&)>;
   /// Lets the workshop parse the body, and `read` it there.
   void read_body(const std::shared_ptr<HttpExchange>& exchange,
-                 std::function<Next(const Result<Json>& body)> read);
+                 std::function<Next(const Result<OrderedJson>& body)> read);
   void go_on(const std::weak_ptr<HttpExchange>& reading, const Next& next);
 
   void completions(const std::shared_ptr<HttpExchange>& exchange);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <set>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -37,22 +37,65 @@ std::size_t levels_of(std::string_view text) {
   return most;
 }
 
-/// Told of each part of a JSON text, keeps the first name that an object has twice.
-class NamesTwice {
+/// Builds the value of a JSON text from its parts. Members are appended, which is quick however
+/// many there are, and the first name that an object has twice is kept.
+class Builder : public nlohmann::json_sax<OrderedJson> {
  public:
-  void note(Json::parse_event_t event, const Json& part) {
-    using Event = Json::parse_event_t;
-    if (event == Event::object_start) open_.emplace_back();
-    if (event == Event::object_end) open_.pop_back();
-    if (event != Event::key) return;
-    const auto& name = part.get_ref<const std::string&>();
-    if (!open_.back().insert(name).second && !found_) found_ = name;
+  OrderedJson root;
+  std::optional<std::string> name_twice;
+  std::string fault;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return open(OrderedJson::object()); }
+  bool start_array(std::size_t) override { return open(OrderedJson::array()); }
+  bool key(string_t& name) override {
+    if (!open_.back().names.insert(name).second && !name_twice) name_twice = name;
+    open_.back().name = std::move(name);
+    return true;
   }
-  const std::optional<std::string>& found() const { return found_; }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    fault = error.what();
+    return false;
+  }
 
  private:
-  std::vector<std::set<std::string>> open_;  ///< names of each object that is not yet closed
-  std::optional<std::string> found_;
+  struct Level {
+    OrderedJson value;
+    std::string name;  ///< of the member that comes next
+    std::unordered_set<std::string> names = {};
+  };
+
+  bool add(OrderedJson value) {
+    if (open_.empty()) {
+      root = std::move(value);
+    } else if (Level& level = open_.back(); level.value.is_array()) {
+      level.value.push_back(std::move(value));
+    } else {
+      level.value.get_ref<OrderedJson::object_t&>().emplace_back(std::move(level.name),
+                                                                 std::move(value));
+    }
+    return true;
+  }
+  bool open(OrderedJson empty) {
+    open_.push_back({std::move(empty), {}});
+    return true;
+  }
+  bool close() {
+    OrderedJson value = std::move(open_.back().value);
+    open_.pop_back();
+    return add(std::move(value));
+  }
+
+  std::vector<Level> open_;
 };
 
 /// The schema of a field that may be absent.
@@ -73,29 +116,24 @@ Error body_error(std::string message) {
 
 }  // namespace
 
-Result<Json> parse_json(std::string_view text, std::size_t most_levels) {
+Result<OrderedJson> parse_json(std::string_view text, std::size_t most_levels) {
   if (const std::size_t levels = levels_of(text); levels > most_levels)
     return body_error(fmt::format("found {} levels of JSON, need at most {}", levels, most_levels));
   // The parser would take it for the end.
   if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
     return body_error(fmt::format("found no JSON: a NUL at byte {}", at));
-  NamesTwice names;
-  try {
-    Json json = Json::parse(text, [&names](int, Json::parse_event_t event, const Json& part) {
-      names.note(event, part);
-      return true;
-    });
-    if (!names.found()) return json;
-    return body_error(fmt::format("found the field {} twice in an object, need it once",
-                                  shown_json(*names.found())));
-  } catch (const Json::exception& fault) {
+  Builder builder;
+  if (!OrderedJson::sax_parse(text, &builder)) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    const std::string_view what = fault.what();
+    const std::string_view what = builder.fault;
     return body_error(fmt::format("found no JSON: {}", what.substr(what.find("] ") + 2)));
   }
+  if (!builder.name_twice) return std::move(builder.root);
+  return body_error(fmt::format("found the field {} twice in an object, need it once",
+                                shown_json(*builder.name_twice)));
 }
 
-std::string shown_json(const Json& value) {
+std::string shown_json(const OrderedJson& value) {
   std::string text = json_text(value, -1, /*ascii=*/true);
   if (text.size() <= kShownBytes) return text;
   text.resize(kShownBytes);
@@ -123,7 +161,7 @@ JsonFields::Field& JsonFields::value(std::string name, JsonSchema schema, Take t
 JsonFields::Field& JsonFields::flag(std::string name, bool* target, std::string_view text) {
   return value(
       std::move(name), {{"type", "boolean"}, {"default", *target}},
-      [target](const Json& value, const std::string& path) -> Status {
+      [target](const OrderedJson& value, const std::string& path) -> Status {
         if (!value.is_boolean()) return wrong_field(path, shown_json(value), "true or false");
         *target = value.get<bool>();
         return Ok{};
@@ -134,7 +172,7 @@ JsonFields::Field& JsonFields::flag(std::string name, bool* target, std::string_
 JsonFields::Field& JsonFields::text(std::string name, std::string* target, std::string_view text) {
   return value(
       std::move(name), {{"type", "string"}},
-      [target](const Json& value, const std::string& path) -> Status {
+      [target](const OrderedJson& value, const std::string& path) -> Status {
         if (!value.is_string()) return wrong_field(path, shown_json(value), "a string");
         *target = value.get<std::string>();
         return Ok{};
@@ -147,7 +185,7 @@ JsonFields::Field& JsonFields::real(std::string name, float* target, double lowe
   return value(
       std::move(name),
       {{"type", "number"}, {"minimum", lowest}, {"maximum", highest}, {"default", *target}},
-      [=](const Json& value, const std::string& path) -> Status {
+      [=](const OrderedJson& value, const std::string& path) -> Status {
         const double number = value.is_number() ? value.get<double>() : lowest - 1;
         if (number < lowest || number > highest) {
           return wrong_field(path, shown_json(value),
@@ -167,7 +205,7 @@ JsonFields::Field& JsonFields::integer_with(std::string name, JsonSchema usual,
   if (!usual.is_null()) schema["default"] = std::move(usual);
   return value(
       std::move(name), std::move(schema),
-      [=, store = std::move(store)](const Json& value, const std::string& path) -> Status {
+      [=, store = std::move(store)](const OrderedJson& value, const std::string& path) -> Status {
         constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
         const bool wraps = value.is_number_unsigned() && value.get<std::uint64_t>() > kMost;
         if (!value.is_number_integer() || wraps || value.get<std::int64_t>() < lowest ||
@@ -185,19 +223,19 @@ JsonFields::Field& JsonFields::object(std::string name, const JsonFields& fields
                                       std::string_view text) {
   return value(
       std::move(name), fields.schema(),
-      [&fields](const Json& value, const std::string& path) {
+      [&fields](const OrderedJson& value, const std::string& path) {
         return fields.read(value, path + ".");
       },
       text);
 }
 
-JsonFields::Field& JsonFields::only(std::string name, const Json& values) {
+JsonFields::Field& JsonFields::only(std::string name, const OrderedJson& values) {
   JsonSchema schema = {{"enum", values}};
   if (values.empty()) schema = {{"type", "null"}};
   return value(std::move(name), std::move(schema),
-               [values](const Json& value, const std::string& path) -> Status {
+               [values](const OrderedJson& value, const std::string& path) -> Status {
                  std::string need;
-                 for (const Json& one : values) {
+                 for (const OrderedJson& one : values) {
                    if (value == one) return Ok{};
                    need += shown_json(one) + " or ";
                  }
@@ -208,27 +246,28 @@ JsonFields::Field& JsonFields::only(std::string name, const Json& values) {
 JsonFields::Field& JsonFields::ignored(std::string name) {
   return value(
       std::move(name), JsonSchema::object(),
-      [](const Json&, const std::string&) -> Status { return Ok{}; }, "Taken without effect.");
+      [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
+      "Taken without effect.");
 }
 
-JsonFields::Take JsonFields::keep(const Json** target) {
-  return [target](const Json& value, const std::string&) -> Status {
+JsonFields::Take JsonFields::keep(const OrderedJson** target) {
+  return [target](const OrderedJson& value, const std::string&) -> Status {
     *target = &value;
     return Ok{};
   };
 }
 
-Status JsonFields::read(const Json& object, const std::string& path) const {
+Status JsonFields::read(const OrderedJson& object, const std::string& path) const {
   if (!object.is_object()) {
     const std::string where = path.empty() ? "body" : path.substr(0, path.size() - 1);
     return wrong_field(where, shown_json(object), "an object");
   }
-  const auto given = [&object](const std::string& name) -> const Json* {
+  const auto given = [&object](const std::string& name) -> const OrderedJson* {
     const auto at = object.find(name);
     return at == object.end() || at->is_null() ? nullptr : &*at;
   };
   for (const Field& field : fields_) {
-    if (const Json* value = given(field.name))
+    if (const OrderedJson* value = given(field.name))
       LLM_RETURN_IF_ERROR(field.take(*value, path + field.name));
   }
   for (const auto& [name, value] : object.items()) {

@@ -15,13 +15,12 @@ namespace llm {
 /// What OpenAPI says of a value; members in the order in which they were added.
 using JsonSchema = OrderedJson;
 
-/// JSON of at most that many levels of nesting, with no name twice in an object. Not ordered, whose
-/// members are searched one by one: many names would be slow. Errors: kUsage, for the place of what
-/// is no JSON, or the name.
-Result<Json> parse_json(std::string_view text, std::size_t most_levels);
+/// JSON of at most that many levels of nesting, with no name twice in an object. Errors: kUsage,
+/// for the place of what is no JSON, or the name.
+Result<OrderedJson> parse_json(std::string_view text, std::size_t most_levels);
 
 /// The value as an error shows it: its JSON, cut.
-std::string shown_json(const Json& value);
+std::string shown_json(const OrderedJson& value);
 
 /// kUsage: "found X, need Y".
 Error wrong_field(std::string field, const std::string& found, std::string_view need);
@@ -32,7 +31,7 @@ Error wrong_field(std::string field, const std::string& found, std::string_view 
 class JsonFields {
  public:
   /// Takes a value that is not null. @param path  the field's, for errors
-  using Take = std::function<Status(const Json& value, const std::string& path)>;
+  using Take = std::function<Status(const OrderedJson& value, const std::string& path)>;
 
   struct Field {
     std::string name;
@@ -77,7 +76,7 @@ class JsonFields {
   /// An object. @param fields  its own, which outlives this
   Field& object(std::string name, const JsonFields& fields, std::string_view text = "");
   /// There for other servers' sake: only with these values, which change nothing.
-  Field& only(std::string name, const Json& values);
+  Field& only(std::string name, const OrderedJson& values);
   /// Taken without effect, whatever it is.
   Field& ignored(std::string name);
 
@@ -85,11 +84,11 @@ class JsonFields {
   void either(std::string one, std::string other) { either_ = {std::move(one), std::move(other)}; }
 
   /// For value(): keeps where it is.
-  static Take keep(const Json** target);
+  static Take keep(const OrderedJson** target);
 
   /// Sets the targets. Errors: kUsage naming the field at `path` ("" or "messages[2].") whose value
   /// is wrong, in the table's order; then one that is not in the table; then one that is needed.
-  Status read(const Json& object, const std::string& path = "") const;
+  Status read(const OrderedJson& object, const std::string& path = "") const;
   JsonSchema schema() const;
 
  private:

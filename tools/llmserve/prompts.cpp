@@ -18,14 +18,14 @@ std::string at_index(std::string_view name, std::size_t index) {
 }
 
 /// A list of prompts, not a prompt.
-bool is_list(const Json& prompt) {
+bool is_list(const OrderedJson& prompt) {
   return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
 }
 
 /// One message of a conversation, and one part of its content, as they were read last.
 struct MessageFields {
   std::string role;
-  const Json* content = nullptr;
+  const OrderedJson* content = nullptr;
   std::string piece;
   JsonFields fields;
   JsonFields part_fields;
@@ -33,7 +33,7 @@ struct MessageFields {
   MessageFields() {
     part_fields
         .value("type", {{"const", "text"}},
-               [](const Json& value, const std::string& path) -> Status {
+               [](const OrderedJson& value, const std::string& path) -> Status {
                  if (value == "text") return Ok{};
                  return wrong_field(path, shown_json(value), "\"text\"");
                })
@@ -48,9 +48,9 @@ struct MessageFields {
             JsonFields::keep(&content))
         .needed(std::string(kContentNeed));
     for (const char* list : {"tool_calls", "annotations"})
-      fields.only(list, Json::array({Json::array()}));
+      fields.only(list, OrderedJson::array({OrderedJson::array()}));
     for (const char* absent : {"name", "refusal", "audio", "function_call"})
-      fields.only(absent, Json::array());
+      fields.only(absent, OrderedJson::array());
   }
   MessageFields(const MessageFields&) = delete;
   MessageFields& operator=(const MessageFields&) = delete;
@@ -68,7 +68,7 @@ struct MessageFields {
   }
 };
 
-Result<ChatMessage> read_message(const Json& message, MessageFields& read, std::size_t index,
+Result<ChatMessage> read_message(const OrderedJson& message, MessageFields& read, std::size_t index,
                                  std::size_t n) {
   const std::string path = at_index("messages", index);
   LLM_RETURN_IF_ERROR(read.fields.read(message, path + "."));
@@ -151,12 +151,12 @@ std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& t
   return tokenizer.encode(text, encoding);
 }
 
-Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
+Result<std::vector<TokenId>> ids_of(const OrderedJson& array, const Tokenizer& tokenizer,
                                     const std::string& path) {
   std::vector<TokenId> ids;
   ids.reserve(array.size());
   for (std::size_t i = 0; i < array.size(); ++i) {
-    const Json& id = array[i];
+    const OrderedJson& id = array[i];
     const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < tokenizer.size();
     if (!fits) {
       return wrong_field(at_index(path, i), shown_json(id),
@@ -167,12 +167,12 @@ Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenize
   return ids;
 }
 
-std::size_t count_prompts(const Json& prompt) { return is_list(prompt) ? prompt.size() : 1; }
+std::size_t count_prompts(const OrderedJson& prompt) { return is_list(prompt) ? prompt.size() : 1; }
 
-Result<std::vector<Prompt>> read_prompts(const Json& prompt, const Tokenizer& tokenizer,
+Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokenizer& tokenizer,
                                          const PromptOptions& options) {
   std::vector<Prompt> prompts;
-  const auto read = [&](const Json& one, const std::string& path) -> Status {
+  const auto read = [&](const OrderedJson& one, const std::string& path) -> Status {
     Prompt& next = prompts.emplace_back();
     const bool fills_in = !options.suffix.empty();
     if (one.is_string() && fills_in) {
@@ -204,7 +204,7 @@ Result<std::vector<Prompt>> read_prompts(const Json& prompt, const Tokenizer& to
   return prompts;
 }
 
-Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served) {
+Result<Prompt> chat_prompt(const OrderedJson& messages, const ServedModel& served) {
   if (!served.chat_format) {
     return Error{.code = ErrorCode::kUsage,
                  .field = "messages",

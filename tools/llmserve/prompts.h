@@ -29,16 +29,16 @@ struct PromptOptions {
 inline constexpr std::string_view kPromptNeed =
     "a string, an array of token ids, or an array of either";
 /// How many prompts a completion has.
-std::size_t count_prompts(const Json& prompt);
+std::size_t count_prompts(const OrderedJson& prompt);
 
 /// The prompts of a completion. Errors: kUsage naming the element.
-Result<std::vector<Prompt>> read_prompts(const Json& prompt, const Tokenizer& tokenizer,
+Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokenizer& tokenizer,
                                          const PromptOptions& options);
 
 /// What a message of a conversation may be.
 JsonSchema message_schema();
 /// A conversation up to where the reply begins. Errors: kUsage naming the message.
-Result<Prompt> chat_prompt(const Json& messages, const ServedModel& served);
+Result<Prompt> chat_prompt(const OrderedJson& messages, const ServedModel& served);
 
 /// The ids of a text as a prompt, as llmrun's. @param add_special  BOS, where the vocabulary wants
 /// it. @param parse_special  as PromptOptions
@@ -46,7 +46,7 @@ std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& t
                                 bool add_special, bool parse_special);
 
 /// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
-Result<std::vector<TokenId>> ids_of(const Json& array, const Tokenizer& tokenizer,
+Result<std::vector<TokenId>> ids_of(const OrderedJson& array, const Tokenizer& tokenizer,
                                     const std::string& path);
 
 /// A gap in a text, and what a model is told of it.

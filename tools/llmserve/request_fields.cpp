@@ -36,7 +36,7 @@ JsonSchema messages_schema() { return array_of({{"$ref", "#/components/schemas/M
 void add_model(JsonFields& fields, const ServedModel* served) {
   fields.value(
       "model", {{"type", "string"}},
-      [served](const Json& value, const std::string& path) -> Status {
+      [served](const OrderedJson& value, const std::string& path) -> Status {
         if (value.is_string() && served->has_id(value.get_ref<const std::string&>())) return Ok{};
         std::string names;
         for (const std::string& id : served->ids)
@@ -48,19 +48,19 @@ void add_model(JsonFields& fields, const ServedModel* served) {
 
 /// What other servers offer and this one does not, with the values that ask for nothing.
 void add_unsupported(JsonFields& fields) {
-  const Json nothing = Json::array();
-  fields.only("frequency_penalty", Json::array({0}));
-  fields.only("presence_penalty", Json::array({0}));
-  fields.only("best_of", Json::array({1}));
-  fields.only("response_format", Json::array({Json::object({{"type", "text"}})}));
-  fields.only("tools", Json::array({nothing}));
-  fields.only("functions", Json::array({nothing}));
-  fields.only("tool_choice", Json::array({"none", "auto"}));
-  fields.only("parallel_tool_calls", Json::array({true, false}));
-  fields.only("modalities", Json::array({Json::array({"text"})}));
-  fields.only("service_tier", Json::array({"auto", "default"}));
-  fields.only("store", Json::array({false}));
-  fields.only("metadata", Json::array({Json::object()}));
+  const OrderedJson nothing = OrderedJson::array();
+  fields.only("frequency_penalty", OrderedJson::array({0}));
+  fields.only("presence_penalty", OrderedJson::array({0}));
+  fields.only("best_of", OrderedJson::array({1}));
+  fields.only("response_format", OrderedJson::array({OrderedJson::object({{"type", "text"}})}));
+  fields.only("tools", OrderedJson::array({nothing}));
+  fields.only("functions", OrderedJson::array({nothing}));
+  fields.only("tool_choice", OrderedJson::array({"none", "auto"}));
+  fields.only("parallel_tool_calls", OrderedJson::array({true, false}));
+  fields.only("modalities", OrderedJson::array({OrderedJson::array({"text"})}));
+  fields.only("service_tier", OrderedJson::array({"auto", "default"}));
+  fields.only("store", OrderedJson::array({false}));
+  fields.only("metadata", OrderedJson::array({OrderedJson::object()}));
 }
 
 void add_sampling(JsonFields& fields, RequestBody& body) {
@@ -78,12 +78,13 @@ void add_sampling(JsonFields& fields, RequestBody& body) {
   fields.flag("ignore_eos", &body.options.ignore_eos, "never draw the tokens that end a text");
 }
 
-Status read_stops(const Json& stop, const std::string& path, std::vector<std::string>& stops) {
+Status read_stops(const OrderedJson& stop, const std::string& path,
+                  std::vector<std::string>& stops) {
   const std::size_t n = stop.is_array() ? stop.size() : 1;
   if (n > kMostStops)
     return wrong_field(path, fmt::format("{} strings", n), fmt::format("at most {}", kMostStops));
   for (std::size_t i = 0; i < n; ++i) {
-    const Json& one = stop.is_array() ? stop[i] : stop;
+    const OrderedJson& one = stop.is_array() ? stop[i] : stop;
     if (!one.is_string() || one.get_ref<const std::string&>().empty() ||
         one.get_ref<const std::string&>().size() > kMostStopBytes) {
       return wrong_field(path, shown_json(one),
@@ -94,8 +95,8 @@ Status read_stops(const Json& stop, const std::string& path, std::vector<std::st
   return Ok{};
 }
 
-Status read_logit_bias(const Json& biases, const std::string& path, const Tokenizer& tokenizer,
-                       GenerateOptions& options) {
+Status read_logit_bias(const OrderedJson& biases, const std::string& path,
+                       const Tokenizer& tokenizer, GenerateOptions& options) {
   if (!biases.is_object()) return wrong_field(path, shown_json(biases), "an object");
   if (biases.empty()) return Ok{};
   auto list = std::make_shared<std::vector<LogitBias>>();
@@ -122,7 +123,7 @@ void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestB
   stops["maxItems"] = kMostStops;
   fields.value(
       "stop", {{"oneOf", JsonSchema::array({one_stop, stops})}},
-      [&body](const Json& value, const std::string& path) {
+      [&body](const OrderedJson& value, const std::string& path) {
         return read_stops(value, path, body.options.stop);
       },
       "The text ends before the first of them.");
@@ -132,7 +133,7 @@ void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestB
        {"propertyNames", {{"pattern", "^[0-9]+$"}}},
        {"additionalProperties",
         {{"type", "number"}, {"minimum", -kMostBias}, {"maximum", kMostBias}}}},
-      [served, &body](const Json& value, const std::string& path) {
+      [served, &body](const OrderedJson& value, const std::string& path) {
         return read_logit_bias(value, path, served->tokenizer(), body.options);
       },
       "Token ids with what is added to their logits before everything else.");
@@ -148,13 +149,14 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
   fields.flag("stream", &body.stream, "Send server-sent events.");
   JsonFields options;
   options.flag("include_usage", &body.include_usage);
-  options.only("include_obfuscation", Json::array({false}));
+  options.only("include_obfuscation", OrderedJson::array({false}));
   JsonSchema schema = options.schema();
-  fields.value("stream_options", std::move(schema),
-               [&body, options = std::move(options)](const Json& value, const std::string& path) {
-                 body.has_stream_options = true;
-                 return options.read(value, path + ".");
-               });
+  fields.value(
+      "stream_options", std::move(schema),
+      [&body, options = std::move(options)](const OrderedJson& value, const std::string& path) {
+        body.has_stream_options = true;
+        return options.read(value, path + ".");
+      });
   fields.flag("logits_hash", &body.logits_hash,
               "Ask for the header x-logits-sha256; not with stream.");
   add_unsupported(fields);
@@ -168,7 +170,7 @@ void add_choices(JsonFields& fields, RequestBody& body) {
 
 /// The files of /infill's input_extra.
 /// @param file  where `fields` puts one
-Status read_files(const Json& list, const std::string& path, const JsonFields& fields,
+Status read_files(const OrderedJson& list, const std::string& path, const JsonFields& fields,
                   Gap::File& file, std::vector<Gap::File>& files) {
   if (!list.is_array()) return wrong_field(path, shown_json(list), "an array of files");
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -230,7 +232,8 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
   JsonSchema schema = array_of(of_file.schema());
   fields.value(
       "input_extra", std::move(schema),
-      [&body, file, of_file = std::move(of_file)](const Json& value, const std::string& path) {
+      [&body, file, of_file = std::move(of_file)](const OrderedJson& value,
+                                                  const std::string& path) {
         return read_files(value, path, of_file, *file, body.gap.files);
       },
       "Other files, the least important first.");
@@ -238,8 +241,8 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
   for (const char* taken : {"cache_prompt", "id_slot", "n_indent", "response_fields", "samplers",
                             "t_max_predict_ms", "t_max_prompt_ms"})
     fields.ignored(taken);
-  fields.only("n", Json::array({1}));
-  fields.only("receipt", Json::array({false}));
+  fields.only("n", OrderedJson::array({1}));
+  fields.only("receipt", OrderedJson::array({false}));
   add_common(fields, served, body);
   return fields;
 }
@@ -260,7 +263,7 @@ JsonFields detokenize_fields(const ServedModel* served, RequestBody& body) {
   add_model(fields, served);
   fields
       .value("tokens", ids_schema(false),
-             [served, &body](const Json& value, const std::string& path) -> Status {
+             [served, &body](const OrderedJson& value, const std::string& path) -> Status {
                if (!value.is_array())
                  return wrong_field(path, shown_json(value), "an array of token ids");
                LLM_TRY(body.tokens, ids_of(value, served->tokenizer(), path));

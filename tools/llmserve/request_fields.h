@@ -26,12 +26,12 @@ struct RequestBody {
   bool receipt = false;
   std::string user;  ///< a name for statistics; nothing here depends on it
 
-  const Json* prompt = nullptr;
+  const OrderedJson* prompt = nullptr;
   bool echo = false;
   bool parse_special = false;
   std::string suffix;
 
-  const Json* messages = nullptr;
+  const OrderedJson* messages = nullptr;
   bool wants_logprobs = false;
   std::optional<std::size_t> top_logprobs;
   std::optional<std::size_t> max_completion_tokens;
