@@ -24,7 +24,7 @@ struct Options {
   std::vector<std::string> models;
   std::map<std::string, std::string> references;  ///< by model
   std::string only = "";
-  std::size_t sample = 0;
+  std::map<std::string, std::size_t> samples;  ///< faults drawn, by model; "": from all of them
   unsigned seed = 1;
   int jobs = 3;  // some checks sleep
   bool list = false;
@@ -34,7 +34,7 @@ struct Options {
 int usage() {
   fmt::print(stderr,
              "usage: llmfaults [--list] [--only REGEX] [--sample N [--seed S]] [--jobs N] [-v]\n"
-             "                 MODEL.gguf [--reference NPZ] ...\n"
+             "                 MODEL.gguf [--reference NPZ] [--sample N] ...\n"
              "Plants faults in turn, on each model, and prints which check finds which.\n");
   return 2;
 }
@@ -50,7 +50,7 @@ bool parse(int argc, char** argv, Options& o) {
     } else if (word == "--only") {
       o.only = value();
     } else if (word == "--sample") {
-      o.sample = std::stoul(value());
+      o.samples[o.models.empty() ? "" : o.models.back()] = std::stoul(value());
     } else if (word == "--seed") {
       o.seed = static_cast<unsigned>(std::hash<std::string>()(value()));
     } else if (word == "--jobs") {
@@ -82,6 +82,14 @@ bool needs_no_model(std::string_view checks, std::string_view id = "") {
          (first == "definition" && !id.starts_with("angle") && !id.starts_with("rope"));
 }
 
+/// So many of them, drawn by the seed.
+std::vector<Row> drawn(const std::vector<Row>& rows, std::size_t n, unsigned seed) {
+  std::vector<Row> some;
+  std::ranges::sample(rows, std::back_inserter(some), static_cast<std::ptrdiff_t>(n),
+                      std::mt19937(seed));
+  return some;
+}
+
 std::vector<Row> choose(const Options& o) {
   std::vector<Row> rows = all_faults();
   if (!o.only.empty())
@@ -96,13 +104,8 @@ std::vector<Row> choose(const Options& o) {
   });
   for (const auto& [isa, n] : missing)
     fmt::print("skipped: {} of {}, which this CPU lacks\n", n, isa);
-  if (o.sample > 0 && o.sample < rows.size()) {
-    std::vector<Row> drawn;
-    std::ranges::sample(rows, std::back_inserter(drawn), static_cast<std::ptrdiff_t>(o.sample),
-                        std::mt19937(o.seed));
-    rows = std::move(drawn);
-  }
-  return rows;
+  const auto n = o.samples.find("");
+  return n == o.samples.end() ? rows : drawn(rows, n->second, o.seed);
 }
 
 /// Ways to run without a fault; no check may complain. What needs no model is run with the first.
@@ -230,7 +233,11 @@ int main(int argc, char** argv) {
     bench.sizes.context = std::max<std::size_t>(bench.sizes.context, 1100);
     fmt::print("== {}\n", path);
     good = is_quiet(bench, o) && good;
-    good = report(judge(bench, rows, o.jobs), o.verbose) && good;
+    const auto n_drawn = o.samples.find(path);
+    const auto tried = n_drawn == o.samples.end() ? rows : drawn(rows, n_drawn->second, o.seed);
+    if (tried.size() < rows.size())
+      fmt::print("{} of {} faults, drawn by seed {}\n", tried.size(), rows.size(), o.seed);
+    good = report(judge(bench, tried, o.jobs), o.verbose) && good;
   }
   rusage used{};
   ::getrusage(RUSAGE_CHILDREN, &used);
