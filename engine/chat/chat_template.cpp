@@ -1,0 +1,121 @@
+#include "engine/chat/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/chat/jinja/evaluator.h"
+#include "engine/chat/jinja/lexer.h"
+#include "engine/chat/jinja/parser.h"
+
+namespace llm {
+namespace {
+
+using jinja::Runtime;
+using jinja::Tag;
+using jinja::Text;
+using jinja::Value;
+
+/// Words that the program itself knows, so that a user who writes one says nothing new.
+bool is_known_role(const OrderedJson& role) {
+  constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
+                                                      "tool"};
+  return role.is_string() &&
+         std::ranges::find(kRoles, role.get_ref<const std::string&>()) != kRoles.end();
+}
+
+/// A message, its content tagged with its number.
+Value message_value(Runtime& rt, const OrderedJson& message, std::size_t index) {
+  if (!message.is_object()) return rt.from_json(message);
+  std::vector<std::pair<Value, Value>> items;
+  for (const auto& [key, value] : message.items()) {
+    Tag tag = jinja::kContent;
+    if (key == "role" && is_known_role(value)) tag = jinja::kMarkup;
+    if (key == "content" && value.is_string()) {
+      tag = jinja::kFirstMessage + static_cast<Tag>(index);
+    }
+    items.emplace_back(rt.text(key, jinja::kContent), rt.from_json(value, tag, 1));
+  }
+  return rt.dict(std::move(items));
+}
+
+Value messages_value(Runtime& rt, const OrderedJson& messages) {
+  if (!messages.is_array()) return rt.from_json(messages);
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    values.push_back(message_value(rt, messages[i], i));
+  }
+  return rt.list(std::move(values));
+}
+
+/// Runs of equal kind joined, but for messages that came out whole.
+std::vector<ChatPart> parts_of(const Text& text, const OrderedJson& messages) {
+  std::vector<ChatPart> parts;
+  std::size_t begin = 0;
+  for (const Text::Run& run : text.runs()) {
+    const std::string_view bytes = text.bytes().substr(begin, run.end - begin);
+    begin = run.end;
+    ChatPart part{std::string(bytes), run.tag == jinja::kMarkup};
+    if (run.tag >= jinja::kFirstMessage) {
+      const std::size_t i = run.tag - jinja::kFirstMessage;
+      if (messages[i]["content"].get_ref<const std::string&>() == bytes) part.message = i;
+    }
+    const bool joins = !parts.empty() && parts.back().is_markup == part.is_markup &&
+                       !parts.back().message && !part.message;
+    if (joins) {
+      parts.back().text += part.text;
+    } else {
+      parts.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+struct ChatTemplate::Parsed {
+  jinja::Body body;
+};
+
+Result<ChatTemplate> ChatTemplate::parse(std::string jinja) {
+  if (jinja.size() > kMaxBytes) {
+    return Error{ErrorCode::kResource, "chat template",
+                 fmt::format("found {} bytes, need at most {}", jinja.size(), kMaxBytes)};
+  }
+  LLM_TRY(auto tokens, jinja::lex(jinja));
+  auto parsed = std::make_shared<Parsed>();
+  LLM_TRY(parsed->body, jinja::Parser(std::move(tokens)).parse());
+  return ChatTemplate(std::move(jinja), std::move(parsed));
+}
+
+Result<std::vector<ChatPart>> ChatTemplate::render(const ChatInput& input) const {
+  Runtime rt;
+  rt.date = input.date;
+  jinja::Scope variables;
+  variables.set("messages", messages_value(rt, input.messages));
+  variables.set("tools", rt.from_json(input.tools));
+  variables.set("documents", jinja::None{});
+  variables.set("add_generation_prompt", input.add_generation_prompt);
+  if (!input.bos_token.empty()) variables.set("bos_token", rt.text(input.bos_token, jinja::kMarkup));
+  if (!input.eos_token.empty()) variables.set("eos_token", rt.text(input.eos_token, jinja::kMarkup));
+  for (const auto& [name, value] : input.variables.items()) {
+    variables.set(name, rt.from_json(value));
+  }
+  Text text;
+  if (!rt.failed()) {
+    jinja::Scope scope{.outer = &variables};
+    text = jinja::Evaluator(rt).render(parsed_->body, scope);
+  }
+  if (rt.failed()) return *rt.error();
+  return parts_of(text, input.messages);
+}
+
+std::string chat_text(const std::vector<ChatPart>& parts) {
+  std::string text;
+  for (const ChatPart& part : parts) text += part.text;
+  return text;
+}
+
+}  // namespace llm

@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "engine/chat/jinja/filters.h"
+
+namespace llm::jinja {
+namespace {
+
+using R = Runtime&;
+using V = const Value&;
+using A = const Args&;
+
+/// item["a"]["b"] of the attribute "a.b"; digits are indices.
+Value attribute_of(R rt, V item, V attribute) {
+  if (attribute.integer()) return item_of(rt, item, attribute);
+  Value at = item;
+  for (const Text& name : split(rt.need_text(attribute, "an attribute"), ".", Text::kNone, false)) {
+    const bool is_index = !name.empty() && name.size() < 9 &&
+                          name.bytes().find_first_not_of("0123456789") == Text::kNone;
+    at = item_of(rt, at, is_index ? Value(Int{std::stol(std::string(name.bytes()))}) : rt.text(name));
+  }
+  return at;
+}
+
+/// What an item is sorted or told apart by: its attribute, and letters all small.
+Value key_of(R rt, V item, const Value* attribute, bool with_case_) {
+  const bool has = attribute && !attribute->is<None>();
+  const Value key = has ? attribute_of(rt, item, *attribute) : item;
+  return key.text() && !with_case_ ? rt.text(with_case(*key.text(), Case::kLower)) : key;
+}
+
+struct Keyed {
+  Value key;
+  Value item;
+};
+
+/// Sorts stably by key; fails where two keys have no order.
+void sort_keyed(R rt, std::vector<Keyed>& keyed, bool is_reversed) {
+  rt.charge(keyed.size());
+  std::ranges::stable_sort(keyed, [&](const Keyed& a, const Keyed& b) {
+    return rt.charge() && compared(rt, is_reversed ? ">" : "<", a.key, b.key);
+  });
+}
+
+Value sort(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"reverse", "case_sensitive", "attribute"}, "sort");
+  std::vector<Keyed> keyed;
+  for (const Value& item : rt.items_of(in)) {
+    keyed.push_back({key_of(rt, item, given[2], is_set(given[1])), item});
+  }
+  sort_keyed(rt, keyed, is_set(given[0]));
+  std::vector<Value> out;
+  for (Keyed& one : keyed) out.push_back(std::move(one.item));
+  return rt.list(std::move(out));
+}
+
+Value pair_list(R rt, V in) {
+  if (in.is<Undefined>()) return rt.list({});
+  if (!in.dict()) return rt.wrong("Can only get item pairs from a mapping.");
+  return call_method(rt, in, "items", {});
+}
+
+Value dictsort(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"case_sensitive", "by", "reverse"}, "dictsort");
+  const bool by_value = given[1] && rt.need_text(*given[1], "by").bytes() == "value";
+  const Value at(Int{by_value ? 1 : 0});
+  if (!in.dict() && rt.is_there(in)) return rt.wrong("dictsort needs a mapping");
+  std::vector<Keyed> keyed;
+  for (const Value& pair : rt.items_of(pair_list(rt, in))) {
+    keyed.push_back({key_of(rt, item_of(rt, pair, at), nullptr, is_set(given[0])), pair});
+  }
+  sort_keyed(rt, keyed, is_set(given[2]));
+  std::vector<Value> out;
+  for (Keyed& one : keyed) out.push_back(std::move(one.item));
+  return rt.list(std::move(out));
+}
+
+Value unique(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"case_sensitive", "attribute"}, "unique");
+  std::vector<Value> keys;
+  std::vector<Value> out;
+  for (const Value& item : rt.items_of(in)) {
+    const Value key = key_of(rt, item, given[1], is_set(given[0]));
+    if (!rt.charge(1 + keys.size() / 8)) break;
+    if (std::ranges::any_of(keys, [&](const Value& k) { return is_equal(k, key); })) continue;
+    keys.push_back(key);
+    out.push_back(item);
+  }
+  return rt.list(std::move(out));
+}
+
+template <bool kMax>
+Value extreme(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"case_sensitive", "attribute"}, kMax ? "max" : "min");
+  std::optional<Keyed> best;
+  for (const Value& item : rt.items_of(in)) {
+    Value key = key_of(rt, item, given[1], is_set(given[0]));
+    if (best && !compared(rt, kMax ? ">" : "<", key, best->key)) continue;
+    best = Keyed{std::move(key), item};
+  }
+  return best ? best->item : rt.undefined("No aggregated item, sequence was empty.");
+}
+
+Value sum(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"attribute", "start"}, "sum");
+  Value total = given[1] ? *given[1] : Value(Int{0});
+  const bool has = given[0] && !given[0]->is<None>();
+  for (const Value& item : rt.items_of(in)) {
+    total = binary(rt, "+", total, has ? attribute_of(rt, item, *given[0]) : item);
+  }
+  return total;
+}
+
+Value join(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"d", "attribute"}, "join");
+  const Text between = given[0] ? rt.str(*given[0]) : Text();
+  const bool has = given[1] && !given[1]->is<None>();
+  Text out;
+  bool is_first = true;
+  for (const Value& item : rt.items_of(in)) {
+    if (rt.failed() || out.is_too_long()) break;
+    if (!is_first) out.append(between);
+    is_first = false;
+    append_str(has ? attribute_of(rt, item, *given[1]) : item, out);
+  }
+  return rt.text(std::move(out));
+}
+
+Value length(R rt, V in, A) {
+  if (const Text* text = in.text()) return Int{count_characters(text->bytes())};
+  if (const ListObject* list = in.list()) return Int{list->items.size()};
+  if (const DictObject* dict = in.dict()) return Int{dict->items.size()};
+  if (in.is<Undefined>()) return Int{0};
+  return rt.wrong(fmt::format("object of type '{}' has no len()", type_name(in)));
+}
+
+Value first(R rt, V in, A) {
+  const std::vector<Value> items = rt.items_of(in);
+  return items.empty() ? rt.undefined("No first item, sequence was empty.") : items.front();
+}
+
+Value last(R rt, V in, A) {
+  const std::vector<Value> items = rt.items_of(in);
+  return items.empty() ? rt.undefined("No last item, sequence was empty.") : items.back();
+}
+
+Value reverse(R rt, V in, A) {
+  std::vector<Value> items = rt.items_of(in);
+  std::ranges::reverse(items);
+  if (!in.text()) return rt.list(std::move(items));
+  Text out;
+  for (const Value& item : items) append_str(item, out);
+  return rt.text(std::move(out));
+}
+
+/// The arguments behind the first `n`.
+Args rest(A args, std::size_t n) {
+  Args left = args;
+  left.values.erase(left.values.begin(),
+                    left.values.begin() + static_cast<std::ptrdiff_t>(std::min(n, args.values.size())));
+  return left;
+}
+
+/// map("filter", ...), or map(attribute="a", default=d).
+Value map(R rt, V in, A args) {
+  std::vector<Value> out;
+  const auto named = args.values.empty() ? rt.bind(args, {"attribute", "default"}, "map")
+                                         : std::vector<const Value*>(2);
+  if (args.values.empty() && !named[0]) return rt.wrong("map requires a filter argument");
+  for (const Value& item : rt.items_of(in)) {
+    if (!rt.charge()) break;
+    if (named[0]) {
+      Value value = attribute_of(rt, item, *named[0]);
+      out.push_back(value.is<Undefined>() && named[1] ? *named[1] : std::move(value));
+    } else {
+      const std::string name(rt.need_text(args.values[0], "a filter's name").bytes());
+      out.push_back(apply_filter(rt, name, item, rest(args, 1)));
+    }
+  }
+  return rt.list(std::move(out));
+}
+
+/// select, reject ("test", ...) and selectattr, rejectattr ("attribute", "test", ...).
+template <bool kKeeps, bool kByAttribute>
+Value chosen(R rt, V in, A args) {
+  constexpr std::size_t kBefore = kByAttribute ? 1 : 0;
+  if (args.values.size() < kBefore) return rt.wrong("found no attribute's name, need one");
+  std::vector<Value> out;
+  for (const Value& item : rt.items_of(in)) {
+    if (!rt.charge()) break;
+    Value subject = item;
+    if constexpr (kByAttribute) subject = attribute_of(rt, item, args.values[0]);
+    const bool has_test = args.values.size() > kBefore;
+    const bool holds =
+        has_test ? apply_test(rt, rt.need_text(args.values[kBefore], "a test's name").bytes(),
+                              subject, rest(args, kBefore + 1))
+                 : is_true(subject);
+    if (holds == kKeeps) out.push_back(item);
+  }
+  return rt.list(std::move(out));
+}
+
+Value attr(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"name"}, "attr");
+  if (!given[0]) return rt.wrong("attr needs a name");
+  const std::string_view name = rt.need_text(*given[0], "a name").bytes();
+  // Unlike the dot, it does not look into dicts.
+  if (in.dict() && !is_method(in, name)) return rt.undefined("found no such member");
+  return member_of(rt, in, name);
+}
+
+constexpr std::array kFilters = {
+    Filter{"join", join},
+    Filter{"length", length},
+    Filter{"count", length},
+    Filter{"list", [](R rt, V in, A) { return rt.list(rt.items_of(in)); }},
+    Filter{"items", [](R rt, V in, A) { return pair_list(rt, in); }},
+    Filter{"first", first},
+    Filter{"last", last},
+    Filter{"reverse", reverse},
+    Filter{"sort", sort},
+    Filter{"dictsort", dictsort},
+    Filter{"unique", unique},
+    Filter{"min", extreme<false>},
+    Filter{"max", extreme<true>},
+    Filter{"sum", sum},
+    Filter{"map", map},
+    Filter{"select", chosen<true, false>},
+    Filter{"reject", chosen<false, false>},
+    Filter{"selectattr", chosen<true, true>},
+    Filter{"rejectattr", chosen<false, true>},
+    Filter{"attr", attr},
+};
+
+}  // namespace
+
+std::span<const Filter> list_filters() { return kFilters; }
+
+}  // namespace llm::jinja

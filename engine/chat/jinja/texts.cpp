@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/chat/jinja/runtime.h"
+
+namespace llm::jinja {
+namespace {
+
+bool is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+char upper(char c) { return is_letter(c) ? static_cast<char>(c & ~0x20) : c; }
+char lower(char c) { return is_letter(c) ? static_cast<char>(c | 0x20) : c; }
+
+}  // namespace
+
+std::vector<Text> split(const Text& text, std::string_view separator, std::size_t most,
+                        bool from_right) {
+  const std::string_view bytes = text.bytes();
+  std::vector<Text> parts;
+  if (!from_right) {
+    std::size_t from = 0;
+    while (parts.size() < most && parts.size() < Runtime::kMaxWeight) {
+      const std::size_t at = bytes.find(separator, from);
+      if (at == Text::kNone) break;
+      parts.push_back(text.part(from, at - from));
+      from = at + separator.size();
+    }
+    parts.push_back(text.part(from));
+    return parts;
+  }
+  std::size_t end = bytes.size();
+  while (parts.size() < most && parts.size() < Runtime::kMaxWeight) {
+    const std::size_t at = bytes.substr(0, end).rfind(separator);
+    if (at == Text::kNone) break;
+    parts.push_back(text.part(at + separator.size(), end - at - separator.size()));
+    end = at;
+  }
+  parts.push_back(text.part(0, end));
+  std::ranges::reverse(parts);
+  return parts;
+}
+
+Text replaced(const Text& text, const Text& from, const Text& to, std::size_t most) {
+  const std::string_view bytes = text.bytes();
+  Text out;
+  std::size_t done = 0;
+  for (std::size_t n = 0; n < most && !out.is_too_long(); ++n) {
+    // An empty `from` is found before every character and at the end.
+    const std::size_t at = bytes.find(from.bytes(), n > 0 && from.empty() && done < bytes.size()
+                                                        ? done + character_size(bytes, done)
+                                                        : done);
+    if (at == Text::kNone || (from.empty() && n > 0 && done == bytes.size())) break;
+    out.append(text, done, at - done);
+    out.append(to);
+    done = at + from.size();
+  }
+  out.append(text, done);
+  return out;
+}
+
+Text with_case(Text text, Case to) {
+  if (to == Case::kUpper) {
+    text.change_bytes(upper);
+  } else if (to == Case::kLower) {
+    text.change_bytes(lower);
+  } else if (to == Case::kCapitalize) {
+    text.change_bytes([is_first = true](char c) mutable {
+      const char changed = is_first ? upper(c) : lower(c);
+      is_first = false;
+      return changed;
+    });
+  } else {
+    // str.title(): a letter after none is upper. The filter: after "-", brackets and white space.
+    text.change_bytes([to, starts = true](char c) mutable {
+      const char changed = starts ? upper(c) : lower(c);
+      starts = to == Case::kTitle ? !is_letter(c) && (c & 0x80) == 0
+                                  : std::string_view("-({[< \t\n\r\f\v").find(c) != Text::kNone;
+      return changed;
+    });
+  }
+  return text;
+}
+
+Value format_percent(Runtime& rt, const Text& format, const Value& values) {
+  const std::string_view bytes = format.bytes();
+  const bool is_tuple = values.list() && values.list()->is_tuple;
+  const std::vector<Value> items = is_tuple ? values.list()->items : std::vector<Value>{values};
+  std::size_t used = 0;
+  Text out;
+  for (std::size_t at = 0; at < bytes.size() && !rt.failed(); ++at) {
+    if (bytes[at] != '%') {
+      const std::size_t end = std::min(bytes.find('%', at), bytes.size());
+      out.append(format, at, end - at);
+      at = end - 1;
+      continue;
+    }
+    const char kind = ++at < bytes.size() ? bytes[at] : '\0';
+    if (kind == '%') {
+      out.append(format, at, 1);
+      continue;
+    }
+    if (kind != 's' && kind != 'd' && kind != 'r') {
+      return rt.unsupported(fmt::format("the format %{}", kind));
+    }
+    if (used == items.size()) return rt.wrong("not enough arguments for format string");
+    const Value& value = items[used++];
+    if (kind == 'r') append_repr(value, out);
+    if (kind == 's') append_str(value, out);
+    if (kind != 'd') continue;
+    if (!value.is_number()) return rt.wrong("%d format: a real number is required");
+    const auto whole = value.integer();
+    out.append(int_text(whole ? *whole : static_cast<Int>(value.number())), kContent);
+  }
+  if (used < items.size() && !values.dict()) {
+    return rt.wrong("not all arguments converted during string formatting");
+  }
+  return rt.text(std::move(out));
+}
+
+}  // namespace llm::jinja
