@@ -144,7 +144,7 @@ bool is_built([[maybe_unused]] Isa isa) {
 #ifdef LLM_HAS_BUILT_ISAS
   return isa == Isa::kScalar
 #define LLM_ISA(name) || isa == Isa::k##name
-#include "built_isas.inc"
+#include "base/built_isas.inc"
 #undef LLM_ISA
       ;
 #else

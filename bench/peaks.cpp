@@ -15,7 +15,7 @@ namespace llm {
 
 extern const PeakKernels kPeakScalar;
 #define LLM_ISA(name) extern const PeakKernels kPeak##name;
-#include "built_isas.inc"
+#include "base/built_isas.inc"
 #undef LLM_ISA
 
 namespace {
@@ -23,7 +23,7 @@ namespace {
 constexpr const PeakKernels* kTables[] = {
     &kPeakScalar,
 #define LLM_ISA(name) &kPeak##name,
-#include "built_isas.inc"
+#include "base/built_isas.inc"
 #undef LLM_ISA
 };
 

@@ -47,9 +47,9 @@ list(REMOVE_ITEM llm_wanted all scalar)
 if(llm_wanted)
   message(FATAL_ERROR "LLM_ISAS: found ${llm_wanted}, which ${CMAKE_SYSTEM_PROCESSOR} has not")
 endif()
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/isas/built_isas.inc CONTENT "${llm_built}")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/isas/base/built_isas.inc CONTENT "${llm_built}")
 
-# llm_knows_isas(source): it may include built_isas.inc, which has LLM_ISA(name) for each of them.
+# llm_knows_isas(source): it may include base/built_isas.inc, which has LLM_ISA(name) for each of them.
 function(llm_knows_isas source)
   set_source_files_properties(${source} PROPERTIES INCLUDE_DIRECTORIES ${PROJECT_BINARY_DIR}/isas COMPILE_DEFINITIONS LLM_HAS_BUILT_ISAS)
 endfunction()

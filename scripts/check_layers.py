@@ -13,6 +13,7 @@ import sys
 # Each folder with the folders it stands on. It may include those and all that they stand on.
 STANDS_ON = {
     "base": [],
+    "cmake": ["base"],  # a program that CMake asks
     "quant/contract": ["base"],
     "quant/formats": ["quant/contract"],
     "quant/formats/reference": ["quant/formats"],
@@ -26,7 +27,8 @@ STANDS_ON = {
     "engine/forward/reference": ["engine/forward", "quant/formats/reference"],
     "engine": ["engine/forward/reference"],
     "engine/sampler": ["quant/kernels", "tokenizer"],
-    "engine/generate": ["engine", "engine/sampler"],
+    "engine/chat": ["base"],
+    "engine/generate": ["engine", "engine/chat", "engine/sampler"],
     "engine/serve": ["engine/generate"],
     "validate/reference": ["engine"],
     "validate/report": ["validate/reference"],
@@ -51,6 +53,7 @@ STANDS_ON = {
 }
 # Parts of another folder, which alone may include them; they include what it may.
 INTERNAL = {
+    "engine/chat/jinja": "engine/chat",
     "tokenizer/byte_bpe": "tokenizer",
     "tokenizer/sentencepiece": "tokenizer",
 }

@@ -6,7 +6,7 @@ namespace llm {
 
 extern const KernelTable kKernelsScalar;
 #define LLM_ISA(name) extern const KernelTable kKernels##name;
-#include "built_isas.inc"
+#include "base/built_isas.inc"
 #undef LLM_ISA
 
 namespace {
@@ -14,7 +14,7 @@ namespace {
 constexpr const KernelTable* kTables[] = {
     &kKernelsScalar,
 #define LLM_ISA(name) &kKernels##name,
-#include "built_isas.inc"
+#include "base/built_isas.inc"
 #undef LLM_ISA
 };
 

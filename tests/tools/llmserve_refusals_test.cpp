@@ -42,7 +42,6 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
       {{{"frequency_penalty", 0.5}}, "frequency_penalty"},
       {{{"presence_penalty", 1}}, "presence_penalty"},
       {{{"best_of", 2}}, "best_of"},
-      {{{"tools", {1}}}, "tools"},
       {{{"response_format", {{"type", "json_object"}}}}, "response_format"},
       {{{"user", 1}}, "user"},
   };
@@ -83,17 +82,46 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
            {{{"parse_special", 1}}, "parse_special"},
            {{{"echo", true}, {"logprobs", 1}, {"stream", true}}, "echo"},
            {{{"messages", Json::array()}}, "messages"},
+           {{{"tools", {1}}}, "tools"},
        }) {
     refuses("/v1/completions", completion, refused);
   }
   const auto message = [](const Json& role, const Json& content) {
     return Json{{"role", role}, {"content", content}};
   };
+  const auto tool = [](const char* name) {
+    return Json{{"type", "function"}, {"function", {{"name", name}}}};
+  };
+  const auto called = [](const char* arguments) {
+    const Json function = {{"name", "f"}, {"arguments", arguments}};
+    return Json{{"role", "assistant"},
+                {"tool_calls", {{{"id", "c1"}, {"type", "function"}, {"function", function}}}}};
+  };
+  const auto result = [](const char* id) {
+    return Json{{"role", "tool"}, {"tool_call_id", id}, {"content", "7"}};
+  };
   for (const Refused& refused : std::vector<Refused>{
            {{{"messages", nullptr}}, "messages"},
            {{{"messages", Json::array()}}, "messages"},
            {{{"messages", {1}}}, "messages[0]"},
-           {{{"messages", {message("tool", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("tool", "a")}}}, "messages[0].tool_call_id"},
+           {{{"messages", {message("robot", "a")}}}, "messages[0].role"},
+           {{{"messages", {message("user", nullptr)}}}, "messages[0].content"},
+           {{{"tools", {1}}}, "tools[0]"},
+           {{{"tools", {{{"type", "browser"}}}}}, "tools[0].type"},
+           {{{"tools", {{{"type", "function"}}}}}, "tools[0].function"},
+           {{{"tools", {tool("a b")}}}, "tools[0].function.name"},
+           {{{"tools", {tool("f"), tool("f")}}}, "tools[1].function.name"},
+           {{{"tools", {tool("f")}}, {"tool_choice", "maybe"}}, "tool_choice"},
+           {{{"tools", {tool("f")}}, {"tool_choice", {{"type", "function"}, {"name", "g"}}}},
+            "tool_choice"},
+           {{{"tool_choice", "required"}}, "tool_choice"},
+           {{{"parallel_tool_calls", 1}}, "parallel_tool_calls"},
+           {{{"chat_template_kwargs", 1}}, "chat_template_kwargs"},
+           {{{"messages", {called("{"), result("c1")}}},
+            "messages[0].tool_calls[0].function.arguments"},
+           {{{"messages", {called("[]"), result("c1")}}},
+            "messages[0].tool_calls[0].function.arguments"},
            {{{"messages", {message("assistant", "a")}}}, "messages[0].role"},
            {{{"messages", {message("system", "a")}}}, "messages[0].role"},
            {{{"messages", {message("user", "a"), message("system", "b"), message("user", "a")}}},

@@ -312,6 +312,7 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
   const ServedModel served{.model = model,
                            .ids = {"m"},
                            .chat_format = ChatFormat::kZephyr,
+                           .reply_format = {},
                            .context = 512,
                            .most_new_tokens = 512,
                            .most_texts = 1};

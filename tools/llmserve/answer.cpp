@@ -44,7 +44,7 @@ Answer::Answer(Context& context, std::shared_ptr<HttpExchange> exchange,
     : context_(context),
       exchange_(std::move(exchange)),
       request_(std::move(request)),
-      writer_(context.served, *request_),
+      writer_(AnswerWriter::create(context.served, *request_)),
       texts_(request_->n_choices()) {}
 
 std::vector<TextJob> Answer::jobs() {
@@ -96,20 +96,20 @@ void Answer::start() {
     if (const auto self = weak.lock()) self->cancel();
   });
   if (!request_->stream) return;
-  exchange_->begin({.body = writer_.opening(),
+  exchange_->begin({.body = writer_->opening(),
                     .content_type = "text/event-stream",
                     .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
 }
 
 void Answer::grow(std::size_t index, const TextEvent& event) {
-  if (!is_done_) exchange_->write(writer_.growth(index, event));
+  if (!is_done_) exchange_->write(writer_->growth(index, event));
 }
 
 void Answer::end_choice(std::size_t index, const Result<ServedText>& text) {
   if (is_done_) return;
   if (!text.ok()) return fail(error_answer(text.error()));
   texts_[index] = *text;
-  if (request_->stream) exchange_->write(writer_.closing(index, *text));
+  if (request_->stream) exchange_->write(writer_->closing(index, *text));
   if (++n_ended_ == texts_.size()) finish();
 }
 
@@ -120,9 +120,9 @@ void Answer::finish() {
     n_tokens += text.result.ids.size();
     hashes += (hashes.empty() ? "" : ", ") + text.logits_sha256;
   }
-  exchange_->set_note(fmt::format("{}+{} tokens", writer_.prompt_tokens(), n_tokens));
+  exchange_->set_note(fmt::format("{}+{} tokens", writer_->prompt_tokens(), n_tokens));
   if (!request_->stream) return write_whole(std::move(hashes));
-  exchange_->write(writer_.ending());
+  exchange_->write(writer_->ending());
   exchange_->end();
   done();
 }
@@ -133,10 +133,10 @@ void Answer::write_whole(std::string hashes) {
   const auto texts = std::make_shared<const std::vector<ServedText>>(std::move(texts_));
   const std::weak_ptr<Answer> weak = weak_from_this();
   context_.workshop.take(
-      {.bytes = writer_.size_of(*texts),
+      {.bytes = writer_->size_of(*texts),
        .owner = weak,
        .work = [weak, texts, headers, writer = writer_, request = request_]() -> Workshop::Then {
-         HttpAnswer whole{.body = writer.whole(*texts), .headers = headers};
+         HttpAnswer whole{.body = writer->whole(*texts), .headers = headers};
          return [weak, kept = std::make_shared<HttpAnswer>(std::move(whole))] {
            const auto self = weak.lock();
            if (self == nullptr) return;
@@ -154,7 +154,7 @@ void Answer::write_whole(std::string hashes) {
 void Answer::fail(const HttpAnswer& answer) {
   cancel();
   if (request_->stream && is_submitted_) {
-    exchange_->write(AnswerWriter::failure(answer.body));
+    exchange_->write(writer_->failure(answer.body));
     exchange_->end();
   } else {
     exchange_->answer(answer);

@@ -60,7 +60,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   Context& context_;
   std::shared_ptr<HttpExchange> exchange_;
   std::shared_ptr<const AnswerRequest> request_;
-  AnswerWriter writer_;
+  std::shared_ptr<AnswerWriter> writer_;
   std::vector<ServedText> texts_;
   std::size_t n_ended_ = 0;
   bool is_submitted_ = false;

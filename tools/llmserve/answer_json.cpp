@@ -29,16 +29,9 @@ std::string token_text(const Tokenizer& tokenizer, TokenId id) {
   return text;
 }
 
-std::string_view finish_reason(StopReason reason) {
-  return reason == StopReason::kEos || reason == StopReason::kStopString ? "stop" : "length";
-}
-
-std::string server_event(const AnswerJson& json) { return "data: " + dump(json) + "\n\n"; }
-
-std::string new_id(bool is_chat) {
+std::string random_digits() {
   std::random_device random;
-  return fmt::format("{}-{:08x}{:08x}{:08x}", is_chat ? "chatcmpl" : "cmpl", random(), random(),
-                     random());
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
 }
 
 }  // namespace
@@ -56,7 +49,9 @@ std::string error_body(std::string_view message, std::string_view type, std::str
   const auto or_null = [](std::string_view text) {
     return text.empty() ? AnswerJson() : AnswerJson(text);
   };
-  return dump({{"error",
+  // "type" is Anthropic's, whose clients ask for it.
+  return dump({{"type", "error"},
+               {"error",
                 {{"message", message},
                  {"type", type},
                  {"param", or_null(param)},
@@ -119,23 +114,32 @@ AnswerJson LogprobsJson::chat_token(const TokenLogprob& token) const {
   return {{"token", bytes}, {"logprob", token.logprob}, {"bytes", std::move(values)}};
 }
 
-AnswerWriter::AnswerWriter(const ServedModel& served, const AnswerRequest& request)
-    : served_(served),
-      request_(request),
-      id_(new_id(request.is_chat)),
-      created_(std::time(nullptr)) {
-  if (!request.stream || !request.options.logprobs) return;
-  for (std::size_t i = 0; i < request.n_choices(); ++i) {
-    logprobs_.emplace_back(served.tokenizer(), request.is_chat, request.continues_text(i));
-  }
+std::string server_event(const AnswerJson& json, std::string_view name) {
+  const std::string event = name.empty() ? "" : fmt::format("event: {}\n", name);
+  return event + "data: " + dump(json) + "\n\n";
 }
 
-AnswerJson AnswerWriter::envelope(std::string_view object) const {
-  return {{"id", id_},
-          {"object", object},
-          {"created", created_},
-          {"model", served_.id()},
-          {"system_fingerprint", system_fingerprint(served_)}};
+AnswerWriter::AnswerWriter(const ServedModel& served, const AnswerRequest& request,
+                           std::string_view id)
+    : served_(served),
+      request_(request),
+      digits_(random_digits()),
+      id_(fmt::format("{}{}", id, digits_)),
+      created_(std::time(nullptr)) {
+  if (!request.stream || !request.is_chat()) return;
+  for (std::size_t i = 0; i < request.n_choices(); ++i) parsers_.push_back(request.reply_parser());
+}
+
+std::unique_ptr<AnswerWriter> AnswerWriter::create(const ServedModel& served,
+                                                   const AnswerRequest& request) {
+  switch (request.shape) {
+    case AnswerShape::kResponses:
+      return responses_writer(served, request);
+    case AnswerShape::kMessages:
+      return messages_writer(served, request);
+    default:
+      return completion_writer(served, request);
+  }
 }
 
 std::size_t AnswerWriter::prompt_tokens() const {
@@ -144,68 +148,19 @@ std::size_t AnswerWriter::prompt_tokens() const {
   return n;
 }
 
-AnswerJson AnswerWriter::usage(std::size_t completion_tokens) const {
-  return {{"prompt_tokens", prompt_tokens()},
-          {"completion_tokens", completion_tokens},
-          {"total_tokens", prompt_tokens() + completion_tokens}};
+std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text) const {
+  ReplyParser parser = request_.reply_parser();
+  std::vector<ReplyPart> parts = parser.push(text.result.text);
+  for (ReplyPart& part : parser.finish()) parts.push_back(std::move(part));
+  return parts;
 }
 
-AnswerJson AnswerWriter::choice(std::size_t index, const ServedText& text) const {
-  const GenerateResult& result = text.result;
-  const Prompt& prompt = request_.prompt_of(index);
-  AnswerJson logprobs;
-  if (request_.options.logprobs) {
-    LogprobsJson writer(served_.tokenizer(), request_.is_chat,
-                        !request_.echo && request_.continues_text(index));
-    for (std::size_t i = 0; request_.echo && i < prompt.ids.size(); ++i)
-      writer.add(prompt.ids[i], i == 0 ? nullptr : &text.prompt_logprobs[i - 1]);
-    for (std::size_t i = 0; i < result.ids.size(); ++i)
-      writer.add(result.ids[i], &result.logprobs[i]);
-    writer.add_end(text.end_logprobs);
-    logprobs = writer.take();
-  }
-  AnswerJson json = {{"index", index}};
-  if (request_.is_chat) {
-    json["message"] = {{"role", "assistant"}, {"content", result.text}, {"refusal", nullptr}};
-  } else {
-    const std::string echo = request_.echo ? served_.tokenizer().decode(prompt.ids) : "";
-    json["text"] = echo + result.text;
-  }
-  json["logprobs"] = std::move(logprobs);
-  json["finish_reason"] = finish_reason(result.stop_reason);
-  if (request_.receipt)
-    json["receipt"] = parse_ordered_json(receipt_json(receipt_of(served_, request_, index, text)));
-  return json;
+std::string AnswerWriter::call_id(std::size_t n) const {
+  return fmt::format("{}{:03}", digits_.substr(0, 6), n % 1000);
 }
 
-AnswerJson AnswerWriter::infill(std::size_t index, std::string_view piece,
-                                const ServedText* text) const {
-  AnswerJson json = {{"index", index}, {"content", piece}, {"stop", text != nullptr}};
-  if (text == nullptr) return json;
-  const StopReason reason = text->result.stop_reason;
-  json.update({{"id", id_},
-               {"model", served_.id()},
-               {"system_fingerprint", system_fingerprint(served_)},
-               {"tokens_evaluated", prompt_tokens()},
-               {"tokens_predicted", text->result.ids.size()},
-               {"stop_type", reason == StopReason::kEos          ? "eos"
-                             : reason == StopReason::kStopString ? "word"
-                                                                 : "limit"},
-               {"truncated", false}});
-  return json;
-}
-
-std::string AnswerWriter::whole(std::span<const ServedText> texts) const {
-  if (request_.is_infill) return dump(infill(0, texts[0].result.text, &texts[0])) + "\n";
-  AnswerJson json = envelope(request_.is_chat ? "chat.completion" : "text_completion");
-  json["choices"] = AnswerJson::array();
-  std::size_t n_tokens = 0;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    json["choices"].push_back(choice(i, texts[i]));
-    n_tokens += texts[i].result.ids.size();
-  }
-  json["usage"] = usage(n_tokens);
-  return dump(json) + "\n";
+std::string AnswerWriter::failure(std::string_view error_body) const {
+  return fmt::format("data: {}\n\n", error_body);
 }
 
 std::size_t AnswerWriter::size_of(std::span<const ServedText> texts) const {
@@ -214,78 +169,6 @@ std::size_t AnswerWriter::size_of(std::span<const ServedText> texts) const {
   std::size_t n_tokens = request_.echo || request_.receipt ? prompt_tokens() * request_.n : 0;
   for (const ServedText& text : texts) n_tokens += text.result.ids.size();
   return n_tokens * each;
-}
-
-std::string AnswerWriter::chunk(AnswerJson choices) const {
-  AnswerJson json = envelope(request_.is_chat ? "chat.completion.chunk" : "text_completion");
-  json["choices"] = std::move(choices);
-  if (request_.include_usage) json["usage"] = nullptr;
-  return server_event(json);
-}
-
-std::string AnswerWriter::chunk_of(std::size_t index, AnswerJson content, AnswerJson logprobs,
-                                   AnswerJson reason) const {
-  return chunk(AnswerJson::array({{{"index", index},
-                                   {request_.is_chat ? "delta" : "text", std::move(content)},
-                                   {"logprobs", std::move(logprobs)},
-                                   {"finish_reason", std::move(reason)}}}));
-}
-
-std::string AnswerWriter::opening() {
-  std::string events;
-  for (std::size_t i = 0; i < request_.n_choices(); ++i) {
-    if (request_.is_chat) {
-      events += chunk_of(i, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
-    } else if (request_.echo) {
-      events +=
-          chunk_of(i, served_.tokenizer().decode(request_.prompt_of(i).ids), nullptr, nullptr);
-    }
-  }
-  return events;
-}
-
-std::string AnswerWriter::growth(std::size_t index, const TextEvent& event) {
-  AnswerJson logprobs;
-  if (event.id && event.logprobs) {
-    logprobs_[index].add(*event.id, &*event.logprobs);
-    logprobs = logprobs_[index].take();
-  }
-  if (event.text.empty() && logprobs.is_null()) return "";
-  if (request_.is_infill) return server_event(infill(index, event.text, nullptr));
-  AnswerJson content = event.text;
-  if (request_.is_chat) content = {{"content", event.text}};
-  return chunk_of(index, std::move(content), std::move(logprobs), nullptr);
-}
-
-std::string AnswerWriter::closing(std::size_t index, const ServedText& text) {
-  completion_tokens_ += text.result.ids.size();
-  if (request_.is_infill) return server_event(infill(index, "", &text));
-  AnswerJson content = "";
-  AnswerJson logprobs;
-  if (request_.is_chat) {
-    content = AnswerJson::object();
-  } else if (text.end_logprobs) {
-    logprobs_[index].add_end(text.end_logprobs);
-    logprobs = logprobs_[index].take();
-  }
-  return chunk_of(index, std::move(content), std::move(logprobs),
-                  finish_reason(text.result.stop_reason));
-}
-
-std::string AnswerWriter::ending() const {
-  if (request_.is_infill) return "";
-  std::string events;
-  if (request_.include_usage) {
-    AnswerJson json = envelope(request_.is_chat ? "chat.completion.chunk" : "text_completion");
-    json["choices"] = AnswerJson::array();
-    json["usage"] = usage(completion_tokens_);
-    events = server_event(json);
-  }
-  return events + "data: [DONE]\n\n";
-}
-
-std::string AnswerWriter::failure(std::string_view error_body) {
-  return fmt::format("data: {}\n\n", error_body);
 }
 
 }  // namespace llm

@@ -2,12 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "engine/chat/reply_parser.h"
 #include "engine/serve/text_service.h"
 #include "tokenizer/stream_decoder.h"
 #include "tools/llmserve/answer_request.h"
@@ -56,45 +59,56 @@ class LogprobsJson {
   AnswerJson json_;
 };
 
-/// Writes an answer as OpenAI's API shapes it, whole or in parts.
+/// Writes an answer in the shape of the API that the request came by, whole or in parts.
 class AnswerWriter {
  public:
-  /// @param request  outlives this
-  AnswerWriter(const ServedModel& served, const AnswerRequest& request);
+  /// @param request  outlives it
+  static std::unique_ptr<AnswerWriter> create(const ServedModel& served,
+                                              const AnswerRequest& request);
+  virtual ~AnswerWriter() = default;
 
   /// All of an answer that is not streamed. @param texts  of the choices, in order
-  std::string whole(std::span<const ServedText> texts) const;
+  virtual std::string whole(std::span<const ServedText> texts) const = 0;
   /// The bytes of it, about.
   std::size_t size_of(std::span<const ServedText> texts) const;
 
-  /// Server-sent events of a streamed one: what opens it (the role, or the prompt's echo), what a
-  /// choice grows by, its end, the end of all. An empty string is no event.
-  std::string opening();
-  std::string growth(std::size_t index, const TextEvent& event);
-  std::string closing(std::size_t index, const ServedText& text);
-  std::string ending() const;
+  /// Server-sent events of a streamed one: what opens it, what a choice grows by, its end, the end
+  /// of all. An empty string is no event.
+  virtual std::string opening() = 0;
+  virtual std::string growth(std::size_t index, const TextEvent& event) = 0;
+  virtual std::string closing(std::size_t index, const ServedText& text) = 0;
+  virtual std::string ending() = 0;
   /// In place of the rest of the answer.
-  static std::string failure(std::string_view error_body);
+  virtual std::string failure(std::string_view error_body) const;
 
   std::size_t prompt_tokens() const;
-  std::size_t completion_tokens() const { return completion_tokens_; }
 
- private:
-  AnswerJson envelope(std::string_view object) const;
-  AnswerJson usage(std::size_t completion_tokens) const;
-  /// llama-server's shape. @param text  nullptr: `piece` of it, which goes on
-  AnswerJson infill(std::size_t index, std::string_view piece, const ServedText* text) const;
-  AnswerJson choice(std::size_t index, const ServedText& text) const;
-  std::string chunk(AnswerJson choices) const;
-  std::string chunk_of(std::size_t index, AnswerJson content, AnswerJson logprobs,
-                       AnswerJson finish_reason) const;
+ protected:
+  /// @param id  of the answer, before its random digits
+  AnswerWriter(const ServedModel& served, const AnswerRequest& request, std::string_view id);
+
+  /// The parts of a whole reply.
+  std::vector<ReplyPart> parts_of(const ServedText& text) const;
+  /// The id of the answer's n-th call: nine letters and digits, as Mistral's templates want it.
+  std::string call_id(std::size_t n) const;
 
   const ServedModel& served_;
   const AnswerRequest& request_;
+  std::string digits_;
   std::string id_;
   std::int64_t created_;
-  std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
-  std::size_t completion_tokens_ = 0;
+  std::vector<ReplyParser> parsers_;  ///< of streamed choices
 };
+
+/// "data: ...", after "event: ..." where it has a name.
+std::string server_event(const AnswerJson& json, std::string_view name = "");
+
+// The writers of each API.
+std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
+                                                const AnswerRequest& request);
+std::unique_ptr<AnswerWriter> responses_writer(const ServedModel& served,
+                                               const AnswerRequest& request);
+std::unique_ptr<AnswerWriter> messages_writer(const ServedModel& served,
+                                              const AnswerRequest& request);
 
 }  // namespace llm

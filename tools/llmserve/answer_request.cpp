@@ -103,7 +103,7 @@ Status check_lengths(AnswerRequest& request, const ServedModel& served, bool giv
 
 bool AnswerRequest::continues_text(std::size_t index) const {
   const Prompt& prompt = prompt_of(index);
-  return !is_chat && (!prompt.text || !prompt.text->empty());
+  return !is_chat() && (!prompt.text || !prompt.text->empty());
 }
 
 TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
@@ -111,7 +111,7 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
   TextRequest request{.prompt = prompt.ids, .options = options};
   request.options.sequence = sequence_of(index);
   request.options.continues_text = continues_text(index);
-  if (is_chat) add_reply_ends(*served.chat_format, served.tokenizer(), request.options);
+  if (is_chat()) add_reply_ends(*served.chat_format, served.tokenizer(), request.options);
   request.prompt_logprobs = echo && options.logprobs.has_value();
   request.hash_logits = logits_hash || receipt;
   return request;
@@ -140,7 +140,7 @@ Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& s
   RequestBody body;
   LLM_RETURN_IF_ERROR(infill_fields(&served, body).read(json));
   LLM_TRY(AnswerRequest request, request_of(body));
-  request.is_infill = true;
+  request.shape = AnswerShape::kInfill;
   Gap& gap = body.gap;
   gap.before += body.more;
   std::optional<std::size_t> max_tokens = body.max_tokens;
@@ -154,35 +154,67 @@ Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& s
   return request;
 }
 
+/// The reply to a conversation. @param path  where its messages stand.
+static Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
+                                      const ServedModel& served) {
+  LLM_TRY(AnswerRequest request, request_of(body));
+  request.shape = shape;
+  LLM_RETURN_IF_ERROR(check_chat(body.chat, path));
+  LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
+  request.reply = {served.reply_format, body.chat.tools, false};
+  LLM_TRY(ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+  request.reply.is_thinking = prompt.is_thinking;
+  request.prompts.push_back(std::move(prompt.prompt));
+  request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, body.max_tokens.has_value(), path));
+  return request;
+}
+
 Result<AnswerRequest> parse_chat(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(chat_fields(&served, body).read(json));
-  LLM_TRY(AnswerRequest request, request_of(body));
-  request.is_chat = true;
   const std::size_t top_logprobs = body.top_logprobs.value_or(0);
   if (top_logprobs > 0 && !body.wants_logprobs)
     return wrong_field("top_logprobs", std::to_string(top_logprobs), "logprobs as well");
   if (body.max_tokens && body.max_completion_tokens)
     return wrong_field("max_completion_tokens", "it with max_tokens", "one of them");
-  const auto max_tokens = body.max_tokens ? body.max_tokens : body.max_completion_tokens;
-  LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
-  LLM_TRY(Prompt prompt, chat_prompt(*body.messages, served));
-  request.prompts.push_back(std::move(prompt));
-  if (body.wants_logprobs) request.options.logprobs = top_logprobs;
-  request.options.max_tokens = max_tokens.value_or(served.most_new_tokens);
-  LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "messages"));
+  if (!body.max_tokens) body.max_tokens = body.max_completion_tokens;
+  if (body.wants_logprobs) body.options.logprobs = top_logprobs;
+  LLM_TRY(AnswerRequest request, reply_to(body, AnswerShape::kChat, "messages", served));
   LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
   return request;
+}
+
+Result<AnswerRequest> parse_responses(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(responses_fields(&served, body).read(json));
+  if (!body.instructions.empty()) body.chat.add_system(body.instructions);
+  return reply_to(body, AnswerShape::kResponses, "input", served);
+}
+
+Result<AnswerRequest> parse_messages(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(messages_fields(&served, body).read(json));
+  return reply_to(body, AnswerShape::kMessages, "messages", served);
+}
+
+Result<std::size_t> parse_count(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(count_fields(&served, body).read(json));
+  LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
+  LLM_TRY(const ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+  return prompt.prompt.ids.size();
 }
 
 Result<std::vector<TokenId>> parse_tokenize(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(tokenize_fields(&served, body).read(json));
-  if (body.messages != nullptr && body.parse_special)
+  if (!body.prompt && body.parse_special)
     return wrong_field("parse_special", "true with messages", "a prompt");
-  if (body.messages != nullptr) {
-    LLM_TRY(Prompt prompt, chat_prompt(*body.messages, served));
-    return std::move(prompt.ids);
+  if (!body.prompt) {
+    LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
+    LLM_TRY(ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+    return std::move(prompt.prompt.ids);
   }
   if (!body.prompt->is_string()) return wrong_field("prompt", shown_json(*body.prompt), "a string");
   return prompt_ids(served.tokenizer(), body.prompt->get<std::string>(), body.add_special,
@@ -206,7 +238,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.model_sha256 = served.model->file_sha256();
   receipt.prompt = prompt.text;
   receipt.system = prompt.system;
-  if (request.is_chat) receipt.chat_format = served.chat_format;
+  if (request.is_chat()) receipt.chat_format = served.chat_format;
   receipt.parse_special = request.parse_special;
   receipt.sampler = options.sampler;
   receipt.sequence = request.sequence_of(index);

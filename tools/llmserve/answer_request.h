@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/chat/reply_parser.h"
 #include "engine/serve/text_service.h"
 #include "tools/llmserve/json_fields.h"
 #include "tools/llmserve/prompts.h"
@@ -14,10 +15,20 @@
 
 namespace llm {
 
+/// Whose shape an answer has.
+enum class AnswerShape { kCompletions, kInfill, kChat, kResponses, kMessages };
+
+/// How the reply of a conversation is taken apart.
+struct ReplyShape {
+  ReplyFormat format;
+  OrderedJson tools;  ///< as the request has them, in OpenAI's shape; null: none
+  bool is_thinking = false;
+};
+
 /// The body of a request for completions, a chat's reply or a gap's text, understood.
 struct AnswerRequest {
-  bool is_chat = false;
-  bool is_infill = false;  ///< answered in llama-server's shape
+  AnswerShape shape = AnswerShape::kCompletions;
+  ReplyShape reply;  ///< of a conversation
   std::vector<Prompt> prompts;
   std::size_t n = 1;           ///< choices of each prompt
   GenerateOptions options;     ///< of every choice, as they were asked for
@@ -28,6 +39,10 @@ struct AnswerRequest {
   bool logits_hash = false;
   bool receipt = false;
 
+  bool is_chat() const {
+    return shape != AnswerShape::kCompletions && shape != AnswerShape::kInfill;
+  }
+  ReplyParser reply_parser() const { return {reply.format, reply.tools, reply.is_thinking}; }
   std::size_t n_choices() const { return prompts.size() * n; }
   /// The choice of that index: prompt after prompt, the n of a prompt one after another. The draws
   /// of a prompt's first choice are llmrun's; the others differ in GenerateOptions::sequence.
@@ -45,6 +60,10 @@ Result<AnswerRequest> parse_completion(const OrderedJson& body, const ServedMode
 /// The text of a gap: as many new tokens as the context holds.
 Result<AnswerRequest> parse_infill(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_chat(const OrderedJson& body, const ServedModel& served);
+Result<AnswerRequest> parse_responses(const OrderedJson& body, const ServedModel& served);
+Result<AnswerRequest> parse_messages(const OrderedJson& body, const ServedModel& served);
+/// The tokens of a conversation of /v1/messages.
+Result<std::size_t> parse_count(const OrderedJson& body, const ServedModel& served);
 
 /// The ids of a text or a conversation, and the text of ids. Errors: as above.
 Result<std::vector<TokenId>> parse_tokenize(const OrderedJson& body, const ServedModel& served);

@@ -80,7 +80,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 14> kRoutes = {{
+  static constexpr std::array<Route, 17> kRoutes = {{
       {{"POST",
         "/v1/completions",
         true,
@@ -95,6 +95,27 @@ std::span<const Api::Route> Api::routes() {
         "Reply to a conversation",
         {"ChatRequest", chat_fields}},
        &Api::chat_completions},
+      {{"POST",
+        "/v1/responses",
+        true,
+        "createResponse",
+        "Reply to a conversation, in the shape of OpenAI's newer API",
+        {"ResponsesRequest", responses_fields}},
+       &Api::responses},
+      {{"POST",
+        "/v1/messages",
+        true,
+        "createMessage",
+        "Reply to a conversation, in the shape of Anthropic's API",
+        {"MessagesRequest", messages_fields}},
+       &Api::messages},
+      {{"POST",
+        "/v1/messages/count_tokens",
+        true,
+        "countTokens",
+        "The tokens of a conversation of /v1/messages",
+        {"CountRequest", count_fields}},
+       &Api::count_tokens},
       {{"POST", "/infill", true, "infill", "The text of a gap", {"InfillRequest", infill_fields}},
        &Api::infill},
       {{"GET", "/v1/models", true, "listModels", "The one model, by each of its names"},
@@ -243,6 +264,25 @@ void Api::infill(const std::shared_ptr<HttpExchange>& exchange) {
 void Api::chat_completions(const std::shared_ptr<HttpExchange>& exchange) {
   read_body(exchange, [this](const Result<OrderedJson>& body) {
     return answer_to(body.ok() ? parse_chat(*body, served_) : body.error());
+  });
+}
+
+void Api::responses(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
+    return answer_to(body.ok() ? parse_responses(*body, served_) : body.error());
+  });
+}
+
+void Api::messages(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
+    return answer_to(body.ok() ? parse_messages(*body, served_) : body.error());
+  });
+}
+
+void Api::count_tokens(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
+    const auto n = body.ok() ? parse_count(*body, served_) : body.error();
+    return answer_with(n.ok() ? answer_of({{"input_tokens", *n}}) : error_answer(n.error()));
   });
 }
 

@@ -59,6 +59,9 @@ class Api {
 
   void completions(const std::shared_ptr<HttpExchange>& exchange);
   void chat_completions(const std::shared_ptr<HttpExchange>& exchange);
+  void responses(const std::shared_ptr<HttpExchange>& exchange);
+  void messages(const std::shared_ptr<HttpExchange>& exchange);
+  void count_tokens(const std::shared_ptr<HttpExchange>& exchange);
   void infill(const std::shared_ptr<HttpExchange>& exchange);
   void list_models(const std::shared_ptr<HttpExchange>& exchange);
   void show_model(const std::shared_ptr<HttpExchange>& exchange);

@@ -64,11 +64,15 @@ bool has_fold(std::string_view raw) {
 
 HttpRequest request_of(const HttpHeader& header) {
   const std::string target = text_of(header.target());
+  // Anthropic's clients send the key by a name of their own.
+  std::string authorization = text_of(header[field::authorization]);
+  if (const std::string key = text_of(header["x-api-key"]); authorization.empty() && !key.empty())
+    authorization = "Bearer " + key;
   return {.method = text_of(header.method_string()),
           .path = decoded_path(target).value_or(target),
           .host = text_of(header[field::host]),
           .origin = text_of(header[field::origin]),
-          .authorization = text_of(header[field::authorization]),
+          .authorization = std::move(authorization),
           .content_type = text_of(header[field::content_type])};
 }
 

@@ -109,6 +109,7 @@ ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> mo
     append_valid_utf8(name, served.ids.emplace_back());
   served.chat_format =
       a.chat_format ? a.chat_format : recognize_chat_format(model->chat_template());
+  served.reply_format = usual_reply_format(model->chat_template());
   served.kv = a.kv;
   served.context = a.scheduler.context;
   served.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : a.scheduler.context;

@@ -93,7 +93,7 @@ std::string openapi_text(std::span<const Operation> operations) {
     RequestBody body;
     components["schemas"][operation.body.name] = operation.body.fields(nullptr, body).schema();
   }
-  components["schemas"]["Message"] = message_schema();
+  components["schemas"]["Message"] = chat_message_schema();
   const JsonSchema document = {{"openapi", "3.1.0"},
                                {"info", answers["info"]},
                                {"security", JsonSchema::array({{{"key", JsonSchema::array()}}})},

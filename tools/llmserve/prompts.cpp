@@ -11,8 +11,6 @@
 namespace llm {
 namespace {
 
-constexpr std::string_view kContentNeed = "a string, or an array of parts of type text";
-
 std::string at_index(std::string_view name, std::size_t index) {
   return fmt::format("{}[{}]", name, index);
 }
@@ -20,70 +18,6 @@ std::string at_index(std::string_view name, std::size_t index) {
 /// A list of prompts, not a prompt.
 bool is_list(const OrderedJson& prompt) {
   return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
-}
-
-/// One message of a conversation, and one part of its content, as they were read last.
-struct MessageFields {
-  std::string role;
-  const OrderedJson* content = nullptr;
-  std::string piece;
-  JsonFields fields;
-  JsonFields part_fields;
-
-  MessageFields() {
-    part_fields
-        .value("type", {{"const", "text"}},
-               [](const OrderedJson& value, const std::string& path) -> Status {
-                 if (value == "text") return Ok{};
-                 return wrong_field(path, shown_json(value), "\"text\"");
-               })
-        .needed("\"text\"");
-    part_fields.text("text", &piece).needed("a string");
-    fields.text("role", &role).needed("user, assistant, system or developer").schema = {
-        {"enum", {"system", "developer", "user", "assistant"}}};
-    fields
-        .value(
-            "content",
-            {{"oneOf", JsonSchema::array({{{"type", "string"}}, array_of(part_fields.schema())})}},
-            JsonFields::keep(&content))
-        .needed(std::string(kContentNeed));
-    for (const char* list : {"tool_calls", "annotations"})
-      fields.only(list, OrderedJson::array({OrderedJson::array()}));
-    for (const char* absent : {"name", "refusal", "audio", "function_call"})
-      fields.only(absent, OrderedJson::array());
-  }
-  MessageFields(const MessageFields&) = delete;
-  MessageFields& operator=(const MessageFields&) = delete;
-
-  /// A string, or parts of type text.
-  Result<std::string> text(const std::string& path) const {
-    if (content->is_string()) return content->get<std::string>();
-    if (!content->is_array()) return wrong_field(path, shown_json(*content), kContentNeed);
-    std::string text;
-    for (std::size_t i = 0; i < content->size(); ++i) {
-      LLM_RETURN_IF_ERROR(part_fields.read((*content)[i], at_index(path, i) + "."));
-      text += piece;
-    }
-    return text;
-  }
-};
-
-Result<ChatMessage> read_message(const OrderedJson& message, MessageFields& read, std::size_t index,
-                                 std::size_t n) {
-  const std::string path = at_index("messages", index);
-  LLM_RETURN_IF_ERROR(read.fields.read(message, path + "."));
-  LLM_TRY(std::string text, read.text(path + ".content"));
-  const std::string& role = read.role;
-  const bool is_system = role == "system" || role == "developer";
-  const bool is_last = index + 1 == n;
-  if (is_system && index == 0 && !is_last)
-    return ChatMessage{ChatMessage::Role::kSystem, std::move(text)};
-  if (role == "user") return ChatMessage{ChatMessage::Role::kUser, std::move(text)};
-  if (role == "assistant" && !is_last)
-    return ChatMessage{ChatMessage::Role::kAssistant, std::move(text)};
-  return wrong_field(path + ".role", shown_json(role),
-                     is_last ? "user: a reply is asked for"
-                             : "user or assistant; system or developer for the first message");
 }
 
 using Ids = std::vector<TokenId>;
@@ -139,8 +73,6 @@ Ids encode_files(const Tokenizer& tokenizer, const Gap& gap, std::size_t most) {
 }
 
 }  // namespace
-
-JsonSchema message_schema() { return MessageFields().fields.schema(); }
 
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
                                 bool add_special, bool parse_special) {
@@ -204,29 +136,34 @@ Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokeni
   return prompts;
 }
 
-Result<Prompt> chat_prompt(const OrderedJson& messages, const ServedModel& served) {
+Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
   if (!served.chat_format) {
     return Error{.code = ErrorCode::kUsage,
                  .field = "messages",
                  .message = "found a model without a known chat template, need one",
                  .hint = "start llmserve with --chat-template"};
   }
-  if (!messages.is_array() || messages.empty())
-    return wrong_field("messages", shown_json(messages), "an array of messages");
-  MessageFields read;
+  adapt_chat(served.reply_format, chat);
+  using Role = ChatMessage::Role;
   std::vector<ChatMessage> conversation;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    LLM_TRY(ChatMessage message, read_message(messages[i], read, i, messages.size()));
-    conversation.push_back(std::move(message));
+  for (const OrderedJson& message : chat.messages) {
+    const auto& role = message["role"];
+    if (role == "system" && !conversation.empty())
+      return wrong_field(at_index("messages", conversation.size()) + ".role", "\"system\"",
+                         "it for the first message alone");
+    conversation.push_back({role == "system"      ? Role::kSystem
+                            : role == "assistant" ? Role::kAssistant
+                                                  : Role::kUser,
+                            message["content"].get<std::string>()});
   }
-  Prompt prompt;
+  ChatPrompt prompt;
   const auto parts = format_chat(*served.chat_format, conversation);
-  LLM_TRY(prompt.ids, encode_chat(served.tokenizer(), parts, true));
+  LLM_TRY(prompt.prompt.ids, encode_chat(served.tokenizer(), parts, true));
   // One question, as llmrun takes it, can be told as texts.
-  const bool has_system = conversation.front().role == ChatMessage::Role::kSystem;
-  if (has_system) prompt.system = conversation.front().content;
-  if (conversation.size() == (has_system ? 2 : 1) && has_system != prompt.system.empty())
-    prompt.text = conversation.back().content;
+  const bool has_system = conversation.front().role == Role::kSystem;
+  if (has_system) prompt.prompt.system = conversation.front().content;
+  if (conversation.size() == (has_system ? 2 : 1) && has_system != prompt.prompt.system.empty())
+    prompt.prompt.text = conversation.back().content;
   return prompt;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "tokenizer/tokenizer.h"
+#include "tools/llmserve/conversations.h"
 #include "tools/llmserve/json_fields.h"
 #include "tools/llmserve/served_model.h"
 
@@ -35,10 +36,13 @@ std::size_t count_prompts(const OrderedJson& prompt);
 Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokenizer& tokenizer,
                                          const PromptOptions& options);
 
-/// What a message of a conversation may be.
-JsonSchema message_schema();
+struct ChatPrompt {
+  Prompt prompt;
+  bool is_thinking = false;  ///< a thought has begun already
+};
+
 /// A conversation up to where the reply begins. Errors: kUsage naming the message.
-Result<Prompt> chat_prompt(const OrderedJson& messages, const ServedModel& served);
+Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served);
 
 /// The ids of a text as a prompt, as llmrun's. @param add_special  BOS, where the vocabulary wants
 /// it. @param parse_special  as PromptOptions

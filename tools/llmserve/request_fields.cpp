@@ -33,6 +33,75 @@ JsonSchema ids_schema(bool filled) {
 
 JsonSchema messages_schema() { return array_of({{"$ref", "#/components/schemas/Message"}}, true); }
 
+/// Has `read` put into the body's conversation what stands at `name`.
+JsonFields::Field& add_chat(JsonFields& fields, RequestBody& body, std::string name,
+                            JsonSchema schema,
+                            Status (*read)(const OrderedJson&, const std::string&, RequestedChat&),
+                            std::string_view text = "") {
+  return fields.value(
+      std::move(name), std::move(schema),
+      [&body, read](const OrderedJson& value, const std::string& path) {
+        return read(value, path, body.chat);
+      },
+      text);
+}
+
+Status read_variables(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (!value.is_object()) return wrong_field(path, shown_json(value), "an object");
+  chat.variables.update(value);
+  return Ok{};
+}
+
+Status read_effort(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (!value.is_string()) return wrong_field(path, shown_json(value), "a string");
+  chat.variables["reasoning_effort"] = value;
+  return Ok{};
+}
+
+/// /v1/responses' "reasoning".
+Status read_reasoning(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (!value.is_object()) return wrong_field(path, shown_json(value), "an object");
+  const OrderedJson effort = value.value("effort", OrderedJson());
+  return effort.is_null() ? Status(Ok{}) : read_effort(effort, path + ".effort", chat);
+}
+
+/// /v1/messages' "thinking".
+Status read_thinking(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  const OrderedJson type = value.is_object() ? value.value("type", OrderedJson()) : OrderedJson();
+  if (type != "enabled" && type != "disabled" && type != "adaptive")
+    return wrong_field(path, shown_json(value), "{\"type\": \"enabled\"} or disabled or adaptive");
+  if (type != "adaptive") chat.variables["enable_thinking"] = type == "enabled";
+  return Ok{};
+}
+
+Status read_nested_tools(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  return read_tools(value, path, /*is_flat=*/false, chat);
+}
+
+Status read_flat_tools(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  return read_tools(value, path, /*is_flat=*/true, chat);
+}
+
+Status read_parallel(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (!value.is_boolean()) return wrong_field(path, shown_json(value), "true or false");
+  chat.parallel_calls = value.get<bool>();
+  return Ok{};
+}
+
+/// What conversations of OpenAI's shapes have besides their messages.
+void add_calls(JsonFields& fields, RequestBody& body, bool is_flat) {
+  add_chat(fields, body, "tools", tools_schema(is_flat),
+           is_flat ? read_flat_tools : read_nested_tools, "Functions that the reply may call.");
+  add_chat(fields, body, "tool_choice",
+           {{"oneOf",
+             JsonSchema::array({{{"enum", {"auto", "none", "required"}}}, {{"type", "object"}}})}},
+           read_tool_choice);
+  add_chat(fields, body, "parallel_tool_calls", {{"type", "boolean"}, {"default", true}},
+           read_parallel, "More than one call in a reply.");
+  add_chat(fields, body, "chat_template_kwargs", {{"type", "object"}}, read_variables,
+           "Variables for the chat template, such as enable_thinking.");
+}
+
 void add_model(JsonFields& fields, const ServedModel* served) {
   fields.value(
       "model", {{"type", "string"}},
@@ -53,10 +122,7 @@ void add_unsupported(JsonFields& fields) {
   fields.only("presence_penalty", OrderedJson::array({0}));
   fields.only("best_of", OrderedJson::array({1}));
   fields.only("response_format", OrderedJson::array({OrderedJson::object({{"type", "text"}})}));
-  fields.only("tools", OrderedJson::array({nothing}));
   fields.only("functions", OrderedJson::array({nothing}));
-  fields.only("tool_choice", OrderedJson::array({"none", "auto"}));
-  fields.only("parallel_tool_calls", OrderedJson::array({true, false}));
   fields.only("modalities", OrderedJson::array({OrderedJson::array({"text"})}));
   fields.only("service_tier", OrderedJson::array({"auto", "default"}));
   fields.only("store", OrderedJson::array({false}));
@@ -194,6 +260,7 @@ JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
       .needed(std::string(kPromptNeed));
   fields.text("suffix", &body.suffix,
               "What stands after the text to be generated; needs a vocabulary with tokens for it.");
+  fields.only("tools", OrderedJson::array({OrderedJson::array()}));
   fields.flag("echo", &body.echo, "The choice begins with the prompt.");
   fields.flag("parse_special", &body.parse_special, kSpecialText);
   fields.integer("logprobs", &body.options.logprobs, 0, kMostLogprobs,
@@ -205,16 +272,88 @@ JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
 
 JsonFields chat_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  fields
-      .value("messages", messages_schema(), JsonFields::keep(&body.messages),
-             "A system message first if at all; the last is the user's.")
+  add_chat(fields, body, "messages", messages_schema(), read_chat_messages,
+           "The last is the user's or a function's result.")
       .needed("an array of messages");
+  add_calls(fields, body, /*is_flat=*/false);
+  add_chat(fields, body, "reasoning_effort", {{"type", "string"}}, read_effort,
+           "A variable for the chat template.");
   fields.flag("logprobs", &body.wants_logprobs);
   fields.integer("top_logprobs", &body.top_logprobs, 0, kMostLogprobs);
   fields.integer("max_completion_tokens", &body.max_completion_tokens, 0, most_new(served),
                  "As max_tokens; not both.");
   add_choices(fields, body);
   add_common(fields, served, body);
+  return fields;
+}
+
+JsonFields responses_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  add_chat(
+      fields, body, "input",
+      {{"oneOf", JsonSchema::array({{{"type", "string"}}, array_of({{"type", "object"}}, true)})}},
+      read_response_input, "A text, or messages, calls and their results.")
+      .needed("a string or an array of items");
+  fields.text("instructions", &body.instructions, "The system message.");
+  add_calls(fields, body, /*is_flat=*/true);
+  add_chat(fields, body, "reasoning", {{"type", "object"}}, read_reasoning,
+           "Its effort is a variable for the chat template.");
+  fields.integer("max_output_tokens", &body.max_tokens, 1, most_new(served));
+  add_model(fields, served);
+  add_sampling(fields, body);
+  fields.flag("stream", &body.stream, "Send server-sent events.");
+  const OrderedJson nothing = OrderedJson::array();
+  fields.only("previous_response_id", nothing);
+  fields.only("conversation", nothing);
+  fields.only("background", OrderedJson::array({false}));
+  fields.only("store", OrderedJson::array({false}));
+  fields.only("include", OrderedJson::array({nothing}));
+  fields.only("top_logprobs", OrderedJson::array({0}));
+  fields.only("truncation", OrderedJson::array({"disabled"}));
+  fields.only("service_tier", OrderedJson::array({"auto", "default"}));
+  for (const char* taken : {"metadata", "user", "safety_identifier", "prompt_cache_key",
+                            "stream_options", "max_tool_calls"})
+    fields.ignored(taken);
+  return fields;
+}
+
+/// What /v1/messages and its count have in common.
+static void add_anthropic(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+  add_chat(fields, body, "messages", array_of({{"type", "object"}}, true), read_anthropic_messages,
+           "The last is the user's.")
+      .needed("an array of messages");
+  add_chat(fields, body, "system",
+           {{"oneOf", JsonSchema::array({{{"type", "string"}}, array_of({{"type", "object"}})})}},
+           read_anthropic_system);
+  add_chat(fields, body, "tools", array_of({{"type", "object"}}), read_anthropic_tools,
+           "Functions that the reply may call.");
+  add_chat(fields, body, "tool_choice", {{"type", "object"}}, read_anthropic_choice);
+  add_chat(fields, body, "thinking", {{"type", "object"}}, read_thinking,
+           "A variable for the chat template.");
+  add_model(fields, served);
+}
+
+JsonFields messages_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  add_anthropic(fields, served, body);
+  fields.integer("max_tokens", &body.max_tokens, 1, most_new(served)).needed("a number");
+  add_sampling(fields, body);
+  fields.value(
+      "stop_sequences", array_of({{"type", "string"}}),
+      [&body](const OrderedJson& value, const std::string& path) {
+        return read_stops(value, path, body.options.stop);
+      },
+      "The text ends before the first of them.");
+  fields.flag("stream", &body.stream, "Send server-sent events.");
+  for (const char* taken :
+       {"metadata", "service_tier", "context_management", "cache_control", "inference_geo"})
+    fields.ignored(taken);
+  return fields;
+}
+
+JsonFields count_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  add_anthropic(fields, served, body);
   return fields;
 }
 
@@ -251,7 +390,8 @@ JsonFields tokenize_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
   add_model(fields, served);
   fields.value("prompt", {{"type", "string"}}, JsonFields::keep(&body.prompt));
-  fields.value("messages", messages_schema(), JsonFields::keep(&body.messages));
+  add_chat(fields, body, "messages", messages_schema(), read_chat_messages);
+  add_calls(fields, body, /*is_flat=*/false);
   fields.either("prompt", "messages");
   fields.flag("add_special_tokens", &body.add_special);
   fields.flag("parse_special", &body.parse_special, kSpecialText);

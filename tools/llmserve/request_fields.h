@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/serve/text_service.h"
+#include "tools/llmserve/conversations.h"
 #include "tools/llmserve/json_fields.h"
 #include "tools/llmserve/prompts.h"
 #include "tools/llmserve/served_model.h"
@@ -31,10 +32,11 @@ struct RequestBody {
   bool parse_special = false;
   std::string suffix;
 
-  const OrderedJson* messages = nullptr;
+  RequestedChat chat;
   bool wants_logprobs = false;
   std::optional<std::size_t> top_logprobs;
   std::optional<std::size_t> max_completion_tokens;
+  std::string instructions;
 
   Gap gap;
   std::string more;             ///< what was written after the gap's beginning
@@ -48,6 +50,9 @@ struct RequestBody {
 // them. @param served  null: they only describe
 JsonFields completion_fields(const ServedModel* served, RequestBody& body);
 JsonFields chat_fields(const ServedModel* served, RequestBody& body);
+JsonFields responses_fields(const ServedModel* served, RequestBody& body);
+JsonFields messages_fields(const ServedModel* served, RequestBody& body);
+JsonFields count_fields(const ServedModel* served, RequestBody& body);
 JsonFields infill_fields(const ServedModel* served, RequestBody& body);
 JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/chat/reply_format.h"
 #include "engine/engine.h"
 #include "engine/generate/chat_template.h"
 
@@ -19,6 +20,7 @@ struct ServedModel {
   std::shared_ptr<const Model> model;
   std::vector<std::string> ids;           ///< as clients may name it; 1 or more
   std::optional<ChatFormat> chat_format;  ///< nothing: no chat
+  ReplyFormat reply_format;               ///< of its chats
   KvType kv = KvType::kF16;
   std::size_t context = 0;
   std::size_t most_new_tokens = 0;  ///< of one choice

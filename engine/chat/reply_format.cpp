@@ -1,0 +1,280 @@
+#include "engine/chat/reply_format.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+namespace llm {
+namespace {
+
+using Text = std::string_view;
+using Call = ReplyFormat::Call;
+
+// Words that no template has, for the call that it is asked to write.
+constexpr Text kName = "zzname";
+constexpr std::array<Text, 2> kKeys = {"zzkeya", "zzkeyb"};
+constexpr std::array<Text, 2> kValues = {"zzvaluea", "zzvalueb"};
+constexpr Text kContent = "zzcontent";
+constexpr std::array<Text, 2> kIds = {"zzcall001", "zzcall002"};
+
+OrderedJson known_arguments() { return {{kKeys[0], kValues[0]}, {kKeys[1], kValues[1]}}; }
+
+OrderedJson known_tools() {
+  OrderedJson properties;
+  for (const Text key : kKeys) properties[key] = {{"type", "string"}, {"description", "d"}};
+  return OrderedJson::array(
+      {{{"type", "function"},
+        {"function",
+         {{"name", kName},
+          {"description", "d"},
+          {"parameters",
+           {{"type", "object"}, {"properties", properties}, {"required", kKeys}}}}}}});
+}
+
+OrderedJson conversation(OrderedJson reply) {
+  OrderedJson messages = OrderedJson::array({{{"role", "user"}, {"content", "zzquestion"}}});
+  if (!reply.is_null()) messages.push_back(std::move(reply));
+  return messages;
+}
+
+/// A reply of n calls. @param as_text  arguments are a string of JSON
+OrderedJson reply_with_calls(std::size_t n, const OrderedJson& content, bool as_text) {
+  OrderedJson calls = OrderedJson::array();
+  for (std::size_t i = 0; i < n; ++i) {
+    OrderedJson arguments = known_arguments();
+    if (as_text) arguments = json_text(arguments);
+    calls.push_back({{"id", kIds[i]},
+                     {"type", "function"},
+                     {"function", {{"name", kName}, {"arguments", std::move(arguments)}}}});
+  }
+  return {{"role", "assistant"}, {"content", content}, {"tool_calls", std::move(calls)}};
+}
+
+std::size_t common_prefix(Text a, Text b) {
+  return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+std::size_t common_suffix(Text a, Text b) {
+  std::size_t n = 0;
+  while (n < std::min(a.size(), b.size()) && a[a.size() - 1 - n] == b[b.size() - 1 - n]) ++n;
+  return n;
+}
+
+/// Replies as the template writes them.
+struct Replies {
+  std::string one;  ///< call
+  std::string two;  ///< calls; empty: the template takes one only
+  std::string end;  ///< what follows a reply's content
+  bool text_arguments = false;
+  bool null_content = false;
+};
+
+/// Where the text behind what asks for a reply begins; not inside of a marker.
+std::size_t reply_begin(Text asked, Text whole) {
+  std::size_t at = common_prefix(asked, whole);
+  const std::size_t opened = at == 0 ? Text::npos : whole.find_last_of("<[", at - 1);
+  if (opened != Text::npos && whole.substr(opened, at - opened).find_first_of(">]") == Text::npos)
+    at = opened;
+  return at;
+}
+
+std::optional<Replies> write_replies(const RenderChat& render) {
+  const OrderedJson tools = known_tools();
+  const auto asked = render(conversation(nullptr), tools, true);
+  if (!asked.ok()) return std::nullopt;
+  Replies replies;
+  const auto plain =
+      render(conversation({{"role", "assistant"}, {"content", kContent}}), tools, false);
+  if (plain.ok()) {
+    const std::size_t at = plain->find(kContent);
+    if (at != std::string::npos) replies.end = plain->substr(at + kContent.size());
+  }
+  for (const bool as_text : {false, true}) {
+    for (const OrderedJson& content : {OrderedJson(""), OrderedJson()}) {
+      const auto one = render(conversation(reply_with_calls(1, content, as_text)), tools, false);
+      if (!one.ok()) continue;
+      const std::size_t begin = reply_begin(*asked, *one);
+      replies.one = one->substr(begin);
+      replies.text_arguments = as_text;
+      replies.null_content = content.is_null();
+      if (replies.one.find(kName) == std::string::npos) continue;
+      const auto two = render(conversation(reply_with_calls(2, content, as_text)), tools, false);
+      if (two.ok()) replies.two = two->substr(std::min(begin, two->size()));
+      return replies;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The object in `text` that begins at `at` and ends where it says.
+OrderedJson object_at(Text text, std::size_t at, std::size_t& end) {
+  end = json_object_end(text, at);
+  if (end == Text::npos) return nullptr;
+  OrderedJson object = parse_ordered_json(text.substr(at, end - at));
+  return object.is_object() ? object : OrderedJson();
+}
+
+std::string key_of(const OrderedJson& object, const OrderedJson& value) {
+  for (const auto& [key, member] : object.items())
+    if (member == value) return key;
+  return "";
+}
+
+/// The object around the name, or nothing. @return its begin and end in `reply`
+std::optional<std::pair<std::size_t, std::size_t>> find_object(Text reply, std::size_t name,
+                                                               ReplyFormat& format) {
+  for (std::size_t at = reply.rfind('{', name); at != Text::npos;
+       at = at == 0 ? Text::npos : reply.rfind('{', at - 1)) {
+    std::size_t end = 0;
+    const OrderedJson object = object_at(reply, at, end);
+    if (!object.is_object() || end < name) continue;
+    const std::string name_key = key_of(object, kName);
+    OrderedJson arguments = known_arguments();
+    std::string arguments_key = key_of(object, arguments);
+    if (name_key.empty() || arguments_key.empty()) return std::nullopt;
+    format.call = Call::kObject;
+    format.name_key = name_key;
+    format.arguments_key = arguments_key;
+    return std::pair(at, end);
+  }
+  return std::nullopt;
+}
+
+/// A name and its arguments as one object. @return the end of the call
+std::optional<std::size_t> find_json(Text reply, std::size_t name, std::size_t key,
+                                     ReplyFormat& format) {
+  const std::size_t brace = reply.rfind('{', key);
+  std::size_t end = 0;
+  if (brace == Text::npos || brace < name || object_at(reply, brace, end) != known_arguments())
+    return std::nullopt;
+  Text middle = reply.substr(name + kName.size(), brace - name - kName.size());
+  middle = middle.substr(0, middle.find(kIds[0]));
+  if (middle.starts_with(":0")) middle.remove_prefix(2);  // the call's number: Kimi K2
+  format.middle = middle;
+  format.call = Call::kJson;
+  return end;
+}
+
+/// A name and texts around each argument's name and value. @return the end of the call
+std::optional<std::size_t> find_pairs(Text reply, std::size_t name, std::size_t key,
+                                      ReplyFormat& format) {
+  const std::size_t value = reply.find(kValues[0], key);
+  const std::size_t next_key = reply.find(kKeys[1], value);
+  const std::size_t next_value = reply.find(kValues[1], next_key);
+  if (next_value == Text::npos) return std::nullopt;
+  const std::size_t after_name = name + kName.size();
+  const std::size_t after_value = value + kValues[0].size();
+  const Text before_first = reply.substr(after_name, key - after_name);
+  const Text before_next = reply.substr(after_value, next_key - after_value);
+  const std::size_t n = common_suffix(before_first, before_next);
+  format.key_begin = before_next.substr(before_next.size() - n);
+  format.key_end = reply.substr(key + kKeys[0].size(), value - key - kKeys[0].size());
+  format.value_end = before_next.substr(0, before_next.size() - n);
+  format.middle = before_first.substr(0, before_first.size() - n);
+  const std::size_t last = next_value + kValues[1].size();
+  const bool fits = n > 0 && !format.key_end.empty() && !format.value_end.empty() &&
+                    reply.substr(last).starts_with(format.value_end);
+  if (!fits) return std::nullopt;
+  format.call = Call::kPairs;
+  return last + format.value_end.size();
+}
+
+void read_calls(const Replies& replies, std::span<const std::string> ends, ReplyFormat& format) {
+  const Text one = replies.one;
+  const std::size_t name = one.find(kName);
+  const std::size_t key = one.find(kKeys[0], name);
+  if (key == Text::npos) return;
+  std::size_t begin = name;
+  std::size_t end = 0;
+  if (const auto object = find_object(one, name, format)) {
+    std::tie(begin, end) = *object;
+  } else if (const auto json = find_json(one, name, key, format)) {
+    end = *json;
+  } else if (const auto pairs = find_pairs(one, name, key, format)) {
+    end = *pairs;
+  } else {
+    return;
+  }
+  Text before = one.substr(0, begin);
+  if (!format.think_end.empty()) {
+    if (const std::size_t thought = before.rfind(format.think_end); thought != Text::npos)
+      before.remove_prefix(thought + format.think_end.size());
+  }
+  format.begin = before;
+  Text after = one.substr(end);
+  if (!replies.end.empty() && after.ends_with(replies.end)) after.remove_suffix(replies.end.size());
+  for (const std::string& spelling : ends)
+    if (!spelling.empty()) after = after.substr(0, after.find(spelling));
+  format.end = after;
+  if (const std::size_t next = replies.two.find(kName, end); next != std::string::npos)
+    format.between = replies.two.substr(end, next - (name - begin) - end);
+  if (format.begin.ends_with("to=functions.")) {
+    format.call = Call::kChannels;
+    format.begin = format.between = format.end = "";
+  }
+  // Where nothing marks a call, its shape must: an object alone is one.
+  const bool is_marked = format.begin.find_first_of("<[{|") != std::string::npos;
+  const bool knows_id = format.begin.find(kIds[0]) != std::string::npos;
+  const bool is_plain = format.call == Call::kObject && format.begin.empty();
+  if (format.call != Call::kChannels && ((!is_marked && !is_plain) || knows_id))
+    format.call = Call::kNone;
+}
+
+ReplyFormat with_thoughts(Text jinja) {
+  constexpr std::array<std::pair<Text, Text>, 3> kThoughts = {
+      {{"<think>", "</think>"},
+       {"[THINK]", "[/THINK]"},
+       {"<|START_THINKING|>", "<|END_THINKING|>"}}};
+  ReplyFormat format;
+  for (const auto& [begin, end] : kThoughts) {
+    if (jinja.find(begin) == Text::npos || jinja.find(end) == Text::npos) continue;
+    format.think_begin = begin;
+    format.think_end = end;
+    break;
+  }
+  return format;
+}
+
+}  // namespace
+
+std::size_t json_object_end(Text text, std::size_t at) {
+  if (at >= text.size() || text[at] != '{') return Text::npos;
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = at; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    if (c == '{' || c == '[') ++depth;
+    if ((c == '}' || c == ']') && --depth == 0) return i + 1;
+  }
+  return Text::npos;
+}
+
+ReplyFormat reply_format(Text jinja, const RenderChat& render, std::span<const std::string> ends) {
+  ReplyFormat format = with_thoughts(jinja);
+  const auto with = render(conversation(nullptr), known_tools(), true);
+  const auto without = render(conversation(nullptr), nullptr, true);
+  format.knows_tools = with.ok() && without.ok() && *with != *without;
+  const auto replies = format.knows_tools ? write_replies(render) : std::nullopt;
+  if (!replies) return format;
+  format.text_arguments = replies->text_arguments;
+  format.null_content = replies->null_content;
+  read_calls(*replies, ends, format);
+  return format;
+}
+
+ReplyFormat usual_reply_format(Text jinja) {
+  ReplyFormat format = with_thoughts(jinja);
+  format.call = Call::kObject;
+  format.begin = "<tool_call>";
+  format.end = "</tool_call>";
+  return format;
+}
+
+}  // namespace llm

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace llm {
+
+/// How a model writes thoughts and calls of functions into a reply: the texts that stand around
+/// them. White space at the ends of these texts means nothing.
+struct ReplyFormat {
+  enum class Call {
+    kNone,
+    kObject,    ///< {"name": "f", "arguments": {...}}
+    kJson,      ///< f MIDDLE {...}
+    kPairs,     ///< f KEY_BEGIN k KEY_END v VALUE_END ... for each argument
+    kChannels,  ///< gpt-oss: <|channel|>commentary to=functions.f <|message|>{...}<|call|>
+  };
+
+  std::string think_begin;  ///< empty: no thoughts
+  std::string think_end;
+
+  Call call = Call::kNone;
+  std::string begin;  ///< before the first call; of kObject it may be empty: the reply is the call
+  std::string between;            ///< a call and the next one; empty: there is one at most
+  std::string end;                ///< after the last one
+  std::string name_key = "name";  ///< of kObject
+  std::string arguments_key = "arguments";  ///< of kObject
+  std::string middle;                       ///< of kJson; of kPairs it may stand after the name
+  std::string key_begin;                    ///< of kPairs, as the two below
+  std::string key_end;
+  std::string value_end;
+
+  bool knows_tools = false;  ///< the template writes what functions there are
+  // How the template wants what it is given back.
+  bool text_arguments = false;  ///< a call's arguments as a string of JSON, no object
+  bool null_content = false;    ///< the content of a reply that has calls alone
+};
+
+/// What the template makes of a conversation. @param asks  for the assistant's reply
+using RenderChat = std::function<Result<std::string>(const OrderedJson& messages,
+                                                     const OrderedJson& tools, bool asks)>;
+
+/// Finds it out from what a template writes of calls that are known. Where that is of no shape that
+/// Call has, or the template knows no calls, `call` is kNone.
+/// @param jinja  the template's text, where the words around thoughts are looked for
+/// @param ends  spellings that end a reply
+ReplyFormat reply_format(std::string_view jinja, const RenderChat& render,
+                         std::span<const std::string> ends);
+
+/// Calls as models are told to write them whose template knows none: {"name": ..., "arguments":
+/// ...} between <tool_call> and </tool_call>.
+ReplyFormat usual_reply_format(std::string_view jinja);
+
+/// The end of the JSON object that begins at `at`, by its braces; npos: it does not end, or none
+/// begins.
+std::size_t json_object_end(std::string_view text, std::size_t at);
+
+}  // namespace llm

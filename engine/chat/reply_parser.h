@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/chat/reply_format.h"
+
+namespace llm {
+
+/// A call of a function, as a model wrote it.
+struct FunctionCall {
+  std::string name;
+  std::string arguments;  ///< JSON of an object
+};
+
+/// What a reply grows by.
+struct ReplyPart {
+  enum class Kind { kContent, kThought, kCall };
+  Kind kind;
+  std::string text;   ///< of content and thoughts
+  FunctionCall call;  ///< complete
+};
+
+/// Takes a reply apart as it grows: content, thoughts, calls. What it makes of a text does not
+/// depend on how that text was cut into pieces. A call that is none (no JSON, no known function) is
+/// content, so nothing that the model wrote is lost but markers and white space around parts.
+class ReplyParser {
+ public:
+  /// @param tools  OpenAI's list of functions, whose calls are looked for; null or empty: none. Its
+  ///               schemas say which arguments of Call::kPairs are strings
+  /// @param is_thinking  the prompt has begun a thought already
+  ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bool is_thinking);
+
+  /// Cost: linear in the text, but for a call under way, which is read anew with each piece.
+  std::vector<ReplyPart> push(std::string_view text);
+  /// The reply has ended. @pre no push() follows
+  std::vector<ReplyPart> finish();
+
+ private:
+  enum class State { kContent, kThought, kCall, kHeader };
+  /// What became of an attempt to read at the front of pending_.
+  enum class Step { kDone, kNeedsMore, kFailed };
+
+  void run();
+  bool content();
+  bool thought();
+  bool call();
+  bool header();
+  void leave_thought(std::size_t end, std::size_t size);
+
+  Step read_body(std::size_t& at, FunctionCall& call) const;
+  Step read_object(std::size_t& at, FunctionCall& call) const;
+  Step read_named(std::size_t& at, FunctionCall& call) const;
+  Step read_pairs(std::size_t& at, FunctionCall& call) const;
+  Step read_json(std::size_t& at, OrderedJson& value) const;
+  /// Up to `end` from `at` on, which moves behind it.
+  Step read_until(std::string_view end, std::size_t& at, std::string& text) const;
+  OrderedJson value_of(const std::string& function, const std::string& key, std::string text) const;
+  bool is_known(const std::string& name) const;
+
+  void add(ReplyPart::Kind kind, std::string_view text);
+  void add_call(FunctionCall call);
+  /// How much of `text`'s front is surely no beginning of one of the markers that are looked for.
+  std::size_t safe_size(std::string_view text) const;
+  std::size_t find(std::string_view marker) const;
+
+  ReplyFormat format_;
+  OrderedJson tools_;
+  State state_ = State::kContent;
+  std::string pending_;
+  std::string begun_;    ///< the marker of a call under way, for content that it turns out to be
+  std::string spaces_;   ///< white space that is content if content follows
+  std::string channel_;  ///< of Call::kChannels: the header of the message under way
+  bool has_content_ = false;
+  bool has_parts_ = false;  ///< thoughts or calls
+  bool ended_ = false;
+  std::vector<ReplyPart> parts_;
+};
+
+}  // namespace llm

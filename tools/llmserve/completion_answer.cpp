@@ -1,0 +1,229 @@
+// The shapes of /v1/completions, /v1/chat/completions and /infill.
+
+#include <utility>
+
+#include "tools/llmserve/answer_json.h"
+#include "tools/llmserve/answer_request.h"
+
+namespace llm {
+namespace {
+
+std::string_view finish_reason(StopReason reason, bool has_calls) {
+  if (reason != StopReason::kEos && reason != StopReason::kStopString) return "length";
+  return has_calls ? "tool_calls" : "stop";
+}
+
+class CompletionWriter : public AnswerWriter {
+ public:
+  CompletionWriter(const ServedModel& served, const AnswerRequest& request)
+      : AnswerWriter(served, request, request.is_chat() ? "chatcmpl-" : "cmpl-") {
+    if (!request.stream) return;
+    n_calls_.resize(request.n_choices());
+    for (std::size_t i = 0; i < request.n_choices() && request.options.logprobs; ++i)
+      logprobs_.emplace_back(served.tokenizer(), request.is_chat(), request.continues_text(i));
+  }
+
+  std::string whole(std::span<const ServedText> texts) const override {
+    if (is_infill()) return dump(infill(0, texts[0].result.text, &texts[0])) + "\n";
+    AnswerJson json = envelope("");
+    json["choices"] = AnswerJson::array();
+    std::size_t n_tokens = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      json["choices"].push_back(choice(i, texts[i]));
+      n_tokens += texts[i].result.ids.size();
+    }
+    json["usage"] = usage(n_tokens);
+    return dump(json) + "\n";
+  }
+
+  std::string opening() override {
+    std::string events;
+    for (std::size_t i = 0; i < request_.n_choices(); ++i) {
+      if (request_.is_chat()) {
+        events += chunk_of(i, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+      } else if (request_.echo) {
+        events +=
+            chunk_of(i, served_.tokenizer().decode(request_.prompt_of(i).ids), nullptr, nullptr);
+      }
+    }
+    return events;
+  }
+
+  std::string growth(std::size_t index, const TextEvent& event) override {
+    AnswerJson logprobs;
+    if (event.id && event.logprobs) {
+      logprobs_[index].add(*event.id, &*event.logprobs);
+      logprobs = logprobs_[index].take();
+    }
+    if (event.text.empty() && logprobs.is_null()) return "";
+    if (is_infill()) return server_event(infill(index, event.text, nullptr));
+    if (!request_.is_chat()) return chunk_of(index, event.text, std::move(logprobs), nullptr);
+    return deltas(index, parsers_[index].push(event.text), std::move(logprobs));
+  }
+
+  std::string closing(std::size_t index, const ServedText& text) override {
+    completion_tokens_ += text.result.ids.size();
+    if (is_infill()) return server_event(infill(index, "", &text));
+    std::string events;
+    AnswerJson content = "";
+    AnswerJson logprobs;
+    if (request_.is_chat()) {
+      events = deltas(index, parsers_[index].finish(), nullptr);
+      content = AnswerJson::object();
+    } else if (text.end_logprobs) {
+      logprobs_[index].add_end(text.end_logprobs);
+      logprobs = logprobs_[index].take();
+    }
+    const bool has_calls = n_calls_[index] > 0;
+    return events + chunk_of(index, std::move(content), std::move(logprobs),
+                             finish_reason(text.result.stop_reason, has_calls));
+  }
+
+  std::string ending() override {
+    if (is_infill()) return "";
+    std::string events;
+    if (request_.include_usage) {
+      AnswerJson json = envelope(".chunk");
+      json["choices"] = AnswerJson::array();
+      json["usage"] = usage(completion_tokens_);
+      events = server_event(json);
+    }
+    return events + "data: [DONE]\n\n";
+  }
+
+ private:
+  bool is_infill() const { return request_.shape == AnswerShape::kInfill; }
+
+  AnswerJson envelope(std::string_view chunk) const {
+    const std::string chat = "chat.completion" + std::string(chunk);
+    return {{"id", id_},
+            {"object", request_.is_chat() ? chat : "text_completion"},
+            {"created", created_},
+            {"model", served_.id()},
+            {"system_fingerprint", system_fingerprint(served_)}};
+  }
+
+  AnswerJson usage(std::size_t completion_tokens) const {
+    return {{"prompt_tokens", prompt_tokens()},
+            {"completion_tokens", completion_tokens},
+            {"total_tokens", prompt_tokens() + completion_tokens}};
+  }
+
+  AnswerJson call_json(const FunctionCall& call, std::size_t number) const {
+    return {{"id", call_id(number)},
+            {"type", "function"},
+            {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+  }
+
+  /// @param n_before  calls of choices before
+  AnswerJson message(const ServedText& text, std::size_t n_before) const {
+    std::string content;
+    std::string thoughts;
+    AnswerJson calls = AnswerJson::array();
+    for (const ReplyPart& part : parts_of(text)) {
+      if (part.kind == ReplyPart::Kind::kContent) content += part.text;
+      if (part.kind == ReplyPart::Kind::kThought) thoughts += part.text;
+      if (part.kind == ReplyPart::Kind::kCall)
+        calls.push_back(call_json(part.call, n_before + calls.size()));
+    }
+    AnswerJson json = {{"role", "assistant"}, {"content", content}, {"refusal", nullptr}};
+    if (!thoughts.empty()) json["reasoning_content"] = thoughts;
+    if (calls.empty()) return json;
+    if (content.empty()) json["content"] = nullptr;
+    json["tool_calls"] = std::move(calls);
+    return json;
+  }
+
+  AnswerJson choice(std::size_t index, const ServedText& text) const {
+    const GenerateResult& result = text.result;
+    const Prompt& prompt = request_.prompt_of(index);
+    AnswerJson logprobs;
+    if (request_.options.logprobs) {
+      LogprobsJson writer(served_.tokenizer(), request_.is_chat(),
+                          !request_.echo && request_.continues_text(index));
+      for (std::size_t i = 0; request_.echo && i < prompt.ids.size(); ++i)
+        writer.add(prompt.ids[i], i == 0 ? nullptr : &text.prompt_logprobs[i - 1]);
+      for (std::size_t i = 0; i < result.ids.size(); ++i)
+        writer.add(result.ids[i], &result.logprobs[i]);
+      writer.add_end(text.end_logprobs);
+      logprobs = writer.take();
+    }
+    AnswerJson json = {{"index", index}};
+    bool has_calls = false;
+    if (request_.is_chat()) {
+      json["message"] = message(text, index * kCallsOfChoice);
+      has_calls = json["message"].contains("tool_calls");
+    } else {
+      const std::string echo = request_.echo ? served_.tokenizer().decode(prompt.ids) : "";
+      json["text"] = echo + result.text;
+    }
+    json["logprobs"] = std::move(logprobs);
+    json["finish_reason"] = finish_reason(result.stop_reason, has_calls);
+    if (request_.receipt)
+      json["receipt"] =
+          parse_ordered_json(receipt_json(receipt_of(served_, request_, index, text)));
+    return json;
+  }
+
+  /// llama-server's shape. @param text  nullptr: `piece` of it, which goes on
+  AnswerJson infill(std::size_t index, std::string_view piece, const ServedText* text) const {
+    AnswerJson json = {{"index", index}, {"content", piece}, {"stop", text != nullptr}};
+    if (text == nullptr) return json;
+    const StopReason reason = text->result.stop_reason;
+    json.update({{"id", id_},
+                 {"model", served_.id()},
+                 {"system_fingerprint", system_fingerprint(served_)},
+                 {"tokens_evaluated", prompt_tokens()},
+                 {"tokens_predicted", text->result.ids.size()},
+                 {"stop_type", reason == StopReason::kEos          ? "eos"
+                               : reason == StopReason::kStopString ? "word"
+                                                                   : "limit"},
+                 {"truncated", false}});
+    return json;
+  }
+
+  std::string chunk_of(std::size_t index, AnswerJson content, AnswerJson logprobs,
+                       AnswerJson reason) const {
+    AnswerJson json = envelope(".chunk");
+    json["choices"] =
+        AnswerJson::array({{{"index", index},
+                            {request_.is_chat() ? "delta" : "text", std::move(content)},
+                            {"logprobs", std::move(logprobs)},
+                            {"finish_reason", std::move(reason)}}});
+    if (request_.include_usage) json["usage"] = nullptr;
+    return server_event(json);
+  }
+
+  /// @param logprobs  go with the first of them, or alone
+  std::string deltas(std::size_t index, const std::vector<ReplyPart>& parts, AnswerJson logprobs) {
+    std::string events;
+    const auto add = [&](AnswerJson delta) {
+      events += chunk_of(index, std::move(delta), std::exchange(logprobs, nullptr), nullptr);
+    };
+    for (const ReplyPart& part : parts) {
+      if (part.kind == ReplyPart::Kind::kContent) add({{"content", part.text}});
+      if (part.kind == ReplyPart::Kind::kThought) add({{"reasoning_content", part.text}});
+      if (part.kind != ReplyPart::Kind::kCall) continue;
+      AnswerJson call = {{"index", n_calls_[index]}};
+      call.update(call_json(part.call, index * kCallsOfChoice + n_calls_[index]++));
+      add({{"tool_calls", AnswerJson::array({std::move(call)})}});
+    }
+    if (parts.empty() && !logprobs.is_null()) add({{"content", ""}});
+    return events;
+  }
+
+  static constexpr std::size_t kCallsOfChoice = 32;  // with ids of their own
+
+  std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
+  std::vector<std::size_t> n_calls_;    ///< likewise
+  std::size_t completion_tokens_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
+                                                const AnswerRequest& request) {
+  return std::make_unique<CompletionWriter>(served, request);
+}
+
+}  // namespace llm

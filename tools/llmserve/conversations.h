@@ -1,0 +1,69 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "engine/chat/reply_format.h"
+#include "tools/llmserve/json_fields.h"
+
+namespace llm {
+
+/// Which functions a reply must or may call.
+struct ToolChoice {
+  enum class Kind { kAuto, kNone, kRequired, kNamed };
+  Kind kind = Kind::kAuto;
+  std::string name = {};  ///< of kNamed
+};
+
+/// A conversation as every API's is read: OpenAI's messages, whose content is text or null and
+/// whose calls have their arguments as text; and OpenAI's list of functions, null where there is
+/// none.
+struct RequestedChat {
+  OrderedJson messages = OrderedJson::array();
+  OrderedJson tools = {};
+  ToolChoice choice = {};
+  bool parallel_calls = true;
+  OrderedJson variables = OrderedJson::object();  ///< for the template
+
+  void add(std::string_view role, std::string content);
+  /// The system message: before all others.
+  void add_system(std::string content);
+};
+
+// The parts of bodies that make one. Each table describes what its reader takes. Errors: kUsage
+// naming the field.
+
+/// Of /v1/chat/completions. @param path  "messages"
+Status read_chat_messages(const OrderedJson& list, const std::string& path, RequestedChat& chat);
+JsonSchema chat_message_schema();
+/// @param is_flat  as /v1/responses has them: the function's members stand beside the type
+Status read_tools(const OrderedJson& list, const std::string& path, bool is_flat,
+                  RequestedChat& chat);
+JsonSchema tools_schema(bool is_flat);
+Status read_tool_choice(const OrderedJson& choice, const std::string& path, RequestedChat& chat);
+
+/// Of /v1/responses: a text or a list of items. @param path  "input"
+Status read_response_input(const OrderedJson& input, const std::string& path, RequestedChat& chat);
+
+/// Of /v1/messages. Functions have `input_schema`, the choice is {"type": ...}.
+Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
+                               RequestedChat& chat);
+/// A text or a list of texts.
+Status read_anthropic_system(const OrderedJson& system, const std::string& path,
+                             RequestedChat& chat);
+Status read_anthropic_tools(const OrderedJson& list, const std::string& path, RequestedChat& chat);
+Status read_anthropic_choice(const OrderedJson& choice, const std::string& path,
+                             RequestedChat& chat);
+
+/// What every API asks of it: functions that are chosen exist, and an answer is due. Functions that
+/// shall not be called are left out.
+/// @param path  where the messages stand
+Status check_chat(RequestedChat& chat, const std::string& path);
+
+/// Makes it what the template takes: calls with arguments as it wants them; where the template does
+/// not know of functions, texts that say the same (usual_reply_format()).
+void adapt_chat(const ReplyFormat& format, RequestedChat& chat);
+
+}  // namespace llm

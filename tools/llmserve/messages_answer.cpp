@@ -1,0 +1,146 @@
+// The shape of Anthropic's /v1/messages. Source: Anthropic's API reference, "Messages" and
+// "Streaming Messages".
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tools/llmserve/answer_json.h"
+#include "tools/llmserve/answer_request.h"
+
+namespace llm {
+namespace {
+
+class MessagesWriter : public AnswerWriter {
+ public:
+  MessagesWriter(const ServedModel& served, const AnswerRequest& request)
+      : AnswerWriter(served, request, "msg_") {}
+
+  std::string whole(std::span<const ServedText> texts) const override {
+    AnswerJson blocks = AnswerJson::array();
+    for (ReplyPart& part : parts_of(texts[0])) {
+      const char* const member = text_member(part.kind);
+      if (!blocks.empty() && member != nullptr && blocks.back().contains(member)) {
+        blocks.back()[member].get_ref<std::string&>() += part.text;
+        continue;
+      }
+      AnswerJson block = block_of(part, blocks.size());
+      if (member == nullptr)
+        block["input"] = parse_ordered_json(part.call.arguments);
+      else
+        block[member] = std::move(part.text);
+      blocks.push_back(std::move(block));
+    }
+    AnswerJson json = message();
+    const bool has_calls = !blocks.empty() && blocks.back()["type"] == "tool_use";
+    json["content"] = std::move(blocks);
+    json.update(stop_of(texts[0], has_calls));
+    json["usage"]["output_tokens"] = texts[0].result.ids.size();
+    return dump(json) + "\n";
+  }
+
+  std::string opening() override {
+    return event({{"type", "message_start"}, {"message", message()}});
+  }
+
+  std::string growth(std::size_t, const TextEvent& piece) override {
+    return deltas(parsers_[0].push(piece.text));
+  }
+
+  std::string closing(std::size_t, const ServedText& text) override {
+    std::string events = deltas(parsers_[0].finish());
+    events += close_block();
+    return events + event({{"type", "message_delta"},
+                           {"delta", stop_of(text, last_ == ReplyPart::Kind::kCall)},
+                           {"usage", {{"output_tokens", text.result.ids.size()}}}});
+  }
+
+  std::string ending() override { return event({{"type", "message_stop"}}); }
+
+  std::string failure(std::string_view error_body) const override {
+    return fmt::format("event: error\n{}", AnswerWriter::failure(error_body));
+  }
+
+ private:
+  static std::string event(const AnswerJson& json) {
+    return server_event(json, json["type"].get<std::string>());
+  }
+
+  /// Where a block of that kind has its text; nullptr: it is a call.
+  static const char* text_member(ReplyPart::Kind kind) {
+    if (kind == ReplyPart::Kind::kCall) return nullptr;
+    return kind == ReplyPart::Kind::kThought ? "thinking" : "text";
+  }
+
+  AnswerJson message() const {
+    return {{"id", id_},
+            {"type", "message"},
+            {"role", "assistant"},
+            {"model", served_.id()},
+            {"content", AnswerJson::array()},
+            {"stop_reason", nullptr},
+            {"stop_sequence", nullptr},
+            {"usage", {{"input_tokens", prompt_tokens()}, {"output_tokens", 0}}}};
+  }
+
+  /// As it begins.
+  AnswerJson block_of(const ReplyPart& part, std::size_t n) const {
+    if (part.kind == ReplyPart::Kind::kCall)
+      return {{"type", "tool_use"},
+              {"id", call_id(n)},
+              {"name", part.call.name},
+              {"input", AnswerJson::object()}};
+    if (part.kind == ReplyPart::Kind::kThought)
+      return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+    return {{"type", "text"}, {"text", ""}};
+  }
+
+  AnswerJson stop_of(const ServedText& text, bool has_calls) const {
+    const StopReason reason = text.result.stop_reason;
+    const bool by_string = reason == StopReason::kStopString;
+    const char* word = reason == StopReason::kEos ? (has_calls ? "tool_use" : "end_turn")
+                       : by_string                ? "stop_sequence"
+                                                  : "max_tokens";
+    return {{"stop_reason", word}, {"stop_sequence", nullptr}};
+  }
+
+  std::string deltas(const std::vector<ReplyPart>& parts) {
+    std::string events;
+    for (const ReplyPart& part : parts) {
+      const bool is_call = part.kind == ReplyPart::Kind::kCall;
+      if (!is_open_ || part.kind != last_ || is_call) {
+        events += close_block();
+        events += event({{"type", "content_block_start"},
+                         {"index", n_blocks_},
+                         {"content_block", block_of(part, n_blocks_)}});
+        is_open_ = true;
+        last_ = part.kind;
+      }
+      AnswerJson delta = {{"type", "input_json_delta"}, {"partial_json", part.call.arguments}};
+      if (!is_call) {
+        const std::string member = text_member(part.kind);
+        delta = {{"type", member + "_delta"}, {member, part.text}};
+      }
+      events += event({{"type", "content_block_delta"}, {"index", n_blocks_}, {"delta", delta}});
+    }
+    return events;
+  }
+
+  std::string close_block() {
+    if (!std::exchange(is_open_, false)) return "";
+    return event({{"type", "content_block_stop"}, {"index", n_blocks_++}});
+  }
+
+  std::size_t n_blocks_ = 0;  ///< that have ended
+  bool is_open_ = false;
+  ReplyPart::Kind last_ = ReplyPart::Kind::kContent;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> messages_writer(const ServedModel& served,
+                                              const AnswerRequest& request) {
+  return std::make_unique<MessagesWriter>(served, request);
+}
+
+}  // namespace llm
