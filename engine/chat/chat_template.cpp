@@ -98,8 +98,10 @@ Result<std::vector<ChatPart>> ChatTemplate::render(const ChatInput& input) const
   variables.set("tools", rt.from_json(input.tools));
   variables.set("documents", jinja::None{});
   variables.set("add_generation_prompt", input.add_generation_prompt);
-  if (!input.bos_token.empty()) variables.set("bos_token", rt.text(input.bos_token, jinja::kMarkup));
-  if (!input.eos_token.empty()) variables.set("eos_token", rt.text(input.eos_token, jinja::kMarkup));
+  if (!input.bos_token.empty())
+    variables.set("bos_token", rt.text(input.bos_token, jinja::kMarkup));
+  if (!input.eos_token.empty())
+    variables.set("eos_token", rt.text(input.eos_token, jinja::kMarkup));
   for (const auto& [name, value] : input.variables.items()) {
     variables.set(name, rt.from_json(value));
   }

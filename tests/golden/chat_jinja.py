@@ -84,6 +84,8 @@ def calling(*calls: dict, content: str | None = "", **more) -> dict:
     return {"role": "assistant", "content": content, "tool_calls": list(calls)} | more
 
 
+FLAT_TOOLS = [TOOLS[1]]
+
 AGENTS = [
     [USER, calling(call("get_weather", ARGUMENTS)), tool('{"rain": 0.5}'), {"role": "assistant", "content": "Wet."},
      {"role": "user", "content": "Thanks"}],
@@ -104,3 +106,25 @@ AGENTS = [
      calling(call("add", "{\"a\": 1, \"b\": 2}", "call00002"), content="Again"), tool("3", "call00002", "add"),
      {"role": "user", "content": "Good"}],
 ]
+
+
+def runs(n_conversations: int) -> list[dict]:
+    """What is rendered: every conversation without tools and without a clock, and with tools on DATE; then variants."""
+    def run(conversation, tools=None, date=False, add_generation_prompt=True, **variables):
+        return {"conversation": conversation, "tools": tools, "date": date,
+                "add_generation_prompt": add_generation_prompt, "variables": variables}
+
+    made = []
+    for i in range(n_conversations):
+        made += [run(i), run(i, "nested", True)]
+    for i in (0, 2, 6, 8, 12, 14, 15, 16):
+        made += [run(i, add_generation_prompt=False, date=True), run(i, enable_thinking=False),
+                 run(i, "flat", True, enable_thinking=True, thinking=True, reasoning_effort="high")]
+    return made
+
+
+def variables_of(run: dict, conversations: list[list[dict]], bos: str, eos: str) -> dict:
+    tools = {None: None, "nested": TOOLS, "flat": FLAT_TOOLS}[run["tools"]]
+    return run["variables"] | {
+        "messages": conversations[run["conversation"]], "tools": tools, "documents": None, "bos_token": bos,
+        "eos_token": eos, "add_generation_prompt": run["add_generation_prompt"]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes chat/golden.json: conversations as jinja2 renders them with the models' chat templates, and their ids.
+"""Makes chat/*.json: conversations as jinja2 renders them with the models' chat templates, and their ids.
 
     python tests/golden/make_chat_golden.py --data DIR [--check]
 
@@ -15,9 +15,10 @@ import re
 import sys
 from pathlib import Path
 
+import chat_jinja
+import chat_language
 import jinja2
 from golden_io import HERE, emit_or_check
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from make_bpe import CONTROL, build, read_gguf
 
 MARKERS = ("</s><s>[INST] <<SYS>> <</SYS>> [/INST]<|im_end|>\n<|im_start|>system\n<|eot_id|><|start_header_id|>"
@@ -84,12 +85,7 @@ LLAMA3_BOS = "<|begin_of_text|>"
 
 
 def render(template: str, messages: list[dict], bos: str) -> str:
-    def fail(message):
-        raise ValueError(message)
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = fail
-    return environment.from_string(template).render(
+    return chat_jinja.environment().from_string(template).render(
         messages=messages, add_generation_prompt=True, bos_token=bos, eos_token="</s>")
 
 
@@ -123,6 +119,44 @@ def entry(name: str, template: str, bos: str, own_text: bool) -> dict:
             **({"template": template} if own_text else {}), "texts": [text.removeprefix(bos) for text in texts]}
 
 
+def digest(text: str | None) -> str:
+    return "-" if text is None else hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def templates_json(folder: Path) -> dict:
+    """All templates there and those committed here: the start of the SHA-256 of each text, "-" where jinja2 raises."""
+    conversations = CONVERSATIONS + chat_jinja.AGENTS
+    runs = chat_jinja.runs(len(conversations))
+    templates = []
+    for path in [*sorted((HERE / "chat").glob("*.jinja")), *sorted(folder.glob("*.jinja"))]:
+        text = path.read_bytes().decode()
+        texts = [chat_jinja.render(text, chat_jinja.variables_of(run, conversations, "<s>", "</s>"),
+                                   chat_jinja.DATE if run["date"] else None) for run in runs]
+        templates.append({"file": path.name, "sha256": hashlib.sha256(text.encode()).hexdigest(),
+                          "texts": " ".join(map(digest, texts))})
+    return {"jinja2": jinja2.__version__, "conversations": conversations, "runs": runs, "tools": {
+        "nested": chat_jinja.TOOLS, "flat": chat_jinja.FLAT_TOOLS}, "templates": templates}
+
+
+def language_json() -> dict:
+    messages = conversation("Hi ", " Yes", "So?")
+    variables = chat_language.VARIABLES | {
+        "messages": messages, "tools": None, "documents": None, "bos_token": "<s>", "eos_token": "</s>",
+        "add_generation_prompt": True}
+    cases = [[text, chat_jinja.render(text, variables, chat_jinja.DATE)] for text in chat_language.templates()]
+    return {"messages": messages, "variables": chat_language.VARIABLES, "cases": cases, "refused": chat_language.REFUSED}
+
+
+def one_line_each(content: dict) -> bytes:
+    """JSON whose lists have an item on each line."""
+    def text(value):
+        if not isinstance(value, list):
+            return json.dumps(value)
+        return "[\n" + ",\n".join("  " + json.dumps(item) for item in value) + "\n ]"
+
+    return ("{\n" + ",\n".join(f" {json.dumps(key)}: {text(value)}" for key, value in content.items()) + "\n}\n").encode()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="directory with templates and vocabularies")
@@ -148,7 +182,9 @@ def main() -> int:
     content = {"jinja2": jinja2.__version__, "conversations": CONVERSATIONS, "templates": templates}
     lines = json.dumps(content, indent=1)
     lines = re.sub(r"\[[\d,\s]+\]", lambda m: re.sub(r"\s+", "", m.group()), lines)  # ids on one line
-    return emit_or_check(HERE / "chat", {"golden.json": (lines + "\n").encode("ascii")}, args.check)
+    files = {"golden.json": (lines + "\n").encode("ascii"), "templates.json": one_line_each(templates_json(data / "templates")),
+             "language.json": one_line_each(language_json())}
+    return emit_or_check(HERE / "chat", files, args.check)
 
 
 if __name__ == "__main__":

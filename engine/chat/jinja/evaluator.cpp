@@ -108,15 +108,13 @@ Evaluator::Flow Evaluator::run_for(const Stmt& stmt, Scope& scope) {
     }
     items = std::move(kept);
   }
-  Loop loop{.items = &items, .depth = loop_depth_};
-  ++loop_depth_;
+  Loop loop{.items = &items};
   for (; loop.index < items.size() && !rt_.failed(); ++loop.index) {
     Scope inner{.outer = &scope};
     inner.set("loop", static_cast<const Loop*>(&loop));
     assign(*stmt.target, items[loop.index], inner);
     if (run(stmt.body, inner) == Flow::kBreak) break;
   }
-  --loop_depth_;
   if (items.empty()) {
     Scope inner{.outer = &scope};
     return run(stmt.orelse, inner);
@@ -141,8 +139,8 @@ void Evaluator::assign(const Expr& target, Value value, Scope& scope) {
   if (target.kind == Expr::Kind::kTuple) {
     const std::vector<Value> items = rt_.items_of(value);
     if (items.size() != target.parts.size()) {
-      rt_.wrong(fmt::format("found {} values to unpack, need {}", items.size(),
-                            target.parts.size()));
+      rt_.wrong(
+          fmt::format("found {} values to unpack, need {}", items.size(), target.parts.size()));
       return;
     }
     for (std::size_t i = 0; i < items.size(); ++i) assign(*target.parts[i], items[i], scope);
@@ -156,7 +154,8 @@ void Evaluator::assign(const Expr& target, Value value, Scope& scope) {
   }
   rt_.list({value});  // fails for what must not live on in a namespace
   auto& items = (*ns)->items;
-  const auto at = std::ranges::find(items, target.name, [](const auto& item) { return item.first; });
+  const auto at =
+      std::ranges::find(items, target.name, [](const auto& item) { return item.first; });
   if (at == items.end()) {
     items.emplace_back(target.name, std::move(value));
   } else {
@@ -212,15 +211,13 @@ Value Evaluator::call_macro(const Macro& macro, const Args& args, const Macro* c
       scope.set(name, args.values[i]);
     } else if (std::ranges::find(scope.values, name, [](const auto& v) { return v.first; }) ==
                scope.values.end()) {
-      scope.set(name, standard ? eval(*standard, scope)
-                               : rt_.undefined(fmt::format("parameter '{}' was not provided", name)));
+      scope.set(name, standard
+                          ? eval(*standard, scope)
+                          : rt_.undefined(fmt::format("parameter '{}' was not provided", name)));
     }
   }
   if (caller) scope.set("caller", caller);
-  const std::size_t loop_depth = std::exchange(loop_depth_, 0);
-  Value text = capture(definition.body, scope);
-  loop_depth_ = loop_depth;
-  return text;
+  return capture(definition.body, scope);
 }
 
 }  // namespace llm::jinja

@@ -69,7 +69,6 @@ class Evaluator {
   Runtime& rt_;
   Text* out_ = nullptr;
   std::size_t depth_ = 0;
-  std::size_t loop_depth_ = 0;
 };
 
 }  // namespace llm::jinja

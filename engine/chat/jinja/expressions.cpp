@@ -122,7 +122,8 @@ Value Evaluator::eval_sign(const Expr& expr, const Scope& scope) {
   const Value value = eval(*expr.parts[0], scope);
   if (!value.is_number()) {
     if (!rt_.is_there(value)) return Undefined{};
-    return rt_.wrong(fmt::format("bad operand type for unary {}: '{}'", expr.name, type_name(value)));
+    return rt_.wrong(
+        fmt::format("bad operand type for unary {}: '{}'", expr.name, type_name(value)));
   }
   if (value.is<double>()) return expr.name == "-" ? -value.number() : value.number();
   return binary(rt_, expr.name, Int{0}, *value.integer());

@@ -55,14 +55,15 @@ Value indent(R rt, V in, A args) {
 }
 
 Value to_json(R rt, V in, A args) {
-  const auto given =
-      rt.bind(args, {"ensure_ascii", "indent", "separators", "sort_keys"}, "tojson");
+  const auto given = rt.bind(args, {"ensure_ascii", "indent", "separators", "sort_keys"}, "tojson");
   JsonStyle style{.ascii = is_set(given[0]), .sort_keys = is_set(given[3])};
   if (given[1] && !given[1]->is<None>()) {
     style.comma = ",";
     const Int width = given[1]->text() ? 0 : rt.need_int(*given[1], "indent");
-    style.indent = given[1]->text() ? std::string(given[1]->text()->bytes())
-                                    : std::string(static_cast<std::size_t>(std::clamp(width, Int{0}, Int{1000})), ' ');
+    style.indent =
+        given[1]->text()
+            ? std::string(given[1]->text()->bytes())
+            : std::string(static_cast<std::size_t>(std::clamp(width, Int{0}, Int{1000})), ' ');
   }
   if (given[2] && !given[2]->is<None>()) {
     const std::vector<Value> two = rt.items_of(*given[2]);

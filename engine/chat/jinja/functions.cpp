@@ -57,27 +57,71 @@ Value strftime_now(Runtime& rt, const Args& args) {
     const char kind = is_short ? format[++at] : format[at];
     const int width = is_short ? 1 : 2;
     switch (kind) {
-      case 'Y': out += fmt::format("{}", year); break;
-      case 'y': out += fmt::format("{:0{}}", year % 100, width); break;
-      case 'm': out += fmt::format("{:0{}}", month, width); break;
-      case 'd': out += fmt::format("{:0{}}", day, width); break;
-      case 'e': out += fmt::format("{:2}", day); break;
-      case 'j': out += fmt::format("{:0{}}", yearday, is_short ? 1 : 3); break;
-      case 'B': out += kMonths[month - 1]; break;
-      case 'b': case 'h': out += kMonths[month - 1].substr(0, 3); break;
-      case 'A': out += kDays[weekday]; break;
-      case 'a': out += kDays[weekday].substr(0, 3); break;
-      case 'u': out += fmt::format("{}", weekday == 0 ? 7 : weekday); break;
-      case 'w': out += fmt::format("{}", weekday); break;
-      case 'F': out += fmt::format("{}-{:02}-{:02}", year, month, day); break;
-      case 'D': out += fmt::format("{:02}/{:02}/{:02}", month, day, year % 100); break;
-      case 'H': case 'M': case 'S': out += fmt::format("{:0{}}", 0, width); break;
-      case 'I': out += "12"; break;
-      case 'p': out += "AM"; break;
-      case 'T': out += "00:00:00"; break;
-      case 'Z': case 'z': break;
-      case '%': out += '%'; break;
-      default: return rt.unsupported(fmt::format("%{} in a date's format", kind));
+      case 'Y':
+        out += fmt::format("{}", year);
+        break;
+      case 'y':
+        out += fmt::format("{:0{}}", year % 100, width);
+        break;
+      case 'm':
+        out += fmt::format("{:0{}}", month, width);
+        break;
+      case 'd':
+        out += fmt::format("{:0{}}", day, width);
+        break;
+      case 'e':
+        out += fmt::format("{:2}", day);
+        break;
+      case 'j':
+        out += fmt::format("{:0{}}", yearday, is_short ? 1 : 3);
+        break;
+      case 'B':
+        out += kMonths[month - 1];
+        break;
+      case 'b':
+      case 'h':
+        out += kMonths[month - 1].substr(0, 3);
+        break;
+      case 'A':
+        out += kDays[weekday];
+        break;
+      case 'a':
+        out += kDays[weekday].substr(0, 3);
+        break;
+      case 'u':
+        out += fmt::format("{}", weekday == 0 ? 7 : weekday);
+        break;
+      case 'w':
+        out += fmt::format("{}", weekday);
+        break;
+      case 'F':
+        out += fmt::format("{}-{:02}-{:02}", year, month, day);
+        break;
+      case 'D':
+        out += fmt::format("{:02}/{:02}/{:02}", month, day, year % 100);
+        break;
+      case 'H':
+      case 'M':
+      case 'S':
+        out += fmt::format("{:0{}}", 0, width);
+        break;
+      case 'I':
+        out += "12";
+        break;
+      case 'p':
+        out += "AM";
+        break;
+      case 'T':
+        out += "00:00:00";
+        break;
+      case 'Z':
+      case 'z':
+        break;
+      case '%':
+        out += '%';
+        break;
+      default:
+        return rt.unsupported(fmt::format("%{} in a date's format", kind));
     }
   }
   return rt.text(out, kMarkup);
@@ -85,7 +129,8 @@ Value strftime_now(Runtime& rt, const Args& args) {
 
 Value make_namespace(Runtime& rt, const Args& args) {
   auto made = std::make_shared<NamespaceObject>();
-  const auto given = rt.bind({args.values, {}}, {"mapping"}, "namespace");
+  const Args unnamed{args.values, {}};
+  const auto given = rt.bind(unnamed, {"mapping"}, "namespace");
   if (given[0] && given[0]->dict()) {
     for (const auto& [key, value] : given[0]->dict()->items) {
       made->items.emplace_back(rt.str(key).bytes(), value);
@@ -97,7 +142,8 @@ Value make_namespace(Runtime& rt, const Args& args) {
 }
 
 Value make_dict(Runtime& rt, const Args& args) {
-  const auto given = rt.bind({args.values, {}}, {"mapping"}, "dict");
+  const Args unnamed{args.values, {}};
+  const auto given = rt.bind(unnamed, {"mapping"}, "dict");
   std::vector<std::pair<Value, Value>> items;
   if (given[0] && given[0]->dict()) items = given[0]->dict()->items;
   if (given[0] && !given[0]->dict()) {

@@ -65,7 +65,8 @@ Value key_text(Runtime& rt, const Value& key) {
   if (key.is<None>()) return rt.text("null", kContent);
   if (key.is<Int>()) return rt.text(int_text(*key.get<Int>()), kContent);
   if (key.is<double>()) return rt.text(json_number(*key.get<double>()), kContent);
-  return rt.wrong(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
+  return rt.wrong(
+      fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
 }
 
 void append_object(Runtime& rt, const DictObject& dict, const JsonStyle& style, Text& out,

@@ -20,7 +20,8 @@ Value attribute_of(R rt, V item, V attribute) {
   for (const Text& name : split(rt.need_text(attribute, "an attribute"), ".", Text::kNone, false)) {
     const bool is_index = !name.empty() && name.size() < 9 &&
                           name.bytes().find_first_not_of("0123456789") == Text::kNone;
-    at = item_of(rt, at, is_index ? Value(Int{std::stol(std::string(name.bytes()))}) : rt.text(name));
+    at = item_of(rt, at,
+                 is_index ? Value(Int{std::stol(std::string(name.bytes()))}) : rt.text(name));
   }
   return at;
 }
@@ -159,8 +160,8 @@ Value reverse(R rt, V in, A) {
 /// The arguments behind the first `n`.
 Args rest(A args, std::size_t n) {
   Args left = args;
-  left.values.erase(left.values.begin(),
-                    left.values.begin() + static_cast<std::ptrdiff_t>(std::min(n, args.values.size())));
+  left.values.erase(left.values.begin(), left.values.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                                   n, args.values.size())));
   return left;
 }
 

@@ -51,7 +51,8 @@ std::vector<Text> split_at_spaces(const Text& self, std::size_t most, bool from_
     }
     std::size_t at = from_right ? back : front;
     if (from_right) {
-      while (at > front && strip(bytes.substr(front, at - front), false, true).end == at - front) --at;
+      while (at > front && strip(bytes.substr(front, at - front), false, true).end == at - front)
+        --at;
       parts.push_back(self.part(at, back - at));
       end = at;
     } else {
@@ -81,8 +82,8 @@ Value partition(Runtime& rt, const Text& self, std::string_view name, const Args
   }
   const Text& separator = *given[0]->text();
   const bool from_right = name == "rpartition";
-  const std::size_t at = from_right ? self.bytes().rfind(separator.bytes())
-                                    : self.bytes().find(separator.bytes());
+  const std::size_t at =
+      from_right ? self.bytes().rfind(separator.bytes()) : self.bytes().find(separator.bytes());
   if (at == Text::kNone) {
     return texts(rt, from_right ? std::vector<Text>{{}, {}, self} : std::vector<Text>{self, {}, {}},
                  true);
@@ -155,11 +156,16 @@ Value format_method(Runtime& rt, const Text& self, const Args& args) {
       out.append(self, at++, 1);
     } else {
       const std::size_t end = bytes.find('}', at);
-      if (bytes[at] == '}' || end == Text::kNone) return rt.wrong("found a single brace in a format");
+      if (bytes[at] == '}' || end == Text::kNone)
+        return rt.wrong("found a single brace in a format");
       const std::string_view field = bytes.substr(at + 1, end - at - 1);
-      const bool is_index = field.find_first_not_of("0123456789") == Text::kNone && field.size() < 6;
-      const auto named = std::ranges::find(args.named, field, [](const auto& a) { return a.first; });
-      const std::size_t index = field.empty() ? next++ : is_index ? std::stoul(std::string(field)) : 0;
+      const bool is_index =
+          field.find_first_not_of("0123456789") == Text::kNone && field.size() < 6;
+      const auto named =
+          std::ranges::find(args.named, field, [](const auto& a) { return a.first; });
+      const std::size_t index = field.empty() ? next++
+                                : is_index    ? std::stoul(std::string(field))
+                                              : 0;
       if (is_index && index < args.values.size()) {
         append_str(args.values[index], out);
       } else if (!is_index && named != args.named.end()) {
@@ -183,13 +189,15 @@ Value is_made_of(const Text& self, std::string_view name) {
     if (name == "isdigit" || name == "isnumeric" || name == "isdecimal") {
       if (!is_digit) return false;
     } else if (name == "isalpha" || name == "isalnum") {
-      if (!is_upper && !is_lower && (c & 0x80) == 0 && (name == "isalpha" || !is_digit)) return false;
+      if (!is_upper && !is_lower && (c & 0x80) == 0 && (name == "isalpha" || !is_digit))
+        return false;
     } else if ((name == "isupper" && is_lower) || (name == "islower" && is_upper)) {
       return false;
     }
   }
   if (name == "isupper" || name == "islower") return has_cased;
-  if (name == "isspace") return !self.empty() && strip(self.bytes(), true, false).begin == self.size();
+  if (name == "isspace")
+    return !self.empty() && strip(self.bytes(), true, false).begin == self.size();
   return !self.empty();
 }
 
@@ -199,7 +207,8 @@ Value text_method(Runtime& rt, const Text& self, std::string_view name, const Ar
   if (name == "split" || name == "rsplit") return split_method(rt, self, name, args);
   if (name == "splitlines") return split_lines(rt, self, args);
   if (name.ends_with("partition")) return partition(rt, self, name, args);
-  if (name == "startswith" || name == "endswith") return has_end(rt, self, name == "startswith", args);
+  if (name == "startswith" || name == "endswith")
+    return has_end(rt, self, name == "startswith", args);
   if (name == "upper") return rt.text(with_case(self, Case::kUpper));
   if (name == "lower" || name == "casefold") return rt.text(with_case(self, Case::kLower));
   if (name == "title") return rt.text(with_case(self, Case::kTitle));
@@ -208,7 +217,9 @@ Value text_method(Runtime& rt, const Text& self, std::string_view name, const Ar
   if (name == "join") {
     Args with{{rt.text(self)}, {}};
     const auto given = rt.bind(args, {"iterable"}, name);
-    return given[0] ? apply_filter(rt, "join", *given[0], with) : rt.wrong("need an iterable");
+    if (!given[0]) return rt.wrong("join needs an iterable");
+    for (const Value& item : rt.items_of(*given[0])) rt.need_text(item, "an item to join");
+    return apply_filter(rt, "join", *given[0], with);
   }
   if (name == "replace") {
     const auto given = rt.bind(args, {"old", "new", "count"}, name);
@@ -241,9 +252,7 @@ Value dict_method(Runtime& rt, const Value& self, std::string_view name, const A
   if (name == "copy") return self;
   std::vector<Value> out;
   for (const auto& [key, value] : dict.items) {
-    out.push_back(name == "keys"     ? key
-                  : name == "values" ? value
-                                     : rt.list({key, value}, true));
+    out.push_back(name == "keys" ? key : name == "values" ? value : rt.list({key, value}, true));
   }
   return rt.list(std::move(out));
 }
@@ -262,12 +271,11 @@ Value list_method(Runtime& rt, const Value& self, std::string_view name, const A
 }
 
 constexpr std::array<std::string_view, 32> kTextMethods = {
-    "strip",     "lstrip",       "rstrip",       "split",     "rsplit",    "splitlines",
-    "partition", "rpartition",   "startswith",   "endswith",  "upper",     "lower",
-    "casefold",  "title",        "capitalize",   "format",    "join",      "replace",
-    "count",     "removeprefix", "removesuffix", "isdigit",   "isnumeric", "isdecimal",
-    "isalpha",   "isalnum",      "isupper",      "islower",   "isspace",   "find",
-    "rfind",     "index"};
+    "strip",      "lstrip",     "rstrip",    "split",   "rsplit",  "splitlines",   "partition",
+    "rpartition", "startswith", "endswith",  "upper",   "lower",   "casefold",     "title",
+    "capitalize", "format",     "join",      "replace", "count",   "removeprefix", "removesuffix",
+    "isdigit",    "isnumeric",  "isdecimal", "isalpha", "isalnum", "isupper",      "islower",
+    "isspace",    "find",       "rfind",     "index"};
 constexpr std::array<std::string_view, 5> kDictMethods = {"get", "items", "keys", "values", "copy"};
 constexpr std::array<std::string_view, 3> kListMethods = {"copy", "count", "index"};
 

@@ -28,7 +28,8 @@ Value whole(Runtime& rt, std::string_view op, Int a, Int b) {
   }
   if (op == "**") {
     result = 1;
-    for (; b > 0 && !is_over && rt.charge(); --b) is_over = __builtin_mul_overflow(result, a, &result);
+    for (; b > 0 && !is_over && rt.charge(); --b)
+      is_over = __builtin_mul_overflow(result, a, &result);
   }
   if (is_over) return rt.unsupported("an integer of more than 128 bits");
   return result;
@@ -120,8 +121,8 @@ Value loop_member(Runtime& rt, const Loop& loop, std::string_view name) {
   if (name == "length") return n;
   if (name == "revindex") return n - index;
   if (name == "revindex0") return n - index - 1;
-  if (name == "depth") return Int{loop.depth} + 1;
-  if (name == "depth0") return Int{loop.depth};
+  if (name == "depth") return Int{1};  // more only where a loop is recursive
+  if (name == "depth0") return Int{0};
   if (name == "previtem" && index > 0) return (*loop.items)[loop.index - 1];
   if (name == "nextitem" && index + 1 < n) return (*loop.items)[loop.index + 1];
   if (name == "previtem") return rt.undefined("there is no previous item");
@@ -224,7 +225,7 @@ Value item_of(Runtime& rt, const Value& object, const Value& key) {
 Value slice_of(Runtime& rt, const Value& object, const std::vector<Value>& bounds) {
   if (!rt.is_there(object)) return Undefined{};
   if (!object.list() && !object.text()) {
-    return rt.undefined(fmt::format("a value of type {} has no slices", type_name(object)));
+    return rt.wrong(fmt::format("'{}' object is not subscriptable", type_name(object)));
   }
   const auto bound = [&](std::size_t i, Int missing) -> Int {
     if (bounds[i].is<None>()) return missing;

@@ -352,6 +352,7 @@ ExprPtr Parser::parse_test(ExprPtr input) {
   test->name = parse_dotted_name();
   add(*test, std::move(input));
   const Kind kind = now().kind;
+  if (is_name("is")) fail("one test, since tests cannot be chained");
   const bool is_word = is_name("else") || is_name("or") || is_name("and") || is_name("is");
   if (is_op("(")) {
     parse_arguments(*test);

@@ -76,6 +76,13 @@ Body Parser::parse_body(Names ends) {
   return body;
 }
 
+Body Parser::parse_captured(std::string_view end) {
+  const int loops = std::exchange(loops_, 0);
+  Body body = parse_body({end});
+  loops_ = loops;
+  return body;
+}
+
 StmtPtr Parser::parse_block() {
   if (is_name("if")) return parse_if();
   if (is_name("for")) return parse_for();
@@ -86,6 +93,7 @@ StmtPtr Parser::parse_block() {
   if (is_name("with")) return parse_with();
   if (is_name("generation")) return parse_plain_block("endgeneration");
   if (is_name("break") || is_name("continue")) {
+    if (loops_ == 0) fail("it inside a loop");
     StmtPtr stmt = make(is_name("break") ? Stmt::Kind::kBreak : Stmt::Kind::kContinue);
     skip();
     need_block_end();
@@ -94,7 +102,8 @@ StmtPtr Parser::parse_block() {
   for (const std::string_view other :
        {"include", "import", "from", "extends", "block", "do", "autoescape", "trans"}) {
     if (is_name(other)) {
-      fail(ErrorCode::kUnsupported, fmt::format("found the tag '{}', which is not supported", other));
+      fail(ErrorCode::kUnsupported,
+           fmt::format("found the tag '{}', which is not supported", other));
     }
   }
   fail("a tag that is known here");
@@ -138,7 +147,9 @@ StmtPtr Parser::parse_for() {
     fail(ErrorCode::kUnsupported, "found a recursive loop, which is not supported");
   }
   need_block_end();
+  ++loops_;
   loop->body = parse_body({"endfor", "else"});
+  --loops_;
   if (skip_name("else")) {
     need_block_end();
     loop->orelse = parse_body({"endfor"});
@@ -159,7 +170,7 @@ StmtPtr Parser::parse_set() {
   set->kind = Stmt::Kind::kSetBlock;
   if (is_op("|")) set->expr = parse_filters(nullptr);
   need_block_end();
-  set->body = parse_body({"endset"});
+  set->body = parse_captured("endset");
   end_block("endset");
   return set;
 }
@@ -181,7 +192,7 @@ StmtPtr Parser::parse_macro() {
   macro->name = need_name();
   parse_params(*macro);
   need_block_end();
-  macro->body = parse_body({"endmacro"});
+  macro->body = parse_captured("endmacro");
   end_block("endmacro");
   return macro;
 }
@@ -194,7 +205,7 @@ StmtPtr Parser::parse_call_block() {
   call->expr = parse_expression();
   if (!call->expr || call->expr->kind != Expr::Kind::kCall) fail("a call");
   need_block_end();
-  call->body = parse_body({"endcall"});
+  call->body = parse_captured("endcall");
   end_block("endcall");
   return call;
 }
@@ -205,7 +216,7 @@ StmtPtr Parser::parse_filter_block() {
   block->expr = parse_filter(nullptr);
   if (is_op("|")) block->expr = parse_filters(std::move(block->expr));
   need_block_end();
-  block->body = parse_body({"endfilter"});
+  block->body = parse_captured("endfilter");
   end_block("endfilter");
   return block;
 }

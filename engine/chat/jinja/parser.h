@@ -30,7 +30,9 @@ class Parser {
 
   // The stream of tokens.
   const Token& now() const { return error_ ? end_ : tokens_[at_]; }
-  const Token& next() const { return error_ || at_ + 1 >= tokens_.size() ? end_ : tokens_[at_ + 1]; }
+  const Token& next() const {
+    return error_ || at_ + 1 >= tokens_.size() ? end_ : tokens_[at_ + 1];
+  }
   bool is(Kind kind, std::string_view text) const {
     return now().kind == kind && now().text == text;
   }
@@ -50,6 +52,8 @@ class Parser {
 
   // Statements (parse_statements.cpp).
   Body parse_body(Names ends);
+  /// A body whose text is caught, which a break cannot leave.
+  Body parse_captured(std::string_view end);
   StmtPtr parse_block();
   StmtPtr parse_if();
   StmtPtr parse_for();
@@ -95,6 +99,7 @@ class Parser {
   std::size_t at_ = 0;
   Token end_ = {Kind::kEnd, "the template's end", 1};
   int depth_ = 0;
+  int loops_ = 0;  ///< around what is read
   std::optional<Error> error_;
 };
 

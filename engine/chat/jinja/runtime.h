@@ -29,8 +29,8 @@ class Runtime {
  public:
   static constexpr std::size_t kMaxSteps = 10'000'000;
   static constexpr std::size_t kMaxMemory = std::size_t{128} << 20;
-  static constexpr std::size_t kMaxDepth = 1000;       ///< of evaluations inside each other
-  static constexpr std::size_t kMaxValueDepth = 100;  ///< of lists and dicts
+  static constexpr std::size_t kMaxDepth = 1000;        ///< of evaluations inside each other
+  static constexpr std::size_t kMaxValueDepth = 100;    ///< of lists and dicts
   static constexpr std::size_t kMaxWeight = 1'000'000;  ///< of a list or a dict
 
   bool failed() const { return error_.has_value(); }
@@ -43,7 +43,8 @@ class Runtime {
   /// Fails if `value` is undefined. @return whether it is not
   bool is_there(const Value& value);
 
-  /// Counts steps of work: one for each node, one for each 64 bytes or 8 items that are gone through.
+  /// Counts steps of work: one for each node, one for each 64 bytes or 8 items that are gone
+  /// through.
   bool charge(std::size_t steps = 1);
   /// Counts output that is kept.
   bool take_memory(std::size_t bytes);
@@ -69,6 +70,7 @@ class Runtime {
   Int need_int(const Value& value, std::string_view what);
 
   /// Arguments by place or name, in the order of `names`; null: not given. Fails on others.
+  /// @pre `args` outlives what is returned
   std::vector<const Value*> bind(const Args& args, std::initializer_list<std::string_view> names,
                                  std::string_view what);
 

@@ -10,7 +10,7 @@ namespace llm::jinja {
 namespace {
 
 constexpr std::array<std::string_view, 13> kTypeNames = {
-    "Undefined", "NoneType",  "bool",   "int",      "float", "str", "list",
+    "Undefined", "NoneType",  "bool",   "int",      "float", "str",        "list",
     "dict",      "Namespace", "method", "function", "Macro", "LoopContext"};
 
 /// Whether str.isprintable() says no of a character: controls, separators, format characters.
@@ -105,7 +105,8 @@ Extent extent_of(const Value& value) {
 }
 
 const Value* DictObject::find(const Value& key) const {
-  const auto at = std::ranges::find_if(items, [&](const auto& i) { return is_equal(i.first, key); });
+  const auto at =
+      std::ranges::find_if(items, [&](const auto& i) { return is_equal(i.first, key); });
   return at == items.end() ? nullptr : &at->second;
 }
 const Value* DictObject::find(std::string_view key) const {
@@ -160,7 +161,7 @@ std::optional<std::partial_ordering> compare(const Value& a, const Value& b) {
     if (!a.integer() || !b.integer()) return a.number() <=> b.number();
     const Int x = *a.integer();
     const Int y = *b.integer();
-    return x < y ? std::partial_ordering::less
+    return x < y   ? std::partial_ordering::less
            : x > y ? std::partial_ordering::greater
                    : std::partial_ordering::equivalent;
   }

@@ -48,7 +48,8 @@ struct Undefined {
 struct None {};
 struct TextObject {
   Text text;
-  bool is_safe = false;  ///< by the filter `safe`: + escapes what is added to it, as MarkupSafe does
+  bool is_safe =
+      false;  ///< by the filter `safe`: + escapes what is added to it, as MarkupSafe does
   Lease lease = {};
 };
 struct ListObject;
@@ -67,9 +68,8 @@ using NamespacePtr = std::shared_ptr<NamespaceObject>;
 using MethodPtr = std::shared_ptr<const MethodObject>;
 
 /// A value of Python's as templates see them. Lists and dicts never change: the sandbox forbids it.
-class Value
-    : public std::variant<Undefined, None, bool, Int, double, TextPtr, ListPtr, DictPtr,
-                          NamespacePtr, MethodPtr, Function, const Macro*, const Loop*> {
+class Value : public std::variant<Undefined, None, bool, Int, double, TextPtr, ListPtr, DictPtr,
+                                  NamespacePtr, MethodPtr, Function, const Macro*, const Loop*> {
  public:
   using variant::variant;
   template <typename T>
@@ -123,7 +123,6 @@ struct MethodObject {
 struct Loop {
   const std::vector<Value>* items;
   std::size_t index = 0;
-  std::size_t depth = 0;
 };
 
 /// bool(value).
