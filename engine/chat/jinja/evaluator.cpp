@@ -101,7 +101,7 @@ Evaluator::Flow Evaluator::run_for(const Stmt& stmt, Scope& scope) {
   if (stmt.test) {
     std::vector<Value> kept;
     for (Value& item : items) {
-      if (rt_.failed()) break;
+      if (!rt_.charge()) break;
       Scope inner{.outer = &scope};
       assign(*stmt.target, item, inner);
       if (is_true(eval(*stmt.test, inner))) kept.push_back(std::move(item));
@@ -109,7 +109,7 @@ Evaluator::Flow Evaluator::run_for(const Stmt& stmt, Scope& scope) {
     items = std::move(kept);
   }
   Loop loop{.items = &items};
-  for (; loop.index < items.size() && !rt_.failed(); ++loop.index) {
+  for (; loop.index < items.size() && rt_.charge(); ++loop.index) {
     Scope inner{.outer = &scope};
     inner.set("loop", static_cast<const Loop*>(&loop));
     assign(*stmt.target, items[loop.index], inner);
