@@ -27,8 +27,10 @@ STANDS_ON = {
     "engine/forward/reference": ["engine/forward", "quant/formats/reference"],
     "engine": ["engine/forward/reference"],
     "engine/sampler": ["quant/kernels", "tokenizer"],
+    # The one folder that knows xgrammar.
+    "engine/grammar": ["tokenizer"],
     "engine/chat": ["base"],
-    "engine/generate": ["engine", "engine/chat", "engine/sampler"],
+    "engine/generate": ["engine", "engine/chat", "engine/sampler", "engine/grammar"],
     "engine/serve": ["engine/generate"],
     "validate/reference": ["engine"],
     "validate/report": ["validate/reference"],

@@ -1,5 +1,5 @@
 # How each dependency is found; versions, licences and reasons are in third_party/README.md.
-# Every one is a Debian 12 package (see `./dev deps`); newer releases build too.
+# Every one but xgrammar is a Debian 12 package (see `./dev deps`); newer releases build too.
 
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
@@ -38,6 +38,20 @@ find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
 add_library(pcre2 INTERFACE)
 target_include_directories(pcre2 SYSTEM INTERFACE ${PCRE2_INCLUDE_DIR})
 target_link_libraries(pcre2 INTERFACE ${PCRE2_LIBRARY})
+
+# xgrammar is in no Debian release: `./dev grammars` builds it from its source package into build/deps. Without it, grammars are
+# refused. It is not instrumented, so ThreadSanitizer would not see what orders its threads.
+option(LLM_GRAMMARS "Grammars and JSON schemas, where `./dev grammars` has built their library" ON)
+set(LLM_XGRAMMAR ${PROJECT_SOURCE_DIR}/build/deps/xgrammar-0.2.8)
+set(LLM_HAS_GRAMMARS OFF)
+if(LLM_GRAMMARS AND EXISTS ${LLM_XGRAMMAR}/.ready)
+  set(LLM_HAS_GRAMMARS ON)
+  add_library(xgrammar STATIC IMPORTED)
+  set_target_properties(xgrammar PROPERTIES
+    IMPORTED_LOCATION ${LLM_XGRAMMAR}/lib/libxgrammar.a
+    INTERFACE_INCLUDE_DIRECTORIES ${LLM_XGRAMMAR}/include
+    INTERFACE_LINK_LIBRARIES Threads::Threads)
+endif()
 
 if(LLM_BUILD_TESTS)
   find_package(Catch2 REQUIRED)

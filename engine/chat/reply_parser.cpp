@@ -62,8 +62,12 @@ const OrderedJson* function_of(const OrderedJson& tools, const std::string& name
 
 }  // namespace
 
-ReplyParser::ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bool is_thinking)
-    : format_(format), tools_(tools), state_(is_thinking ? State::kThought : State::kContent) {
+ReplyParser::ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bool is_thinking,
+                         std::size_t most_calls)
+    : format_(format),
+      tools_(tools),
+      calls_left_(most_calls),
+      state_(is_thinking ? State::kThought : State::kContent) {
   const bool is_harmony = format.call == ReplyFormat::Call::kChannels;
   if (is_harmony) {
     state_ = State::kHeader;
@@ -79,6 +83,7 @@ ReplyParser::ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bo
 }
 
 std::vector<ReplyPart> ReplyParser::push(Text text) {
+  if (calls_left_ == 0) return {};
   pending_ += text;
   run();
   return std::exchange(parts_, {});
@@ -94,6 +99,7 @@ std::vector<ReplyPart> ReplyParser::finish() {
 
 void ReplyParser::run() {
   for (bool goes_on = true; goes_on && !(pending_.empty() && !ended_);) {
+    if (calls_left_ == 0) return pending_.clear();
     switch (state_) {
       case State::kContent:
         goes_on = content();
@@ -366,6 +372,7 @@ void ReplyParser::add_call(FunctionCall call) {
   has_parts_ = true;
   has_content_ = false;
   parts_.push_back({ReplyPart::Kind::kCall, "", std::move(call)});
+  --calls_left_;
 }
 
 std::size_t ReplyParser::find(Text marker) const {

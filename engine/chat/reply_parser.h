@@ -32,7 +32,9 @@ class ReplyParser {
   /// @param tools  OpenAI's list of functions, whose calls are looked for; null or empty: none. Its
   ///               schemas say which arguments of Call::kPairs are strings
   /// @param is_thinking  the prompt has begun a thought already
-  ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bool is_thinking);
+  /// @param most_calls  what follows the last of them is left out
+  ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bool is_thinking,
+              std::size_t most_calls = 128);
 
   /// Cost: linear in the text, but for a call under way, which is read anew with each piece.
   std::vector<ReplyPart> push(std::string_view text);
@@ -69,6 +71,7 @@ class ReplyParser {
 
   ReplyFormat format_;
   OrderedJson tools_;
+  std::size_t calls_left_;
   State state_ = State::kContent;
   std::string pending_;
   std::string begun_;    ///< the marker of a call under way, for content that it turns out to be

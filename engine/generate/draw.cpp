@@ -1,6 +1,9 @@
 #include "engine/generate/draw.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -11,11 +14,18 @@ bool ends_text(const Tokenizer& tokenizer, TokenId id, const GenerateOptions& op
          std::ranges::find(options.stop_tokens, id) != options.stop_tokens.end();
 }
 
+void exclude(std::span<float> row, std::span<const std::uint32_t> mask) {
+  for (std::size_t id = 0; id < row.size(); ++id) {
+    if (!allows(mask, static_cast<TokenId>(id)) && std::isfinite(row[id]))
+      row[id] = -std::numeric_limits<float>::infinity();
+  }
+}
+
 Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> logits,
                            std::span<const TokenId> past, std::uint64_t position,
-                           const GenerateOptions& options) {
+                           const GenerateOptions& options, std::span<const std::uint32_t> mask) {
   const Sampler sampler(options.sampler, options.sequence);
-  if (!options.ignore_eos && options.logit_bias == nullptr)
+  if (!options.ignore_eos && options.logit_bias == nullptr && mask.empty())
     return sampler.sample(logits, past, position);
   std::vector<float> changed(logits.begin(), logits.end());
   if (options.logit_bias != nullptr) {
@@ -26,6 +36,16 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
     for (const auto& ends : {tokenizer.spec().end_of_generation, options.stop_tokens}) {
       for (const TokenId id : ends)
         changed[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  if (!mask.empty()) {
+    exclude(changed, mask);
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    if (std::ranges::all_of(changed, [](float logit) { return logit == kNone; })) {
+      return Error{ErrorCode::kNonFinite, "grammar",
+                   fmt::format("position {}: found no token that it allows with a finite logit, "
+                               "need one; no token drawn",
+                               position)};
     }
   }
   return sampler.sample(changed, past, position);

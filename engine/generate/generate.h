@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/generate/lookahead.h"
 #include "engine/generate/speculation.h"
+#include "engine/grammar/grammar.h"
 #include "engine/sampler/sampler.h"
 
 namespace llm {
@@ -48,6 +49,9 @@ struct GenerateOptions {
   bool ignore_eos = false;                ///< tokens that end a text are never drawn
   /// Of draws; log probabilities stay the model's. Shared by copies of the options; null: none.
   std::shared_ptr<const std::vector<LogitBias>> logit_bias;
+  /// What the text must be; tokens that it excludes are drawn by nobody. Log probabilities stay the
+  /// model's. Shared by copies; null: anything. @pre not with ignore_eos
+  std::shared_ptr<const Grammar> grammar;
   /// When the context is full, forget the older half and recompute the rest; of a prompt that is
   /// longer than the context, forget the front.
   bool context_shift = false;

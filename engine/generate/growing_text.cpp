@@ -22,13 +22,19 @@ GrowingText::GrowingText(const Tokenizer& tokenizer, const GenerateOptions& opti
       decoder_(tokenizer, {.render_special = false,
                            .keep_invalid = false,
                            .continues_text = options.continues_text}),
-      matcher_(options.stop) {}
+      matcher_(options.stop) {
+  if (options.grammar != nullptr) grammar_.emplace(options.grammar, options.stop_tokens);
+}
 
 Status GrowingText::draw(std::span<const float> row, std::span<const TokenId> past,
                          std::uint64_t number) {
   drawn_.reset();
   if (has_ended_ || has_all()) return Ok{};
-  LLM_TRY(const TokenId id, draw_token(tokenizer_, row, past, number, options_));
+  std::span<const std::uint32_t> mask;
+  if (grammar_) {
+    LLM_TRY(mask, grammar_->mask());
+  }
+  LLM_TRY(const TokenId id, draw_token(tokenizer_, row, past, number, options_, mask));
   drawn_ = Drawn{id, {}};
   if (options_.logprobs) drawn_->logprobs = logprobs_of(row, id, *options_.logprobs);
   return Ok{};
@@ -66,6 +72,7 @@ Status GrowingText::advance(std::vector<TokenId>& tokens, std::size_t n_passes) 
     end(StopReason::kEos);
     return Ok{};
   }
+  if (grammar_) LLM_RETURN_IF_ERROR(grammar_->accept(drawn->id));
   tokens.push_back(drawn->id);
   result.ids.push_back(drawn->id);
   const Logprobs* logprobs = drawn->logprobs ? &*drawn->logprobs : nullptr;

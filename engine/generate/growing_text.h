@@ -24,7 +24,7 @@ class GrowingText {
 
   /// Draws from a row the token that follows `past`, and keeps it. Tells nobody, so that different
   /// texts may do so at once. Nothing is drawn for a text that has ended or has all its tokens.
-  /// @param number  of the draw. Errors: those of draw_token()
+  /// @param number  of the draw. Errors: those of draw_token() and GrammarState::mask()
   Status draw(std::span<const float> row, std::span<const TokenId> past, std::uint64_t number);
   /// What may follow `tokens`, as far as its tokens would be evaluated one by one: at most `most`,
   /// none that ends the text, none that would not be evaluated.
@@ -34,7 +34,8 @@ class GrowingText {
   /// What draw() kept.
   std::optional<TokenId> drawn() const { return drawn_ ? std::optional(drawn_->id) : std::nullopt; }
   /// Appends what was drawn to `tokens` and shows it; or the text ends: by that token, a stop
-  /// string or its length. @param n_passes  over the weights so far. Errors: the sink's
+  /// string or its length. @param n_passes  over the weights so far. Errors: the sink's, and
+  /// GrammarState::accept()'s
   Status advance(std::vector<TokenId>& tokens, std::size_t n_passes);
   /// Ends it for a reason that no row gives.
   void end(StopReason reason);
@@ -63,6 +64,7 @@ class GrowingText {
   const GenerateSink& sink_;
   StreamDecoder decoder_;
   StopMatcher matcher_;
+  std::optional<GrammarState> grammar_;  ///< behind the tokens of `result`
   std::optional<Drawn> drawn_;
   bool has_ended_ = false;
   Clock::time_point started_ = Clock::now();

@@ -315,7 +315,8 @@ TEST_CASE("a reply ends where its format ends one, and where the client says", "
                            .reply_format = {},
                            .context = 512,
                            .most_new_tokens = 512,
-                           .most_texts = 1};
+                           .most_texts = 1,
+                           .grammars = nullptr};
   const Json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"stop", "x"}};
   const auto request = require_ok(parse_chat(body, served));
   const GenerateOptions options = request.choice(0, served).options;

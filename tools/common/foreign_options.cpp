@@ -62,7 +62,7 @@ void add_chat_options(OptionTable& table) {
                 "what stands around a message is the chat template's");
   table.foreign("simple-io", "TERM=dumb gives plain lines");
   table.foreign("nowordwrap", "words wrap on a terminal alone; | cat shows lines as they are");
-  table.foreign("format", "constrained output is not there yet");
+  table.foreign("format", "--json-object, or --json-schema with a schema");
   table.foreign("keepalive", "the model is loaded for this run alone; leave it out");
   table.foreign("verbose-prompt", "llmtok shows the tokens of a text");
   table.foreign("log-disable", "-q leaves errors only");
@@ -122,7 +122,7 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("no-context-shift", "that is the default; leave it out");
   table.foreign("keep", "with --context-shift BOS is kept, in a chat the system message too");
   table.foreign("grammar,grammar-file,j,json-schema,jf,json-schema-file",
-                "constrained output is not there yet");
+                "llmrun has it, and so have the requests of llmserve (docs/structured_output.md)");
   table.foreign("lora,lora-scaled,control-vector,control-vector-scaled",
                 "adapters are not read; merge them into the model before converting it");
   table.foreign("md,model-draft,draft,draft-max", "llmrun has --draft and --speculate-length");

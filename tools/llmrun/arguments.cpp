@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <random>
+#include <tuple>
 
 #include "base/hex.h"
 #include "engine/generate/speculation_policy.h"
@@ -66,6 +67,46 @@ void add_generation_options(OptionTable& table, RunArguments& a) {
   table.group("Sampling");
   table.integer("s,seed", "N", &a.seed, -1, INT64_MAX, kSeedText).shown_default("random");
   add_sampler_options(table, a.sampler);
+}
+
+void add_grammar_options(OptionTable& table, RunArguments& a) {
+  table.group("Structure");
+  table.flag("json-object", &a.json_object, "the text is a JSON object");
+  table.text("j,json-schema", "TEXT", &a.json_schema,
+             "the text is a JSON document of this schema, on one line");
+  table.text("jf,json-schema-file", "FILE", &a.json_schema_file, "the same, the schema in a file")
+      .file();
+  table.text("grammar", "TEXT", &a.grammar, "the text is what the rule root of this grammar gives");
+  table.text("grammar-file", "FILE", &a.grammar_file, "the same, the grammar in a file").file();
+  table.text("regex", "TEXT", &a.regex, "the text is what this regular expression matches");
+}
+
+/// What the text must be, and the option that says it.
+Status read_grammar(RunArguments& a, const OptionTable& table) {
+  const auto take = [&](const std::string& option, GrammarKind kind, std::string text) -> Status {
+    if (a.grammar_source)
+      return usage_error(option, fmt::format("found with {}, need one of them", a.grammar_option));
+    if (a.ignore_eos)
+      return usage_error(option, "found with --ignore-eos, need a text that may end");
+    a.grammar_option = option;
+    a.grammar_source = GrammarSource{kind, std::move(text)};
+    return Ok{};
+  };
+  if (a.json_object) LLM_RETURN_IF_ERROR(take("--json-object", GrammarKind::kJsonObject, ""));
+  for (const auto& [name, kind, text] :
+       {std::tuple("json-schema", GrammarKind::kJsonSchema, &a.json_schema),
+        std::tuple("grammar", GrammarKind::kEbnf, &a.grammar),
+        std::tuple("regex", GrammarKind::kRegex, &a.regex)}) {
+    if (table.given(name)) LLM_RETURN_IF_ERROR(take(fmt::format("--{}", name), kind, *text));
+  }
+  for (const auto& [name, kind, path] :
+       {std::tuple("json-schema-file", GrammarKind::kJsonSchema, &a.json_schema_file),
+        std::tuple("grammar-file", GrammarKind::kEbnf, &a.grammar_file)}) {
+    if (!table.given(name)) continue;
+    LLM_TRY(std::string text, read_text_file(*path, Grammar::kMostBytes));
+    LLM_RETURN_IF_ERROR(take(fmt::format("--{}", name), kind, std::move(text)));
+  }
+  return Ok{};
 }
 
 void add_engine_options(OptionTable& table, RunArguments& a) {
@@ -259,6 +300,7 @@ OptionTable make_run_table(RunArguments& arguments) {
                    "after a prompt: standard input follows it");
   add_prompt_options(table, arguments);
   add_generation_options(table, arguments);
+  add_grammar_options(table, arguments);
   add_engine_options(table, arguments);
   add_output_options(table, arguments);
   table.example("llmrun model.gguf", "chat on a terminal, if the model is made for it");
@@ -266,6 +308,8 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
   table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");
   table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "the most likely text, as JSON");
+  table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
+                "an answer of a given form");
   table.example("llmrun model.gguf -p Hi -n 8 --logits-hash", "print the proof of equal bits");
   return table;
 }
@@ -277,6 +321,7 @@ Status complete(RunArguments& arguments, const OptionTable& table) {
   arguments.chat = arguments.chat || table.given("chat-template");
   LLM_RETURN_IF_ERROR(check_combinations(arguments));
   LLM_RETURN_IF_ERROR(check_speculation(arguments, table));
+  LLM_RETURN_IF_ERROR(read_grammar(arguments, table));
   if (table.given("draft")) {
     LLM_TRY(arguments.draft, resolve_model(arguments.draft));
   }

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/generate/chat_template.h"
+#include "engine/grammar/grammar.h"
 #include "engine/sampler/sampler.h"
 #include "tools/common/options.h"
 
@@ -41,6 +42,14 @@ struct RunArguments {
   bool limits_tokens = false;  ///< -n was given, be it -1
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  bool json_object = false;
+  std::string json_schema;
+  std::string json_schema_file;
+  std::string grammar;
+  std::string grammar_file;
+  std::string regex;
+  std::string grammar_option;                   ///< which of these was given, with its dashes
+  std::optional<GrammarSource> grammar_source;  ///< what it says
   bool context_shift = false;
 
   SamplerOptions sampler = kUsualSampling;

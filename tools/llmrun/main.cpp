@@ -43,6 +43,19 @@ GenerateOptions generation_of(const RunArguments& arguments, const Loaded& loade
   return options;
 }
 
+/// Puts what --json-schema and the like ask for into `options`.
+Status add_grammar(const RunArguments& arguments, const Model& model, GenerateOptions& options) {
+  if (!arguments.grammar_source) return Ok{};
+  auto grammar = Grammar::compile(*arguments.grammar_source, model.tokenizer());
+  if (!grammar.ok()) {
+    Error error = std::move(grammar).error();
+    error.field = arguments.grammar_option + (error.field.empty() ? "" : ": " + error.field);
+    return error;
+  }
+  options.grammar = *std::move(grammar);
+  return Ok{};
+}
+
 /// The ids of a prompt that is to be continued. @pre its size, which read_prompt() limits
 std::vector<TokenId> encode_prompt(const RunArguments& arguments, const Model& model) {
   EncodeOptions encoding;
@@ -210,7 +223,8 @@ bool wants_chat(const RunArguments& a) {
 
 /// What is written after the text can be written.
 Status check_outputs(const RunArguments& arguments) {
-  const std::vector<std::string> read = {arguments.model, arguments.prompt_file, arguments.draft};
+  const std::vector<std::string> read = {arguments.model, arguments.prompt_file, arguments.draft,
+                                         arguments.json_schema_file, arguments.grammar_file};
   for (const auto& [option, path] : {std::pair("--receipt", &arguments.receipt),
                                      std::pair("--dump-layers", &arguments.dump_layers),
                                      std::pair("--cache-save", &arguments.cache_save)}) {
@@ -231,7 +245,8 @@ Result<int> run(RunArguments& arguments, const ToolContext& context) {
   LLM_TRY(Loaded loaded, load(arguments, progress));
   if (!context.quiet()) note_chat_template(arguments, *loaded.model);
   ProgressBar prefill(!context.quiet(), "tokens");
-  const GenerateOptions options = generation_of(arguments, loaded, prefill);
+  GenerateOptions options = generation_of(arguments, loaded, prefill);
+  LLM_RETURN_IF_ERROR(add_grammar(arguments, *loaded.model, options));
   if (!arguments.interactive) return run_once(arguments, context, loaded, options);
   LLM_TRY(Chat chat, Chat::open(arguments, context, loaded, options));
   return chat.run();

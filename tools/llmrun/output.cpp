@@ -197,6 +197,7 @@ Receipt receipt_of(const RunArguments& arguments, const Sequence& session,
   if (arguments.max_tokens >= 0) receipt.max_tokens = arguments.max_tokens;
   receipt.stop = arguments.stop;
   receipt.ignore_eos = arguments.ignore_eos;
+  receipt.grammar = arguments.grammar_source;
   receipt.context = session.context();
   receipt.kv = session.kv();
   receipt.compute = session.model().compute();

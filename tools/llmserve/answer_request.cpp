@@ -9,6 +9,7 @@
 #include "engine/generate/conversation.h"
 #include "quant/contract/contract.h"
 #include "tools/common/option_pages.h"
+#include "tools/llmserve/call_grammar.h"
 #include "tools/llmserve/prompts.h"
 #include "tools/llmserve/request_fields.h"
 
@@ -21,8 +22,8 @@ constexpr std::size_t kUsualNewTokens = 16;
 constexpr std::size_t kUsualFill = 256;  // room that other files leave for a gap's text
 
 /// What all bodies say, but for the prompts and the number of tokens.
-/// Errors: kUsage for fields that exclude each other.
-Result<AnswerRequest> request_of(const RequestBody& body) {
+/// Errors: kUsage for fields that exclude each other; those of compile_structure().
+Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& served) {
   for (const auto& [name, wanted] :
        {std::pair("logits_hash", body.logits_hash), std::pair("receipt", body.receipt)}) {
     if (wanted && body.stream)
@@ -30,9 +31,13 @@ Result<AnswerRequest> request_of(const RequestBody& body) {
   }
   if (body.has_stream_options && !body.stream)
     return wrong_field("stream_options", "it without stream", "stream as well");
+  if (body.options.ignore_eos && !body.structure.empty())
+    return wrong_field("ignore_eos", "true with " + body.structure.front().path,
+                       "false: the text ends where it is whole");
   AnswerRequest request;
   request.n = body.n;
   request.options = body.options;
+  LLM_TRY(request.options.grammar, compile_structure(body.structure, served));
   // 32 random bits, as llmrun's.
   request.options.sampler.seed =
       body.seed < 0 ? std::random_device()() : static_cast<std::uint64_t>(body.seed);
@@ -68,7 +73,8 @@ Status check_cost(const AnswerRequest& request, const std::string& field) {
   const std::size_t n_biases = options.logit_bias ? options.logit_bias->size() : 0;
   std::size_t n = request.echo ? n_prompt : 0;
   if (options.logprobs) n = (n + n_new) * (*options.logprobs + 1);
-  if (request.receipt) n += n_prompt + request.prompts.size() * n_biases;
+  const std::size_t n_rules = options.grammar ? options.grammar->source().text.size() / 8 : 0;
+  if (request.receipt) n += n_prompt + request.prompts.size() * (n_biases + n_rules);
   n *= request.n;
   if (n <= kMostValues) return Ok{};
   return wrong_field(options.logprobs ? field
@@ -120,7 +126,7 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
 Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(completion_fields(&served, body).read(json));
-  LLM_TRY(AnswerRequest request, request_of(body));
+  LLM_TRY(AnswerRequest request, request_of(body, served));
   if (body.echo && body.options.logprobs && body.stream)
     return wrong_field("echo", "true with logprobs and stream", "an answer that is not streamed");
   if (body.echo && !body.suffix.empty())
@@ -139,7 +145,7 @@ Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedMode
 Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(infill_fields(&served, body).read(json));
-  LLM_TRY(AnswerRequest request, request_of(body));
+  LLM_TRY(AnswerRequest request, request_of(body, served));
   request.shape = AnswerShape::kInfill;
   Gap& gap = body.gap;
   gap.before += body.more;
@@ -157,13 +163,24 @@ Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& s
 /// The reply to a conversation. @param path  where its messages stand.
 static Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
                                       const ServedModel& served) {
-  LLM_TRY(AnswerRequest request, request_of(body));
-  request.shape = shape;
   LLM_RETURN_IF_ERROR(check_chat(body.chat, path));
+  LLM_TRY(auto calls, call_grammar(served.reply_format, body.chat));
+  const bool is_forced = calls && body.chat.choice.kind != ToolChoice::Kind::kAuto;
+  if (calls && (is_forced || body.structure.empty()))
+    body.structure.push_back({is_forced ? "tool_choice" : "tools", *std::move(calls)});
+  // A reply whose form is given has no room for thoughts.
+  const bool has_form = !body.structure.empty();
+  if (has_form && !body.chat.variables.contains("enable_thinking"))
+    body.chat.variables["enable_thinking"] = false;
+  LLM_TRY(AnswerRequest request, request_of(body, served));
+  request.shape = shape;
   LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
-  request.reply = {served.reply_format, body.chat.tools, false};
+  request.reply.format = served.reply_format;
+  request.reply.tools = body.chat.tools;
+  const bool parallel = body.chat.parallel_calls;
   LLM_TRY(ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
-  request.reply.is_thinking = prompt.is_thinking;
+  request.reply.is_thinking = prompt.is_thinking && !has_form;
+  request.reply.most_calls = parallel ? request.reply.most_calls : 1;
   request.prompts.push_back(std::move(prompt.prompt));
   request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, body.max_tokens.has_value(), path));
@@ -246,6 +263,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.stop = options.stop;
   receipt.ignore_eos = options.ignore_eos;
   if (options.logit_bias != nullptr) receipt.logit_bias = *options.logit_bias;
+  if (options.grammar != nullptr) receipt.grammar = options.grammar->source();
   receipt.context = served.context;
   receipt.kv = served.kv;
   receipt.compute = served.model->compute();

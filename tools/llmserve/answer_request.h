@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +24,7 @@ struct ReplyShape {
   ReplyFormat format;
   OrderedJson tools;  ///< as the request has them, in OpenAI's shape; null: none
   bool is_thinking = false;
+  std::size_t most_calls = 128;
 };
 
 /// The body of a request for completions, a chat's reply or a gap's text, understood.
@@ -42,7 +44,9 @@ struct AnswerRequest {
   bool is_chat() const {
     return shape != AnswerShape::kCompletions && shape != AnswerShape::kInfill;
   }
-  ReplyParser reply_parser() const { return {reply.format, reply.tools, reply.is_thinking}; }
+  ReplyParser reply_parser() const {
+    return {reply.format, reply.tools, reply.is_thinking, reply.most_calls};
+  }
   std::size_t n_choices() const { return prompts.size() * n; }
   /// The choice of that index: prompt after prompt, the n of a prompt one after another. The draws
   /// of a prompt's first choice are llmrun's; the others differ in GenerateOptions::sequence.

@@ -115,6 +115,7 @@ ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> mo
   served.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : a.scheduler.context;
   served.most_texts = a.scheduler.parallel + a.scheduler.queue;
   served.loaded_at = std::time(nullptr);
+  served.grammars = std::make_shared<GrammarCompiler>(model->tokenizer());
   served.model = std::move(model);
   return served;
 }

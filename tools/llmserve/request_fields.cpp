@@ -121,7 +121,6 @@ void add_unsupported(JsonFields& fields) {
   fields.only("frequency_penalty", OrderedJson::array({0}));
   fields.only("presence_penalty", OrderedJson::array({0}));
   fields.only("best_of", OrderedJson::array({1}));
-  fields.only("response_format", OrderedJson::array({OrderedJson::object({{"type", "text"}})}));
   fields.only("functions", OrderedJson::array({nothing}));
   fields.only("modalities", OrderedJson::array({OrderedJson::array({"text"})}));
   fields.only("service_tier", OrderedJson::array({"auto", "default"}));
@@ -211,6 +210,7 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
   fields.text("user", &body.user, "Taken without effect.");
   add_sampling(fields, body);
   add_ends_and_biases(fields, served, body);
+  add_structure(fields, body.structure);
   fields.integer("max_tokens", &body.max_tokens, 0, most_new(served), "Of each choice.");
   fields.flag("stream", &body.stream, "Send server-sent events.");
   JsonFields options;
@@ -302,6 +302,7 @@ JsonFields responses_fields(const ServedModel* served, RequestBody& body) {
   add_model(fields, served);
   add_sampling(fields, body);
   fields.flag("stream", &body.stream, "Send server-sent events.");
+  add_nested_format(fields, "text", body.structure);
   const OrderedJson nothing = OrderedJson::array();
   fields.only("previous_response_id", nothing);
   fields.only("conversation", nothing);
@@ -344,6 +345,7 @@ JsonFields messages_fields(const ServedModel* served, RequestBody& body) {
         return read_stops(value, path, body.options.stop);
       },
       "The text ends before the first of them.");
+  add_nested_format(fields, "output_config", body.structure);
   fields.flag("stream", &body.stream, "Send server-sent events.");
   for (const char* taken :
        {"metadata", "service_tier", "context_management", "cache_control", "inference_geo"})

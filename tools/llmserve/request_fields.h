@@ -11,6 +11,7 @@
 #include "tools/llmserve/json_fields.h"
 #include "tools/llmserve/prompts.h"
 #include "tools/llmserve/served_model.h"
+#include "tools/llmserve/structure_fields.h"
 
 namespace llm {
 
@@ -25,7 +26,8 @@ struct RequestBody {
   bool has_stream_options = false;
   bool logits_hash = false;
   bool receipt = false;
-  std::string user;  ///< a name for statistics; nothing here depends on it
+  std::vector<StructureField> structure;  ///< what the text must be
+  std::string user;                       ///< a name for statistics; nothing here depends on it
 
   const OrderedJson* prompt = nullptr;
   bool echo = false;

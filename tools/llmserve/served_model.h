@@ -12,6 +12,7 @@
 #include "engine/chat/reply_format.h"
 #include "engine/engine.h"
 #include "engine/generate/chat_template.h"
+#include "engine/grammar/grammar.h"
 
 namespace llm {
 
@@ -23,9 +24,10 @@ struct ServedModel {
   ReplyFormat reply_format;               ///< of its chats
   KvType kv = KvType::kF16;
   std::size_t context = 0;
-  std::size_t most_new_tokens = 0;  ///< of one choice
-  std::size_t most_texts = 0;       ///< choices of one answer
-  std::int64_t loaded_at = 0;       ///< seconds since 1970
+  std::size_t most_new_tokens = 0;            ///< of one choice
+  std::size_t most_texts = 0;                 ///< choices of one answer
+  std::shared_ptr<GrammarCompiler> grammars;  ///< keeps them; null: each is compiled anew
+  std::int64_t loaded_at = 0;                 ///< seconds since 1970
 
   const std::string& id() const { return ids.front(); }
   bool has_id(std::string_view name) const { return std::ranges::find(ids, name) != ids.end(); }

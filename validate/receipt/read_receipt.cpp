@@ -70,6 +70,19 @@ Result<std::vector<LogitBias>> biases(const JsonMembers& members) {
   return out;
 }
 
+/// Absent where the text may be anything.
+Status read_grammar(const Json& json, Receipt& receipt) {
+  if (!json.contains("grammar")) return Ok{};
+  const JsonMembers members(json, "options");
+  LLM_TRY(const Json* grammar, members.object("grammar"));
+  const JsonMembers of_grammar(*grammar, "options.grammar");
+  GrammarSource source;
+  LLM_TRY(source.kind, one_of(of_grammar, "kind", std::span(kGrammarKinds), grammar_kind_name));
+  LLM_TRY(source.text, of_grammar.text("text"));
+  receipt.grammar = std::move(source);
+  return Ok{};
+}
+
 Status read_sampling(const JsonMembers& members, SamplerOptions& sampler) {
   constexpr auto kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max());
   LLM_TRY(sampler.seed, members.count("seed", 0, static_cast<std::size_t>(kMost)));
@@ -102,6 +115,7 @@ Status read_options(const Json& json, Receipt& receipt) {
   receipt.stop = stop->get<std::vector<std::string>>();
   LLM_TRY(receipt.ignore_eos, members.boolean("ignore_eos"));
   LLM_TRY(receipt.logit_bias, biases(members));
+  LLM_RETURN_IF_ERROR(read_grammar(json, receipt));
   LLM_TRY(receipt.sequence, members.count("sequence", 0, kMaxCount));
   LLM_RETURN_IF_ERROR(read_sampling(members, receipt.sampler));
   LLM_TRY(receipt.context, members.count("context", 1, kMaxCount));

@@ -37,6 +37,8 @@ OrderedJson options_json(const Receipt& r) {
                       {"logit_bias", bias_json(r.logit_bias)},
                       {"seed", r.sampler.seed},
                       {"sequence", r.sequence}};
+  if (r.grammar)
+    json["grammar"] = {{"kind", grammar_kind_name(r.grammar->kind)}, {"text", r.grammar->text}};
   for (const SamplerField& field : kSamplerFields)
     field.visit(r.sampler, [&](auto value) { json[field.name] = shortest(value); });
   json["sampler_order"] = sampler_order_name(r.sampler.order);

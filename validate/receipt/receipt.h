@@ -44,7 +44,8 @@ struct Receipt {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   std::vector<LogitBias> logit_bias;
-  std::size_t context = 0;  ///< most tokens of the text
+  std::optional<GrammarSource> grammar;  ///< generation() does not compile it
+  std::size_t context = 0;               ///< most tokens of the text
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
 
@@ -70,7 +71,8 @@ Result<Receipt> parse_receipt(std::string_view json);
 /// The first rows that a receipt's tokens were drawn from.
 struct DrawnRows {
   std::size_t n_vocab = 0;
-  std::vector<float> logits;  ///< [rows, n_vocab]; row i is what ids[i] was drawn from
+  std::vector<float> logits;  ///< [rows, n_vocab]; row i is what ids[i] was drawn from, a grammar's
+                              ///< mask applied
 
   std::size_t size() const { return logits.size() / n_vocab; }
   std::span<const float> row(std::size_t i) const {

@@ -50,10 +50,12 @@ Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
 /// One receipt on its way through the model.
 class Replay {
  public:
-  Replay(const Receipt& receipt, const Tokenizer& tokenizer, std::size_t n_vocab)
+  /// @param grammar  the receipt's; null: it has none
+  Replay(const Receipt& receipt, const Tokenizer& tokenizer, std::size_t n_vocab,
+         std::shared_ptr<const Grammar> grammar)
       : receipt_(receipt),
         tokenizer_(tokenizer),
-        options_(receipt.generation(tokenizer)),
+        options_(generation(receipt, tokenizer, grammar)),
         n_vocab_(n_vocab),
         first_drawn_(receipt.prompt_ids.size() - 1),
         n_rows_(std::clamp<std::size_t>(kRowBytes / sizeof(float) / n_vocab, 16, 512)),
@@ -62,6 +64,7 @@ class Replay {
         text_(tokenizer, options_, nobody_) {
     tokens_.insert(tokens_.end(), receipt.ids.begin(), receipt.ids.end());
     kept_.n_vocab = n_vocab;
+    if (grammar != nullptr) kept_grammar_.emplace(std::move(grammar), options_.stop_tokens);
   }
 
   /// Tokens that have a position.
@@ -108,8 +111,7 @@ class Replay {
       const std::size_t which = at + i - first_drawn_;
       const auto row = rows.subspan(i * n_vocab_, n_vocab_);
       const bool is_last = which == receipt_.ids.size();
-      if (!is_last && which < n_rows_)
-        kept_.logits.insert(kept_.logits.end(), row.begin(), row.end());
+      if (!is_last && which < n_rows_) LLM_RETURN_IF_ERROR(keep(row, receipt_.ids[which]));
       if (differs_) continue;
       const auto past = std::span(tokens_).first(at + i + 1);
       LLM_RETURN_IF_ERROR(text_.draw(row, past, past.size()));
@@ -121,6 +123,24 @@ class Replay {
         LLM_RETURN_IF_ERROR(text_.advance(drawn_, 0));
       }
     }
+    return Ok{};
+  }
+
+  static GenerateOptions generation(const Receipt& receipt, const Tokenizer& tokenizer,
+                                    const std::shared_ptr<const Grammar>& grammar) {
+    GenerateOptions options = receipt.generation(tokenizer);
+    options.grammar = grammar;
+    return options;
+  }
+
+  /// Keeps the row that `id` was drawn from, as far as the receipt's ids are in the grammar.
+  Status keep(std::span<const float> row, TokenId id) {
+    if (left_grammar_) return Ok{};
+    kept_.logits.insert(kept_.logits.end(), row.begin(), row.end());
+    if (!kept_grammar_) return Ok{};
+    LLM_TRY(const auto mask, kept_grammar_->mask());
+    exclude(std::span(kept_.logits).last(row.size()), mask);
+    left_grammar_ = !allows(mask, id) || !kept_grammar_->accept(id).ok();
     return Ok{};
   }
 
@@ -226,6 +246,8 @@ class Replay {
   std::vector<TokenId> tokens_;
   LogitsHash hash_;
   DrawnRows kept_;
+  std::optional<GrammarState> kept_grammar_;  ///< behind the ids of kept_
+  bool left_grammar_ = false;
   std::optional<Difference> differs_;
   GenerateSink nobody_;
   GrowingText text_;
@@ -238,7 +260,17 @@ Result<ReplayOutcome> replay_receipt(const std::shared_ptr<const Model>& model,
                                      const Receipt& receipt, const Progress& progress) {
   const std::size_t n_vocab = model->config().n_vocab;
   LLM_RETURN_IF_ERROR(check_receipt(receipt, n_vocab));
-  Replay replay(receipt, model->tokenizer(), n_vocab);
+  std::shared_ptr<const Grammar> grammar;
+  if (receipt.grammar) {
+    auto compiled = Grammar::compile(*receipt.grammar, model->tokenizer());
+    if (!compiled.ok()) {
+      Error error = std::move(compiled).error();
+      error.field = "options.grammar" + error.field;
+      return error;
+    }
+    grammar = *std::move(compiled);
+  }
+  Replay replay(receipt, model->tokenizer(), n_vocab, std::move(grammar));
   LLM_TRY(const auto session, open_sequence(model, {.context = replay.n_positions(),
                                                     .kv = receipt.kv,
                                                     .batch = replay.n_rows()}));

@@ -1,0 +1,170 @@
+#include "engine/grammar/grammar.h"
+
+#include <fmt/format.h>
+#include <xgrammar/xgrammar.h>
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/grammar/grammar_source.h"
+
+namespace {
+
+/// What xgrammar has said since it was cleared: parts of a grammar that it leaves out.
+thread_local std::string warning;
+
+}  // namespace
+
+namespace xgrammar {
+
+// Built with XGRAMMAR_LOG_CUSTOMIZE, the library asks its user for these.
+[[noreturn]] void LogFatalImpl(const std::string& file, int line, const std::string& message);
+void LogMessageImpl(const std::string& file, int line, int level, const std::string& message);
+
+void LogFatalImpl(const std::string&, int, const std::string& message) {
+  throw std::runtime_error(message);
+}
+
+void LogMessageImpl(const std::string&, int, int, const std::string& message) { warning = message; }
+
+}  // namespace xgrammar
+
+namespace llm {
+namespace {
+
+Error refused(std::string_view what) {
+  std::string line(what.substr(0, 300));
+  std::ranges::replace(line, '\n', ' ');
+  return Error{ErrorCode::kUsage, "", "need another grammar: " + line};
+}
+
+}  // namespace
+
+struct Grammar::Vocabulary {
+  xgrammar::TokenizerInfo tokens;
+  std::vector<TokenId> ends;
+};
+
+struct Grammar::Impl {
+  xgrammar::CompiledGrammar compiled;
+  std::shared_ptr<const Vocabulary> vocabulary;
+};
+
+Grammar::Grammar(GrammarSource source, std::unique_ptr<const Impl> impl)
+    : source_(std::move(source)), impl_(std::move(impl)) {}
+
+Grammar::~Grammar() = default;
+
+std::size_t Grammar::bytes() const {
+  return impl_->compiled.MemorySizeBytes() + source_.text.size();
+}
+
+Result<std::shared_ptr<const Grammar::Vocabulary>> Grammar::read_vocabulary(
+    const Tokenizer& tokenizer) {
+  const std::vector<TokenId>& ends = tokenizer.spec().end_of_generation;
+  if (ends.empty()) {
+    return Error{ErrorCode::kUnsupported, "grammar",
+                 "found a vocabulary without a token that ends a text, need one"};
+  }
+  std::vector<std::string> texts(tokenizer.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    const TokenKind kind = tokenizer.kind(id);
+    // Without bytes, a token is none that a rule can take.
+    const bool has_text =
+        kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kByte;
+    if (has_text) texts[i] = tokenizer.piece_text(id);
+  }
+  try {
+    xgrammar::TokenizerInfo tokens(texts, xgrammar::VocabType::RAW, std::nullopt, ends);
+    return std::make_shared<const Vocabulary>(Vocabulary{std::move(tokens), ends});
+  } catch (const std::exception& error) {
+    return refused(error.what());
+  }
+}
+
+Result<std::shared_ptr<const Grammar>> Grammar::compile(GrammarSource source,
+                                                        const Tokenizer& tokenizer) {
+  LLM_TRY(auto vocabulary, read_vocabulary(tokenizer));
+  return compile(std::move(source), tokenizer, std::move(vocabulary));
+}
+
+Result<std::shared_ptr<const Grammar>> Grammar::compile(
+    GrammarSource source, const Tokenizer& tokenizer,
+    std::shared_ptr<const Vocabulary> vocabulary) {
+  LLM_TRY(const std::string ebnf, ebnf_of(source, tokenizer));
+  warning.clear();
+  try {
+    // One thread, so that warnings come to this one; what is kept is kept by GrammarCompiler.
+    xgrammar::GrammarCompiler compiler(vocabulary->tokens, 1, false);
+    auto compiled = compiler.CompileGrammar(ebnf);
+    if (!warning.empty()) return refused(warning);
+    auto impl = std::make_unique<const Impl>(Impl{std::move(compiled), std::move(vocabulary)});
+    return std::shared_ptr<const Grammar>(new Grammar(std::move(source), std::move(impl)));
+  } catch (const std::exception& error) {
+    return refused(error.what());
+  }
+}
+
+struct GrammarState::Impl {
+  std::shared_ptr<const Grammar> grammar;
+  std::vector<TokenId> ends;
+  xgrammar::GrammarMatcher matcher;
+  std::vector<std::uint32_t> words;
+};
+
+GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar, std::span<const TokenId> ends) {
+  std::vector<TokenId> all = grammar->impl_->vocabulary->ends;
+  all.insert(all.end(), ends.begin(), ends.end());
+  const int n_words = xgrammar::GetBitmaskSize(grammar->impl_->vocabulary->tokens.GetVocabSize());
+  xgrammar::GrammarMatcher matcher(grammar->impl_->compiled);
+  impl_ =
+      std::make_unique<Impl>(Impl{std::move(grammar), std::move(all), std::move(matcher),
+                                  std::vector<std::uint32_t>(static_cast<std::size_t>(n_words))});
+}
+
+GrammarState::GrammarState(GrammarState&&) noexcept = default;
+GrammarState::~GrammarState() = default;
+
+Result<std::span<const std::uint32_t>> GrammarState::mask() {
+  std::vector<std::uint32_t>& words = impl_->words;
+  auto size = static_cast<std::int64_t>(words.size());
+  DLTensor tensor{.data = words.data(),
+                  .device = {kDLCPU, 0},
+                  .ndim = 1,
+                  .dtype = xgrammar::GetBitmaskDLType(),
+                  .shape = &size,
+                  .strides = nullptr,
+                  .byte_offset = 0};
+  try {
+    // It leaves the words alone where everything may come.
+    if (!impl_->matcher.FillNextTokenBitmask(&tensor)) std::ranges::fill(words, ~std::uint32_t{0});
+  } catch (const std::exception& error) {
+    return refused(error.what());
+  }
+  const bool may_end = is_complete();
+  for (const TokenId id : impl_->ends) {
+    std::uint32_t& word = words[static_cast<std::size_t>(id) / 32];
+    const std::uint32_t bit = 1U << (id % 32);
+    word = may_end ? word | bit : word & ~bit;
+  }
+  return std::span<const std::uint32_t>(words);
+}
+
+Status GrammarState::accept(TokenId id) {
+  if (std::ranges::find(impl_->ends, id) != impl_->ends.end()) return Ok{};
+  try {
+    if (impl_->matcher.AcceptToken(id)) return Ok{};
+  } catch (const std::exception& error) {
+    return refused(error.what());
+  }
+  return Error{ErrorCode::kUsage, "grammar",
+               fmt::format("found token {}, need one that the grammar allows there", id)};
+}
+
+bool GrammarState::is_complete() const { return impl_->matcher.IsCompleted(); }
+
+}  // namespace llm

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+
+namespace llm {
+
+/// What a text must be (docs/structured_output.md).
+enum class GrammarKind {
+  kJsonObject,  ///< any JSON object; the source has no text
+  kJsonSchema,  ///< a JSON document that the schema takes
+  kEbnf,        ///< what the rule `root` of a grammar in EBNF (GBNF) gives
+  kRegex,       ///< what a regular expression matches as a whole
+  kTags,        ///< documents between markers: CallTags
+};
+inline constexpr GrammarKind kGrammarKinds[] = {GrammarKind::kJsonObject, GrammarKind::kJsonSchema,
+                                                GrammarKind::kEbnf, GrammarKind::kRegex,
+                                                GrammarKind::kTags};
+/// "json_object", "json_schema", "grammar", "regex", "tags".
+std::string_view grammar_kind_name(GrammarKind kind);
+
+/// A grammar as it was asked for: with the vocabulary, all that a mask depends on.
+struct GrammarSource {
+  GrammarKind kind = GrammarKind::kJsonObject;
+  std::string text = {};
+
+  auto operator<=>(const GrammarSource&) const = default;
+};
+
+/// Calls: JSON documents, each between a marker and another.
+struct CallTags {
+  struct Tag {
+    std::string begin;   ///< not empty; spellings of control tokens in it are these tokens
+    std::string schema;  ///< JSON
+    std::string end;     ///< as begin; may be empty
+  };
+  std::vector<Tag> tags;
+  /// Text may stand before, between and after any number of calls, none included. Else the text is
+  /// 1 to `most` calls with `separator` between them, and nothing else.
+  bool free_text = false;
+  std::size_t most = 1;
+  std::string separator = {};
+
+  GrammarSource source() const;
+};
+
+/// A grammar for the tokens of one vocabulary. Immutable, usable from any thread.
+class Grammar {
+ public:
+  /// Longer texts are refused.
+  static constexpr std::size_t kMostBytes = std::size_t{128} << 10;
+
+  /// Errors: kUsage for a text that is no grammar, or asks for what is not enforced: its field is
+  /// the JSON pointer of a schema's keyword ("/properties/a/not"), or empty. kUnsupported where the
+  /// vocabulary has no token that ends a text, or this build has no grammars.
+  /// Cost: milliseconds to seconds, by the rules and the vocabulary.
+  static Result<std::shared_ptr<const Grammar>> compile(GrammarSource source,
+                                                        const Tokenizer& tokenizer);
+  ~Grammar();
+  Grammar(const Grammar&) = delete;
+  Grammar& operator=(const Grammar&) = delete;
+
+  const GrammarSource& source() const { return source_; }
+  std::size_t bytes() const;  ///< of memory, about
+
+ private:
+  friend class GrammarState;
+  friend class GrammarCompiler;
+  struct Vocabulary;
+  struct Impl;
+
+  Grammar(GrammarSource source, std::unique_ptr<const Impl> impl);
+  static Result<std::shared_ptr<const Vocabulary>> read_vocabulary(const Tokenizer& tokenizer);
+  static Result<std::shared_ptr<const Grammar>> compile(
+      GrammarSource source, const Tokenizer& tokenizer,
+      std::shared_ptr<const Vocabulary> vocabulary);
+
+  GrammarSource source_;
+  std::unique_ptr<const Impl> impl_;
+};
+
+/// Compiles grammars for one vocabulary, and keeps those that were asked for last. Usable from any
+/// thread.
+class GrammarCompiler {
+ public:
+  /// @param tokenizer  outlives this
+  /// @param most_bytes  of grammars that are kept; one is kept in any case
+  explicit GrammarCompiler(const Tokenizer& tokenizer, std::size_t most_bytes = 64 << 20)
+      : tokenizer_(tokenizer), most_bytes_(most_bytes) {}
+
+  /// As Grammar::compile(); at once where it is kept. Two that ask for the same at once may both
+  /// compile it.
+  Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source);
+  std::size_t bytes() const;
+
+ private:
+  using Kept = std::list<std::shared_ptr<const Grammar>>;
+
+  std::shared_ptr<const Grammar> find(const GrammarSource& source);
+  void keep(std::shared_ptr<const Grammar> grammar);
+  Result<std::shared_ptr<const Grammar::Vocabulary>> vocabulary();
+
+  const Tokenizer& tokenizer_;
+  std::size_t most_bytes_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::shared_ptr<const Grammar::Vocabulary> vocabulary_;
+  std::size_t bytes_ = 0;
+  Kept kept_;  ///< the last used first
+  std::map<GrammarSource, Kept::iterator> places_;
+};
+
+/// How far a text has come in a grammar. Of one thread at a time.
+class GrammarState {
+ public:
+  /// @param ends  tokens that end the text besides the vocabulary's own
+  GrammarState(std::shared_ptr<const Grammar> grammar, std::span<const TokenId> ends);
+  GrammarState(GrammarState&&) noexcept;
+  ~GrammarState();
+
+  /// Which tokens may come next: bit id % 32 of word id / 32. Tokens that end a text may where it
+  /// is whole. Valid until accept(). Cost: microseconds to milliseconds, once for each place.
+  /// Errors: kUsage where xgrammar fails (it names why).
+  Result<std::span<const std::uint32_t>> mask();
+  /// Goes on by a token. Tokens that end a text change nothing.
+  /// Errors: kUsage for one that mask() excludes.
+  Status accept(TokenId id);
+  /// Whether the text so far is whole.
+  bool is_complete() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Whether a mask allows a token.
+inline bool allows(std::span<const std::uint32_t> mask, TokenId id) {
+  return (mask[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1U) != 0;
+}
+
+}  // namespace llm

@@ -1,0 +1,175 @@
+#include "engine/grammar/grammar_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/json.h"
+#include "base/utf8.h"
+#include "engine/grammar/pattern_rules.h"
+#include "engine/grammar/rules.h"
+#include "engine/grammar/schema_keywords.h"
+#include "engine/grammar/schema_rules.h"
+
+namespace llm {
+namespace {
+
+/// A marker in parts: control tokens, and the text between them.
+class Marker {
+ public:
+  Marker(std::string_view text, const Tokenizer& tokenizer) {
+    while (!text.empty()) {
+      TokenId found = -1;
+      std::size_t size = 1;
+      for (std::size_t i = 0; i < tokenizer.size(); ++i) {
+        const auto id = static_cast<TokenId>(i);
+        const std::string& spelling = tokenizer.spelling(id);
+        if (tokenizer.kind(id) != TokenKind::kControl || spelling.empty()) continue;
+        if (!text.starts_with(spelling) || (found >= 0 && spelling.size() <= size)) continue;
+        found = id;
+        size = spelling.size();
+      }
+      if (found < 0) {
+        // Whole characters, up to the next one that may begin a token.
+        size = utf8_head(text).size;
+        if (parts_.empty() || parts_.back().first >= 0) parts_.emplace_back(-1, "");
+        parts_.back().second += text.substr(0, size);
+      } else {
+        parts_.emplace_back(found, "");
+      }
+      text.remove_prefix(size);
+    }
+  }
+
+  /// The token that it begins with; -1: text.
+  TokenId token() const { return parts_.front().first; }
+  /// The text that it begins with.
+  const std::string& text() const { return parts_.front().second; }
+  /// What follows the first part, or all of it.
+  std::string expression(std::size_t from) const {
+    std::string all = "\"\"";
+    for (std::size_t i = from; i < parts_.size(); ++i) {
+      const auto& [id, text] = parts_[i];
+      all += " " + (id < 0 ? literal(text) : fmt::format("Token({})", id));
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::pair<TokenId, std::string>> parts_;
+};
+
+Result<CallTags> read_tags(std::string_view text) {
+  const OrderedJson json = parse_ordered_json(text);
+  CallTags tags;
+  try {
+    for (const OrderedJson& tag : json.at("tags"))
+      tags.tags.push_back({tag.at("begin"), tag.at("schema"), tag.at("end")});
+    tags.free_text = json.at("free_text");
+    tags.most = json.at("most");
+    tags.separator = json.at("separator");
+  } catch (const OrderedJson::exception& error) {
+    return wrong("", fmt::format("tags as CallTags writes them ({})", error.what()));
+  }
+  if (tags.tags.empty() || tags.most == 0) return wrong("", "a tag, and at least one call");
+  for (const CallTags::Tag& tag : tags.tags) {
+    if (tag.begin.empty()) return wrong("", "a beginning of each tag");
+  }
+  return tags;
+}
+
+Result<std::string> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
+  LLM_TRY(const CallTags tags, read_tags(text));
+  RuleText rules;
+  std::vector<std::string> calls;
+  std::map<std::pair<TokenId, std::string>, std::vector<std::string>> by_begin;
+  for (std::size_t i = 0; i < tags.tags.size(); ++i) {
+    const auto& [begin, schema, end] = tags.tags[i];
+    auto document = schema_expression(schema, rules);
+    if (!document.ok()) return below(fmt::format("/tags/{}/schema", i), std::move(document));
+    const Marker marker(begin, tokenizer);
+    const std::string rest = fmt::format(
+        "{} {}", *document, end.empty() ? "\"\"" : Marker(end, tokenizer).expression(0));
+    calls.push_back(fmt::format("{} {}", marker.expression(0), rest));
+    by_begin[{marker.token(), marker.text()}].push_back(
+        fmt::format("{} {}", marker.expression(1), rest));
+  }
+  if (!tags.free_text) {
+    const std::string call = rules.rule(either(calls));
+    const std::string next =
+        tags.separator.empty() ? call : fmt::format("{} {}", literal(tags.separator), call);
+    return rules.finish(
+        fmt::format("{} {}", call, repeated(next, 0, static_cast<std::int64_t>(tags.most) - 1)));
+  }
+  const bool by_token = by_begin.begin()->first.first >= 0;
+  std::string dispatch;
+  for (const auto& [begin, choices] : by_begin) {
+    if ((begin.first >= 0) != by_token)
+      return wrong("/tags",
+                   "markers that all begin with a control token, or none, where text is free");
+    dispatch +=
+        fmt::format("({}, {}), ", by_token ? std::to_string(begin.first) : literal(begin.second),
+                    rules.rule(either(choices)));
+  }
+  return rules.finish(fmt::format("{}({}loop_after_dispatch=true, excludes=())",
+                                  by_token ? "TokenTagDispatch" : "TagDispatch", dispatch));
+}
+
+}  // namespace
+
+std::string_view grammar_kind_name(GrammarKind kind) {
+  switch (kind) {
+    case GrammarKind::kJsonObject:
+      return "json_object";
+    case GrammarKind::kJsonSchema:
+      return "json_schema";
+    case GrammarKind::kEbnf:
+      return "grammar";
+    case GrammarKind::kRegex:
+      return "regex";
+    case GrammarKind::kTags:
+      return "tags";
+  }
+  return "";
+}
+
+GrammarSource CallTags::source() const {
+  OrderedJson json = {{"tags", OrderedJson::array()},
+                      {"free_text", free_text},
+                      {"most", most},
+                      {"separator", separator}};
+  for (const Tag& tag : tags)
+    json["tags"].push_back({{"begin", tag.begin}, {"schema", tag.schema}, {"end", tag.end}});
+  return {GrammarKind::kTags, json_text(json)};
+}
+
+Result<std::string> ebnf_of(const GrammarSource& source, const Tokenizer& tokenizer) {
+  if (source.text.size() > Grammar::kMostBytes) {
+    return Error{
+        ErrorCode::kUsage, "",
+        fmt::format("found {} bytes, need at most {}", source.text.size(), Grammar::kMostBytes)};
+  }
+  RuleText rules;
+  switch (source.kind) {
+    case GrammarKind::kJsonObject:
+      return rules.finish(any_object_expression(rules));
+    case GrammarKind::kJsonSchema: {
+      LLM_TRY(const std::string document, schema_expression(source.text, rules));
+      return rules.finish(document);
+    }
+    case GrammarKind::kEbnf:
+      if (!is_valid_utf8(source.text)) return wrong("", "a grammar in UTF-8");
+      return source.text;
+    case GrammarKind::kRegex: {
+      LLM_TRY(const std::string text, pattern_expression(source.text, false));
+      return rules.finish(text);
+    }
+    case GrammarKind::kTags:
+      return tags_ebnf(source.text, tokenizer);
+  }
+  return wrong("", "a kind");
+}
+
+}  // namespace llm
