@@ -184,11 +184,12 @@ void read_calls(const Replies& replies, std::span<const std::string> ends, Reply
   const Text one = replies.one;
   const std::size_t name = one.find(kName);
   const std::size_t key = one.find(kKeys[0], name);
-  if (key == Text::npos) return;
   std::size_t begin = name;
   std::size_t end = 0;
   if (const auto object = find_object(one, name, format)) {
     std::tie(begin, end) = *object;
+  } else if (key == Text::npos) {
+    return;
   } else if (const auto json = find_json(one, name, key, format)) {
     end = *json;
   } else if (const auto pairs = find_pairs(one, name, key, format)) {

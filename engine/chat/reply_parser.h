@@ -6,15 +6,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "engine/chat/call_reader.h"
 #include "engine/chat/reply_format.h"
 
 namespace llm {
-
-/// A call of a function, as a model wrote it.
-struct FunctionCall {
-  std::string name;
-  std::string arguments;  ///< JSON of an object
-};
 
 /// What a reply grows by.
 struct ReplyPart {
@@ -43,8 +38,6 @@ class ReplyParser {
 
  private:
   enum class State { kContent, kThought, kCall, kHeader };
-  /// What became of an attempt to read at the front of pending_.
-  enum class Step { kDone, kNeedsMore, kFailed };
 
   void run();
   bool content();
@@ -53,16 +46,6 @@ class ReplyParser {
   bool header();
   void leave_thought(std::size_t end, std::size_t size);
 
-  Step read_body(std::size_t& at, FunctionCall& call) const;
-  Step read_object(std::size_t& at, FunctionCall& call) const;
-  Step read_named(std::size_t& at, FunctionCall& call) const;
-  Step read_pairs(std::size_t& at, FunctionCall& call) const;
-  Step read_json(std::size_t& at, OrderedJson& value) const;
-  /// Up to `end` from `at` on, which moves behind it.
-  Step read_until(std::string_view end, std::size_t& at, std::string& text) const;
-  OrderedJson value_of(const std::string& function, const std::string& key, std::string text) const;
-  bool is_known(const std::string& name) const;
-
   void add(ReplyPart::Kind kind, std::string_view text);
   void add_call(FunctionCall call);
   /// How much of `text`'s front is surely no beginning of one of the markers that are looked for.
@@ -70,7 +53,7 @@ class ReplyParser {
   std::size_t find(std::string_view marker) const;
 
   ReplyFormat format_;
-  OrderedJson tools_;
+  CallReader reader_;
   std::size_t calls_left_;
   State state_ = State::kContent;
   std::string pending_;

@@ -1,0 +1,200 @@
+// How replies are taken apart, and how that is found out from a template.
+
+#include "engine/chat/reply_parser.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "engine/chat/chat_template.h"
+#include "engine/chat/reply_format.h"
+#include "tests/support/test.h"
+
+namespace llm::test {
+namespace {
+
+using Call = ReplyFormat::Call;
+
+OrderedJson tool(const std::string& name, const OrderedJson& properties) {
+  return {{"type", "function"},
+          {"function",
+           {{"name", name},
+            {"description", "d"},
+            {"parameters", {{"type", "object"}, {"properties", properties}}}}}};
+}
+
+const OrderedJson& tools() {
+  static const OrderedJson list =
+      OrderedJson::array({tool("weather", {{"city", {{"type", "string"}, {"description", "d"}}},
+                                           {"days", {{"type", "integer"}, {"description", "d"}}}}),
+                          tool("f2", {{"q", {{"type", "string"}, {"description", "d"}}}})});
+  return list;
+}
+
+/// The parts in words: content as it is, <thought>, [name arguments].
+std::string in_words(const std::vector<ReplyPart>& parts) {
+  std::string words;
+  const ReplyPart* last = nullptr;
+  for (const ReplyPart& part : parts) {
+    const bool goes_on = last != nullptr && last->kind == part.kind;
+    if (part.kind == ReplyPart::Kind::kContent) words += part.text;
+    if (part.kind == ReplyPart::Kind::kThought) {
+      if (goes_on) words.pop_back();
+      words += (goes_on ? "" : "<") + part.text + ">";
+    }
+    if (part.kind == ReplyPart::Kind::kCall)
+      words += "[" + part.call.name + " " + part.call.arguments + "]";
+    last = &part;
+  }
+  return words;
+}
+
+/// What becomes of a reply, which is the same however it is cut.
+std::string parsed(const ReplyFormat& format, const std::string& reply, bool is_thinking = false,
+                   std::size_t most_calls = 128) {
+  std::string whole;
+  for (const std::size_t step : {reply.size(), std::size_t{1}, std::size_t{2}, std::size_t{7}}) {
+    ReplyParser parser(format, tools(), is_thinking, most_calls);
+    std::vector<ReplyPart> parts;
+    const auto add = [&](std::vector<ReplyPart> more) {
+      std::ranges::move(more, std::back_inserter(parts));
+    };
+    for (std::size_t i = 0; i < reply.size(); i += step) add(parser.push(reply.substr(i, step)));
+    add(parser.finish());
+    const std::string words = in_words(parts);
+    if (step == reply.size()) whole = words;
+    CAPTURE(reply, step);
+    CHECK(words == whole);
+  }
+  return whole;
+}
+
+ReplyFormat hermes() { return usual_reply_format("<think></think>"); }
+
+}  // namespace
+
+TEST_CASE("a reply is taken apart into content, thoughts and calls", "[reply]") {
+  const std::string call =
+      "<tool_call>\n{\"name\": \"f2\", \"arguments\": {\"q\": \"a } \\\" b\"}}\n</tool_call>";
+  const std::string is = "[f2 {\"q\":\"a } \\\" b\"}]";
+  CHECK(parsed(hermes(), "Just text.\n") == "Just text.\n");
+  CHECK(parsed(hermes(), " \n") == " \n");
+  CHECK(parsed(hermes(), call) == is);
+  CHECK(parsed(hermes(), "Let me see.\n\n" + call + "\n" + call + "\n") == "Let me see." + is + is);
+  CHECK(parsed(hermes(), call + "\nDone. ") == is + "Done.");
+  CHECK(parsed(hermes(), "<think>\nHm,\n\nwell.\n</think>\n\nYes. ") == "<Hm,\n\nwell.>Yes.");
+  CHECK(parsed(hermes(), "Hm.\n</think>\n\n" + call, true) == "<Hm.>" + is);
+  CHECK(parsed(hermes(), "cut off in thou", true) == "<cut off in thou>");
+  CHECK(parsed(hermes(), "a <tool b <think") == "a <tool b <think");
+  CHECK(parsed(hermes(), call + call, false, 1) == is);
+}
+
+TEST_CASE("what is no call is content", "[reply]") {
+  for (const char* text :
+       {"<tool_call>\nnothing\n</tool_call>", "<tool_call>{\"name\": \"unknown\"}</tool_call>",
+        "<tool_call>{\"name\": 7}</tool_call>",
+        "<tool_call>{\"name\": \"f2\", \"arguments\": 7}</tool_call>",
+        "<tool_call>{\"name\": \"f2\", \"argu", "<tool_call>", "{\"name\": \"f2\"}"}) {
+    CHECK(parsed(hermes(), text) == text);
+  }
+  // No levels of nesting end the process.
+  const std::string deep(100000, '[');
+  const std::string text = "<tool_call>{\"name\": \"f2\", \"arguments\": {\"q\": " + deep +
+                           std::string(100000, ']') + "}}";
+  ReplyParser parser(hermes(), tools(), false);
+  CHECK(in_words(parser.push(text)) + in_words(parser.finish()) == text);
+  // Without tools nothing is looked for.
+  ReplyParser plain(hermes(), nullptr, false);
+  const std::string call = "<tool_call>{\"name\": \"f2\"}</tool_call>";
+  CHECK(in_words(plain.push(call)) + in_words(plain.finish()) == call);
+}
+
+TEST_CASE("a call without marks is the whole reply", "[reply]") {
+  ReplyFormat format;
+  format.call = Call::kObject;
+  format.arguments_key = "parameters";
+  CHECK(parsed(format, "{\"name\": \"f2\", \"parameters\": {\"q\": \"x\"}}") ==
+        "[f2 {\"q\":\"x\"}]");
+  CHECK(parsed(format, " {\"name\": \"f2\"} ") == "[f2 {}]");
+  CHECK(parsed(format, "{\"name\": \"other\"}") == "{\"name\": \"other\"}");
+  CHECK(parsed(format, "So {\"name\": \"f2\"}") == "So {\"name\": \"f2\"}");
+}
+
+TEST_CASE("gpt-oss's channels", "[reply]") {
+  ReplyFormat format;
+  format.call = Call::kChannels;
+  CHECK(parsed(format,
+               "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|"
+               "message|>Hi.") == "<Hm.>Hi.");
+  CHECK(parsed(format,
+               "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
+               "to=functions.f2 <|constrain|>json<|message|>{\"q\": \"x\"}") ==
+        "<Hm.>[f2 {\"q\":\"x\"}]");
+  CHECK(parsed(format, " to=functions.f2<|channel|>commentary json<|message|>{}") == "[f2 {}]");
+  CHECK(parsed(format, "Plain text.") == "Plain text.");
+  CHECK(parsed(format, "<|channel|>final<|mess") == "");
+}
+
+TEST_CASE("the form of a call is read off from what a template writes", "[reply]") {
+  // A template that writes `before` each call's name and arguments, as the words NAME and ARGS say.
+  struct Case {
+    const char* calls;  ///< the body of a loop over message.tool_calls
+    Call call;
+  };
+  const Case cases[] = {
+      {"<tool_call>\n{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson "
+       "}}\n</tool_call>\n",
+       Call::kObject},
+      {"<|call|>{{ {'parameters': c.function.arguments, 'tool': c.function.name} | tojson "
+       "}}<|done|>",
+       Call::kObject},
+      {"[CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}", Call::kJson},
+      {"<begin>{{ c.function.name }}\n```json\n{{ c.function.arguments | tojson }}\n```<end>",
+       Call::kJson},
+      {"<invoke name=\"{{ c.function.name }}\">\n{% for k, v in c.function.arguments.items() "
+       "%}<parameter name=\"{{ k }}\">{{ v }}</parameter>\n{% endfor %}</invoke>",
+       Call::kPairs},
+      {"<call>{{ c.function.name }}{% for k, v in c.function.arguments.items() %}<key>{{ k "
+       "}}</key><value>{{ v }}</value>{% endfor %}</call>",
+       Call::kPairs},
+      {"{{ c.function.name }}({{ c.function.arguments | tojson }})", Call::kNone},
+  };
+  for (const Case& one : cases) {
+    const std::string jinja =
+        std::string(
+            "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in "
+            "messages %}<|{{ m.role }}|>{{ m.content }}"
+            "{% for c in m.tool_calls %}") +
+        one.calls +
+        "{% endfor %}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+    CAPTURE(jinja);
+    const ChatTemplate chat = require_ok(ChatTemplate::parse(jinja));
+    const auto render = [&](const OrderedJson& messages, const OrderedJson& functions,
+                            bool asks) -> Result<std::string> {
+      ChatInput input;
+      input.messages = messages;
+      input.tools = functions;
+      input.add_generation_prompt = asks;
+      LLM_TRY(const auto parts, chat.render(input));
+      return chat_text(parts);
+    };
+    const ReplyFormat format = reply_format(jinja, render, {});
+    CHECK(format.call == one.call);
+    CHECK(format.knows_tools);
+    if (one.call == Call::kNone) continue;
+    const OrderedJson arguments = {{"city", "S\u00e3o \"P\" {x}"}, {"days", 3}};
+    const OrderedJson calls =
+        OrderedJson::array({{{"function", {{"name", "weather"}, {"arguments", arguments}}}},
+                            {{"function", {{"name", "f2"}, {"arguments", {{"q", "a\nb"}}}}}}});
+    const OrderedJson reply = {{"role", "assistant"}, {"content", "Well."}, {"tool_calls", calls}};
+    const std::string text = require_ok(render(OrderedJson::array({reply}), nullptr, false));
+    const std::size_t begin = std::string("<|assistant|>").size();
+    const std::string written = text.substr(begin, text.rfind("<|end|>") - begin);
+    CHECK(parsed(format, written) ==
+          "Well.[weather " + json_text(arguments) + "][f2 {\"q\":\"a\\nb\"}]");
+  }
+}
+
+}  // namespace llm::test
