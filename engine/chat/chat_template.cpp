@@ -70,6 +70,10 @@ std::vector<ChatPart> parts_of(const Text& text, const OrderedJson& messages) {
       parts.push_back(std::move(part));
     }
   }
+  const auto is_content = [&](std::size_t i) { return i < parts.size() && !parts[i].is_markup; };
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (is_content(i + 1) || (i > 0 && is_content(i - 1))) parts[i].message.reset();
+  }
   return parts;
 }
 

@@ -17,7 +17,7 @@ namespace llm {
 struct ChatPart {
   std::string text;
   bool is_markup;
-  /// The part is the content of messages[n], unchanged and whole.
+  /// The part is the content of messages[n], unchanged and whole, between markup.
   std::optional<std::size_t> message = {};
 };
 
@@ -45,7 +45,7 @@ class ChatTemplate {
   /// the line and what was found; kResource above kMaxBytes.
   static Result<ChatTemplate> parse(std::string jinja);
 
-  /// Adjacent parts differ in what they are, and none is empty.
+  /// No part is empty.
   /// Errors: kUsage with the template's own message where it raises one; kMalformed where Python
   /// would raise another exception; kUnsupported; kResource above 10 million steps, 128 MiB of
   /// values, 16 MiB of text, 1,000 levels. All name the template's line.

@@ -11,8 +11,6 @@
 namespace llm {
 namespace {
 
-using Role = ChatMessage::Role;
-
 void erase_front(std::vector<TokenId>& ids, std::size_t n) {
   ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
 }
@@ -20,17 +18,6 @@ void erase_front(std::vector<TokenId>& ids, std::size_t n) {
 bool is_utf8_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 }  // namespace
-
-void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptions& options) {
-  for (std::string& spelling : reply_ends(format)) {
-    const auto id = tokenizer.find(spelling);
-    if (id && tokenizer.kind(*id) != TokenKind::kNormal) {
-      options.stop_tokens.push_back(*id);
-    } else {
-      options.stop.push_back(std::move(spelling));
-    }
-  }
-}
 
 void Conversation::clear() {
   turns_.clear();
@@ -52,22 +39,30 @@ Status Conversation::restore(State state, std::span<const TokenId> held) {
 /// The tokens of a conversation of these turns alone, up to what there is of the last reply.
 Result<std::vector<TokenId>> Conversation::encode(std::span<const Turn> turns) const {
   if (turns.empty()) return std::vector<TokenId>();
-  std::vector<ChatMessage> messages;
-  if (system_) messages.push_back({Role::kSystem, *system_});
+  OrderedJson messages = OrderedJson::array();
+  if (system_) messages.push_back(chat_message("system", *system_));
+  const std::size_t first = messages.size();  // of the turns' messages, two each
   for (const Turn& turn : turns) {
-    messages.push_back({Role::kUser, turn.message});
-    if (&turn != &turns.back()) messages.push_back({Role::kAssistant, turn.reply});
+    messages.push_back(chat_message("user", turn.message));
+    if (&turn != &turns.back()) messages.push_back(chat_message("assistant", turn.reply));
   }
-  const std::vector<ChatPart> parts = format_chat(format_, messages);
+  LLM_TRY(std::vector<ChatPart> parts, style_->render(std::move(messages)));
+  const auto is_reply = [first](const ChatPart& part) {
+    return part.message && *part.message >= first && (*part.message - first) % 2 == 1;
+  };
   std::vector<TokenId> all;
   for (auto begin = parts.begin(); begin != parts.end();) {
-    const auto end = std::find_if(begin, parts.end(), [](const ChatPart& p) { return !!p.reply; });
-    LLM_TRY(const auto ids,
-            encode_chat(session_.tokenizer(), {begin, end}, begin == parts.begin()));
+    const auto end = std::find_if(begin, parts.end(), is_reply);
+    if (end != parts.end() && end != begin) {  // the model wrote reply_begin() as well
+      std::string& before = (end - 1)->text;
+      if (before.ends_with(style_->reply_begin()))
+        before.resize(before.size() - style_->reply_begin().size());
+    }
+    LLM_TRY(const auto ids, style_->encode({begin, end}, begin == parts.begin()));
     all.insert(all.end(), ids.begin(), ids.end());
     begin = end;
     if (end == parts.end()) continue;
-    const std::vector<TokenId>& reply = turns[*end->reply].reply_ids;
+    const std::vector<TokenId>& reply = turns[(*end->message - first) / 2].reply_ids;
     all.insert(all.end(), reply.begin(), reply.end());
     ++begin;
   }
@@ -191,7 +186,7 @@ Result<std::vector<TokenId>> Conversation::shorten(bool context_shift) {
 Result<GenerateResult> Conversation::reply(GenerateOptions options, const GenerateSink& sink) {
   LLM_CHECK(!turns_.empty());
   options.continues_text = false;
-  add_reply_ends(format_, session_.tokenizer(), options);
+  style_->add_reply_ends(options);
   std::optional<Error> failed;
   options.shorten = [this, &failed, shift = options.context_shift]() -> std::vector<TokenId> {
     auto shorter = shorten(shift);
@@ -211,7 +206,7 @@ Result<GenerateResult> Conversation::reply(GenerateOptions options, const Genera
   if (result.stop_reason == StopReason::kStopString) {
     // The stop string's own tokens were not shown.
     const std::size_t seen = turn.reply_ids.size();
-    LLM_TRY(turn.reply_ids, encode_reply(session_.tokenizer(), format_, result.text));
+    LLM_TRY(turn.reply_ids, style_->encode_reply(result.text));
     if (turn.reply_ids.size() > seen) erase_front(turn.reply_ids, turn.reply_ids.size() - seen);
     LLM_TRY(const auto shown, text());
     generator_.set_text(shown);

@@ -1,21 +1,23 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
-#include "engine/generate/chat_template.h"
+#include "engine/generate/chat_style.h"
 #include "engine/generate/generate.h"
 
 namespace llm {
 
 /// A chat of any length: its messages, and the text that the model sees of them.
 ///
-/// The text is always the system message, the turns and what asks for the next reply, formatted
+/// The text is always the system message, the turns and what asks for the next reply, rendered
 /// as one conversation, so a chat that has lost turns gives the bits of one that never had them.
 /// When the context is full, whole turns go, the oldest first, until a quarter of it is free;
 /// never the system message, and never the turn at hand.
@@ -25,7 +27,7 @@ class Conversation {
     std::string message;
     std::string reply;  ///< as it was shown
     std::vector<TokenId>
-        reply_ids;  ///< what of it the model sees, where the format leaves it as it is
+        reply_ids;  ///< what of it the model sees, where the template leaves it as it is
   };
 
   /// What had to go so that a message fits.
@@ -43,39 +45,41 @@ class Conversation {
   };
 
   /// @param session  nobody else moves it meanwhile
-  Conversation(Session& session, ChatFormat format)
-      : session_(session), format_(format), generator_(session) {}
+  Conversation(Session& session, std::shared_ptr<const ChatStyle> style)
+      : session_(session), style_(std::move(style)), generator_(session) {}
 
   /// As Generator::hold().
   void hold(std::span<const TokenId> held) { generator_.hold(held); }
 
-  ChatFormat format() const { return format_; }
+  const ChatStyle& style() const { return *style_; }
+  const std::shared_ptr<const ChatStyle>& style_pointer() const { return style_; }
   const std::optional<std::string>& system() const { return system_; }
   const std::vector<Turn>& turns() const { return turns_; }
   std::size_t forgotten_turns() const { return forgotten_turns_; }
   /// As Generator::next_draw().
   std::uint64_t next_draw() const { return generator_.next_draw(); }
 
-  /// Replaces the system message for all turns. Nothing: none, where some formats have one of their
-  /// own; an empty one is a message without words. Takes effect with the next reply.
+  /// Replaces the system message for all turns. Nothing: none, where some templates have one of
+  /// their own; an empty one is a message without words. Takes effect with the next reply.
   void set_system(std::optional<std::string> text) { system_ = std::move(text); }
   /// Forgets every turn; the system message stays.
   void clear();
   /// Goes on with an earlier conversation, which has the same draws ahead as it would have had.
   /// @param held  the tokens that the session has evaluated; what is not the text's is forgotten
-  /// Errors: as encode_chat.
+  /// Errors: as ChatStyle::render() and encode_chat().
   Status restore(State state, std::span<const TokenId> held);
 
   /// Opens a turn with the user's message. A message that does not fit into the context by itself
   /// loses its front if `crop` says so.
-  /// Errors: kUsage for a message that does not fit, kResource for one above 64 MiB; the
-  /// conversation is then as before.
+  /// Errors: kUsage for a message that does not fit or that the template refuses, kResource for one
+  /// above 64 MiB; the conversation is then as before.
   Result<Forgotten> ask(std::string message, bool crop = false);
   /// Takes the last turn's reply back, so that reply() gives another. Errors: kUsage without a
   /// turn; as ask().
   Result<Forgotten> ask_again();
 
-  /// The tokens of the whole conversation, as reply() evaluates them. Errors: as encode_chat.
+  /// The tokens of the whole conversation, as reply() evaluates them. Errors: as
+  /// ChatStyle::render() and encode_chat().
   Result<std::vector<TokenId>> text() const;
 
   /// Generates the reply to the last turn. Its text stays in the conversation however it ended.
@@ -95,16 +99,12 @@ class Conversation {
   void take_reply_ids();
 
   Session& session_;
-  ChatFormat format_;
+  std::shared_ptr<const ChatStyle> style_;
   Generator generator_;
   std::optional<std::string> system_;
   std::vector<Turn> turns_;
   std::size_t forgotten_turns_ = 0;
   std::size_t n_before_ = 0;
 };
-
-/// Adds what ends a reply in this format: special tokens where the vocabulary has them, else
-/// spellings.
-void add_reply_ends(ChatFormat format, const Tokenizer& tokenizer, GenerateOptions& options);
 
 }  // namespace llm

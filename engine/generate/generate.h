@@ -59,6 +59,7 @@ struct GenerateOptions {
   /// fits, or an empty one for "there is none". May be empty.
   std::function<std::vector<TokenId>()> shorten;
   bool continues_text = true;           ///< a leading space of the text is kept
+  bool show_special = false;            ///< the text has the spellings of control tokens
   std::optional<std::size_t> logprobs;  ///< collect them, with that many alternatives
   /// Proposes tokens that are evaluated in one pass; changes no result, only its time. May be null.
   Speculation* speculation = nullptr;

@@ -19,7 +19,7 @@ GrowingText::GrowingText(const Tokenizer& tokenizer, const GenerateOptions& opti
     : tokenizer_(tokenizer),
       options_(options),
       sink_(sink),
-      decoder_(tokenizer, {.render_special = false,
+      decoder_(tokenizer, {.render_special = options.show_special,
                            .keep_invalid = false,
                            .continues_text = options.continues_text}),
       matcher_(options.stop) {

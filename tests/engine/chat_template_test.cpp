@@ -181,10 +181,14 @@ TEST_CASE("a template's own refusal is an error with its words", "[chat]") {
 }
 
 TEST_CASE("errors name the line", "[chat]") {
-  CHECK_THAT(error_of("a\n\n{{ missing.x }}").to_string(), Contains("line 3: 'missing' is undefined"));
-  CHECK_THAT(error_of("{% if x %}\n{% else x %}").to_string(), Contains("line 2: found 'x', need %}"));
-  CHECK_THAT(error_of("\n{% include 'x' %}").to_string(), Contains("line 2: found the tag 'include'"));
-  CHECK_THAT(error_of("\n{{ 1 | nosuch }}").to_string(), Contains("line 2: found the filter 'nosuch'"));
+  CHECK_THAT(error_of("a\n\n{{ missing.x }}").to_string(),
+             Contains("line 3: 'missing' is undefined"));
+  CHECK_THAT(error_of("{% if x %}\n{% else x %}").to_string(),
+             Contains("line 2: found 'x', need %}"));
+  CHECK_THAT(error_of("\n{% include 'x' %}").to_string(),
+             Contains("line 2: found the tag 'include'"));
+  CHECK_THAT(error_of("\n{{ 1 | nosuch }}").to_string(),
+             Contains("line 2: found the filter 'nosuch'"));
 }
 
 TEST_CASE("endless work ends with an error", "[chat]") {
@@ -192,7 +196,8 @@ TEST_CASE("endless work ends with an error", "[chat]") {
   const std::string ends = "{% endfor %}{% endfor %}";
   const std::string grow = "{% set ns = namespace(x='0123456789abcdef', l=[]) %}" + many;
   std::string nested = "0";
-  for (int i = 0; i < 40; ++i) nested = fmt::format("[{},{}]", nested, nested.size() > 99 ? "0" : nested);
+  for (int i = 0; i < 40; ++i)
+    nested = fmt::format("[{},{}]", nested, nested.size() > 99 ? "0" : nested);
   const std::vector<std::string> templates = {
       many + ends,
       many + "0123456789abcdef0123456789abcdef0123456789abcdef" + ends,
@@ -223,11 +228,21 @@ TEST_CASE("deep nesting in a template ends with an error", "[chat]") {
     return all;
   };
   const std::vector<std::string> templates = {
-      "{{ " + times("(") + "1",      "{{ " + times("[") + "1",         "{{ " + times("{1:") + "1",
-      "{{ " + times("-") + "1 }}",   "{{ 1" + times("+1") + " }}",     "{{ x" + times(".x") + " }}",
-      "{{ x" + times("[0]") + " }}", "{{ x" + times("(") + " }}",      "{{ 1" + times("|abs") + " }}",
-      "{{ 1" + times("if 1 else 1 ") + " }}", times("{% if 1 %}"),     times("{% for a in b %}"),
-      "{{ 1" + times(" and 1") + " }}",       times("{% macro a() %}"), "{{ x" + times(" is eq(1)") + " }}",
+      "{{ " + times("(") + "1",
+      "{{ " + times("[") + "1",
+      "{{ " + times("{1:") + "1",
+      "{{ " + times("-") + "1 }}",
+      "{{ 1" + times("+1") + " }}",
+      "{{ x" + times(".x") + " }}",
+      "{{ x" + times("[0]") + " }}",
+      "{{ x" + times("(") + " }}",
+      "{{ 1" + times("|abs") + " }}",
+      "{{ 1" + times("if 1 else 1 ") + " }}",
+      times("{% if 1 %}"),
+      times("{% for a in b %}"),
+      "{{ 1" + times(" and 1") + " }}",
+      times("{% macro a() %}"),
+      "{{ x" + times(" is eq(1)") + " }}",
   };
   for (const std::string& jinja : templates) {
     CAPTURE(jinja.substr(0, 30));

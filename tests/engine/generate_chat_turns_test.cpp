@@ -5,7 +5,7 @@
 
 namespace llm {
 
-TEST_CASE("the model sees a chat as its format renders the whole", "[generate][chat]") {
+TEST_CASE("the model sees a chat as its template renders the whole", "[generate][chat]") {
   // Each reply thinks and ends with a line break, so that most rules for earlier replies have work.
   constexpr std::string_view kReply = "~<think>\nx\n</think>\n\nok\n";
   const auto thinks = [&](const std::vector<TokenId>& text) {
@@ -21,21 +21,31 @@ TEST_CASE("the model sees a chat as its format renders the whole", "[generate][c
   VocabBuilder builder;
   builder.spec.add_space_prefix = false;
   const GenerateOptions options = greedy();
-  for (const ChatFormat format : all_chat_formats()) {
-    CAPTURE(chat_format_name(format));
+  // Templates that change earlier replies, beside the built-in ones.
+  std::vector<std::string> templates = {
+      "{% for m in messages %}{{ m.role }}: {{ m.content.split('</think>')[-1].strip() }}\n"
+      "{% endfor %}assistant: ",
+      "{% for m in messages %}<{{ m.role }}>{{ m.content | upper if loop.first else m.content }}"
+      "{% endfor %}<assistant>"};
+  for (const std::string_view name : ChatStyle::built_in()) {
+    templates.emplace_back(ChatStyle::built_in_text(name));
+  }
+  for (const std::string& jinja : templates) {
+    CAPTURE(jinja);
     FakeSession session(builder.build(), thinks, 100000, 100000);
-    Conversation conversation(session, format);
+    const auto style = test::require_ok(ChatStyle::create("x", jinja, session.tokenizer()));
+    Conversation conversation(session, style);
     conversation.set_system("Kind.");
-    std::vector<ChatMessage> messages = {{ChatMessage::Role::kSystem, "Kind."}};
+    OrderedJson messages = OrderedJson::array({chat_message("system", "Kind.")});
     for (const char* message : {"one", "two", "three"}) {
-      messages.push_back({ChatMessage::Role::kUser, message});
+      messages.push_back(chat_message("user", message));
       REQUIRE(conversation.ask(message).ok());
-      const auto ids =
-          test::require_ok(encode_chat(session.tokenizer(), format_chat(format, messages), true));
+      const auto parts = test::require_ok(style->render(messages));
+      const auto ids = test::require_ok(style->encode(parts, true));
       REQUIRE(*conversation.text() == ids);
       const auto result = test::require_ok(conversation.reply(options));
       REQUIRE(session.text == *conversation.text());
-      messages.push_back({ChatMessage::Role::kAssistant, result.text});
+      messages.push_back(chat_message("assistant", result.text));
     }
   }
 }

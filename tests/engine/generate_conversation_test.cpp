@@ -28,6 +28,12 @@ TokenId says_on_and_on(const std::vector<TokenId>& text) {
   return next > byte_id('a') && next <= byte_id('z') ? next : byte_id('a');
 }
 
+/// A built-in template; its markers are text where the vocabulary lacks them.
+std::shared_ptr<const ChatStyle> built_in(std::string_view name, const Session& session) {
+  return require_ok(ChatStyle::create(
+      std::string(name), std::string(ChatStyle::built_in_text(name)), session.tokenizer()));
+}
+
 /// Asks and answers.
 GenerateResult say(Conversation& conversation, const std::string& message,
                    const GenerateOptions& options = greedy()) {
@@ -43,9 +49,9 @@ std::vector<TokenId> text_of(const Conversation& conversation) {
 
 /// The text of a new conversation that had these messages and the answer "ok" to each.
 std::vector<TokenId> fresh_text(const std::string& system, const std::vector<std::string>& messages,
-                                ChatFormat format) {
+                                std::string_view name) {
   FakeSession session(byte_tokenizer(), says_ok, 100000, 100000);
-  Conversation conversation(session, format);
+  Conversation conversation(session, built_in(name, session));
   conversation.set_system(system);
   for (const std::string& message : messages) say(conversation, message);
   return text_of(conversation);
@@ -54,12 +60,10 @@ std::vector<TokenId> fresh_text(const std::string& system, const std::vector<std
 }  // namespace
 
 TEST_CASE("a chat that is full is one that never had its oldest turns", "[generate][chat]") {
-  const ChatFormat format =
-      GENERATE(ChatFormat::kZephyr, ChatFormat::kLlama2, ChatFormat::kMistralNemo,
-               ChatFormat::kQwen3, ChatFormat::kGemma);
-  CAPTURE(chat_format_name(format));
+  const std::string_view name = GENERATE("zephyr", "llama2", "mistral-nemo", "chatml", "gemma");
+  CAPTURE(name);
   FakeSession session(byte_tokenizer(), says_ok, 250, 64);
-  Conversation conversation(session, format);
+  Conversation conversation(session, built_in(name, session));
   conversation.set_system("Kind.");
   std::vector<std::string> messages;
   std::size_t forgotten = 0;
@@ -73,7 +77,7 @@ TEST_CASE("a chat that is full is one that never had its oldest turns", "[genera
     const std::vector<std::string> kept(messages.begin() + static_cast<std::ptrdiff_t>(forgotten),
                                         messages.end());
     REQUIRE(conversation.turns().size() == kept.size());
-    REQUIRE(text_of(conversation) == fresh_text("Kind.", kept, format));
+    REQUIRE(text_of(conversation) == fresh_text("Kind.", kept, name));
     REQUIRE(session.text == text_of(conversation));
   }
   REQUIRE(forgotten > 20);
@@ -84,7 +88,7 @@ TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
           "[generate][chat]") {
   constexpr std::size_t kTurns = 4000;
   FakeSession session(byte_tokenizer(), says_ok, 300, 300);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   Conversation::State state;
   for (std::size_t i = 0; i < kTurns; ++i) {
     state.turns.push_back({.message = "message " + std::to_string(i),
@@ -104,7 +108,7 @@ TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
 
 TEST_CASE("older turns are computed anew only when some were forgotten", "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_ok, 300, 300);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   std::size_t recomputed = 0;
   for (int i = 0; i < 20; ++i) {
     session.calls.clear();
@@ -121,7 +125,7 @@ TEST_CASE("older turns are computed anew only when some were forgotten", "[gener
 TEST_CASE("a message that does not fit is refused and leaves the chat as it was",
           "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_ok, 200);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   conversation.set_system("Kind.");
   say(conversation, "one");
   say(conversation, "two");
@@ -138,7 +142,7 @@ TEST_CASE("a message that does not fit is refused and leaves the chat as it was"
 
 TEST_CASE("a message may lose its front; the system message stays", "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_ok, 200);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   conversation.set_system("Kind.");
   std::string message;
   for (int i = 0; i < 200; ++i) message += "\xC3\xA9";  // no character may be cut
@@ -164,11 +168,11 @@ TEST_CASE("a message may lose its front; the system message stays", "[generate][
 
 TEST_CASE("a reply that fills the context goes on at the cost of older turns", "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_ok, 200);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   say(conversation, "one");
   say(conversation, "two");
   FakeSession talker(byte_tokenizer(), says_on_and_on, 200);
-  Conversation longer(talker, ChatFormat::kZephyr);
+  Conversation longer(talker, built_in("zephyr", talker));
   REQUIRE(longer.restore({.system = "Be", .turns = conversation.turns(), .next_draw = 7}, {}).ok());
   const auto result = say(longer, "go");
   REQUIRE(longer.forgotten_turns() == 2);
@@ -176,7 +180,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
   REQUIRE(result.text.starts_with("abcdefghijklmnopqrstuvwxyzabc"));
   // As long as if the two turns had never been: the last token needs no position.
   FakeSession alone(byte_tokenizer(), says_on_and_on, 200);
-  Conversation fresh(alone, ChatFormat::kZephyr);
+  Conversation fresh(alone, built_in("zephyr", alone));
   fresh.set_system("Be");
   REQUIRE(say(fresh, "go").text == result.text);
   REQUIRE(text_of(fresh) == text_of(longer));
@@ -190,7 +194,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
 
 TEST_CASE("with context shift a reply goes on when its turn is alone", "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_on_and_on, 120);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   conversation.set_system("Kind.");
   GenerateOptions options = greedy(500);
   options.context_shift = true;
@@ -212,7 +216,7 @@ TEST_CASE("a stop string is no part of the conversation", "[generate][chat]") {
     const auto n = static_cast<std::size_t>(text.end() - at);
     return n == 0 ? byte_id('\n') : byte_id(reply[n - 1]);
   });
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   const auto result = say(conversation, "hi");
   REQUIRE(result.stop_reason == StopReason::kStopString);
   REQUIRE(result.text == "fine");
@@ -222,7 +226,7 @@ TEST_CASE("a stop string is no part of the conversation", "[generate][chat]") {
 TEST_CASE("a message can be answered again, with other draws", "[generate][chat]") {
   FakeSession session(
       byte_tokenizer(), [](const std::vector<TokenId>&) { return 200; }, 1000);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   REQUIRE(!conversation.ask_again().ok());
   GenerateOptions options = greedy(20);
   options.sampler.temperature = 1e6F;
@@ -239,27 +243,44 @@ TEST_CASE("a message can be answered again, with other draws", "[generate][chat]
   REQUIRE(text_of(conversation).size() == before);
 }
 
-TEST_CASE("text above the tokenizer's limit is an error with both numbers", "[generate][chat]") {
+TEST_CASE("a message above the template's limit is an error, and the chat is as before",
+          "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_ok, 200);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   say(conversation, "one");
   const Error refused = must_fail(conversation.ask(std::string(Tokenizer::kMaxTextBytes + 1, 'x')),
                                   ErrorCode::kResource);
-  REQUIRE(refused.message == "found 67108874 bytes of text, need at most 67108864");
+  REQUIRE(refused.message == "line 1: found a text of more than 16 MiB, need less");
+  REQUIRE(conversation.turns().size() == 1);
+  REQUIRE(say(conversation, "two").text == "ok");
+}
+
+TEST_CASE("what a template refuses is told in its words, and the chat is as before",
+          "[generate][chat]") {
+  FakeSession session(byte_tokenizer(), says_ok, 1000);
+  const std::string jinja =
+      "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not that') }}{% endif "
+      "%}"
+      "{{ m.content }}\n{% endfor %}";
+  Conversation conversation(session,
+                            require_ok(ChatStyle::create("x", jinja, session.tokenizer())));
+  say(conversation, "one");
+  const Error refused = must_fail(conversation.ask("no"), ErrorCode::kUsage);
+  REQUIRE(refused.message == "line 1: the template says: not that");
   REQUIRE(conversation.turns().size() == 1);
   REQUIRE(say(conversation, "two").text == "ok");
 }
 
 TEST_CASE("the system message may change in the middle of a chat", "[generate][chat]") {
   FakeSession session(byte_tokenizer(), says_ok, 1000);
-  Conversation conversation(session, ChatFormat::kZephyr);
+  Conversation conversation(session, built_in("zephyr", session));
   say(conversation, "one");
   conversation.set_system("Be brief.");
   say(conversation, "two");
-  REQUIRE(session.text == fresh_text("Be brief.", {"one", "two"}, ChatFormat::kZephyr));
+  REQUIRE(session.text == fresh_text("Be brief.", {"one", "two"}, "zephyr"));
   conversation.clear();
   say(conversation, "three");
-  REQUIRE(session.text == fresh_text("Be brief.", {"three"}, ChatFormat::kZephyr));
+  REQUIRE(session.text == fresh_text("Be brief.", {"three"}, "zephyr"));
 }
 
 TEST_CASE("a replaced text keeps what it shares with the text before", "[generate]") {

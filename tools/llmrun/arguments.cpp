@@ -1,11 +1,12 @@
 #include "tools/llmrun/arguments.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <random>
 #include <tuple>
 
 #include "base/hex.h"
+#include "engine/generate/chat_style.h"
 #include "engine/generate/speculation_policy.h"
 #include "tools/common/compute_options.h"
 #include "tools/common/tool.h"
@@ -40,12 +41,9 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
       .text("system,system-prompt,sys", "TEXT", &a.system,
             "message that opens the conversation; \"\" is one without words")
       .shown_default("the template's, if it has one");
-  std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats = {{"auto", std::nullopt}};
-  for (const ChatFormat format : all_chat_formats()) {
-    formats.emplace_back(std::string(chat_format_name(format)), format);
-  }
-  table.choice("chat-template", "NAME", &a.chat_format, std::move(formats),
-               "format of the conversation, auto: the file's; with -p and no -i as --chat");
+  add_chat_options(table, &a.chat_options,
+                   fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")),
+                   "; with -p and no -i as --chat");
   table
       .text("session", "FILE", &a.session,
             "go on with the conversation in FILE, and keep this one there")

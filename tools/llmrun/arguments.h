@@ -8,9 +8,9 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/generate/chat_template.h"
 #include "engine/grammar/grammar.h"
 #include "engine/sampler/sampler.h"
+#include "tools/common/chat_date.h"
 #include "tools/common/options.h"
 
 namespace llm {
@@ -36,7 +36,7 @@ struct RunArguments {
   bool has_system = false;
   std::string session;
   bool no_history = false;
-  std::optional<ChatFormat> chat_format;
+  ChatOptions chat_options;
 
   std::int64_t max_tokens = -1;
   bool limits_tokens = false;  ///< -n was given, be it -1

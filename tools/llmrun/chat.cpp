@@ -46,24 +46,14 @@ Result<std::string> parse_json_message(const std::string& line) {
 
 }  // namespace
 
-Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model& model) {
-  if (arguments.chat_format) {
-    auto fault = chat_format_fault(model.tokenizer(), *arguments.chat_format);
-    if (!fault) return *arguments.chat_format;
-    return usage_error("--chat-template", *std::move(fault));
-  }
-  const std::string& jinja = model.chat_template();
-  if (const auto format = recognize_chat_format(jinja)) return *format;
-  const std::size_t begin = std::min(jinja.find_first_not_of("\r\n"), jinja.size());
-  const std::string first_line = jinja.substr(begin, jinja.find('\n', begin) - begin);
-  std::vector<std::string_view> names;
-  for (const ChatFormat format : all_chat_formats()) names.push_back(chat_format_name(format));
-  return usage_error("--chat-template",
-                     jinja.empty() ? "found no chat template in the model, need the name of one"
-                                   : fmt::format("found an unknown chat template in the model, "
-                                                 "which begins {}, need the name of one",
-                                                 quoted(first_line, kLineBytes)),
-                     fmt::format("one of {}", fmt::join(names, ", ")));
+Result<std::shared_ptr<const ChatStyle>> choose_chat_style(const RunArguments& arguments,
+                                                           const Model& model, bool quiet) {
+  const ChatOptions& options = arguments.chat_options;
+  LLM_TRY(const auto style,
+          ChatStyle::choose(options.chat_template, model.chat_template(), model.tokenizer()));
+  LLM_TRY(const auto date, chat_date(options, style->needs_date(), "llmrun", quiet));
+  if (date) style->set_date(*date);
+  return std::shared_ptr<const ChatStyle>(style);
 }
 
 void report_cropped(std::size_t n_tokens, std::size_t context) {
@@ -76,16 +66,16 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
                         const GenerateOptions& generation) {
   Chat chat(arguments, context, loaded, generation);
   chat.is_terminal_ = isatty(STDIN_FILENO) == 1;
-  LLM_TRY(const ChatFormat format, choose_chat_format(arguments, *loaded.model));
+  LLM_TRY(auto style, choose_chat_style(arguments, *loaded.model, context.quiet()));
   std::error_code ignored;
   if (arguments.session.empty() || !std::filesystem::exists(arguments.session, ignored)) {
-    chat.conversation_ = std::make_unique<Conversation>(*loaded.session, format);
+    chat.conversation_ = std::make_unique<Conversation>(*loaded.session, std::move(style));
     chat.conversation_->set_system(arguments.system_message());
     LLM_RETURN_IF_ERROR(chat.keep_session(false));  // a path that cannot be written is told now
     return chat;
   }
   LLM_TRY(chat.conversation_,
-          load_session(arguments.session, format, *loaded.session, loaded.identity()));
+          load_session(arguments.session, std::move(style), *loaded.session, loaded.identity()));
   if (arguments.has_system && arguments.system != chat.conversation_->system()) {
     return Error{.code = ErrorCode::kUsage,
                  .field = "--system",
@@ -120,7 +110,8 @@ Status Chat::save(const std::string& path) {
 }
 
 Status Chat::load(const std::string& path) {
-  auto loaded = load_session(path, conversation_->format(), *loaded_.session, loaded_.identity());
+  auto loaded =
+      load_session(path, conversation_->style_pointer(), *loaded_.session, loaded_.identity());
   if (!loaded.ok()) return tell(loaded.error());
   conversation_ = std::move(loaded).value();
   print_stats();
@@ -206,10 +197,10 @@ bool Chat::is_ended() const {
 
 void Chat::greet() const {
   write_message(
-      fmt::format("{}: context {} tokens, chat format {}\n"
+      fmt::format("{}: context {} tokens, chat template {}\n"
                   "/help lists the commands, Ctrl-D leaves\n",
                   shown(loaded_.model->name()), loaded_.session->context(),
-                  chat_format_name(conversation_->format())));
+                  conversation_->style().shown_name()));
 }
 
 Result<int> Chat::run() {

@@ -14,9 +14,9 @@
 
 namespace llm {
 
-/// The format of --chat-template, else the one recognized in the model's template.
-/// Errors: kUsage when neither is there.
-Result<ChatFormat> choose_chat_format(const RunArguments& arguments, const Model& model);
+/// The template of --chat-template, with the date that it is told. Errors: as ChatStyle::choose().
+Result<std::shared_ptr<const ChatStyle>> choose_chat_style(const RunArguments& arguments,
+                                                           const Model& model, bool quiet);
 
 /// Says on stderr how much of the front of a prompt or message had to go, if any.
 void report_cropped(std::size_t n_tokens, std::size_t context);

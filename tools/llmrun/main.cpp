@@ -124,9 +124,10 @@ Status save_cache(const RunArguments& arguments, const Loaded& loaded, std::size
 }
 
 /// The one question of a chat without -i.
-Result<std::unique_ptr<Conversation>> ask(const RunArguments& arguments, const Loaded& loaded) {
-  LLM_TRY(const ChatFormat format, choose_chat_format(arguments, *loaded.model));
-  auto conversation = std::make_unique<Conversation>(*loaded.session, format);
+Result<std::unique_ptr<Conversation>> ask(const RunArguments& arguments, const Loaded& loaded,
+                                          bool quiet) {
+  LLM_TRY(auto style, choose_chat_style(arguments, *loaded.model, quiet));
+  auto conversation = std::make_unique<Conversation>(*loaded.session, std::move(style));
   conversation->set_system(arguments.system_message());
   LLM_TRY(const auto forgotten, conversation->ask(arguments.prompt, arguments.context_shift));
   report_cropped(forgotten.tokens, loaded.session->context());
@@ -147,7 +148,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   Sequence& session = *loaded.session;
   std::unique_ptr<Conversation> conversation;
   if (arguments.is_chat()) {
-    LLM_TRY(conversation, ask(arguments, loaded));
+    LLM_TRY(conversation, ask(arguments, loaded, context.quiet()));
   }
   LLM_TRY(const std::vector<TokenId> prompt_ids,
           conversation ? conversation->text() : encode_prompt(arguments, *loaded.model));
@@ -197,10 +198,15 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   return GracefulInterrupt::exit_code();
 }
 
+/// Whether a model's file has a template that is understood here.
+bool is_chat_template(std::string_view jinja) {
+  return !jinja.empty() && ChatTemplate::parse(std::string(jinja)).ok();
+}
+
 /// Who continues a text with a model that was made to answer may not know that it can.
 void note_chat_template(const RunArguments& arguments, const Model& model) {
   if (arguments.is_chat() || !arguments.has_prompt || arguments.parse_special) return;
-  if (!recognize_chat_format(model.chat_template())) return;
+  if (!is_chat_template(model.chat_template())) return;
   write_message(
       "llmrun: info: the model has a chat template, and the prompt is continued without it; --chat "
       "asks it as a question\n");
@@ -218,7 +224,7 @@ bool wants_chat(const RunArguments& a) {
   const auto open = open_gguf_file(a.model);  // what is wrong with it, loading tells
   if (!open.ok()) return false;
   const auto jinja = chat_template_from_gguf(open->gguf);
-  return jinja.ok() && recognize_chat_format(*jinja);
+  return jinja.ok() && is_chat_template(*jinja);
 }
 
 /// What is written after the text can be written.

@@ -192,7 +192,11 @@ Receipt receipt_of(const RunArguments& arguments, const Sequence& session,
   if (is_valid_utf8(arguments.prompt) && !has_empty_system) receipt.prompt = arguments.prompt;
   receipt.parse_special = arguments.parse_special;
   receipt.system = arguments.system;
-  if (conversation != nullptr) receipt.chat_format = conversation->format();
+  if (conversation != nullptr) {
+    receipt.chat_template = conversation->style().name();
+    // Nor has it words for a date.
+    if (conversation->style().has_date()) receipt.prompt.reset();
+  }
   receipt.sampler = arguments.sampler;
   if (arguments.max_tokens >= 0) receipt.max_tokens = arguments.max_tokens;
   receipt.stop = arguments.stop;

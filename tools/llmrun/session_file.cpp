@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/shown_text.h"
 #include "base/utf8.h"
 #include "tools/common/signals.h"
 #include "validate/report/json_members.h"
@@ -35,7 +36,7 @@ std::string note_of(const Conversation& conversation) {
   }
   const std::optional<std::string>& system = conversation.system();
   const OrderedJson note = {{"schema_version", kSchemaVersion},
-                            {"chat_template", chat_format_name(conversation.format())},
+                            {"chat_template", conversation.style().name()},
                             {"system", system ? text_json(*system) : OrderedJson()},
                             {"turns", std::move(turns)},
                             {"forgotten_turns", conversation.forgotten_turns()},
@@ -44,7 +45,7 @@ std::string note_of(const Conversation& conversation) {
 }
 
 struct Note {
-  std::string format;
+  std::string chat_template;
   Conversation::State state;
 };
 
@@ -106,7 +107,7 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
                  fmt::format("found {}, need 1..{}", version, kSchemaVersion)};
   }
   Note note;
-  LLM_TRY(note.format, members.text("chat_template"));
+  LLM_TRY(note.chat_template, members.text("chat_template"));
   LLM_TRY(const Json* system, members.member("system", "a text or null"));
   if (!system->is_null()) {
     LLM_TRY(note.state.system, read_text(members, "system"));
@@ -131,7 +132,8 @@ Status save_session(const std::string& path, const Conversation& conversation, S
                             note_of(conversation), with_values);
 }
 
-Result<std::unique_ptr<Conversation>> load_session(const std::string& path, ChatFormat format,
+Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
+                                                   std::shared_ptr<const ChatStyle> style,
                                                    Sequence& sequence,
                                                    const CacheIdentity& identity) {
   guard_mapped_file(path);
@@ -140,16 +142,16 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path, Chat
   auto parsed = parse_note(cache.note(), sequence.n_vocab());
   if (!parsed.ok()) return in_file(parsed.error(), path);
   Note& note = *parsed;
-  if (note.format != chat_format_name(format)) {
+  if (note.chat_template != style->name()) {
     return in_file(Error{ErrorCode::kIntegrity, "--chat-template",
-                         fmt::format("found a conversation in {}, need one in {}", note.format,
-                                     chat_format_name(format))},
+                         fmt::format("found a conversation with the template {}, need one with {}",
+                                     shown(note.chat_template), style->name())},
                    path);
   }
   sequence.truncate(0);
   const bool can_hold = sequence.options().use_cache && cache.stored() <= sequence.context();
   if (can_hold) LLM_RETURN_IF_ERROR(cache.restore(sequence));
-  auto conversation = std::make_unique<Conversation>(sequence, format);
+  auto conversation = std::make_unique<Conversation>(sequence, std::move(style));
   const std::vector<TokenId> held(sequence.tokens().begin(), sequence.tokens().end());
   LLM_RETURN_IF_ERROR(conversation->restore(std::move(note.state), held));
   return conversation;

@@ -18,8 +18,9 @@ Status save_session(const std::string& path, const Conversation& conversation, S
 /// Reads one for `sequence`, which then holds what the file has of keys and values; nothing where
 /// they do not fit into its context.
 /// Errors: those of PromptCache; kMalformed for a note that is no conversation; kIntegrity for one
-/// in another format. After an error `sequence` is empty or as before.
-Result<std::unique_ptr<Conversation>> load_session(const std::string& path, ChatFormat format,
+/// with another chat template. After an error `sequence` is empty or as before.
+Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
+                                                   std::shared_ptr<const ChatStyle> style,
                                                    Sequence& sequence,
                                                    const CacheIdentity& identity);
 

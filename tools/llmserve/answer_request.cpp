@@ -117,7 +117,10 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
   TextRequest request{.prompt = prompt.ids, .options = options};
   request.options.sequence = sequence_of(index);
   request.options.continues_text = continues_text(index);
-  if (is_chat()) add_reply_ends(*served.chat_format, served.tokenizer(), request.options);
+  if (is_chat()) {
+    served.style->add_reply_ends(request.options);
+    request.options.show_special = served.reply_shows_special;
+  }
   request.prompt_logprobs = echo && options.logprobs.has_value();
   request.hash_logits = logits_hash || receipt;
   return request;
@@ -255,7 +258,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.model_sha256 = served.model->file_sha256();
   receipt.prompt = prompt.text;
   receipt.system = prompt.system;
-  if (request.is_chat()) receipt.chat_format = served.chat_format;
+  if (request.is_chat()) receipt.chat_template = served.style->name();
   receipt.parse_special = request.parse_special;
   receipt.sampler = options.sampler;
   receipt.sequence = request.sequence_of(index);

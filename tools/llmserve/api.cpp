@@ -292,8 +292,7 @@ AnswerJson Api::model_json(const std::string& id) const {
           {"created", served_.loaded_at},
           {"owned_by", "llmserve"},
           {"max_model_len", served_.context},
-          {"chat_template",
-           served_.chat_format ? AnswerJson(chat_format_name(*served_.chat_format)) : AnswerJson()},
+          {"chat_template", served_.style ? AnswerJson(served_.style->name()) : AnswerJson()},
           {"system_fingerprint", system_fingerprint(served_)}};
 }
 
@@ -366,15 +365,15 @@ void Api::props(const std::shared_ptr<HttpExchange>& exchange) {
   AnswerJson params = {{"n_predict", -1}, {"max_tokens", -1}};
   for (const SamplerField& field : kSamplerFields)
     field.visit(sampling, [&](auto value) { params[field.name] = value; });
-  exchange->answer(
-      answer_of({{"default_generation_settings", {{"n_ctx", served_.context}, {"params", params}}},
-                 {"total_slots", service_.options().parallel},
-                 {"model_alias", served_.id()},
-                 {"chat_template", served_.model->chat_template()},
-                 {"bos_token", spelled(spec.bos)},
-                 {"eos_token", spelled(spec.eos)},
-                 {"modalities", {{"vision", false}, {"audio", false}}},
-                 {"build_info", "llmserve " + version()}}));
+  exchange->answer(answer_of(
+      {{"default_generation_settings", {{"n_ctx", served_.context}, {"params", params}}},
+       {"total_slots", service_.options().parallel},
+       {"model_alias", served_.id()},
+       {"chat_template", served_.style ? served_.style->source() : served_.model->chat_template()},
+       {"bos_token", spelled(spec.bos)},
+       {"eos_token", spelled(spec.eos)},
+       {"modalities", {{"vision", false}, {"audio", false}}},
+       {"build_info", "llmserve " + version()}}));
 }
 
 void Api::metrics(const std::shared_ptr<HttpExchange>& exchange) {

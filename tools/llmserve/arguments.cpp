@@ -1,8 +1,11 @@
 #include "tools/llmserve/arguments.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 #include <vector>
 
+#include "engine/generate/chat_style.h"
 #include "tools/common/compute_options.h"
 #include "tools/llmserve/api.h"
 
@@ -15,14 +18,7 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
       .texts("a,alias", "NAME,...", &a.aliases,
              "what clients may call the model; the first is its name in answers")
       .shown_default("the file's name without .gguf");
-  std::vector<std::pair<std::string, std::optional<ChatFormat>>> formats;
-  for (const ChatFormat format : all_chat_formats()) {
-    formats.emplace_back(std::string(chat_format_name(format)), format);
-  }
-  table
-      .choice("chat-template", "NAME", &a.chat_format, std::move(formats),
-              "format of conversations")
-      .shown_default("recognized from the file");
+  add_chat_options(table, &a.chat, fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")));
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,

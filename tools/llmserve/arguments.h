@@ -8,8 +8,8 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/generate/chat_template.h"
 #include "engine/serve/scheduler.h"
+#include "tools/common/chat_date.h"
 #include "tools/common/options.h"
 #include "tools/llmserve/http_server.h"
 
@@ -19,7 +19,7 @@ namespace llm {
 struct ServeArguments {
   std::string model;
   std::vector<std::string> aliases;  ///< each a name, or several with commas
-  std::optional<ChatFormat> chat_format;
+  ChatOptions chat;
   bool strict = false;
   std::optional<std::string> manifest;
   std::string packed_cache;

@@ -56,10 +56,6 @@ Status complete(ServeArguments& a, const Model& model) {
     spdlog::warn("-c: found {}, the model was trained for {} positions", scheduler.context,
                  trained);
   }
-  if (a.chat_format) {
-    if (auto fault = chat_format_fault(model.tokenizer(), *a.chat_format))
-      return usage_error("--chat-template", *std::move(fault));
-  }
   if (scheduler.step_tokens < scheduler.parallel) {
     return usage_error("--chunk", fmt::format("found {}, need --parallel ({}) or more",
                                               scheduler.step_tokens, scheduler.parallel));
@@ -103,13 +99,32 @@ std::vector<std::string> names_of(const ServeArguments& a) {
   return names;
 }
 
-ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> model) {
+/// The template of conversations; null where the file has none that is understood.
+Result<std::shared_ptr<const ChatStyle>> chat_style(const ServeArguments& a, const Model& model,
+                                                    const ToolContext& context) {
+  const bool is_auto = a.chat.chat_template == "auto";
+  if (is_auto && model.chat_template().empty()) return std::shared_ptr<const ChatStyle>();
+  auto style = ChatStyle::choose(a.chat.chat_template, model.chat_template(), model.tokenizer());
+  if (!style.ok() && is_auto) {
+    spdlog::warn("{}; there is no chat", style.error().to_string());
+    return std::shared_ptr<const ChatStyle>();
+  }
+  if (!style.ok()) return style.error();
+  LLM_TRY(const auto date, chat_date(a.chat, (*style)->needs_date(), "llmserve", context.quiet()));
+  if (date) (*style)->set_date(*date);
+  return std::shared_ptr<const ChatStyle>(*style);
+}
+
+ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> model,
+                        std::shared_ptr<const ChatStyle> style) {
   ServedModel served;
+  served.style = std::move(style);
   for (const std::string& name : names_of(a))  // JSON has names in UTF-8 only
     append_valid_utf8(name, served.ids.emplace_back());
-  served.chat_format =
-      a.chat_format ? a.chat_format : recognize_chat_format(model->chat_template());
-  served.reply_format = usual_reply_format(model->chat_template());
+  if (served.style) {
+    served.reply_format = reply_format_of(*served.style, model->tokenizer());
+    served.reply_shows_special = has_control_tokens(served.reply_format, model->tokenizer());
+  }
   served.kv = a.kv;
   served.context = a.scheduler.context;
   served.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : a.scheduler.context;
@@ -168,6 +183,7 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
   warn_of_no_key(a, *server, context.options.given("api-key"));
   LLM_TRY(auto model, load_model(a, context));
   LLM_RETURN_IF_ERROR(complete(a, *model));
+  LLM_TRY(auto style, chat_style(a, *model, context));
   const SchedulerOptions& scheduler = a.scheduler;
   // A step is one pass.
   LLM_TRY(auto executor,
@@ -175,7 +191,7 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
                                    .kv = a.kv,
                                    .batch = scheduler.step_tokens,
                                    .kv_pages = scheduler.kv_pages}));
-  const ServedModel served = serve_model(a, std::move(model));
+  const ServedModel served = serve_model(a, std::move(model), std::move(style));
   spdlog::info("{}: {}, {}, {} threads, {} KV pages", served.id(), system_fingerprint(served),
                isa_name(served.model->isa()), served.model->threads(), scheduler.kv_pages);
   return serve(a, served, std::move(executor), std::move(gate), *server);

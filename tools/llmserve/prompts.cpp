@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/generate/chat_template.h"
+#include "engine/generate/chat_style.h"
 
 namespace llm {
 namespace {
@@ -18,6 +18,14 @@ std::string at_index(std::string_view name, std::size_t index) {
 /// A list of prompts, not a prompt.
 bool is_list(const OrderedJson& prompt) {
   return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
+}
+
+/// Whether the template has begun a thought for the model.
+bool begins_thought(const ReplyFormat& format, std::span<const ChatPart> parts) {
+  if (format.think_begin.empty() || parts.empty() || !parts.back().is_markup) return false;
+  std::string_view text = parts.back().text;
+  text = text.substr(0, text.find_last_not_of(" \n\r\t") + 1);
+  return text.ends_with(format.think_begin);
 }
 
 using Ids = std::vector<TokenId>;
@@ -73,6 +81,37 @@ Ids encode_files(const Tokenizer& tokenizer, const Gap& gap, std::size_t most) {
 }
 
 }  // namespace
+
+ReplyFormat reply_format_of(const ChatStyle& style, const Tokenizer& tokenizer) {
+  GenerateOptions options;
+  style.add_reply_ends(options);
+  std::vector<std::string> ends = options.stop;
+  for (const TokenId id : options.stop_tokens) ends.emplace_back(tokenizer.spelling(id));
+  if (tokenizer.spec().eos) ends.emplace_back(tokenizer.spelling(*tokenizer.spec().eos));
+  const auto render = [&](const OrderedJson& messages, const OrderedJson& tools,
+                          bool asks) -> Result<std::string> {
+    LLM_TRY(const auto parts, style.render(messages, tools, OrderedJson::object(), asks));
+    return chat_text(parts);
+  };
+  const ReplyFormat format = reply_format(style.source(), render, ends);
+  return format.knows_tools ? format : usual_reply_format(style.source());
+}
+
+bool has_control_tokens(const ReplyFormat& format, const Tokenizer& tokenizer) {
+  if (format.call == ReplyFormat::Call::kChannels) return true;
+  std::string texts;
+  for (const std::string* text :
+       {&format.think_begin, &format.think_end, &format.begin, &format.between, &format.end,
+        &format.middle, &format.key_begin, &format.key_end, &format.value_end})
+    texts += *text + "\n";
+  for (TokenId id = 0; tokenizer.contains(id); ++id) {
+    const std::string spelling(tokenizer.spelling(id));
+    if (tokenizer.kind(id) == TokenKind::kControl && !spelling.empty() &&
+        texts.find(spelling) != std::string::npos)
+      return true;
+  }
+  return false;
+}
 
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
                                 bool add_special, bool parse_special) {
@@ -137,33 +176,26 @@ Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokeni
 }
 
 Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
-  if (!served.chat_format) {
+  if (!served.style) {
     return Error{.code = ErrorCode::kUsage,
                  .field = "messages",
-                 .message = "found a model without a known chat template, need one",
+                 .message = "found a model without a chat template, need one",
                  .hint = "start llmserve with --chat-template"};
   }
   adapt_chat(served.reply_format, chat);
-  using Role = ChatMessage::Role;
-  std::vector<ChatMessage> conversation;
-  for (const OrderedJson& message : chat.messages) {
-    const auto& role = message["role"];
-    if (role == "system" && !conversation.empty())
-      return wrong_field(at_index("messages", conversation.size()) + ".role", "\"system\"",
-                         "it for the first message alone");
-    conversation.push_back({role == "system"      ? Role::kSystem
-                            : role == "assistant" ? Role::kAssistant
-                                                  : Role::kUser,
-                            message["content"].get<std::string>()});
-  }
   ChatPrompt prompt;
-  const auto parts = format_chat(*served.chat_format, conversation);
-  LLM_TRY(prompt.prompt.ids, encode_chat(served.tokenizer(), parts, true));
+  LLM_TRY(const auto parts, served.style->render(chat.messages, chat.tools, chat.variables));
+  LLM_TRY(prompt.prompt.ids, served.style->encode(parts, true));
+  prompt.is_thinking = begins_thought(served.reply_format, parts);
   // One question, as llmrun takes it, can be told as texts.
-  const bool has_system = conversation.front().role == Role::kSystem;
-  if (has_system) prompt.prompt.system = conversation.front().content;
-  if (conversation.size() == (has_system ? 2 : 1) && has_system != prompt.prompt.system.empty())
-    prompt.prompt.text = conversation.back().content;
+  const OrderedJson& messages = chat.messages;
+  const bool has_system = messages.front()["role"] == "system";
+  if (has_system) prompt.prompt.system = messages.front()["content"];
+  const bool is_one = messages.size() == (has_system ? 2 : 1) &&
+                      messages.back()["role"] == "user" && chat.tools.is_null() &&
+                      chat.variables.empty() && !served.style->has_date();
+  if (is_one && has_system != prompt.prompt.system.empty())
+    prompt.prompt.text = messages.back()["content"];
   return prompt;
 }
 

@@ -41,6 +41,11 @@ struct ChatPrompt {
   bool is_thinking = false;  ///< a thought has begun already
 };
 
+/// How a model that converses in that style writes calls and thoughts.
+ReplyFormat reply_format_of(const ChatStyle& style, const Tokenizer& tokenizer);
+/// Whether texts of the format are control tokens, which a reply must then show.
+bool has_control_tokens(const ReplyFormat& format, const Tokenizer& tokenizer);
+
 /// A conversation up to where the reply begins. Errors: kUsage naming the message.
 Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served);
 

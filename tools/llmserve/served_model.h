@@ -11,7 +11,7 @@
 
 #include "engine/chat/reply_format.h"
 #include "engine/engine.h"
-#include "engine/generate/chat_template.h"
+#include "engine/generate/chat_style.h"
 #include "engine/grammar/grammar.h"
 
 namespace llm {
@@ -19,9 +19,10 @@ namespace llm {
 /// The facts of a model that is served; all answers of it are a function of these and the request.
 struct ServedModel {
   std::shared_ptr<const Model> model;
-  std::vector<std::string> ids;           ///< as clients may name it; 1 or more
-  std::optional<ChatFormat> chat_format;  ///< nothing: no chat
-  ReplyFormat reply_format;               ///< of its chats
+  std::vector<std::string> ids;            ///< as clients may name it; 1 or more
+  std::shared_ptr<const ChatStyle> style;  ///< null: no chat
+  ReplyFormat reply_format;                ///< of its chats
+  bool reply_shows_special = false;        ///< control tokens, which that format has
   KvType kv = KvType::kF16;
   std::size_t context = 0;
   std::size_t most_new_tokens = 0;            ///< of one choice

@@ -101,11 +101,7 @@ Status read_options(const Json& json, Receipt& receipt) {
   const JsonMembers members(json, "options");
   LLM_TRY(receipt.parse_special, members.boolean("parse_special"));
   LLM_TRY(receipt.system, members.text("system"));
-  LLM_TRY(const std::string chat, members.text("chat_template"));
-  if (!chat.empty()) {
-    LLM_TRY(receipt.chat_format,
-            one_of(members, "chat_template", all_chat_formats(), chat_format_name));
-  }
+  LLM_TRY(receipt.chat_template, members.text("chat_template"));
   LLM_TRY(const double n, number(members, "n", true, -1, kMaxCount));
   if (n >= 0) receipt.max_tokens = static_cast<std::size_t>(n);
   LLM_TRY(const Json* stop, members.member("stop", "an array of strings"));

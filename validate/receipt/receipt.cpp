@@ -30,7 +30,7 @@ OrderedJson bias_json(std::span<const LogitBias> biases) {
 OrderedJson options_json(const Receipt& r) {
   OrderedJson json = {{"parse_special", r.parse_special},
                       {"system", r.system},
-                      {"chat_template", r.chat_format ? chat_format_name(*r.chat_format) : ""},
+                      {"chat_template", r.chat_template},
                       {"n", r.max_tokens ? OrderedJson(*r.max_tokens) : OrderedJson(-1)},
                       {"stop", r.stop},
                       {"ignore_eos", r.ignore_eos},
@@ -64,8 +64,9 @@ bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& t
 /// The first whole number in [first, last] that draws the tokens when `put` makes it the value.
 template <typename Put>
 std::optional<int> number_that_draws(const Receipt& receipt, const DrawnRows& rows,
-                                     const Tokenizer& tokenizer, int first, int last, Put put) {
-  GenerateOptions options = receipt.generation(tokenizer);
+                                     const Tokenizer& tokenizer, const ChatStyle* style, int first,
+                                     int last, Put put) {
+  GenerateOptions options = receipt.generation(style);
   for (int number = first; number <= last; ++number) {
     put(options.sampler, number);
     if (draws_all(receipt, rows, tokenizer, options)) return number;
@@ -75,7 +76,7 @@ std::optional<int> number_that_draws(const Receipt& receipt, const DrawnRows& ro
 
 }  // namespace
 
-GenerateOptions Receipt::generation(const Tokenizer& tokenizer) const {
+GenerateOptions Receipt::generation(const ChatStyle* style) const {
   GenerateOptions options;
   options.sampler = sampler;
   options.sequence = sequence;
@@ -85,7 +86,7 @@ GenerateOptions Receipt::generation(const Tokenizer& tokenizer) const {
   if (!logit_bias.empty())
     options.logit_bias = std::make_shared<std::vector<LogitBias>>(logit_bias);
   options.continues_text = !is_chat() && (!prompt || !prompt->empty());
-  if (is_chat()) add_reply_ends(*chat_format, tokenizer, options);
+  if (style != nullptr) style->add_reply_ends(options);
   return options;
 }
 
@@ -106,21 +107,21 @@ std::string receipt_json(const Receipt& r) {
 }
 
 std::vector<std::string> settings_that_draw(const Receipt& receipt, const DrawnRows& rows,
-                                            const Tokenizer& tokenizer) {
+                                            const Tokenizer& tokenizer, const ChatStyle* style) {
   std::vector<std::string> found;
   if (rows.size() == 0) return found;
   for (const SamplerField& field : kSamplerFields) {
     const auto value = [&](int number) { return static_cast<double>(number) / field.unit; };
     const auto found_number =
-        number_that_draws(receipt, rows, tokenizer, field.first, field.last,
+        number_that_draws(receipt, rows, tokenizer, style, field.first, field.last,
                           [&](SamplerOptions& s, int n) { field.set(s, value(n)); });
     if (found_number) found.push_back(fmt::format("{} {}", field.name, value(*found_number)));
   }
   const auto seed =
-      number_that_draws(receipt, rows, tokenizer, 0, kLastSeed,
+      number_that_draws(receipt, rows, tokenizer, style, 0, kLastSeed,
                         [](SamplerOptions& s, int n) { s.seed = static_cast<std::uint64_t>(n); });
   if (seed) found.push_back(fmt::format("seed {}", *seed));
-  GenerateOptions options = receipt.generation(tokenizer);
+  GenerateOptions options = receipt.generation(style);
   const bool is_hf = options.sampler.order == SamplerOrder::kHf;
   options.sampler.order = is_hf ? SamplerOrder::kLlamaCpp : SamplerOrder::kHf;
   if (draws_all(receipt, rows, tokenizer, options))

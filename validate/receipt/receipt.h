@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/generate/chat_template.h"
+#include "engine/generate/chat_style.h"
 #include "engine/generate/generate.h"
 #include "engine/model/precision.h"
 #include "engine/sampler/sampler.h"
@@ -36,7 +36,7 @@ struct Receipt {
   std::optional<std::string> prompt;  ///< absent: given as ids, or no UTF-8
   bool parse_special = false;
   std::string system;
-  std::optional<ChatFormat> chat_format;  ///< the prompt is a message in this format
+  std::string chat_template;  ///< ChatStyle::name(): the prompt is a message; empty: it is none
 
   SamplerOptions sampler;
   std::uint64_t sequence = 0;             ///< GenerateOptions::sequence
@@ -56,9 +56,9 @@ struct Receipt {
   std::optional<std::string> logits_sha256;  ///< LogitsHash::all(); absent: of a cached prefix
   std::string drawn_logits_sha256;           ///< LogitsHash::drawn()
 
-  bool is_chat() const { return chat_format.has_value(); }
-  /// What its draws depend on, the ends of a reply included.
-  GenerateOptions generation(const Tokenizer& tokenizer) const;
+  bool is_chat() const { return !chat_template.empty(); }
+  /// What its draws depend on, the ends of a reply included. @param style  null where it is no chat
+  GenerateOptions generation(const ChatStyle* style) const;
 };
 
 /// `llm-receipt/1`, indented, ending with a line break.
@@ -85,6 +85,6 @@ struct DrawnRows {
 /// the first that fits is named. Empty: none, or no row.
 /// Cost: mostly one draw a value, 13,000 values.
 std::vector<std::string> settings_that_draw(const Receipt& receipt, const DrawnRows& rows,
-                                            const Tokenizer& tokenizer);
+                                            const Tokenizer& tokenizer, const ChatStyle* style);
 
 }  // namespace llm

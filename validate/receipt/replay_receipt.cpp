@@ -50,12 +50,14 @@ Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
 /// One receipt on its way through the model.
 class Replay {
  public:
+  /// @param style  null where the receipt is no chat's
   /// @param grammar  the receipt's; null: it has none
-  Replay(const Receipt& receipt, const Tokenizer& tokenizer, std::size_t n_vocab,
-         std::shared_ptr<const Grammar> grammar)
+  Replay(const Receipt& receipt, const Tokenizer& tokenizer, const ChatStyle* style,
+         std::size_t n_vocab, std::shared_ptr<const Grammar> grammar)
       : receipt_(receipt),
         tokenizer_(tokenizer),
-        options_(generation(receipt, tokenizer, grammar)),
+        style_(style),
+        options_(generation(receipt, style, grammar)),
         n_vocab_(n_vocab),
         first_drawn_(receipt.prompt_ids.size() - 1),
         n_rows_(std::clamp<std::size_t>(kRowBytes / sizeof(float) / n_vocab, 16, 512)),
@@ -126,9 +128,9 @@ class Replay {
     return Ok{};
   }
 
-  static GenerateOptions generation(const Receipt& receipt, const Tokenizer& tokenizer,
+  static GenerateOptions generation(const Receipt& receipt, const ChatStyle* style,
                                     const std::shared_ptr<const Grammar>& grammar) {
-    GenerateOptions options = receipt.generation(tokenizer);
+    GenerateOptions options = receipt.generation(style);
     options.grammar = grammar;
     return options;
   }
@@ -173,13 +175,14 @@ class Replay {
   }
 
   Result<std::vector<TokenId>> encode_prompt() const {
-    if (!receipt_.is_chat())
+    if (style_ == nullptr)
       return tokenizer_.encode(*receipt_.prompt,
                                {.add_eos = false, .parse_special = receipt_.parse_special});
-    std::vector<ChatMessage> messages;
-    if (!receipt_.system.empty()) messages.push_back({ChatMessage::Role::kSystem, receipt_.system});
-    messages.push_back({ChatMessage::Role::kUser, *receipt_.prompt});
-    return encode_chat(tokenizer_, format_chat(*receipt_.chat_format, messages), true);
+    OrderedJson messages = OrderedJson::array();
+    if (!receipt_.system.empty()) messages.push_back(chat_message("system", receipt_.system));
+    messages.push_back(chat_message("user", *receipt_.prompt));
+    LLM_TRY(const auto parts, style_->render(std::move(messages)));
+    return style_->encode(parts, true);
   }
 
   std::string describe_logits(bool equal, bool drawn) const {
@@ -199,7 +202,7 @@ class Replay {
                     shown(receipt_.ids[differs_->at]), shown(differs_->drawn));
     if (!logits) return place + "; the logits are not the run's either: a token was changed";
     if (differs_->at >= kept_.size()) return place + "; the logits are the run's: a setting is not";
-    const auto others = settings_that_draw(receipt_, kept_, tokenizer_);
+    const auto others = settings_that_draw(receipt_, kept_, tokenizer_, style_);
     if (others.empty())
       return place + "; the logits are the run's: the seed is not, or more than one setting";
     return fmt::format("{}; the logits are the run's: a setting is not; {} would draw its tokens",
@@ -239,6 +242,7 @@ class Replay {
 
   const Receipt& receipt_;
   const Tokenizer& tokenizer_;
+  const ChatStyle* style_;
   GenerateOptions options_;
   std::size_t n_vocab_;
   std::size_t first_drawn_;  ///< position whose logits the first token is drawn from
@@ -270,7 +274,17 @@ Result<ReplayOutcome> replay_receipt(const std::shared_ptr<const Model>& model,
     }
     grammar = *std::move(compiled);
   }
-  Replay replay(receipt, model->tokenizer(), n_vocab, std::move(grammar));
+  std::shared_ptr<const ChatStyle> style;
+  if (receipt.is_chat()) {
+    auto found = ChatStyle::find(receipt.chat_template, model->chat_template(), model->tokenizer());
+    if (!found.ok()) {
+      Error error = std::move(found).error();
+      error.field = "options.chat_template";
+      return error;
+    }
+    style = std::move(found).value();
+  }
+  Replay replay(receipt, model->tokenizer(), style.get(), n_vocab, std::move(grammar));
   LLM_TRY(const auto session, open_sequence(model, {.context = replay.n_positions(),
                                                     .kv = receipt.kv,
                                                     .batch = replay.n_rows()}));

@@ -24,9 +24,10 @@ struct ReplayOutcome {
 /// logits are the receipt's all the same, a setting is not: other values of each single one, small
 /// seeds among them, are tried for one that would draw the tokens.
 /// @param model  the receipt's, under its compute mode
-/// Errors: kIntegrity for a receipt of another contract version, kMalformed for an id that the
-/// vocabulary lacks, kUnsupported for a text that was interrupted before it began; the engine's.
-/// Cost: one prefill; to explain a setting, some thousand draws.
+/// Errors: kUnsupported for a chat template that is neither built in nor the model's; kIntegrity
+/// for a receipt of another contract version, kMalformed for an id that the vocabulary lacks,
+/// kUnsupported for a text that was interrupted before it began; the engine's. Cost: one prefill;
+/// to explain a setting, some thousand draws.
 Result<ReplayOutcome> replay_receipt(const std::shared_ptr<const Model>& model,
                                      const Receipt& receipt, const Progress& progress = {});
 

@@ -70,7 +70,7 @@ constexpr EquivalenceCase kCases[] = {
     {.name = "chat of two turns, chatml",
      .text = "Tell me a story about a dog.",
      .next = "What did the dog do then?",
-     .chat = ChatFormat::kChatMl,
+     .chat = "chatml",
      .sampler = usual(7),
      .n_tokens = 24,
      .context = 256},
@@ -105,7 +105,10 @@ class Rows {
 
 Status converse(Session& session, const EquivalenceCase& which, const GenerateOptions& options,
                 CaseText& out) {
-  Conversation conversation(session, *which.chat);
+  LLM_TRY(auto style, ChatStyle::create(std::string(which.chat),
+                                        std::string(ChatStyle::built_in_text(which.chat)),
+                                        session.tokenizer()));
+  Conversation conversation(session, std::move(style));
   for (const std::string_view message : {which.text, which.next}) {
     LLM_RETURN_IF_ERROR(conversation.ask(std::string(message)));
     if (out.prompt.empty()) {
@@ -202,7 +205,7 @@ Result<CaseText> run_case(const std::shared_ptr<const Model>& model, const Equiv
   options.context_shift = true;
   options.speculation = speculation;
   options.on_logits = [&](std::span<const float> some) { rows.add(some); };
-  if (which.chat) {
+  if (!which.chat.empty()) {
     LLM_RETURN_IF_ERROR(converse(*session, which, options, out));
   } else {
     out.prompt = model->tokenizer().encode(which.text);

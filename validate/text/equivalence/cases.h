@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/generate/chat_template.h"
+#include "engine/generate/chat_style.h"
 #include "engine/generate/speculation.h"
 #include "engine/sampler/sampler.h"
 #include "quant/contract/contract.h"
@@ -27,7 +27,7 @@ struct EquivalenceCase {
   KvType kv = KvType::kF16;
   std::string_view text;       ///< the prompt; of a chat the first message
   std::string_view next = {};  ///< of a chat the second message
-  std::optional<ChatFormat> chat = {};
+  std::string_view chat = {};  ///< the built-in template of a chat
   SamplerOptions sampler = {.temperature = 0};
   std::size_t n_tokens = 32;  ///< of each reply
   std::size_t context = 128;  ///< less than the text needs: it is shifted
