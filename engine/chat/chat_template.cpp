@@ -98,17 +98,18 @@ Result<std::vector<ChatPart>> ChatTemplate::render(const ChatInput& input) const
   Runtime rt;
   rt.date = input.date;
   jinja::Scope variables;
+  variables.set("documents", jinja::None{});
+  // Before what follows, whose place none takes.
+  for (const auto& [name, value] : input.variables.items()) {
+    variables.set(name, rt.from_json(value));
+  }
   variables.set("messages", messages_value(rt, input.messages));
   variables.set("tools", rt.from_json(input.tools));
-  variables.set("documents", jinja::None{});
   variables.set("add_generation_prompt", input.add_generation_prompt);
   if (!input.bos_token.empty())
     variables.set("bos_token", rt.text(input.bos_token, jinja::kMarkup));
   if (!input.eos_token.empty())
     variables.set("eos_token", rt.text(input.eos_token, jinja::kMarkup));
-  for (const auto& [name, value] : input.variables.items()) {
-    variables.set(name, rt.from_json(value));
-  }
   Text text;
   if (!rt.failed()) {
     jinja::Scope scope{.outer = &variables};

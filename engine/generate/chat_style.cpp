@@ -112,6 +112,12 @@ std::string_view ChatStyle::built_in_text(std::string_view name) {
   return find_built_in(name)->jinja;
 }
 
+bool ChatStyle::is_name(std::string_view name) {
+  const bool is_hash = name.size() == 64 &&
+                       name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return is_hash || find_built_in(name) != nullptr;
+}
+
 ChatStyle::ChatStyle(std::string name, ChatTemplate chat_template, const Tokenizer& tokenizer)
     : name_(std::move(name)),
       template_(std::move(chat_template)),
@@ -162,7 +168,11 @@ Result<std::shared_ptr<ChatStyle>> ChatStyle::choose(const std::string& word,
                  .message = "found no chat template in the model, need a name or a file",
                  .hint = fmt::format("one of {}", fmt::join(built_in(), ", "))};
   }
-  return create(hash_of(from_file), from_file, tokenizer);
+  auto made = create(hash_of(from_file), from_file, tokenizer);
+  if (made.ok()) return made;
+  Error error = std::move(made).error();
+  error.hint = fmt::format("--chat-template takes one of {}, or a file", fmt::join(built_in(), ", "));
+  return error;
 }
 
 Result<std::shared_ptr<ChatStyle>> ChatStyle::find(const std::string& name,

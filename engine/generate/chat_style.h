@@ -41,6 +41,8 @@ class ChatStyle {
   /// Names of the built-in templates: "chatml", ...
   static std::vector<std::string_view> built_in();
   static std::string_view built_in_text(std::string_view name);  ///< @pre a built-in's name
+  /// Whether `name` is one that a style may have.
+  static bool is_name(std::string_view name);
 
   /// A built-in's name, or the SHA-256 of the template's text in lower-case hex.
   const std::string& name() const { return name_; }

@@ -87,19 +87,19 @@ TEST_CASE_METHOD(Chats, "a reply longer than the context ends with a warning, or
   REQUIRE(shifted[1]["ids"].size() == 500);
 }
 
-TEST_CASE_METHOD(Chats, "a line above 64 MiB is refused with both numbers and the chat lives") {
+TEST_CASE_METHOD(Chats, "a line above 64 MiB, or a text above 16, is refused and the chat lives") {
   const Finished run =
       shell(
           std::string("(head -c 70000000 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
           kChat + "-c 200 -v")
           .must_end(0, {"message: found 70000000 bytes, need at most 67108864"});
   REQUIRE(count(run.err, "| peak RSS") == 1);
-  // Below that, markup and message together are too long; the tokenizer is not asked.
+  // Below that, what the template prints is too long.
   const Finished joined =
       shell(
-          std::string("(head -c 67108860 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
+          std::string("(head -c 20000000 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
           kChat + "-c 200 -v")
-          .must_end(0, {"chat: found 67108869 bytes of text, need at most 67108864"});
+          .must_end(0, {"chat template: line 1: found a text of more than 16 MiB, need less"});
   REQUIRE(count(joined.err, "| peak RSS") == 1);
 }
 
@@ -137,10 +137,14 @@ TEST_CASE_METHOD(Chats, "/clear and /system change what the model sees") {
 
 TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
   write("tiny.gguf", test::with_chatml_markers().bytes());
-  // Qwen2.5's format has a message of its own where there is none.
+  // As Qwen2.5's: it has a message of its own where there is none.
+  write("own.jinja",
+        "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are made by somebody far away."
+        "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+        "{% endfor %}<|im_start|>assistant\n");
   const auto n_tokens = [&](const std::string& options, std::vector<std::string> lines) {
     lines.push_back("/stats");
-    const std::string err = chat("--chat-template qwen2.5 -c 2000 -n 0 " + options, lines).err;
+    const std::string err = chat("--chat-template \"$DIR/own.jinja\" -c 2000 -n 0 " + options, lines).err;
     return std::stoi(err.substr(err.find(" turns, ") + 8));
   };
   const int none = n_tokens("", {"hi"});
@@ -152,12 +156,14 @@ TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
   REQUIRE(n_tokens("--session \"$DIR/none\"", {}) == none);
   REQUIRE(n_tokens("--session \"$DIR/empty\" --system \"\"", {"hi"}) == empty);
   REQUIRE(n_tokens("--session \"$DIR/empty\"", {}) == empty);
-  chat("--chat-template qwen2.5 -c 2000 --session \"$DIR/none\" --system \"\"", {}).must_end(2);
+  chat("--chat-template \"$DIR/own.jinja\" -c 2000 --session \"$DIR/none\" --system \"\"", {}).must_end(2);
 }
 
 TEST_CASE_METHOD(Chats, "--chat asks as the file's template has it, and -p says that it could") {
   auto model = test::with_chatml_markers();
-  model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
+  model.set_string("tokenizer.chat_template",
+                   "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content }}"
+                   "<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}");
   write("chatml.gguf", model.bytes());
   const auto ids = [&](const std::string& options) {
     const Finished run =
@@ -287,7 +293,7 @@ TEST_CASE_METHOD(Chats, "a session of another model, template, kv or compute is 
            {"--kv f32", 8, "session: --kv: found f16 in the cache, need f32"},
            {"--compute f32", 8, "session: --compute: found int8 in the cache, need f32"},
            {"--chat-template llama2", 8,
-            "session: --chat-template: found a conversation in zephyr, need one in llama2"},
+            "session: --chat-template: found a conversation with the template zephyr, need one with llama2"},
            {"-m \"$DIR/other.gguf\"", 8, "session: model: found SHA-256 "},
            {"--system You", 2,
             "session: --system: found another message than the conversation has"},

@@ -286,7 +286,7 @@ TEST_CASE_METHOD(OnTerminal,
   const std::vector<std::string> words = {
       test::tool_path("llmrun"), path("chatml.gguf"), "-c", "2000", "-n", "3"};
   Terminal terminal(words, usual());
-  terminal.talk({"Tiny \\x1b[31m: context 2000 tokens, chat format chatml\r\n", "",
+  terminal.talk({"Tiny \\x1b[31m: context 2000 tokens, chat template dca49a05e648\r\n", "",
                  "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "",
                  "> ", "/save " + path("saved") + "\r",
                  "wrote " + path("saved") + ": 0 turns with 0 tokens evaluated\r\n", "", "> ",

@@ -213,7 +213,7 @@ TEST_CASE("docs/serving.md has the fields of the description, and no others", "[
   CHECK(n_named > 20);
 }
 
-TEST_CASE("a model without a known chat template has no chat", "[llmserve]") {
+TEST_CASE("a model without a chat template has no chat", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve();
   const Reply reply =

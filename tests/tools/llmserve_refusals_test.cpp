@@ -134,8 +134,6 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
             "messages[0].tool_calls[0].function.arguments"},
            {{{"messages", {message("assistant", "a")}}}, "messages[0].role"},
            {{{"messages", {message("system", "a")}}}, "messages[0].role"},
-           {{{"messages", {message("user", "a"), message("system", "b"), message("user", "a")}}},
-            "messages[1].role"},
            {{{"messages", {message("user", 7)}}}, "messages[0].content"},
            {{{"messages", {message("user", {{{"type", "image_url"}}})}}},
             "messages[0].content[0].type"},
@@ -169,6 +167,44 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
                   {"model", "tiny"}});
   REQUIRE(server.complete(neutral).status == 200);
   REQUIRE(server.metric("texts_running") == 0);
+}
+
+TEST_CASE("templates see chat_template_kwargs, and what they refuse is told", "[llmserve]") {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.write(
+      "own.jinja",
+      "{% if messages[0].role == 'system' %}{{ raise_exception('No system, please') }}{% endif %}"
+      "{% for m in messages %}{{ m.content }}{% endfor %}{% if loud is true %}!!!{% endif %}"
+      "{{ 1 + nothing if odd is defined }}");
+  const TinyModel tiny;
+  Server server = tiny.serve({"--chat-template", path});
+  const Json user = {{"role", "user"}, {"content", "a tiny hen"}};
+  const auto answer = [&](Json body, const std::string& where = "/tokenize") {
+    if (!body.contains("messages")) body["messages"] = {user};
+    return server.post(where, body);
+  };
+  const Json plain = answer(Json::object()).json()["tokens"];
+  CHECK(answer({{"chat_template_kwargs", Json::object()}}).json()["tokens"] == plain);
+  CHECK(answer({{"chat_template_kwargs", {{"loud", false}}}}).json()["tokens"] == plain);
+  CHECK(answer({{"chat_template_kwargs", {{"messages", 1}}}}).json()["tokens"] == plain);
+  CHECK(answer({{"chat_template_kwargs", {{"loud", true}}}}).json()["tokens"].size() >
+        plain.size());
+  const std::string chat = "/v1/chat/completions";
+  CHECK(answer({{"max_tokens", 1}, {"chat_template_kwargs", {{"loud", true}}}}, chat).status ==
+        200);
+  for (const auto& [body, param, words] : std::vector<std::tuple<Json, std::string, std::string>>{
+           {{{"chat_template_kwargs", {1}}}, "chat_template_kwargs", "an object"},
+           {{{"chat_template_kwargs", {{"odd", 1}}}}, "messages", "line 1: 'nothing' is undefined"},
+           {{{"messages", {{{"role", "system"}, {"content", "b"}}, user}}},
+            "messages",
+            "line 1: the template says: No system, please"}}) {
+    const Reply reply = answer(body, chat);
+    CAPTURE(reply.body);
+    CHECK(reply.status == 400);
+    CHECK(param_of(reply) == param);
+    CHECK(reply.body.find(words) != std::string::npos);
+  }
+  CHECK(server.get("/props").json()["chat_template"] == read_file(path));
 }
 
 }  // namespace llm::test

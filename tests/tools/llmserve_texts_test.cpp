@@ -307,12 +307,11 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
   REQUIRE(test::parse_json(events[0])["choices"][0]["logprobs"] == choice["logprobs"]);
 }
 
-TEST_CASE("a reply ends where its format ends one, and where the client says", "[llmserve]") {
+TEST_CASE("a reply ends where its template ends one, and where the client says", "[llmserve]") {
   const auto model = require_ok(Model::load(kServedModel, {.threads = 1}));
   const ServedModel served{.model = model,
                            .ids = {"m"},
-                           .chat_format = ChatFormat::kZephyr,
-                           .reply_format = {},
+                           .style = require_ok(ChatStyle::choose("zephyr", "", model->tokenizer())),
                            .context = 512,
                            .most_new_tokens = 512,
                            .most_texts = 1,

@@ -184,9 +184,15 @@ Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
   }
   adapt_chat(served.reply_format, chat);
   ChatPrompt prompt;
-  LLM_TRY(const auto parts, served.style->render(chat.messages, chat.tools, chat.variables));
-  LLM_TRY(prompt.prompt.ids, served.style->encode(parts, true));
-  prompt.is_thinking = begins_thought(served.reply_format, parts);
+  auto parts = served.style->render(chat.messages, chat.tools, chat.variables);
+  if (!parts.ok()) {  // whatever it is: other messages are told otherwise
+    Error error = std::move(parts).error();
+    error.code = ErrorCode::kUsage;
+    error.field = "messages";
+    return error;
+  }
+  LLM_TRY(prompt.prompt.ids, served.style->encode(*parts, true));
+  prompt.is_thinking = begins_thought(served.reply_format, *parts);
   // One question, as llmrun takes it, can be told as texts.
   const OrderedJson& messages = chat.messages;
   const bool has_system = messages.front()["role"] == "system";

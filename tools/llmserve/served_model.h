@@ -21,14 +21,14 @@ struct ServedModel {
   std::shared_ptr<const Model> model;
   std::vector<std::string> ids;            ///< as clients may name it; 1 or more
   std::shared_ptr<const ChatStyle> style;  ///< null: no chat
-  ReplyFormat reply_format;                ///< of its chats
+  ReplyFormat reply_format = {};           ///< of its chats
   bool reply_shows_special = false;        ///< control tokens, which that format has
   KvType kv = KvType::kF16;
   std::size_t context = 0;
-  std::size_t most_new_tokens = 0;            ///< of one choice
-  std::size_t most_texts = 0;                 ///< choices of one answer
-  std::shared_ptr<GrammarCompiler> grammars;  ///< keeps them; null: each is compiled anew
-  std::int64_t loaded_at = 0;                 ///< seconds since 1970
+  std::size_t most_new_tokens = 0;                      ///< of one choice
+  std::size_t most_texts = 0;                           ///< choices of one answer
+  std::shared_ptr<GrammarCompiler> grammars = nullptr;  ///< keeps them; null: each is compiled anew
+  std::int64_t loaded_at = 0;                           ///< seconds since 1970
 
   const std::string& id() const { return ids.front(); }
   bool has_id(std::string_view name) const { return std::ranges::find(ids, name) != ids.end(); }

@@ -102,6 +102,9 @@ Status read_options(const Json& json, Receipt& receipt) {
   LLM_TRY(receipt.parse_special, members.boolean("parse_special"));
   LLM_TRY(receipt.system, members.text("system"));
   LLM_TRY(receipt.chat_template, members.text("chat_template"));
+  if (!ChatStyle::is_name(receipt.chat_template) && !receipt.chat_template.empty())
+    return malformed_json(members.field("chat_template"), shown_json(receipt.chat_template),
+                          "the name of a built-in template, the SHA-256 of one, or nothing");
   LLM_TRY(const double n, number(members, "n", true, -1, kMaxCount));
   if (n >= 0) receipt.max_tokens = static_cast<std::size_t>(n);
   LLM_TRY(const Json* stop, members.member("stop", "an array of strings"));
