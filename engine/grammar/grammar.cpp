@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -46,10 +47,12 @@ Error refused(std::string_view what) {
 struct Grammar::Vocabulary {
   xgrammar::TokenizerInfo tokens;
   std::vector<TokenId> ends;
+  std::vector<TokenId> control;
 };
 
 struct Grammar::Impl {
   xgrammar::CompiledGrammar compiled;
+  std::vector<TokenId> barred;  ///< control tokens that are not the grammar's
   std::shared_ptr<const Vocabulary> vocabulary;
 };
 
@@ -73,14 +76,17 @@ Result<std::shared_ptr<const Grammar::Vocabulary>> Grammar::read_vocabulary(
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const TokenKind kind = tokenizer.kind(id);
-    // Without bytes, a token is none that a rule can take.
+    // A token without bytes is none that a rule can take.
     const bool has_text =
         kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kByte;
     if (has_text) texts[i] = tokenizer.piece_text(id);
   }
+  const std::vector<TokenId> control = control_tokens(tokenizer);
+  // Rules name these by their ids. No text has their bytes, which are no UTF-8.
+  for (const TokenId id : control) texts[static_cast<std::size_t>(id)] = fmt::format("\xFF{}", id);
   try {
     xgrammar::TokenizerInfo tokens(texts, xgrammar::VocabType::RAW, std::nullopt, ends);
-    return std::make_shared<const Vocabulary>(Vocabulary{std::move(tokens), ends});
+    return std::make_shared<const Vocabulary>(Vocabulary{std::move(tokens), ends, control});
   } catch (const std::exception& error) {
     return refused(error.what());
   }
@@ -95,14 +101,19 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(GrammarSource source,
 Result<std::shared_ptr<const Grammar>> Grammar::compile(
     GrammarSource source, const Tokenizer& tokenizer,
     std::shared_ptr<const Vocabulary> vocabulary) {
-  LLM_TRY(const std::string ebnf, ebnf_of(source, tokenizer));
+  LLM_TRY(const Ebnf ebnf, ebnf_of(source, tokenizer));
   warning.clear();
   try {
     // One thread, so that warnings come to this one; what is kept is kept by GrammarCompiler.
     xgrammar::GrammarCompiler compiler(vocabulary->tokens, 1, false);
-    auto compiled = compiler.CompileGrammar(ebnf);
+    auto compiled = compiler.CompileGrammar(ebnf.text);
     if (!warning.empty()) return refused(warning);
-    auto impl = std::make_unique<const Impl>(Impl{std::move(compiled), std::move(vocabulary)});
+    std::vector<TokenId> barred;
+    std::ranges::copy_if(vocabulary->control, std::back_inserter(barred), [&](TokenId id) {
+      return std::ranges::find(ebnf.control, id) == ebnf.control.end();
+    });
+    auto impl = std::make_unique<const Impl>(
+        Impl{std::move(compiled), std::move(barred), std::move(vocabulary)});
     return std::shared_ptr<const Grammar>(new Grammar(std::move(source), std::move(impl)));
   } catch (const std::exception& error) {
     return refused(error.what());
@@ -145,12 +156,14 @@ Result<std::span<const std::uint32_t>> GrammarState::mask() {
   } catch (const std::exception& error) {
     return refused(error.what());
   }
-  const bool may_end = is_complete();
-  for (const TokenId id : impl_->ends) {
+  const auto allow = [&words](TokenId id, bool may) {
     std::uint32_t& word = words[static_cast<std::size_t>(id) / 32];
     const std::uint32_t bit = 1U << (id % 32);
-    word = may_end ? word | bit : word & ~bit;
-  }
+    word = may ? word | bit : word & ~bit;
+  };
+  for (const TokenId id : impl_->grammar->impl_->barred) allow(id, false);
+  const bool may_end = is_complete();
+  for (const TokenId id : impl_->ends) allow(id, may_end);
   return std::span<const std::uint32_t>(words);
 }
 

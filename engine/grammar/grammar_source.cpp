@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "base/json.h"
@@ -19,14 +20,14 @@ namespace {
 /// A marker in parts: control tokens, and the text between them.
 class Marker {
  public:
-  Marker(std::string_view text, const Tokenizer& tokenizer) {
+  /// @param control  the vocabulary's. @param used  gets those of the marker
+  Marker(std::string_view text, const Tokenizer& tokenizer, std::span<const TokenId> control,
+         std::vector<TokenId>& used) {
     while (!text.empty()) {
       TokenId found = -1;
       std::size_t size = 1;
-      for (std::size_t i = 0; i < tokenizer.size(); ++i) {
-        const auto id = static_cast<TokenId>(i);
+      for (const TokenId id : control) {
         const std::string& spelling = tokenizer.spelling(id);
-        if (tokenizer.kind(id) != TokenKind::kControl || spelling.empty()) continue;
         if (!text.starts_with(spelling) || (found >= 0 && spelling.size() <= size)) continue;
         found = id;
         size = spelling.size();
@@ -38,6 +39,7 @@ class Marker {
         parts_.back().second += text.substr(0, size);
       } else {
         parts_.emplace_back(found, "");
+        used.push_back(found);
       }
       text.remove_prefix(size);
     }
@@ -80,18 +82,21 @@ Result<CallTags> read_tags(std::string_view text) {
   return tags;
 }
 
-Result<std::string> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
+Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
   LLM_TRY(const CallTags tags, read_tags(text));
+  const std::vector<TokenId> control = control_tokens(tokenizer);
+  std::vector<TokenId> used;
   RuleText rules;
   std::vector<std::string> calls;
   std::map<std::pair<TokenId, std::string>, std::vector<std::string>> by_begin;
   for (std::size_t i = 0; i < tags.tags.size(); ++i) {
     const auto& [begin, schema, end] = tags.tags[i];
     auto document = schema_expression(schema, rules);
-    if (!document.ok()) return below(fmt::format("/tags/{}/schema", i), std::move(document));
-    const Marker marker(begin, tokenizer);
-    const std::string rest = fmt::format(
-        "{} {}", *document, end.empty() ? "\"\"" : Marker(end, tokenizer).expression(0));
+    if (!document.ok())
+      return below(fmt::format("/tags/{}/schema", i), std::move(document)).error();
+    const Marker marker(begin, tokenizer, control, used);
+    const std::string rest =
+        fmt::format("{} {}", *document, Marker(end, tokenizer, control, used).expression(0));
     calls.push_back(fmt::format("{} {}", marker.expression(0), rest));
     by_begin[{marker.token(), marker.text()}].push_back(
         fmt::format("{} {}", marker.expression(1), rest));
@@ -100,8 +105,8 @@ Result<std::string> tags_ebnf(std::string_view text, const Tokenizer& tokenizer)
     const std::string call = rules.rule(either(calls));
     const std::string next =
         tags.separator.empty() ? call : fmt::format("{} {}", literal(tags.separator), call);
-    return rules.finish(
-        fmt::format("{} {}", call, repeated(next, 0, static_cast<std::int64_t>(tags.most) - 1)));
+    const std::string more = repeated(next, 0, static_cast<std::int64_t>(tags.most) - 1);
+    return Ebnf{rules.finish(fmt::format("{} {}", call, more)), std::move(used)};
   }
   const bool by_token = by_begin.begin()->first.first >= 0;
   std::string dispatch;
@@ -113,8 +118,9 @@ Result<std::string> tags_ebnf(std::string_view text, const Tokenizer& tokenizer)
         fmt::format("({}, {}), ", by_token ? std::to_string(begin.first) : literal(begin.second),
                     rules.rule(either(choices)));
   }
-  return rules.finish(fmt::format("{}({}loop_after_dispatch=true, excludes=())",
-                                  by_token ? "TokenTagDispatch" : "TagDispatch", dispatch));
+  return Ebnf{rules.finish(fmt::format("{}({}loop_after_dispatch=true, excludes=())",
+                                       by_token ? "TokenTagDispatch" : "TagDispatch", dispatch)),
+              std::move(used)};
 }
 
 }  // namespace
@@ -145,7 +151,17 @@ GrammarSource CallTags::source() const {
   return {GrammarKind::kTags, json_text(json)};
 }
 
-Result<std::string> ebnf_of(const GrammarSource& source, const Tokenizer& tokenizer) {
+std::vector<TokenId> control_tokens(const Tokenizer& tokenizer) {
+  std::vector<TokenId> all;
+  for (std::size_t i = 0; i < tokenizer.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    if (tokenizer.kind(id) == TokenKind::kControl && !tokenizer.spelling(id).empty())
+      all.push_back(id);
+  }
+  return all;
+}
+
+Result<Ebnf> ebnf_of(const GrammarSource& source, const Tokenizer& tokenizer) {
   if (source.text.size() > Grammar::kMostBytes) {
     return Error{
         ErrorCode::kUsage, "",
@@ -154,17 +170,17 @@ Result<std::string> ebnf_of(const GrammarSource& source, const Tokenizer& tokeni
   RuleText rules;
   switch (source.kind) {
     case GrammarKind::kJsonObject:
-      return rules.finish(any_object_expression(rules));
+      return Ebnf{rules.finish(any_object_expression(rules))};
     case GrammarKind::kJsonSchema: {
       LLM_TRY(const std::string document, schema_expression(source.text, rules));
-      return rules.finish(document);
+      return Ebnf{rules.finish(document)};
     }
     case GrammarKind::kEbnf:
       if (!is_valid_utf8(source.text)) return wrong("", "a grammar in UTF-8");
-      return source.text;
+      return Ebnf{source.text};
     case GrammarKind::kRegex: {
       LLM_TRY(const std::string text, pattern_expression(source.text, false));
-      return rules.finish(text);
+      return Ebnf{rules.finish(text)};
     }
     case GrammarKind::kTags:
       return tags_ebnf(source.text, tokenizer);

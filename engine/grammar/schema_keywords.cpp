@@ -150,7 +150,8 @@ Result<Keywords> Keywords::read(const OrderedJson& schema, const std::string& pa
     const auto known = std::ranges::find(kKeywords, std::string_view(name), &Keyword::name);
     const std::string at = fmt::format("{}/{}", path, pointer_part(name));
     if (known == kKeywords.end())
-      return wrong(at, "a keyword that is enforced (docs/structured_output.md)");
+      return Error{ErrorCode::kUsage, at,
+                   "found a keyword that is not enforced, need one of docs/structured_output.md"};
     if (known->name == "$id" && !path.empty()) return wrong(at, "it at the root alone");
     if (known->of == kAnnotation) continue;
     words.found_.emplace(known->name, &value);

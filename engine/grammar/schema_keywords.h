@@ -27,12 +27,13 @@ enum JsonType : unsigned {
 
 /// kUsage: what stands at that JSON pointer is not what is needed.
 Error wrong(std::string pointer, std::string_view need);
-/// The result, its error's field behind `path`.
+/// The result, its error's field, a keyword or a pointer, behind `path`.
 template <typename T>
 Result<T> below(const std::string& path, Result<T> result) {
   if (result.ok()) return result;
   Error error = std::move(result).error();
-  error.field = error.field.empty() ? path : path + "/" + error.field;
+  const bool is_below = error.field.empty() || error.field.starts_with('/');
+  error.field = path + (is_below ? "" : "/") + error.field;
   return error;
 }
 /// A name as a part of a JSON pointer.
