@@ -53,6 +53,9 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
       {{{"regex", "("}}, "regex"},
       {{{"regex", "a"}, {"grammar", "root ::= \"a\""}}, "regex"},
       {{{"regex", "a"}, {"ignore_eos", true}}, "ignore_eos"},
+      {{{"response_format", {{"type", "text"}, {"x", 1}}}}, "response_format.x"},
+      {{{"response_format", "text"}}, "response_format"},
+      {{{"regex", 1}}, "regex"},
       {{{"user", 1}}, "user"},
   };
   const auto refuses = [&](const std::string& path, Json body, const Refused& refused) {
