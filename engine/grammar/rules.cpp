@@ -102,7 +102,7 @@ std::string json_character(const CodeSet& set) {
   constexpr std::array<std::pair<char32_t, char>, 7> kEscapes = {
       {{'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}}};
   std::vector<std::string> choices;
-  const CodeSet raw = set.without(CodeSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0xD800, 0xDFFF}}));
+  const CodeSet raw = set.without(CodeSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}));
   if (!raw.empty()) choices.push_back(raw.text());
   for (const auto& [code, letter] : kEscapes) {
     if (set.contains(code)) choices.push_back(literal(std::string{'\\', letter}));

@@ -202,6 +202,8 @@ TEST_CASE("calls stand between their markers, with text around them or not", "[g
   calls.free_text = true;
   const auto around = compiled();
   REQUIRE(takes(around, "no call"));
+  // Free text is what one sees: it has no control tokens.
+  REQUIRE_FALSE(allows(require_ok(GrammarState(around, {}).mask()), *vocabulary().spec().bos));
   REQUIRE(takes(around, "hm: " + f + " and " + g + "."));
   REQUIRE_FALSE(takes(around, "hm: <call>{\"name\": \"f\", \"arguments\": 1"));
   calls.tags[1].schema = R"({"not": {}})";
