@@ -141,35 +141,6 @@ TEST_CASE("llmrun writes what llmserve answers, and its receipt can be checked",
   replay(own, 1);
 }
 
-TEST_CASE("llmrun's options say what a text is", "[llmrun][structure]") {
-  const ScratchDirectory directory;
-  const auto run = [](std::vector<std::string> more, int exit_code) {
-    std::vector<std::string> words = {kServedModel, "-q", "-t", "1",  "-p",
-                                      "Once",       "-s", "1",  "-n", "200"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_tool("llmrun", words).must_end(exit_code);
-  };
-  const std::string grammar = "root ::= \"x\" [0-3]{4}";
-  for (const std::vector<std::string>& option :
-       std::vector<std::vector<std::string>>{{"--regex", "x[0-3]{4}"},
-                                             {"--grammar", grammar},
-                                             {"--grammar-file", directory.write("g", grammar)}}) {
-    const std::string text = run(option, 0).out;
-    CAPTURE(option, text);
-    REQUIRE(text.size() == 5);
-    REQUIRE(text.find_first_not_of("0123", 1) == std::string::npos);
-  }
-  REQUIRE(test::parse_json(run({"--json-object"}, 0).out).is_object());
-  const std::string schema =
-      R"({"type": "object", "required": ["k"], "additionalProperties": {"type": "null"}, "maxProperties": 1})";
-  REQUIRE(run({"-j", schema}, 0).out == R"({"k": null})");
-  REQUIRE(run({"-jf", directory.write("s", schema)}, 0).out == R"({"k": null})");
-  REQUIRE_THAT(run({"-j", R"({"if": {}})"}, 2).err, Contains("--json-schema: /if"));
-  REQUIRE_THAT(run({"--regex", "a", "--grammar", grammar}, 2).err,
-               Contains("--regex: found with --grammar"));
-  REQUIRE_THAT(run({"--regex", "a", "--ignore-eos"}, 2).err, Contains("--ignore-eos"));
-}
-
 TEST_CASE("what cannot be enforced is refused, and the field named", "[llmserve][structure]") {
   Server server = serve_fable();
   const auto [more, param] = GENERATE(table<std::string, std::string>({
