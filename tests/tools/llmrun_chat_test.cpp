@@ -138,13 +138,15 @@ TEST_CASE_METHOD(Chats, "/clear and /system change what the model sees") {
 TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
   write("tiny.gguf", test::with_chatml_markers().bytes());
   // As Qwen2.5's: it has a message of its own where there is none.
-  write("own.jinja",
-        "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are made by somebody far away."
-        "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
-        "{% endfor %}<|im_start|>assistant\n");
+  write(
+      "own.jinja",
+      "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are made by somebody far away."
+      "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+      "{% endfor %}<|im_start|>assistant\n");
   const auto n_tokens = [&](const std::string& options, std::vector<std::string> lines) {
     lines.push_back("/stats");
-    const std::string err = chat("--chat-template \"$DIR/own.jinja\" -c 2000 -n 0 " + options, lines).err;
+    const std::string err =
+        chat("--chat-template \"$DIR/own.jinja\" -c 2000 -n 0 " + options, lines).err;
     return std::stoi(err.substr(err.find(" turns, ") + 8));
   };
   const int none = n_tokens("", {"hi"});
@@ -156,7 +158,8 @@ TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
   REQUIRE(n_tokens("--session \"$DIR/none\"", {}) == none);
   REQUIRE(n_tokens("--session \"$DIR/empty\" --system \"\"", {"hi"}) == empty);
   REQUIRE(n_tokens("--session \"$DIR/empty\"", {}) == empty);
-  chat("--chat-template \"$DIR/own.jinja\" -c 2000 --session \"$DIR/none\" --system \"\"", {}).must_end(2);
+  chat("--chat-template \"$DIR/own.jinja\" -c 2000 --session \"$DIR/none\" --system \"\"", {})
+      .must_end(2);
 }
 
 TEST_CASE_METHOD(Chats, "--chat asks as the file's template has it, and -p says that it could") {
@@ -293,7 +296,8 @@ TEST_CASE_METHOD(Chats, "a session of another model, template, kv or compute is 
            {"--kv f32", 8, "session: --kv: found f16 in the cache, need f32"},
            {"--compute f32", 8, "session: --compute: found int8 in the cache, need f32"},
            {"--chat-template llama2", 8,
-            "session: --chat-template: found a conversation with the template zephyr, need one with llama2"},
+            "session: --chat-template: found a conversation with the template zephyr, need one "
+            "with llama2"},
            {"-m \"$DIR/other.gguf\"", 8, "session: model: found SHA-256 "},
            {"--system You", 2,
             "session: --system: found another message than the conversation has"},

@@ -87,7 +87,8 @@ TEST_CASE_METHOD(LlmrunOptions, "--chat-template takes a file, and --chat-date d
   REQUIRE(!contains(llmrun(asks + "--chat-date 2026-05-03").must_end(0).err, "date"));
   for (const char* wrong : {"2026-02-30", "2026-5-3", "today", "2026-05-03x"}) {
     CAPTURE(wrong);
-    llmrun(asks + "--chat-date " + wrong).must_end(2, {"--chat-date: found ", "need a date such as"});
+    llmrun(asks + "--chat-date " + wrong)
+        .must_end(2, {"--chat-date: found ", "need a date such as"});
   }
   llmrun("\"$TINY\" -p x --chat-template \"$DIR/none.jinja\"").must_end(4, {"none.jinja: "});
   write("bad.jinja", "{% if %}");
@@ -104,9 +105,8 @@ TEST_CASE_METHOD(LlmrunOptions, "a chat template whose markers the vocabulary la
     const char* marker;
   };
   for (const auto& [name, marker] :
-       {Case{"chatml", "<|im_start|>"},
-        Case{"llama3", "<|start_header_id|>"}, Case{"mistral-nemo", "[INST]"},
-        Case{"gemma", "<start_of_turn>"}}) {
+       {Case{"chatml", "<|im_start|>"}, Case{"llama3", "<|start_header_id|>"},
+        Case{"mistral-nemo", "[INST]"}, Case{"gemma", "<start_of_turn>"}}) {
     const Finished run =
         llmrun(fmt::format("\"$TINY\" -n 1 -p y --chat-template {}", name))
             .must_end(2, {fmt::format("--chat-template: found {}, whose marker {} is no token "
