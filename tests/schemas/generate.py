@@ -5,11 +5,14 @@ text is a schema of one level less.
 """
 
 import json
+import os
+import tempfile
 import warnings
 
-import hypothesis
-import jsonschema
-from hypothesis_jsonschema import from_schema
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", tempfile.gettempdir() + "/hypothesis")  # it writes even without a database
+import hypothesis  # noqa: E402
+import jsonschema  # noqa: E402
+from hypothesis_jsonschema import from_schema  # noqa: E402
 
 NAMES = {"enum": ["name", "id", "kind", "größe", "a/b", "value", "items", "x"]}
 TEXT = {"type": "string", "maxLength": 4}
