@@ -3,7 +3,6 @@
 
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
-#include "tools/llmserve/json_member.h"
 
 namespace llm::test {
 namespace {
@@ -190,17 +189,6 @@ TEST_CASE("a chat's reply keeps to its schema", "[llmserve][structure]") {
     if (choice["finish_reason"].is_string()) reason = choice["finish_reason"];
   }
   check_person({{"text", text}, {"finish_reason", reason}});
-}
-
-TEST_CASE("members of a JSON text as they are written", "[llmserve][structure]") {
-  const std::string text =
-      R"( {"a\u0062": [1, {"x": {"b": 1, "a": "}\"]"} , "y": 2}, "z"], "n": -1.5e3} )";
-  REQUIRE(json_member(text, {"ab", "1", "x"}) == R"({"b": 1, "a": "}\"]"})");
-  REQUIRE(json_member(text, {"ab", "2"}) == "\"z\"");
-  REQUIRE(json_member(text, {"n"}) == "-1.5e3");
-  REQUIRE(json_member(text, {"ab", "3"}).empty());
-  REQUIRE(json_member(text, {"n", "x"}).empty());
-  REQUIRE(json_member("", {"n"}).empty());
 }
 
 }  // namespace llm::test
