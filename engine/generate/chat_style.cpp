@@ -113,8 +113,8 @@ std::string_view ChatStyle::built_in_text(std::string_view name) {
 }
 
 bool ChatStyle::is_name(std::string_view name) {
-  const bool is_hash = name.size() == 64 &&
-                       name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  const bool is_hash =
+      name.size() == 64 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   return is_hash || find_built_in(name) != nullptr;
 }
 
@@ -171,7 +171,8 @@ Result<std::shared_ptr<ChatStyle>> ChatStyle::choose(const std::string& word,
   auto made = create(hash_of(from_file), from_file, tokenizer);
   if (made.ok()) return made;
   Error error = std::move(made).error();
-  error.hint = fmt::format("--chat-template takes one of {}, or a file", fmt::join(built_in(), ", "));
+  error.hint =
+      fmt::format("--chat-template takes one of {}, or a file", fmt::join(built_in(), ", "));
   return error;
 }
 

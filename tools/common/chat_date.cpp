@@ -34,9 +34,7 @@ void add_chat_options(OptionTable& table, ChatOptions* options, const std::strin
                         built_in, more_help))
       .file()
       .shown_default("auto");
-  table
-      .text("chat-date", "DATE", &options->date,
-            "date that the template is told, as 2026-11-24")
+  table.text("chat-date", "DATE", &options->date, "date that the template is told, as 2026-11-24")
       .shown_default("none; today's in UTC where the template needs one");
 }
 

@@ -54,8 +54,8 @@ void add_chat_options(OptionTable& table) {
                 "a prompt is continued, unless --chat or -i is given; leave it out");
   table.foreign("st,single-turn", "--chat with -p asks one question");
   table.foreign("jinja,chat-template-file",
-                "templates are recognized and not run: --chat takes the file's, --chat-template "
-                "names one");
+                "templates are run always: --chat takes the file's, --chat-template another or a "
+                "file's text");
   table.foreign("mli,multiline-input",
                 "a pasted text is one message, as are lines between two lines of \"\"\"");
   table.foreign("in-prefix,in-suffix,in-prefix-bos",
@@ -116,7 +116,7 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("C,cpu-mask,Cr,cpu-range,cpu-strict,prio,poll",
                 "start the program under taskset, nice or chrt instead");
   table.foreign("jinja,chat-template-file",
-                "templates are recognized and not run; --chat-template names one");
+                "templates are run always; --chat-template takes a file, too");
   table.foreign("no-display-prompt", "the prompt is printed only with --echo; leave it out");
   table.foreign("warmup,no-warmup", "nothing is warmed up; leave it out");
   table.foreign("no-context-shift", "that is the default; leave it out");

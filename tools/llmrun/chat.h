@@ -25,7 +25,7 @@ void report_cropped(std::size_t n_tokens, std::size_t context);
 /// are in chat_commands.cpp.
 class Chat {
  public:
-  /// Errors: kUsage without a chat format; those of --session.
+  /// Errors: those of choose_chat_style() and of --session.
   static Result<Chat> open(const RunArguments& arguments, const ToolContext& context,
                            Loaded& loaded, const GenerateOptions& generation);
 

@@ -103,7 +103,7 @@ function showAll() {
     showTools(turn);
   }
   if (turns.length) return;
-  addElement(element("div", "turn empty", !model ? "" : isChat() ? "Say something." : "This model has no chat format: it continues your text."));
+  addElement(element("div", "turn empty", !model ? "" : isChat() ? "Say something." : "This model has no chat template: it continues your text."));
 }
 
 function startOver() {
