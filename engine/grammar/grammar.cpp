@@ -14,8 +14,16 @@
 
 namespace {
 
-/// What xgrammar has said since it was cleared: parts of a grammar that it leaves out.
-thread_local std::string warning;
+/// Where this thread wants to know what xgrammar says: parts of a grammar that it leaves out.
+thread_local std::string* warning = nullptr;
+
+class Listening {
+ public:
+  explicit Listening(std::string& said) { warning = &said; }
+  ~Listening() { warning = nullptr; }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+};
 
 }  // namespace
 
@@ -29,7 +37,9 @@ void LogFatalImpl(const std::string&, int, const std::string& message) {
   throw std::runtime_error(message);
 }
 
-void LogMessageImpl(const std::string&, int, int, const std::string& message) { warning = message; }
+void LogMessageImpl(const std::string&, int, int, const std::string& message) {
+  if (warning != nullptr) *warning = message;
+}
 
 }  // namespace xgrammar
 
@@ -102,12 +112,13 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(
     GrammarSource source, const Tokenizer& tokenizer,
     std::shared_ptr<const Vocabulary> vocabulary) {
   LLM_TRY(const Ebnf ebnf, ebnf_of(source, tokenizer));
-  warning.clear();
+  std::string said;
+  const Listening listening(said);
   try {
     // One thread, so that warnings come to this one; what is kept is kept by GrammarCompiler.
     xgrammar::GrammarCompiler compiler(vocabulary->tokens, 1, false);
     auto compiled = compiler.CompileGrammar(ebnf.text);
-    if (!warning.empty()) return refused(warning);
+    if (!said.empty()) return refused(said);
     std::vector<TokenId> barred;
     std::ranges::copy_if(vocabulary->control, std::back_inserter(barred), [&](TokenId id) {
       return std::ranges::find(ebnf.control, id) == ebnf.control.end();

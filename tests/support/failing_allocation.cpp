@@ -5,8 +5,10 @@
 //   LLM_COUNT_ALLOCATIONS=FILE how many there were is written there at the end
 //
 // Requests are those of malloc, calloc, realloc, aligned_alloc, posix_memalign and mmap, so those
-// of operator new and of libraries too. glibc's own functions do the work (__libc_malloc, ...).
+// of operator new and of libraries too, from main() on: what libraries need before it, they end the
+// process without. glibc's own functions do the work (__libc_malloc, ...).
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -28,6 +30,13 @@ void* __libc_memalign(std::size_t alignment, std::size_t size);
 namespace {
 
 std::atomic<std::uint64_t> requests = 0;
+std::atomic<bool> is_in_main = false;
+int (*real_main)(int, char**, char**) = nullptr;
+
+int counted_main(int argc, char** argv, char** environment) {
+  is_in_main = true;
+  return real_main(argc, argv, environment);
+}
 
 struct Plan {
   std::uint64_t first = 0;  // 0: none fails
@@ -44,6 +53,7 @@ Plan read_plan() {
 }
 
 bool refused() {
+  if (!is_in_main) return false;
   static const Plan plan = read_plan();
   const std::uint64_t k = ++requests;
   const bool fails = plan.first != 0 && (plan.from_there_on ? k >= plan.first : k == plan.first);
@@ -68,6 +78,15 @@ struct AtEnd {
 }  // namespace
 
 extern "C" {
+
+// What a program's start calls: initializers first, then main.
+int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(),
+                      void (*fini)(), void (*loader_fini)(), void* stack_end) {
+  real_main = main;
+  const auto start =
+      reinterpret_cast<decltype(&__libc_start_main)>(dlsym(RTLD_NEXT, "__libc_start_main"));
+  return start(counted_main, argc, argv, init, fini, loader_fini, stack_end);
+}
 
 void* malloc(std::size_t size) { return refused() ? nullptr : __libc_malloc(size); }
 

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Clients that call tools and ask for documents, by their own packages; then all of it at once, equal to alone.
+
+    tests/serving/agents.py BIN_DIR [--real FILE] [--requests N]
+
+openai, anthropic, LiteLLM, LangChain and llm talk to llmserve with SmolLM2-135M-Instruct, whose template knows no tools and whose
+sense does not matter: a call that must be made is made, a document is of its schema. Then N requests (1,000) of all kinds, 64 at
+a time and short of pages, on the embedded model: each answer is the one it got alone. Exit code 1 with the first thing that is
+not as it must be.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+
+import anthropic
+import jsonschema
+import openai
+import pydantic
+import server
+
+QUESTION = [{"role": "user", "content": "What is the weather in Paris, and for how many days?"}]
+ARGUMENTS = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 30}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+WEATHER = {"name": "get_weather", "description": "The weather of a city", "parameters": ARGUMENTS}
+STOP = {"name": "stop", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}
+TOOLS = [{"type": "function", "function": WEATHER}, {"type": "function", "function": STOP}]
+NAMED = {"type": "function", "function": {"name": "get_weather"}}
+
+
+# Short, for the embedded model's context.
+SIMPLE = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 99}, "s": {"type": "string", "maxLength": 9}},
+          "required": ["n", "s"], "additionalProperties": False}
+SHORT = [{"type": "function", "function": {"name": "g", "parameters": {"properties": {"n": {"enum": [1, 2, "x"]}}, "required": ["n"]}}}]
+SHORT_NAMED = {"type": "function", "function": {"name": "g"}}
+
+
+class Weather(pydantic.BaseModel):
+    """The weather of a city."""
+
+    city: str = pydantic.Field(max_length=30)
+    days: int = pydantic.Field(ge=1, le=9)
+
+
+def check_call(name: str, arguments: str | dict) -> None:
+    value = json.loads(arguments) if isinstance(arguments, str) else arguments
+    assert name in ("get_weather", "stop"), name
+    jsonschema.validate(value, ARGUMENTS if name == "get_weather" else STOP["parameters"])
+
+
+def openai_chats(client: openai.OpenAI, model: str) -> None:
+    settings = {"model": model, "messages": QUESTION, "tools": TOOLS, "seed": 3, "max_completion_tokens": 200}
+    whole = client.chat.completions.create(**settings, tool_choice=NAMED).choices[0]
+    assert whole.finish_reason == "tool_calls" and whole.message.content is None, whole
+    (call,) = whole.message.tool_calls
+    check_call(call.function.name, call.function.arguments)
+    chunks = list(client.chat.completions.create(**settings, tool_choice=NAMED, stream=True))
+    (delta,) = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
+    assert (delta.index, delta.function.name, delta.function.arguments) == (0, "get_weather", call.function.arguments)
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    several = client.chat.completions.create(**settings, tool_choice="required", parallel_tool_calls=True, n=4)
+    for choice in several.choices:
+        for one in choice.message.tool_calls:
+            check_call(one.function.name, one.function.arguments)
+    # Its result, and the answer to that.
+    after = [*QUESTION, whole.message.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": "Sunny, 21 degrees."}]
+    answer = client.chat.completions.create(**settings | {"messages": after, "temperature": 0}, tool_choice="none")
+    assert answer.choices[0].message.content and not answer.choices[0].message.tool_calls, answer
+    document = client.chat.completions.parse(model=model, messages=QUESTION, response_format=Weather, seed=5)
+    assert isinstance(document.choices[0].message.parsed, Weather), document
+    try:
+        client.chat.completions.create(**settings, response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}})
+        raise AssertionError("a keyword that is not enforced was taken")
+    except openai.BadRequestError as error:
+        assert "not" in error.body["param"], error
+
+
+def openai_responses(client: openai.OpenAI, model: str) -> None:
+    tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    response = client.responses.create(model=model, input=QUESTION, tools=tools, tool_choice="required", extra_body={"seed": 3})
+    calls = [item for item in response.output if item.type == "function_call"]
+    for call in calls:
+        check_call(call.name, call.arguments)
+    after = [*QUESTION, *(call.model_dump(exclude_none=True) for call in calls)]
+    after += [{"type": "function_call_output", "call_id": call.call_id, "output": "Sunny."} for call in calls]
+    settings = {"model": model, "input": after, "instructions": "Be brief.", "temperature": 0}
+    whole = client.responses.create(**settings)
+    assert whole.status == "completed" and whole.output_text, whole
+    with client.responses.stream(**settings) as stream:
+        pieces = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        assert "".join(pieces) == whole.output_text == stream.get_final_response().output_text
+    document = client.responses.parse(model=model, input="The weather?", text_format=Weather, extra_body={"seed": 5})
+    assert isinstance(document.output_parsed, Weather), document
+
+
+def anthropic_messages(url: str, model: str) -> None:
+    client = anthropic.Anthropic(base_url=url, api_key="secret", max_retries=0)
+    tools = [{"name": tool["name"], "input_schema": tool["parameters"]} for tool in (WEATHER, STOP)]
+    settings = {"model": model, "max_tokens": 200, "messages": QUESTION, "system": "Be brief."}
+    plain = client.messages.create(**settings, extra_body={"temperature": 0})
+    with client.messages.stream(**settings, extra_body={"temperature": 0}) as stream:
+        assert "".join(stream.text_stream) == plain.content[0].text
+    call = {"tools": tools, "tool_choice": {"type": "tool", "name": "get_weather"}, "extra_body": {"seed": 3}}
+    called = client.messages.create(**settings, **call)
+    (block,) = called.content
+    assert called.stop_reason == "tool_use" and block.type == "tool_use", called
+    check_call(block.name, block.input)
+    with client.messages.stream(**settings, **call) as stream:
+        assert stream.get_final_message().content[0].input == block.input
+    result = {"type": "tool_result", "tool_use_id": block.id, "content": "Sunny."}
+    messages = [*QUESTION, {"role": "assistant", "content": called.content}, {"role": "user", "content": [result]}]
+    assert client.messages.create(**settings | {"messages": messages}, tools=tools).content
+    assert client.messages.count_tokens(model=model, messages=QUESTION).input_tokens > 10
+    try:
+        client.messages.create(**settings | {"messages": [{"role": "user", "content": [{"type": "image"}]}]})
+        raise AssertionError("an image was taken")
+    except anthropic.BadRequestError as error:
+        assert "messages[0].content[0].type" in str(error), error
+
+
+def litellm_and_langchain(url: str, model: str) -> None:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # asks no network
+    import langchain_openai
+    import litellm
+
+    by_litellm = litellm.completion(model=f"openai/{model}", api_base=url + "/v1", api_key="secret", messages=QUESTION, tools=TOOLS,
+                                    tool_choice="required", seed=3)
+    for call in by_litellm.choices[0].message.tool_calls:
+        check_call(call.function.name, call.function.arguments)
+    chat = langchain_openai.ChatOpenAI(model=model, base_url=url + "/v1", api_key="secret", seed=3, max_retries=0)
+    for call in chat.bind_tools(TOOLS, tool_choice="any").invoke("The weather in Paris?").tool_calls:
+        check_call(call["name"], call["args"])
+    for method in ("json_schema", "function_calling"):
+        assert isinstance(chat.with_structured_output(Weather, method=method).invoke("The weather in Paris?"), Weather), method
+
+
+def llm_package(url: str, model: str) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        entry = {"model_id": "here", "model_name": model, "api_base": url + "/v1", "api_key_name": "here", "supports_schema": True}
+        pathlib.Path(home, "extra-openai-models.yaml").write_text(json.dumps([entry]))
+        command = [sys.executable, "-m", "llm", "-m", "here", "--key", "secret", "--no-stream", "-o", "seed", "3"]
+        command += ["--schema", json.dumps(ARGUMENTS), "The weather in Paris?"]
+        run = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | {"LLM_USER_PATH": home})
+    jsonschema.validate(json.loads(run.stdout), ARGUMENTS)
+
+
+def some_request(random_: random.Random) -> tuple[str, dict]:
+    """A path and a body of any kind."""
+    words = ["sun", "dog", "tree", "Once upon a time", "a small red house", "<|user|>"]
+    text = " ".join(random_.choices(words, k=random_.randint(1, 45)))
+    common = {"seed": random_.randrange(1000), "temperature": random_.choice([0, 1, 1.5])}
+    size = random_.randint(8, 60)
+    messages = [{"role": "user", "content": text}]
+    if random_.random() < 0.3:
+        messages = [{"role": "system", "content": "Be kind."}, *messages]
+    kind = random_.randrange(8)
+    if kind == 0:
+        return "/v1/completions", {**common, "prompt": text, "max_tokens": 4 * size, "ignore_eos": True}
+    if kind == 1:
+        return "/v1/messages", {**common, "messages": messages[-1:], "max_tokens": size}
+    if kind == 2:
+        return "/v1/responses", {**common, "input": text, "max_output_tokens": size}
+    body = {**common, "messages": messages, "max_tokens": size}
+    if kind in (3, 6):
+        messages[-1]["content"] = text[:40]
+    if kind == 3:
+        return "/v1/chat/completions", {**body, "tools": SHORT, "tool_choice": random_.choice(["required", SHORT_NAMED])}
+    if kind == 4:
+        schema = {"type": "json_schema", "json_schema": {"name": "w", "schema": SIMPLE}}
+        return "/v1/chat/completions", {**body, "max_tokens": 90, "response_format": schema}
+    if kind == 5:
+        return "/v1/chat/completions", {**body, "regex": "[a-z]{3,9}( [a-z]{2,5}){1,6}"}
+    if kind == 6:
+        return "/v1/chat/completions", {**body, "tools": SHORT, "n": 2}
+    return "/v1/chat/completions", {**body, "max_tokens": 3 * size, "ignore_eos": True, "stream": True}
+
+
+def answer(url: str, request: tuple[str, dict]) -> str:
+    """What of an answer is a function of model and request: not its ids and times."""
+    path, body = request
+    sent = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(sent, timeout=600) as got:
+            text = got.read().decode()
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{request}: {error.code} {error.read().decode()}") from error
+    if body.get("stream"):
+        chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+        return json.dumps([chunk["choices"] for chunk in chunks])
+
+    def without(value):
+        if isinstance(value, dict):
+            return {key: without(one) for key, one in value.items() if key not in ("id", "call_id", "created", "created_at")}
+        return [without(one) for one in value] if isinstance(value, list) else value
+
+    return json.dumps(without(json.loads(text)))
+
+
+def all_at_once(bin_dir: pathlib.Path, n: int) -> None:
+    random_ = random.Random(1)
+    requests = [some_request(random_) for _ in range(n)]
+    options = ["--chat-template", "zephyr", "-c", "512"]
+    with server.serve(bin_dir, *options) as url:
+        alone = [answer(url, request) for request in requests]
+    with server.serve(bin_dir, *options, "--parallel", "64", "--queue", "256", "--kv-memory", "2", "--speculate", "ngram") as url:
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            together = list(pool.map(lambda request: answer(url, request), requests))
+        preempted = server.metric(url, "preemptions_total")
+    for request, one, other in zip(requests, alone, together, strict=True):
+        assert one == other, f"{request}\nalone:    {one}\ntogether: {other}"
+    assert preempted > 0, "no text lost its pages"
+    print(f"{n} requests of all kinds, 64 at a time, {preempted:.0f} preemptions: each as alone")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bin_dir", type=pathlib.Path)
+    parser.add_argument("--real", type=pathlib.Path, default=server.cached_model(), help="SmolLM2-135M-Instruct")
+    parser.add_argument("--requests", type=int, default=1000)
+    arguments = parser.parse_args()
+    if arguments.real is None:
+        print("no real model: `./dev models fetch` has not brought one")
+    else:
+        with server.serve(arguments.bin_dir, "--api-key", "secret", model=arguments.real) as url:
+            client = openai.OpenAI(base_url=url + "/v1", api_key="secret", max_retries=0)
+            model = client.models.list().data[0].id
+            openai_chats(client, model)
+            openai_responses(client, model)
+            anthropic_messages(url, model)
+            litellm_and_langchain(url, model)
+            llm_package(url, model)
+        print("openai, anthropic, LiteLLM, LangChain and llm with tools and schemas: as they must be")
+    all_at_once(arguments.bin_dir, arguments.requests)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
