@@ -3,7 +3,7 @@
 
     tests/serving/agents.py BIN_DIR [--real FILE] [--requests N]
 
-openai, anthropic, LiteLLM, LangChain and llm talk to llmserve with SmolLM2-135M-Instruct, whose template knows no tools and whose
+openai, anthropic, LiteLLM, LangChain, llm and ollama talk to llmserve with SmolLM2-135M-Instruct, whose template knows no tools and whose
 sense does not matter: a call that must be made is made, a document is of its schema. Then N requests (1,000) of all kinds, 64 at
 a time and short of pages, on the embedded model: each answer is the one it got alone. Exit code 1 with the first thing that is
 not as it must be.
@@ -23,6 +23,8 @@ import urllib.request
 
 import anthropic
 import jsonschema
+import kinds
+import ollama
 import openai
 import pydantic
 import server
@@ -38,13 +40,6 @@ WEATHER = {"name": "get_weather", "description": "The weather of a city", "param
 STOP = {"name": "stop", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}
 TOOLS = [{"type": "function", "function": WEATHER}, {"type": "function", "function": STOP}]
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
-
-
-# Short, for the embedded model's context.
-SIMPLE = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 99}, "s": {"type": "string", "maxLength": 9}},
-          "required": ["n", "s"], "additionalProperties": False}
-SHORT = [{"type": "function", "function": {"name": "g", "parameters": {"properties": {"n": {"enum": [1, 2, "x"]}}, "required": ["n"]}}}]
-SHORT_NAMED = {"type": "function", "function": {"name": "g"}}
 
 
 class Weather(pydantic.BaseModel):
@@ -156,35 +151,23 @@ def llm_package(url: str, model: str) -> None:
     jsonschema.validate(json.loads(run.stdout), ARGUMENTS)
 
 
-def some_request(random_: random.Random) -> tuple[str, dict]:
-    """A path and a body of any kind."""
-    words = ["sun", "dog", "tree", "Once upon a time", "a small red house", "<|user|>"]
-    text = " ".join(random_.choices(words, k=random_.randint(1, 45)))
-    common = {"seed": random_.randrange(1000), "temperature": random_.choice([0, 1, 1.5])}
-    size = random_.randint(8, 60)
-    messages = [{"role": "user", "content": text}]
-    if random_.random() < 0.3:
-        messages = [{"role": "system", "content": "Be kind."}, *messages]
-    kind = random_.randrange(8)
-    if kind == 0:
-        return "/v1/completions", {**common, "prompt": text, "max_tokens": 4 * size, "ignore_eos": True}
-    if kind == 1:
-        return "/v1/messages", {**common, "messages": messages[-1:], "max_tokens": size}
-    if kind == 2:
-        return "/v1/responses", {**common, "input": text, "max_output_tokens": size}
-    body = {**common, "messages": messages, "max_tokens": size}
-    if kind in (3, 6):
-        messages[-1]["content"] = text[:40]
-    if kind == 3:
-        return "/v1/chat/completions", {**body, "tools": SHORT, "tool_choice": random_.choice(["required", SHORT_NAMED])}
-    if kind == 4:
-        schema = {"type": "json_schema", "json_schema": {"name": "w", "schema": SIMPLE}}
-        return "/v1/chat/completions", {**body, "max_tokens": 90, "response_format": schema}
-    if kind == 5:
-        return "/v1/chat/completions", {**body, "regex": "[a-z]{3,9}( [a-z]{2,5}){1,6}"}
-    if kind == 6:
-        return "/v1/chat/completions", {**body, "tools": SHORT, "n": 2}
-    return "/v1/chat/completions", {**body, "max_tokens": 3 * size, "ignore_eos": True, "stream": True}
+def ollama_package(url: str, model: str) -> None:
+    client = ollama.Client(url, headers={"Authorization": "Bearer secret"})
+    assert client.list().models[0].model == model
+    settings = {"model": model, "options": {"seed": 3, "num_predict": 60, "temperature": 0}}
+    whole = client.chat(**settings, messages=QUESTION)
+    pieces = list(client.chat(**settings, messages=QUESTION, stream=True))
+    assert whole.message.content and "".join(piece.message.content for piece in pieces) == whole.message.content
+    assert pieces[-1].done and pieces[-1].eval_count == whole.eval_count
+    assert client.generate(**settings, prompt=QUESTION[0]["content"]).response == whole.message.content
+    document = client.chat(**settings, messages=QUESTION, format=ARGUMENTS)
+    jsonschema.validate(json.loads(document.message.content), ARGUMENTS)
+    called = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}}]}
+    after = [*QUESTION, called, {"role": "tool", "tool_name": "get_weather", "content": "Sunny, 21 degrees."}]
+    assert client.chat(**settings, messages=after, tools=TOOLS).message.content
+
+
+UNLIKE = ("id", "call_id", "created", "created_at", "total_duration")
 
 
 def answer(url: str, request: tuple[str, dict]) -> str:
@@ -202,7 +185,7 @@ def answer(url: str, request: tuple[str, dict]) -> str:
 
     def without(value):
         if isinstance(value, dict):
-            return {key: without(one) for key, one in value.items() if key not in ("id", "call_id", "created", "created_at")}
+            return {key: without(one) for key, one in value.items() if key not in UNLIKE}
         return [without(one) for one in value] if isinstance(value, list) else value
 
     return json.dumps(without(json.loads(text)))
@@ -210,7 +193,7 @@ def answer(url: str, request: tuple[str, dict]) -> str:
 
 def all_at_once(bin_dir: pathlib.Path, n: int) -> None:
     random_ = random.Random(1)
-    requests = [some_request(random_) for _ in range(n)]
+    requests = [kinds.some_request(random_) for _ in range(n)]
     options = ["--chat-template", "zephyr", "-c", "512"]
     with server.serve(bin_dir, *options) as url:
         alone = [answer(url, request) for request in requests]
@@ -241,7 +224,8 @@ def main() -> int:
             anthropic_messages(url, model)
             litellm_and_langchain(url, model)
             llm_package(url, model)
-        print("openai, anthropic, LiteLLM, LangChain and llm with tools and schemas: as they must be")
+            ollama_package(url, model)
+        print("openai, anthropic, LiteLLM, LangChain, llm and ollama with tools and schemas: as they must be")
     all_at_once(arguments.bin_dir, arguments.requests)
     return 0
 

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 
+import kinds
 import server
 
 OPTIONS = ("--parallel", "8", "--queue", "32", "--kv-memory", "4", "--timeout", "3", "--connections", "64",
@@ -107,7 +108,10 @@ class Client:
         self.ask("/v1/completions", body | {name: value for name, value in more.items() if draw.random() < 0.2})
 
     def chat(self) -> None:
-        self.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi " * 9}], "max_tokens": 20})
+        path, body = kinds.some_request(self.draw)
+        if self.draw.random() < 0.1:  # what is refused while it is read, and while it is compiled
+            body |= self.draw.choice([{"regex": "("}, {"grammar": "root ::= root"}, {"tools": [1] * 1000}, {"response_format": {"type": "json_schema", "json_schema": {"schema": {"oneOf": [{}] * 300}}}}])
+        self.ask(path, body, leaves=self.draw.random() < 0.2)
 
     def break_http(self) -> None:
         draw = self.draw

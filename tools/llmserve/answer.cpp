@@ -97,7 +97,7 @@ void Answer::start() {
   });
   if (!request_->stream) return;
   exchange_->begin({.body = writer_->opening(),
-                    .content_type = "text/event-stream",
+                    .content_type = writer_->stream_type(),
                     .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
 }
 

@@ -137,6 +137,9 @@ std::unique_ptr<AnswerWriter> AnswerWriter::create(const ServedModel& served,
       return responses_writer(served, request);
     case AnswerShape::kMessages:
       return messages_writer(served, request);
+    case AnswerShape::kOllamaChat:
+    case AnswerShape::kOllamaText:
+      return ollama_writer(served, request);
     default:
       return completion_writer(served, request);
   }

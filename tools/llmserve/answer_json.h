@@ -78,6 +78,7 @@ class AnswerWriter {
   virtual std::string growth(std::size_t index, const TextEvent& event) = 0;
   virtual std::string closing(std::size_t index, const ServedText& text) = 0;
   virtual std::string ending() = 0;
+  virtual const char* stream_type() const { return "text/event-stream"; }
   /// In place of the rest of the answer.
   virtual std::string failure(std::string_view error_body) const;
 
@@ -108,6 +109,8 @@ std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
                                                 const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> responses_writer(const ServedModel& served,
                                                const AnswerRequest& request);
+std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,
+                                            const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> messages_writer(const ServedModel& served,
                                               const AnswerRequest& request);
 

@@ -218,6 +218,27 @@ Result<AnswerRequest> parse_messages(const OrderedJson& json, const ServedModel&
   return reply_to(body, AnswerShape::kMessages, "messages", served);
 }
 
+/// -1: all that fits; a number that is not there, likewise.
+static Result<AnswerRequest> reply_to_ollama(RequestBody& body, AnswerShape shape,
+                                             const std::string& path, const ServedModel& served) {
+  if (body.n_predict >= 0) body.max_tokens = static_cast<std::size_t>(body.n_predict);
+  return reply_to(body, shape, path, served);
+}
+
+Result<AnswerRequest> parse_ollama_chat(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(ollama_chat_fields(&served, body).read(json));
+  return reply_to_ollama(body, AnswerShape::kOllamaChat, "messages", served);
+}
+
+Result<AnswerRequest> parse_ollama_text(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(ollama_text_fields(&served, body).read(json));
+  if (!body.instructions.empty()) body.chat.add_system(body.instructions);
+  body.chat.add("user", body.more);
+  return reply_to_ollama(body, AnswerShape::kOllamaText, "prompt", served);
+}
+
 Result<std::size_t> parse_count(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(count_fields(&served, body).read(json));

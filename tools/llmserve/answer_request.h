@@ -17,7 +17,15 @@
 namespace llm {
 
 /// Whose shape an answer has.
-enum class AnswerShape { kCompletions, kInfill, kChat, kResponses, kMessages };
+enum class AnswerShape {
+  kCompletions,
+  kInfill,
+  kChat,
+  kResponses,
+  kMessages,
+  kOllamaChat,
+  kOllamaText
+};
 
 /// How the reply of a conversation is taken apart.
 struct ReplyShape {
@@ -66,6 +74,8 @@ Result<AnswerRequest> parse_infill(const OrderedJson& body, const ServedModel& s
 Result<AnswerRequest> parse_chat(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_responses(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_messages(const OrderedJson& body, const ServedModel& served);
+Result<AnswerRequest> parse_ollama_chat(const OrderedJson& body, const ServedModel& served);
+Result<AnswerRequest> parse_ollama_text(const OrderedJson& body, const ServedModel& served);
 /// The tokens of a conversation of /v1/messages.
 Result<std::size_t> parse_count(const OrderedJson& body, const ServedModel& served);
 

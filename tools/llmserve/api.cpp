@@ -80,7 +80,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 17> kRoutes = {{
+  static constexpr std::array<Route, 21> kRoutes = {{
       {{"POST",
         "/v1/completions",
         true,
@@ -116,6 +116,23 @@ std::span<const Api::Route> Api::routes() {
         "The tokens of a conversation of /v1/messages",
         {"CountRequest", count_fields}},
        &Api::count_tokens},
+      {{"POST",
+        "/api/chat",
+        true,
+        "ollamaChat",
+        "Reply to a conversation, in the shape of Ollama's API",
+        {"OllamaChatRequest", ollama_chat_fields}},
+       &Api::ollama_chat},
+      {{"POST",
+        "/api/generate",
+        true,
+        "ollamaGenerate",
+        "Reply to one message, in the shape of Ollama's API",
+        {"OllamaGenerateRequest", ollama_text_fields}},
+       &Api::ollama_generate},
+      {{"GET", "/api/tags", true, "ollamaTags", "The one model, as Ollama lists it"},
+       &Api::ollama_tags},
+      {{"GET", "/api/version", true, "ollamaVersion", "The version"}, &Api::ollama_version},
       {{"POST", "/infill", true, "infill", "The text of a gap", {"InfillRequest", infill_fields}},
        &Api::infill},
       {{"GET", "/v1/models", true, "listModels", "The one model, by each of its names"},
@@ -284,6 +301,32 @@ void Api::count_tokens(const std::shared_ptr<HttpExchange>& exchange) {
     const auto n = body.ok() ? parse_count(*body, served_) : body.error();
     return answer_with(n.ok() ? answer_of({{"input_tokens", *n}}) : error_answer(n.error()));
   });
+}
+
+void Api::ollama_chat(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
+    return answer_to(body.ok() ? parse_ollama_chat(*body, served_) : body.error());
+  });
+}
+
+void Api::ollama_generate(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
+    return answer_to(body.ok() ? parse_ollama_text(*body, served_) : body.error());
+  });
+}
+
+void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
+  AnswerJson models = AnswerJson::array();
+  for (const std::string& id : served_.ids)
+    models.push_back({{"name", id},
+                      {"model", id},
+                      {"digest", served_.model->file_sha256()},
+                      {"details", {{"format", "gguf"}}}});
+  exchange->answer(answer_of({{"models", std::move(models)}}));
+}
+
+void Api::ollama_version(const std::shared_ptr<HttpExchange>& exchange) {
+  exchange->answer(answer_of({{"version", version()}}));
 }
 
 AnswerJson Api::model_json(const std::string& id) const {

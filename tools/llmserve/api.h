@@ -62,6 +62,10 @@ class Api {
   void responses(const std::shared_ptr<HttpExchange>& exchange);
   void messages(const std::shared_ptr<HttpExchange>& exchange);
   void count_tokens(const std::shared_ptr<HttpExchange>& exchange);
+  void ollama_chat(const std::shared_ptr<HttpExchange>& exchange);
+  void ollama_generate(const std::shared_ptr<HttpExchange>& exchange);
+  void ollama_tags(const std::shared_ptr<HttpExchange>& exchange);
+  void ollama_version(const std::shared_ptr<HttpExchange>& exchange);
   void infill(const std::shared_ptr<HttpExchange>& exchange);
   void list_models(const std::shared_ptr<HttpExchange>& exchange);
   void show_model(const std::shared_ptr<HttpExchange>& exchange);

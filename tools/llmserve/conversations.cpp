@@ -394,6 +394,44 @@ Status read_response_input(const OrderedJson& input, const std::string& path, Re
   return Ok{};
 }
 
+Status read_ollama_messages(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
+  LLM_RETURN_IF_ERROR(check_list(list, path, "messages"));
+  std::size_t n_calls = 0;
+  std::size_t n_results = 0;
+  const auto id_of = [](std::size_t n) { return fmt::format("call{:05}", n); };
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string place = at_index(path, i);
+    const OrderedJson& given = list[i];
+    if (!given.is_object()) return wrong_field(place, shown_json(given), "an object");
+    LLM_TRY(const std::string role, text_at(given, "role", place));
+    LLM_TRY(std::string text,
+            text_of(given.value("content", OrderedJson()), place + ".content", {}));
+    if (const OrderedJson images = given.value("images", OrderedJson()); !images.empty())
+      return wrong_field(place + ".images", shown_json(images), "none");
+    if (role == "tool") {
+      // Results come in the order of the calls.
+      add_result(chat, id_of(n_results++), std::move(text));
+      continue;
+    }
+    if (role != "system" && role != "user" && role != "assistant")
+      return wrong_field(place + ".role", shown_json(role), "system, user, assistant or tool");
+    chat.add(role, std::move(text));
+    const OrderedJson calls = given.value("tool_calls", OrderedJson());
+    for (std::size_t c = 0; c < calls.size(); ++c) {
+      const std::string at = at_index(place + ".tool_calls", c) + ".function";
+      const OrderedJson function =
+          calls[c].is_object() ? calls[c].value("function", OrderedJson()) : OrderedJson();
+      if (!function.is_object()) return wrong_field(at, shown_json(function), "an object");
+      LLM_TRY(std::string name, text_at(function, "name", at));
+      const OrderedJson arguments = function.value("arguments", OrderedJson::object());
+      if (!arguments.is_object())
+        return wrong_field(at + ".arguments", shown_json(arguments), "an object");
+      add_call(chat, call_json(id_of(n_calls++), std::move(name), json_text(arguments)));
+    }
+  }
+  return Ok{};
+}
+
 Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
                                RequestedChat& chat) {
   LLM_RETURN_IF_ERROR(check_list(list, path, "messages"));

@@ -47,6 +47,9 @@ Status read_tool_choice(const OrderedJson& choice, const std::string& path, Requ
 /// Of /v1/responses: a text or a list of items. @param path  "input"
 Status read_response_input(const OrderedJson& input, const std::string& path, RequestedChat& chat);
 
+/// Of /api/chat: calls have no ids and their arguments as an object; a result names its function.
+Status read_ollama_messages(const OrderedJson& list, const std::string& path, RequestedChat& chat);
+
 /// Of /v1/messages. Functions have `input_schema`, the choice is {"type": ...}.
 Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
                                RequestedChat& chat);

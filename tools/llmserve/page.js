@@ -73,9 +73,21 @@ function button(text, onclick) {
   return Object.assign(element("button", "", text), { type: "button", onclick });
 }
 
+// What the model thought before its reply; not kept over a reload, and not sent back.
+function showThoughts(turn, body) {
+  let thoughts = turn.element.querySelector(".thoughts");
+  if (!thoughts) {
+    thoughts = element("details", "thoughts");
+    thoughts.append(element("summary", "", "Thoughts"), element("div", "body"));
+    body.before(thoughts);
+  }
+  thoughts.lastChild.textContent = turn.thoughts;
+}
+
 function showTurn(turn) {
   turn.element ??= addElement(element("div", "turn"));
-  const body = turn.element.querySelector(".body") ?? turn.element.appendChild(element("div", "body"));
+  const body = turn.element.querySelector(":scope > .body") ?? turn.element.appendChild(element("div", "body"));
+  if (turn.thoughts) showThoughts(turn, body);
   if (turn.role === "assistant") {
     body.className = "body reply";
     Markdown.show(body, turn.content);
@@ -203,11 +215,13 @@ async function readAnswer(run, body) {
     if (event.error) throw new Error(event.error.message);
     const choice = event.choices[0];
     const piece = choice && (choice.text ?? choice.delta.content);
-    measure(event, piece);
+    const thought = choice?.delta?.reasoning_content;
+    measure(event, piece || thought);
     if (event.system_fingerprint) $("fingerprint").textContent = event.system_fingerprint;
     if (choice?.finish_reason === "length") run.turn.note = "ended at the limit of tokens";
-    if (!piece) continue;
-    run.turn.content += piece;
+    if (!piece && !thought) continue;
+    run.turn.content += piece ?? "";
+    run.turn.thoughts = (run.turn.thoughts ?? "") + (thought ?? "");
     drawn ||= setTimeout(() => {
       drawn = 0;
       if (running !== run) return;

@@ -74,6 +74,14 @@ Status read_thinking(const OrderedJson& value, const std::string& path, Requeste
   return Ok{};
 }
 
+/// /api/chat's "think".
+Status read_think(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (value.is_string()) return read_effort(value, path, chat);
+  if (!value.is_boolean()) return wrong_field(path, shown_json(value), "true or false");
+  chat.variables["enable_thinking"] = value;
+  return Ok{};
+}
+
 Status read_nested_tools(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
   return read_tools(value, path, /*is_flat=*/false, chat);
 }
@@ -356,6 +364,59 @@ JsonFields messages_fields(const ServedModel* served, RequestBody& body) {
 JsonFields count_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
   add_anthropic(fields, served, body);
+  return fields;
+}
+
+/// What /api/chat and /api/generate have in common; the defaults are Ollama's.
+static void add_ollama(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+  body.stream = true;
+  body.options.sampler.temperature = 0.8F;
+  body.options.sampler.top_k = 40;
+  body.options.sampler.top_p = 0.9F;
+  add_model(fields, served);
+  JsonFields options;
+  add_sampling(options, body);
+  options.integer("num_predict", &body.n_predict, -2, most_new(served), "Below 0: all that fits.");
+  options.value("stop", array_of({{"type", "string"}}),
+                [&body](const OrderedJson& value, const std::string& path) {
+                  return read_stops(value, path, body.options.stop);
+                });
+  for (const char* taken : {"num_ctx", "num_batch", "num_gpu", "num_thread", "num_keep", "use_mmap",
+                            "main_gpu", "numa", "low_vram"})
+    options.ignored(taken);
+  for (const char* penalty : {"presence_penalty", "frequency_penalty"})
+    options.only(penalty, OrderedJson::array({0}));
+  JsonSchema schema = options.schema();
+  fields.value("options", std::move(schema),
+               [options = std::move(options)](const OrderedJson& value, const std::string& path) {
+                 return options.read(value, path + ".");
+               });
+  add_ollama_format(fields, body.structure);
+  add_chat(fields, body, "think", {{"type", "boolean"}}, read_think,
+           "A variable for the chat template.");
+  fields.flag("stream", &body.stream, "Lines of JSON; true unless it is said.");
+  fields.ignored("keep_alive");
+}
+
+JsonFields ollama_chat_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  add_chat(fields, body, "messages", array_of({{"type", "object"}}, true), read_ollama_messages,
+           "The last is the user's or a function's result.")
+      .needed("an array of messages");
+  add_chat(fields, body, "tools", tools_schema(/*is_flat=*/false), read_nested_tools,
+           "Functions that the reply may call.");
+  add_ollama(fields, served, body);
+  return fields;
+}
+
+JsonFields ollama_text_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  fields.text("prompt", &body.more, "What the user says.").needed("a string");
+  fields.text("system", &body.instructions, "The system message.");
+  fields.only("raw", OrderedJson::array({false}));
+  for (const char* absent : {"suffix", "template", "context", "images"})
+    fields.only(absent, OrderedJson::array({"", OrderedJson::array()}));
+  add_ollama(fields, served, body);
   return fields;
 }
 

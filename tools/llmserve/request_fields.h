@@ -54,6 +54,8 @@ JsonFields completion_fields(const ServedModel* served, RequestBody& body);
 JsonFields chat_fields(const ServedModel* served, RequestBody& body);
 JsonFields responses_fields(const ServedModel* served, RequestBody& body);
 JsonFields messages_fields(const ServedModel* served, RequestBody& body);
+JsonFields ollama_chat_fields(const ServedModel* served, RequestBody& body);
+JsonFields ollama_text_fields(const ServedModel* served, RequestBody& body);
 JsonFields count_fields(const ServedModel* served, RequestBody& body);
 JsonFields infill_fields(const ServedModel* served, RequestBody& body);
 JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);

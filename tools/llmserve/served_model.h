@@ -31,7 +31,13 @@ struct ServedModel {
   std::int64_t loaded_at = 0;                           ///< seconds since 1970
 
   const std::string& id() const { return ids.front(); }
-  bool has_id(std::string_view name) const { return std::ranges::find(ids, name) != ids.end(); }
+  /// Ollama's clients put a tag behind a name that has none.
+  bool has_id(std::string_view name) const {
+    constexpr std::string_view kTag = ":latest";
+    if (std::ranges::find(ids, name) != ids.end()) return true;
+    if (name.ends_with(kTag)) name.remove_suffix(kTag.size());
+    return std::ranges::find(ids, name) != ids.end();
+  }
   const Tokenizer& tokenizer() const { return model->tokenizer(); }
 };
 

@@ -107,6 +107,22 @@ JsonFields::Field& add_nested_format(JsonFields& fields, std::string name,
       "What the text is: its format has a type and a schema beside it.");
 }
 
+JsonFields::Field& add_ollama_format(JsonFields& fields, std::vector<StructureField>& wanted) {
+  return fields.value(
+      "format", {{"oneOf", JsonSchema::array({{{"enum", {"", "json"}}}, {{"type", "object"}}})}},
+      [&wanted](const OrderedJson& value, const std::string& path) -> Status {
+        if (value == "") return Ok{};
+        if (value != "json" && !value.is_object())
+          return wrong_field(path, shown_json(value), "\"json\" or a JSON schema");
+        const bool is_any = value == "json";
+        wanted.push_back({path,
+                          {is_any ? GrammarKind::kJsonObject : GrammarKind::kJsonSchema,
+                           is_any ? "" : json_text(value)}});
+        return Ok{};
+      },
+      "What the text is: a JSON object, or a document of a schema; enforced.");
+}
+
 Result<std::shared_ptr<const Grammar>> compile_structure(const std::vector<StructureField>& wanted,
                                                          const ServedModel& served) {
   if (wanted.empty()) return std::shared_ptr<const Grammar>();

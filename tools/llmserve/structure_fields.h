@@ -24,6 +24,9 @@ void add_structure(JsonFields& fields, std::vector<StructureField>& wanted);
 JsonFields::Field& add_nested_format(JsonFields& fields, std::string name,
                                      std::vector<StructureField>& wanted);
 
+/// The same in Ollama's shape: "json", or a schema.
+JsonFields::Field& add_ollama_format(JsonFields& fields, std::vector<StructureField>& wanted);
+
 /// The grammar of what was asked for; null for nothing. Errors: kUsage naming the field, with the
 /// JSON pointer of a schema's keyword behind it, or several fields.
 Result<std::shared_ptr<const Grammar>> compile_structure(const std::vector<StructureField>& wanted,

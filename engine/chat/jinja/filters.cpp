@@ -134,7 +134,8 @@ Value round_number(R rt, V in, A args) {
       given[1] ? rt.need_text(*given[1], "a method").bytes() : std::string_view("common");
   if (precision < 0 || precision > 15) return rt.unsupported("a precision outside 0..15");
   const int digits = static_cast<int>(precision);
-  const double scale = std::pow(10.0, digits);
+  double scale = 1;  // exact up to 10^22
+  for (int i = 0; i < digits; ++i) scale *= 10;
   const double x = in.number();
   if (method == "ceil") return std::ceil(x * scale) / scale;
   if (method == "floor") return std::floor(x * scale) / scale;

@@ -35,6 +35,17 @@ Value whole(Runtime& rt, std::string_view op, Int a, Int b) {
   return result;
 }
 
+/// Products, which are the same everywhere; the C library's pow rounds as it likes.
+Value power(Runtime& rt, double x, double y) {
+  constexpr double kMost = 64;
+  if (y != std::floor(y) || std::abs(y) > kMost)
+    return rt.unsupported("a power of numbers that is no product");
+  double product = 1;
+  for (int i = 0; i < static_cast<int>(std::abs(y)); ++i) product *= x;
+  if (y < 0 && product == 0) return rt.wrong("found a division by zero");
+  return y < 0 ? 1 / product : product;
+}
+
 Value arithmetic(Runtime& rt, std::string_view op, const Value& a, const Value& b) {
   const bool is_whole = a.integer() && b.integer();
   if (is_whole && op != "/" && !(op == "**" && *b.integer() < 0)) {
@@ -45,7 +56,7 @@ Value arithmetic(Runtime& rt, std::string_view op, const Value& a, const Value& 
   if (op == "+") return x + y;
   if (op == "-") return x - y;
   if (op == "*") return x * y;
-  if (op == "**") return std::pow(x, y);
+  if (op == "**") return power(rt, x, y);
   if (y == 0) return rt.wrong("found a division by zero");
   if (op == "/") return x / y;
   if (op == "//") return std::floor(x / y);

@@ -1,0 +1,207 @@
+// Conversations in every API's shape: one text whatever the shape, calls that must be made,
+// results.
+
+#include <array>
+
+#include "tests/tools/llmserve_process.h"
+
+namespace llm::test {
+namespace {
+
+const Json kParameters = {{"type", "object"},
+                          {"properties", {{"n", {{"enum", {1, 2, "x"}}}}}},
+                          {"required", {"n"}},
+                          {"additionalProperties", false}};
+const Json kFunction = {{"name", "g"}, {"parameters", kParameters}};
+const Json kTools = {{{"type", "function"}, {"function", kFunction}}};
+
+/// The same question, with what `more` adds, by each API; and the answer's parts: text, thoughts,
+/// calls.
+struct Shape {
+  const char* path;
+  Json (*body)(const Json& messages, bool must_call);
+  Json (*call)(const Json& answer);  ///< {"name", "arguments"}, the latter an object
+  std::string (*text)(const Json& answer);
+};
+
+const std::array<Shape, 4> kShapes = {{
+    {"/v1/chat/completions",
+     [](const Json& messages, bool must_call) {
+       Json body = {{"messages", messages}, {"max_tokens", 90}, {"seed", 3}, {"temperature", 0}};
+       if (must_call) body.update({{"tools", kTools}, {"tool_choice", "required"}});
+       return body;
+     },
+     [](const Json& answer) {
+       const Json& choice = answer["choices"][0];
+       REQUIRE(choice["finish_reason"] == "tool_calls");
+       REQUIRE(choice["message"]["content"].is_null());
+       const Json& call = choice["message"]["tool_calls"][0];
+       REQUIRE(call["id"].get<std::string>().size() == 9);
+       Json function = call["function"];
+       function["arguments"] = test::parse_json(function["arguments"].get<std::string>());
+       return function;
+     },
+     [](const Json& answer) -> std::string { return answer["choices"][0]["message"]["content"]; }},
+    {"/v1/responses",
+     [](const Json& messages, bool must_call) {
+       Json body = {
+           {"input", messages}, {"max_output_tokens", 90}, {"seed", 3}, {"temperature", 0}};
+       Json flat = kFunction;
+       flat["type"] = "function";
+       if (must_call) body.update({{"tools", {flat}}, {"tool_choice", "required"}});
+       return body;
+     },
+     [](const Json& answer) {
+       const Json& item = answer["output"][0];
+       REQUIRE(item["type"] == "function_call");
+       return Json{{"name", item["name"]},
+                   {"arguments", test::parse_json(item["arguments"].get<std::string>())}};
+     },
+     [](const Json& answer) -> std::string { return answer["output"][0]["content"][0]["text"]; }},
+    {"/v1/messages",
+     [](const Json& messages, bool must_call) {
+       Json body = {{"messages", messages}, {"max_tokens", 90}, {"seed", 3}, {"temperature", 0}};
+       const Json tool = {{"name", "g"}, {"input_schema", kParameters}};
+       if (must_call) body.update({{"tools", {tool}}, {"tool_choice", {{"type", "any"}}}});
+       return body;
+     },
+     [](const Json& answer) {
+       const Json& block = answer["content"][0];
+       REQUIRE(answer["stop_reason"] == "tool_use");
+       return Json{{"name", block["name"]}, {"arguments", block["input"]}};
+     },
+     [](const Json& answer) -> std::string { return answer["content"][0]["text"]; }},
+    {"/api/chat",
+     [](const Json& messages, bool must_call) {
+       Json body = {
+           {"messages", messages},
+           {"stream", false},
+           {"options",
+            {{"num_predict", 90}, {"seed", 3}, {"temperature", 0}, {"top_k", 0}, {"top_p", 1}}}};
+       if (must_call) body["tools"] = kTools;  // it has no tool_choice
+       return body;
+     },
+     nullptr, [](const Json& answer) -> std::string { return answer["message"]["content"]; }},
+}};
+
+const Json kQuestion = {{{"role", "user"}, {"content", "Tell me of a dog."}}};
+
+/// The data of a stream's events, or its lines.
+std::vector<Json> stream_of(const std::string& body) {
+  std::vector<Json> parts;
+  std::istringstream lines(body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("data: ")) line.erase(0, 6);
+    if (line.starts_with('{')) parts.push_back(test::parse_json(line));
+  }
+  return parts;
+}
+
+}  // namespace
+
+TEST_CASE("an answer's text is the same in the shape of every API", "[llmserve][tools]") {
+  Server server = serve_fable({"--chat-template", "zephyr"});
+  std::string text;
+  for (const Shape& shape : kShapes) {
+    CAPTURE(shape.path);
+    Json body = shape.body(kQuestion, false);
+    const Reply whole = server.post(shape.path, body);
+    CAPTURE(whole.body);
+    REQUIRE(whole.status == 200);
+    if (text.empty()) text = shape.text(whole.json());
+    CHECK(shape.text(whole.json()) == text);
+    body["stream"] = true;
+    std::string pieces;
+    for (const Json& part : stream_of(server.post(shape.path, body).body)) {
+      if (part.contains("choices")) pieces += part["choices"][0]["delta"].value("content", "");
+      if (part.value("type", "") == "response.output_text.delta") pieces += part["delta"];
+      if (part.value("type", "") == "content_block_delta") pieces += part["delta"]["text"];
+      if (part.contains("message") && part.contains("done")) pieces += part["message"]["content"];
+    }
+    CHECK(pieces == text);
+  }
+  CHECK(text.size() > 20);
+}
+
+TEST_CASE("a call that must be made is made, and its result is read", "[llmserve][tools]") {
+  Server server = serve_fable({"--chat-template", "zephyr", "--api-key", "k"});
+  const auto ask = [&](const char* path, const Json& body, const char* key = "x-api-key: k\r\n") {
+    return server.ask(post_text(path, json_text(body), key));
+  };
+  CHECK(ask("/v1/messages", Json::object(), "x-api-key: other\r\n").status == 401);
+  Json call;
+  for (const Shape& shape : kShapes) {
+    if (shape.call == nullptr) continue;
+    CAPTURE(shape.path);
+    const Reply reply = ask(shape.path, shape.body(kQuestion, true));
+    CAPTURE(reply.body);
+    REQUIRE(reply.status == 200);
+    if (call.is_null()) call = shape.call(reply.json());
+    CHECK(shape.call(reply.json()) == call);
+  }
+  CHECK(call["name"] == "g");
+  CHECK((call["arguments"]["n"] == 1 || call["arguments"]["n"] == 2 ||
+         call["arguments"]["n"] == "x"));
+
+  // The call and its result come back; every API tells the model the same.
+  const std::string arguments = R"({"n":2})";
+  Json chat = kQuestion;
+  chat.push_back({{"role", "assistant"},
+                  {"content", nullptr},
+                  {"tool_calls",
+                   {{{"id", "c1"},
+                     {"type", "function"},
+                     {"function", {{"name", "g"}, {"arguments", arguments}}}}}}});
+  chat.push_back({{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "seven"}});
+  Json items = kQuestion;
+  items.push_back(
+      {{"type", "function_call"}, {"call_id", "c1"}, {"name", "g"}, {"arguments", arguments}});
+  items.push_back({{"type", "function_call_output"}, {"call_id", "c1"}, {"output", "seven"}});
+  Json blocks = kQuestion;
+  blocks.push_back(
+      {{"role", "assistant"},
+       {"content", {{{"type", "tool_use"}, {"id", "c1"}, {"name", "g"}, {"input", {{"n", 2}}}}}}});
+  blocks.push_back(
+      {{"role", "user"},
+       {"content", {{{"type", "tool_result"}, {"tool_use_id", "c1"}, {"content", "seven"}}}}});
+  Json lines = kQuestion;
+  lines.push_back({{"role", "assistant"},
+                   {"tool_calls", {{{"function", {{"name", "g"}, {"arguments", {{"n", 2}}}}}}}}});
+  lines.push_back({{"role", "tool"}, {"content", "seven"}});
+  const std::array<Json, 4> histories = {chat, items, blocks, lines};
+  std::string text;
+  for (std::size_t i = 0; i < kShapes.size(); ++i) {
+    CAPTURE(kShapes[i].path);
+    const Reply reply = ask(kShapes[i].path, kShapes[i].body(histories[i], false));
+    CAPTURE(reply.body);
+    REQUIRE(reply.status == 200);
+    if (text.empty()) text = kShapes[i].text(reply.json());
+    CHECK(kShapes[i].text(reply.json()) == text);
+  }
+  // What a result says is seen.
+  chat.back()["content"] = "a very different thing";
+  const Reply other = ask("/v1/chat/completions", kShapes[0].body(chat, false));
+  CHECK(kShapes[0].text(other.json()) != text);
+}
+
+TEST_CASE("a call comes as one delta", "[llmserve][tools]") {
+  Server server = serve_fable({"--chat-template", "zephyr"});
+  Json body = kShapes[0].body(kQuestion, true);
+  const Json whole = kShapes[0].call(server.post("/v1/chat/completions", body).json());
+  body["stream"] = true;
+  std::vector<Json> calls;
+  std::string reason;
+  for (const Json& part : stream_of(server.post("/v1/chat/completions", body).body)) {
+    const Json& choice = part["choices"][0];
+    if (choice["delta"].contains("tool_calls")) calls.push_back(choice["delta"]["tool_calls"][0]);
+    if (choice["finish_reason"].is_string()) reason = choice["finish_reason"];
+  }
+  REQUIRE(calls.size() == 1);
+  CHECK(reason == "tool_calls");
+  CHECK(calls[0]["index"] == 0);
+  CHECK(calls[0]["function"]["name"] == whole["name"]);
+  CHECK(test::parse_json(calls[0]["function"]["arguments"].get<std::string>()) ==
+        whole["arguments"]);
+}
+
+}  // namespace llm::test

@@ -1,0 +1,113 @@
+// The shape of Ollama's /api/chat and /api/generate: lines of JSON. Source: Ollama's docs/api.md.
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "tools/llmserve/answer_json.h"
+#include "tools/llmserve/answer_request.h"
+
+namespace llm {
+namespace {
+
+class OllamaWriter : public AnswerWriter {
+ public:
+  OllamaWriter(const ServedModel& served, const AnswerRequest& request)
+      : AnswerWriter(served, request, "") {}
+
+  const char* stream_type() const override { return "application/x-ndjson"; }
+
+  std::string whole(std::span<const ServedText> texts) const override {
+    AnswerJson reply = empty_reply();
+    for (const ReplyPart& part : parts_of(texts[0])) add(part, reply);
+    AnswerJson json = line(std::move(reply));
+    json.update(ended(texts[0]));
+    return dump(json) + "\n";
+  }
+
+  std::string opening() override { return ""; }
+
+  std::string growth(std::size_t, const TextEvent& event) override {
+    return lines_of(parsers_[0].push(event.text));
+  }
+
+  std::string closing(std::size_t, const ServedText& text) override {
+    std::string lines = lines_of(parsers_[0].finish());
+    AnswerJson last = line(empty_reply());
+    last.update(ended(text));
+    return lines + dump(last) + "\n";
+  }
+
+  std::string ending() override { return ""; }
+
+  std::string failure(std::string_view error_body) const override {
+    return dump({{"error", parse_ordered_json(error_body)["error"]["message"]}}) + "\n";
+  }
+
+ private:
+  bool is_chat() const { return request_.shape == AnswerShape::kOllamaChat; }
+
+  AnswerJson empty_reply() const {
+    if (!is_chat()) return {{"response", ""}};
+    return {{"role", "assistant"}, {"content", ""}};
+  }
+
+  void add(const ReplyPart& part, AnswerJson& reply) const {
+    const auto append = [&](const char* member) {
+      AnswerJson& text = reply[member];
+      text = (text.is_null() ? "" : text.get<std::string>()) + part.text;
+    };
+    if (part.kind == ReplyPart::Kind::kContent) return append(is_chat() ? "content" : "response");
+    if (part.kind == ReplyPart::Kind::kThought) return append("thinking");
+    reply["tool_calls"].push_back(
+        {{"function",
+          {{"name", part.call.name}, {"arguments", parse_ordered_json(part.call.arguments)}}}});
+  }
+
+  AnswerJson line(AnswerJson reply) const {
+    const auto now = std::chrono::system_clock::now();
+    AnswerJson json = {{"model", served_.id()},
+                       {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now))}};
+    if (is_chat())
+      json["message"] = std::move(reply);
+    else
+      json.update(reply);
+    json["done"] = false;
+    return json;
+  }
+
+  AnswerJson ended(const ServedText& text) const {
+    const StopReason reason = text.result.stop_reason;
+    const bool is_whole = reason == StopReason::kEos || reason == StopReason::kStopString;
+    const auto since = std::chrono::steady_clock::now() - started_;
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+    return {{"done", true},
+            {"done_reason", is_whole ? "stop" : "length"},
+            {"total_duration", ns},
+            {"prompt_eval_count", prompt_tokens()},
+            {"eval_count", text.result.ids.size()}};
+  }
+
+  std::string lines_of(const std::vector<ReplyPart>& parts) const {
+    std::string lines;
+    for (const ReplyPart& part : parts) {
+      AnswerJson reply = empty_reply();
+      add(part, reply);
+      lines += dump(line(std::move(reply))) + "\n";
+    }
+    return lines;
+  }
+
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,
+                                            const AnswerRequest& request) {
+  return std::make_unique<OllamaWriter>(served, request);
+}
+
+}  // namespace llm
