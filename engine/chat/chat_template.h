@@ -48,7 +48,7 @@ class ChatTemplate {
   /// No part is empty.
   /// Errors: kUsage with the template's own message where it raises one; kMalformed where Python
   /// would raise another exception; kUnsupported; kResource above 10 million steps, 128 MiB of
-  /// values, 16 MiB of text, 1,000 levels. All name the template's line.
+  /// values, 16 MiB of text, 400 levels. All name the template's line.
   /// Cost: linear in the steps that the template takes. Any number of threads may render at once.
   Result<std::vector<ChatPart>> render(const ChatInput& input) const;
 

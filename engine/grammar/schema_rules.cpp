@@ -250,7 +250,9 @@ class SchemaWriter {
       const std::string at = path + "/patternProperties";
       if (patterns->size() > 1 || !parts.properties.empty() || wanted != nullptr)
         return wrong(at, "one pattern, no properties, no required and no propertyNames");
-      const auto& [pattern, schema] = *patterns->items().begin();
+      const auto only = patterns->begin();
+      const std::string& pattern = only.key();
+      const OrderedJson& schema = only.value();
       LLM_TRY(const std::string body, below(at, pattern_expression(pattern, true)));
       parts.extra_name = quoted(body);
       LLM_TRY(parts.extra, value(schema, fmt::format("{}/{}", at, pointer_part(pattern))));

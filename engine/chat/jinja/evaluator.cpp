@@ -153,6 +153,7 @@ void Evaluator::assign(const Expr& target, Value value, Scope& scope) {
     return;
   }
   rt_.list({value});  // fails for what must not live on in a namespace
+  if (rt_.failed()) return;
   auto& items = (*ns)->items;
   const auto at =
       std::ranges::find(items, target.name, [](const auto& item) { return item.first; });

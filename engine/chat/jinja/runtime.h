@@ -29,7 +29,7 @@ class Runtime {
  public:
   static constexpr std::size_t kMaxSteps = 10'000'000;
   static constexpr std::size_t kMaxMemory = std::size_t{128} << 20;
-  static constexpr std::size_t kMaxDepth = 1000;        ///< of evaluations inside each other
+  static constexpr std::size_t kMaxDepth = 400;         ///< of evaluations inside each other
   static constexpr std::size_t kMaxValueDepth = 100;    ///< of lists and dicts
   static constexpr std::size_t kMaxWeight = 1'000'000;  ///< of a list or a dict
 
