@@ -169,6 +169,9 @@ std::optional<TokenId> FilteredRow::draw_among(double uniform, float least, floa
   if (most / total_ < 0x1p-29F) return std::nullopt;
   double mass = 0;
   std::size_t rank = 0;
+  // Weights of zero, of which a mask leaves most, change no sum: they need no order.
+  const bool is_rest = least == 0;
+  if (is_rest) least = std::numeric_limits<float>::denorm_min();
   std::vector<Scored> tokens;
   constexpr std::size_t kBlock = 64;
   for (std::size_t begin = 0; begin < weights_.size(); begin += kBlock) {
@@ -191,6 +194,7 @@ std::optional<TokenId> FilteredRow::draw_among(double uniform, float least, floa
     // Rounded probabilities may add up to a little less than the draw.
     if (++rank == kept_) return most_likely_id();
   }
+  if (is_rest) return most_likely_id();
   return std::nullopt;
 }
 
