@@ -24,7 +24,8 @@ void exclude(std::span<float> row, std::span<const std::uint32_t> mask) {
 Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> logits,
                            std::span<const TokenId> past, std::uint64_t position,
                            const GenerateOptions& options, std::span<const std::uint32_t> mask) {
-  const Sampler sampler(options.sampler, options.sequence);
+  constexpr std::uint64_t kAmongAllowed = std::uint64_t{1} << 63;
+  const Sampler sampler(options.sampler, options.sequence ^ (mask.empty() ? 0 : kAmongAllowed));
   if (!options.ignore_eos && options.logit_bias == nullptr && mask.empty())
     return sampler.sample(logits, past, position);
   std::vector<float> changed(logits.begin(), logits.end());

@@ -20,7 +20,8 @@ void exclude(std::span<float> row, std::span<const std::uint32_t> mask);
 /// ignore_eos, logit_bias.
 /// @param logits  one row, as the model made it
 /// @param position  number of the draw (Sampler::sample)
-/// @param mask  of GrammarState; empty: every token may come
+/// @param mask  of GrammarState, where it does not take the token drawn without one: the draw among
+/// those that it allows, with another random number (docs/sampling.md)
 /// Errors: those of Sampler::sample; kNonFinite naming the grammar where it leaves no token with a
 /// finite logit.
 Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> logits,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -136,6 +137,12 @@ struct GrammarState::Impl {
   std::vector<TokenId> ends;
   xgrammar::GrammarMatcher matcher;
   std::vector<std::uint32_t> words;
+  std::optional<TokenId> taken = {};  ///< the matcher is behind it, the text not yet
+
+  bool is_end(TokenId id) const { return std::ranges::find(ends, id) != ends.end(); }
+  void take_back() {
+    if (std::exchange(taken, std::nullopt)) matcher.Rollback(1);
+  }
 };
 
 GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar, std::span<const TokenId> ends) {
@@ -152,6 +159,7 @@ GrammarState::GrammarState(GrammarState&&) noexcept = default;
 GrammarState::~GrammarState() = default;
 
 Result<std::span<const std::uint32_t>> GrammarState::mask() {
+  impl_->take_back();
   std::vector<std::uint32_t>& words = impl_->words;
   auto size = static_cast<std::int64_t>(words.size());
   DLTensor tensor{.data = words.data(),
@@ -178,8 +186,23 @@ Result<std::span<const std::uint32_t>> GrammarState::mask() {
   return std::span<const std::uint32_t>(words);
 }
 
+bool GrammarState::takes(TokenId id) {
+  if (impl_->taken == id) return true;
+  if (impl_->is_end(id)) return is_complete();
+  const std::vector<TokenId>& barred = impl_->grammar->impl_->barred;
+  if (std::ranges::find(barred, id) != barred.end()) return false;
+  impl_->take_back();
+  if (accept(id).ok()) impl_->taken = id;
+  return impl_->taken == id;
+}
+
 Status GrammarState::accept(TokenId id) {
-  if (std::ranges::find(impl_->ends, id) != impl_->ends.end()) return Ok{};
+  if (impl_->taken == id) {
+    impl_->taken.reset();
+    return Ok{};
+  }
+  if (impl_->is_end(id)) return Ok{};
+  impl_->take_back();
   try {
     if (impl_->matcher.AcceptToken(id)) return Ok{};
   } catch (const std::exception& error) {
@@ -189,6 +212,9 @@ Status GrammarState::accept(TokenId id) {
                fmt::format("found token {}, need one that the grammar allows there", id)};
 }
 
-bool GrammarState::is_complete() const { return impl_->matcher.IsCompleted(); }
+bool GrammarState::is_complete() {
+  impl_->take_back();
+  return impl_->matcher.IsCompleted();
+}
 
 }  // namespace llm

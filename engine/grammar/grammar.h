@@ -133,11 +133,13 @@ class GrammarState {
   /// is whole. Valid until accept(). Cost: microseconds to milliseconds, once for each place.
   /// Errors: kUsage where xgrammar fails (it names why).
   Result<std::span<const std::uint32_t>> mask();
+  /// Whether mask() would allow a token, without it. Cost: microseconds.
+  bool takes(TokenId id);
   /// Goes on by a token. Tokens that end a text change nothing.
   /// Errors: kUsage for one that mask() excludes.
   Status accept(TokenId id);
   /// Whether the text so far is whole.
-  bool is_complete() const;
+  bool is_complete();
 
  private:
   struct Impl;

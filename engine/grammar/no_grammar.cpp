@@ -42,6 +42,7 @@ Result<std::span<const std::uint32_t>> GrammarState::mask() {
   return std::span<const std::uint32_t>();
 }
 Status GrammarState::accept(TokenId) { return Ok{}; }
-bool GrammarState::is_complete() const { return false; }
+bool GrammarState::is_complete() { return false; }
+bool GrammarState::takes(TokenId) { return false; }
 
 }  // namespace llm

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "engine/generate/generate.h"
+#include "engine/generate/growing_text.h"
 #include "engine/generate/ngram_proposer.h"
 #include "tests/engine/grammar_support.h"
 
@@ -98,12 +99,39 @@ TEST_CASE("a mask is a function of the grammar and the tokens", "[grammar]") {
     const std::vector<std::uint32_t> kept(mask.begin(), mask.end());
     (void)require_ok(between.mask());  // another text of the grammar, somewhere else
     REQUIRE(std::ranges::equal(kept, require_ok(two.mask())));
+    for (TokenId id = 0; vocabulary().contains(id); ++id) {
+      CAPTURE(id);
+      REQUIRE(two.takes(id) == allows(kept, id));
+    }
     require_ok(one.accept(byte_token(c)));
     require_ok(two.accept(byte_token(c)));
     if (allows(require_ok(between.mask()), byte_token('{')))
       require_ok(between.accept(byte_token('{')));
   }
   must_fail(one.accept(byte_token('x')), ErrorCode::kUsage, {"grammar allows"});
+}
+
+TEST_CASE("a draw under a grammar has the probabilities of the tokens that it allows",
+          "[grammar]") {
+  GenerateOptions options;
+  options.grammar = compile(GrammarKind::kRegex, "[abc]");
+  const GenerateSink nobody;
+  GrowingText text(vocabulary(), options, nobody);
+  std::vector<float> row(vocabulary().size(), -20.0F);
+  const std::array<std::pair<char, float>, 4> logits = {{{'a', 1}, {'b', 0}, {'c', -1}, {'x', 1}}};
+  for (const auto& [c, logit] : logits) row[static_cast<std::size_t>(byte_token(c))] = logit;
+  std::map<TokenId, double> count;
+  constexpr double kDraws = 20000;
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(kDraws); ++i) {
+    require_ok(text.draw(row, {}, i));
+    count[*text.drawn()] += 1 / kDraws;
+  }
+  REQUIRE(count.size() == 3);
+  const double all = std::exp(1.0) + 1 + std::exp(-1.0);
+  for (const auto& [c, logit] : std::span(logits).first(3)) {
+    const double p = std::exp(static_cast<double>(logit)) / all;
+    REQUIRE(std::abs(count[byte_token(c)] - p) < 5 * std::sqrt(p * (1 - p) / kDraws));
+  }
 }
 
 TEST_CASE("tokens that end a text come where it is whole, and nowhere else", "[grammar]") {

@@ -54,7 +54,9 @@ bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& t
                const GenerateOptions& options) {
   std::vector<TokenId> past = receipt.prompt_ids;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto id = draw_token(tokenizer, rows.row(i), past, past.size(), options);
+    auto id = draw_token(tokenizer, rows.row(i), past, past.size(), options);
+    if (const auto mask = rows.mask(i); id.ok() && !mask.empty() && !allows(mask, *id))
+      id = draw_token(tokenizer, rows.row(i), past, past.size(), options, mask);
     if (!id.ok() || *id != receipt.ids[i] || ends_text(tokenizer, *id, options)) return false;
     past.push_back(*id);
   }

@@ -71,12 +71,16 @@ Result<Receipt> parse_receipt(std::string_view json);
 /// The first rows that a receipt's tokens were drawn from.
 struct DrawnRows {
   std::size_t n_vocab = 0;
-  std::vector<float> logits;  ///< [rows, n_vocab]; row i is what ids[i] was drawn from, a grammar's
-                              ///< mask applied
+  std::vector<float> logits;         ///< [rows, n_vocab]; row i is what ids[i] was drawn from
+  std::vector<std::uint32_t> masks;  ///< of a grammar (GrammarState::mask), one each; or none
 
   std::size_t size() const { return logits.size() / n_vocab; }
   std::span<const float> row(std::size_t i) const {
     return std::span(logits).subspan(i * n_vocab, n_vocab);
+  }
+  std::span<const std::uint32_t> mask(std::size_t i) const {
+    const std::size_t n = masks.size() / size();
+    return std::span(masks).subspan(i * n, n);
   }
 };
 

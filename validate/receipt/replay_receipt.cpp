@@ -141,7 +141,7 @@ class Replay {
     kept_.logits.insert(kept_.logits.end(), row.begin(), row.end());
     if (!kept_grammar_) return Ok{};
     LLM_TRY(const auto mask, kept_grammar_->mask());
-    exclude(std::span(kept_.logits).last(row.size()), mask);
+    kept_.masks.insert(kept_.masks.end(), mask.begin(), mask.end());
     left_grammar_ = !allows(mask, id) || !kept_grammar_->accept(id).ok();
     return Ok{};
   }
