@@ -9,47 +9,71 @@
 
 namespace llm {
 
+namespace {
+
+/// How many tokens are drawn before the mask is asked for.
+constexpr std::uint64_t kFreeAttempts = 3;
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+/// NaN and +Inf stay, for the sampler to refuse.
+void exclude(std::span<float> row, std::span<const std::uint32_t> mask) {
+  for (std::size_t id = 0; id < row.size(); ++id) {
+    if (!allows(mask, static_cast<TokenId>(id)) && std::isfinite(row[id])) row[id] = kNone;
+  }
+}
+
+/// A row as the options change it.
+std::vector<float> biased(std::span<const float> logits, const Tokenizer& tokenizer,
+                          const GenerateOptions& options) {
+  std::vector<float> row(logits.begin(), logits.end());
+  if (options.logit_bias != nullptr) {
+    for (const LogitBias& bias : *options.logit_bias)
+      row[static_cast<std::size_t>(bias.id)] += bias.added;
+  }
+  if (options.ignore_eos) {
+    for (const auto& ends : {tokenizer.spec().end_of_generation, options.stop_tokens}) {
+      for (const TokenId id : ends) row[static_cast<std::size_t>(id)] = kNone;
+    }
+  }
+  return row;
+}
+
+bool has_any(std::span<const float> row) {
+  return std::ranges::any_of(row, [](float logit) { return logit != kNone; });
+}
+
+}  // namespace
+
 bool ends_text(const Tokenizer& tokenizer, TokenId id, const GenerateOptions& options) {
   return tokenizer.is_end_of_generation(id) ||
          std::ranges::find(options.stop_tokens, id) != options.stop_tokens.end();
 }
 
-void exclude(std::span<float> row, std::span<const std::uint32_t> mask) {
-  for (std::size_t id = 0; id < row.size(); ++id) {
-    if (!allows(mask, static_cast<TokenId>(id)) && std::isfinite(row[id]))
-      row[id] = -std::numeric_limits<float>::infinity();
-  }
-}
-
 Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> logits,
                            std::span<const TokenId> past, std::uint64_t position,
-                           const GenerateOptions& options, std::span<const std::uint32_t> mask) {
-  constexpr std::uint64_t kAmongAllowed = std::uint64_t{1} << 63;
-  const Sampler sampler(options.sampler, options.sequence ^ (mask.empty() ? 0 : kAmongAllowed));
-  if (!options.ignore_eos && options.logit_bias == nullptr && mask.empty())
-    return sampler.sample(logits, past, position);
-  std::vector<float> changed(logits.begin(), logits.end());
-  if (options.logit_bias != nullptr) {
-    for (const LogitBias& bias : *options.logit_bias)
-      changed[static_cast<std::size_t>(bias.id)] += bias.added;
+                           const GenerateOptions& options, NextTokens* next) {
+  const auto sample = [&](std::span<const float> row, std::uint64_t attempt) {
+    return Sampler(options.sampler, options.sequence ^ attempt << 62).sample(row, past, position);
+  };
+  std::vector<float> changed;
+  if (options.ignore_eos || options.logit_bias != nullptr)
+    changed = biased(logits, tokenizer, options);
+  for (std::uint64_t attempt = 0; attempt < kFreeAttempts; ++attempt) {
+    const auto id = sample(changed.empty() ? logits : changed, attempt);
+    if (!id.ok() || next == nullptr || next->takes(*id)) return id;
+    if (changed.empty()) changed.assign(logits.begin(), logits.end());
+    changed[static_cast<std::size_t>(*id)] = kNone;
+    if (!has_any(changed)) break;
   }
-  if (options.ignore_eos) {
-    for (const auto& ends : {tokenizer.spec().end_of_generation, options.stop_tokens}) {
-      for (const TokenId id : ends)
-        changed[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
-    }
+  LLM_TRY(const auto mask, next->mask());
+  exclude(changed, mask);
+  if (!has_any(changed)) {
+    return Error{ErrorCode::kNonFinite, "grammar",
+                 fmt::format("position {}: found no token that it allows with a finite logit, "
+                             "need one; no token drawn",
+                             position)};
   }
-  if (!mask.empty()) {
-    exclude(changed, mask);
-    constexpr float kNone = -std::numeric_limits<float>::infinity();
-    if (std::ranges::all_of(changed, [](float logit) { return logit == kNone; })) {
-      return Error{ErrorCode::kNonFinite, "grammar",
-                   fmt::format("position {}: found no token that it allows with a finite logit, "
-                               "need one; no token drawn",
-                               position)};
-    }
-  }
-  return sampler.sample(changed, past, position);
+  return sample(changed, kFreeAttempts);
 }
 
 }  // namespace llm

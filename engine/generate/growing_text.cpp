@@ -30,11 +30,8 @@ Status GrowingText::draw(std::span<const float> row, std::span<const TokenId> pa
                          std::uint64_t number) {
   drawn_.reset();
   if (has_ended_ || has_all()) return Ok{};
-  LLM_TRY(TokenId id, draw_token(tokenizer_, row, past, number, options_));
-  if (grammar_ && !grammar_->takes(id)) {
-    LLM_TRY(const auto mask, grammar_->mask());
-    LLM_TRY(id, draw_token(tokenizer_, row, past, number, options_, mask));
-  }
+  LLM_TRY(const TokenId id,
+          draw_token(tokenizer_, row, past, number, options_, grammar_ ? &*grammar_ : nullptr));
   drawn_ = Drawn{id, {}};
   if (options_.logprobs) drawn_->logprobs = logprobs_of(row, id, *options_.logprobs);
   return Ok{};

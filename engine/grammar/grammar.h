@@ -121,20 +121,28 @@ class GrammarCompiler {
   std::map<GrammarSource, Kept::iterator> places_;
 };
 
+/// Which tokens may come next.
+class NextTokens {
+ public:
+  virtual ~NextTokens() = default;
+  virtual bool takes(TokenId id) = 0;
+  /// Bit id % 32 of word id / 32 says whether a token may.
+  virtual Result<std::span<const std::uint32_t>> mask() = 0;
+};
+
 /// How far a text has come in a grammar. Of one thread at a time.
-class GrammarState {
+class GrammarState final : public NextTokens {
  public:
   /// @param ends  tokens that end the text besides the vocabulary's own
   GrammarState(std::shared_ptr<const Grammar> grammar, std::span<const TokenId> ends);
   GrammarState(GrammarState&&) noexcept;
-  ~GrammarState();
+  ~GrammarState() override;
 
-  /// Which tokens may come next: bit id % 32 of word id / 32. Tokens that end a text may where it
-  /// is whole. Valid until accept(). Cost: microseconds to milliseconds, once for each place.
+  /// Tokens that end a text may come where it is whole. Cost: microseconds.
+  bool takes(TokenId id) override;
+  /// Valid until accept(). Cost: microseconds; 15 ms and more where repetitions are counted.
   /// Errors: kUsage where xgrammar fails (it names why).
-  Result<std::span<const std::uint32_t>> mask();
-  /// Whether mask() would allow a token, without it. Cost: microseconds.
-  bool takes(TokenId id);
+  Result<std::span<const std::uint32_t>> mask() override;
   /// Goes on by a token. Tokens that end a text change nothing.
   /// Errors: kUsage for one that mask() excludes.
   Status accept(TokenId id);

@@ -387,13 +387,12 @@ thread_local Ahead ahead;
 
 LLM_WRAP(draw_token,
          "_ZN3llm10draw_tokenERKNS_9TokenizerESt4spanIKfLm18446744073709551615EES3_IKiLm"
-         "18446744073709551615EEmRKNS_15GenerateOptionsES3_IKjLm18446744073709551615EE",
+         "18446744073709551615EEmRKNS_15GenerateOptionsEPNS_10NextTokensE",
          Result<TokenId>, const Tokenizer& tokenizer, Logits logits, Past past,
-         std::uint64_t position, const GenerateOptions& options,
-         std::span<const std::uint32_t> mask) {
+         std::uint64_t position, const GenerateOptions& options, NextTokens* next) {
   if (position != past.size() && effect("shift", "draws_repeat")) position = past.size();
   if (ahead.served && effect("proposals", "draw_position")) --position;
-  return real_draw_token(tokenizer, logits, past, position, options, mask);
+  return real_draw_token(tokenizer, logits, past, position, options, next);
 }
 
 LLM_WRAP(set_hooks,

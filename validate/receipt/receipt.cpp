@@ -50,13 +50,23 @@ OrderedJson options_json(const Receipt& r) {
 
 constexpr int kLastSeed = 9999;
 
+class KeptMask final : public NextTokens {
+ public:
+  explicit KeptMask(std::span<const std::uint32_t> words) : words_(words) {}
+  bool takes(TokenId id) override { return allows(words_, id); }
+  Result<std::span<const std::uint32_t>> mask() override { return words_; }
+
+ private:
+  std::span<const std::uint32_t> words_;
+};
+
 bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& tokenizer,
                const GenerateOptions& options) {
   std::vector<TokenId> past = receipt.prompt_ids;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    auto id = draw_token(tokenizer, rows.row(i), past, past.size(), options);
-    if (const auto mask = rows.mask(i); id.ok() && !mask.empty() && !allows(mask, *id))
-      id = draw_token(tokenizer, rows.row(i), past, past.size(), options, mask);
+    KeptMask mask(rows.mask(i));
+    const auto id = draw_token(tokenizer, rows.row(i), past, past.size(), options,
+                               rows.masks.empty() ? nullptr : &mask);
     if (!id.ok() || *id != receipt.ids[i] || ends_text(tokenizer, *id, options)) return false;
     past.push_back(*id);
   }
