@@ -75,20 +75,19 @@ Status Executor::check(const Segment& segment) const {
 
 Status Executor::evaluate(std::span<Segment> segments) {
   const FloatEnvironment contract;
-  const std::size_t n_vocab = model_->config().n_vocab;
   std::vector<std::size_t> n_rows;
-  std::size_t all_rows = 0;
+  std::size_t sizes[2] = {};  // of logits, of normed rows
   for (const Segment& segment : segments) {
     LLM_RETURN_IF_ERROR(check(segment));
     const std::size_t most = segment.rows == LogitRows::kAll    ? segment.tokens.size()
                              : segment.rows == LogitRows::kLast ? std::size_t{1}
                                                                 : 0;
     n_rows.push_back(std::min(most, segment.tokens.size()));
-    all_rows += n_rows.back();
+    sizes[segment.normed] += n_rows.back() * row_size(segment.normed);
   }
-  logits_.resize(all_rows * n_vocab);
+  logits_.resize(sizes[0] + sizes[1]);
   std::vector<Work> work;
-  float* logits = logits_.data();
+  float* next[2] = {logits_.data(), logits_.data() + sizes[0]};
   for (std::size_t i = 0; i < segments.size(); ++i) {
     Segment& segment = segments[i];
     Sequence& s = *segment.sequence;
@@ -96,13 +95,14 @@ Status Executor::evaluate(std::span<Segment> segments) {
     s.tokens_.insert(s.tokens_.end(), segment.tokens.begin(), segment.tokens.end());
     work.push_back({.sequence = &s,
                     .first_logit = s.tokens_.size() - n_rows[i],
-                    .logits = logits,
+                    .normed = segment.normed,
+                    .logits = next[segment.normed],
                     .size_before = size_before,
                     .done = false});
-    segment.logits = {logits, n_rows[i] * n_vocab};
-    logits += segment.logits.size();
+    segment.logits = {next[segment.normed], n_rows[i] * row_size(segment.normed)};
+    next[segment.normed] += segment.logits.size();
     if (!s.options_.use_cache) s.keep_stored(0);
-    // The rows of logits that are wanted are computed, whoever has their keys and values.
+    // The rows that are wanted are computed, whoever has their keys and values.
     s.take_stored(std::span(s.tokens_).first(work.back().first_logit));
     work.back().done = s.n_stored_ == s.tokens_.size();
   }
@@ -150,7 +150,8 @@ Status Executor::run_pass(std::span<Work> work) {
     pass.push_back({.tokens = std::span(s.tokens_).subspan(begin, n),
                     .first_position = begin,
                     .cache = &s.cache_,
-                    .n_logits = begin + n - std::clamp(w.first_logit, begin, begin + n)});
+                    .n_logits = begin + n - std::clamp(w.first_logit, begin, begin + n),
+                    .normed = w.normed});
     taken.push_back(&w);
     n_tokens += n;
     probe = s.probe_;
@@ -186,46 +187,42 @@ Status Executor::keep_weights(std::size_t n_rows) {
 
 void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* const> taken,
                            ProbeSink* probe) {
-  const std::size_t n_vocab = model_->config().n_vocab;
-  std::size_t n_rows = 0;
-  for (const PassSegment& segment : pass) n_rows += segment.n_logits;
-  // Where each segment's rows belong; in one run, the pass writes them there itself.
-  std::vector<float*> places;
-  float* next = nullptr;
+  // Where each segment's rows belong, in the order of Forward::run(); in one run, the pass writes
+  // them there itself.
+  std::vector<std::span<float>> places;
+  std::size_t size = 0;
   bool in_one_run = true;
-  for (std::size_t i = 0; i < pass.size(); ++i) {
-    const std::size_t end = pass[i].first_position + pass[i].tokens.size();
-    places.push_back(pass[i].n_logits == 0
-                         ? nullptr
-                         : taken[i]->logits +
-                               (end - pass[i].n_logits - taken[i]->first_logit) * n_vocab);
-    if (places[i] == nullptr) continue;
-    in_one_run = in_one_run && (next == nullptr || places[i] == next);
-    next = places[i] + pass[i].n_logits * n_vocab;
+  for (const bool normed : {false, true}) {
+    for (std::size_t i = 0; i < pass.size(); ++i) {
+      const std::size_t n = pass[i].n_logits;
+      if (n == 0 || pass[i].normed != normed) continue;
+      const std::size_t first = pass[i].first_position + pass[i].tokens.size() - n;
+      const std::size_t before = first - taken[i]->first_logit;
+      float* const place = taken[i]->logits + before * row_size(normed);
+      in_one_run =
+          in_one_run && (places.empty() || place == places.back().data() + places.back().size());
+      places.emplace_back(place, n * row_size(normed));
+      size += places.back().size();
+    }
   }
   ++passes_;
-  const auto run = [&](std::span<float> logits) {
+  const auto run = [&](std::span<float> rows) {
     const auto started = OpClock::Time::clock::now();
-    forward_.run(pass, logits, probe);
+    forward_.run(pass, rows, probe);
     last_pass_ = OpClock::Time::clock::now() - started;
   };
-  if (in_one_run) {
-    float* first = next == nullptr ? nullptr : next - n_rows * n_vocab;
-    run({first, n_rows * n_vocab});
-    return;
-  }
-  pass_logits_.resize(n_rows * n_vocab);
+  if (in_one_run) return run({places.empty() ? nullptr : places[0].data(), size});
+  pass_logits_.resize(size);
   run(pass_logits_);
   const float* row = pass_logits_.data();
-  for (std::size_t i = 0; i < pass.size(); ++i) {
-    const std::size_t n = pass[i].n_logits * n_vocab;
-    if (n > 0) std::copy_n(row, n, places[i]);
-    row += n;
+  for (const std::span<float> place : places) {
+    std::copy_n(row, place.size(), place.begin());
+    row += place.size();
   }
 }
 
 Status Executor::run_by_definition(Work& w) {
-  const std::size_t n_vocab = model_->config().n_vocab;
+  const std::size_t width = row_size(w.normed);
   Sequence& s = *w.sequence;
   LLM_RETURN_IF_ERROR(model_->pack_weights());
   while (!w.done) {
@@ -235,8 +232,8 @@ Status Executor::run_by_definition(Work& w) {
     const std::size_t first = std::clamp(w.first_logit, begin, end);
     reference_.run(
         std::span(s.tokens_).subspan(begin, end - begin), begin, s.cache_,
-        {w.logits + (first - std::min(first, w.first_logit)) * n_vocab, (end - first) * n_vocab},
-        s.probe_);
+        {w.logits + (first - std::min(first, w.first_logit)) * width, (end - first) * width},
+        w.normed ? "result_norm" : "logits", s.probe_);
     s.n_stored_ = end;
     w.done = end == s.tokens_.size();
   }

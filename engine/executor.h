@@ -51,7 +51,9 @@ struct Segment {
   Sequence* sequence;
   std::span<const TokenId> tokens;  ///< to append
   LogitRows rows;
-  std::span<const float> logits = {};  ///< result, [rows, n_vocab], valid until the next evaluation
+  bool normed = false;  ///< the rows are those of the final norm: no logits are computed
+  /// Result, [rows, n_vocab], or [rows, d_model] if `normed`; valid until the next evaluation.
+  std::span<const float> logits = {};
 };
 
 /// Evaluates many sequences of one model. Owns what a pass needs, threads, activations and pages of
@@ -98,16 +100,20 @@ class Executor {
   /// What is left of a segment during an evaluation.
   struct Work {
     Sequence* sequence;
-    std::size_t first_logit;  ///< position of the first row of logits that is wanted
+    std::size_t first_logit;  ///< position of the first row that is wanted
+    bool normed;              ///< as Segment::normed
     float* logits;
     std::size_t size_before;  ///< of the sequence
-    bool done;                ///< has its logits
+    bool done;                ///< has its rows
   };
 
   Executor(std::shared_ptr<const Model> model, const ExecutorOptions& options,
            std::shared_ptr<KvPool> pool, Forward forward);
 
   Status check(const Segment& segment) const;
+  std::size_t row_size(bool normed) const {
+    return normed ? model_->config().d_model : model_->config().n_vocab;
+  }
   /// Until every sequence has its keys, values and wanted logits.
   Status run(std::span<Work> work);
   /// One pass of as many tokens as it takes, in the order of `work`.
@@ -125,7 +131,7 @@ class Executor {
   std::shared_ptr<KvPool> pool_;
   Forward forward_;
   reference::Forward reference_;
-  std::vector<float> logits_;       ///< results of the last evaluation
+  std::vector<float> logits_;       ///< results of the last evaluation, normed rows behind logits
   std::vector<float> pass_logits_;  ///< of a pass whose results do not lie in one run
   std::uint64_t passes_ = 0;
   std::chrono::nanoseconds last_pass_{0};  ///< what it took

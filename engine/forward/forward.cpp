@@ -35,9 +35,8 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
   return f;
 }
 
-void Forward::run(std::span<const PassSegment> segments, std::span<float> logits,
-                  ProbeSink* probe) {
-  pass_.plan(segments, logits, probe);
+void Forward::run(std::span<const PassSegment> segments, std::span<float> rows, ProbeSink* probe) {
+  pass_.plan(segments, rows, probe);
   attention_.plan(segments);
   pass_.run([&](PassWorker& at) {
     embed(at);

@@ -32,12 +32,12 @@ class Forward {
   static Result<Forward> create(const Model& model, std::size_t max_batch, std::size_t context,
                                 KvType kv);
 
-  /// @param logits  (R, n_vocab), overwritten, the rows of the segments in turn; R = sum of
-  /// n_logits
+  /// @param rows  overwritten: logits, (R, n_vocab), of the segments in turn, R = sum of n_logits;
+  /// behind them the rows of the final norm, (S, d_model), of the segments that want those
   /// @param probe   may be nullptr; else there is one segment
   /// @pre no segment is empty, all sequences differ, at most max_batch rows in all; token ids are
   /// in the vocabulary; positions are reserved in the caches
-  void run(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
+  void run(std::span<const PassSegment> segments, std::span<float> rows, ProbeSink* probe);
 
   /// Where the times of the passes to come are added; nullptr: they are not taken.
   void set_profile(PassProfile* profile) { pass_.set_profile(profile); }

@@ -1,25 +1,35 @@
 #include "engine/forward/output.h"
 
+#include <algorithm>
+
 namespace llm {
 
 void Output::run(PassWorker& at) {
-  if (at.logit_rows().empty()) return;
-  const std::size_t first = at.logit_rows()[0];
+  if (at.wanted_rows().empty()) return;
+  const std::size_t first = at.wanted_rows()[0];
   const PackedMatrix& w = at.weights().output();
-  float* const logits = at.logits().data();
-  const InputRows normed = at.norm_rows(at.weights().output_norm.span(), at.logit_rows(), {&w});
+  const InputRows normed = at.norm_rows(at.weights().output_norm.span(), at.wanted_rows(), {&w});
   at.tap_outside("result_norm", normed.f32, normed.features, first);
-  const RowTasks tasks = at.tasks_of(w, normed.n);
+  InputRows input = normed;
+  input.n = at.n_logit_rows();
+  float* const logits = at.wanted().data();
+  float* const rest = logits + input.n * w.n_rows();
+  const RowTasks tasks = at.tasks_of(w, input.n);
+  const std::size_t n_tasks = input.n == 0 ? 0 : tasks.size();
   const float divisor = at.config().logit_divisor;
-  at.run_tasks(tasks.size(), [&](std::size_t i) {
-    at.product(PassOp::kOutput, w, tasks[i], normed, logits);
-    if (divisor == 1.0F) return;
-    for (std::size_t t = 0; t < normed.n; ++t)
-      for (std::size_t r = tasks[i].begin; r < tasks[i].end; ++r)
-        logits[t * w.n_rows() + r] /= divisor;
+  at.run_tasks(n_tasks + normed.n - input.n, [&](std::size_t i) {
+    if (i >= n_tasks) {  // a row that is wanted as it is
+      const float* const row = normed.f32 + (input.n + i - n_tasks) * normed.features;
+      std::copy_n(row, normed.features, rest + (i - n_tasks) * normed.features);
+    } else {
+      at.product(PassOp::kOutput, w, tasks[i], input, logits);
+      for (std::size_t t = 0; t < input.n && divisor != 1.0F; ++t)
+        for (std::size_t r = tasks[i].begin; r < tasks[i].end; ++r)
+          logits[t * w.n_rows() + r] /= divisor;
+    }
     at.lap(PassOp::kOutput);
   });
-  at.tap_outside("logits", logits, w.n_rows(), first);
+  if (input.n > 0) at.tap_outside("logits", logits, w.n_rows(), first);
 }
 
 }  // namespace llm

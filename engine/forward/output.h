@@ -4,7 +4,8 @@
 
 namespace llm {
 
-/// The logits of the rows that want them: a product of the normed residual. It needs no memory.
+/// The rows that are wanted: logits, a product of the normed residual, or that itself. It needs no
+/// memory.
 class Output {
  public:
   /// Waits once.

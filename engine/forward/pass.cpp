@@ -69,21 +69,25 @@ Result<Pass> Pass::create(const Model& model, const PassSizes& sizes) {
   return pass;
 }
 
-void Pass::plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe) {
+void Pass::plan(std::span<const PassSegment> segments, std::span<float> rows, ProbeSink* probe) {
   LLM_CHECK(probe == nullptr || segments.size() == 1);
   rows_.clear();
-  logit_rows_.clear();
+  wanted_rows_.clear();
+  std::vector<std::size_t> normed_rows;
   for (const PassSegment& segment : segments) {
     if (probe != nullptr) probe->begin_step(segment.tokens, segment.first_position);
     const std::size_t n = segment.tokens.size();
     for (std::size_t t = 0; t < n; ++t) {
-      if (t + segment.n_logits >= n) logit_rows_.push_back(rows_.size());
+      if (t + segment.n_logits >= n)
+        (segment.normed ? normed_rows : wanted_rows_).push_back(rows_.size());
       rows_.push_back({&segment, segment.tokens[t], segment.first_position + t});
     }
   }
   LLM_CHECK(rows_.size() <= all_rows_.size());
-  LLM_CHECK(logits.size() == logit_rows_.size() * config_.n_vocab);
-  logits_ = logits;
+  n_logit_rows_ = wanted_rows_.size();
+  wanted_rows_.insert(wanted_rows_.end(), normed_rows.begin(), normed_rows.end());
+  LLM_CHECK(rows.size() == n_logit_rows_ * config_.n_vocab + normed_rows.size() * config_.d_model);
+  wanted_ = rows;
   probe_ = probe;
   task_bytes_ = weights_.store->in_memory() ? RowTasks::kTaskBytes : RowTasks::kLentTaskBytes;
 }

@@ -21,12 +21,13 @@
 namespace llm {
 
 /// What a pass computes of one sequence: `tokens` at positions first_position, first_position + 1,
-/// ..., and the logits of the last n_logits of them.
+/// ..., and the rows of the last n_logits of them: logits, or what those are a product of.
 struct PassSegment {
   std::span<const TokenId> tokens;
   std::size_t first_position;
   KvCache* cache;  ///< has the keys and values of earlier positions; theirs are stored
   std::size_t n_logits;
+  bool normed = false;  ///< rows of the final norm are wanted, and no logits
 };
 
 /// One row of the batch: a token of a sequence.
@@ -77,7 +78,7 @@ class Pass {
   static Result<Pass> create(const Model& model, const PassSizes& sizes);
 
   /// See Forward::run().
-  void plan(std::span<const PassSegment> segments, std::span<float> logits, ProbeSink* probe);
+  void plan(std::span<const PassSegment> segments, std::span<float> rows, ProbeSink* probe);
   /// Runs `body` on every worker of the pass, which plan() has described.
   void run(const std::function<void(class PassWorker&)>& body);
 
@@ -109,9 +110,10 @@ class Pass {
   PassProfile* profile_ = nullptr;
 
   std::vector<PassRow> rows_;
-  std::vector<std::size_t> logit_rows_;  ///< rows whose logits are wanted
-  std::vector<std::size_t> all_rows_;    ///< 0, 1, 2, ...
-  std::span<float> logits_;
+  std::vector<std::size_t> wanted_rows_;  ///< rows whose logits are wanted, then the normed ones
+  std::size_t n_logit_rows_ = 0;          ///< the first of them
+  std::vector<std::size_t> all_rows_;     ///< 0, 1, 2, ...
+  std::span<float> wanted_;
   ProbeSink* probe_ = nullptr;
   std::size_t task_bytes_ = RowTasks::kTaskBytes;
 
@@ -136,8 +138,10 @@ class PassWorker {
   const ModelWeights& weights() const { return pass_.weights_; }
   const KernelTable& kernels() const { return pass_.kernels_; }
   std::span<const PassRow> rows() const { return pass_.rows_; }
-  std::span<const std::size_t> logit_rows() const { return pass_.logit_rows_; }
-  std::span<float> logits() const { return pass_.logits_; }
+  /// Rows that Forward::run() gives, those of logits first, and where they belong.
+  std::span<const std::size_t> wanted_rows() const { return pass_.wanted_rows_; }
+  std::size_t n_logit_rows() const { return pass_.n_logit_rows_; }
+  std::span<float> wanted() const { return pass_.wanted_; }
   bool has_probe() const { return pass_.probe_ != nullptr; }
   /// Row t of the residual stream.
   std::span<float> residual(std::size_t t) const {

@@ -40,6 +40,7 @@ struct HyperParameterKeys {
   std::string_view logit_scale = "logit_scale";
   std::string_view n_experts = "expert_count";
   std::string_view n_experts_used = "expert_used_count";
+  std::string_view pooling = "pooling_type";
 };
 
 /// Which dims of a head the rows of an architecture's files hold as a pair for RoPE

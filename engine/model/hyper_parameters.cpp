@@ -76,6 +76,7 @@ Result<HyperParameters> Reader::run() {
   for (const RoleNeed& role : config_.architecture->roles)
     if (role.role == "post_attention_norm.weight") config_.has_post_norms = true;
   LLM_RETURN_IF_ERROR(read_scales());
+  LLM_TRY(config_.pooling_type, gguf_.get_unsigned_or(key_of(keys().pooling), 0));
   return config_;
 }
 

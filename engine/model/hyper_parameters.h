@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct HyperParameters {
   float attention_scale = 0;           ///< scores are multiplied by it; 0: by 1 / sqrt(head_dim)
   float residual_scale = 1.0F;         ///< what a layer adds to the residual stream, likewise
   float logit_divisor = 1.0F;          ///< logits are divided by it
+  std::uint64_t pooling_type = 0;      ///< of embeddings, as the file says; no logit depends on it
   bool has_post_norms = false;         ///< what a layer adds to the residual stream is normed first
   std::vector<RopeSpec> ropes = {};    ///< the layers' different ones
   std::vector<LayerSpec> layers = {};  ///< (n_layers)

@@ -29,11 +29,12 @@ Status StepRunner::run(const Step& step, const TokensOf& tokens_of, const TakeLo
   for (const StepPart& part : step.parts) {
     LLM_TRY(Sequence* const sequence, sequence_of(part.id));
     LLM_CHECK(sequence->position() == part.first);
-    LogitRows rows = rows_of ? rows_of(part) : LogitRows::kNone;
-    if (rows == LogitRows::kNone && part.wants_logits) rows = LogitRows::kLast;
-    if (part.n_proposed > 0) rows = LogitRows::kAll;
+    Rows rows = rows_of ? rows_of(part) : Rows{};
+    if (rows.which == LogitRows::kNone && part.wants_logits) rows.which = LogitRows::kLast;
+    if (part.n_proposed > 0) rows.which = LogitRows::kAll;
     const std::size_t n_tokens = part.n_tokens + part.n_proposed;
-    segments.push_back({sequence, tokens_of(part.id).subspan(part.first, n_tokens), rows});
+    const auto tokens = tokens_of(part.id).subspan(part.first, n_tokens);
+    segments.push_back({sequence, tokens, rows.which, rows.normed});
   }
   LLM_RETURN_IF_ERROR(executor_->evaluate(segments));
   std::vector<std::size_t> with_logits;

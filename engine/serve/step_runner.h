@@ -21,13 +21,18 @@ class StepRunner {
  public:
   /// All known tokens of a request: its prompt, then what was generated; then what is proposed.
   using TokensOf = std::function<std::span<const TokenId>(RequestId)>;
-  /// Rows of logits of a part's last tokens, the proposed ones the last of them, [rows, n_vocab],
-  /// at least one, and one before each proposed token; valid until the next run(). Called once for
-  /// each part that has any, by several threads at once.
+  /// Rows of a part's last tokens, the proposed ones the last of them: logits, [rows, n_vocab], at
+  /// least one, and one before each proposed token; or those of the final norm, [rows, d_model].
+  /// Valid until the next run(). Called once for each part that has any, by several threads at
+  /// once.
   using TakeLogits = std::function<Status(const StepPart&, std::span<const float>)>;
+  struct Rows {
+    LogitRows which = LogitRows::kNone;
+    bool normed = false;  ///< as Segment::normed
+  };
   /// Which rows of a part without proposed tokens are wanted. One that wants_logits gets its last
   /// row at least.
-  using RowsOf = std::function<LogitRows(const StepPart&)>;
+  using RowsOf = std::function<Rows(const StepPart&)>;
 
   /// @param options  of every sequence
   explicit StepRunner(std::shared_ptr<Executor> executor, SequenceOptions options = {})

@@ -11,19 +11,25 @@
 
 namespace llm {
 
-TextInProgress::TextInProgress(const Tokenizer& tokenizer, TextRequest request, std::size_t n_new,
+TextInProgress::TextInProgress(const Model& model, TextRequest request, std::size_t n_new,
                                OnEvent on_event, std::unique_ptr<Speculation> speculation)
-    : tokenizer_(tokenizer),
-      request_(std::move(request)),
-      text_(tokenizer, request_.options, sink_),
+    : request_(std::move(request)),
+      text_(model.tokenizer(), request_.options, sink_),
       tokens_(request_.prompt),
       speculation_(request_.hash_logits ? nullptr : std::move(speculation)),
+      row_size_(request_.embedding ? model.config().d_model : model.config().n_vocab),
       most_tokens_(tokens_.size() + n_new),
       rows_end_(request_.hash_logits       ? std::numeric_limits<std::size_t>::max()
                 : request_.prompt_logprobs ? tokens_.size() - 1
                                            : 0),
-      hash_(tokenizer.size(), tokens_.size() - 1, 0) {
+      hash_(row_size_, tokens_.size() - 1, 0),
+      embedding_(request_.embedding.value_or(EmbeddingOptions{})) {
   LLM_CHECK(!tokens_.empty() && request_.options.max_tokens.has_value());
+  if (request_.embedding) {
+    LLM_CHECK(request_.options.max_tokens == 0 && rows_end_ == 0);
+    next_row_ = embedding_.first_position(tokens_.size());
+    rows_end_ = tokens_.size();
+  }
   if (!on_event) return;
   sink_ = [on_event = std::move(on_event)](const GenerateEvent& event) -> Status {
     on_event(event);
@@ -40,9 +46,12 @@ std::size_t TextInProgress::most_new_tokens(const TextRequest& request, std::siz
   return drawn + (evaluates_last ? 1 : 0);
 }
 
-LogitRows TextInProgress::rows_of(const StepPart& part) const {
-  const bool has_new = part.first + part.n_tokens > next_row_ && next_row_ < rows_end_;
-  return has_new ? LogitRows::kAll : LogitRows::kNone;
+StepRunner::Rows TextInProgress::rows_of(const StepPart& part) const {
+  const std::size_t end = part.first + part.n_tokens;
+  const LogitRows which = next_row_ >= std::min(end, rows_end_) ? LogitRows::kNone
+                          : next_row_ == end - 1                ? LogitRows::kLast
+                                                                : LogitRows::kAll;
+  return {which, request_.embedding.has_value()};
 }
 
 std::size_t TextInProgress::n_skippable() const {
@@ -50,7 +59,6 @@ std::size_t TextInProgress::n_skippable() const {
 }
 
 void TextInProgress::take(const StepPart& part, std::span<const float> rows) {
-  const std::size_t n_vocab = tokenizer_.size();
   if (part.n_proposed == 0) {  // those of an earlier step
     ahead_.clear();
     n_accepted_ = 0;
@@ -58,10 +66,10 @@ void TextInProgress::take(const StepPart& part, std::span<const float> rows) {
   LLM_CHECK(part.n_proposed == ahead_.size());
   tokens_.resize(tokens_.size() - ahead_.size());
   const std::size_t end = part.first + part.n_tokens + part.n_proposed;
-  taken_ = take_new_rows(rows, end - rows.size() / n_vocab);
-  if (!taken_.ok() || !part.wants_logits) return;
-  rows_ = rows.last((1 + ahead_.size()) * n_vocab);
-  taken_ = text_.draw(rows_.first(n_vocab), tokens_, tokens_.size());
+  taken_ = take_new_rows(rows, end - rows.size() / row_size_);
+  if (!taken_.ok() || !part.wants_logits || request_.embedding) return;
+  rows_ = rows.last((1 + ahead_.size()) * row_size_);
+  taken_ = text_.draw(rows_.first(row_size_), tokens_, tokens_.size());
 }
 
 std::size_t TextInProgress::propose(std::size_t most) {
@@ -88,12 +96,11 @@ Result<bool> TextInProgress::advance(const StepPart& part, std::size_t n_passes)
   if (text_.has_ended()) return true;
   if (text_.result.ids.empty()) text_.note_prefill(request_.prompt.size());
   LLM_RETURN_IF_ERROR(text_.advance(tokens_, n_passes));
-  const std::size_t n_vocab = tokenizer_.size();
   while (!text_.has_ended() && n_accepted_ < ahead_.size() &&
          tokens_.back() == ahead_[n_accepted_]) {
     ++n_accepted_;
     ++text_.result.accepted;
-    const auto row = rows_.subspan(n_accepted_ * n_vocab, n_vocab);
+    const auto row = rows_.subspan(n_accepted_ * row_size_, row_size_);
     LLM_RETURN_IF_ERROR(text_.draw(row, tokens_, tokens_.size()));
     LLM_RETURN_IF_ERROR(text_.advance(tokens_, n_passes));
   }
@@ -104,16 +111,16 @@ Result<bool> TextInProgress::advance(const StepPart& part, std::size_t n_passes)
 }
 
 Status TextInProgress::take_new_rows(std::span<const float> rows, std::size_t first) {
-  const std::size_t n_vocab = tokenizer_.size();
-  const std::size_t end = first + rows.size() / n_vocab;
+  const std::size_t end = first + rows.size() / row_size_;
   for (; next_row_ < std::min(end, rows_end_); ++next_row_) {
     LLM_CHECK(next_row_ >= first);
-    const auto row = rows.subspan((next_row_ - first) * n_vocab, n_vocab);
+    const auto row = rows.subspan((next_row_ - first) * row_size_, row_size_);
     if (const std::size_t at = first_nonfinite(row); at < row.size()) {
-      return Error{ErrorCode::kNonFinite, "logits",
-                   fmt::format("position {}: found {} for token {}, need finite numbers", next_row_,
-                               row[at], at)};
+      return Error{ErrorCode::kNonFinite, request_.embedding ? "result_norm" : "logits",
+                   fmt::format("position {}: found {} for {} {}, need finite numbers", next_row_,
+                               row[at], request_.embedding ? "dimension" : "token", at)};
     }
+    if (request_.embedding) embedding_.add(row);
     if (request_.hash_logits) hash_.add(row);
     if (request_.prompt_logprobs && next_row_ + 1 < request_.prompt.size()) {
       prompt_logprobs_.push_back(
@@ -129,7 +136,8 @@ ServedText TextInProgress::finish() && {
           .prompt_logprobs = std::move(prompt_logprobs_),
           .end_logprobs = std::move(text_.end_logprobs),
           .logits_sha256 = request_.hash_logits ? hash_.all() : "",
-          .drawn_logits_sha256 = request_.hash_logits ? hash_.drawn() : ""};
+          .drawn_logits_sha256 = request_.hash_logits ? hash_.drawn() : "",
+          .embedding = request_.embedding ? embedding_.result() : std::vector<float>()};
 }
 
 }  // namespace llm

@@ -10,10 +10,12 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/generate/embedding.h"
 #include "engine/generate/generate.h"
 #include "engine/generate/growing_text.h"
 #include "engine/generate/logits_hash.h"
 #include "engine/serve/scheduler.h"
+#include "engine/serve/step_runner.h"
 
 namespace llm {
 
@@ -25,6 +27,8 @@ struct TextRequest {
   GenerateOptions options;
   bool prompt_logprobs = false;  ///< with options.logprobs: of the prompt's tokens as well
   bool hash_logits = false;      ///< of every position, as llmrun --logits-hash
+  /// The embedding of the prompt is wanted, and no logits. @pre max_tokens 0, neither of the above
+  std::optional<EmbeddingOptions> embedding = {};
 };
 
 /// What was generated: the bits that it has alone.
@@ -34,9 +38,10 @@ struct ServedText {
   std::optional<Logprobs> end_logprobs;   ///< of the token that ended the text, if there is one
   std::string logits_sha256;              ///< LogitsHash::all(), if wanted
   std::string drawn_logits_sha256;        ///< LogitsHash::drawn(), with it
+  std::vector<float> embedding;           ///< if wanted
 };
 
-/// A text while it is generated in steps that others decide: takes rows of logits as they come,
+/// A text while it is generated in steps that others decide: takes rows as they come,
 /// also the same ones again after a preemption, and draws, decodes and stops as GrowingText
 /// does.
 class TextInProgress {
@@ -46,8 +51,8 @@ class TextInProgress {
   /// @param n_new  most_new_tokens() of the request
   /// @param on_event  called as the text grows; may be empty
   /// @param speculation  proposes tokens; may be null. Nothing is proposed with hash_logits
-  TextInProgress(const Tokenizer& tokenizer, TextRequest request, std::size_t n_new,
-                 OnEvent on_event, std::unique_ptr<Speculation> speculation = nullptr);
+  TextInProgress(const Model& model, TextRequest request, std::size_t n_new, OnEvent on_event,
+                 std::unique_ptr<Speculation> speculation = nullptr);
   TextInProgress(const TextInProgress&) = delete;
   TextInProgress& operator=(const TextInProgress&) = delete;
 
@@ -59,7 +64,7 @@ class TextInProgress {
   /// Appends what may come after the text to tokens(). @return how many, at most `most`
   std::size_t propose(std::size_t most);
   /// Rows that were not seen yet and are wanted.
-  LogitRows rows_of(const StepPart& part) const;
+  StepRunner::Rows rows_of(const StepPart& part) const;
 
   /// Leading tokens() whose rows nobody wants, the last one's not among them: others may have
   /// stored them.
@@ -85,7 +90,6 @@ class TextInProgress {
  private:
   Status take_new_rows(std::span<const float> rows, std::size_t first);
 
-  const Tokenizer& tokenizer_;
   TextRequest request_;
   GenerateSink sink_;
   GrowingText text_;
@@ -94,12 +98,14 @@ class TextInProgress {
   std::vector<TokenId> ahead_;   ///< what was proposed in the last step
   std::size_t n_accepted_ = 0;   ///< leading ones of them that are the text's
   std::span<const float> rows_;  ///< of the last step: its token's row, then those of ahead_
+  std::size_t row_size_;         ///< n_vocab, or d_model
   std::size_t most_tokens_;      ///< of the prompt, drawn, and evaluated for the hash
   std::size_t next_row_ = 0;     ///< the first position whose row was not seen yet
   std::size_t rows_end_;         ///< rows of positions before it are wanted
   Status taken_ = Ok{};          ///< what the last take() met
   std::vector<Logprobs> prompt_logprobs_;
   LogitsHash hash_;
+  Embedding embedding_;
 };
 
 }  // namespace llm

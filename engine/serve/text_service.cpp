@@ -49,8 +49,7 @@ Result<std::unique_ptr<TextService>> TextService::start(std::shared_ptr<Executor
 }
 
 TextService::TextService(std::shared_ptr<Executor> executor, Scheduler scheduler)
-    : tokenizer_(executor->model().tokenizer()),
-      scheduler_(std::move(scheduler)),
+    : scheduler_(std::move(scheduler)),
       runner_(std::move(executor),
               {.context = scheduler_.options().context, .share_prefix = true, .nonfinite = true}) {}
 
@@ -129,8 +128,8 @@ void TextService::open(Submitted submitted) {
   const std::size_t n_prompt = request.prompt.size();
   const std::size_t n_new = submitted.n_new;
   own_figures_.prompt_tokens += n_prompt;
-  auto text = std::make_unique<TextInProgress>(tokenizer_, std::move(request), n_new,
-                                               std::move(submitted.job.on_event),
+  auto text = std::make_unique<TextInProgress>(runner_.executor().model(), std::move(request),
+                                               n_new, std::move(submitted.job.on_event),
                                                speculate_ ? speculate_() : nullptr);
   texts_.emplace(submitted.id, Open{std::move(text), std::move(submitted.job.on_end)});
   LLM_CHECK(scheduler_.submit(submitted.id, n_prompt, n_new) == Admission::kAccepted);

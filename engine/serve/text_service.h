@@ -130,7 +130,6 @@ class TextService {
 
   SchedulerOptions options_;
   Speculate speculate_;
-  const Tokenizer& tokenizer_;
 
   // Of the thread alone.
   Scheduler scheduler_;

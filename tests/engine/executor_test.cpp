@@ -2,6 +2,7 @@
 // computed anew or shared changes no bit of a sequence's logits.
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <random>
 #include <string>
@@ -174,6 +175,48 @@ TEST_CASE("shared prefixes: equal pages, equal logits", "[executor]") {
     if (n_pages == 40) REQUIRE(executor->pool().pages_in_use() == 1 + all.size());
     for (Traveller& t : all) t.sequence->truncate(0);
     REQUIRE(travel(all, *executor, random, 3, n_pages == 40 ? all.size() : 3) == expected);
+  }
+}
+
+TEST_CASE("rows of the final norm are the definition's, whatever is evaluated with them",
+          "[executor]") {
+  const auto model = embedded(GENERATE(1, 2));
+  std::mt19937 random(3);
+  const Ids ids = random_ids(effort<std::size_t>(150, 60), model->config().n_vocab, random);
+  const std::size_t d_model = model->config().d_model;
+  const std::size_t n_vocab = model->config().n_vocab;
+  const auto definition =
+      require_ok(open_sequence(model, {.context = 200, .batch = 64}, {.reference = true}));
+  Segment all{definition.get(), ids, LogitRows::kAll, true};
+  REQUIRE(definition->executor().evaluate({&all, 1}).ok());
+  REQUIRE(all.logits.size() == ids.size() * d_model);
+  const auto alone = require_ok(open_sequence(model, {.context = 200}));
+  const auto logits = require_ok(alone->evaluate(ids, LogitRows::kAll));
+  for (const std::size_t batch : {200, 7}) {
+    const auto executor = executor_of(model, {.context = 200, .batch = batch, .kv_pages = 5});
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    for (int i = 0; i < 5; ++i) sequences.push_back(open(executor));
+    for (std::size_t at = 0; at < ids.size();) {
+      const std::size_t n = std::min<std::size_t>(1 + random() % 20, ids.size() - at);
+      std::vector<Segment> segments;
+      for (std::size_t i = 0; i < sequences.size(); ++i) {
+        const LogitRows rows =
+            std::array{LogitRows::kNone, LogitRows::kLast, LogitRows::kAll}[random() % 3];
+        segments.push_back({sequences[i].get(), std::span(ids).subspan(at, n), rows, i % 2 == 0});
+      }
+      std::shuffle(segments.begin(), segments.end(), random);
+      REQUIRE(executor->evaluate(segments).ok());
+      at += n;
+      for (const Segment& segment : segments) {
+        const std::size_t width = segment.normed ? d_model : n_vocab;
+        const std::size_t n_rows = segment.rows == LogitRows::kAll    ? n
+                                   : segment.rows == LogitRows::kLast ? 1
+                                                                      : 0;
+        REQUIRE(segment.logits.size() == n_rows * width);
+        const auto expected = (segment.normed ? all.logits : logits).first(at * width);
+        REQUIRE(std::ranges::equal(segment.logits, expected.last(n_rows * width)));
+      }
+    }
   }
 }
 

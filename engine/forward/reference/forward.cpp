@@ -9,17 +9,18 @@
 namespace llm::reference {
 
 void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, KvCache& cache,
-                  std::span<float> logits, ProbeSink* probe) const {
+                  std::span<float> rows, std::string_view wanted, ProbeSink* probe) const {
   if (probe != nullptr) probe->begin_step(tokens, first_position);
   const std::size_t n_tokens = tokens.size();
   std::vector<std::size_t> positions(n_tokens);
   std::iota(positions.begin(), positions.end(), first_position);
+  const std::size_t n_wanted = rows.size() / find_tap(kOutsideLayers, wanted)->width.of(config_);
 
   std::map<std::string_view, std::vector<float>> values;  // of each tap, in the last layer it had
   for (const auto& [tap, layer] : taps_of_model(config_)) {
-    // After the layers, rows whose logits are wanted.
+    // After the layers, rows that are wanted.
     const bool is_last = !tap->per_layer && tap->op != TapOp::kEmbedding;
-    const std::size_t n = is_last ? logits.size() / config_.n_vocab : n_tokens;
+    const std::size_t n = is_last ? n_wanted : n_tokens;
     if (n == 0) return;
     OpInputs in{.tokens = tokens.last(n),
                 .positions = std::span(positions).last(n),
@@ -32,8 +33,10 @@ void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, K
     std::vector<float>& out = values[tap->name];
     out = interpreter_.run(*tap, layer, in);
     if (probe != nullptr) probe->tap(layer, tap->name, out, out.size() / n, n_tokens - n);
+    if (tap->name != wanted) continue;
+    std::ranges::copy(out, rows.begin());
+    return;
   }
-  std::ranges::copy(values["logits"], logits.begin());
 }
 
 }  // namespace llm::reference

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
@@ -19,12 +20,13 @@ class Forward {
 
   /// Evaluates `tokens` at positions first_position, first_position + 1, ...; reads keys and values
   /// of earlier positions from `cache` and stores theirs.
-  /// @param logits  (R, n_vocab), overwritten: logits of the last R tokens, R = logits.size() /
-  /// n_vocab
+  /// @param rows  (R, width), overwritten: those of `wanted` of the last R tokens, R = rows.size()
+  /// / width
+  /// @param wanted  a tap behind the layers, the last that is computed: "logits" or "result_norm"
   /// @param probe   may be nullptr
   /// @pre token ids are in the vocabulary, positions are reserved in the cache
   void run(std::span<const TokenId> tokens, std::size_t first_position, KvCache& cache,
-           std::span<float> logits, ProbeSink* probe) const;
+           std::span<float> rows, std::string_view wanted, ProbeSink* probe) const;
 
  private:
   const HyperParameters& config_;

@@ -1,0 +1,211 @@
+// Embeddings from a TextService: each is that of the text alone, and of docs/numerics.md's words.
+
+#include "engine/generate/embedding.h"
+
+#include <cmath>
+#include <cstring>
+#include <future>
+
+#include "engine/serve/text_service.h"
+#include "tests/support/embedded_model.h"
+#include "tests/support/nonfinite_models.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm::test {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+constexpr std::size_t kContext = 1024;
+
+std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
+                                   SchedulerOptions options) {
+  options.context = kContext;
+  auto executor = require_ok(Executor::create(
+      model, {.context = kContext, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
+  return require_ok(TextService::start(executor, options));
+}
+
+TextRequest embedding_request(Ids prompt, EmbeddingOptions options) {
+  TextRequest request{.prompt = std::move(prompt), .options = {}};
+  request.options.max_tokens = 0;
+  request.embedding = options;
+  return request;
+}
+
+Ids random_ids(std::size_t n, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  Ids ids(n);
+  for (TokenId& id : ids) id = static_cast<TokenId>(3 + random() % 1000);
+  return ids;
+}
+
+/// Of a text by itself, in one call, in plain loops.
+std::vector<float> by_words(const std::shared_ptr<const Model>& model, const Ids& ids,
+                            EmbeddingOptions options) {
+  const auto sequence = require_ok(open_sequence(model, {.context = kContext}));
+  Segment segment{sequence.get(), ids, LogitRows::kAll, true};
+  REQUIRE(sequence->executor().evaluate({&segment, 1}).ok());
+  const std::size_t width = model->config().d_model;
+  const std::size_t n = options.dimensions == 0 ? width : options.dimensions;
+  std::vector<double> pooled(n, 0.0);
+  for (std::size_t d = 0; d < n; ++d) {
+    const std::size_t first = options.pooling == Pooling::kMean ? 0 : ids.size() - 1;
+    for (std::size_t t = first; t < ids.size(); ++t) 
+      pooled[d] += static_cast<double>(segment.logits[t * width + d]);
+  }
+  double squares = 0;
+  for (const double x : pooled) squares += x * x;
+  std::vector<float> out;
+  for (const double x : pooled) out.push_back(static_cast<float>(x / std::sqrt(squares)));
+  return out;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+struct Listener {
+  std::promise<Result<ServedText>> end;
+
+  TextJob job(TextRequest request) {
+    return {.request = std::move(request),
+            .on_event = {},
+            .on_end = [this](const Result<ServedText>& text) { end.set_value(text); }};
+  }
+  Result<ServedText> wait() { return end.get_future().get(); }
+};
+
+/// Submits all of them at once.
+std::vector<ServedText> serve(TextService& service, const std::vector<TextRequest>& requests) {
+  std::vector<Listener> listeners(requests.size());
+  std::vector<TextJob> jobs;
+  for (std::size_t i = 0; i < requests.size(); ++i) jobs.push_back(listeners[i].job(requests[i]));
+  REQUIRE(service.submit(std::move(jobs)).admission == Admission::kAccepted);
+  std::vector<ServedText> texts;
+  for (Listener& listener : listeners) texts.push_back(require_ok(listener.wait()));
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("embeddings among texts are those of each text alone, and disturb none", "[serve]") {
+  const auto model = embedded(2);
+  std::vector<TextRequest> requests;
+  for (std::size_t i = 0; i < effort<std::size_t>(30, 9); ++i) {
+    const Ids prompt = random_ids(i % 4 == 0 ? 240 + i : 1 + 7 * i % 40, static_cast<std::uint32_t>(50 + i % 9));
+    if (i % 3 > 0) {
+      requests.push_back(embedding_request(
+          prompt, {.pooling = i % 3 == 1 ? Pooling::kMean : Pooling::kLast,
+                   .dimensions = i % 5 == 0 ? 48U : 0U}));
+      continue;
+    }
+    TextRequest& text = requests.emplace_back(TextRequest{.prompt = prompt, .options = {}});
+    text.options.max_tokens = 25;
+    text.options.ignore_eos = true;
+    text.options.sampler.seed = i;
+    text.hash_logits = true;
+  }
+  std::vector<ServedText> alone;
+  for (const TextRequest& request : requests)
+    alone.push_back(serve(*start(model, {.kv_pages = 60}), {request})[0]);
+  for (const std::size_t kv_pages : {60, 4}) {
+    for (const std::size_t step_tokens : {32, 512}) {
+      CAPTURE(kv_pages, step_tokens);
+      const auto service = start(
+          model, {.step_tokens = step_tokens, .parallel = 16, .queue = 100, .kv_pages = kv_pages});
+      const auto texts = serve(*service, requests);
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        CAPTURE(i);
+        REQUIRE(texts[i].result.ids == alone[i].result.ids);
+        REQUIRE(texts[i].logits_sha256 == alone[i].logits_sha256);
+        REQUIRE(same_bits(texts[i].embedding, alone[i].embedding));
+        if (!requests[i].embedding) continue;
+        REQUIRE(texts[i].result.ids.empty());
+        REQUIRE(same_bits(texts[i].embedding,
+                          by_words(model, requests[i].prompt, *requests[i].embedding)));
+      }
+      REQUIRE(service->figures().kv_pages_in_use == 0);
+    }
+  }
+}
+
+TEST_CASE("an embedding that loses its pages on the way has every row once", "[serve]") {
+  const auto model = embedded();
+  TextRequest older{.prompt = random_ids(250, 1), .options = {}};
+  older.options.max_tokens = 60;
+  older.options.ignore_eos = true;
+  const Ids ids = random_ids(700, 2);
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
+    const auto service =
+        start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 4});
+    const auto texts = serve(*service, {older, embedding_request(ids, {.pooling = pooling})});
+    REQUIRE(same_bits(texts[1].embedding, by_words(model, ids, {.pooling = pooling})));
+    const ServiceFigures figures = service->figures();
+    CHECK(figures.preemptions == 1);
+    CHECK(figures.evaluated_tokens > 250 + 59 + 700);
+  }
+}
+
+TEST_CASE("only the last row may begin where another text has been", "[serve]") {
+  const auto model = embedded();
+  const Ids ids = random_ids(600, 3);
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
+    const auto service = start(model, {.step_tokens = 64, .kv_pages = 60});
+    const TextRequest request = embedding_request(ids, {.pooling = pooling});
+    const auto texts = serve(*service, {request, request});
+    CHECK(same_bits(texts[0].embedding, by_words(model, ids, {.pooling = pooling})));
+    CHECK(same_bits(texts[1].embedding, texts[0].embedding));
+    const std::size_t shared = pooling == Pooling::kMean ? 0 : 2;
+    CHECK(service->figures().kv_pages_shared == shared);
+    CHECK(service->figures().evaluated_tokens == 1200 - 256 * shared);
+  }
+}
+
+TEST_CASE("an embedding is pooled, cut and made of length 1", "[serve]") {
+  Embedding mean({.pooling = Pooling::kMean, .dimensions = 2});
+  for (const auto& row : {std::array{1.0F, 2.0F, 9.0F}, std::array{2.0F, 2.0F, -9.0F}}) mean.add(row);
+  CHECK(mean.result() == std::vector<float>{0.6F, 0.8F});
+  CHECK(mean.first_position(7) == 0);
+  Embedding last({.pooling = Pooling::kLast});
+  last.add(std::array{-3.0F, 0.0F});
+  CHECK(last.result() == std::vector<float>{-1, 0});
+  CHECK(last.first_position(7) == 6);
+  Embedding zero({});
+  zero.add(std::array{0.0F, 0.0F});
+  CHECK(zero.result() == std::vector<float>{0, 0});
+}
+
+TEST_CASE("rows that are no numbers make no embedding", "[serve]") {
+  ScratchDirectory directory;
+  auto broken = TinyGguf::llama();
+  make_token_overflow(broken, 40);
+  const auto model =
+      require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
+  const auto service = start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
+  Listener listener;
+  std::vector<TextJob> jobs;
+  jobs.push_back(listener.job(embedding_request({1, 50, 40}, {.pooling = Pooling::kMean})));
+  REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+  must_fail(listener.wait(), ErrorCode::kNonFinite, {"result_norm", "position 2"});
+}
+
+TEST_CASE("a file says how its embeddings are pooled", "[serve]") {
+  const auto found = [](std::uint32_t type) {
+    ScratchDirectory directory;
+    auto file = TinyGguf::llama();
+    file.set_u32("llama.pooling_type", type);
+    const auto model =
+        require_ok(Model::load(directory.write("m.gguf", file.bytes()), {.threads = 1}));
+    return pooling_of(model->config());
+  };
+  CHECK(require_ok(found(0)) == Pooling::kLast);
+  CHECK(require_ok(found(1)) == Pooling::kMean);
+  CHECK(require_ok(found(3)) == Pooling::kLast);
+  must_fail(found(2), ErrorCode::kUsage, {"llama.pooling_type", "2 (cls)"});
+  must_fail(found(4), ErrorCode::kUsage, {"4 (rank)"});
+  must_fail(found(77), ErrorCode::kUsage, {"found 77,"});
+}
+
+}  // namespace llm::test
