@@ -18,9 +18,9 @@ Result<Pooling> pooling_of(const HyperParameters& config) {
   if (type == 0 || type == 3) return Pooling::kLast;
   return Error{.code = ErrorCode::kUsage,
                .field = config.architecture->key(config.architecture->keys.pooling),
-               .message = fmt::format("found {}{}, need 0 (none), 1 (mean) or 3 (last)", type,
-                                      type < kNames.size() ? fmt::format(" ({})", kNames[type])
-                                                           : std::string())};
+               .message = fmt::format(
+                   "found {}{}, need 0 (none), 1 (mean) or 3 (last)", type,
+                   type < kNames.size() ? fmt::format(" ({})", kNames[type]) : std::string())};
 }
 
 void Embedding::add(std::span<const float> row) {

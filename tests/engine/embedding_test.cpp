@@ -52,7 +52,7 @@ std::vector<float> by_words(const std::shared_ptr<const Model>& model, const Ids
   std::vector<double> pooled(n, 0.0);
   for (std::size_t d = 0; d < n; ++d) {
     const std::size_t first = options.pooling == Pooling::kMean ? 0 : ids.size() - 1;
-    for (std::size_t t = first; t < ids.size(); ++t) 
+    for (std::size_t t = first; t < ids.size(); ++t)
       pooled[d] += static_cast<double>(segment.logits[t * width + d]);
   }
   double squares = 0;
@@ -94,11 +94,12 @@ TEST_CASE("embeddings among texts are those of each text alone, and disturb none
   const auto model = embedded(2);
   std::vector<TextRequest> requests;
   for (std::size_t i = 0; i < effort<std::size_t>(30, 9); ++i) {
-    const Ids prompt = random_ids(i % 4 == 0 ? 240 + i : 1 + 7 * i % 40, static_cast<std::uint32_t>(50 + i % 9));
+    const Ids prompt =
+        random_ids(i % 4 == 0 ? 240 + i : 1 + 7 * i % 40, static_cast<std::uint32_t>(50 + i % 9));
     if (i % 3 > 0) {
-      requests.push_back(embedding_request(
-          prompt, {.pooling = i % 3 == 1 ? Pooling::kMean : Pooling::kLast,
-                   .dimensions = i % 5 == 0 ? 48U : 0U}));
+      requests.push_back(
+          embedding_request(prompt, {.pooling = i % 3 == 1 ? Pooling::kMean : Pooling::kLast,
+                                     .dimensions = i % 5 == 0 ? 48U : 0U}));
       continue;
     }
     TextRequest& text = requests.emplace_back(TextRequest{.prompt = prompt, .options = {}});
@@ -165,7 +166,8 @@ TEST_CASE("only the last row may begin where another text has been", "[serve]") 
 
 TEST_CASE("an embedding is pooled, cut and made of length 1", "[serve]") {
   Embedding mean({.pooling = Pooling::kMean, .dimensions = 2});
-  for (const auto& row : {std::array{1.0F, 2.0F, 9.0F}, std::array{2.0F, 2.0F, -9.0F}}) mean.add(row);
+  for (const auto& row : {std::array{1.0F, 2.0F, 9.0F}, std::array{2.0F, 2.0F, -9.0F}})
+    mean.add(row);
   CHECK(mean.result() == std::vector<float>{0.6F, 0.8F});
   CHECK(mean.first_position(7) == 0);
   Embedding last({.pooling = Pooling::kLast});

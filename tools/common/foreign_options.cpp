@@ -43,7 +43,8 @@ void add_server_options(OptionTable& table) {
                 "--kv-memory is all memory for keys and values");
   table.foreign("context-shift", "a text ends where its context ends; leave it out");
   table.foreign("webui,no-webui", "the page at / is always there; leave it out");
-  table.foreign("embedding,embeddings,rerank,reranking,pooling", "there are texts only");
+  table.foreign("embedding,embeddings", "always there, at /v1/embeddings; leave it out");
+  table.foreign("rerank,reranking", "there are texts and embeddings only");
   table.foreign("i,cnv,conversation,p,prompt,sys,system-prompt",
                 "requests bring their texts; llmrun answers one of your own");
 }

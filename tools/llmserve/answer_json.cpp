@@ -133,6 +133,9 @@ AnswerWriter::AnswerWriter(const ServedModel& served, const AnswerRequest& reque
 std::unique_ptr<AnswerWriter> AnswerWriter::create(const ServedModel& served,
                                                    const AnswerRequest& request) {
   switch (request.shape) {
+    case AnswerShape::kEmbeddings:
+    case AnswerShape::kOllamaEmbed:
+      return embeddings_writer(served, request);
     case AnswerShape::kResponses:
       return responses_writer(served, request);
     case AnswerShape::kMessages:
@@ -168,10 +171,15 @@ std::string AnswerWriter::failure(std::string_view error_body) const {
 
 std::size_t AnswerWriter::size_of(std::span<const ServedText> texts) const {
   constexpr std::size_t kTokenBytes = 40;  // with its spelling and log probability
+  constexpr std::size_t kValueBytes = 20;
   const std::size_t each = kTokenBytes * (request_.options.logprobs.value_or(0) + 1);
   std::size_t n_tokens = request_.echo || request_.receipt ? prompt_tokens() * request_.n : 0;
-  for (const ServedText& text : texts) n_tokens += text.result.ids.size();
-  return n_tokens * each;
+  std::size_t n_values = 0;
+  for (const ServedText& text : texts) {
+    n_tokens += text.result.ids.size();
+    n_values += text.embedding.size();
+  }
+  return n_tokens * each + n_values * kValueBytes;
 }
 
 }  // namespace llm

@@ -107,6 +107,8 @@ std::string server_event(const AnswerJson& json, std::string_view name = "");
 // The writers of each API.
 std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
                                                 const AnswerRequest& request);
+std::unique_ptr<AnswerWriter> embeddings_writer(const ServedModel& served,
+                                                const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> responses_writer(const ServedModel& served,
                                                const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,

@@ -50,14 +50,6 @@ Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& ser
   return request;
 }
 
-/// Asked before anything is made of the prompts.
-Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served) {
-  if (n_prompts * n <= served.most_texts) return Ok{};
-  return wrong_field(n_prompts > served.most_texts ? "prompt" : "n",
-                     fmt::format("{} texts to generate", n_prompts * n),
-                     fmt::format("at most {}", served.most_texts));
-}
-
 /// What an answer takes memory for besides its texts, of all choices together: tokens of prompts;
 /// log probabilities, and what it repeats of the request.
 /// @param field  that asks for log probabilities
@@ -84,7 +76,16 @@ Status check_cost(const AnswerRequest& request, const std::string& field) {
                      fmt::format("at most {}; lower max_tokens or n", kMostValues));
 }
 
-/// The longest prompt fits, with its new tokens. @param given  the number of tokens was asked for
+}  // namespace
+
+Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served,
+                     const std::string& field) {
+  if (n_prompts * n <= served.most_texts) return Ok{};
+  return wrong_field(n_prompts > served.most_texts ? field : "n",
+                     fmt::format("{} texts to generate", n_prompts * n),
+                     fmt::format("at most {}", served.most_texts));
+}
+
 Status check_lengths(AnswerRequest& request, const ServedModel& served, bool given,
                      const std::string& field) {
   std::size_t longest = 0;
@@ -105,8 +106,6 @@ Status check_lengths(AnswerRequest& request, const ServedModel& served, bool giv
   return error;
 }
 
-}  // namespace
-
 bool AnswerRequest::continues_text(std::size_t index) const {
   const Prompt& prompt = prompt_of(index);
   return !is_chat() && (!prompt.text || !prompt.text->empty());
@@ -123,6 +122,7 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
   }
   request.prompt_logprobs = echo && options.logprobs.has_value();
   request.hash_logits = logits_hash || receipt;
+  request.embedding = embedding;
   return request;
 }
 

@@ -20,7 +20,9 @@ namespace llm {
 enum class AnswerShape {
   kCompletions,
   kInfill,
-  kChat,
+  kEmbeddings,
+  kOllamaEmbed,
+  kChat,  // and those behind it
   kResponses,
   kMessages,
   kOllamaChat,
@@ -48,10 +50,10 @@ struct AnswerRequest {
   bool include_usage = false;
   bool logits_hash = false;
   bool receipt = false;
+  std::optional<EmbeddingOptions> embedding = {};  ///< in place of texts
+  bool as_base64 = false;
 
-  bool is_chat() const {
-    return shape != AnswerShape::kCompletions && shape != AnswerShape::kInfill;
-  }
+  bool is_chat() const { return shape >= AnswerShape::kChat; }
   ReplyParser reply_parser() const {
     return {reply.format, reply.tools, reply.is_thinking, reply.most_calls};
   }
@@ -78,6 +80,16 @@ Result<AnswerRequest> parse_ollama_chat(const OrderedJson& body, const ServedMod
 Result<AnswerRequest> parse_ollama_text(const OrderedJson& body, const ServedModel& served);
 /// The tokens of a conversation of /v1/messages.
 Result<std::size_t> parse_count(const OrderedJson& body, const ServedModel& served);
+
+// What every request is asked. Errors: kUsage naming the field; kResource where the context is too
+// short.
+
+/// Before anything is made of the prompts. @param field  where they stand
+Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served,
+                     const std::string& field = "prompt");
+/// The longest prompt fits, with its new tokens. @param given  the number of tokens was asked for
+Status check_lengths(AnswerRequest& request, const ServedModel& served, bool given,
+                     const std::string& field);
 
 /// The ids of a text or a conversation, and the text of ids. Errors: as above.
 Result<std::vector<TokenId>> parse_tokenize(const OrderedJson& body, const ServedModel& served);

@@ -14,6 +14,7 @@
 #include "engine/sampler/sampler_fields.h"
 #include "tools/common/option_pages.h"
 #include "tools/llmserve/embedded.h"
+#include "tools/llmserve/embeddings.h"
 
 namespace llm {
 namespace {
@@ -80,7 +81,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 21> kRoutes = {{
+  static constexpr std::array<Route, 23> kRoutes = {{
       {{"POST",
         "/v1/completions",
         true,
@@ -116,6 +117,20 @@ std::span<const Api::Route> Api::routes() {
         "The tokens of a conversation of /v1/messages",
         {"CountRequest", count_fields}},
        &Api::count_tokens},
+      {{"POST",
+        "/v1/embeddings",
+        true,
+        "createEmbedding",
+        "The embeddings of texts",
+        {"EmbeddingRequest", embedding_fields}},
+       &Api::embeddings},
+      {{"POST",
+        "/api/embed",
+        true,
+        "ollamaEmbed",
+        "The embeddings of texts, in the shape of Ollama's API",
+        {"OllamaEmbedRequest", ollama_embed_fields}},
+       &Api::ollama_embed},
       {{"POST",
         "/api/chat",
         true,
@@ -300,6 +315,18 @@ void Api::count_tokens(const std::shared_ptr<HttpExchange>& exchange) {
   read_body(exchange, [this](const Result<OrderedJson>& body) {
     const auto n = body.ok() ? parse_count(*body, served_) : body.error();
     return answer_with(n.ok() ? answer_of({{"input_tokens", *n}}) : error_answer(n.error()));
+  });
+}
+
+void Api::embeddings(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
+    return answer_to(body.ok() ? parse_embeddings(*body, served_) : body.error());
+  });
+}
+
+void Api::ollama_embed(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const Result<OrderedJson>& body) {
+    return answer_to(body.ok() ? parse_ollama_embed(*body, served_) : body.error());
   });
 }
 

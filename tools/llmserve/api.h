@@ -62,6 +62,8 @@ class Api {
   void responses(const std::shared_ptr<HttpExchange>& exchange);
   void messages(const std::shared_ptr<HttpExchange>& exchange);
   void count_tokens(const std::shared_ptr<HttpExchange>& exchange);
+  void embeddings(const std::shared_ptr<HttpExchange>& exchange);
+  void ollama_embed(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_chat(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_generate(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_tags(const std::shared_ptr<HttpExchange>& exchange);

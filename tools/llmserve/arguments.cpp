@@ -19,6 +19,11 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
              "what clients may call the model; the first is its name in answers")
       .shown_default("the file's name without .gguf");
   add_chat_options(table, &a.chat, fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")));
+  table.choice(
+      "pooling", "KIND", &a.pooling,
+      {{"auto", std::nullopt}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}},
+      "what becomes the embedding of a text: the mean of its tokens' rows, or the last one; "
+      "auto: as the file says, else the last");
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,

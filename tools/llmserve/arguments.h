@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/generate/embedding.h"
 #include "engine/serve/scheduler.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
@@ -23,6 +24,7 @@ struct ServeArguments {
   bool strict = false;
   std::optional<std::string> manifest;
   std::string packed_cache;
+  std::optional<Pooling> pooling;  ///< of embeddings; none: as the file says
 
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;

@@ -125,6 +125,7 @@ ServedModel serve_model(const ServeArguments& a, std::shared_ptr<const Model> mo
     served.reply_format = reply_format_of(*served.style, model->tokenizer());
     served.reply_shows_special = has_control_tokens(served.reply_format, model->tokenizer());
   }
+  served.pooling = a.pooling;
   served.kv = a.kv;
   served.context = a.scheduler.context;
   served.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : a.scheduler.context;

@@ -114,10 +114,10 @@ bool has_control_tokens(const ReplyFormat& format, const Tokenizer& tokenizer) {
 }
 
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
-                                bool add_special, bool parse_special) {
+                                bool add_special, bool parse_special, bool add_eos) {
   EncodeOptions encoding;
   encoding.parse_special = parse_special;
-  encoding.add_eos = false;
+  if (!add_eos) encoding.add_eos = false;
   if (!add_special) encoding.add_bos = false;
   return tokenizer.encode(text, encoding);
 }
@@ -153,7 +153,7 @@ Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokeni
       LLM_TRY(next.ids, fill_in_prompt(tokenizer, gap, 0, "suffix"));
     } else if (one.is_string()) {
       next.text = one.get<std::string>();
-      next.ids = prompt_ids(tokenizer, *next.text, true, options.parse_special);
+      next.ids = prompt_ids(tokenizer, *next.text, true, options.parse_special, options.add_eos);
     } else if (one.is_array() && fills_in) {
       return wrong_field("suffix", "it with token ids", "a prompt that is text");
     } else if (one.is_array()) {
@@ -166,11 +166,11 @@ Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokeni
                        "at least one (the vocabulary may have no BOS to start from)");
   };
   if (!is_list(prompt)) {
-    LLM_RETURN_IF_ERROR(read(prompt, "prompt"));
+    LLM_RETURN_IF_ERROR(read(prompt, options.field));
     return prompts;
   }
   for (std::size_t i = 0; i < prompt.size(); ++i) {
-    LLM_RETURN_IF_ERROR(read(prompt[i], at_index("prompt", i)));
+    LLM_RETURN_IF_ERROR(read(prompt[i], at_index(options.field, i)));
   }
   return prompts;
 }

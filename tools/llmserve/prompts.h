@@ -22,8 +22,10 @@ struct Prompt {
 
 /// How texts become prompts.
 struct PromptOptions {
-  bool parse_special = false;  ///< spellings of special tokens are those tokens
-  std::string suffix;          ///< what stands after the text to be generated; empty: nothing
+  bool parse_special = false;    ///< spellings of special tokens are those tokens
+  std::string suffix = {};       ///< what stands after the text to be generated; empty: nothing
+  std::string field = "prompt";  ///< of the request
+  bool add_eos = false;          ///< EOS behind texts, where the vocabulary wants it
 };
 
 /// What a completion's prompt may be.
@@ -50,9 +52,9 @@ bool has_control_tokens(const ReplyFormat& format, const Tokenizer& tokenizer);
 Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served);
 
 /// The ids of a text as a prompt, as llmrun's. @param add_special  BOS, where the vocabulary wants
-/// it. @param parse_special  as PromptOptions
+/// it. @param parse_special, add_eos  as PromptOptions
 std::vector<TokenId> prompt_ids(const Tokenizer& tokenizer, const std::string& text,
-                                bool add_special, bool parse_special);
+                                bool add_special, bool parse_special, bool add_eos = false);
 
 /// The ids of a JSON array. Errors: kUsage with `path` for what is no id of the vocabulary.
 Result<std::vector<TokenId>> ids_of(const OrderedJson& array, const Tokenizer& tokenizer,

@@ -110,19 +110,6 @@ void add_calls(JsonFields& fields, RequestBody& body, bool is_flat) {
            "Variables for the chat template, such as enable_thinking.");
 }
 
-void add_model(JsonFields& fields, const ServedModel* served) {
-  fields.value(
-      "model", {{"type", "string"}},
-      [served](const OrderedJson& value, const std::string& path) -> Status {
-        if (value.is_string() && served->has_id(value.get_ref<const std::string&>())) return Ok{};
-        std::string names;
-        for (const std::string& id : served->ids)
-          names += (names.empty() ? "" : " or ") + shown_json(id);
-        return wrong_field(path, shown_json(value), names);
-      },
-      "One of the served model's names.");
-}
-
 /// What other servers offer and this one does not, with the values that ask for nothing.
 void add_unsupported(JsonFields& fields) {
   const OrderedJson nothing = OrderedJson::array();
@@ -257,14 +244,28 @@ Status read_files(const OrderedJson& list, const std::string& path, const JsonFi
 
 }  // namespace
 
-JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
-  JsonFields fields;
+void add_model(JsonFields& fields, const ServedModel* served) {
+  fields.value(
+      "model", {{"type", "string"}},
+      [served](const OrderedJson& value, const std::string& path) -> Status {
+        if (value.is_string() && served->has_id(value.get_ref<const std::string&>())) return Ok{};
+        std::string names;
+        for (const std::string& id : served->ids)
+          names += (names.empty() ? "" : " or ") + shown_json(id);
+        return wrong_field(path, shown_json(value), names);
+      },
+      "One of the served model's names.");
+}
+
+JsonSchema prompts_schema() {
   const JsonSchema text = {{"type", "string"}};
   const JsonSchema one = {{"oneOf", JsonSchema::array({text, ids_schema(true)})}};
-  fields
-      .value("prompt",
-             {{"oneOf", JsonSchema::array({text, ids_schema(true), array_of(one, true)})}},
-             JsonFields::keep(&body.prompt))
+  return {{"oneOf", JsonSchema::array({text, ids_schema(true), array_of(one, true)})}};
+}
+
+JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  fields.value("prompt", prompts_schema(), JsonFields::keep(&body.prompt))
       .needed(std::string(kPromptNeed));
   fields.text("suffix", &body.suffix,
               "What stands after the text to be generated; needs a vocabulary with tokens for it.");

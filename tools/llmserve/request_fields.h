@@ -44,6 +44,10 @@ struct RequestBody {
   std::string more;             ///< what was written after the gap's beginning
   std::int64_t n_predict = -1;  ///< negative: all that fits
 
+  std::optional<std::size_t> dimensions;
+  bool as_base64 = false;
+  bool truncate = false;
+
   bool add_special = true;
   std::vector<TokenId> tokens;
 };
@@ -60,5 +64,10 @@ JsonFields count_fields(const ServedModel* served, RequestBody& body);
 JsonFields infill_fields(const ServedModel* served, RequestBody& body);
 JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);
+
+/// The field "model", which every body has.
+void add_model(JsonFields& fields, const ServedModel* served);
+/// A text, token ids, or an array of either.
+JsonSchema prompts_schema();
 
 }  // namespace llm

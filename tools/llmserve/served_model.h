@@ -12,6 +12,7 @@
 #include "engine/chat/reply_format.h"
 #include "engine/engine.h"
 #include "engine/generate/chat_style.h"
+#include "engine/generate/embedding.h"
 #include "engine/grammar/grammar.h"
 
 namespace llm {
@@ -23,6 +24,7 @@ struct ServedModel {
   std::shared_ptr<const ChatStyle> style;  ///< null: no chat
   ReplyFormat reply_format = {};           ///< of its chats
   bool reply_shows_special = false;        ///< control tokens, which that format has
+  std::optional<Pooling> pooling = {};     ///< of embeddings; none: as the file says
   KvType kv = KvType::kF16;
   std::size_t context = 0;
   std::size_t most_new_tokens = 0;                      ///< of one choice

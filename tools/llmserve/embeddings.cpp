@@ -1,0 +1,171 @@
+#include "tools/llmserve/embeddings.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <boost/archive/iterators/base64_from_binary.hpp>
+#include <boost/archive/iterators/transform_width.hpp>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kMostValues = std::size_t{1} << 22;  // of all embeddings of an answer
+
+class EmbeddingsWriter : public AnswerWriter {
+ public:
+  EmbeddingsWriter(const ServedModel& served, const AnswerRequest& request)
+      : AnswerWriter(served, request, "") {}
+
+  std::string whole(std::span<const ServedText> texts) const override {
+    const bool is_ollama = request_.shape == AnswerShape::kOllamaEmbed;
+    AnswerJson list = AnswerJson::array();
+    for (const ServedText& text : texts) {
+      AnswerJson values = request_.as_base64 ? AnswerJson(base64_of(text.embedding))
+                                             : AnswerJson(text.embedding);
+      if (!is_ollama) {
+        values = {{"object", "embedding"},
+                  {"index", list.size()},
+                  {"embedding", std::move(values)}};
+      }
+      list.push_back(std::move(values));
+    }
+    const std::size_t n_tokens = prompt_tokens();
+    AnswerJson json;
+    if (is_ollama) {
+      const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - started_;
+      json = {{"model", served_.id()},
+              {"embeddings", std::move(list)},
+              {"total_duration", time.count()},
+              {"load_duration", 0},
+              {"prompt_eval_count", n_tokens}};
+    } else {
+      json = {{"object", "list"},
+              {"data", std::move(list)},
+              {"model", served_.id()},
+              {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
+    }
+    return dump(json) + "\n";
+  }
+
+  // It is never streamed.
+  std::string opening() override { return ""; }
+  std::string growth(std::size_t, const TextEvent&) override { return ""; }
+  std::string closing(std::size_t, const ServedText&) override { return ""; }
+  std::string ending() override { return ""; }
+
+ private:
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+/// What both bodies ask for.
+Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
+                                    const ServedModel& served) {
+  const HyperParameters& config = served.model->config();
+  auto pooling = served.pooling ? Result<Pooling>(*served.pooling) : pooling_of(config);
+  if (!pooling.ok()) {
+    Error error = std::move(pooling).error();
+    error.hint = "start llmserve with --pooling mean or last";
+    return error;
+  }
+  AnswerRequest request;
+  request.shape = shape;
+  request.as_base64 = body.as_base64;
+  request.embedding = EmbeddingOptions{*pooling, body.dimensions.value_or(0)};
+  request.options.max_tokens = 0;
+  const std::size_t n = count_prompts(*body.prompt);
+  LLM_RETURN_IF_ERROR(check_choices(n, 1, served, "input"));
+  if (n * body.dimensions.value_or(config.d_model) > kMostValues) {
+    return wrong_field("input", fmt::format("{} texts", n),
+                       fmt::format("at most {} values of embeddings in all", kMostValues));
+  }
+  LLM_TRY(request.prompts,
+          read_prompts(*body.prompt, served.tokenizer(), {.field = "input", .add_eos = true}));
+  return request;
+}
+
+void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body,
+                   JsonSchema input) {
+  add_model(fields, served);
+  fields.value("input", std::move(input), JsonFields::keep(&body.prompt))
+      .needed(std::string(kPromptNeed));
+  fields.integer("dimensions", &body.dimensions, 1,
+                 served == nullptr ? std::numeric_limits<std::int32_t>::max()
+                                   : static_cast<std::int64_t>(served->model->config().d_model),
+                 "Leading values that are wanted; the length is 1 without the others.");
+}
+
+}  // namespace
+
+std::string base64_of(std::span<const float> values) {
+  static_assert(std::endian::native == std::endian::little);
+  std::vector<char> bytes(values.size_bytes());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  const std::size_t padding = (3 - bytes.size() % 3) % 3;
+  bytes.resize(bytes.size() + padding);  // whole groups: the iterators read no others
+  using namespace boost::archive::iterators;
+  using Digits = base64_from_binary<transform_width<const char*, 6, 8>>;
+  std::string text(Digits(bytes.data()), Digits(bytes.data() + bytes.size()));
+  return text.replace(text.size() - padding, padding, padding, '=');
+}
+
+JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  add_embedding(fields, served, body, prompts_schema());
+  fields.value(
+      "encoding_format", {{"enum", {"float", "base64"}}, {"default", "float"}},
+      [&body](const OrderedJson& value, const std::string& path) -> Status {
+        if (value != "float" && value != "base64")
+          return wrong_field(path, shown_json(value), "\"float\" or \"base64\"");
+        body.as_base64 = value == "base64";
+        return Ok{};
+      },
+      "base64: the values as little-endian 32-bit floats.");
+  fields.text("user", &body.user, "Taken without effect.");
+  return fields;
+}
+
+JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  const JsonSchema text = {{"type", "string"}};
+  add_embedding(fields, served, body,
+                {{"oneOf", JsonSchema::array({text, array_of(text, true)})}});
+  fields.flag("truncate", &body.truncate, "Cut a text that is longer than the context.");
+  for (const char* taken : {"options", "keep_alive"}) fields.ignored(taken);
+  return fields;
+}
+
+Result<AnswerRequest> parse_embeddings(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(embedding_fields(&served, body).read(json));
+  LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kEmbeddings, served));
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, false, "input"));
+  return request;
+}
+
+Result<AnswerRequest> parse_ollama_embed(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  body.truncate = true;
+  LLM_RETURN_IF_ERROR(ollama_embed_fields(&served, body).read(json));
+  LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kOllamaEmbed, served));
+  for (Prompt& prompt : request.prompts) {
+    if (!body.truncate || prompt.ids.size() <= served.context) continue;
+    const VocabSpec& spec = served.tokenizer().spec();
+    prompt.ids.resize(served.context);
+    if (spec.add_eos && spec.eos) prompt.ids.back() = *spec.eos;
+  }
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, false, "input"));
+  return request;
+}
+
+std::unique_ptr<AnswerWriter> embeddings_writer(const ServedModel& served,
+                                                const AnswerRequest& request) {
+  return std::make_unique<EmbeddingsWriter>(served, request);
+}
+
+}  // namespace llm
