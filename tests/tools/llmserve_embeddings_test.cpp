@@ -102,6 +102,8 @@ TEST_CASE("what is no request for embeddings is refused by field", "[llmserve]")
     CHECK(reply.status == 400);
     CHECK(param_of(reply) == field);
   }
+  Server large = tiny.serve({"--queue", "200000"});  // 32 values each
+  CHECK(param_of(embed(large, {{"input", Json((1 << 17) + 1, Json{1})}})) == "input");
   CHECK(embed(server, {{"input", "a"}, {"model", "other"}}).status == 404);
   CHECK(values_of(embed(server, {{"input", Json(20, 5)}})).size() == 32);
   const Reply longer = embed(server, {{"input", Json(21, 5)}});
@@ -158,8 +160,9 @@ TEST_CASE("a text that is embedded gets BOS and EOS as the file says", "[llmserv
   CHECK(answer["embeddings"][1].get<Values>() == values);
   CHECK(answer["prompt_eval_count"] == 20 + whole.size());
   const Json options = {{"num_ctx", 4}};
-  CHECK(ollama({{"input", "ab"}, {"options", options}, {"keep_alive", "5m"}}).json()["embeddings"] ==
-        Json{values});
+  CHECK(
+      ollama({{"input", "ab"}, {"options", options}, {"keep_alive", "5m"}}).json()["embeddings"] ==
+      Json{values});
   const Reply refused = ollama({{"input", text}, {"truncate", false}});
   CHECK(refused.status == 400);
   CHECK(param_of(refused) == "input");

@@ -12,8 +12,9 @@ TEST_CASE("embeddings agree with the f64 oracle", "[oracle]") {
   for (const std::string pooling : {"mean", "last"}) {
     const Server server({path, "-q", "--compute", "f32", "--kv", "f32", "--pooling", pooling});
     const Json ids = server
-                         .post("/tokenize", {{"prompt", "Once upon a time, there was a little girl "
-                                                        "named Lily. She found a red ball."}})
+                         .post("/tokenize", {{"prompt",
+                                              "Once upon a time, there was a little girl "
+                                              "named Lily. She found a red ball."}})
                          .json()["tokens"];
     for (const int dimensions : {256, 40}) {
       CAPTURE(pooling, dimensions);
@@ -35,7 +36,8 @@ TEST_CASE("embeddings agree with the f64 oracle", "[oracle]") {
       }
       std::cout << pooling << ", " << dimensions << " values: 1 - cosine " << 1 - cosine
                 << ", largest error " << most << "\n";
-      // f32 noise: NMSE 1e-9 (oracle_test), so 3e-5 of a vector of length 1, which is spread over it.
+      // f32 noise: NMSE 1e-9 (oracle_test), so 3e-5 of a vector of length 1, which is spread over
+      // it.
       CHECK(std::abs(1 - cosine) < 1e-7);
       CHECK(most < 1e-6);
     }

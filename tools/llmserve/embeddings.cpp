@@ -26,12 +26,11 @@ class EmbeddingsWriter : public AnswerWriter {
     const bool is_ollama = request_.shape == AnswerShape::kOllamaEmbed;
     AnswerJson list = AnswerJson::array();
     for (const ServedText& text : texts) {
-      AnswerJson values = request_.as_base64 ? AnswerJson(base64_of(text.embedding))
-                                             : AnswerJson(text.embedding);
+      AnswerJson values =
+          request_.as_base64 ? AnswerJson(base64_of(text.embedding)) : AnswerJson(text.embedding);
       if (!is_ollama) {
-        values = {{"object", "embedding"},
-                  {"index", list.size()},
-                  {"embedding", std::move(values)}};
+        values = {
+            {"object", "embedding"}, {"index", list.size()}, {"embedding", std::move(values)}};
       }
       list.push_back(std::move(values));
     }
@@ -133,8 +132,7 @@ JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
 JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
   const JsonSchema text = {{"type", "string"}};
-  add_embedding(fields, served, body,
-                {{"oneOf", JsonSchema::array({text, array_of(text, true)})}});
+  add_embedding(fields, served, body, {{"oneOf", JsonSchema::array({text, array_of(text, true)})}});
   fields.flag("truncate", &body.truncate, "Cut a text that is longer than the context.");
   for (const char* taken : {"options", "keep_alive"}) fields.ignored(taken);
   return fields;
