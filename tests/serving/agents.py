@@ -4,9 +4,9 @@
     tests/serving/agents.py BIN_DIR [--real FILE] [--requests N]
 
 openai, anthropic, LiteLLM, LangChain, llm and ollama talk to llmserve with SmolLM2-135M-Instruct, whose template knows no tools and whose
-sense does not matter: a call that must be made is made, a document is of its schema. Then N requests (1,000) of all kinds, 64 at
-a time and short of pages, on the embedded model: each answer is the one it got alone. Exit code 1 with the first thing that is
-not as it must be.
+sense does not matter: a call that must be made is made, a document is of its schema, an embedding is the same by every way. So do the
+programs of examples/. Then N requests (1,000) of all kinds, 64 at a time and short of pages, on the embedded model: each answer is the one
+it got alone. Exit code 1 with the first thing that is not as it must be.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import urllib.error
 import urllib.request
 
 import anthropic
+import embedders
 import jsonschema
 import kinds
 import ollama
@@ -225,7 +226,10 @@ def main() -> int:
             litellm_and_langchain(url, model)
             llm_package(url, model)
             ollama_package(url, model)
-        print("openai, anthropic, LiteLLM, LangChain, llm and ollama with tools and schemas: as they must be")
+            embedders.embeddings(client, url, model)
+            embedders.rag(client, url)
+            embedders.agent(client, url, model)
+        print("openai, anthropic, LiteLLM, LangChain, llm and ollama with tools, schemas and embeddings: as they must be")
     all_at_once(arguments.bin_dir, arguments.requests)
     return 0
 

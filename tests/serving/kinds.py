@@ -18,13 +18,18 @@ def some_request(random_: random.Random) -> tuple[str, dict]:
     messages = [{"role": "user", "content": text}]
     if random_.random() < 0.3:
         messages = [{"role": "system", "content": "Be kind."}, *messages]
-    kind = random_.randrange(9)
+    kind = random_.randrange(11)
     if kind == 0:
         return "/v1/completions", {**common, "prompt": text, "max_tokens": 4 * size, "ignore_eos": True}
     if kind == 1:
         return "/v1/messages", {**common, "messages": messages[-1:], "max_tokens": size}
     if kind == 2:
         return "/v1/responses", {**common, "input": text, "max_output_tokens": size}
+    if kind == 9:
+        inputs = [text, text[: len(text) // 2 + 1]]
+        return "/v1/embeddings", {"input": inputs, "encoding_format": random_.choice(["float", "base64"]), "dimensions": 4 * size}
+    if kind == 10:
+        return "/api/embed", {"input": [messages[-1]["content"]] * random_.randint(1, 3)}
     if kind == 8:
         return "/api/chat", {"messages": messages, "stream": False, "options": {**common, "num_predict": size}}
     body = {**common, "messages": messages, "max_tokens": size}
