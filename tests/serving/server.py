@@ -37,12 +37,14 @@ def post(url: str, path: str, body: dict):
 
 
 def metric(url: str, name: str, key: str = "") -> float:
+    """A figure, of all models together."""
     request = urllib.request.Request(url + "/metrics", headers={"Authorization": f"Bearer {key}"} if key else {})
     with urllib.request.urlopen(request, timeout=60) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith(f"llmserve_{name} "):
-                return float(line.split()[1])
-    raise KeyError(name)
+        lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines()]
+    values = [float(value) for start, value in lines if start.split("{")[0] == f"llmserve_{name}"]
+    if not values:
+        raise KeyError(name)
+    return sum(values)
 
 
 def run_alone(bin_dir: pathlib.Path, body: dict):

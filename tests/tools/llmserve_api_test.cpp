@@ -40,14 +40,16 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
     REQUIRE(page.body.find(outside) == std::string::npos);
   server.complete({{"prompt", "a"}, {"max_tokens", 3}, {"ignore_eos", true}});
   const std::string metrics = server.get("/metrics").body;
-  for (const std::string line :
-       {"llmserve_texts_finished_total 1\n", "llmserve_generated_tokens_total 3\n",
-        "llmserve_prompt_tokens_total 2\n", "llmserve_kv_pages_in_use 0\n",
-        "llmserve_time_to_first_token_seconds_count 1\n",
-        "llmserve_time_between_tokens_seconds_count 2\n",
-        "llmserve_step_texts_bucket{le=\"1\"} 3\n", "llmserve_step_texts_bucket{le=\"+Inf\"} 3\n",
-        "llmserve_http_answers_total{status=\"404\"} 1\n",
-        "# TYPE llmserve_texts_running gauge\n"}) {
+  for (const std::string line : {"llmserve_texts_finished_total{model=\"tiny\"} 1\n",
+                                 "llmserve_generated_tokens_total{model=\"tiny\"} 3\n",
+                                 "llmserve_prompt_tokens_total{model=\"tiny\"} 2\n",
+                                 "llmserve_kv_pages_in_use{model=\"tiny\"} 0\n",
+                                 "llmserve_time_to_first_token_seconds_count{model=\"tiny\"} 1\n",
+                                 "llmserve_time_between_tokens_seconds_count{model=\"tiny\"} 2\n",
+                                 "llmserve_step_texts_bucket{model=\"tiny\",le=\"1\"} 3\n",
+                                 "llmserve_step_texts_bucket{model=\"tiny\",le=\"+Inf\"} 3\n",
+                                 "llmserve_http_answers_total{status=\"404\"} 1\n",
+                                 "# TYPE llmserve_texts_running gauge\n"}) {
     CAPTURE(line, metrics);
     REQUIRE(metrics.find(line) != std::string::npos);
   }

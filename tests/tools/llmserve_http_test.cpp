@@ -231,7 +231,7 @@ TEST_CASE("the choices of a request share its biases", "[llmserve]") {
   auto model = require_ok(Model::load(kServedModel, {.threads = 1}));
   ServedModel served;
   served.model = model;
-  served.ids = {"m"};
+  served.id = "m";
   served.context = 100;
   served.most_new_tokens = 100;
   served.most_texts = 10;

@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
+#include <sstream>
+
 #include "tests/support/json.h"
 #include "tests/support/process.h"
 #include "tests/support/tiny_gguf.h"
@@ -198,11 +201,16 @@ class Server {
   Reply complete(const Json& body) const { return post("/v1/completions", body); }
   Reply get(std::string_view path) const { return ask(get_text(path)); }
 
-  /// A figure of /metrics.
+  /// A figure of /metrics, of all models together unless `name` has a label; -1: there is none.
   double metric(const std::string& name) const {
-    const std::string text = get("/metrics").body;
-    const std::size_t at = text.find("\nllmserve_" + name + " ");
-    return at == std::string::npos ? -1 : std::atof(text.c_str() + at + name.size() + 11);
+    std::istringstream text(get("/metrics").body);
+    std::optional<double> sum;
+    for (std::string line; std::getline(text, line);) {
+      const std::string start = line.substr(0, line.find_last_of(' '));
+      if (start == "llmserve_" + name || start.starts_with("llmserve_" + name + "{"))
+        sum = sum.value_or(0) + std::atof(line.c_str() + start.size());
+    }
+    return sum.value_or(-1);
   }
   /// Waits until a figure is what it must become.
   bool comes_to(const std::string& name, double value) const {

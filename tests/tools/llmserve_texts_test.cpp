@@ -310,7 +310,7 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
 TEST_CASE("a reply ends where its template ends one, and where the client says", "[llmserve]") {
   const auto model = require_ok(Model::load(kServedModel, {.threads = 1}));
   const ServedModel served{.model = model,
-                           .ids = {"m"},
+                           .id = "m",
                            .style = require_ok(ChatStyle::choose("zephyr", "", model->tokenizer())),
                            .context = 512,
                            .most_new_tokens = 512,

@@ -32,6 +32,8 @@ void add_server_options(OptionTable& table) {
   table.foreign("b,batch-size,ub,ubatch-size,max-num-batched-tokens",
                 "--chunk says how many tokens are evaluated at once");
   table.foreign("max-model-len", "the context is -c");
+  table.foreign("models-dir", "--models serves the models of a folder");
+  table.foreign("models-max", "--memory says how much loaded models take");
   table.foreign("served-model-name", "the model's names are --alias");
   table.foreign("to", "it is --timeout");
   table.foreign("api-key-file", "the key is LLM_API_KEY or --api-key");

@@ -58,7 +58,7 @@ bool stdout_takes_color() { return takes_color(STDOUT_FILENO); }
 void setup_log(const std::string& tool, int verbosity, Color color) {
   wanted_color = color;
   const auto mode = stderr_takes_color() ? spdlog::color_mode::always : spdlog::color_mode::never;
-  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_st>(mode);
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode);
   auto logger = std::make_shared<spdlog::logger>(tool, std::move(sink));
   constexpr int kWarn = static_cast<int>(spdlog::level::warn);
   const int level = std::clamp(kWarn - verbosity, static_cast<int>(spdlog::level::trace),

@@ -13,8 +13,8 @@
 #include <system_error>
 #include <vector>
 
-#include "engine/gguf/gguf_split.h"
 #include "tokenizer/tokenizer.h"
+#include "tools/common/model_files.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -24,25 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOwnModel = "fable-3m-q4_k_m.gguf";
 constexpr std::size_t kMostListed = 20;
-
-/// Names of the models in a directory, sorted.
-Result<std::vector<std::string>> models_in(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  fs::directory_iterator entries(directory, error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
-    const auto part = parse_split_path(name);
-    if (name.ends_with(".gguf") && (!part || part->index == 0)) names.push_back(name);
-  }
-  if (error) {
-    const bool no_memory = error == std::errc::not_enough_memory;
-    return in_file(Error{no_memory ? ErrorCode::kResource : ErrorCode::kIo, "", error.message()},
-                   directory);
-  }
-  std::ranges::sort(names);
-  return names;
-}
 
 /// Where the program itself is; empty when the system does not say.
 fs::path own_directory() {
@@ -99,7 +80,7 @@ void note_unread_stdin() {
 Result<std::string> resolve_model(const std::string& named) {
   std::error_code ignored;
   if (!fs::is_directory(named, ignored)) return named;
-  LLM_TRY(std::vector<std::string> names, models_in(named));
+  LLM_TRY(std::vector<std::string> names, model_files(named));
   if (names.size() == 1) return (fs::path(named) / names.front()).string();
   if (names.empty()) {
     return in_file(Error{ErrorCode::kIo, "", "is a directory without a *.gguf, need a GGUF file"},

@@ -8,6 +8,8 @@
 
 namespace llm {
 
+HttpAnswer answer_of(const AnswerJson& json) { return {.body = dump(json) + "\n"}; }
+
 HttpAnswer error_answer(int status, std::string_view message, std::string_view code) {
   const std::string_view type = status == 429  ? "rate_limit_error"
                                 : status < 500 ? "invalid_request_error"
@@ -39,18 +41,19 @@ HttpAnswer failed_answer() {
   return error_answer(500, "the server failed at this request; its log says more");
 }
 
-Answer::Answer(Context& context, std::shared_ptr<HttpExchange> exchange,
+Answer::Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exchange,
                std::shared_ptr<const AnswerRequest> request)
     : context_(context),
+      model_(std::move(model)),
       exchange_(std::move(exchange)),
       request_(std::move(request)),
-      writer_(AnswerWriter::create(context.served, *request_)),
+      writer_(AnswerWriter::create(model_->facts, *request_)),
       texts_(request_->n_choices()) {}
 
 std::vector<TextJob> Answer::jobs() {
   std::vector<TextJob> jobs;
   for (std::size_t i = 0; i < request_->n_choices(); ++i) {
-    TextJob job{.request = request_->choice(i, context_.served), .on_event = {}};
+    TextJob job{.request = request_->choice(i, model_->facts), .on_event = {}};
     const auto post = [weak = weak_from_this(), to_server = context_.post](auto function) {
       to_server([weak, function = std::move(function)] {
         const auto self = weak.lock();
@@ -79,7 +82,7 @@ std::vector<TextJob> Answer::jobs() {
 }
 
 void Answer::start() {
-  const auto submission = context_.service.submit(jobs());
+  const auto submission = model_->service->submit(jobs());
   if (submission.admission == Admission::kTooLong) {
     return fail(
         error_answer({.code = ErrorCode::kResource,
@@ -132,23 +135,23 @@ void Answer::write_whole(std::string hashes) {
   if (request_->logits_hash) headers.emplace_back("x-logits-sha256", std::move(hashes));
   const auto texts = std::make_shared<const std::vector<ServedText>>(std::move(texts_));
   const std::weak_ptr<Answer> weak = weak_from_this();
-  context_.workshop.take(
-      {.bytes = writer_->size_of(*texts),
-       .owner = weak,
-       .work = [weak, texts, headers, writer = writer_, request = request_]() -> Workshop::Then {
-         HttpAnswer whole{.body = writer->whole(*texts), .headers = headers};
-         return [weak, kept = std::make_shared<HttpAnswer>(std::move(whole))] {
-           const auto self = weak.lock();
-           if (self == nullptr) return;
-           self->exchange_->answer(std::move(*kept));
-           self->done();
-         };
-       },
-       .failed =
-           [weak](const std::string& what) {
-             if (const auto self = weak.lock()) self->fail(failed_answer());
-             throw std::runtime_error(what);  // to the log
-           }});
+  context_.workshop.take({.bytes = writer_->size_of(*texts),
+                          .owner = weak,
+                          .work = [weak, texts, headers, model = model_, writer = writer_,
+                                   request = request_]() -> Workshop::Then {
+                            HttpAnswer whole{.body = writer->whole(*texts), .headers = headers};
+                            return [weak, kept = std::make_shared<HttpAnswer>(std::move(whole))] {
+                              const auto self = weak.lock();
+                              if (self == nullptr) return;
+                              self->exchange_->answer(std::move(*kept));
+                              self->done();
+                            };
+                          },
+                          .failed =
+                              [weak](const std::string& what) {
+                                if (const auto self = weak.lock()) self->fail(failed_answer());
+                                throw std::runtime_error(what);  // to the log
+                              }});
 }
 
 void Answer::fail(const HttpAnswer& answer) {
@@ -162,7 +165,7 @@ void Answer::fail(const HttpAnswer& answer) {
 }
 
 void Answer::cancel() {
-  if (is_submitted_) context_.service.cancel(first_id_, request_->n_choices());
+  if (is_submitted_) model_->service->cancel(first_id_, request_->n_choices());
   done();
 }
 

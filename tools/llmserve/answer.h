@@ -15,6 +15,7 @@
 
 namespace llm {
 
+HttpAnswer answer_of(const AnswerJson& json);
 /// OpenAI's shape of an error: 400 naming the field for what the client got wrong (404 for another
 /// model), 500 for the rest.
 HttpAnswer error_answer(const Error& error);
@@ -32,8 +33,6 @@ class Answer : public std::enable_shared_from_this<Answer> {
  public:
   /// What all answers use; outlives them.
   struct Context {
-    const ServedModel& served;
-    TextService& service;
     Workshop& workshop;
     /// HttpServer::post; is copied, and called by the service's thread after all this has gone.
     std::function<void(std::function<void()>)> post;
@@ -41,7 +40,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::function<void(const std::shared_ptr<Answer>&)> on_done;
   };
 
-  Answer(Context& context, std::shared_ptr<HttpExchange> exchange,
+  Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exchange,
          std::shared_ptr<const AnswerRequest> request);
 
   /// @pre it belongs to a shared_ptr that somebody keeps until on_done
@@ -58,6 +57,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void done();
 
   Context& context_;
+  Lease model_;
   std::shared_ptr<HttpExchange> exchange_;
   std::shared_ptr<const AnswerRequest> request_;
   std::shared_ptr<AnswerWriter> writer_;

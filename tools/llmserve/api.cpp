@@ -11,9 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/sampler/sampler_fields.h"
-#include "tools/common/option_pages.h"
-#include "tools/llmserve/embedded.h"
 #include "tools/llmserve/embeddings.h"
 
 namespace llm {
@@ -21,8 +18,6 @@ namespace {
 
 constexpr std::size_t kMostLevels = 64;  // of JSON: schemas of tools
 constexpr std::string_view kOptions = "OPTIONS";
-
-HttpAnswer answer_of(const AnswerJson& json) { return {.body = dump(json) + "\n"}; }
 
 /// What the server's thread does with an answer that is there.
 std::function<void(const std::shared_ptr<HttpExchange>&)> answer_with(HttpAnswer answer) {
@@ -48,13 +43,10 @@ std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
 
 }  // namespace
 
-Api::Api(const ServedModel& served, TextService& service, Gate gate)
-    : served_(served),
+Api::Api(ModelShelf& shelf, Gate gate)
+    : shelf_(shelf),
       gate_(std::move(gate)),
-      service_(service),
       context_{
-          .served = served,
-          .service = service,
           .workshop = workshop_,
           .post = {},
           .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); }},
@@ -63,6 +55,7 @@ Api::Api(const ServedModel& served, TextService& service, Gate gate)
 void Api::attach(HttpServer& server) {
   server_ = &server;
   context_.post = [&server](std::function<void()> function) { server.post(std::move(function)); };
+  shelf_.attach(context_.post);
 }
 
 HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
@@ -145,14 +138,14 @@ std::span<const Api::Route> Api::routes() {
         "Reply to one message, in the shape of Ollama's API",
         {"OllamaGenerateRequest", ollama_text_fields}},
        &Api::ollama_generate},
-      {{"GET", "/api/tags", true, "ollamaTags", "The one model, as Ollama lists it"},
+      {{"GET", "/api/tags", true, "ollamaTags", "The models, as Ollama lists them"},
        &Api::ollama_tags},
       {{"GET", "/api/version", true, "ollamaVersion", "The version"}, &Api::ollama_version},
       {{"POST", "/infill", true, "infill", "The text of a gap", {"InfillRequest", infill_fields}},
        &Api::infill},
-      {{"GET", "/v1/models", true, "listModels", "The one model, by each of its names"},
+      {{"GET", "/v1/models", true, "listModels", "The models, each by all of its names"},
        &Api::list_models},
-      {{"GET", "/v1/models/{model}", true, "retrieveModel", "The model"}, &Api::show_model},
+      {{"GET", "/v1/models/{model}", true, "retrieveModel", "A model"}, &Api::show_model},
       {{"POST",
         "/tokenize",
         true,
@@ -167,13 +160,20 @@ std::span<const Api::Route> Api::routes() {
         "Token ids as text",
         {"DetokenizeRequest", detokenize_fields}},
        &Api::detokenize},
-      {{"GET", "/tokenizer_info", true, "tokenizerInfo", "What lm-eval asks of a tokenizer"},
+      {{"GET",
+        "/tokenizer_info",
+        true,
+        "tokenizerInfo",
+        "What lm-eval asks of a tokenizer",
+        {},
+        true},
        &Api::tokenizer_info},
       {{"GET", "/", false, "page", "A page to chat with"}, &Api::page},
       {{"GET", "/openapi.json", false, "openapi", "This description"}, &Api::openapi},
       {{"GET", "/health", false, "health", "Whether requests are taken"}, &Api::health},
       {{"GET", "/v1/health", false, "health_v1", "Whether requests are taken"}, &Api::health},
-      {{"GET", "/props", true, "props", "What llama-server tells under this name"}, &Api::props},
+      {{"GET", "/props", true, "props", "What llama-server tells under this name", {}, true},
+       &Api::props},
       {{"GET", "/metrics", true, "metrics", "Figures in Prometheus' text format"}, &Api::metrics},
   }};
   return kRoutes;
@@ -237,30 +237,15 @@ std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
   return std::nullopt;
 }
 
-void Api::read_body(const std::shared_ptr<HttpExchange>& exchange,
-                    std::function<Next(const Result<OrderedJson>& body)> read) {
-  const auto body = std::make_shared<const std::string>(exchange->take_body());
-  if (!workshop_.has_room(body->size())) return exchange->answer(busy_answer());
-  const std::weak_ptr<HttpExchange> reading = exchange;
-  exchange->set_on_gone([this, reading] { reading_.erase(reading.lock()); });
+std::weak_ptr<HttpExchange> Api::keep(const std::shared_ptr<HttpExchange>& exchange) {
+  const std::weak_ptr<HttpExchange> kept = exchange;
+  exchange->set_on_gone([this, kept] { reading_.erase(kept.lock()); });
   reading_.insert(exchange);
-  workshop_.take({.bytes = body->size(),
-                  .owner = reading,
-                  .work = [this, reading, body, read = std::move(read)]() -> Workshop::Then {
-                    return [this, reading, next = read(parse_json(*body, kMostLevels))] {
-                      go_on(reading, next);
-                    };
-                  },
-                  .failed =
-                      [this, reading](const std::string& what) {
-                        go_on(reading, [&](const std::shared_ptr<HttpExchange>&) {
-                          throw std::runtime_error(what);
-                        });
-                      }});
+  return kept;
 }
 
-void Api::go_on(const std::weak_ptr<HttpExchange>& reading, const Next& next) {
-  const auto exchange = reading.lock();
+void Api::go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next) {
+  const auto exchange = kept.lock();
   if (exchange == nullptr) return;  // its client has gone
   reading_.erase(exchange);
   try {
@@ -271,185 +256,140 @@ void Api::go_on(const std::weak_ptr<HttpExchange>& reading, const Next& next) {
   }
 }
 
-Api::Next Api::answer_to(Result<AnswerRequest> request) {
-  if (!request.ok()) return answer_with(error_answer(request.error()));
-  const auto read = std::make_shared<const AnswerRequest>(std::move(request).value());
-  return [this, read](const std::shared_ptr<HttpExchange>& exchange) {
-    const auto answer = std::make_shared<Answer>(context_, exchange, read);
-    answers_.insert(answer);
-    answer->start();
-  };
+void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
+               std::function<Next()> piece) {
+  const auto kept = keep(exchange);
+  workshop_.take({.bytes = bytes,
+                  .owner = kept,
+                  .work = [this, kept, piece = std::move(piece)]() -> Workshop::Then {
+                    return [this, kept, next = piece()] { go_on(kept, next); };
+                  },
+                  .failed =
+                      [this, kept](const std::string& what) {
+                        go_on(kept, [&](const std::shared_ptr<HttpExchange>&) {
+                          throw std::runtime_error(what);
+                        });
+                      }});
+}
+
+void Api::with_model(const std::shared_ptr<HttpExchange>& exchange, const OrderedJson& name,
+                     std::function<void(const std::shared_ptr<HttpExchange>&, const Lease&)> next) {
+  ModelShelf::Model* const model = name.is_null()     ? &shelf_.first()
+                                   : name.is_string() ? shelf_.find(name.get<std::string>())
+                                                      : nullptr;
+  if (model == nullptr)
+    return exchange->answer(error_answer(wrong_field("model", shown_json(name), shelf_.names())));
+  const auto kept = keep(exchange);
+  shelf_.take(*model,
+              {.owner = kept,
+               .ready =
+                   [this, kept, next = std::move(next)](const Lease& lease) {
+                     go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
+                       next(waiting, lease);
+                     });
+                   },
+               .refused = [this, kept](
+                              HttpAnswer answer) { go_on(kept, answer_with(std::move(answer))); }});
+}
+
+void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {
+  const auto body = std::make_shared<std::string>(exchange->take_body());
+  const std::size_t bytes = body->size();
+  if (!workshop_.has_room(bytes)) return exchange->answer(busy_answer());
+  work(exchange, bytes, [this, body, bytes, read = std::move(read)]() -> Next {
+    auto parsed = parse_json(std::exchange(*body, ""), kMostLevels);
+    if (!parsed.ok()) return answer_with(error_answer(parsed.error()));
+    const auto json = std::make_shared<const OrderedJson>(std::move(parsed).value());
+    return [this, json, bytes, read](const std::shared_ptr<HttpExchange>& parsing) {
+      const OrderedJson name =
+          json->is_object() ? json->value("model", OrderedJson()) : OrderedJson();
+      with_model(parsing, name,
+                 [this, json, bytes, read](const std::shared_ptr<HttpExchange>& reading,
+                                           const Lease& model) {
+                   work(reading, bytes, [json, model, read] { return read(*json, model); });
+                 });
+    };
+  });
+}
+
+void Api::answer_texts(const std::shared_ptr<HttpExchange>& exchange, Parse<AnswerRequest> parse) {
+  read_body(exchange, [this, parse](const OrderedJson& body, const Lease& model) -> Next {
+    auto parsed = parse(body, model->facts);
+    if (!parsed.ok()) return answer_with(error_answer(parsed.error()));
+    const auto request = std::make_shared<const AnswerRequest>(std::move(parsed).value());
+    return [this, model, request](const std::shared_ptr<HttpExchange>& reading) {
+      const auto answer = std::make_shared<Answer>(context_, model, reading, request);
+      answers_.insert(answer);
+      answer->start();
+    };
+  });
+}
+
+template <typename T>
+void Api::answer_facts(const std::shared_ptr<HttpExchange>& exchange, Parse<T> parse,
+                       AnswerJson (*answer)(const T& read, const ServedModel& served)) {
+  read_body(exchange, [parse, answer](const OrderedJson& body, const Lease& model) -> Next {
+    const Result<T> read = parse(body, model->facts);
+    return answer_with(read.ok() ? answer_of(answer(*read, model->facts))
+                                 : error_answer(read.error()));
+  });
 }
 
 void Api::completions(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_completion(*body, served_) : body.error());
-  });
+  answer_texts(exchange, parse_completion);
 }
 
 void Api::infill(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_infill(*body, served_) : body.error());
-  });
+  answer_texts(exchange, parse_infill);
 }
 
 void Api::chat_completions(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_chat(*body, served_) : body.error());
-  });
+  answer_texts(exchange, parse_chat);
 }
 
 void Api::responses(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_responses(*body, served_) : body.error());
-  });
+  answer_texts(exchange, parse_responses);
 }
 
 void Api::messages(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_messages(*body, served_) : body.error());
-  });
-}
-
-void Api::count_tokens(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    const auto n = body.ok() ? parse_count(*body, served_) : body.error();
-    return answer_with(n.ok() ? answer_of({{"input_tokens", *n}}) : error_answer(n.error()));
-  });
+  answer_texts(exchange, parse_messages);
 }
 
 void Api::embeddings(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_embeddings(*body, served_) : body.error());
-  });
+  answer_texts(exchange, parse_embeddings);
 }
 
 void Api::ollama_embed(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_ollama_embed(*body, served_) : body.error());
-  });
+  answer_texts(exchange, parse_ollama_embed);
 }
 
 void Api::ollama_chat(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_ollama_chat(*body, served_) : body.error());
-  });
+  answer_texts(exchange, parse_ollama_chat);
 }
 
 void Api::ollama_generate(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    return answer_to(body.ok() ? parse_ollama_text(*body, served_) : body.error());
+  answer_texts(exchange, parse_ollama_text);
+}
+
+void Api::count_tokens(const std::shared_ptr<HttpExchange>& exchange) {
+  answer_facts<std::size_t>(exchange, parse_count, [](const std::size_t& n, const ServedModel&) {
+    return AnswerJson{{"input_tokens", n}};
   });
-}
-
-void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
-  AnswerJson models = AnswerJson::array();
-  for (const std::string& id : served_.ids)
-    models.push_back({{"name", id},
-                      {"model", id},
-                      {"digest", served_.model->file_sha256()},
-                      {"details", {{"format", "gguf"}}}});
-  exchange->answer(answer_of({{"models", std::move(models)}}));
-}
-
-void Api::ollama_version(const std::shared_ptr<HttpExchange>& exchange) {
-  exchange->answer(answer_of({{"version", version()}}));
-}
-
-AnswerJson Api::model_json(const std::string& id) const {
-  return {{"id", id},
-          {"object", "model"},
-          {"created", served_.loaded_at},
-          {"owned_by", "llmserve"},
-          {"max_model_len", served_.context},
-          {"chat_template", served_.style ? AnswerJson(served_.style->name()) : AnswerJson()},
-          {"system_fingerprint", system_fingerprint(served_)}};
-}
-
-AnswerJson Api::spelled(const std::optional<TokenId>& id) const {
-  return id ? AnswerJson(served_.tokenizer().spelling(*id)) : AnswerJson();
-}
-
-void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
-  AnswerJson models = AnswerJson::array();
-  for (const std::string& id : served_.ids) models.push_back(model_json(id));
-  exchange->answer(answer_of({{"object", "list"}, {"data", std::move(models)}}));
-}
-
-void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
-  const std::string id = exchange->request().path.substr(std::string_view("/v1/models/").size());
-  if (served_.has_id(id)) return exchange->answer(answer_of(model_json(id)));
-  exchange->answer(error_answer(404, fmt::format("need model {}", fmt::join(served_.ids, " or ")),
-                                "model_not_found"));
 }
 
 void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    const auto ids = body.ok() ? parse_tokenize(*body, served_) : body.error();
-    if (!ids.ok()) return answer_with(error_answer(ids.error()));
-    return answer_with(
-        answer_of({{"count", ids->size()}, {"max_model_len", served_.context}, {"tokens", *ids}}));
-  });
+  answer_facts<std::vector<TokenId>>(
+      exchange, parse_tokenize,
+      [](const std::vector<TokenId>& ids, const ServedModel& served) -> AnswerJson {
+        return {{"count", ids.size()}, {"max_model_len", served.context}, {"tokens", ids}};
+      });
 }
 
 void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [this](const Result<OrderedJson>& body) {
-    const auto text = body.ok() ? parse_detokenize(*body, served_) : body.error();
-    return answer_with(text.ok() ? answer_of({{"prompt", *text}}) : error_answer(text.error()));
-  });
-}
-
-/// What lm-eval's remote tokenizer asks for.
-void Api::tokenizer_info(const std::shared_ptr<HttpExchange>& exchange) {
-  const Tokenizer& tokenizer = served_.tokenizer();
-  exchange->answer(answer_of({{"bos_token", spelled(tokenizer.spec().bos)},
-                              {"eos_token", spelled(tokenizer.spec().eos)},
-                              {"pad_token", nullptr},
-                              {"vocab_size", tokenizer.size()}}));
-}
-
-void Api::page(const std::shared_ptr<HttpExchange>& exchange) {
-  exchange->answer(
-      {.body = std::string(kPage),
-       .content_type = "text/html; charset=utf-8",
-       .headers = {{"Content-Security-Policy",
-                    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-                    "connect-src 'self'; img-src data:; frame-ancestors 'none'"},
-                   {"Cache-Control", "no-cache"}}});
-}
-
-void Api::openapi(const std::shared_ptr<HttpExchange>& exchange) {
-  exchange->answer({.body = description()});
-}
-
-void Api::health(const std::shared_ptr<HttpExchange>& exchange) {
-  HttpAnswer answer = answer_of({{"status", drains_ ? "draining" : "ok"}});
-  if (drains_) answer.status = 503;
-  exchange->answer(std::move(answer));
-}
-
-/// What llama-server tells under this name, as far as it means something here.
-void Api::props(const std::shared_ptr<HttpExchange>& exchange) {
-  const VocabSpec& spec = served_.tokenizer().spec();
-  const SamplerOptions sampling;
-  AnswerJson params = {{"n_predict", -1}, {"max_tokens", -1}};
-  for (const SamplerField& field : kSamplerFields)
-    field.visit(sampling, [&](auto value) { params[field.name] = value; });
-  exchange->answer(answer_of(
-      {{"default_generation_settings", {{"n_ctx", served_.context}, {"params", params}}},
-       {"total_slots", service_.options().parallel},
-       {"model_alias", served_.id()},
-       {"chat_template", served_.style ? served_.style->source() : served_.model->chat_template()},
-       {"bos_token", spelled(spec.bos)},
-       {"eos_token", spelled(spec.eos)},
-       {"modalities", {{"vision", false}, {"audio", false}}},
-       {"build_info", "llmserve " + version()}}));
-}
-
-void Api::metrics(const std::shared_ptr<HttpExchange>& exchange) {
-  figures_.connections = server_->n_connections();
-  exchange->answer({.body = metrics_text(service_.figures(), figures_),
-                    .content_type = "text/plain; version=0.0.4"});
+  answer_facts<std::string>(exchange, parse_detokenize,
+                            [](const std::string& text, const ServedModel&) {
+                              return AnswerJson{{"prompt", text}};
+                            });
 }
 
 }  // namespace llm

@@ -8,23 +8,23 @@
 #include <string>
 #include <string_view>
 
-#include "engine/serve/text_service.h"
 #include "tools/llmserve/answer.h"
 #include "tools/llmserve/gate.h"
 #include "tools/llmserve/http_server.h"
 #include "tools/llmserve/metrics.h"
+#include "tools/llmserve/model_shelf.h"
 #include "tools/llmserve/openapi.h"
 #include "tools/llmserve/served_model.h"
 #include "tools/llmserve/workshop.h"
 
 namespace llm {
 
-/// OpenAI's API over a TextService: which path means what, who may ask, and what is counted. Of the
-/// HTTP server's thread alone.
+/// OpenAI's API over a shelf of models: which path means what, who may ask, and what is counted. Of
+/// the HTTP server's thread alone.
 class Api {
  public:
-  /// @param served, service  outlive this
-  Api(const ServedModel& served, TextService& service, Gate gate);
+  /// @param shelf  outlives this
+  Api(ModelShelf& shelf, Gate gate);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
@@ -32,7 +32,7 @@ class Api {
   /// @param fault  a line for what failed and should not have
   HttpHandlers handlers(std::function<void(const std::string& line)> log,
                         std::function<void(const std::string& line)> fault);
-  /// Before the server runs; it outlives this.
+  /// Before the server runs; it outlives this and the shelf.
   void attach(HttpServer& server);
   /// The API as OpenAPI 3.1: docs/openapi.json.
   static std::string description();
@@ -52,10 +52,31 @@ class Api {
 
   /// What the server's thread does with a request that was read.
   using Next = std::function<void(const std::shared_ptr<HttpExchange>&)>;
-  /// Lets the workshop parse the body, and `read` it there.
-  void read_body(const std::shared_ptr<HttpExchange>& exchange,
-                 std::function<Next(const Result<OrderedJson>& body)> read);
-  void go_on(const std::weak_ptr<HttpExchange>& reading, const Next& next);
+  /// What reads a body, in the workshop.
+  using Read = std::function<Next(const OrderedJson& body, const Lease& model)>;
+  template <typename T>
+  using Parse = Result<T> (*)(const OrderedJson& body, const ServedModel& served);
+
+  /// Keeps an exchange until go_on(), or until its client goes.
+  std::weak_ptr<HttpExchange> keep(const std::shared_ptr<HttpExchange>& exchange);
+  void go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next);
+  /// Lets the workshop do `piece`, and this thread what it returns.
+  void work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
+            std::function<Next()> piece);
+  /// Goes on when the model of that name is loaded. @param name  null: the first
+  void with_model(const std::shared_ptr<HttpExchange>& exchange, const OrderedJson& name,
+                  std::function<void(const std::shared_ptr<HttpExchange>&, const Lease&)> next);
+  /// The same by the query's name, with what to answer.
+  void answer_of_model(const std::shared_ptr<HttpExchange>& exchange,
+                       AnswerJson (*answer)(const LoadedModel& model));
+  /// Lets the workshop parse the body and, with the model that it names, `read` it.
+  void read_body(const std::shared_ptr<HttpExchange>& exchange, Read read);
+  /// Answers with texts.
+  void answer_texts(const std::shared_ptr<HttpExchange>& exchange, Parse<AnswerRequest> parse);
+  /// Answers with what `answer` makes of the body's T.
+  template <typename T>
+  void answer_facts(const std::shared_ptr<HttpExchange>& exchange, Parse<T> parse,
+                    AnswerJson (*answer)(const T& read, const ServedModel& served));
 
   void completions(const std::shared_ptr<HttpExchange>& exchange);
   void chat_completions(const std::shared_ptr<HttpExchange>& exchange);
@@ -80,16 +101,14 @@ class Api {
   void page(const std::shared_ptr<HttpExchange>& exchange);
   void openapi(const std::shared_ptr<HttpExchange>& exchange);
 
-  Next answer_to(Result<AnswerRequest> request);
-  AnswerJson model_json(const std::string& id) const;
-  AnswerJson spelled(const std::optional<TokenId>& id) const;
+  static AnswerJson model_json(const ModelShelf::Model& model, const std::string& id,
+                               std::int64_t created);
 
-  const ServedModel& served_;
+  ModelShelf& shelf_;
   Gate gate_;
   HttpServer* server_ = nullptr;
   bool drains_ = false;
   HttpFigures figures_;
-  TextService& service_;
   Answer::Context context_;
   std::set<std::shared_ptr<HttpExchange>> reading_;  ///< whose bodies are in the workshop
   std::set<std::shared_ptr<Answer>> answers_;        ///< under way

@@ -15,6 +15,14 @@ namespace {
 void add_model_options(OptionTable& table, ServeArguments& a) {
   table.group("Model");
   table
+      .text("models", "DIR", &a.models,
+            "in place of MODEL: serve all GGUF files of DIR, and of the folders in it, by their "
+            "names; each is loaded when it is asked for")
+      .file();
+  table.integer("memory", "MIB", &a.memory, 0, 1 << 24,
+                "most memory that loaded models take (weights, keys and values, activations); the "
+                "one that was asked for the longest ago gives way; 0: no limit");
+  table
       .texts("a,alias", "NAME,...", &a.aliases,
              "what clients may call the model; the first is its name in answers")
       .shown_default("the file's name without .gguf");
@@ -84,7 +92,7 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
 
 OptionTable make_serve_table(ServeArguments& a) {
   OptionTable table("llmserve", "Serve a model by OpenAI's API, with bits that load never changes");
-  table.positional("MODEL", &a.model, true, "GGUF file").file();
+  table.positional("MODEL", &a.model, false, "GGUF file").file();
   add_model_options(table, a);
   add_network_options(table, a);
   add_scheduler_options(table, a);
@@ -94,6 +102,8 @@ OptionTable make_serve_table(ServeArguments& a) {
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
   table.page("openapi", Api::description, "print the API's description, as /openapi.json gives it");
   table.example("llmserve model.gguf", "serve this machine; a page to chat with is at its address");
+  table.example("llmserve --models ~/models --memory 16384",
+                "serve all models of a folder, as many at once as fit");
   table.example("LLM_API_KEY=secret llmserve model.gguf --host 0.0.0.0 --parallel 32",
                 "serve others, who need the key");
   return table;

@@ -18,7 +18,9 @@ namespace llm {
 
 /// llmserve's command line, with its defaults.
 struct ServeArguments {
-  std::string model;
+  std::string model;                 ///< empty: models
+  std::string models;                ///< a folder
+  std::size_t memory = 0;            ///< MiB of all loaded models; 0: without bound
   std::vector<std::string> aliases;  ///< each a name, or several with commas
   ChatOptions chat;
   bool strict = false;

@@ -99,7 +99,7 @@ class CompletionWriter : public AnswerWriter {
     return {{"id", id_},
             {"object", request_.is_chat() ? chat : "text_completion"},
             {"created", created_},
-            {"model", served_.id()},
+            {"model", served_.id},
             {"system_fingerprint", system_fingerprint(served_)}};
   }
 
@@ -171,7 +171,7 @@ class CompletionWriter : public AnswerWriter {
     if (text == nullptr) return json;
     const StopReason reason = text->result.stop_reason;
     json.update({{"id", id_},
-                 {"model", served_.id()},
+                 {"model", served_.id},
                  {"system_fingerprint", system_fingerprint(served_)},
                  {"tokens_evaluated", prompt_tokens()},
                  {"tokens_predicted", text->result.ids.size()},

@@ -38,7 +38,7 @@ class EmbeddingsWriter : public AnswerWriter {
     AnswerJson json;
     if (is_ollama) {
       const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - started_;
-      json = {{"model", served_.id()},
+      json = {{"model", served_.id},
               {"embeddings", std::move(list)},
               {"total_duration", time.count()},
               {"load_duration", 0},
@@ -46,7 +46,7 @@ class EmbeddingsWriter : public AnswerWriter {
     } else {
       json = {{"object", "list"},
               {"data", std::move(list)},
-              {"model", served_.id()},
+              {"model", served_.id},
               {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
     }
     return dump(json) + "\n";
@@ -90,7 +90,7 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
 
 void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body,
                    JsonSchema input) {
-  add_model(fields, served);
+  add_model(fields);
   fields.value("input", std::move(input), JsonFields::keep(&body.prompt))
       .needed(std::string(kPromptNeed));
   fields.integer("dimensions", &body.dimensions, 1,

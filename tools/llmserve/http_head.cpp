@@ -1,11 +1,13 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/status.hpp>
 #include <charconv>
 #include <ctime>
+#include <map>
 
 #include "tools/llmserve/http_connection.h"
 
@@ -20,24 +22,43 @@ constexpr std::array kDeciding = {field::host,         field::origin, field::aut
 
 std::string text_of(beast::string_view text) { return {text.data(), text.size()}; }
 
-/// The target without its query, %XX decoded.
-std::optional<std::string> decoded_path(std::string_view target) {
-  target = target.substr(0, target.find('?'));
-  std::string path;
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    if (target[i] != '%') {
-      path += target[i];
+/// With %XX decoded.
+std::optional<std::string> decoded(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      bytes += text[i];
       continue;
     }
     unsigned char byte = 0;
-    const std::string_view digits = target.substr(i + 1, 2);
+    const std::string_view digits = text.substr(i + 1, 2);
     const auto [end, failure] =
         std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
     if (failure != std::errc() || end != digits.data() + 2) return std::nullopt;
-    path += static_cast<char>(byte);
+    bytes += static_cast<char>(byte);
     i += 2;
   }
-  return path;
+  return bytes;
+}
+
+std::optional<std::string> decoded_path(std::string_view target) {
+  return decoded(target.substr(0, target.find('?')));
+}
+
+/// What cannot be decoded is left out.
+std::map<std::string, std::string> query_of(std::string_view target) {
+  std::map<std::string, std::string> query;
+  for (std::size_t at = target.find('?'); at < target.size();) {
+    const std::size_t end = std::min(target.find('&', at + 1), target.size());
+    std::string pair(target.substr(at + 1, end - at - 1));
+    std::ranges::replace(pair, '+', ' ');
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    const auto name = decoded(std::string_view(pair).substr(0, equals));
+    const auto value = decoded(std::string_view(pair).substr(std::min(equals + 1, pair.size())));
+    if (name && value) query.emplace(*name, *value);
+    at = end;
+  }
+  return query;
 }
 
 }  // namespace
@@ -70,6 +91,7 @@ HttpRequest request_of(const HttpHeader& header) {
     authorization = "Bearer " + key;
   return {.method = text_of(header.method_string()),
           .path = decoded_path(target).value_or(target),
+          .query = query_of(target),
           .host = text_of(header[field::host]),
           .origin = text_of(header[field::origin]),
           .authorization = std::move(authorization),

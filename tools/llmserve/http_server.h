@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,8 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;
-  std::string path;  ///< without the query, decoded
+  std::string path;                               ///< without the query, decoded
+  std::map<std::string, std::string> query = {};  ///< decoded; of a name twice, the first
   std::string host = {};
   std::string origin = {};
   std::string authorization = {};

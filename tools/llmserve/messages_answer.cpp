@@ -76,7 +76,7 @@ class MessagesWriter : public AnswerWriter {
     return {{"id", id_},
             {"type", "message"},
             {"role", "assistant"},
-            {"model", served_.id()},
+            {"model", served_.id},
             {"content", AnswerJson::array()},
             {"stop_reason", nullptr},
             {"stop_sequence", nullptr},

@@ -2,32 +2,59 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <utility>
+
 namespace llm {
 namespace {
 
+/// As a label's value.
+std::string label_text(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c == '\n' ? ' ' : c;
+  }
+  return result + '"';
+}
+
 class MetricsWriter {
  public:
-  void gauge(std::string_view name, std::string_view help, std::size_t value) {
-    head(name, help, "gauge");
-    text_ += fmt::format("llmserve_{} {}\n", name, value);
-  }
-  void counter(std::string_view name, std::string_view help, std::uint64_t value) {
-    head(name, help, "counter");
-    text_ += fmt::format("llmserve_{} {}\n", name, value);
-  }
-  void histogram(std::string_view name, std::string_view help, const Histogram& histogram) {
-    head(name, help, "histogram");
-    std::uint64_t so_far = 0;
-    for (std::size_t i = 0; i < histogram.counts().size(); ++i) {
-      so_far += histogram.counts()[i];
-      const bool is_last = i == histogram.limits().size();
-      const std::string limit = is_last ? "+Inf" : fmt::format("{}", histogram.limits()[i]);
-      text_ += fmt::format("llmserve_{}_bucket{{le=\"{}\"}} {}\n", name, limit, so_far);
+  explicit MetricsWriter(std::span<const ModelFigures> models) : models_(models) {}
+
+  /// A figure of each model. @param of  it, or nothing
+  void of_models(std::string_view name, std::string_view type, std::string_view help,
+                 const std::function<std::optional<std::uint64_t>(const ModelFigures&)>& of) {
+    head(name, help, type);
+    for (const ModelFigures& model : models_) {
+      if (const auto value = of(model))
+        text_ += fmt::format("llmserve_{}{{model={}}} {}\n", name, label_text(model.id), *value);
     }
-    text_ += fmt::format("llmserve_{0}_sum {1}\nllmserve_{0}_count {2}\n", name, histogram.sum(),
-                         so_far);
   }
-  void answers(const HttpFigures& http) {
+  template <typename T>
+  void of_services(std::string_view name, std::string_view type, std::string_view help,
+                   T ServiceFigures::*figure) {
+    of_models(name, type, help, [figure](const ModelFigures& model) {
+      return model.service ? std::optional<std::uint64_t>((*model.service).*figure) : std::nullopt;
+    });
+  }
+  template <typename T>
+  void gauge(std::string_view name, std::string_view help, T ServiceFigures::*figure) {
+    of_services(name, "gauge", help, figure);
+  }
+  template <typename T>
+  void counter(std::string_view name, std::string_view help, T ServiceFigures::*figure) {
+    of_services(name, "counter", help, figure);
+  }
+  void histogram(std::string_view name, std::string_view help, Histogram ServiceFigures::*figure) {
+    head(name, help, "histogram");
+    for (const ModelFigures& model : models_) {
+      if (model.service) add(name, label_text(model.id), (*model.service).*figure);
+    }
+  }
+  void http(const HttpFigures& http) {
+    head("http_connections", "Open connections", "gauge");
+    text_ += fmt::format("llmserve_http_connections {}\n", http.connections);
     head("http_answers_total", "Answers sent, by status; 499: the client went before", "counter");
     for (const auto& [status, count] : http.answers)
       text_ += fmt::format("llmserve_http_answers_total{{status=\"{}\"}} {}\n", status, count);
@@ -38,39 +65,57 @@ class MetricsWriter {
   void head(std::string_view name, std::string_view help, std::string_view type) {
     text_ += fmt::format("# HELP llmserve_{0} {1}\n# TYPE llmserve_{0} {2}\n", name, help, type);
   }
+  void add(std::string_view name, const std::string& model, const Histogram& histogram) {
+    std::uint64_t so_far = 0;
+    for (std::size_t i = 0; i < histogram.counts().size(); ++i) {
+      so_far += histogram.counts()[i];
+      const bool is_last = i == histogram.limits().size();
+      const std::string limit = is_last ? "+Inf" : fmt::format("{}", histogram.limits()[i]);
+      text_ +=
+          fmt::format("llmserve_{}_bucket{{model={},le=\"{}\"}} {}\n", name, model, limit, so_far);
+    }
+    text_ += fmt::format("llmserve_{0}_sum{{model={1}}} {2}\nllmserve_{0}_count{{model={1}}} {3}\n",
+                         name, model, histogram.sum(), so_far);
+  }
 
+  std::span<const ModelFigures> models_;
   std::string text_;
 };
 
 }  // namespace
 
-std::string metrics_text(const ServiceFigures& s, const HttpFigures& http) {
-  MetricsWriter w;
-  w.gauge("texts_running", "Texts that are generated now", s.running);
-  w.gauge("texts_waiting", "Texts in the queue", s.waiting);
-  w.counter("texts_finished_total", "Texts generated to their end", s.finished);
-  w.counter("texts_failed_total", "Texts that ended with an error", s.failed);
-  w.counter("texts_cancelled_total", "Texts whose client went", s.cancelled);
-  w.counter("prompt_tokens_total", "Tokens of prompts", s.prompt_tokens);
-  w.counter("generated_tokens_total", "Tokens generated", s.generated_tokens);
-  w.counter("proposed_tokens_total", "Tokens evaluated on trial", s.proposed_tokens);
+std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures& http) {
+  using Figures = ServiceFigures;
+  MetricsWriter w(models);
+  w.of_models("model_loads_total", "counter", "Times a model was loaded",
+              [](const ModelFigures& model) { return model.n_loads; });
+  w.of_models("model_bytes", "gauge", "Memory that a model takes, about; 0: it is not loaded",
+              [](const ModelFigures& model) { return model.bytes; });
+  w.gauge("texts_running", "Texts that are generated now", &Figures::running);
+  w.gauge("texts_waiting", "Texts in the queue", &Figures::waiting);
+  w.counter("texts_finished_total", "Texts generated to their end", &Figures::finished);
+  w.counter("texts_failed_total", "Texts that ended with an error", &Figures::failed);
+  w.counter("texts_cancelled_total", "Texts whose client went", &Figures::cancelled);
+  w.counter("prompt_tokens_total", "Tokens of prompts", &Figures::prompt_tokens);
+  w.counter("generated_tokens_total", "Tokens generated", &Figures::generated_tokens);
+  w.counter("proposed_tokens_total", "Tokens evaluated on trial", &Figures::proposed_tokens);
   w.counter("accepted_tokens_total", "Of those, the ones that texts went on with",
-            s.accepted_tokens);
+            &Figures::accepted_tokens);
   w.counter("evaluated_tokens_total", "Tokens evaluated, again after a preemption",
-            s.evaluated_tokens);
-  w.counter("steps_total", "Evaluations of some tokens of all running texts", s.steps);
-  w.counter("preemptions_total", "Times a text gave its KV pages to an older one", s.preemptions);
-  w.gauge("kv_pages", "KV pages of 256 positions", s.kv_pages);
-  w.gauge("kv_pages_in_use", "KV pages that texts hold", s.kv_pages_in_use);
+            &Figures::evaluated_tokens);
+  w.counter("steps_total", "Evaluations of some tokens of all running texts", &Figures::steps);
+  w.counter("preemptions_total", "Times a text gave its KV pages to an older one",
+            &Figures::preemptions);
+  w.gauge("kv_pages", "KV pages of 256 positions", &Figures::kv_pages);
+  w.gauge("kv_pages_in_use", "KV pages that texts hold", &Figures::kv_pages_in_use);
   w.counter("kv_pages_shared_total", "Times a page of equal tokens was taken over",
-            s.kv_pages_shared);
-  w.histogram("step_texts", "Texts evaluated together", s.step_texts);
+            &Figures::kv_pages_shared);
+  w.histogram("step_texts", "Texts evaluated together", &Figures::step_texts);
   w.histogram("time_to_first_token_seconds", "From a request to its first token",
-              s.first_token_seconds);
+              &Figures::first_token_seconds);
   w.histogram("time_between_tokens_seconds", "Between neighbouring tokens of a text",
-              s.between_tokens_seconds);
-  w.gauge("http_connections", "Open connections", http.connections);
-  w.answers(http);
+              &Figures::between_tokens_seconds);
+  w.http(http);
   return std::move(w).text();
 }
 

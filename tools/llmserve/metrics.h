@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "engine/serve/text_service.h"
@@ -15,7 +17,15 @@ struct HttpFigures {
   std::map<int, std::uint64_t> answers = {};  ///< by status
 };
 
+/// What a model has done.
+struct ModelFigures {
+  std::string id;
+  std::uint64_t n_loads = 0;
+  std::uint64_t bytes = 0;                     ///< of memory
+  std::optional<ServiceFigures> service = {};  ///< nothing: it is not loaded
+};
+
 /// All of it in Prometheus' text format (version 0.0.4).
-std::string metrics_text(const ServiceFigures& service, const HttpFigures& http);
+std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures& http);
 
 }  // namespace llm

@@ -68,7 +68,7 @@ class OllamaWriter : public AnswerWriter {
 
   AnswerJson line(AnswerJson reply) const {
     const auto now = std::chrono::system_clock::now();
-    AnswerJson json = {{"model", served_.id()},
+    AnswerJson json = {{"model", served_.id},
                        {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now))}};
     if (is_chat())
       json["message"] = std::move(reply);

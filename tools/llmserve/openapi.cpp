@@ -44,12 +44,23 @@ JsonSchema describe(const Operation& operation, JsonSchema responses) {
   const bool is_post = operation.method == "POST";
   add_common_errors(responses);
   if (operation.needs_key) add_error(responses, "401");
-  if (is_post || operation.path.ends_with('}')) add_error(responses, "404");
+  const bool needs_model = is_post || operation.asks_model;
+  if (needs_model || operation.path.ends_with('}')) add_error(responses, "404");
   if (is_post) {
-    for (const char* status : {"413", "415", "500", "503"}) add_error(responses, status);
+    for (const char* status : {"413", "415"}) add_error(responses, status);
+  }
+  if (needs_model) {
+    for (const char* status : {"500", "503", "507"}) add_error(responses, status);
     add_error(responses, "429", "Busy");
   }
   JsonSchema json = {{"operationId", operation.id}, {"summary", operation.summary}};
+  if (operation.asks_model) {
+    json["parameters"] =
+        JsonSchema::array({{{"name", "model"},
+                            {"in", "query"},
+                            {"description", "A name of /v1/models; without it, the first."},
+                            {"schema", {{"type", "string"}}}}});
+  }
   if (!operation.needs_key) json["security"] = JsonSchema::array();
   if (operation.body.name != nullptr) {
     const JsonSchema schema = reference("schemas", operation.body.name);

@@ -20,6 +20,7 @@ struct Operation {
     const char* name = nullptr;  ///< null: nothing is
     JsonFields (*fields)(const ServedModel*, RequestBody&) = nullptr;
   } body = {};
+  bool asks_model = false;  ///< the query may have `model`
 };
 
 /// The API as OpenAPI 3.1, which is docs/openapi.json: paths from `operations`, bodies from the

@@ -201,7 +201,7 @@ void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestB
 
 /// What all bodies that ask for texts have in common.
 void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body) {
-  add_model(fields, served);
+  add_model(fields);
   fields.text("user", &body.user, "Taken without effect.");
   add_sampling(fields, body);
   add_ends_and_biases(fields, served, body);
@@ -244,17 +244,11 @@ Status read_files(const OrderedJson& list, const std::string& path, const JsonFi
 
 }  // namespace
 
-void add_model(JsonFields& fields, const ServedModel* served) {
+void add_model(JsonFields& fields) {
   fields.value(
       "model", {{"type", "string"}},
-      [served](const OrderedJson& value, const std::string& path) -> Status {
-        if (value.is_string() && served->has_id(value.get_ref<const std::string&>())) return Ok{};
-        std::string names;
-        for (const std::string& id : served->ids)
-          names += (names.empty() ? "" : " or ") + shown_json(id);
-        return wrong_field(path, shown_json(value), names);
-      },
-      "One of the served model's names.");
+      [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
+      "A name of /v1/models; without it, the first.");
 }
 
 JsonSchema prompts_schema() {
@@ -308,7 +302,7 @@ JsonFields responses_fields(const ServedModel* served, RequestBody& body) {
   add_chat(fields, body, "reasoning", {{"type", "object"}}, read_reasoning,
            "Its effort is a variable for the chat template.");
   fields.integer("max_output_tokens", &body.max_tokens, 1, most_new(served));
-  add_model(fields, served);
+  add_model(fields);
   add_sampling(fields, body);
   fields.flag("stream", &body.stream, "Send server-sent events.");
   add_nested_format(fields, "text", body.structure);
@@ -328,7 +322,7 @@ JsonFields responses_fields(const ServedModel* served, RequestBody& body) {
 }
 
 /// What /v1/messages and its count have in common.
-static void add_anthropic(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+static void add_anthropic(JsonFields& fields, RequestBody& body) {
   add_chat(fields, body, "messages", array_of({{"type", "object"}}, true), read_anthropic_messages,
            "The last is the user's.")
       .needed("an array of messages");
@@ -340,12 +334,12 @@ static void add_anthropic(JsonFields& fields, const ServedModel* served, Request
   add_chat(fields, body, "tool_choice", {{"type", "object"}}, read_anthropic_choice);
   add_chat(fields, body, "thinking", {{"type", "object"}}, read_thinking,
            "A variable for the chat template.");
-  add_model(fields, served);
+  add_model(fields);
 }
 
 JsonFields messages_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_anthropic(fields, served, body);
+  add_anthropic(fields, body);
   fields.integer("max_tokens", &body.max_tokens, 1, most_new(served)).needed("a number");
   add_sampling(fields, body);
   fields.value(
@@ -362,9 +356,9 @@ JsonFields messages_fields(const ServedModel* served, RequestBody& body) {
   return fields;
 }
 
-JsonFields count_fields(const ServedModel* served, RequestBody& body) {
+JsonFields count_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_anthropic(fields, served, body);
+  add_anthropic(fields, body);
   return fields;
 }
 
@@ -374,7 +368,7 @@ static void add_ollama(JsonFields& fields, const ServedModel* served, RequestBod
   body.options.sampler.temperature = 0.8F;
   body.options.sampler.top_k = 40;
   body.options.sampler.top_p = 0.9F;
-  add_model(fields, served);
+  add_model(fields);
   JsonFields options;
   add_sampling(options, body);
   options.integer("num_predict", &body.n_predict, -2, most_new(served), "Below 0: all that fits.");
@@ -450,9 +444,9 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
   return fields;
 }
 
-JsonFields tokenize_fields(const ServedModel* served, RequestBody& body) {
+JsonFields tokenize_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_model(fields, served);
+  add_model(fields);
   fields.value("prompt", {{"type", "string"}}, JsonFields::keep(&body.prompt));
   add_chat(fields, body, "messages", messages_schema(), read_chat_messages);
   add_calls(fields, body, /*is_flat=*/false);
@@ -464,7 +458,7 @@ JsonFields tokenize_fields(const ServedModel* served, RequestBody& body) {
 
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_model(fields, served);
+  add_model(fields);
   fields
       .value("tokens", ids_schema(false),
              [served, &body](const OrderedJson& value, const std::string& path) -> Status {

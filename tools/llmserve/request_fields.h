@@ -66,7 +66,7 @@ JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);
 
 /// The field "model", which every body has.
-void add_model(JsonFields& fields, const ServedModel* served);
+void add_model(JsonFields& fields);
 /// A text, token ids, or an array of either.
 JsonSchema prompts_schema();
 

@@ -81,7 +81,7 @@ class ResponsesWriter : public AnswerWriter {
             {"incomplete_details", nullptr},
             {"instructions", nullptr},
             {"max_output_tokens", *request_.options.max_tokens},
-            {"model", served_.id()},
+            {"model", served_.id},
             {"output", AnswerJson::array()},
             {"parallel_tool_calls", true},
             {"previous_response_id", nullptr},

@@ -1,0 +1,238 @@
+// llmserve --models: which models there are, and what requests to several of them get.
+
+#include "tests/tools/llmrun_process.h"
+#include "tests/tools/llmserve_process.h"
+
+namespace llm::test {
+namespace {
+
+/// A folder with copies of the embedded model, of which a server can hold only some.
+class ModelFolder {
+ public:
+  explicit ModelFolder(const std::vector<std::string>& names,
+                       std::vector<std::string> options = {"--kv-memory", "2"})
+      : options_(std::move(options)) {
+    for (const std::string& name : names) add(name);
+  }
+
+  void add(const std::string& name, const std::string& from = kServedModel) {
+    folder_.write(name + ".gguf", read_file(from));
+  }
+  const ScratchDirectory& folder() const { return folder_; }
+  Server serve(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), options_.begin(), options_.end());
+    more.insert(more.begin(), {"--models", folder_.path(), "-q"});
+    return Server(std::move(more));
+  }
+  /// What holds `n` of them, in MiB.
+  std::string memory_for(double n) const {
+    const Server server = serve();
+    server.complete(ask(first_name(server)));
+    return std::to_string(static_cast<int>(n * server.metric("model_bytes") / (1 << 20)));
+  }
+
+  static Json ask(const std::string& model, const Json& more = Json::object()) {
+    Json body = {{"model", model}, {"prompt", "Once"}, {"max_tokens", 3}, {"temperature", 0}};
+    body.update(more);
+    return body;
+  }
+  static std::string first_name(const Server& server) {
+    return server.get("/v1/models").json()["data"][0]["id"];
+  }
+
+ private:
+  ScratchDirectory folder_;
+  std::vector<std::string> options_;
+};
+
+double loads(const Server& server, const std::string& model) {
+  return server.metric("model_loads_total{model=\"" + model + "\"}");
+}
+bool is_loaded(const Server& server, const std::string& model) {
+  return server.get("/v1/models/" + model).json()["loaded"];
+}
+
+std::size_t count_threads(Server& server) {
+  const std::filesystem::directory_iterator threads(
+      "/proc/" + std::to_string(server.process().pid()) + "/task");
+  return static_cast<std::size_t>(std::distance(begin(threads), end(threads)));
+}
+
+}  // namespace
+
+TEST_CASE("every GGUF of a folder is a model by its name", "[llmserve]") {
+  ModelFolder models({"b", "a"});
+  std::filesystem::create_directories(models.folder() / "inner/deeper");
+  models.add("inner/c.d");
+  models.add("inner/deeper/hidden");
+  models.folder().write("notes.txt", "no model");
+  run_tool("llmgguf",
+           {"split", models.folder() / "a.gguf", models.folder() / "parts", "--max-size", "1M"})
+      .must_end(0);
+  Server server = models.serve();
+  std::vector<std::string> names;
+  const Json list = server.get("/v1/models").json();
+  for (const Json& model : list["data"]) {
+    names.push_back(model["id"]);
+    CHECK_FALSE(model["loaded"].get<bool>());
+    CHECK(model["max_model_len"].is_null());
+  }
+  REQUIRE(names == std::vector<std::string>{"a", "b", "c.d", "parts"});
+  CHECK(server.get("/api/tags").json()["models"].size() == 4);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    CHECK(server.complete(ModelFolder::ask(name)).json()["model"] == name);
+    CHECK(is_loaded(server, name));
+    CHECK(server.get("/v1/models/" + name).json()["max_model_len"] == 512);
+  }
+  CHECK(server.complete({{"prompt", "a"}, {"max_tokens", 1}}).json()["model"] == "a");
+  CHECK(server.complete(ModelFolder::ask("b:latest")).json()["model"] == "b");
+  CHECK(server.get("/props?x&model=c.d").json()["model_alias"] == "c.d");
+  CHECK(server.get("/props?model=%62").json()["model_alias"] == "b");
+  CHECK(server.get("/props").json()["model_alias"] == "a");
+  CHECK(server.get("/tokenizer_info?model=b").json()["bos_token"] == "<s>");
+  for (const Reply& unknown :
+       {server.complete(ModelFolder::ask("hidden")), server.get("/props?model=notes"),
+        server.post("/tokenize", {{"prompt", "a"}, {"model", 1}}), server.get("/v1/models/z")}) {
+    CHECK(unknown.status == 404);
+    CHECK(unknown.json()["error"]["code"] == "model_not_found");
+    CHECK(unknown.body.find(R"(need \"a\" or \"b\" or \"c.d\" or \"parts\")") != std::string::npos);
+  }
+}
+
+TEST_CASE("what llmserve cannot serve a folder with is refused by name", "[llmserve]") {
+  const ModelFolder models({"a"});
+  const ScratchDirectory empty;
+  const std::string folder = models.folder().path();
+  struct Refused {
+    std::vector<std::string> words;
+    int exit_code;
+    std::string says;
+  };
+  std::filesystem::create_directory(empty / "inner");
+  for (const Refused& refused : std::vector<Refused>{
+           {{}, 2, "--models: found neither, need MODEL or --models, one of them"},
+           {{kServedModel, "--models", folder}, 2, "need MODEL or --models, one of them"},
+           {{"--models", folder, "--alias", "x"}, 2, "--alias"},
+           {{"--models", folder, "--verify-model=m"}, 2, "--verify-model"},
+           {{"--models", empty.path()}, 2, "--models: found no model in"},
+           {{"--models", "/none"}, 4, "/none"},
+           {{kServedModel, "--memory", "3"}, 5, "--memory: found 3 MiB, need "}}) {
+    std::vector<std::string> words = refused.words;
+    words.insert(words.end(), {"--port", "0", "-q"});
+    run_tool("llmserve", words).must_end(refused.exit_code, {refused.says});
+  }
+  std::filesystem::create_directory(models.folder() / "inner");
+  models.folder().write("inner/a.gguf", "");
+  run_tool("llmserve", {"--models", folder, "--port", "0"})
+      .must_end(2, {"a.gguf and ", "need files of different names"});
+}
+
+TEST_CASE("a model that cannot be loaded is tried again, and the others are served", "[llmserve]") {
+  ModelFolder models({"good"});
+  models.folder().write("bad.gguf", read_file(kServedModel).substr(0, 100000));
+  Server server = models.serve();
+  for (int i = 0; i < 2; ++i) {
+    const Reply reply = server.complete(ModelFolder::ask("bad"));
+    CHECK(reply.status == 500);
+    CHECK(reply.json()["error"]["code"] == "model_not_loaded");
+    CHECK(reply.body.find("bad.gguf: ") != std::string::npos);
+    CHECK(server.get("/props?model=bad").status == 500);
+    CHECK(server.complete(ModelFolder::ask("good")).status == 200);
+  }
+  CHECK(loads(server, "bad") == 0);
+  models.add("bad");
+  CHECK(server.complete(ModelFolder::ask("bad")).status == 200);
+  CHECK(loads(server, "bad") == 1);
+}
+
+TEST_CASE("the model that was asked for the longest ago gives way", "[llmserve]") {
+  const ModelFolder models({"a", "b", "c"});
+  Server server = models.serve({"--memory", models.memory_for(2.5), "-t", "2"});
+  const auto ask = [&](const std::string& model) {
+    const Reply reply = server.complete(ModelFolder::ask(model));
+    CAPTURE(model, reply.body);
+    REQUIRE(reply.status == 200);
+  };
+  for (const char* model : {"a", "b", "a", "c"}) ask(model);
+  CHECK(is_loaded(server, "a"));
+  CHECK_FALSE(is_loaded(server, "b"));
+  CHECK(is_loaded(server, "c"));
+  const std::size_t n_threads = count_threads(server);
+  for (int i = 0; i < 5; ++i)
+    for (const char* model : {"b", "a", "c"}) ask(model);
+  CHECK(loads(server, "b") == 6);
+  // A loading thread that is about to end may still be counted.
+  CHECK(count_threads(server) <= n_threads + 1);
+  Server small = models.serve({"--memory", models.memory_for(0.9)});
+  const Reply reply = small.complete(ModelFolder::ask("a"));
+  CHECK(reply.status == 507);
+  CHECK(reply.body.find("--memory: found ") != std::string::npos);
+  CHECK(small.get("/health").status == 200);
+}
+
+TEST_CASE("a model that is in use is not unloaded", "[llmserve]") {
+  const ModelFolder models({"a", "b"}, {"-c", "110000"});
+  Server server = models.serve({"--memory", models.memory_for(1.5), "--timeout", "1"});
+  {
+    RawClient client(server.port());
+    client.send(
+        post_text("/v1/completions",
+                  json_text(ModelFolder::ask(
+                      "a", {{"max_tokens", 100000}, {"ignore_eos", true}, {"stream", true}}))));
+    client.receive_until("data: ");
+    RawClient gone(server.port());
+    gone.send(post_text("/v1/completions", json_text(ModelFolder::ask("b"))));
+    gone.close();
+    const Reply late = server.complete(ModelFolder::ask("b"));
+    CHECK(late.status == 503);
+    CHECK(late.header("Retry-After") == "1");
+    CHECK(late.json()["error"]["code"] == "model_not_loaded");
+    CHECK(is_loaded(server, "a"));
+  }
+  CHECK(server.complete(ModelFolder::ask("b")).status == 200);
+  CHECK(loads(server, "b") == 1);
+  CHECK_FALSE(is_loaded(server, "a"));
+}
+
+TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
+  ModelFolder models({"small"});
+  models.add("large", LLM_SOURCE_DIR "/models/fable-3m-f16.gguf");
+  Server both = models.serve({"-t", "2"});
+  std::vector<std::string> faults(6);
+  std::vector<std::thread> clients;
+  const auto body_of = [](std::size_t i, const std::string& model) {
+    return ModelFolder::ask(model, {{"max_tokens", 24},
+                                    {"temperature", 1},
+                                    {"seed", i},
+                                    {"logits_hash", true},
+                                    {"ignore_eos", true}});
+  };
+  std::vector<Reply> expected;
+  for (const std::string name : {"small", "large"}) {
+    const Server one({models.folder() / (name + ".gguf"), "-q", "--kv-memory", "2"});
+    for (std::size_t i = 0; i < faults.size(); ++i)
+      expected.push_back(one.complete(body_of(i, name)));
+  }
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    clients.emplace_back([&, i] {
+      for (std::size_t k = 0; k < 6; ++k) {
+        const bool is_large = (i + k) % 2 == 1;
+        const std::size_t seed = k % faults.size();
+        const Reply& alone = expected[seed + (is_large ? faults.size() : 0)];
+        const Reply reply = both.complete(body_of(seed, is_large ? "large" : "small"));
+        if (reply.status != 200 || alone.header("x-logits-sha256").size() != 64 ||
+            reply.header("x-logits-sha256") != alone.header("x-logits-sha256") ||
+            reply.json()["choices"] != alone.json()["choices"])
+          faults[i] = reply.body;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (const std::string& fault : faults) CHECK(fault == "");
+  CHECK(expected.front().header("x-logits-sha256") != expected.back().header("x-logits-sha256"));
+  CHECK(loads(both, "small") == 1);
+  CHECK(both.metric("texts_finished_total{model=\"large\"}") == 18);
+}
+
+}  // namespace llm::test

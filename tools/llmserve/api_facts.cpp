@@ -1,0 +1,147 @@
+// What the API tells without making texts.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/sampler/sampler_fields.h"
+#include "tools/common/option_pages.h"
+#include "tools/llmserve/api.h"
+#include "tools/llmserve/embedded.h"
+
+namespace llm {
+namespace {
+
+AnswerJson spelled(const Tokenizer& tokenizer, const std::optional<TokenId>& id) {
+  return id ? AnswerJson(tokenizer.spelling(*id)) : AnswerJson();
+}
+
+}  // namespace
+
+void Api::answer_of_model(const std::shared_ptr<HttpExchange>& exchange,
+                          AnswerJson (*answer)(const LoadedModel& model)) {
+  const auto& query = exchange->request().query;
+  const auto name = query.find("model");
+  with_model(exchange, name == query.end() ? OrderedJson() : OrderedJson(name->second),
+             [answer](const std::shared_ptr<HttpExchange>& waiting, const Lease& model) {
+               waiting->answer(answer_of(answer(*model)));
+             });
+}
+
+void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
+  AnswerJson models = AnswerJson::array();
+  for (const ModelShelf::Model& model : shelf_.models()) {
+    for (const std::string& id : model.ids)
+      models.push_back({{"name", id},
+                        {"model", id},
+                        {"digest", model.lease ? model.lease->facts.model->file_sha256() : ""},
+                        {"details", {{"format", "gguf"}}}});
+  }
+  exchange->answer(answer_of({{"models", std::move(models)}}));
+}
+
+void Api::ollama_version(const std::shared_ptr<HttpExchange>& exchange) {
+  exchange->answer(answer_of({{"version", version()}}));
+}
+
+AnswerJson Api::model_json(const ModelShelf::Model& model, const std::string& id,
+                           std::int64_t created) {
+  AnswerJson json = {{"id", id},
+                     {"object", "model"},
+                     {"created", created},
+                     {"owned_by", "llmserve"},
+                     {"loaded", model.lease != nullptr},
+                     {"max_model_len", nullptr},
+                     {"chat_template", nullptr},
+                     {"system_fingerprint", nullptr}};
+  if (model.lease == nullptr) return json;
+  const ServedModel& served = model.lease->facts;
+  json["max_model_len"] = served.context;
+  if (served.style) json["chat_template"] = served.style->name();
+  json["system_fingerprint"] = system_fingerprint(served);
+  return json;
+}
+
+void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
+  AnswerJson models = AnswerJson::array();
+  for (const ModelShelf::Model& model : shelf_.models()) {
+    for (const std::string& id : model.ids)
+      models.push_back(model_json(model, id, shelf_.found_at()));
+  }
+  exchange->answer(answer_of({{"object", "list"}, {"data", std::move(models)}}));
+}
+
+void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
+  const std::string id = exchange->request().path.substr(std::string_view("/v1/models/").size());
+  if (const ModelShelf::Model* model = shelf_.find(id))
+    return exchange->answer(answer_of(model_json(*model, id, shelf_.found_at())));
+  exchange->answer(error_answer(wrong_field("model", shown_json(id), shelf_.names())));
+}
+
+/// What lm-eval's remote tokenizer asks for.
+void Api::tokenizer_info(const std::shared_ptr<HttpExchange>& exchange) {
+  answer_of_model(exchange, [](const LoadedModel& model) -> AnswerJson {
+    const Tokenizer& tokenizer = model.facts.tokenizer();
+    return {{"bos_token", spelled(tokenizer, tokenizer.spec().bos)},
+            {"eos_token", spelled(tokenizer, tokenizer.spec().eos)},
+            {"pad_token", nullptr},
+            {"vocab_size", tokenizer.size()}};
+  });
+}
+
+void Api::page(const std::shared_ptr<HttpExchange>& exchange) {
+  exchange->answer(
+      {.body = std::string(kPage),
+       .content_type = "text/html; charset=utf-8",
+       .headers = {{"Content-Security-Policy",
+                    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                    "connect-src 'self'; img-src data:; frame-ancestors 'none'"},
+                   {"Cache-Control", "no-cache"}}});
+}
+
+void Api::openapi(const std::shared_ptr<HttpExchange>& exchange) {
+  exchange->answer({.body = description()});
+}
+
+void Api::health(const std::shared_ptr<HttpExchange>& exchange) {
+  HttpAnswer answer = answer_of({{"status", drains_ ? "draining" : "ok"}});
+  if (drains_) answer.status = 503;
+  exchange->answer(std::move(answer));
+}
+
+/// What llama-server tells under this name, as far as it means something here.
+void Api::props(const std::shared_ptr<HttpExchange>& exchange) {
+  answer_of_model(exchange, [](const LoadedModel& model) -> AnswerJson {
+    const ServedModel& served = model.facts;
+    const Tokenizer& tokenizer = served.tokenizer();
+    const SamplerOptions sampling;
+    AnswerJson params = {{"n_predict", -1}, {"max_tokens", -1}};
+    for (const SamplerField& field : kSamplerFields)
+      field.visit(sampling, [&](auto value) { params[field.name] = value; });
+    return {
+        {"default_generation_settings", {{"n_ctx", served.context}, {"params", params}}},
+        {"total_slots", model.service->options().parallel},
+        {"model_alias", served.id},
+        {"chat_template", served.style ? served.style->source() : served.model->chat_template()},
+        {"bos_token", spelled(tokenizer, tokenizer.spec().bos)},
+        {"eos_token", spelled(tokenizer, tokenizer.spec().eos)},
+        {"modalities", {{"vision", false}, {"audio", false}}},
+        {"build_info", "llmserve " + version()}};
+  });
+}
+
+void Api::metrics(const std::shared_ptr<HttpExchange>& exchange) {
+  figures_.connections = server_->n_connections();
+  std::vector<ModelFigures> models;
+  for (const ModelShelf::Model& model : shelf_.models()) {
+    ModelFigures& figures = models.emplace_back(ModelFigures{model.id(), model.n_loads, 0, {}});
+    if (model.lease == nullptr) continue;
+    figures.bytes = model.bytes;
+    figures.service = model.lease->service->figures();
+  }
+  exchange->answer(
+      {.body = metrics_text(models, figures_), .content_type = "text/plain; version=0.0.4"});
+}
+
+}  // namespace llm

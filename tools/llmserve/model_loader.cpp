@@ -1,0 +1,160 @@
+#include "tools/llmserve/model_loader.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "engine/generate/ngram_proposer.h"
+#include "engine/model/model_file.h"
+#include "engine/model/weight_store.h"
+#include "tools/common/progress.h"
+#include "tools/common/signals.h"
+#include "tools/common/tool.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kUsualKvMemory = 1 << 30;
+
+/// What depends on the model's head.
+struct Served {
+  std::string id;
+  std::string path;
+  SchedulerOptions scheduler = {};
+  bool quiet = false;
+};
+
+Result<std::shared_ptr<const Model>> load_file(const ServeArguments& a, const Served& served) {
+  guard_mapped_file(served.path);
+  ProgressBar bar(!served.quiet);
+  LoadOptions options{.compute = a.compute, .isa = a.isa, .threads = a.threads, .strict = a.strict};
+  options.hash_file = true;
+  options.manifest = a.manifest;
+  options.packed_cache = a.packed_cache;
+  options.progress = std::ref(bar);
+  LLM_TRY(auto model, Model::load(served.path, options));
+  bar.clear();
+  if (!model->packed_cache().empty()) guard_mapped_file(model->packed_cache());
+  for (const std::string& warning : model->warnings()) spdlog::warn("{}", warning);
+  return model;
+}
+
+/// Context and pages.
+Result<SchedulerOptions> complete(const ServeArguments& a, const HyperParameters& config,
+                                  const KvPool& page) {
+  SchedulerOptions scheduler = a.scheduler;
+  if (scheduler.context == 0) scheduler.context = config.context;
+  if (scheduler.context > config.context) {
+    spdlog::warn("-c: found {}, the model was trained for {} positions", scheduler.context,
+                 config.context);
+  }
+  scheduler.kv_groups = page.groups();
+  const std::size_t full = Scheduler::pages_for(scheduler, scheduler.context);
+  const std::size_t given = (a.kv_memory << 20) / page.page_bytes();
+  const std::size_t least = Scheduler::pages_for(scheduler, 1);
+  if (a.kv_memory > 0 && given < least) {
+    return usage_error(
+        "--kv-memory",
+        fmt::format("found {} MiB, need {} of {} bytes or more", a.kv_memory,
+                    least == 1 ? "one page" : fmt::format("{} pages", least), page.page_bytes()));
+  }
+  const std::size_t usual =
+      std::max(full, std::min(kUsualKvMemory / page.page_bytes(), full * scheduler.parallel));
+  scheduler.kv_pages = a.kv_memory > 0 ? given : usual;
+  if (scheduler.kv_pages < full) {
+    std::size_t held = KvPool::kPagePositions;
+    while (Scheduler::pages_for(scheduler, held + 1) <= scheduler.kv_pages)
+      held += KvPool::kPagePositions;
+    spdlog::warn("--kv-memory: found {} MiB, which hold {} of {} positions; that is the context",
+                 a.kv_memory, held, scheduler.context);
+    scheduler.context = held;
+  }
+  return scheduler;
+}
+
+/// Of a step's rows: residual stream, what is added to it and its norm; queries, keys, values and
+/// their outputs; what feed-forwards hold; and the logits of all texts.
+std::uint64_t activation_bytes(const HyperParameters& config, const SchedulerOptions& scheduler) {
+  const std::size_t row = 3 * config.d_model + 2 * config.q_rows() + 2 * config.kv_rows() +
+                          3 * config.ffn_width() + config.ffn_out_width();
+  return sizeof(float) * (scheduler.step_tokens * row + scheduler.parallel * config.n_vocab);
+}
+
+/// The template of conversations; null where the file has none that is understood.
+Result<std::shared_ptr<const ChatStyle>> chat_style(const ServeArguments& a, const Model& model,
+                                                    bool quiet) {
+  const bool is_auto = a.chat.chat_template == "auto";
+  if (is_auto && model.chat_template().empty()) return std::shared_ptr<const ChatStyle>();
+  auto style = ChatStyle::choose(a.chat.chat_template, model.chat_template(), model.tokenizer());
+  if (!style.ok() && is_auto) {
+    spdlog::warn("{}; there is no chat", style.error().to_string());
+    return std::shared_ptr<const ChatStyle>();
+  }
+  if (!style.ok()) return style.error();
+  LLM_TRY(const auto date, chat_date(a.chat, (*style)->needs_date(), "llmserve", quiet));
+  if (date) (*style)->set_date(*date);
+  return std::shared_ptr<const ChatStyle>(*style);
+}
+
+ServedModel facts_of(const ServeArguments& a, const Served& served,
+                     std::shared_ptr<const Model> model, std::shared_ptr<const ChatStyle> style) {
+  const SchedulerOptions& scheduler = served.scheduler;
+  ServedModel facts;
+  facts.id = served.id;
+  facts.style = std::move(style);
+  if (facts.style) {
+    facts.reply_format = reply_format_of(*facts.style, model->tokenizer());
+    facts.reply_shows_special = has_control_tokens(facts.reply_format, model->tokenizer());
+  }
+  facts.pooling = a.pooling;
+  facts.kv = a.kv;
+  facts.context = scheduler.context;
+  facts.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : scheduler.context;
+  facts.most_texts = scheduler.parallel + scheduler.queue;
+  facts.grammars = std::make_shared<GrammarCompiler>(model->tokenizer());
+  facts.model = std::move(model);
+  return facts;
+}
+
+Result<Lease> load(const ServeArguments& a, const Served& served) {
+  LLM_TRY(auto model, load_file(a, served));
+  LLM_TRY(auto style, chat_style(a, *model, served.quiet));
+  const SchedulerOptions& scheduler = served.scheduler;
+  // A step is one pass.
+  LLM_TRY(auto executor,
+          Executor::create(model, {.context = std::max(scheduler.context, scheduler.step_tokens),
+                                   .kv = a.kv,
+                                   .batch = scheduler.step_tokens,
+                                   .kv_pages = scheduler.kv_pages}));
+  TextService::Speculate speculate;
+  if (a.speculate)
+    speculate = [] { return std::make_unique<Speculation>(std::make_unique<NgramProposer>()); };
+  auto loaded = std::make_shared<LoadedModel>();
+  loaded->facts = facts_of(a, served, std::move(model), std::move(style));
+  LLM_TRY(loaded->service,
+          TextService::start(std::move(executor), scheduler, std::move(speculate)));
+  spdlog::info("{}: {}, {}, {} threads, {} KV pages", served.id, system_fingerprint(loaded->facts),
+               isa_name(loaded->facts.model->isa()), loaded->facts.model->threads(),
+               scheduler.kv_pages);
+  return loaded;
+}
+
+}  // namespace
+
+Result<LoadPlan> plan_model(const ServeArguments& a, const ModelShelf::Model& model, bool quiet) {
+  Served served{.id = model.id(), .path = model.path, .quiet = quiet};
+  guard_mapped_file(model.path);
+  LLM_TRY(const ModelFile file, open_model_file(model.path, {.strict = a.strict}));
+  LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
+  LLM_TRY(served.scheduler, complete(a, file.config, *page));
+  LLM_TRY(const WeightPlan weights, plan_weights(file));
+  return LoadPlan{.bytes = weights.bytes + served.scheduler.kv_pages * page->page_bytes() +
+                           activation_bytes(file.config, served.scheduler),
+                  .load = [&a, served] { return load(a, served); }};
+}
+
+}  // namespace llm

@@ -1,0 +1,214 @@
+#include "tools/llmserve/model_shelf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <exception>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "tools/llmserve/json_fields.h"
+
+namespace llm {
+namespace {
+
+/// A model that cannot be loaded is nothing that the request got wrong.
+HttpAnswer unloadable(const Error& error) {
+  return error_answer(error.code == ErrorCode::kResource ? 507 : 500, error.to_string(),
+                      "model_not_loaded");
+}
+
+/// What `work` gives, or the error of memory or a thread that is refused.
+template <typename T>
+Result<T> guarded(const std::function<Result<T>()>& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "memory", "found an allocation refused, need more of it"};
+  } catch (const std::exception& what) {
+    return Error{ErrorCode::kResource, "threads", what.what()};
+  }
+}
+
+}  // namespace
+
+ModelShelf::ModelShelf(std::vector<Model> models, PlanModel plan, const Options& options)
+    : models_(std::move(models)),
+      plan_(std::move(plan)),
+      options_(options),
+      found_at_(std::time(nullptr)) {}
+
+ModelShelf::~ModelShelf() {
+  if (loading_.joinable()) loading_.join();
+  // A lease may be left in what was posted and is not done any more; texts of it would post, too.
+  for (const Model& model : models_) {
+    if (model.lease) model.lease->service.reset();
+  }
+}
+
+ModelShelf::Model* ModelShelf::find(std::string_view name) {
+  constexpr std::string_view kTag = ":latest";
+  for (const std::string_view wanted :
+       {name, name.ends_with(kTag) ? name.substr(0, name.size() - kTag.size()) : name}) {
+    for (Model& model : models_) {
+      if (std::ranges::find(model.ids, wanted) != model.ids.end()) return &model;
+    }
+  }
+  return nullptr;
+}
+
+std::string ModelShelf::names() const {
+  std::string names;
+  for (const Model& model : models_) {
+    for (const std::string& id : model.ids) names += (names.empty() ? "" : " or ") + shown_json(id);
+  }
+  return names;
+}
+
+Status ModelShelf::check_size(const Model& model, const LoadPlan& plan) const {
+  if (plan.bytes <= options_.bytes) return Ok{};
+  return Error{.code = ErrorCode::kResource,
+               .field = "--memory",
+               .message = fmt::format(
+                   "found {} MiB, need {} for this model: weights, keys and values, activations",
+                   options_.bytes >> 20, (plan.bytes >> 20) + 1),
+               .file = model.path,
+               .hint = "lower --kv-memory, --ctx-size or --chunk"};
+}
+
+Status ModelShelf::load_first() {
+  Model& model = models_.front();
+  LLM_TRY(const LoadPlan plan, plan_(model));
+  LLM_RETURN_IF_ERROR(check_size(model, plan));
+  LLM_TRY(Lease lease, plan.load());
+  keep(model, std::move(lease), plan.bytes);
+  return Ok{};
+}
+
+void ModelShelf::take(Model& model, Request request) {
+  model.last_used = ++clock_;
+  if (model.lease) return request.ready(model.lease);
+  next_wanted();  // those that have gone do not count
+  std::size_t n_waiting = 0;
+  for (const Model* wanted : wanted_) n_waiting += wanted->requests.size();
+  if (n_waiting >= options_.waiting) return request.refused(busy_answer());
+  request.deadline = std::chrono::steady_clock::now() + options_.patience;
+  if (model.requests.empty()) wanted_.push_back(&model);
+  model.requests.push_back(std::move(request));
+  proceed();
+}
+
+ModelShelf::Model* ModelShelf::next_wanted() {
+  for (Model* model : wanted_)
+    std::erase_if(model->requests, [](const Request& one) { return one.owner.expired(); });
+  std::erase_if(wanted_, [](const Model* model) { return model->requests.empty(); });
+  return wanted_.empty() ? nullptr : wanted_.front();
+}
+
+std::optional<std::vector<Lease>> ModelShelf::make_room(std::uint64_t bytes) {
+  std::uint64_t used = 0;
+  std::vector<Model*> idle;
+  for (Model& model : models_) {
+    if (model.lease == nullptr) continue;
+    used += model.bytes;
+    if (model.lease.use_count() == 1) idle.push_back(&model);
+  }
+  std::ranges::sort(idle, {}, &Model::last_used);
+  std::size_t n_unloaded = 0;
+  while (used > options_.bytes - bytes) {
+    if (n_unloaded == idle.size()) return std::nullopt;
+    used -= idle[n_unloaded++]->bytes;
+  }
+  std::vector<Lease> unloaded;
+  for (std::size_t i = 0; i < n_unloaded; ++i)
+    unloaded.push_back(std::exchange(idle[i]->lease, nullptr));
+  return unloaded;
+}
+
+void ModelShelf::refuse_late_requests() {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<std::pair<Request, const Model*>> late;
+  for (Model* model : wanted_) {
+    while (!model->requests.empty() && model->requests.front().deadline <= now) {
+      late.emplace_back(std::move(model->requests.front()), model);
+      model->requests.pop_front();
+    }
+  }
+  for (auto& [request, model] : late) {
+    HttpAnswer answer = error_answer(
+        503, fmt::format("no room for the model {}: those in use fill --memory", model->id()),
+        "model_not_loaded");
+    answer.headers.emplace_back("Retry-After", "1");
+    request.refused(std::move(answer));
+  }
+}
+
+void ModelShelf::proceed() {
+  if (loading_.joinable()) return;
+  Model* const model = next_wanted();
+  if (model == nullptr) return;
+  if (!model->plan) return plan(*model);
+  auto unloaded = make_room(model->plan->bytes);
+  if (!unloaded) return refuse_late_requests();
+  load(*model, *std::move(unloaded));
+}
+
+void ModelShelf::start(Model& model, std::function<std::function<void()>()> job) {
+  const auto work = [this](std::function<std::function<void()>()>& kept) {
+    auto next = kept();
+    kept = nullptr;  // what it holds of others
+    post_([this, next = std::move(next)] {
+      loading_.join();
+      next();
+      proceed();
+    });
+  };
+  try {
+    loading_ = std::thread([work, kept = std::move(job)]() mutable { work(kept); });
+  } catch (const std::system_error& refused) {
+    fail(model, {ErrorCode::kResource, "threads", refused.what()});
+  }
+}
+
+void ModelShelf::plan(Model& model) {
+  start(model, [this, &model]() -> std::function<void()> {
+    return [this, &model, plan = guarded<LoadPlan>([&] { return plan_(model); })] {
+      const Status fits = plan.ok() ? check_size(model, *plan) : Status(plan.error());
+      if (!fits.ok()) return fail(model, fits.error());
+      model.plan = *plan;
+    };
+  });
+}
+
+void ModelShelf::load(Model& model, std::vector<Lease> unloaded) {
+  start(model, [this, &model, unloaded = std::move(unloaded)]() mutable -> std::function<void()> {
+    unloaded.clear();  // first, so that there is room
+    return [this, &model, lease = guarded<Lease>(model.plan->load)] {
+      if (!lease.ok()) return fail(model, lease.error());
+      keep(model, *lease, std::exchange(model.plan, std::nullopt)->bytes);
+      for (const Request& request : take_requests(model)) request.ready(model.lease);
+    };
+  });
+}
+
+void ModelShelf::keep(Model& model, Lease lease, std::uint64_t bytes) {
+  model.lease = std::move(lease);
+  model.bytes = bytes;
+  ++model.n_loads;
+}
+
+void ModelShelf::fail(Model& model, const Error& error) {
+  model.plan.reset();
+  for (const Request& request : take_requests(model)) request.refused(unloadable(error));
+}
+
+std::deque<ModelShelf::Request> ModelShelf::take_requests(Model& model) {
+  std::erase(wanted_, &model);
+  std::deque<Request> requests = std::exchange(model.requests, {});
+  std::erase_if(requests, [](const Request& one) { return one.owner.expired(); });
+  return requests;
+}
+
+}  // namespace llm
