@@ -199,7 +199,8 @@ TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
   ModelFolder models({"small"});
   models.add("large", LLM_SOURCE_DIR "/models/fable-3m-f16.gguf");
   Server both = models.serve({"-t", "2"});
-  std::vector<std::string> faults(6);
+  constexpr std::size_t kClients = 6;
+  std::vector<std::vector<Reply>> replies(kClients);  // Catch is of one thread, so they are kept
   std::vector<std::thread> clients;
   const auto body_of = [](std::size_t i, const std::string& model) {
     return ModelFolder::ask(model, {{"max_tokens", 24},
@@ -211,25 +212,26 @@ TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
   std::vector<Reply> expected;
   for (const std::string name : {"small", "large"}) {
     const Server one({models.folder() / (name + ".gguf"), "-q", "--kv-memory", "2"});
-    for (std::size_t i = 0; i < faults.size(); ++i)
-      expected.push_back(one.complete(body_of(i, name)));
+    for (std::size_t i = 0; i < kClients; ++i) expected.push_back(one.complete(body_of(i, name)));
   }
-  for (std::size_t i = 0; i < faults.size(); ++i) {
+  for (std::size_t i = 0; i < kClients; ++i) {
     clients.emplace_back([&, i] {
-      for (std::size_t k = 0; k < 6; ++k) {
-        const bool is_large = (i + k) % 2 == 1;
-        const std::size_t seed = k % faults.size();
-        const Reply& alone = expected[seed + (is_large ? faults.size() : 0)];
-        const Reply reply = both.complete(body_of(seed, is_large ? "large" : "small"));
-        if (reply.status != 200 || alone.header("x-logits-sha256").size() != 64 ||
-            reply.header("x-logits-sha256") != alone.header("x-logits-sha256") ||
-            reply.json()["choices"] != alone.json()["choices"])
-          faults[i] = reply.body;
-      }
+      for (std::size_t k = 0; k < kClients; ++k)
+        replies[i].push_back(both.complete(body_of(k, (i + k) % 2 == 1 ? "large" : "small")));
     });
   }
   for (std::thread& client : clients) client.join();
-  for (const std::string& fault : faults) CHECK(fault == "");
+  for (std::size_t i = 0; i < kClients; ++i) {
+    for (std::size_t k = 0; k < kClients; ++k) {
+      CAPTURE(i, k);
+      const Reply& alone = expected[k + (i + k) % 2 * kClients];
+      const Reply& reply = replies[i][k];
+      REQUIRE(reply.status == 200);
+      REQUIRE(alone.header("x-logits-sha256").size() == 64);
+      REQUIRE(reply.header("x-logits-sha256") == alone.header("x-logits-sha256"));
+      REQUIRE(reply.json()["choices"] == alone.json()["choices"]);
+    }
+  }
   CHECK(expected.front().header("x-logits-sha256") != expected.back().header("x-logits-sha256"));
   CHECK(loads(both, "small") == 1);
   CHECK(both.metric("texts_finished_total{model=\"large\"}") == 18);
