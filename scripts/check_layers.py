@@ -39,19 +39,21 @@ STANDS_ON = {
     "validate/receipt": ["validate/report", "engine/generate"],
     "bench": ["engine", "quant/formats/quantize"],
     "tools/common": ["engine/model", "engine/sampler"],
+    # Models of the Hugging Face hub.
+    "tools/hub": ["tools/common"],
     "tools/llmgguf": ["tools/common", "engine/model"],
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.
-    "tools/llmload": ["tools/common", "engine/sampler", "engine/serve"],
-    "tools/llmrun": ["tools/common", "engine/generate", "validate/receipt"],
-    "tools/llmserve": ["tools/common", "engine/serve", "validate/receipt"],
-    "tools/llmtok": ["tools/common", "engine/model"],
+    "tools/llmload": ["tools/hub", "engine/sampler", "engine/serve"],
+    "tools/llmrun": ["tools/hub", "engine/generate", "validate/receipt"],
+    "tools/llmserve": ["tools/hub", "engine/serve", "validate/receipt"],
+    "tools/llmtok": ["tools/hub", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
-    "tools/llmcheck": ["tools/common", "tools/llmtok", "validate/text", "validate/receipt"],
+    "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/text", "validate/receipt"],
     # A synthetic model's tensors get their types from llmquant's recipes.
     "tools/llmsynth": ["tools/llmquant"],
     # Measures synthetic models, and relates its figures to the machine's peaks.
-    "tools/llmbench": ["tools/llmsynth", "engine", "bench"],
+    "tools/llmbench": ["tools/hub", "tools/llmsynth", "engine", "bench"],
 }
 # Parts of another folder, which alone may include them; they include what it may.
 INTERNAL = {

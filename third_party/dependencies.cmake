@@ -14,6 +14,7 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio and Beast
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(ZLIB 1.2.9 REQUIRED)
+find_package(CURL 7.84)  # without it, -hf is refused
 
 # Random123 is header-only and ships no CMake package.
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)

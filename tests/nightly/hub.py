@@ -48,10 +48,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Hub:
     """`files`: "OWNER/NAME/FILE" -> bytes. `faults`: the same -> a list of faults, one taken by each request of the
     content: "500", "429" (Retry-After 0), "cut:N" (after N bytes), "slow", "no-range" (stays), "wrong" (other bytes, stays),
-    "changed" (other content from now on), "shifted" (206 of another place)."""
+    "changed" (other content from now on), "shifted" (206 of another place). `gated`: repositories that only who has the token
+    "secret" gets files of. `tokens`: whether a token came with each request, at the front and at the content network."""
 
     def __init__(self, files: dict):
         self.files, self.faults, self.requests = files, {}, []
+        self.gated, self.tokens = set(), {"front": [], "content": []}
         self.lock = threading.Lock()
         self.content = serve(_Content, self)
         self.front = serve(_Front, self)
@@ -72,6 +74,8 @@ class Hub:
 class _Front(Handler):
     def do_GET(self) -> None:
         path = urllib.parse.unquote(self.path)
+        token = self.headers.get("Authorization")
+        self.hub.tokens["front"].append(token is not None)
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/[^/?]+\?blobs=true", path):
             some = [n for n in self.hub.files if n.startswith(match[1] + "/")]
             siblings = [{"rfilename": n.split("/", 2)[2], "size": len(self.hub.files[n]),
@@ -81,6 +85,8 @@ class _Front(Handler):
                 return self.answer(200, {}, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
             name = f"{match[1]}/{match[2]}"
+            if match[1] in self.hub.gated and token != "Bearer secret":
+                return self.answer(403 if token else 401, {"X-Error-Code": "GatedRepo"})
             if name in self.hub.files:
                 place = f"http://127.0.0.1:{self.hub.content.server_port}/{urllib.parse.quote(name)}"
                 return self.answer(302, {"Location": place, "X-Repo-Commit": COMMIT})
@@ -93,6 +99,7 @@ class _Content(Handler):
         fault = self.hub.fault(name)
         wanted = self.headers.get("Range", "")
         self.hub.requests.append((name, wanted))
+        self.hub.tokens["content"].append("Authorization" in self.headers)
         if fault in ("500", "429"):
             return self.answer(int(fault), {"Retry-After": "0"} if fault == "429" else {})
         if fault == "changed":

@@ -207,7 +207,7 @@ TEST_CASE_METHOD(Llmbench, "wrong usage of llmbench exits with 2") {
            {"\"$TINY\" -o xml", "-o: found \"xml\", need md, json or csv"},
            {"\"$TINY\" -p 0 -n 0 --no-load", "-p: found no test at all"},
            {"\"$TINY\" --peaks --no-peaks", "--peaks: found with --no-peaks"},
-           {"\"$TINY\" -m \"$TINY\"", "MODEL: found more than one"},
+           {"\"$TINY\" -m \"$TINY\"", "found 1 arguments without a dash, need at most 0"},
            {"\"$TINY\" --type Q4_0", "--type: found without --synthetic"},
            {"--synthetic gpt", "--synthetic: found \"gpt\", need one of tinyllama"},
            {"--synthetic mqa --type Q9", "--type: found \"Q9\", need a type of llmquant"},

@@ -117,7 +117,7 @@ TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
            {{"-ub", "64"}, "--chunk says"},
            {{"-b", "64"}, "--chunk says"},
            {{"-m", "m.gguf"}, "the first argument"},
-           {{"-hf", "owner/repo"}, "nothing is downloaded"},
+           {{"-mu", "https://x/y.gguf"}, "-hf owner/repo is what is downloaded"},
            {{"--ssl-key-file", "x"}, "a proxy"},
            {{"--max-model-len", "64"}, "the context is -c"},
        }) {
@@ -135,13 +135,13 @@ TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]
       if (tool == "llmserve") words.insert(words.end(), {"--port", "0"});
       if (tool == "llmcheck") words.emplace_back("--self");
       run_tool(tool, words)
-          .must_end(4, {name, "nothing is downloaded; download the GGUF first and give its path"});
+          .must_end(4, {name, "-hf owner/repo:QUANT fetches a model of the Hugging Face hub"});
     }
   }
   for (const std::string path : {"/none", "no-such.gguf", "./owner/repo", "no-such-model"}) {
     const Finished run = run_tool("llmrun", {path}).must_end(4);
     CAPTURE(path);
-    CHECK(run.err.find("downloaded") == std::string::npos);
+    CHECK(run.err.find("-hf") == std::string::npos);
   }
 }
 

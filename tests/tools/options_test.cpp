@@ -137,6 +137,22 @@ TEST_CASE("a dash alone and everything after -- are positional", "[options]") {
   REQUIRE(f.prompt_word == "-x");
 }
 
+TEST_CASE("an option in place of a positional argument leaves the words to the others",
+          "[options]") {
+  Fixture f;
+  f.table.text("m,model", "FILE", &f.model, "the same as MODEL").in_place_of("MODEL");
+  REQUIRE(f.error_of({"once", "-m", "file"}).empty());
+  REQUIRE(f.model == "file");
+  REQUIRE(f.prompt_word == "once");
+  REQUIRE(f.error_of({"-m", "file"}).empty());
+  REQUIRE(f.error_of({"a", "-m", "file", "b"})
+              .find("found 2 arguments without a dash, need at "
+                    "most 1") != std::string::npos);
+  REQUIRE(f.error_of({"a", "b"}).empty());
+  REQUIRE(f.model == "a");
+  REQUIRE(f.error_of({}).find("MODEL: found nothing") != std::string::npos);
+}
+
 TEST_CASE("errors name the option as typed, what was found and what is needed", "[options]") {
   struct Case {
     std::vector<std::string> args;

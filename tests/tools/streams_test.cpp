@@ -135,7 +135,7 @@ TEST_CASE("/save refuses the model's file", "[tools][streams]") {
 TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
   const Tools tools;
   for (const std::string option :
-       {"-hf a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-sm row",
+       {"-mu a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-sm row",
         "-ctk q8_0", "-no-cnv", "-st", "--nowordwrap", "-mli", "--in-prefix a", "--simple-io"}) {
     CAPTURE(option);
     const Finished result = run_shell("\"$BIN\"/llmrun $MODEL -p a -n 1 " + option).must_end(2);

@@ -11,7 +11,7 @@ namespace llm {
 namespace {
 
 constexpr const char* kNoDownload =
-    "nothing is downloaded; download the GGUF first and give its path";
+    "-hf owner/repo is what is downloaded; of anything else download the GGUF and give its path";
 
 /// What llama-server and vLLM have, and what stands for it in a server here.
 void add_server_options(OptionTable& table) {
@@ -94,7 +94,7 @@ Error with_download_hint(Error error) {
   std::error_code unknown;
   const bool is_here = exists(path, unknown) || exists(path.parent_path(), unknown);
   if (!is_here && path.extension() != ".gguf")
-    error.hint = std::string("if a hub calls a model so: ") + kNoDownload;
+    error.hint = "-hf owner/repo:QUANT fetches a model of the Hugging Face hub";
   return error;
 }
 
@@ -111,7 +111,10 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("mlock", "weights are copied into memory at load; leave it out");
   table.foreign("mmap,no-mmap,dio,direct-io",
                 "the file is mapped until its weights are packed in memory; leave it out");
-  table.foreign("hf,hfr,hf-repo,hff,hf-file,hft,hf-token,mu,model-url,dr,docker-repo", kNoDownload);
+  table.foreign("hf,hfr,hf-repo,mu,model-url,dr,docker-repo", kNoDownload);
+  table.foreign("hff,hf-file", "-hf owner/repo:FILE names a file");
+  table.foreign("hft,hf-token", "the token is HF_TOKEN of the environment");
+  table.foreign("offline", "HF_HUB_OFFLINE=1 asks no hub");
   table.foreign("ctk,cache-type-k,ctv,cache-type-v", "the type of keys and values is --kv");
   table.foreign("tb,threads-batch", "-t counts for prompts too; leave it out");
   table.foreign("ub,ubatch-size", "-b alone says how many tokens are evaluated at once");

@@ -166,20 +166,25 @@ Status OptionTable::parse_environment() {
 }
 
 Status OptionTable::assign_positionals(const std::vector<std::string>& found) {
-  if (found.size() > positionals_.size()) {
+  std::vector<const Positional*> places;
+  for (const Positional& positional : positionals_) {
+    if (std::ranges::find(given_, positional.name, &Option::positional) == given_.end())
+      places.push_back(&positional);
+  }
+  if (found.size() > places.size()) {
     return Error{.code = ErrorCode::kUsage,
-                 .field = quoted(found[positionals_.size()]),
+                 .field = quoted(found[places.size()]),
                  .message = fmt::format("found {} arguments without a dash, need at most {}",
-                                        found.size(), positionals_.size()),
+                                        found.size(), places.size()),
                  .hint = "put a text with spaces in quotes"};
   }
-  for (std::size_t i = 0; i < positionals_.size(); ++i) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
     if (i < found.size()) {
-      *positionals_[i].target = found[i];
-    } else if (positionals_[i].required) {
+      *places[i]->target = found[i];
+    } else if (places[i]->required) {
       return Error{.code = ErrorCode::kUsage,
-                   .field = positionals_[i].name,
-                   .message = fmt::format("found nothing, need {}", positionals_[i].help),
+                   .field = places[i]->name,
+                   .message = fmt::format("found nothing, need {}", places[i]->help),
                    .hint = fmt::format("{} --help shows the usage", tool_)};
     }
   }

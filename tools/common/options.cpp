@@ -45,6 +45,11 @@ Option& Option::file() {
   return *this;
 }
 
+Option& Option::in_place_of(std::string positional_name) {
+  positional = std::move(positional_name);
+  return *this;
+}
+
 Option& Option::shown_default(std::string shown) {
   default_text = std::move(shown);
   return *this;

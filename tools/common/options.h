@@ -24,6 +24,7 @@ struct Option {
   std::string rule;                  ///< what a value must be: "0..100", "f16 or f32"
   std::vector<std::string> choices;  ///< allowed words, for completion; empty: any
   std::string env;                   ///< environment variable read when the option is absent
+  std::string positional;            ///< what it gives in place of; empty: nothing
   bool takes_file = false;           ///< completion offers file names
   bool value_optional = false;       ///< a value follows only after "=": `--name` or `--name=V`
   bool repeats = false;              ///< each occurrence counts
@@ -36,6 +37,8 @@ struct Option {
 
   Option& from_env(std::string variable);
   Option& file();
+  /// Where it is given, the positional argument of that name is not on the command line.
+  Option& in_place_of(std::string positional_name);
   /// Replaces the default shown in the help ("from the model", "random").
   Option& shown_default(std::string text);
 };

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "tools/common/compute_options.h"
-#include "tools/common/tool.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmsynth/synthetic_model.h"
 
 namespace llm {
@@ -85,11 +85,9 @@ void add_output_options(OptionTable& table, BenchArguments& a) {
 
 Status find_model(BenchArguments& a, const OptionTable& table) {
   const bool synthetic = table.given("synthetic");
-  const int sources = synthetic + table.given("model") + !a.model_positional.empty();
-  if (sources > 1)
-    return usage_error("MODEL", "found more than one, need one of MODEL, -m, --synthetic");
-  if (!a.model_positional.empty()) a.model = a.model_positional;
-  if (sources == 0 && !a.show_peaks) {
+  if (synthetic && !a.model.empty())
+    return usage_error("MODEL", "found with --synthetic, need one of them");
+  if (!synthetic && a.model.empty() && !a.show_peaks) {
     return usage_error("MODEL", "found nothing, need a GGUF file, --synthetic or --peaks",
                        "llmbench --help shows the usage");
   }
@@ -113,9 +111,12 @@ Status find_model(BenchArguments& a, const OptionTable& table) {
 
 OptionTable make_bench_table(BenchArguments& a) {
   OptionTable table("llmbench", "Measure how fast a model runs, against what the machine can do");
-  table.positional("MODEL", &a.model_positional, false, "GGUF file (or -m FILE)");
+  table.positional("MODEL", &a.model, false, "GGUF file (or -m FILE, -hf REPO)");
   table.group("Model");
-  table.text("m,model", "FILE", &a.model, "model, instead of the first argument").file();
+  table.text("m,model", "FILE", &a.model, "model, instead of the first argument")
+      .file()
+      .in_place_of("MODEL");
+  add_hub_option(table, &a.hub_model);
   table.text(
       "synthetic", "SHAPE", &a.synthetic,
       "make a model with random weights in a temporary file; one of " + synthetic_shape_names());
@@ -128,7 +129,8 @@ OptionTable make_bench_table(BenchArguments& a) {
   return table;
 }
 
-Status complete_bench(BenchArguments& a, const OptionTable& table) {
+Status complete_bench(BenchArguments& a, const ToolContext& context) {
+  const OptionTable& table = context.options;
   LLM_RETURN_IF_ERROR(read_list("-p", a.typed.prompt, 0, 1 << 20, a.lists.prompt));
   LLM_RETURN_IF_ERROR(read_list("-n", a.typed.generate, 0, 1 << 20, a.lists.generate));
   LLM_RETURN_IF_ERROR(read_list("-d", a.typed.depth, 0, 1 << 20, a.lists.depth));
@@ -137,6 +139,7 @@ Status complete_bench(BenchArguments& a, const OptionTable& table) {
   LLM_RETURN_IF_ERROR(read_list("--tokens-per-pass", a.typed.steps, 1, 512, a.lists.steps));
   a.lists.load = !a.no_load;
   a.lists.packed = !a.packed_cache.empty();
+  LLM_RETURN_IF_ERROR(fetch_hub_model(a.hub_model, context, a.model));
   LLM_RETURN_IF_ERROR(find_model(a, table));
   if (a.show_peaks && a.no_peaks)
     return usage_error("--peaks", "found with --no-peaks, need one of them");

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "tools/common/options.h"
+#include "tools/common/tool.h"
 #include "tools/llmbench/measurement.h"
 
 namespace llm {
@@ -16,7 +17,7 @@ enum class BenchFormat { kMarkdown, kJson, kCsv };
 /// llmbench's command line, with its defaults.
 struct BenchArguments {
   std::string model;
-  std::string model_positional;
+  std::string hub_model;
   std::string synthetic;  ///< name of a SyntheticShape, instead of a model
   std::string type = "Q4_K_M";
 
@@ -47,6 +48,6 @@ OptionTable make_bench_table(BenchArguments& arguments);
 /// What parsing one option at a time cannot see: the lists, the model, options that exclude each
 /// other. Without a model only `--peaks` makes sense; `arguments.model` is then empty.
 /// Errors: kUsage.
-Status complete_bench(BenchArguments& arguments, const OptionTable& table);
+Status complete_bench(BenchArguments& arguments, const ToolContext& context);
 
 }  // namespace llm

@@ -80,7 +80,7 @@ std::string text_of(const BenchReport& report, BenchFormat format) {
 }
 
 Result<int> run(BenchArguments& arguments, const ToolContext& context) {
-  LLM_RETURN_IF_ERROR(complete_bench(arguments, context.options));
+  LLM_RETURN_IF_ERROR(complete_bench(arguments, context));
   BenchReport report;
   report.show_peaks = arguments.show_peaks;
   LLM_TRY(report.peak_isa, chosen_isa(arguments));

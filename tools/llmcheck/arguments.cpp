@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "tools/common/compute_options.h"
-#include "tools/common/tool.h"
+#include "tools/hub/hub_model.h"
 #include "validate/report/report.h"
 
 namespace llm {
@@ -15,6 +15,7 @@ OptionTable make_check_table(CheckArguments& a) {
                   "the GGUF; --layer-diff, --stages, --verify or --replay alone find it by the "
                   "hash in their file")
       .file();
+  add_hub_option(table, &a.hub_model);
   table.group("Checks");
   table
       .text("layer-diff", "REF.npz", &a.layer_diff,

@@ -19,6 +19,7 @@ enum class CheckCompute { kBoth, kInt8, kF32 };
 /// llmcheck's command line.
 struct CheckArguments {
   std::string model;
+  std::string hub_model;
   std::string layer_diff;  ///< reference NPZ
   std::string stages;      ///< reference NPZ
   std::string dump;        ///< NPZ to write

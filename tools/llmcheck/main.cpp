@@ -13,6 +13,7 @@
 
 #include "tools/common/log.h"
 #include "tools/common/signals.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmcheck/run.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/report/report.h"
@@ -196,6 +197,11 @@ class Check {
   std::optional<Receipt> receipt_;  ///< of --replay
 };
 
+Result<int> run(CheckArguments& arguments, const ToolContext& context) {
+  LLM_RETURN_IF_ERROR(fetch_hub_model(arguments.hub_model, context, arguments.model));
+  return Check(arguments, context).run();
+}
+
 }  // namespace
 }  // namespace llm
 
@@ -203,5 +209,5 @@ int main(int argc, char** argv) {
   std::optional<llm::CheckArguments> arguments;  // its texts need memory, which may be refused
   return llm::run_tool(
       argc, argv, [&] { return llm::make_check_table(arguments.emplace()); },
-      [&](const llm::ToolContext& context) { return llm::Check(*arguments, context).run(); });
+      [&](const llm::ToolContext& context) { return llm::run(*arguments, context); });
 }

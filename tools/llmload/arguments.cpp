@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tools/common/compute_options.h"
+#include "tools/hub/hub_model.h"
 
 namespace llm {
 namespace {
@@ -78,6 +79,7 @@ OptionTable make_load_table(LoadArguments& a) {
   OptionTable table("llmload",
                     "Send many requests at a model, or simulate it, and show how long they wait");
   table.positional("MODEL", &a.model, true, "GGUF file").file();
+  add_hub_option(table, &a.hub_model);
   add_load_options(table, a);
   add_run_options(table, a);
   table.example("llmload model.gguf --requests 200",

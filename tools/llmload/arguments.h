@@ -17,6 +17,7 @@ enum class LoadMode { kReal, kSimulate, kBoth };
 /// llmload's command line, with its defaults.
 struct LoadArguments {
   std::string model;
+  std::string hub_model;
   LoadMode mode = LoadMode::kBoth;
 
   float rate = 1;   ///< requests a second, when given

@@ -12,6 +12,7 @@
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmload/arguments.h"
 #include "tools/llmload/calibration.h"
 #include "tools/llmload/load_run.h"
@@ -188,6 +189,7 @@ Result<int> run(LoadArguments& a, const ToolContext& context) {
   if (!a.lengths.empty()) {
     LLM_TRY(lengths, LengthDistribution::read(a.lengths));
   }
+  LLM_RETURN_IF_ERROR(fetch_hub_model(a.hub_model, context, a.model));
   guard_mapped_file(a.model);
   LoadOptions options{.compute = a.compute, .isa = a.isa, .threads = a.threads};
   options.hash_file = true;

@@ -9,7 +9,7 @@
 #include "engine/generate/chat_style.h"
 #include "engine/generate/speculation_policy.h"
 #include "tools/common/compute_options.h"
-#include "tools/common/tool.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmrun/model_choice.h"
 
 namespace llm {
@@ -21,7 +21,9 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
       .text("m,model", "FILE", &a.model,
             "model, instead of the first argument; or a directory with one GGUF in it")
       .file()
+      .in_place_of("MODEL")
       .shown_default("LLM_MODEL of the environment, else the one that comes with the program");
+  add_hub_option(table, &a.hub_model);
   table.text("p,prompt", "TEXT", &a.prompt, "text to continue; - reads standard input");
   table
       .text("f,file", "FILE", &a.prompt_file,
@@ -231,29 +233,28 @@ Status check_speculation(const RunArguments& a, const OptionTable& table) {
   return Ok{};
 }
 
-/// Which words without a dash are model and prompt, and where the prompt comes from.
-Result<PromptSource> find_model_and_prompt(RunArguments& a, const OptionTable& table) {
-  std::vector<std::string> words;
-  for (const std::string* word : {&a.model_positional, &a.prompt_positional, &a.stdin_positional}) {
-    if (!word->empty()) words.push_back(*word);
-  }
-  std::size_t next = 0;
-  if (!table.given("model") && !words.empty()) a.model = words[next++];
+Status find_model(RunArguments& a, const ToolContext& context) {
+  LLM_RETURN_IF_ERROR(fetch_hub_model(a.hub_model, context, a.model));
   LLM_TRY(a.model, a.model.empty() ? default_model() : resolve_model(a.model));
+  return Ok{};
+}
 
+/// Where the prompt comes from.
+Result<PromptSource> find_prompt(const RunArguments& a, const OptionTable& table) {
   PromptSource source;
   source.may_read_stdin = !a.interactive;
   if (table.given("prompt")) source.text = a.prompt;
   if (table.given("file")) source.file = a.prompt_file;
-  for (; next < words.size(); ++next) {
+  for (const std::string& word : {a.prompt_positional, a.stdin_positional}) {
     const bool has_prompt = source.is_given();
-    if (words[next] == "-" && has_prompt && !source.add_stdin) {
+    if (word.empty()) continue;
+    if (word == "-" && has_prompt && !source.add_stdin) {
       source.add_stdin = true;
     } else if (has_prompt || source.add_stdin) {
       return usage_error("prompt", "found more than one, need one of PROMPT, -p and -f",
                          "put a text with spaces in quotes");
     } else {
-      source.text = words[next];
+      source.text = word;
     }
   }
   if (source.text && source.file)
@@ -291,7 +292,7 @@ std::string unescape(std::string_view text) {
 
 OptionTable make_run_table(RunArguments& arguments) {
   OptionTable table("llmrun", "Generate text with a Llama model in a GGUF file");
-  table.positional("MODEL", &arguments.model_positional, false, "GGUF file (or -m FILE)").file();
+  table.positional("MODEL", &arguments.model, false, "GGUF file (or -m FILE, -hf REPO)").file();
   table.positional("PROMPT", &arguments.prompt_positional, false,
                    "text to continue, - for standard input (or -p TEXT, -f FILE)");
   table.positional("-", &arguments.stdin_positional, false,
@@ -312,7 +313,8 @@ OptionTable make_run_table(RunArguments& arguments) {
   return table;
 }
 
-Status complete(RunArguments& arguments, const OptionTable& table) {
+Status complete(RunArguments& arguments, const ToolContext& context) {
+  const OptionTable& table = context.options;
   arguments.want_logprobs = table.given("logprobs");
   arguments.has_system = table.given("system");
   arguments.limits_tokens = table.given("n");
@@ -323,7 +325,8 @@ Status complete(RunArguments& arguments, const OptionTable& table) {
   if (table.given("draft")) {
     LLM_TRY(arguments.draft, resolve_model(arguments.draft));
   }
-  LLM_TRY(const PromptSource source, find_model_and_prompt(arguments, table));
+  LLM_TRY(const PromptSource source, find_prompt(arguments, table));
+  LLM_RETURN_IF_ERROR(find_model(arguments, context));
   LLM_TRY(arguments.prompt, read_prompt(source));
   arguments.has_prompt = source.is_given() || !arguments.prompt.empty();
   if (arguments.escapes) {

@@ -12,6 +12,7 @@
 #include "engine/sampler/sampler.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
+#include "tools/common/tool.h"
 
 namespace llm {
 
@@ -21,7 +22,7 @@ enum class SpeculateKind { kOff, kNgram };
 /// llmrun's command line, with its defaults.
 struct RunArguments {
   std::string model;
-  std::string model_positional;
+  std::string hub_model;
   std::string prompt_positional;
   std::string stdin_positional;
 
@@ -91,11 +92,10 @@ struct RunArguments {
 
 OptionTable make_run_table(RunArguments& arguments);
 
-/// What parsing one option at a time cannot see: which argument is the model and which the prompt,
-/// options that exclude each other; then finds the model (model_choice.h), reads the prompt from
-/// where it is and draws the seed.
+/// What parsing one option at a time cannot see: options that exclude each other; then finds the
+/// model (hub_model.h, model_choice.h), reads the prompt from where it is and draws the seed.
 /// Errors: kUsage; those of finding and reading.
-Status complete(RunArguments& arguments, const OptionTable& table);
+Status complete(RunArguments& arguments, const ToolContext& context);
 
 /// Replaces \n \r \t \0 \' \" \\ and \xHH. Any other sequence stays as it is.
 std::string unescape(std::string_view text);

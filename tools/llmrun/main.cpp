@@ -243,7 +243,7 @@ Status check_outputs(const RunArguments& arguments) {
 }
 
 Result<int> run(RunArguments& arguments, const ToolContext& context) {
-  LLM_RETURN_IF_ERROR(complete(arguments, context.options));
+  LLM_RETURN_IF_ERROR(complete(arguments, context));
   LLM_RETURN_IF_ERROR(check_outputs(arguments));
   arguments.interactive = arguments.interactive || wants_chat(arguments);
   use_utf8();

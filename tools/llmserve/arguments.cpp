@@ -7,6 +7,7 @@
 
 #include "engine/generate/chat_style.h"
 #include "tools/common/compute_options.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmserve/api.h"
 
 namespace llm {
@@ -14,6 +15,7 @@ namespace {
 
 void add_model_options(OptionTable& table, ServeArguments& a) {
   table.group("Model");
+  add_hub_option(table, &a.hub_model);
   table
       .text("models", "DIR", &a.models,
             "in place of MODEL: serve all GGUF files of DIR, and of the folders in it, by their "

@@ -21,6 +21,7 @@ struct ServeArguments {
   std::string model;                 ///< empty: models
   std::string models;                ///< a folder
   std::size_t memory = 0;            ///< MiB of all loaded models; 0: without bound
+  std::string hub_model;             ///< of the Hugging Face hub; empty: model, or models
   std::vector<std::string> aliases;  ///< each a name, or several with commas
   ChatOptions chat;
   bool strict = false;

@@ -12,6 +12,7 @@
 
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmserve/api.h"
 #include "tools/llmserve/arguments.h"
 #include "tools/llmserve/gate.h"
@@ -24,11 +25,13 @@ namespace llm {
 namespace {
 
 /// The models to serve: one, or those of a folder.
-Result<std::vector<ModelShelf::Model>> models_of(const ServeArguments& a) {
-  if (a.model.empty() == a.models.empty()) {
+Result<std::vector<ModelShelf::Model>> models_of(ServeArguments& a, const ToolContext& context) {
+  const std::string& one = a.hub_model.empty() ? a.model : a.hub_model;
+  if (one.empty() == a.models.empty()) {
     return usage_error("--models", fmt::format("found {}, need MODEL or --models, one of them",
-                                               a.model.empty() ? "neither" : a.model + " as well"));
+                                               one.empty() ? "neither" : one + " as well"));
   }
+  LLM_RETURN_IF_ERROR(fetch_hub_model(a.hub_model, context, a.model));
   if (a.models.empty()) return std::vector{one_model(a.model, a.aliases)};
   if (!a.aliases.empty())
     return usage_error("--alias", "found it with --models, need names of files there");
@@ -78,7 +81,7 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
     return usage_error("--chunk", fmt::format("found {}, need --parallel ({}) or more",
                                               scheduler.step_tokens, scheduler.parallel));
   }
-  LLM_TRY(auto models, models_of(a));
+  LLM_TRY(auto models, models_of(a, context));
   LLM_TRY(Gate gate, Gate::create({.api_key = a.api_key,
                                    .host = a.host,
                                    .hosts = a.allow_hosts,

@@ -17,6 +17,7 @@
 #include "tools/common/options.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmtok/special.h"
 
 namespace {
@@ -33,7 +34,7 @@ constexpr std::size_t kMaxReferenceBytes = std::size_t{1} << 30;
 
 struct Arguments {
   std::string model;
-  std::string model_option;
+  std::string hub_model;
   std::string prompt;
   std::string file;
   bool from_stdin = false;
@@ -51,7 +52,8 @@ llm::OptionTable make_table(Arguments& arguments) {
   llm::OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
   table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough")
       .file();
-  table.text("m,model", "FILE", &arguments.model_option, "the same as MODEL").file();
+  table.text("m,model", "FILE", &arguments.model, "the same as MODEL").file().in_place_of("MODEL");
+  llm::add_hub_option(table, &arguments.hub_model);
   table.group("Input (one of)");
   table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode; with --decode: ids");
   table.text("f,file", "FILE", &arguments.file, "read it from a file").file();
@@ -75,14 +77,6 @@ llm::OptionTable make_table(Arguments& arguments) {
   table.example("llmtok model.gguf -p \"Hello world\"", "show the tokens of a text");
   table.example("llmtok model.gguf -p \"1 15043\" --decode", "turn ids into text");
   return table;
-}
-
-Result<std::string> model_path(const Arguments& arguments) {
-  if (arguments.model.empty() == arguments.model_option.empty()) {
-    return usage_error("MODEL", arguments.model.empty() ? "found no model, need a GGUF file"
-                                                        : "found two models, need one");
-  }
-  return arguments.model.empty() ? arguments.model_option : arguments.model;
 }
 
 Result<Tokenizer> open_tokenizer(const std::string& path) {
@@ -209,8 +203,11 @@ llm::Status print_special(const Arguments& arguments, const Tokenizer& tokenizer
       "\n");
 }
 
-Result<int> run(const Arguments& arguments, const llm::OptionTable& table) {
-  LLM_TRY(const std::string path, model_path(arguments));
+Result<int> run(Arguments& arguments, const llm::ToolContext& context) {
+  const llm::OptionTable& table = context.options;
+  const std::string& path = arguments.model;
+  LLM_RETURN_IF_ERROR(llm::fetch_hub_model(arguments.hub_model, context, arguments.model));
+  if (path.empty()) return usage_error("MODEL", "found no model, need a GGUF file");
   if (const bool check = table.given("check"); check || arguments.special) {
     if (table.given("p") || table.given("f") || arguments.from_stdin || arguments.decode ||
         (check && arguments.special)) {
@@ -244,5 +241,5 @@ int main(int argc, char** argv) {
   Arguments arguments;
   return llm::run_tool(
       argc, argv, [&] { return make_table(arguments); },
-      [&](const llm::ToolContext& context) { return run(arguments, context.options); });
+      [&](const llm::ToolContext& context) { return run(arguments, context); });
 }

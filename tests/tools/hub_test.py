@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""-hf against a hub on this machine: hub_test.py BIN_DIR."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/nightly"))
+
+from hub import COMMIT, Hub  # noqa: E402
+
+BIN = Path(sys.argv.pop(1)).resolve()
+MODEL = (ROOT / "models/fable-3m-q4_k_m.gguf").read_bytes()
+OTHER = MODEL[:-1] + bytes([MODEL[-1] ^ 1])  # loads as well: a weight differs
+REPO = "maker/tiny-GGUF"
+FILES = {"README.md": b"words", "mmproj-Q4_K_M.gguf": b"no model", "a/tiny.Q8_0.gguf": OTHER, "tiny-IQ4_K_M.gguf": b"no model",
+         "tiny-Q4_K_M.gguf": MODEL, "tiny-UD-Q4_K_XL.gguf": OTHER}
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class HubTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="hub-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.hub = Hub({f"{REPO}/{name}": data for name, data in FILES.items()})
+        self.addCleanup(self.hub.close)
+        self.cache = self.folder / "hub"
+        self.repo = self.cache / "models--maker--tiny-GGUF"
+
+    def start(self, name: str, *words: str, tool: str = "llmtok", **variables: str) -> subprocess.Popen:
+        rest = {"llmtok": ["-p", "Once"], "llmrun": ["Once", "-n", "1", "--temp", "0"]}[tool]
+        environment = {**os.environ, "HF_HUB_CACHE": str(self.cache), "HF_ENDPOINT": self.hub.url, "HF_TOKEN": "",
+                       "HF_HUB_OFFLINE": "", "no_proxy": "*", **variables}
+        return subprocess.Popen([BIN / tool, "-hf", name, *rest, *words], env=environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run_tool(self, name: str, code: int, *said: str, **options: str) -> str:
+        """What stands on stderr after exit code `code`, seen to have the words `said`."""
+        process = self.start(name, "-v", **options)
+        out, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, code, err)
+        self.assertEqual(bool(out), code == 0)
+        for words in said:
+            self.assertIn(words, err)
+        return err
+
+    def fetched(self) -> list[str]:
+        return [name.removeprefix(f"{REPO}/") for name, _ in self.hub.requests]
+
+    def blobs(self) -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in self.repo.glob("blobs/*")}
+
+    def test_whole_file_once_in_the_hubs_layout(self):
+        self.run_tool(REPO, 0, "downloading", tool="llmrun")
+        link = self.repo / "snapshots" / COMMIT / "tiny-Q4_K_M.gguf"
+        self.assertEqual(os.readlink(link), f"../../blobs/{digest(MODEL)}")
+        self.assertEqual(link.read_bytes(), MODEL)
+        self.assertEqual((self.repo / "refs/main").read_text(), COMMIT)
+        self.assertEqual(self.blobs(), {digest(MODEL): len(MODEL)})
+        self.assertNotIn("downloading", self.run_tool(REPO, 0, str(link)))
+        self.assertEqual(self.fetched(), ["tiny-Q4_K_M.gguf"])
+
+    def test_quantizations(self):
+        for name, file in ((":q8_0", "a/tiny.Q8_0.gguf"), (":Q4_K_M", "tiny-Q4_K_M.gguf"), (":ud-q4_k_xl", "tiny-UD-Q4_K_XL.gguf"),
+                           (":tiny-q4_k_m.gguf", "tiny-Q4_K_M.gguf")):
+            self.run_tool(REPO + name, 0, str(self.repo / "snapshots" / COMMIT / file))
+        for missing in (":Q4_K", ":Q2_K", ":MMPROJ"):
+            self.run_tool(REPO + missing, 2, REPO, f"found no {missing[1:]} there", "a/tiny.Q8_0.gguf, ")
+        self.hub.files = {f"{REPO}/b-Q5_K_M.gguf": MODEL, f"{REPO}/a-Q6_K.gguf": OTHER}
+        self.run_tool(REPO, 0, "a-Q6_K.gguf")  # the first where there is no Q4_K_M
+        self.hub.files = {f"{REPO}/README.md": b"words"}
+        self.run_tool(REPO, 2, "found no *.gguf there")
+
+    def test_names(self):
+        for name in ("x", "/x", "x/", "a/b/c", "a/../b", "a/b:", "a/b:../c", "a b/c", "a/.b", "https://x/y"):
+            self.run_tool(name, 2, "-hf: found", "need owner/repo or owner/repo:QUANT")
+        self.assertEqual(self.hub.tokens["front"], [])
+        process = self.start(REPO, "-m", "x.gguf")
+        self.assertIn("-hf: found with another model, need one", process.communicate()[1])
+        self.assertEqual(process.returncode, 2)
+
+    def test_cut_connections_go_on_by_range(self):
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["cut:700000", "500", "cut:300000", "429"]
+        self.run_tool(REPO, 0)
+        self.assertEqual([wanted for _, wanted in self.hub.requests],
+                         ["", "bytes=700000-", "bytes=700000-", "bytes=1000000-", "bytes=1000000-"])
+        self.assertEqual(self.blobs(), {digest(MODEL): len(MODEL)})
+
+    def test_killed_process_goes_on_by_range(self):
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["slow"]
+        process = self.start(REPO)
+        part = self.repo / f"blobs/{digest(MODEL)}.incomplete"
+        while not part.exists() or part.stat().st_size < 300000:
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        size = part.stat().st_size
+        self.assertLess(size, len(MODEL))
+        self.run_tool(REPO, 0)
+        self.assertEqual(self.hub.requests[-1][1], f"bytes={size}-")
+        self.assertEqual(self.blobs(), {digest(MODEL): len(MODEL)})
+
+    def test_parts_of_something_else_are_fetched_anew(self):
+        part = self.repo / f"blobs/{digest(MODEL)}.incomplete"
+        part.parent.mkdir(parents=True)
+        for content, faults, requests in ((b"x" * 1000, [], 2), (MODEL[:1000], ["no-range"], 1), (b"x" * len(MODEL), [], 1),
+                                          (MODEL + b"x", [], 1)):
+            self.hub.requests.clear()
+            self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = list(faults)
+            part.write_bytes(content)
+            self.run_tool(REPO, 0)
+            self.assertEqual(self.blobs(), {digest(MODEL): len(MODEL)})
+            self.assertEqual(len(self.hub.requests), requests)
+            (part.with_suffix("")).unlink()
+
+    def test_wrong_content_is_refused_and_removed(self):
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["wrong"]
+        for begin in (b"", b"x" * 1000):
+            if begin:
+                (self.repo / f"blobs/{digest(MODEL)}.incomplete").write_bytes(begin)
+            self.run_tool(REPO, 8, "SHA-256: found ", f"need {digest(MODEL)}")
+            self.assertEqual(self.blobs(), {})
+            self.assertFalse((self.repo / "snapshots").exists())
+        self.assertEqual(len(self.hub.requests), 3)  # what was resumed is fetched once more
+
+    def test_refusals(self):
+        self.run_tool("maker/nothing", 4, "/api/models/maker/nothing/revision/main", "found status 404", "no such repository")
+        self.hub.gated.add(REPO)
+        self.run_tool(REPO, 4, "found status 401 (GatedRepo)", f"agree to its terms at {self.hub.url}/{REPO}", "HF_TOKEN")
+        self.run_tool(REPO, 4, "found status 403 (GatedRepo)", HF_TOKEN="other")
+        self.assertEqual(self.blobs(), {f"{digest(MODEL)}.incomplete": 0})
+        self.hub.tokens["front"].clear()
+        self.run_tool(REPO, 0, HF_TOKEN="secret")
+        self.assertEqual(self.hub.tokens, {"front": [True, True], "content": [False]})  # never to another host
+        self.run_tool(REPO, 2, "HF_ENDPOINT: found", HF_ENDPOINT="file:///etc")
+
+    def test_answers_that_name_places_outside_of_the_cache(self):
+        self.hub.files[f"{REPO}/../../../../evil-Q3_K.gguf"] = MODEL
+        self.run_tool(f"{REPO}:Q3_K", 2, "found no Q3_K there")
+        self.assertEqual(list(self.folder.rglob("*evil*")), [])
+
+    def test_split(self):
+        parts = self.folder / "parts"
+        parts.mkdir()
+        source = ROOT / "models/fable-3m-q4_k_m.gguf"
+        subprocess.run([BIN / "llmgguf", "split", source, parts / "big-Q5_K_M", "--parts", "3"], check=True, capture_output=True)
+        self.hub.files = {f"{REPO}/Q5_K_M/{path.name}": path.read_bytes() for path in parts.iterdir()}
+        self.run_tool(f"{REPO}:Q5_K_M", 0, "big-Q5_K_M-00001-of-00003.gguf", tool="llmrun")
+        self.assertEqual(sorted(self.blobs()), sorted(digest(data) for data in self.hub.files.values()))
+        self.run_tool(REPO, 0, "00001-of-00003", HF_HUB_OFFLINE="1")
+        del self.hub.files[f"{REPO}/Q5_K_M/big-Q5_K_M-00002-of-00003.gguf"]
+        self.run_tool(REPO, 3, "Q5_K_M/big-Q5_K_M-00002-of-00003.gguf: found no such part")
+
+    def test_without_the_hub(self):
+        self.run_tool(REPO, 2, "found HF_HUB_OFFLINE set and no such model in the cache", HF_HUB_OFFLINE="1")
+        self.run_tool(f"{REPO}:Q8_0", 0)
+        asked = len(self.hub.tokens["front"])
+        self.run_tool(REPO, 0, "a/tiny.Q8_0.gguf", HF_HUB_OFFLINE="1")
+        self.assertEqual(len(self.hub.tokens["front"]), asked)
+        self.run_tool(f"{REPO}:Q8_0", 0, "warning", "; using ", "a/tiny.Q8_0.gguf", HF_ENDPOINT="http://127.0.0.1:9")
+        self.run_tool(f"{REPO}:Q4_K_M", 4, "http://127.0.0.1:9/api/models", HF_ENDPOINT="http://127.0.0.1:9")
+
+    def test_two_processes_fetch_once(self):
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["slow"]
+        both = [self.start(REPO) for _ in range(2)]
+        said = [process.communicate(timeout=300)[1] for process in both]
+        self.assertEqual([process.returncode for process in both], [0, 0], said)
+        self.assertEqual(len(self.hub.requests), 1)
+        self.assertEqual(sum("another process downloads tiny-Q4_K_M.gguf" in text for text in said), 1)
+
+
+if __name__ == "__main__":
+    unittest.main(buffer=True)

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "tools/hub/http_get.h"
+#include "tools/hub/hub_name.h"
+
+namespace llm {
+
+/// Downloads `file` to `path`, which appears with the promised SHA-256 or not at all. What has
+/// arrived stays in `path`.incomplete, from where this or a later call goes on; a connection that
+/// breaks is tried again as long as bytes come, and four times without.
+/// @param refused  the error that a server's answer means
+/// @param progress  bytes that are there
+/// Errors: kIo (network, disk, no space); kIntegrity for other bytes than promised, which are
+/// removed (where some were there before, all are fetched once more first).
+Status download_blob(const HttpRequest& request, const HubFile& file, const std::string& path,
+                     const std::function<Error(const HttpAnswer&)>& refused,
+                     const std::function<void(std::uint64_t)>& progress);
+
+}  // namespace llm

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace llm {
+
+struct HttpRequest {
+  std::string url;         ///< http or https
+  std::string token = {};  ///< a bearer token for the host of `url` alone; empty: none
+  std::uint64_t from = 0;  ///< the first byte wanted
+  /// Takes the body as it comes: its next bytes and where they stand in the file, from 0 where the
+  /// server ignores `from`. Called for the statuses 200 and 206 alone; false ends the transfer.
+  std::function<bool(std::uint64_t offset, std::span<const std::byte> bytes)> take;
+};
+
+struct HttpAnswer {
+  long status = 0;
+  std::string error_code = {};  ///< the hub's word for a refusal (X-Error-Code), empty: none
+
+  bool is_refusal() const { return status >= 400; }
+  /// Whether another try may succeed.
+  bool may_pass() const { return status == 408 || status == 429 || status >= 500; }
+};
+
+/// GET, through the proxies that the environment names; redirects are followed, from https to https
+/// alone. Errors: kIo with libcurl's words where no whole answer came (a minute without a byte
+/// included), and where `take` ended it; kUnsupported where this was built without libcurl.
+Result<HttpAnswer> http_get(const HttpRequest& request);
+
+}  // namespace llm
