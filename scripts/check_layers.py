@@ -47,6 +47,8 @@ STANDS_ON = {
     "tools/llmload": ["tools/hub", "engine/sampler", "engine/serve"],
     "tools/llmrun": ["tools/hub", "engine/generate", "validate/receipt"],
     "tools/llmserve": ["tools/hub", "engine/serve", "validate/receipt"],
+    # The package for Python has llmserve's requests and answers.
+    "python": ["tools/llmserve", "validate/self"],
     "tools/llmtok": ["tools/hub", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
     "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/text", "validate/receipt"],

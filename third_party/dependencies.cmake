@@ -3,6 +3,9 @@
 
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
+if(LLM_BUILD_PYTHON)  # a wheel has as few other files as can be; libgomp.a is for programs alone
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+endif()
 find_package(xsimd 8.1 REQUIRED)
 # Debian's package makes the linker look for xtl, a header-only library that only xsimd's complex
 # numbers use.
@@ -14,7 +17,9 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio and Beast
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(ZLIB 1.2.9 REQUIRED)
-find_package(CURL 7.84)  # without it, -hf is refused
+if(NOT LLM_BUILD_PYTHON)
+  find_package(CURL 7.84)  # without it, -hf is refused
+endif()
 
 # Random123 is header-only and ships no CMake package.
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/serve/text_service.h"
+#include "tools/llmserve/answer_json.h"
+#include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/served_model.h"
+
+namespace llm {
+
+/// What a model is opened with.
+struct LocalOptions {
+  LoadOptions load;
+  KvType kv = KvType::kF16;
+  std::size_t context = 0;             ///< positions of a text; 0: the model's
+  std::size_t parallel = 16;           ///< texts that are generated at once; others wait
+  std::string chat_template = "auto";  ///< as llmserve --chat-template
+  std::string chat_date;               ///< as llmserve --chat-date
+};
+
+class LocalAnswer;
+
+/// A model that generates texts for any number of threads at once, as llmserve does: requests are
+/// bodies of its API, and an answer has the bits that llmserve's has. Usable from any thread.
+class LocalModel : public std::enable_shared_from_this<LocalModel> {
+ public:
+  /// Errors: those of Model::load, Executor and ChatStyle (a file's template that is not understood
+  /// leaves it without chats).
+  static Result<std::shared_ptr<LocalModel>> open(const std::string& path,
+                                                  const LocalOptions& options);
+
+  const Model& model() const { return *served_.model; }
+  const ServedModel& served() const { return served_; }
+  const std::string& path() const { return path_; }
+
+  /// Begins to make the answer to a body of /v1/completions, or of /v1/chat/completions.
+  /// Errors: kUsage naming the field; kResource where too many texts wait.
+  Result<std::unique_ptr<LocalAnswer>> start(const std::string& body, bool is_chat);
+
+  /// A sequence that has evaluated `tokens`, and their logits, [tokens, n_vocab], which it keeps.
+  /// Errors: those of Session::evaluate; kUsage for no token.
+  struct Logits {
+    std::unique_ptr<Sequence> owner;
+    std::span<const float> rows;
+  };
+  Result<Logits> logits(std::span<const TokenId> tokens) const;
+
+ private:
+  friend class LocalAnswer;
+  LocalModel() = default;
+
+  std::string path_;
+  ServedModel served_;
+  std::unique_ptr<TextService> service_;
+};
+
+/// An answer that is being made; destroyed before its end, it is given up. One thread at a time.
+class LocalAnswer {
+ public:
+  LocalAnswer(std::shared_ptr<LocalModel> model, AnswerRequest request);
+  ~LocalAnswer() { cancel(); }
+  LocalAnswer(const LocalAnswer&) = delete;
+  LocalAnswer& operator=(const LocalAnswer&) = delete;
+
+  /// Waits for the next part of the answer or its end. @return false: neither came in time
+  bool wait_for(std::chrono::milliseconds time);
+  /// The next part that came, in order: server-sent events where the body asked to stream, else
+  /// text. Nothing: none is there. Errors: what ended the answer.
+  Result<std::optional<std::string>> next();
+  /// Whether all of it is made, or an error ended it.
+  bool is_complete() const;
+
+  /// The answer as JSON. @pre is_complete(), and next() gave no error
+  std::string whole() const;
+  /// Of each text, where the body asked for logits_hash; else empty. @pre as whole()
+  std::vector<std::string> logits_sha256() const;
+
+  void cancel();
+
+ private:
+  friend class LocalModel;
+  struct State;
+
+  std::vector<TextJob> jobs();
+
+  std::shared_ptr<LocalModel> model_;
+  std::shared_ptr<State> state_;  ///< shared with the service's thread
+  RequestId first_ = 0;
+  bool is_submitted_ = false;
+};
+
+}  // namespace llm

@@ -1,0 +1,210 @@
+// llmrun._llmrun: what the package's Python stands on.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cpu_features.h"
+#include "python/local_model.h"
+#include "tools/llmserve/prompts.h"
+#include "validate/self/self_check.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace llm {
+namespace {
+
+/// An Error on its way to Python, where llmrun.Error has its members.
+struct Failure {
+  Error error;
+};
+
+template <typename T>
+T value_of(Result<T> result) {
+  if (!result.ok()) throw Failure{std::move(result).error()};
+  return std::move(result).value();
+}
+
+void raise_failure(const std::exception_ptr& exception, void*) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Failure& failure) {
+    const Error& e = failure.error;
+    const nb::object type = nb::module_::import_("llmrun._errors").attr("Error");
+    const nb::object made =
+        type(static_cast<int>(e.code), e.field, e.message, e.offset, e.file, e.hint, e.to_string());
+    PyErr_SetObject(type.ptr(), made.ptr());
+  }
+}
+
+/// The option of one of a few words. @param names  pairs of a word and what it means
+template <typename T>
+T word_of(const char* field, const std::string& word,
+          const std::vector<std::pair<std::string_view, T>>& names) {
+  std::string all;
+  for (const auto& [name, value] : names) {
+    if (name == word) return value;
+    all += (all.empty() ? "" : ", ") + std::string(name);
+  }
+  throw Failure{Error{ErrorCode::kUsage, field, "found \"" + word + "\", need one of " + all}};
+}
+
+std::optional<Isa> isa_of(const std::optional<std::string>& word) {
+  if (!word) return std::nullopt;
+  std::vector<std::pair<std::string_view, Isa>> names;
+  for (const Isa isa : all_isas()) names.emplace_back(isa_name(isa), isa);
+  return word_of("isa", *word, names);
+}
+
+std::shared_ptr<LocalModel> open_model(const std::string& path, int threads,
+                                       const std::optional<std::string>& isa,
+                                       const std::string& compute, const std::string& kv,
+                                       std::size_t context, std::size_t parallel,
+                                       const std::string& chat_template,
+                                       const std::string& chat_date,
+                                       const std::string& packed_cache, bool strict) {
+  LocalOptions options;
+  options.load.threads = threads;
+  options.load.isa = isa_of(isa);
+  options.load.compute =
+      word_of<Compute>("compute", compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}});
+  options.load.strict = strict;
+  options.load.hash_file = true;  // answers name it
+  options.load.packed_cache = packed_cache;
+  options.kv = word_of<KvType>("kv", kv,
+                               {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}});
+  options.context = context;
+  options.parallel = parallel;
+  options.chat_template = chat_template;
+  options.chat_date = chat_date;
+  const nb::gil_scoped_release released;
+  return value_of(LocalModel::open(path, options));
+}
+
+std::unique_ptr<LocalAnswer> start(LocalModel& model, const std::string& body, bool is_chat) {
+  const nb::gil_scoped_release released;
+  return value_of(model.start(body, is_chat));
+}
+
+/// Waits as `wait` does, until it says that it has waited, with signals handled as Python's own
+/// waits do: Ctrl-C raises KeyboardInterrupt, and the answer is given up.
+template <typename Wait>
+void wait_with_signals(LocalAnswer& answer, const Wait& wait) {
+  constexpr std::chrono::milliseconds kPatience{50};
+  while (true) {
+    {
+      const nb::gil_scoped_release released;
+      if (wait(kPatience)) return;
+    }
+    if (PyErr_CheckSignals() != 0) {
+      answer.cancel();
+      throw nb::python_error();
+    }
+  }
+}
+
+/// The next part; nothing at the end.
+std::optional<std::string> next_part(LocalAnswer& answer) {
+  wait_with_signals(answer, [&](auto patience) { return answer.wait_for(patience); });
+  return value_of(answer.next());
+}
+
+std::string whole(LocalAnswer& answer) {
+  while (next_part(answer)) {
+  }
+  const nb::gil_scoped_release released;
+  return answer.whole();
+}
+
+using Rows = nb::ndarray<nb::numpy, const float, nb::ndim<2>>;
+
+/// The rows lie where the engine wrote them; the array keeps them alive.
+Rows logits(const LocalModel& model, const std::vector<TokenId>& tokens) {
+  LocalModel::Logits made;
+  {
+    const nb::gil_scoped_release released;
+    made = value_of(model.logits(tokens));
+  }
+  const std::size_t n_vocab = model.model().config().n_vocab;
+  const nb::capsule owner(made.owner.release(),
+                          [](void* sequence) noexcept { delete static_cast<Sequence*>(sequence); });
+  return {made.rows.data(), {made.rows.size() / n_vocab, n_vocab}, owner};
+}
+
+std::vector<TokenId> tokenize(const LocalModel& model, const std::string& text, bool add_special,
+                              bool parse_special) {
+  const nb::gil_scoped_release released;
+  return prompt_ids(model.served().tokenizer(), text, add_special, parse_special);
+}
+
+nb::str detokenize(const LocalModel& model, const std::vector<TokenId>& ids, bool show_special) {
+  const Tokenizer& tokenizer = model.served().tokenizer();
+  for (const TokenId id : ids) {
+    if (!tokenizer.contains(id))
+      throw Failure{Error{
+          ErrorCode::kUsage, "ids",
+          "found " + std::to_string(id) + ", need 0.." + std::to_string(tokenizer.size() - 1)}};
+  }
+  const std::string text = tokenizer.decode(ids, {.render_special = show_special});
+  return nb::str(text.data(), text.size());
+}
+
+std::string check_model(const std::string& path, const std::string& text, int threads,
+                        bool fail_fast) {
+  SelfCheckOptions options;
+  options.text = text;
+  options.threads = threads;
+  options.fail_fast = fail_fast;
+  const nb::gil_scoped_release released;
+  SelfCheckOutcome outcome = value_of(self_check(path, options));
+  Report report;
+  report.facts = {{"model", path}};
+  report.checks = std::move(outcome.results);
+  report.not_covered = std::move(outcome.not_covered);
+  return json_report(report);
+}
+
+}  // namespace
+}  // namespace llm
+
+NB_MODULE(_llmrun, module) {
+  using llm::LocalAnswer;
+  using llm::LocalModel;
+  nb::register_exception_translator(llm::raise_failure);
+  nb::class_<LocalAnswer>(module, "Answer")
+      .def("next_part", llm::next_part)
+      .def("whole", llm::whole)
+      .def("logits_sha256", &LocalAnswer::logits_sha256)
+      .def("cancel", &LocalAnswer::cancel);
+  nb::class_<LocalModel>(module, "Model")
+      .def("start", llm::start, "body"_a, "is_chat"_a)
+      .def("logits", llm::logits, "tokens"_a)
+      .def("tokenize", llm::tokenize, "text"_a, "add_special"_a, "parse_special"_a)
+      .def("detokenize", llm::detokenize, "ids"_a, "show_special"_a)
+      .def_prop_ro("path", &LocalModel::path)
+      .def_prop_ro("name", [](const LocalModel& m) { return m.model().name(); })
+      .def_prop_ro("sha256", [](const LocalModel& m) { return m.model().file_sha256(); })
+      .def_prop_ro("isa",
+                   [](const LocalModel& m) { return std::string(llm::isa_name(m.model().isa())); })
+      .def_prop_ro("threads", [](const LocalModel& m) { return m.model().threads(); })
+      .def_prop_ro("n_vocab", [](const LocalModel& m) { return m.model().config().n_vocab; })
+      .def_prop_ro("context", [](const LocalModel& m) { return m.served().context; })
+      .def_prop_ro("has_chat", [](const LocalModel& m) { return m.served().style != nullptr; })
+      .def_prop_ro("warnings", [](const LocalModel& m) { return m.model().warnings(); })
+      .def_prop_ro("fingerprint",
+                   [](const LocalModel& m) { return llm::system_fingerprint(m.served()); });
+  module.def("open_model", llm::open_model, "path"_a, "threads"_a, "isa"_a.none(), "compute"_a,
+             "kv"_a, "context"_a, "parallel"_a, "chat_template"_a, "chat_date"_a, "packed_cache"_a,
+             "strict"_a);
+  module.def("self_check", llm::check_model, "path"_a, "text"_a, "threads"_a, "fail_fast"_a);
+}
