@@ -44,6 +44,7 @@ class LocalModel : public std::enable_shared_from_this<LocalModel> {
   const Model& model() const { return *served_.model; }
   const ServedModel& served() const { return served_; }
   const std::string& path() const { return path_; }
+  ServiceFigures figures() const { return service_->figures(); }
 
   /// Begins to make the answer to a body of /v1/completions, or of /v1/chat/completions.
   /// Errors: kUsage naming the field; kResource where too many texts wait.

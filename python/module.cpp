@@ -16,6 +16,8 @@
 #include "base/cpu_features.h"
 #include "python/local_model.h"
 #include "tools/llmserve/prompts.h"
+#include "validate/reference/dump/dump.h"
+#include "validate/reference/gates/layer_check.h"
 #include "validate/self/self_check.h"
 
 namespace nb = nanobind;
@@ -159,6 +161,46 @@ nb::str detokenize(const LocalModel& model, const std::vector<TokenId>& ids, boo
   return nb::str(text.data(), text.size());
 }
 
+/// The report of llmcheck --layer-diff.
+std::string layer_diff(const LocalModel& local, const std::string& path) {
+  const nb::gil_scoped_release released;
+  const Model& model = local.model();
+  const auto checked = [&](auto result) {
+    if (!result.ok()) throw Failure{in_file(std::move(result).error(), path)};
+    return std::move(result).value();
+  };
+  const Dump reference = checked(Dump::load(path));
+  checked(check_positions(reference));
+  Report report;
+  report.facts = {{"model", local.path()}, {"reference", path}};
+  for (const ComputeMode mode : modes_for(reference.meta())) {
+    for (DiffSection& section :
+         checked(check_layers(value_of(model.with_compute(mode.compute)), mode, reference,
+                              {.model_sha256 = model.file_sha256(), .progress = {}})))
+      report.diffs.push_back(std::move(section));
+  }
+  return json_report(report);
+}
+
+/// What the texts of a model are at.
+nb::dict figures(const LocalModel& model) {
+  const ServiceFigures now = model.figures();
+  nb::dict dict;
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::uint64_t>>{
+           {"running", now.running},
+           {"waiting", now.waiting},
+           {"finished", now.finished},
+           {"failed", now.failed},
+           {"cancelled", now.cancelled},
+           {"kv_pages", now.kv_pages},
+           {"kv_pages_in_use", now.kv_pages_in_use},
+           {"steps", now.steps},
+           {"prompt_tokens", now.prompt_tokens},
+           {"generated_tokens", now.generated_tokens}})
+    dict[name] = value;
+  return dict;
+}
+
 std::string check_model(const std::string& path, const std::string& text, int threads,
                         bool fail_fast) {
   SelfCheckOptions options;
@@ -191,6 +233,10 @@ NB_MODULE(_llmrun, module) {
       .def("logits", llm::logits, "tokens"_a)
       .def("tokenize", llm::tokenize, "text"_a, "add_special"_a, "parse_special"_a)
       .def("detokenize", llm::detokenize, "ids"_a, "show_special"_a)
+      .def("layer_diff", llm::layer_diff, "reference"_a)
+      .def("figures", llm::figures)
+      .def_prop_ro("bos_id", [](const LocalModel& m) { return m.served().tokenizer().spec().bos; })
+      .def_prop_ro("eos_id", [](const LocalModel& m) { return m.served().tokenizer().spec().eos; })
       .def_prop_ro("path", &LocalModel::path)
       .def_prop_ro("name", [](const LocalModel& m) { return m.model().name(); })
       .def_prop_ro("sha256", [](const LocalModel& m) { return m.model().file_sha256(); })

@@ -3,9 +3,6 @@
 
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-if(LLM_BUILD_PYTHON)  # a wheel has as few other files as can be; libgomp.a is for programs alone
-  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
-endif()
 find_package(xsimd 8.1 REQUIRED)
 # Debian's package makes the linker look for xtl, a header-only library that only xsimd's complex
 # numbers use.
@@ -15,8 +12,6 @@ find_package(fmt 9 REQUIRED)
 find_package(cxxopts 3.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio and Beast
-find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
-find_package(ZLIB 1.2.9 REQUIRED)
 if(NOT LLM_BUILD_PYTHON)
   find_package(CURL 7.84)  # without it, -hf is refused
 endif()
@@ -37,6 +32,13 @@ find_library(LIBEDIT_LIBRARY edit REQUIRED)
 add_library(libedit INTERFACE)
 target_include_directories(libedit SYSTEM INTERFACE ${LIBEDIT_INCLUDE_DIR})
 target_link_libraries(libedit INTERFACE ${LIBEDIT_LIBRARY})
+
+# A wheel has as few libraries of others in it as can be: of those from here on the static ones.
+if(LLM_BUILD_PYTHON)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+endif()
+find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
+find_package(ZLIB 1.2.9 REQUIRED)
 
 # PCRE2 ships a CMake package in later releases of Debian only. \p{White_Space} came with 10.40.
 find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)

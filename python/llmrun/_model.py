@@ -135,6 +135,15 @@ class Model:
         """As llmrun.self_check() of the file that this was opened from."""
         return self_check(self._model.path, threads=self._model.threads, fail_fast=fail_fast)
 
+    def layer_diff(self, reference: str | os.PathLike[str]) -> dict[str, Any]:
+        """Compares every activation of every layer with a reference dump (docs/dump_format.md), as llmcheck --layer-diff does:
+        {"verdict": "PASS" or "FAIL", "layer_diffs": [...], ...}."""
+        return json.loads(self._model.layer_diff(os.fspath(reference)))
+
+    def figures(self) -> dict[str, int]:
+        """What its texts are at: running, waiting, finished, cancelled, steps, generated_tokens, ..."""
+        return self._model.figures()
+
     @property
     def name(self) -> str:
         """general.name of the file."""
@@ -164,6 +173,16 @@ class Model:
     def n_vocab(self) -> int:
         """Tokens of the vocabulary."""
         return self._model.n_vocab
+
+    @property
+    def bos_id(self) -> int | None:
+        """The token that begins a text, if the vocabulary has one."""
+        return self._model.bos_id
+
+    @property
+    def eos_id(self) -> int | None:
+        """The token that ends a text, if the vocabulary has one."""
+        return self._model.eos_id
 
     @property
     def context(self) -> int:

@@ -180,6 +180,9 @@ def test_a_text_that_is_given_up_makes_room(model):
     for _ in range(100):
         small.generate("Once", max_tokens=400, ignore_eos=True)  # no reference is kept
     assert "".join(small.generate("Once", temperature=0, max_tokens=4))
+    figures = small.figures()
+    assert (figures["cancelled"], figures["waiting"], figures["failed"]) == (101, 0, 0)
+    assert figures["generated_tokens"] < 2000
 
 
 INTERRUPTED = """
@@ -250,6 +253,31 @@ def test_models_leave_nothing_behind():
     assert rss() - before < 8 << 10  # KiB; a model's weights alone are 2 MB
     assert len(os.listdir("/proc/self/task")) < 40
     assert len(os.listdir("/proc/self/fd")) < 60
+
+
+def test_the_tools_come_with_the_package(model):
+    tool = Path(sys.executable).parent / "llmrun"
+    if not tool.exists():
+        pytest.skip("not an installed wheel")
+    runs = [subprocess.run([folder / "llmrun", PATH, "-p", "Once", "-n", "8", "--temp", "0", "--logits-hash"], capture_output=True, text=True,
+                           check=True) for folder in (tool.parent, BIN)]
+    assert runs[0].stdout == runs[1].stdout
+    assert logits_sha256(runs[0].stderr) == logits_sha256(runs[1].stderr)
+
+
+def test_layer_diff_is_that_of_llmcheck(model, tmp_path):
+    dump, report = tmp_path / "dump.npz", tmp_path / "report.json"
+    llmrun_tool("-p", "Once", "-n", "1", "--dump-layers", dump)
+    subprocess.run([BIN / "llmcheck", PATH, "--layer-diff", dump, "--report", report], check=True, capture_output=True)
+    found = model.layer_diff(dump)
+    assert found["verdict"] == "PASS"
+    facts = [[(section["name"], section["verdict"], len(section["rows"])) for section in sections]
+             for sections in (found["layer_diffs"], json.loads(report.read_text())["layer_diffs"])]
+    assert facts[0] == facts[1] and len(facts[0]) > 2
+    dump.write_bytes(dump.read_bytes()[:1000])
+    with pytest.raises(llmrun.Error) as caught:
+        model.layer_diff(dump)
+    assert (caught.value.code, caught.value.file) == (llmrun.ErrorCode.MALFORMED, str(dump))
 
 
 def test_self_check(model):

@@ -38,7 +38,9 @@ class HubTest(unittest.TestCase):
         self.repo = self.cache / "models--maker--tiny-GGUF"
 
     def start(self, name: str, *words: str, tool: str = "llmtok", **variables: str) -> subprocess.Popen:
-        rest = {"llmtok": ["-p", "Once"], "llmrun": ["Once", "-n", "1", "--temp", "0"]}[tool]
+        rest = {"llmtok": ["-p", "Once"], "llmrun": ["Once", "-n", "1", "--temp", "0"], "llmbench": ["-p", "4", "-n", "0", "-r", "1", "--no-peaks"],
+                "llmload": ["--requests", "2", "--mode", "real"], "llmcheck": ["--ppl", ROOT / "models/README.md"],
+                "llmserve": ["--port", "0"]}[tool]
         environment = {**os.environ, "HF_HUB_CACHE": str(self.cache), "HF_ENDPOINT": self.hub.url, "HF_TOKEN": "",
                        "HF_HUB_OFFLINE": "", "no_proxy": "*", **variables}
         return subprocess.Popen([BIN / tool, "-hf", name, *rest, *words], env=environment, stdin=subprocess.DEVNULL,
@@ -80,6 +82,16 @@ class HubTest(unittest.TestCase):
         self.run_tool(REPO, 0, "a-Q6_K.gguf")  # the first where there is no Q4_K_M
         self.hub.files = {f"{REPO}/README.md": b"words"}
         self.run_tool(REPO, 2, "found no *.gguf there")
+
+    def test_every_tool_that_takes_a_model(self):
+        for tool in ("llmbench", "llmcheck", "llmload", "llmrun", "llmtok"):
+            self.run_tool(REPO, 0, "tiny-Q4_K_M.gguf", tool=tool)
+            self.run_tool("x", 2, "-hf: found", tool=tool)
+        server = self.start(REPO, tool="llmserve")
+        self.assertIn("http://", server.stdout.readline())
+        server.terminate()
+        self.assertIn("tiny-Q4_K_M:", server.communicate(timeout=300)[1])
+        self.assertEqual(self.fetched(), ["tiny-Q4_K_M.gguf"])
 
     def test_names(self):
         for name in ("x", "/x", "x/", "a/b/c", "a/../b", "a/b:", "a/b:../c", "a b/c", "a/.b", "https://x/y"):

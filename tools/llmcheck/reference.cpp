@@ -15,17 +15,6 @@ namespace {
 
 constexpr std::size_t kMaxLimitsBytes = std::size_t{1} << 30;
 
-Status check_positions(const Dump& reference, const std::string& file) {
-  for (std::size_t i = 0; i < reference.positions().size(); ++i) {
-    if (reference.positions()[i] == static_cast<std::int32_t>(i)) continue;
-    return in_file(
-        Error{ErrorCode::kUnsupported, "positions",
-              fmt::format("found {} at index {}, need 0, 1, 2, ...", reference.positions()[i], i)},
-        file);
-  }
-  return Ok{};
-}
-
 /// The modes that the reference and --compute have in common.
 Result<std::vector<ComputeMode>> choose_modes(const CheckArguments& a, const Dump& reference,
                                               const std::string& file) {
@@ -51,7 +40,7 @@ Result<std::vector<ComputeMode>> choose_modes(const CheckArguments& a, const Dum
 /// What both begin with. @return the modes to compute in
 Result<std::vector<ComputeMode>> begin(CheckRun& run, const Dump& reference,
                                        const std::string& file) {
-  LLM_RETURN_IF_ERROR(check_positions(reference, file));
+  LLM_RETURN_IF_ERROR(in_file(check_positions(reference), file));
   run.fact("reference", fmt::format("{} ({} by {}, {} tokens)", file, reference.meta().oracle,
                                     reference.meta().producer, reference.tokens().size()));
   return choose_modes(run.a, reference, file);

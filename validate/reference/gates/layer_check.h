@@ -50,7 +50,7 @@ struct LayerCheckOptions {
 ///
 /// Where something fails, the section says which op is at fault and how (locate()).
 /// @param model  under mode.compute
-/// @pre the reference's positions are 0, 1, 2, ...
+/// @pre check_positions()
 /// Errors: kMalformed naming a tap whose shape is not the model's; those of reading dumps;
 /// kResource. Cost: up to four evaluations of the tokens in plain loops (two in f64), and six by
 /// the fast path.
@@ -60,6 +60,9 @@ Result<std::vector<DiffSection>> check_layers(const std::shared_ptr<const Model>
 
 /// Whether any of `sections` judged the reference, and not only the run by itself ("-bits").
 bool judges_reference(std::span<const DiffSection> sections);
+
+/// Whether the reference's positions are 0, 1, 2, ... Errors: kUnsupported.
+Status check_positions(const Dump& reference);
 
 /// "f32", "int8": how sections are named.
 std::string mode_name(ComputeMode mode);

@@ -42,6 +42,16 @@ Status check_logits(const Dump& reference) {
 
 }  // namespace
 
+Status check_positions(const Dump& reference) {
+  for (std::size_t i = 0; i < reference.positions().size(); ++i) {
+    if (reference.positions()[i] == static_cast<std::int32_t>(i)) continue;
+    return Error{
+        ErrorCode::kUnsupported, "positions",
+        fmt::format("found {} at index {}, need 0, 1, 2, ...", reference.positions()[i], i)};
+  }
+  return Ok{};
+}
+
 Status check_reference(const Dump& reference, const HyperParameters& config) {
   LLM_RETURN_IF_ERROR(check_tokens(reference, config));
   LLM_RETURN_IF_ERROR(check_logits(reference));
