@@ -182,7 +182,7 @@ TEST_CASE("rows of the final norm are the definition's, whatever is evaluated wi
           "[executor]") {
   const auto model = embedded(GENERATE(1, 2));
   std::mt19937 random(3);
-  const Ids ids = random_ids(effort<std::size_t>(150, 60), model->config().n_vocab, random);
+  const Ids ids = random_ids(effort<std::size_t>(80, 40), model->config().n_vocab, random);
   const std::size_t d_model = model->config().d_model;
   const std::size_t n_vocab = model->config().n_vocab;
   const auto definition =
