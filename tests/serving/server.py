@@ -16,9 +16,9 @@ def cached_model() -> pathlib.Path | None:
 
 
 @contextlib.contextmanager
-def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path = MODEL):
-    """Yields the URL of a server on a free port, which has drained when this ends."""
-    command = [bin_dir / "llmserve", model, "--port", "0", "-q", *options]
+def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path | None = MODEL):
+    """Yields the URL of a server on a free port, which has drained when this ends. Without a model the options name some."""
+    command = [bin_dir / "llmserve", *([model] if model else []), "--port", "0", "-q", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             url = process.stdout.readline().strip()

@@ -31,7 +31,8 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   REQUIRE(props["chat_template"] == "");
   const Reply page = server.get("/?anything");
   REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
-  for (const char* part : {"page.css", "markdown.js", "page.js"}) {
+  for (const char* part :
+       {"page.css", "markdown.js", "tools.js", "server.js", "show.js", "page.js"}) {
     const std::string text = read_file(LLM_SOURCE_DIR "/tools/llmserve/" + std::string(part));
     CAPTURE(part);
     REQUIRE(page.body.find(text) != std::string::npos);

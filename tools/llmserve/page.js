@@ -1,21 +1,30 @@
 "use strict";
 const $ = (id) => document.getElementById(id);
 const kStored = "llmserve.conversation";
-const kVersion = 1;            // of what is stored; another one is forgotten
+const kVersion = 2;            // of what is stored; another one is forgotten
 const kSettings = ["system", "temperature", "max", "seed"];
+const kMostRounds = 8;         // of calls before a reply; the last has to be a text
 
-let model = null;    // of /v1/models
-let turns = [];      // the conversation: {role: "user", "assistant" or "text", content, note, element}
-let running = null;  // the answer under way: {controller, turn}. Whatever belongs to another one comes too late.
+let models = [];     // of /v1/models
+let model = null;    // the one that is chosen
+// The conversation: {role: "user" or "text", content} or {role: "assistant", steps: [{content, thoughts, calls}]}, with note and
+// element. All steps of a reply but the last have calls: {id, name, text, result}.
+let turns = [];
+let running = null;  // what is under way: {controller, turn}. Whatever belongs to another one comes too late.
 
-const isChat = () => Boolean(model?.chat_template);
+// What is not loaded is not known yet.
+const isChat = () => Boolean(model && (!model.loaded || model.chat_template));
+const contentOf = (turn) => turn.content ?? turn.steps.map(({ content }) => content).filter(Boolean).join("\n\n");
+const newStep = () => ({ content: "", thoughts: "", calls: [] });
 
 // ---- What is kept over a reload --------------------------------------------------------------------------------------
 
 function store() {
   if (!model) return;
-  const kept = { version: kVersion, chat: isChat(), settings: Object.fromEntries(kSettings.map((id) => [id, $(id).value])),
-                 turns: turns.filter(({ content }) => content).map(({ role, content, note }) => ({ role, content, note })) };
+  const kept = { version: kVersion, chat: isChat(), model: model.id, tools: $("use-tools").checked,
+                 settings: Object.fromEntries(kSettings.map((id) => [id, $(id).value])),
+                 turns: turns.filter(contentOf).map(({ role, content, steps, note }) =>
+                   ({ role, content, note, steps: steps?.map(({ content, calls }) => ({ content, calls })) })) };
   try {
     localStorage.setItem(kStored, JSON.stringify(kept));
   } catch {
@@ -23,99 +32,25 @@ function store() {
   }
 }
 
+const isText = (value) => typeof value === "string";
+const isCall = ({ id, name, text, result }) => [id, name, text, result].every(isText);
+const isStep = ({ content, calls }) => isText(content) && Array.isArray(calls) && calls.every(isCall);
+const isTurn = ({ role, content, steps }) =>
+  role === "assistant" ? Array.isArray(steps) && steps.length > 0 && steps.every(isStep) : ["user", "text"].includes(role) && isText(content);
+
 function restore() {
   try {
     const kept = JSON.parse(localStorage.getItem(kStored));
-    if (kept?.version !== kVersion || kept.chat !== isChat()) return;
-    const isTurn = ({ role, content }) => ["user", "assistant", "text"].includes(role) && typeof content === "string";
-    if (!Array.isArray(kept.turns) || !kept.turns.every(isTurn)) return;
-    for (const id of kSettings) if (typeof kept.settings?.[id] === "string") $(id).value = kept.settings[id];
-    turns = kept.turns.map(({ role, content, note }) => ({ role, content, note: typeof note === "string" ? note : "" }));
+    if (kept?.version !== kVersion) return;
+    model = models.find(({ id }) => id === kept.model) ?? model;
+    if (kept.chat !== isChat() || !Array.isArray(kept.turns) || !kept.turns.every(isTurn)) return;
+    for (const id of kSettings) if (isText(kept.settings?.[id])) $(id).value = kept.settings[id];
+    $("use-tools").checked = kept.tools === true;
+    turns = kept.turns.map(({ role, content, steps, note }) => ({ role, content, steps, note: isText(note) ? note : "" }));
     if (turns.at(-1)?.role === "user") $("text").value = turns.pop().content;  // its answer never came
   } catch {
     // Not ours, or nothing there.
   }
-}
-
-// ---- What is shown ---------------------------------------------------------------------------------------------------
-
-function element(name, className, text = "") {
-  const made = document.createElement(name);
-  made.className = className;
-  made.textContent = text;
-  return made;
-}
-
-function addElement(made) {
-  document.querySelector(".empty")?.remove();
-  $("turns").append(made);
-  made.scrollIntoView({ block: "end" });
-  return made;
-}
-
-const showError = (error) => addElement(element("div", "turn error", error.message));
-
-async function copy(text, button) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {  // not allowed, or the page did not come from this machine or by TLS
-    const field = addElement(element("textarea", "", text));
-    field.select();
-    document.execCommand("copy");
-    field.remove();
-  }
-  button.textContent = "Copied";
-  setTimeout(() => { button.textContent = "Copy"; }, 1500);
-}
-Markdown.onCopy = copy;
-
-function button(text, onclick) {
-  return Object.assign(element("button", "", text), { type: "button", onclick });
-}
-
-// What the model thought before its reply; not kept over a reload, and not sent back.
-function showThoughts(turn, body) {
-  let thoughts = turn.element.querySelector(".thoughts");
-  if (!thoughts) {
-    thoughts = element("details", "thoughts");
-    thoughts.append(element("summary", "", "Thoughts"), element("div", "body"));
-    body.before(thoughts);
-  }
-  thoughts.lastChild.textContent = turn.thoughts;
-}
-
-function showTurn(turn) {
-  turn.element ??= addElement(element("div", "turn"));
-  const body = turn.element.querySelector(":scope > .body") ?? turn.element.appendChild(element("div", "body"));
-  if (turn.thoughts) showThoughts(turn, body);
-  if (turn.role === "assistant") {
-    body.className = "body reply";
-    Markdown.show(body, turn.content);
-  } else if (body.textContent !== turn.content) {
-    body.className = "body " + turn.role;
-    body.textContent = turn.content;
-  }
-}
-
-// The buttons below a turn, and what is to be said of its end.
-function showTools(turn) {
-  turn.element.querySelector(".tools")?.remove();
-  const tools = turn.element.appendChild(element("div", "tools"));
-  const copier = button("Copy", () => copy(turn.content, copier));
-  tools.append(copier);
-  if (turn.role === "assistant" && turn === turns.at(-1)) tools.append(button("Regenerate", regenerate));
-  if (turn.note) tools.append(element("span", "note", turn.note));
-}
-
-function showAll() {
-  $("turns").replaceChildren();
-  for (const turn of turns) {
-    turn.element = null;
-    showTurn(turn);
-    showTools(turn);
-  }
-  if (turns.length) return;
-  addElement(element("div", "turn empty", !model ? "" : isChat() ? "Say something." : "This model has no chat template: it continues your text."));
 }
 
 function startOver() {
@@ -128,63 +63,75 @@ function startOver() {
   $("speed").textContent = "";
 }
 
-// ---- The server ------------------------------------------------------------------------------------------------------
+// ---- The models ------------------------------------------------------------------------------------------------------
 
-function headers() {
-  const key = $("key").value;
-  return { "Content-Type": "application/json", ...(key && { Authorization: "Bearer " + key }) };
-}
-
-async function messageOf(answer) {
-  try {
-    return (await answer.json()).error.message;
-  } catch {
-    return "status " + answer.status;
-  }
-}
-
-async function loadModel() {
-  const answer = await fetch("v1/models", { headers: headers() });
-  if (!answer.ok) throw new Error(await messageOf(answer));
-  model = (await answer.json()).data[0];
-  $("name").textContent = document.title = model.id;
-  $("fingerprint").textContent = model.system_fingerprint;
-  $("system-label").hidden = !isChat();
+function showModel() {
+  document.title = $("name").textContent = model.id;
+  $("name").hidden = models.length > 1;
+  $("model").hidden = models.length < 2;
+  $("model").replaceChildren(...models.map(({ id, loaded }) => new Option(loaded ? id : `${id} (not loaded)`, id)));
+  $("model").value = model.id;
+  $("fingerprint").textContent = model.system_fingerprint ?? "";
+  $("system-label").hidden = $("tools-label").hidden = !isChat();
   $("text").placeholder = isChat() ? "Message" : "Beginning of a text";
+}
+
+async function listModels() {
+  models = await Server.models();
+  model = models.find(({ id }) => id === model?.id) ?? models[0];
+}
+
+async function openPage() {
+  await listModels();
   restore();
+  showModel();
   showAll();
 }
 
-// The data of server-sent events, one by one.
-async function* eventsOf(answer) {
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let waiting = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    waiting += value;
-    const events = waiting.split("\n\n");
-    waiting = events.pop();
-    for (const event of events) {
-      const data = event.replace(/^data: /, "");
-      if (data === "[DONE]") return;
-      yield JSON.parse(data);
-    }
+// The chosen model is loaded, and what is known of it then is shown.
+async function loadModel(signal) {
+  if (!model || models.length > 1) await listModels();
+  if (!model.loaded) {
+    $("speed").textContent = `Loading ${model.id} …`;
+    await Server.load(model.id, signal);
+    await listModels();
+    $("speed").textContent = "";
   }
+  const fits = turns.every(({ role }) => (role === "text") !== isChat());
+  if (!fits) turns = [];
+  showModel();
+  if (!fits) showAll();
 }
+
+function chooseModel() {
+  model = models.find(({ id }) => id === $("model").value);
+  if (turns.every(({ role }) => (role === "text") !== isChat())) store();
+  else startOver();
+  showModel();
+  if (!turns.length) showAll();
+}
+
+// ---- An answer -------------------------------------------------------------------------------------------------------
 
 // Of a setting; one that is empty is left to the server.
 const number = (id) => ($(id).value === "" ? undefined : Number($(id).value));
 
-function bodyOf() {
+function messagesOf({ role, content, steps }) {
+  if (!steps) return [{ role, content }];
+  return steps.filter((step) => step.content || step.calls.length).flatMap((step) => [
+    { role, content: step.content, ...(step.calls.length && {
+      tool_calls: step.calls.map(({ id, name, text }) => ({ id, type: "function", function: { name, arguments: text } })) }) },
+    ...step.calls.map(({ id, result }) => ({ role: "tool", tool_call_id: id, content: result }))]);
+}
+
+function bodyOf(isLastRound) {
   const body = { model: model.id, stream: true, stream_options: { include_usage: true },
                  temperature: number("temperature"), max_tokens: number("max"), seed: number("seed") };
   if (!isChat()) return { ...body, prompt: turns.at(-1).content };
   const system = $("system").value ? [{ role: "system", content: $("system").value }] : [];
-  return { ...body, messages: [...system, ...turns.map(({ role, content }) => ({ role, content }))] };
+  const tools = $("use-tools").checked ? { tools: Tools.list, tool_choice: isLastRound ? "none" : "auto" } : {};
+  return { ...body, ...tools, messages: [...system, ...turns.flatMap(messagesOf)] };
 }
-
-// ---- An answer -------------------------------------------------------------------------------------------------------
 
 // Counts tokens and shows how fast they come: from the first one on, or from the question on where they come all at once.
 function speedometer() {
@@ -203,25 +150,24 @@ function speedometer() {
   };
 }
 
-// Lets `run.turn` grow by what the server says to `body`.
-async function readAnswer(run, body) {
+// Lets `target`, a step or a text, grow by what the server says to `body`.
+async function readAnswer(run, target, body) {
   const measure = speedometer();
-  const answer = await fetch(isChat() ? "v1/chat/completions" : "v1/completions",
-                             { method: "POST", headers: headers(), body: JSON.stringify(body), signal: run.controller.signal });
-  if (!answer.ok) throw new Error(await messageOf(answer));
   let drawn = 0;
-  for await (const event of eventsOf(answer)) {
+  for await (const event of Server.events(isChat() ? "v1/chat/completions" : "v1/completions", body, run.controller.signal)) {
     if (running !== run) return;
-    if (event.error) throw new Error(event.error.message);
     const choice = event.choices[0];
     const piece = choice && (choice.text ?? choice.delta.content);
     const thought = choice?.delta?.reasoning_content;
-    measure(event, piece || thought);
+    const calls = choice?.delta?.tool_calls ?? [];
+    measure(event, piece || thought || calls.length);
     if (event.system_fingerprint) $("fingerprint").textContent = event.system_fingerprint;
     if (choice?.finish_reason === "length") run.turn.note = "ended at the limit of tokens";
-    if (!piece && !thought) continue;
-    run.turn.content += piece ?? "";
-    run.turn.thoughts = (run.turn.thoughts ?? "") + (thought ?? "");
+    for (const { id, function: called } of calls)
+      target.calls.push({ id, name: called.name, text: called.arguments, result: Tools.run(called.name, called.arguments) });
+    if (!piece && !thought && !calls.length) continue;
+    target.content += piece ?? "";
+    if (thought) target.thoughts += thought;
     drawn ||= setTimeout(() => {
       drawn = 0;
       if (running !== run) return;
@@ -233,30 +179,42 @@ async function readAnswer(run, body) {
   }
 }
 
+// A reply, with as many rounds of calls as the model wants.
+async function readReply(run) {
+  for (let round = 1; running === run; ++round) {
+    const step = newStep();
+    const body = bodyOf(round === kMostRounds);
+    run.turn.steps.push(step);
+    showTurn(run.turn);
+    await readAnswer(run, step, body);
+    if (!step.calls.length || round === kMostRounds) return;
+  }
+}
+
 // Answers the last turn: a reply behind the user's, or more of a text. Where nothing comes, `old` is shown again if there
 // is one.
 async function answer(old = null) {
   const asked = turns.at(-1);
-  const body = bodyOf();
-  const run = { controller: new AbortController(), turn: isChat() ? { role: "assistant", content: "", note: "" } : asked };
-  const before = run.turn.content;
+  const run = { controller: new AbortController(), turn: isChat() ? { role: "assistant", steps: [], note: "" } : asked };
+  const before = contentOf(run.turn);
+  const isEmpty = () => contentOf(run.turn) === before && !run.turn.steps?.some(({ calls }) => calls.length);
   running = run;
   $("send").textContent = "Stop";
   if (isChat()) turns.push(run.turn);
   showTurn(run.turn);
   let failure = null;
   try {
-    await readAnswer(run, body);
+    await (run.turn.steps ? readReply(run) : readAnswer(run, asked, bodyOf()));
   } catch (error) {
     if (error.name !== "AbortError") failure = error;
   }
   if (running !== run) return;  // another conversation has begun
   running = null;
   $("send").textContent = "Send";
-  if (run.turn.content === before && old) {
+  if (isEmpty() && old) {
     turns.splice(-1, 1, old);
     run.turn.element.replaceWith(old.element);
-  } else if (run.turn.content === before) {
+  } else if (isEmpty()) {
     withdraw(asked);
   }
   for (const turn of turns.slice(-2)) {
@@ -282,23 +240,35 @@ function regenerate() {
   answer(old);
 }
 
-$("form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  if (running) return running.controller.abort();
-  const text = $("text").value;
-  if (!text.trim()) return;
+// Loads the model if need be, then answers.
+async function send() {
+  const run = running = { controller: new AbortController() };
+  $("send").textContent = "Stop";
+  for (const error of document.querySelectorAll(".error")) error.remove();
   try {
-    if (!model) await loadModel();
+    await loadModel(run.controller.signal);
   } catch (error) {
-    return showError(error);
+    if (running === run && error.name !== "AbortError") showError(error);
+    if (running === run) $("speed").textContent = "";
   }
+  if (running !== run) return;
+  running = null;
+  $("send").textContent = "Send";
+  if (!model?.loaded || run.controller.signal.aborted) return;
+  const content = $("text").value;
   $("text").value = "";
   for (const old of turns.slice(-1)) old.element.querySelector(".tools button + button")?.remove();
-  const turn = { role: isChat() ? "user" : "text", content: text, note: "" };
+  const turn = { role: isChat() ? "user" : "text", content, note: "" };
   turns.push(turn);
   showTurn(turn);
   await answer();
   $("text").focus();
+}
+
+$("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (running) running.controller.abort();
+  else if ($("text").value.trim()) send();
 });
 $("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -307,11 +277,14 @@ $("text").addEventListener("keydown", (event) => {
   }
 });
 $("clear").addEventListener("click", startOver);
-for (const id of kSettings) $(id).addEventListener("change", store);
+$("model").addEventListener("change", chooseModel);
+for (const id of [...kSettings, "use-tools"]) $(id).addEventListener("change", store);
 addEventListener("pagehide", store);
 $("key").value = sessionStorage.getItem("key") ?? "";
+Server.setKey($("key").value);
 $("key").addEventListener("change", () => {
   sessionStorage.setItem("key", $("key").value);
-  loadModel().catch(showError);
+  Server.setKey($("key").value);
+  openPage().catch(showError);
 });
-loadModel().catch((error) => { showAll(); showError(error); document.querySelector("details").open = true; });
+openPage().catch((error) => { showAll(); showError(error); document.querySelector("footer details").open = true; });
