@@ -67,11 +67,13 @@ class Shelf {
       if (model.lease) names += model.id();
     return names;
   }
+  std::string planned;
   std::string started;  ///< the models whose loads were begun
   bool fails = false;
 
  private:
   Result<LoadPlan> plan(const ModelShelf::Model& model) {
+    planned += model.id();
     return LoadPlan{.bytes = 1, .load = [this, id = model.id()]() -> Result<Lease> {
                       std::unique_lock lock(mutex_);
                       started += id;
@@ -208,6 +210,9 @@ TEST_CASE("who waits too long for room is refused", "[llmserve]") {
   CHECK(b->status == 503);
   CHECK(c->status == 503);
   CHECK(shelf.loaded() == "a");
+  const auto later = shelf.ask("b");  // whose file may have changed
+  shelf.run(1);
+  CHECK(shelf.planned == "abb");
 }
 
 TEST_CASE("the first model is loaded at once, if it fits", "[llmserve]") {

@@ -103,7 +103,11 @@ void ModelShelf::take(Model& model, Request request) {
 ModelShelf::Model* ModelShelf::next_wanted() {
   for (Model* model : wanted_)
     std::erase_if(model->requests, [](const Request& one) { return one.owner.expired(); });
-  std::erase_if(wanted_, [](const Model* model) { return model->requests.empty(); });
+  std::erase_if(wanted_, [](Model* model) {
+    if (!model->requests.empty()) return false;
+    model->plan.reset();  // the file may be another one next time
+    return true;
+  });
   return wanted_.empty() ? nullptr : wanted_.front();
 }
 
@@ -152,7 +156,7 @@ void ModelShelf::proceed() {
   if (!model->plan) return plan(*model);
   auto unloaded = make_room(model->plan->bytes);
   if (!unloaded) return refuse_late_requests();
-  load(*model, *std::move(unloaded));
+  load(*model, *std::exchange(model->plan, std::nullopt), *std::move(unloaded));
 }
 
 void ModelShelf::start(Model& model, std::function<std::function<void()>()> job) {
@@ -177,20 +181,22 @@ void ModelShelf::plan(Model& model) {
     return [this, &model, plan = guarded<LoadPlan>([&] { return plan_(model); })] {
       const Status fits = plan.ok() ? check_size(model, *plan) : Status(plan.error());
       if (!fits.ok()) return fail(model, fits.error());
-      model.plan = *plan;
+      if (!model.requests.empty()) model.plan = *plan;
     };
   });
 }
 
-void ModelShelf::load(Model& model, std::vector<Lease> unloaded) {
-  start(model, [this, &model, unloaded = std::move(unloaded)]() mutable -> std::function<void()> {
-    unloaded.clear();  // first, so that there is room
-    return [this, &model, lease = guarded<Lease>(model.plan->load)] {
-      if (!lease.ok()) return fail(model, lease.error());
-      keep(model, *lease, std::exchange(model.plan, std::nullopt)->bytes);
-      for (const Request& request : take_requests(model)) request.ready(model.lease);
-    };
-  });
+void ModelShelf::load(Model& model, LoadPlan plan, std::vector<Lease> unloaded) {
+  start(model,
+        [this, &model, plan = std::move(plan),
+         unloaded = std::move(unloaded)]() mutable -> std::function<void()> {
+          unloaded.clear();  // first, so that there is room
+          return [this, &model, bytes = plan.bytes, lease = guarded<Lease>(plan.load)] {
+            if (!lease.ok()) return fail(model, lease.error());
+            keep(model, *lease, bytes);
+            for (const Request& request : take_requests(model)) request.ready(model.lease);
+          };
+        });
 }
 
 void ModelShelf::keep(Model& model, Lease lease, std::uint64_t bytes) {
@@ -200,7 +206,6 @@ void ModelShelf::keep(Model& model, Lease lease, std::uint64_t bytes) {
 }
 
 void ModelShelf::fail(Model& model, const Error& error) {
-  model.plan.reset();
   for (const Request& request : take_requests(model)) request.refused(unloadable(error));
 }
 

@@ -54,7 +54,7 @@ class ModelShelf {
     std::uint64_t bytes = 0;  ///< of memory, while it is loaded
     std::uint64_t n_loads = 0;
     std::uint64_t last_used = 0;
-    std::optional<LoadPlan> plan = {};  ///< of the next load
+    std::optional<LoadPlan> plan = {};  ///< of what waits for room
     std::deque<Request> requests = {};
 
     const std::string& id() const { return ids.front(); }
@@ -100,7 +100,7 @@ class ModelShelf {
   /// Lets a new thread do `job`, and then this one what it returns.
   void start(Model& model, std::function<std::function<void()>()> job);
   void plan(Model& model);
-  void load(Model& model, std::vector<Lease> unloaded);
+  void load(Model& model, LoadPlan plan, std::vector<Lease> unloaded);
   void keep(Model& model, Lease lease, std::uint64_t bytes);
   void fail(Model& model, const Error& error);
   /// Those that wait, which the model has no more then.
