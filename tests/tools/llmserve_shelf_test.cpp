@@ -42,7 +42,7 @@ class Shelf {
   void run(int n) {
     for (; n > 0; --n) {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return !posted_.empty(); });
+      REQUIRE(wake_.wait_for(lock, std::chrono::minutes(1), [this] { return !posted_.empty(); }));
       const auto function = std::move(posted_.front());
       posted_.pop_front();
       lock.unlock();
@@ -53,7 +53,7 @@ class Shelf {
   void await_load() {
     run(1);
     std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return loading_; });
+    REQUIRE(wake_.wait_for(lock, std::chrono::minutes(1), [this] { return loading_; }));
   }
   void hold_loads(bool hold) {
     const std::lock_guard lock(mutex_);
