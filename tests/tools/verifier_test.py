@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""The second verifier (tools/verifier) on receipts of llmrun: it confirms them, and names what was changed in them.
+
+    python3 tests/tools/verifier_test.py BIN_DIR MODEL.gguf
+
+Prints a line for each receipt, `PASS` or `FAIL`, with the seconds it took. Exit code 0, or 1 when one failed. Runs under LLM_PYTHON
+where this Python has no numpy, and is skipped where that has none either.
+"""
+
+import contextlib
+import copy
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKENS = 64
+SAMPLED = ["-p", "Once upon a time there was", "-n", str(TOKENS), "-s", "7", "--temp", "0.9", "--top-k", "40", "--top-p", "0.95",
+           "--min-p", "0.01", "--repeat-penalty", "1.1", "--ignore-eos"]
+# What else a receipt may hold: options of llmrun, and the stop reason that they lead to.
+OTHERS = [(["-p", "The old man", "-n", "9", "--temp", "0", "--kv", "f32"], "length"),
+          (["-p", "The cat", "-n", "60", "-s", "3", "-r", "the", "-r", ".", "--sampler-order", "llamacpp", "--top-k", "0"], "stop_string"),
+          (["-p", "A girl", "-c", "20", "-s", "4", "--ignore-eos", "--temp", "1.7"], "context_full")]
+
+
+class Bench:
+    def __init__(self, bin_dir: Path, model: Path, folder: Path):
+        self.bin, self.model, self.folder, self.failed = bin_dir, model, folder, False
+
+    def receipt(self, arguments: list[str]) -> dict:
+        path = self.folder / "receipt.json"
+        subprocess.run([self.bin / "llmrun", self.model, *arguments, "-q", "--receipt", path], check=True, stdout=subprocess.DEVNULL)
+        return json.loads(path.read_text())
+
+    def judged(self, receipt: dict, model: Path) -> tuple[int, str]:
+        path, out = self.folder / "changed.json", io.StringIO()
+        path.write_text(json.dumps(receipt))
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = verifier_main([str(path), "--model", str(model)])
+        return code, out.getvalue()
+
+    def expect(self, what: str, receipt: dict, failing: list[str], words: str = "", code: int = 1, model: Path | None = None) -> None:
+        """@param failing  the checks that must fail, and no other (but what is drawn from wrong logits is anything)
+        @param words  what a failed one must say"""
+        started = time.monotonic()
+        found, said = self.judged(receipt, model or self.model)
+        fails = [line for line in said.splitlines() if line.startswith("FAIL ")]
+        names = [line.removeprefix("FAIL ").split(":")[0] for line in fails]
+        if "logits" in failing and names[-1:] == ["tokens"] and "tokens" not in failing:
+            names.pop()
+        good = found == code and names == failing and words in "\n".join(fails)
+        self.failed |= not good
+        seconds = time.monotonic() - started
+        print(f"{'PASS' if good else 'FAIL'} {what}: exit code {found}; {'; '.join(fails) or 'confirmed'}  ({seconds:.1f} s)", flush=True)
+        if not good:
+            print(f"  need exit code {code}, {failing} and {words!r}", flush=True)
+
+
+def changed(receipt: dict, **options) -> dict:
+    """The receipt with other options (those it has), else with other fields."""
+    copied = copy.deepcopy(receipt)
+    for name, value in options.items():
+        (copied["options"] if name in copied["options"] else copied)[name] = value
+    return copied
+
+
+def replaced(ids: list[int], at: int, by: int) -> list[int]:
+    return [*ids[:at], by, *ids[at + 1:]]
+
+
+def damaged(model: Path, folder: Path) -> Path:
+    """A copy of which one byte of the last tensor differs by one bit."""
+    copy_of = folder / "damaged.gguf"
+    data = bytearray(model.read_bytes())
+    data[-1000] ^= 1
+    copy_of.write_bytes(data)
+    return copy_of
+
+
+def falsify(bench: Bench, receipt: dict) -> None:
+    ids, prompt_ids, text = receipt["ids"], receipt["prompt_ids"], receipt["text"]
+    middle, other = TOKENS // 2, ids[1] if ids[1] != ids[TOKENS // 2] else ids[2]
+    wrong_hash = hashlib.sha256(b"").hexdigest()
+    for what, edit, failing, words in [
+            ("a token", {"ids": replaced(ids, middle, other)}, ["text", "logits", "tokens"], f"token {middle}: {ids[middle]} "),
+            ("the last token", {"ids": replaced(ids, TOKENS - 1, other)}, ["text", "logits", "tokens"], f"token {TOKENS - 1}: {ids[-1]} "),
+            ("the text", {"text": text.replace("e", "a", 1)}, ["text"], f"at character {text.index('e')}"),
+            ("a text cut short", {"text": text[:-1]}, ["text"], "text: "),
+            ("seed", {"seed": 8}, ["tokens"], "seed 7 would draw"),
+            ("sequence", {"sequence": 1}, ["tokens"], "sequence 0 would draw"),
+            ("temperature", {"temperature": 2.5}, ["tokens"], "temperature 0.9"),
+            ("top-k", {"top_k": 2}, ["tokens"], "top_k "),
+            ("top-p", {"top_p": 0.3}, ["tokens"], "top_p 0.9"),
+            ("min-p", {"min_p": 0.9}, ["tokens"], "min_p "),
+            ("repeat penalty", {"repeat_penalty": 3}, ["tokens"], "repeat_penalty 1.1"),
+            ("logit bias", {"logit_bias": [[ids[0], -100]]}, ["tokens"], "token 0: "),
+            ("prompt", {"prompt": receipt["prompt"] + "!"}, ["prompt"], f"id {len(prompt_ids)} "),
+            ("an id of the prompt", {"prompt_ids": replaced(prompt_ids, 1, other)}, ["prompt", "logits"], "prompt: id 1 "),
+            ("hash of all logits", {"logits_sha256": wrong_hash}, ["logits"], "logits_sha256: found e3b0c442"),
+            ("hash of the drawn logits", {"drawn_logits_sha256": wrong_hash}, ["logits"], "drawn_logits_sha256: found e3b0c442"),
+            ("stop reason", {"stop_reason": "eos"}, ["stop reason"], "need length"),
+            ("n", {"n": TOKENS + 1}, ["stop reason"], "need interrupted"),
+            ("stop strings", {"stop": [text[5:7]]}, ["text", "stop reason"], "stop: "),
+            ("kv", {"kv": "f32"}, ["logits"], "kv f16 would give them"),
+            ("compute", {"compute": "f32"}, ["logits"], "compute int8 would give them"),
+            ("context", {"context": TOKENS // 2}, ["context"], f"context: {TOKENS // 2} positions"),
+            ("context above the model's", {"context": 1 << 20}, ["context"], "context: found 1048576"),
+            ("a field that is no number", {"seed": "7"}, [], ""),
+            ("an id beyond the vocabulary", {"ids": replaced(ids, 3, 1 << 30)}, [], "")]:
+        bench.expect(what, changed(receipt, **edit), failing, words, 1 if failing else 3)
+    broken = damaged(bench.model, bench.folder)
+    bench.expect("a bit of the model", receipt, ["model"], "has SHA-256", 8, broken)
+    receipt = copy.deepcopy(receipt)
+    receipt["model"]["sha256"] = hashlib.sha256(broken.read_bytes()).hexdigest()
+    bench.expect("a bit of the model, and its hash", receipt, ["logits"], "the model gives", 1, broken)
+
+
+def main() -> int:
+    bin_dir, model = Path(sys.argv[1]), Path(sys.argv[2])
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(bin_dir, model, Path(folder))
+        for arguments, reason in OTHERS:
+            receipt = bench.receipt(arguments)
+            bench.expect(f"a text that ends by {receipt['stop_reason']}", receipt, [], code=0)
+            bench.failed |= receipt["stop_reason"] != reason
+        receipt = bench.receipt(SAMPLED)
+        bench.expect(f"{len(receipt['ids'])} tokens as llmrun drew them", receipt, [], code=0)
+        falsify(bench, receipt)
+    return int(bench.failed)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        from verifier.__main__ import main as verifier_main
+    except ImportError as error:
+        python = os.environ.get("LLM_PYTHON")
+        if not python or "VERIFIER_TEST_AGAIN" in os.environ:
+            print(f"SKIPPED: {error} (set LLM_PYTHON)")
+            sys.exit(0)
+        os.environ["VERIFIER_TEST_AGAIN"] = "1"
+        os.execv(python, [python, "-B", *sys.argv])
+    sys.exit(main())

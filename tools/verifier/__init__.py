@@ -1,0 +1,1 @@
+"""A second verifier of receipts, written from the pages in docs/ (docs/receipts.md, "A second verifier")."""
