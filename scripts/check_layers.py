@@ -36,12 +36,13 @@ STANDS_ON = {
     "validate/report": ["validate/reference"],
     "validate/self": ["validate/report", "engine/generate"],
     "validate/text": ["validate/self"],
+    "validate/doctor": ["engine/generate"],
     "validate/receipt": ["validate/report", "engine/generate"],
     "bench": ["engine", "quant/formats/quantize"],
     "tools/common": ["engine/model", "engine/sampler"],
     # Models of the Hugging Face hub.
     "tools/hub": ["tools/common"],
-    "tools/llmgguf": ["tools/common", "engine/model"],
+    "tools/llmgguf": ["tools/common", "validate/doctor"],
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.
     "tools/llmload": ["tools/hub", "engine/sampler", "engine/serve"],
@@ -51,7 +52,7 @@ STANDS_ON = {
     "python": ["tools/llmserve", "validate/self"],
     "tools/llmtok": ["tools/hub", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
-    "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/text", "validate/receipt"],
+    "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/doctor", "validate/text", "validate/receipt"],
     # A synthetic model's tensors get their types from llmquant's recipes.
     "tools/llmsynth": ["tools/llmquant"],
     # Measures synthetic models, and relates its figures to the machine's peaks.

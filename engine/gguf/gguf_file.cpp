@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
@@ -28,6 +30,16 @@ const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
 std::span<const std::byte> GgufFile::tensor_data(const GgufTensor& tensor) const {
   return bytes_.subspan(static_cast<std::size_t>(data_offset_ + tensor.offset),
                         static_cast<std::size_t>(tensor.n_bytes));
+}
+
+GgufFile GgufFile::with_entries(std::deque<GgufEntry> entries) const {
+  GgufFile other = *this;
+  other.entries_ = std::move(entries);
+  auto& order = other.entry_order_;
+  order.resize(other.entries_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, {}, [&](std::uint32_t i) { return other.entries_[i].key; });
+  return other;
 }
 
 Error GgufFile::value_error(ErrorCode code, std::string_view key, std::string message) const {

@@ -64,6 +64,10 @@ class GgufFile {
   const GgufTensor* find_tensor(std::string_view name) const;
   std::span<const std::byte> tensor_data(const GgufTensor& tensor) const;
 
+  /// The same tensors under other metadata, whose bytes outlive the result. What the file's own
+  /// metadata says of its layout stays. @pre keys are unique
+  GgufFile with_entries(std::deque<GgufEntry> entries) const;
+
   // Typed getters. Each returns an error that names the key, the type found and the type expected;
   // an absent key is an error of get_* and the default of get_*_or.
 

@@ -109,19 +109,10 @@ class GgufJoiner {
             file_.path());
       }
     }
-    remove_split_keys(joined);
-    return joined;
-  }
-
-  static void remove_split_keys(GgufFile& gguf) {
     std::deque<GgufEntry> kept;
-    for (const GgufEntry& entry : gguf.entries_)
+    for (const GgufEntry& entry : joined.entries_)
       if (!is_split_key(entry.key)) kept.push_back(entry);
-    gguf.entries_ = std::move(kept);
-    auto& order = gguf.entry_order_;
-    order.resize(gguf.entries_.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint32_t>(i);
-    std::ranges::sort(order, {}, [&](std::uint32_t i) { return gguf.entries_[i].key; });
+    return joined.with_entries(std::move(kept));
   }
 
   const MappedFile& file_;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/codes.h"
+#include "quant/formats/half.h"
 
 namespace llm {
 namespace {
@@ -33,7 +34,33 @@ bool is_finite(const BlockNVFP4& block) {
   return std::ranges::all_of(block.scales, [](std::uint8_t scale) { return scale < 0x7F; });
 }
 
+float magnitude(const BlockF32& block) { return std::fabs(block.value); }
+float magnitude(const BlockF16& block) { return std::fabs(f16_to_f32(block.bits)); }
+float magnitude(const BlockBF16& block) { return std::fabs(bf16_to_f32(block.bits)); }
+float magnitude(const BlockIQ1_M& block) {
+  return std::fabs(f16_to_f32(contract::iq1_m_scale_bits(block)));
+}
+float magnitude(const BlockNVFP4& block) {
+  return ue4m3_half_to_f32(*std::ranges::max_element(block.scales));
+}
+
+template <typename Block>
+float magnitude(const Block& block) {
+  const auto of = [](auto scale) { return std::fabs(contract::scale_value(scale)); };
+  float largest = of(block.d);
+  if constexpr (requires { block.m; }) largest = std::max(largest, of(block.m));
+  if constexpr (requires { block.dmin; }) largest = std::max(largest, of(block.dmin));
+  return largest;
+}
+
 }  // namespace
+
+void block_magnitudes(WeightType type, std::span<const std::byte> blocks, std::span<float> out) {
+  LLM_CHECK(blocks.size() == out.size() * block_traits(type).block_bytes);
+  visit_block_format(type, [&]<typename Block>() {
+    for (std::size_t b = 0; b < out.size(); ++b) out[b] = magnitude(load_block<Block>(blocks, b));
+  });
+}
 
 std::optional<std::size_t> first_nonfinite_block(WeightType type,
                                                  std::span<const std::byte> blocks) {

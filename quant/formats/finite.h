@@ -16,4 +16,9 @@ namespace llm {
 std::optional<std::size_t> first_nonfinite_block(WeightType type,
                                                  std::span<const std::byte> blocks);
 
+/// How large each block's weights may be, by what scales them: the largest of its scale, its offset
+/// (of types with both) and, of F32, F16 and BF16, the value, without signs.
+/// @pre blocks.size() == out.size() * the type's block_bytes
+void block_magnitudes(WeightType type, std::span<const std::byte> blocks, std::span<float> out);
+
 }  // namespace llm

@@ -26,6 +26,7 @@ struct GgufArguments {
   std::string output;             ///< of hash: the manifest
   std::string manifest;           ///< of verify
   std::optional<HashKind> lines;  ///< of hash: as gguf-hash writes them
+  std::string fix;                ///< of doctor: the mended copy
   int threads = 0;
 };
 
@@ -44,6 +45,8 @@ Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& conte
 Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& context);
 /// Writes the whole model that FILE is a part of to OTHER.
 Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& context);
+/// Prints what is wrong with FILE and how it is mended; with --fix writes a mended copy.
+Result<int> doctor_gguf(const GgufArguments& arguments, const ToolContext& context);
 Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context);
 
 /// The version of every JSON object that llmgguf prints.

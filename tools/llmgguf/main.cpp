@@ -23,10 +23,11 @@ OptionTable make_table(GgufArguments& arguments) {
           "VERB", &arguments.verb, true,
           "show (metadata and tensors), hash (SHA-256 of the file and of its parts; with -o a "
           "manifest of it), verify (everything that can be checked without running the "
-          "model, or with --manifest that every byte is the manifest's), diff "
+          "model, or with --manifest that every byte is the manifest's), doctor (what is wrong with "
+          "a published file, and how it is mended; exit code 1 where anything is), diff "
           "(of two files; exit code 1 when they differ), split (into parts) or merge "
           "(parts into one file)")
-      .one_of({"show", "hash", "verify", "diff", "split", "merge"});
+      .one_of({"show", "hash", "verify", "doctor", "diff", "split", "merge"});
   table.positional("FILE", &arguments.file, true, "the GGUF; of a split model any part").file();
   table
       .positional("OTHER", &arguments.other_file, false,
@@ -53,7 +54,13 @@ OptionTable make_table(GgufArguments& arguments) {
             "verify: compare the file with FILE, which hash -o or llama.cpp's gguf-hash wrote, and "
             "name what differs (exit code 8)")
       .file();
-  table.integer("t,threads", "N", &arguments.threads, 0, 256, "hash, verify --manifest: threads")
+  table
+      .text("fix", "OUT", &arguments.fix,
+            "doctor: write a copy of FILE to OUT in which all is mended that metadata alone can mend")
+      .file();
+  table
+      .integer("t,threads", "N", &arguments.threads, 0, 256,
+               "hash, verify --manifest, doctor: threads")
       .shown_default("CPUs this process may use");
   table.integer("parts", "N", &arguments.parts, 0, GgufLimits::kMaxParts,
                 "split: into N parts of about the same size");
@@ -65,6 +72,7 @@ OptionTable make_table(GgufArguments& arguments) {
   table.example("llmgguf hash model.gguf -o model.gguf.manifest", "write a manifest");
   table.example("llmgguf verify model.gguf --manifest model.gguf.manifest",
                 "name every tensor and range of bytes that is not what it was");
+  table.example("llmgguf doctor model.gguf", "tell what is wrong with it");
   table.example("llmgguf diff a.gguf b.gguf", "tell what differs");
   return table;
 }
@@ -80,7 +88,8 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
     return usage_error("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
   }
   for (const auto& [option, verb] :
-       {std::pair("output", "hash"), std::pair("lines", "hash"), std::pair("manifest", "verify")}) {
+       {std::pair("output", "hash"), std::pair("lines", "hash"), std::pair("manifest", "verify"),
+        std::pair("fix", "doctor")}) {
     if (context.options.given(option) && arguments.verb != verb)
       return usage_error(OptionTable::dashed(option),
                          fmt::format("found with {}, need {}", arguments.verb, verb));
@@ -90,12 +99,13 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (arguments.verb == "verify" && context.options.given("manifest"))
     return verify_manifest(arguments, context);
   if (arguments.verb == "verify") return verify_gguf(arguments, context);
+  if (arguments.verb == "doctor") return doctor_gguf(arguments, context);
   if (arguments.verb == "diff") return diff_gguf(arguments, context);
   if (arguments.verb == "split") return split_gguf(arguments, context);
   if (arguments.verb == "merge") return merge_gguf(arguments, context);
   return usage_error(
       "VERB",
-      fmt::format("found \"{}\", need show, hash, verify, diff, split or merge", arguments.verb));
+      fmt::format("found \"{}\", need show, hash, verify, doctor, diff, split or merge", arguments.verb));
 }
 
 }  // namespace

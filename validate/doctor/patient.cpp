@@ -1,0 +1,175 @@
+#include "validate/doctor/patient.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <span>
+#include <utility>
+
+#include "engine/model/vocab_from_gguf.h"
+
+namespace llm {
+namespace {
+
+constexpr std::array<std::string_view, 8> kTurnMarks = {
+    "<|im_start|>",  "<|im_end|>", "<|eot_id|>", "<|start_header_id|>",
+    "<end_of_turn>", "<|end|>",    "<|eom_id|>", "<start_of_turn>"};
+constexpr std::array<std::string_view, 5> kChatWords = {"instruct", "chat", "it", "assistant",
+                                                        "sft"};
+
+std::vector<VocabSpec::Token> read_tokens(const GgufFile& gguf) {
+  std::vector<VocabSpec::Token> tokens;
+  const auto texts = gguf.get_strings("tokenizer.ggml.tokens");
+  if (!texts.ok()) return tokens;
+  const auto kinds = gguf.get_ints("tokenizer.ggml.token_type");
+  tokens.reserve(texts->size());
+  for (const std::string_view text : *texts) {
+    const std::size_t id = tokens.size();
+    const std::int32_t kind = kinds.ok() && id < kinds->size() ? (*kinds)[id] : 1;
+    const bool is_known = kind >= 1 && kind <= 6;
+    tokens.push_back({.text = std::string(text),
+                      .kind = is_known ? static_cast<TokenKind>(kind) : TokenKind::kNormal});
+  }
+  return tokens;
+}
+
+/// Whether one of kChatWords is a word of `text`.
+bool has_chat_word(std::string_view text) {
+  std::string word;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(i < text.size() ? text[i] : ' ');
+    if (std::isalpha(c) != 0) {
+      word += static_cast<char>(std::tolower(c));
+      continue;
+    }
+    if (std::ranges::find(kChatWords, word) != kChatWords.end()) return true;
+    word.clear();
+  }
+  return false;
+}
+
+}  // namespace
+
+Patient::Patient(OpenGguf open, std::string path)
+    : path_(std::move(path)),
+      file_(std::move(open.file)),
+      gguf_(std::move(open.gguf)),
+      tokens_(read_tokens(gguf_)) {}
+
+const Architecture* Patient::architecture() const {
+  return find_architecture(text("general.architecture"));
+}
+
+std::string Patient::key(std::string_view suffix) const {
+  return fmt::format("{}.{}", text("general.architecture"), suffix);
+}
+
+std::optional<std::int64_t> Patient::integer(std::string_view key) const {
+  const GgufValue* value = gguf_.find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->type == GgufType::kInt32) return load_unaligned<std::int32_t>(value->bytes);
+  if (value->type == GgufType::kInt64) return load_unaligned<std::int64_t>(value->bytes);
+  const auto found = gguf_.get_unsigned(key);
+  return found.ok() ? std::optional(static_cast<std::int64_t>(*found)) : std::nullopt;
+}
+
+std::optional<double> Patient::number(std::string_view key) const {
+  if (gguf_.find(key) == nullptr) return std::nullopt;
+  if (const auto real = gguf_.get_float(key); real.ok()) return static_cast<double>(*real);
+  const auto whole = integer(key);
+  return whole ? std::optional(static_cast<double>(*whole)) : std::nullopt;
+}
+
+std::string_view Patient::text(std::string_view key) const {
+  const auto found = gguf_.get_string_or(key, {});
+  return found.ok() ? *found : std::string_view();
+}
+
+std::optional<TokenId> Patient::marker(std::string_view spelling) const {
+  for (std::size_t id = 0; id < tokens_.size(); ++id) {
+    const auto& [text, score, kind] = tokens_[id];
+    if ((kind == TokenKind::kControl || kind == TokenKind::kUserDefined) && text == spelling)
+      return static_cast<TokenId>(id);
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<const Tokenizer> Patient::tokenizer() {
+  if (!tokenizer_is_current_) {
+    tokenizer_is_current_ = true;
+    tokenizer_.reset();
+    std::vector<std::string> warnings;
+    auto vocab = vocab_from_gguf(gguf_, warnings);
+    if (!vocab.ok()) return tokenizer_;
+    auto made = Tokenizer::create(std::move(vocab).value());
+    if (made.ok()) tokenizer_ = std::make_shared<const Tokenizer>(std::move(made).value());
+  }
+  return tokenizer_;
+}
+
+bool Patient::is_chat_model() const {
+  const std::string_view file = std::string_view(path_).substr(path_.rfind('/') + 1);
+  for (const std::string_view name :
+       {file, text("general.name"), text("general.basename"), text("general.finetune")})
+    if (has_chat_word(name)) return true;
+  for (const std::string_view part : {"bos", "eos", "eot", "padding"}) {
+    const auto id = integer(fmt::format("tokenizer.ggml.{}_token_id", part));
+    if (!id || *id < 0 || static_cast<std::size_t>(*id) >= tokens_.size()) continue;
+    const std::string& spelling = tokens_[static_cast<std::size_t>(*id)].text;
+    if (std::ranges::find(kTurnMarks, spelling) != kTurnMarks.end()) return true;
+  }
+  return false;
+}
+
+void Patient::report(Finding finding) {
+  finding.check = check_;
+  findings_.push_back(std::move(finding));
+}
+
+void Patient::set_text(Finding finding, std::string_view key, std::string value,
+                       std::string shown) {
+  put(std::move(finding), key, GgufType::kString, std::move(value), std::move(shown));
+}
+
+void Patient::put(Finding finding, std::string_view key, GgufType type, std::string bytes,
+                  std::string mend) {
+  finding.mend = std::move(mend);
+  report(std::move(finding));
+  const std::string& value = owned_.emplace_back(std::move(bytes));
+  GgufEntry entry{.key = owned_.emplace_back(key),
+                  .value = {.type = type,
+                            .element_type = type,
+                            .count = 1,
+                            .bytes = std::as_bytes(std::span(value)),
+                            .offset = 0}};
+  std::deque<GgufEntry> entries = gguf_.entries();
+  const auto old = std::ranges::find(entries, key, &GgufEntry::key);
+  if (old == entries.end()) {
+    entries.push_back(entry);
+  } else {
+    old->value = entry.value;
+  }
+  replace(std::move(entries));
+}
+
+void Patient::remove(Finding finding, std::string_view key) {
+  finding.mend = fmt::format("{} is left out", key);
+  report(std::move(finding));
+  std::deque<GgufEntry> entries = gguf_.entries();
+  std::erase_if(entries, [key](const GgufEntry& entry) { return entry.key == key; });
+  replace(std::move(entries));
+}
+
+void Patient::copy(Finding finding, std::string mend) {
+  finding.mend = std::move(mend);
+  report(std::move(finding));
+}
+
+void Patient::replace(std::deque<GgufEntry> entries) {
+  gguf_ = gguf_.with_entries(std::move(entries));
+  tokenizer_is_current_ = false;
+}
+
+}  // namespace llm
