@@ -24,8 +24,8 @@ struct RuleFit {
 };
 
 struct RuleFits {
-  std::size_t n_tokens = 0;     ///< that were looked at
-  std::vector<RuleFit> rules;   ///< of all_pre_tokenizer_rules(), in that order
+  std::size_t n_tokens = 0;    ///< that were looked at
+  std::vector<RuleFit> rules;  ///< of all_pre_tokenizer_rules(), in that order
   const RuleFit& of(const PreTokenizerRule& rule) const;
 };
 

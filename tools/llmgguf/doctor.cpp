@@ -1,9 +1,10 @@
+#include "validate/doctor/doctor.h"
+
 #include <functional>
 
 #include "tools/common/progress.h"
 #include "tools/common/signals.h"
 #include "tools/llmgguf/commands.h"
-#include "validate/doctor/doctor.h"
 
 namespace llm {
 

@@ -23,7 +23,8 @@ OptionTable make_table(GgufArguments& arguments) {
           "VERB", &arguments.verb, true,
           "show (metadata and tensors), hash (SHA-256 of the file and of its parts; with -o a "
           "manifest of it), verify (everything that can be checked without running the "
-          "model, or with --manifest that every byte is the manifest's), doctor (what is wrong with "
+          "model, or with --manifest that every byte is the manifest's), doctor (what is wrong "
+          "with "
           "a published file, and how it is mended; exit code 1 where anything is), diff "
           "(of two files; exit code 1 when they differ), split (into parts) or merge "
           "(parts into one file)")
@@ -55,8 +56,9 @@ OptionTable make_table(GgufArguments& arguments) {
             "name what differs (exit code 8)")
       .file();
   table
-      .text("fix", "OUT", &arguments.fix,
-            "doctor: write a copy of FILE to OUT in which all is mended that metadata alone can mend")
+      .text(
+          "fix", "OUT", &arguments.fix,
+          "doctor: write a copy of FILE to OUT in which all is mended that metadata alone can mend")
       .file();
   table
       .integer("t,threads", "N", &arguments.threads, 0, 256,
@@ -87,9 +89,8 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (!needs_other && !arguments.other_file.empty()) {
     return usage_error("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
   }
-  for (const auto& [option, verb] :
-       {std::pair("output", "hash"), std::pair("lines", "hash"), std::pair("manifest", "verify"),
-        std::pair("fix", "doctor")}) {
+  for (const auto& [option, verb] : {std::pair("output", "hash"), std::pair("lines", "hash"),
+                                     std::pair("manifest", "verify"), std::pair("fix", "doctor")}) {
     if (context.options.given(option) && arguments.verb != verb)
       return usage_error(OptionTable::dashed(option),
                          fmt::format("found with {}, need {}", arguments.verb, verb));
@@ -104,8 +105,8 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (arguments.verb == "split") return split_gguf(arguments, context);
   if (arguments.verb == "merge") return merge_gguf(arguments, context);
   return usage_error(
-      "VERB",
-      fmt::format("found \"{}\", need show, hash, verify, doctor, diff, split or merge", arguments.verb));
+      "VERB", fmt::format("found \"{}\", need show, hash, verify, doctor, diff, split or merge",
+                          arguments.verb));
 }
 
 }  // namespace

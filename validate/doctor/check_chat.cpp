@@ -56,7 +56,8 @@ bool is_mark(std::string_view text) {
     return text.size() > begin.size() + end.size() && text.starts_with(begin) &&
            text.ends_with(end);
   };
-  return is_between("<|", "|>") || is_between(fmt::format("<{}", kWideBar), fmt::format("{}>", kWideBar)) ||
+  return is_between("<|", "|>") ||
+         is_between(fmt::format("<{}", kWideBar), fmt::format("{}>", kWideBar)) ||
          std::ranges::find(kOthers, text) != kOthers.end();
 }
 
@@ -76,7 +77,8 @@ std::vector<std::string_view> marks_of(std::string_view text) {
 std::string_view first_mark(std::string_view text, const ChatMarkers& markers) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (const auto token = markers.at_start(text.substr(at))) return token->spelling;
-    const auto spelled = text[at] == '<' ? marks_of(text.substr(at)) : std::vector<std::string_view>();
+    const auto spelled =
+        text[at] == '<' ? marks_of(text.substr(at)) : std::vector<std::string_view>();
     if (!spelled.empty() && spelled.front().data() == text.data() + at) return spelled.front();
   }
   return {};
@@ -128,8 +130,9 @@ void check_absent(Patient& patient, const Tokenizer& tokenizer) {
         .where = std::string(kTemplate),
         .what = fmt::format("found no template in {}, whose vocabulary has the marks of {}",
                             is_chat ? "a chat model" : "what seems a base model", format),
-        .why = "programs guess a format or send plain text, and the model rambles or answers for "
-               "the user",
+        .why =
+            "programs guess a format or send plain text, and the model rambles or answers for "
+            "the user",
         .remedy = fmt::format("take the template of the original tokenizer_config.json; until then "
                               "--chat-template {} fits",
                               format)};
@@ -153,7 +156,8 @@ void check_marks(Patient& patient, const Rendered& chat) {
   const bool is_mixed = std::ranges::any_of(
       known, [](std::string_view mark) { return mark.starts_with("<|") && mark.ends_with("|>"); });
   std::string list;
-  for (const std::string_view mark : lacking) list += (list.empty() ? "" : ", ") + std::string(mark);
+  for (const std::string_view mark : lacking)
+    list += (list.empty() ? "" : ", ") + std::string(mark);
   patient.report({.severity = is_end     ? Severity::kError
                               : is_mixed ? Severity::kWarning
                                          : Severity::kNote,
@@ -182,14 +186,15 @@ void check_turn_end(Patient& patient, const Rendered& chat) {
   const bool is_spelled = tokenizer.is_end_of_generation(mark->id);
   const bool is_base = !patient.has_weights() || (spec.bos == spec.eos && !patient.is_chat_model());
   Finding finding{
-      .severity = !is_spelled ? Severity::kError : is_base ? Severity::kNote : Severity::kWarning,
+      .severity = !is_spelled ? Severity::kError
+                  : is_base   ? Severity::kNote
+                              : Severity::kWarning,
       .where = "tokenizer.ggml.eot_token_id",
       .what = fmt::format("found {}, need {} ({}), with which the template ends a turn",
                           ids.empty() ? "no end of a text" : ids, mark->id, mark->spelling),
       .why = fmt::format("programs that go by the ids do not stop: after {} the model writes the "
                          "user's next turn{}",
-                         mark->spelling,
-                         is_spelled ? "; some know the token by its spelling" : ""),
+                         mark->spelling, is_spelled ? "; some know the token by its spelling" : ""),
       .remedy = fmt::format("set tokenizer.ggml.eot_token_id to {}", mark->id)};
   if (is_base && is_spelled) return patient.report(std::move(finding));
   patient.set(std::move(finding), "tokenizer.ggml.eot_token_id",
@@ -206,16 +211,19 @@ void check_doubled_bos(Patient& patient, const Rendered& chat) {
   ChatInput input{.messages = conversation(false),
                   .date = std::chrono::year_month_day(std::chrono::year(2024), std::chrono::July,
                                                       std::chrono::day(26))};
-  const auto without = plain.ok() ? plain->render(input) : Result<std::vector<ChatPart>>(plain.error());
+  const auto without =
+      plain.ok() ? plain->render(input) : Result<std::vector<ChatPart>>(plain.error());
   const bool is_literal = without.ok() && chat_text(*without).starts_with(bos);
   const auto ids = chat.style->encode(chat.parts, true);
-  const bool is_twice = ids.ok() && ids->size() > 1 && (*ids)[0] == *spec.bos && (*ids)[1] == *spec.bos;
+  const bool is_twice =
+      ids.ok() && ids->size() > 1 && (*ids)[0] == *spec.bos && (*ids)[1] == *spec.bos;
   Finding finding{.severity = Severity::kWarning,
                   .where = std::string(kAddBos),
                   .what = fmt::format("found true, and the template writes {} {}", bos,
                                       is_literal ? "in its own letters" : "by its bos_token"),
-                  .why = "a chat begins with two of it, which no text of the training did: answers "
-                         "get worse",
+                  .why =
+                      "a chat begins with two of it, which no text of the training did: answers "
+                      "get worse",
                   .remedy = "set it to false: the template writes it"};
   if (is_literal || is_twice) return patient.set(std::move(finding), kAddBos, false);
   finding.severity = Severity::kNote;

@@ -46,8 +46,9 @@ void check_pre_tokenizer(Patient& patient) {
   const RuleFit* best = shows_something ? best_fit(patient, *fits) : nullptr;
   Finding finding{
       .where = std::string(kKey),
-      .why = "text is split otherwise than in training: numbers, code and line breaks become "
-             "tokens that the model never saw there, and answers get worse",
+      .why =
+          "text is split otherwise than in training: numbers, code and line breaks become "
+          "tokens that the model never saw there, and answers get worse",
       .remedy = best != nullptr ? fmt::format("set {} to {}, with which the vocabulary agrees",
                                               kKey, quoted(best->rule->name))
                                 : "convert the model again with a converter that writes the key"};
@@ -55,10 +56,10 @@ void check_pre_tokenizer(Patient& patient) {
     finding.what = "found no key, need the name of the rule by which text is split";
   } else if (rule == nullptr) {
     finding.severity = Severity::kNote;
-    finding.what = fmt::format("found {}, which is not known here{}", quoted(name),
-                               best != nullptr ? fmt::format("; the vocabulary agrees with {}",
-                                                             quoted(best->rule->name))
-                                               : "");
+    finding.what = fmt::format(
+        "found {}, which is not known here{}", quoted(name),
+        best != nullptr ? fmt::format("; the vocabulary agrees with {}", quoted(best->rule->name))
+                        : "");
     finding.why = "the vocabulary cannot be checked further here";
     finding.remedy = "none, where it is the name that other engines know the model's rule by";
     return patient.report(std::move(finding));

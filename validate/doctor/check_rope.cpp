@@ -45,8 +45,8 @@ class RopeCheck {
   }
   void report(Severity severity, std::string where, std::string what, std::string why,
               std::string remedy) {
-    patient_.report({severity, std::move(where), std::move(what), std::move(why),
-                     std::move(remedy)});
+    patient_.report(
+        {severity, std::move(where), std::move(what), std::move(why), std::move(remedy)});
   }
 
   void check_base() {
@@ -84,14 +84,12 @@ class RopeCheck {
     }
     if (scaling() == "yarn" && !patient_.integer(key("rope.scaling.original_context_length"))) {
       report(Severity::kError, where,
-             fmt::format("found \"yarn\" without {}",
-                         key("rope.scaling.original_context_length")),
+             fmt::format("found \"yarn\" without {}", key("rope.scaling.original_context_length")),
              "which pairs are scaled is unknown: programs refuse the file or guess",
              "take original_max_position_embeddings of the original config.json");
     }
-    const bool needs_scaling =
-        (architecture_.name == "gpt-oss" && context_ > 4096) ||
-        (architecture_.name == "gemma3" && context_ > 32768);
+    const bool needs_scaling = (architecture_.name == "gpt-oss" && context_ > 4096) ||
+                               (architecture_.name == "gemma3" && context_ > 32768);
     if (!needs_scaling || is_scaled()) return;
     report(Severity::kError, where,
            fmt::format("found no scaling of RoPE, which every {} of a context of {} has",
@@ -107,11 +105,12 @@ class RopeCheck {
     const bool is_llama31 = architecture_.name == "llama" && base == 500000 &&
                             context_ > kOldContext && patient_.has_weights();
     if (is_llama31 && !is_scaled()) {
-      report(Severity::kError, "rope_freqs.weight",
-             fmt::format("found no tensor, which a Llama 3 of a context of {} needs (3.1 and later)",
-                         context_),
-             std::string(kWhy),
-             "convert the model again: converters write the tensor since July 2024");
+      report(
+          Severity::kError, "rope_freqs.weight",
+          fmt::format("found no tensor, which a Llama 3 of a context of {} needs (3.1 and later)",
+                      context_),
+          std::string(kWhy),
+          "convert the model again: converters write the tensor since July 2024");
     }
     const auto original =
         patient_.integer(key("rope.scaling.original_context_length")).value_or(4096);

@@ -103,14 +103,16 @@ class Shapes {
                               .why = "programs refuse the file, or attend in the wrong heads",
                               .remedy = "take it from the original config.json"});
     }
-    check_key("attention.head_count", static_cast<std::uint64_t>(q_rows / head_dim),
-              fmt::format("{} columns of blk.0.attn_output.weight in heads of {}", q_rows, head_dim));
+    check_key(
+        "attention.head_count", static_cast<std::uint64_t>(q_rows / head_dim),
+        fmt::format("{} columns of blk.0.attn_output.weight in heads of {}", q_rows, head_dim));
     check_key("attention.head_count_kv", static_cast<std::uint64_t>(kv_rows / head_dim),
               fmt::format("{} rows of blk.0.attn_k.weight in heads of {}", kv_rows, head_dim),
               kv_rows == q_rows);
   }
 
-  /// By what says it most directly: norms of heads, key_length, the counts, RoPE's dims; 0: nothing.
+  /// By what says it most directly: norms of heads, key_length, the counts, RoPE's dims; 0:
+  /// nothing.
   std::int64_t head_dim_of(std::int64_t q_rows, std::int64_t kv_rows,
                            std::optional<std::int64_t> heads) {
     const auto kv_heads = size("attention.head_count_kv");
@@ -163,12 +165,13 @@ void check_context(Patient& patient) {
   }
   const auto original = patient.integer(patient.key("rope.scaling.original_context_length"));
   if (!original || *original <= *context) return;
-  patient.report({.severity = Severity::kWarning,
-                  .where = key,
-                  .what = fmt::format("found {}, below the {} of before the scaling of RoPE",
-                                      *context, *original),
-                  .why = "one of the two is wrong: texts are cut, or positions stretched, too early",
-                  .remedy = "take both from the original config.json"});
+  patient.report(
+      {.severity = Severity::kWarning,
+       .where = key,
+       .what =
+           fmt::format("found {}, below the {} of before the scaling of RoPE", *context, *original),
+       .why = "one of the two is wrong: texts are cut, or positions stretched, too early",
+       .remedy = "take both from the original config.json"});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The vocabulary: what is listed, which ids are special, and what the tokenizer makes of its tokens.
+// The vocabulary: what is listed, which ids are special, and what the tokenizer makes of its
+// tokens.
 
 #include <fmt/core.h>
 
@@ -192,14 +193,14 @@ void check_merges(Patient& patient) {
     if (n_lost++ == 0) example = llm::quoted(text);
   }
   if (n < 100 || n_lost * 10 < n) return;
-  patient.report({.where = patient.text(kModel) == "llama" ? "tokenizer.ggml.scores"
-                                                           : "tokenizer.ggml.merges",
-                  .what = fmt::format("found {} of {} tokens that their own text does not give, "
-                                      "such as {}",
-                                      n_lost, n, example),
-                  .why = "the order of merges is another vocabulary's, or incomplete: text becomes "
-                         "other tokens than in training",
-                  .remedy = "convert the original tokenizer again"});
+  patient.report(
+      {.where = patient.text(kModel) == "llama" ? "tokenizer.ggml.scores" : "tokenizer.ggml.merges",
+       .what = fmt::format("found {} of {} tokens that their own text does not give, "
+                           "such as {}",
+                           n_lost, n, example),
+       .why = "the order of merges is another vocabulary's, or incomplete: text becomes "
+              "other tokens than in training",
+       .remedy = "convert the original tokenizer again"});
 }
 
 }  // namespace llm

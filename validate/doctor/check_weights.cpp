@@ -52,8 +52,9 @@ struct Sensitive {
 };
 constexpr std::array kSensitive = {
     Sensitive{"output.weight", "every logit carries its error"},
-    Sensitive{"token_embd.weight", "every token enters with its error, and with tied weights "
-                                   "leaves with it"},
+    Sensitive{"token_embd.weight",
+              "every token enters with its error, and with tied weights "
+              "leaves with it"},
     Sensitive{"attn_v.weight", "its error goes into the residual stream unweakened"},
     Sensitive{"attn_v_b.weight", "its error goes into the residual stream unweakened"},
     Sensitive{"ffn_down.weight", "outliers of the activations multiply its error"},
@@ -112,7 +113,8 @@ int usual_exponent(const Scan& scan) {
 void judge(Patient& patient, const GgufTensor& tensor, const Scan& scan) {
   const auto where = std::string(tensor.name);
   const std::string_view type = block_traits(tensor.type).name;
-  constexpr std::string_view kAgain = "download or quantize the file again; metadata cannot mend it";
+  constexpr std::string_view kAgain =
+      "download or quantize the file again; metadata cannot mend it";
   if (scan.nonfinite) {
     return patient.report({.where = where,
                            .what = fmt::format("found NaN or Inf in {} block {} of {}", type,
@@ -156,22 +158,22 @@ void check_types(Patient& patient) {
     const bool is_vector = role.ends_with("norm.weight") || role.ends_with(".bias") ||
                            role.starts_with("ffn_gate_inp");
     if (is_vector && bits < 8) {
-      patient.report({.severity = Severity::kWarning,
-                      .where = std::string(tensor.name),
-                      .what = fmt::format("found {} of {:.2f} bits, need F32, F16 or BF16", type,
-                                          bits),
-                      .why = "norms, biases and routers are tiny and steer all the rest",
-                      .remedy = "quantize again with a recipe that leaves it alone (llmquant)"});
+      patient.report(
+          {.severity = Severity::kWarning,
+           .where = std::string(tensor.name),
+           .what = fmt::format("found {} of {:.2f} bits, need F32, F16 or BF16", type, bits),
+           .why = "norms, biases and routers are tiny and steer all the rest",
+           .remedy = "quantize again with a recipe that leaves it alone (llmquant)"});
     }
     const auto sensitive = std::ranges::find(kSensitive, role, &Sensitive::role);
     if (sensitive == kSensitive.end() || bits >= kEnoughBits || bits >= kPoor * bulk) continue;
-    patient.report({.severity = Severity::kWarning,
-                    .where = std::string(tensor.name),
-                    .what = fmt::format("found {} of {:.2f} bits among matrices of {:.2f}", type,
-                                        bits, bulk),
-                    .why = std::string(sensitive->why),
-                    .remedy = "quantize again with a recipe that gives it as many bits as the rest "
-                              "(llmquant)"});
+    patient.report(
+        {.severity = Severity::kWarning,
+         .where = std::string(tensor.name),
+         .what = fmt::format("found {} of {:.2f} bits among matrices of {:.2f}", type, bits, bulk),
+         .why = std::string(sensitive->why),
+         .remedy = "quantize again with a recipe that gives it as many bits as the rest "
+                   "(llmquant)"});
   }
 }
 

@@ -119,8 +119,7 @@ Result<Examination> examine(const std::string& path, const DoctorOptions& option
     check.run(patient);
   }
   patient.begin_check("blocks");
-  check_blocks(patient, options.threads > 0 ? options.threads : available_cpus(),
-               options.progress);
+  check_blocks(patient, options.threads > 0 ? options.threads : available_cpus(), options.progress);
   patient.begin_check("loads");
   check_loads(patient);
   LLM_RETURN_IF_ERROR(patient.file().check_unchanged());
@@ -141,7 +140,8 @@ std::string doctor_text(const std::string& path, const Examination& examination)
   return text + fmt::format("{}: {}: {} errors, {} warnings, {} notes{}\n", shown(path),
                             examination.healthy() ? "nothing wrong" : "FAULTY",
                             count(Severity::kError), count(Severity::kWarning),
-                            count(Severity::kNote), examination.written ? "; mended copy written" : "");
+                            count(Severity::kNote),
+                            examination.written ? "; mended copy written" : "");
 }
 
 std::string doctor_json(const std::string& path, const Examination& examination) {

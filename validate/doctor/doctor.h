@@ -27,8 +27,8 @@ struct Examination {
   bool healthy() const;
 };
 
-/// Examines the GGUF at `path` (of a split model any part), whether it loads as a model or not: what
-/// keeps it from loading is a finding. With options.fix, a whole file is written there with
+/// Examines the GGUF at `path` (of a split model any part), whether it loads as a model or not:
+/// what keeps it from loading is a finding. With options.fix, a whole file is written there with
 /// everything mended that metadata alone can mend.
 /// Errors: kIo; the parser's for a file that is no GGUF at all; kUsage where options.fix is a file
 /// that is read.
