@@ -16,6 +16,9 @@ target_compile_options(llm_flags INTERFACE
 if(LLM_WERROR)
   target_compile_options(llm_flags INTERFACE -Werror)
 endif()
+if(LLM_STATIC)
+  target_link_options(llm_flags INTERFACE -static)
+endif()
 # Null pointers end the process and AddressSanitizer sees what object-size does: without their checks, which are most of
 # the code that nlohmann's templates become, this builds a third quicker.
 if(LLM_SANITIZE)

@@ -2,13 +2,28 @@
 # Every one but xgrammar is a Debian 12 package (see `./dev deps`); newer releases build too.
 
 find_package(Threads REQUIRED)
+if(LLM_STATIC)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+endif()
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(xsimd 8.1 REQUIRED)
 # Debian's package makes the linker look for xtl, a header-only library that only xsimd's complex
 # numbers use.
 set_target_properties(xsimd PROPERTIES INTERFACE_LINK_LIBRARIES "")
-find_package(spdlog 1.10 REQUIRED)
-find_package(fmt 9 REQUIRED)
+if(LLM_STATIC)
+  # Debian has these two as shared libraries and as headers.
+  add_library(fmt_headers INTERFACE)
+  target_compile_definitions(fmt_headers INTERFACE FMT_HEADER_ONLY)
+  add_library(fmt::fmt ALIAS fmt_headers)
+  add_library(spdlog_headers INTERFACE)
+  target_compile_definitions(spdlog_headers INTERFACE SPDLOG_FMT_EXTERNAL)
+  target_link_libraries(spdlog_headers INTERFACE fmt_headers Threads::Threads)
+  add_library(spdlog::spdlog ALIAS spdlog_headers)
+else()
+  find_package(spdlog 1.10 REQUIRED)
+  find_package(fmt 9 REQUIRED)
+endif()
 find_package(cxxopts 3.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio and Beast
@@ -32,6 +47,12 @@ find_library(LIBEDIT_LIBRARY edit REQUIRED)
 add_library(libedit INTERFACE)
 target_include_directories(libedit SYSTEM INTERFACE ${LIBEDIT_INCLUDE_DIR})
 target_link_libraries(libedit INTERFACE ${LIBEDIT_LIBRARY})
+if(LLM_STATIC)
+  foreach(part ncurses tinfo bsd md)
+    find_library(LIBEDIT_${part} ${part} REQUIRED)
+    target_link_libraries(libedit INTERFACE ${LIBEDIT_${part}})
+  endforeach()
+endif()
 
 # A wheel has as few libraries of others in it as can be: of those from here on the static ones.
 if(LLM_BUILD_PYTHON)
