@@ -4,6 +4,7 @@ Exit codes are those of llmcheck: 0 it is, 1 it is not, 8 another model, 3 no re
 """
 
 import argparse
+import hashlib
 import os
 import sys
 
@@ -17,12 +18,13 @@ from .verify import Verifier  # noqa: E402
 def verdict(arguments: argparse.Namespace) -> int:
     with open(arguments.receipt, encoding="utf-8", errors="replace") as file:
         receipt = parse(file.read())
-    model = GGUF(arguments.model)
-    if (found := model.sha256()) != receipt.model_sha256:
+    with open(arguments.model, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != receipt.model_sha256:
         print(f"FAIL model: {arguments.model} has SHA-256 {found}, the receipt needs {receipt.model_sha256}")
         return 8
     failed = []
-    for check in Verifier(receipt, model).checks():
+    for check in Verifier(receipt, GGUF(arguments.model)).checks():
         failed += [check.name] if check.reason else []
         said = check.reason or check.note
         print(("FAIL " if check.reason else "PASS ") + check.name + (": " + said if said else ""), flush=True)

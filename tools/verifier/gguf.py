@@ -1,6 +1,5 @@
 """A GGUF: its metadata, and the bytes of its tensors (docs/gguf.md)."""
 
-import hashlib
 import mmap
 import struct
 from pathlib import Path
@@ -33,9 +32,6 @@ class GGUF:
             self.tensors[name] = (dims, self._scalar("I"), self._scalar("Q"))
         alignment = self.keys.get("general.alignment", 32)
         self.data = -(-self.at // alignment) * alignment
-
-    def sha256(self) -> str:
-        return hashlib.sha256(self.bytes).hexdigest()
 
     def raw(self, name: str) -> np.ndarray:
         """The bytes of a tensor and of all that follows it."""

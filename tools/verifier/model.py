@@ -15,7 +15,7 @@ class Llama:
     def __init__(self, file: GGUF, kv: str, compute: str):
         self.file, self.kv, self.compute = file, kv, compute
         architecture = file.keys["general.architecture"].decode()
-        if architecture != "llama" or kv not in ("f16", "f32") or "expert_count" in file.keys:
+        if architecture != "llama" or kv not in ("f16", "f32") or file.model_key("expert_count", 0):
             raise Unsupported(f"architecture {architecture} with kv {kv}; there is llama with f16 and f32")
         if file.keys.get("llama.rope.scaling.type", b"linear") not in (b"linear", b"none"):
             raise Unsupported("RoPE scaled other than linearly")

@@ -9,8 +9,8 @@ from .sampling import Settings
 
 FORMAT, CONTRACT = "llm-receipt/1", 1
 NUMBER = (int, float)
-OPTIONS = {"chat_template": str, "system": str, "parse_special": bool, "n": int, "stop": list, "ignore_eos": bool, "logit_bias": list,
-           "context": int, "kv": str, "compute": str}
+OPTIONS = {"chat_template": str, "system": str, "parse_special": bool, "n": int, "stop": list, "ignore_eos": bool,
+           "logit_bias": list, "context": int, "kv": str, "compute": str}
 OUTER = {"prompt_ids": list, "ids": list, "text": str, "stop_reason": str, "drawn_logits_sha256": str}
 MAY_BE_ABSENT = {"prompt": str, "logits_sha256": str}
 
@@ -21,6 +21,7 @@ def is_id(x) -> bool:
 
 ITEMS = {"prompt_ids": is_id, "ids": is_id, "stop": lambda x: isinstance(x, str),
          "logit_bias": lambda x: isinstance(x, list) and len(x) == 2 and is_id(x[0]) and type(x[1]) in NUMBER}
+CHOICES = {"sampler_order": ("hf", "llamacpp"), "kv": ("f16", "f32", "q8"), "compute": ("int8", "f32")}
 
 
 class Malformed(Exception):
@@ -33,8 +34,8 @@ def field(where: dict, name: str, kind, optional: bool = False):
         return None
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise Malformed(f"{name}: found {value!r}, need {getattr(kind, '__name__', 'a number')}")
-    if name in ITEMS and not all(map(ITEMS[name], value)):
-        raise Malformed(f"{name}: found an item of another kind")
+    if name in ITEMS and not all(map(ITEMS[name], value)) or name in CHOICES and value not in CHOICES[name]:
+        raise Malformed(f"{name}: found {value!r}, need {CHOICES.get(name, 'items of another kind')}")
     return value
 
 

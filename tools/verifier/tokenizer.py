@@ -7,7 +7,7 @@ import unicodedata
 from .gguf import GGUF, Unsupported
 
 UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 2, 3, 4, 5, 6
-NO_TOKEN = 0xFFFFFFFF
+RESERVED, NO_TOKEN = (CONTROL, UNKNOWN, BYTE), 0xFFFFFFFF
 ENDS = set("<|im_end|> <|eot_id|> <|eom_id|> <|end|> <|endoftext|> <|end_of_text|> <|EOT|> <EOT> _<EOT> [EOT] <end_of_turn> "
            "<end_of_utterance> <｜end▁of▁sentence｜>".split())
 FILL_IN = {"pad": "<|fim_pad|> <fim_pad> <fim-pad> <PAD> [PAD]", "sep": "<|file_sep|> <file_sep>",
@@ -49,11 +49,8 @@ def compiled(expression: str, text: str) -> re.Pattern:
 
 
 def split(expression: str, text: str) -> list[str]:
-    pieces, at = [], 0
-    for match in compiled(expression, text).finditer(text):
-        pieces += [text[at:match.start()], match[0]]
-        at = match.end()
-    return [piece for piece in [*pieces, text[at:]] if piece]
+    """The expression's matches, and what stands between them."""
+    return [piece for piece in compiled(f"({expression})", text).split(text) if piece]
 
 
 class Tokenizer:
@@ -63,8 +60,10 @@ class Tokenizer:
         self.types = self.keys.get("token_type")
         if self.types is None:
             raise Unsupported("the model has no tokenizer.ggml.token_type")
-        self.ids = {token: i for i, token in reversed(list(enumerate(self.tokens)))}
         self.byte_level = self.keys["model"] == b"gpt2"
+        if not self.byte_level:  # files spell spaces of user-defined tokens either way
+            self.tokens = [t.replace(" ", "\u2581") if kind == USER_DEFINED else t for t, kind in zip(self.tokens, self.types)]
+        self.ids = {token: i for i, token in reversed(list(enumerate(self.tokens)))}
         self.bytes = alphabet()
         self.chars = {byte: char for char, byte in self.bytes.items()}
         self.ranks = {pair: i for i, pair in enumerate(self.keys.get("merges", []))}
@@ -138,7 +137,8 @@ class Tokenizer:
         for piece in pieces:
             chars = [self.chars[byte] for byte in piece.encode() if self.chars[byte] in self.ids]
             whole = "".join(chars)
-            parts = [whole] if self.rule()[1] and whole in self.ids else self.merge(chars, self.rank)
+            is_token = self.rule()[1] and whole in self.ids and self.types[self.ids[whole]] not in RESERVED
+            parts = [whole] if is_token else self.merge(chars, self.rank)
             ids += [self.ids[part] for part in parts]
         return ids
 
@@ -147,7 +147,7 @@ class Tokenizer:
 
     def score(self, left: str, right: str) -> float | None:
         i = self.ids.get(left + right)
-        return None if i is None or self.types[i] in (CONTROL, UNKNOWN, BYTE) else -float(self.keys["scores"][i])
+        return None if i is None or self.types[i] in RESERVED else -float(self.keys["scores"][i])
 
     @staticmethod
     def merge(parts: list[str], order) -> list[str]:
@@ -163,7 +163,7 @@ class Tokenizer:
         i = self.ids.get(text)
         if i is not None and self.types[i] == UNUSED:
             raise Unsupported("text that an unused piece spells")
-        if i is not None and self.types[i] not in (CONTROL, UNKNOWN, BYTE):
+        if i is not None and self.types[i] not in RESERVED:
             return [i]
         try:
             return [self.ids[f"<0x{byte:02X}>"] for byte in text.encode()]

@@ -54,7 +54,8 @@ class Verifier:
         if r.chat_template:
             spelled = self.tokenizer.decode(r.prompt_ids, True)
             wrong = [name for name in ("prompt", "system") if getattr(r, name).strip() not in spelled]
-            return Check("prompt", f"{wrong[0]}: prompt_ids spell another text" if wrong else "", "what a chat template adds is not judged here")
+            reason = f"{wrong[0]}: prompt_ids spell another text" if wrong else ""
+            return Check("prompt", reason, "what a chat template adds is not judged here")
         found = self.tokenizer.encode(r.prompt, r.parse_special)
         at = first_difference(found, r.prompt_ids)
         ids = [str(ids[at]) if at is not None and at < len(ids) else "none" for ids in (found, r.prompt_ids)]
@@ -95,9 +96,8 @@ class Verifier:
             drawn.update(rows[-1].astype("<f4").tobytes())
             at += len(part)
         self.drawn = np.concatenate(rows)
-        pairs = [(name, of.hexdigest(), getattr(r, name)) for name, of in (("drawn_logits_sha256", drawn), ("logits_sha256", whole))]
-        pairs = [pair for pair in pairs if pair[2] is not None]
-        wrong = [f"{name}: found {have}, the model gives {need}" for name, need, have in pairs if need != have]
+        pairs = [("drawn_logits_sha256", drawn.hexdigest()), ("logits_sha256", whole.hexdigest())][:2 if r.logits_sha256 else 1]
+        wrong = [f"{name}: found {getattr(r, name)}, the model gives {need}" for name, need in pairs if need != getattr(r, name)]
         return "; ".join(wrong) + ("; the other hash is right" if 0 < len(wrong) < len(pairs) else "")
 
     @functools.cache
