@@ -274,6 +274,13 @@ TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]")
     REQUIRE(answer["choices"].size() > 0);
     for (const Json& choice : answer["choices"]) check(choice["receipt"], 0);
   }
+  const Json of_control = {
+      {"prompt", "A"}, {"receipt", true}, {"max_tokens", 2}, {"logit_bias", {{"1", 100}}}};
+  Json shown = server.complete(of_control).json()["choices"][0]["receipt"];
+  shown["options"]["show_special"] = true;
+  check(shown, 1);
+  shown["text"] = "<s><s>";
+  check(shown, 0);
   const Json user = {{"role", "user"}, {"content", "Tell a story."}};
   const auto system = [](const char* text) { return Json{{"role", "system"}, {"content", text}}; };
   for (const Json& messages : {Json::array({user}), Json::array({system("Be kind."), user}),

@@ -281,6 +281,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.system = prompt.system;
   if (request.is_chat()) receipt.chat_template = served.style->name();
   receipt.parse_special = request.parse_special;
+  receipt.show_special = options.show_special;
   receipt.sampler = options.sampler;
   receipt.sequence = request.sequence_of(index);
   receipt.max_tokens = options.max_tokens;

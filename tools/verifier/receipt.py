@@ -9,7 +9,7 @@ from .sampling import Settings
 
 FORMAT, CONTRACT = "llm-receipt/1", 1
 NUMBER = (int, float)
-OPTIONS = {"chat_template": str, "system": str, "parse_special": bool, "n": int, "stop": list, "ignore_eos": bool,
+OPTIONS = {"chat_template": str, "system": str, "parse_special": bool, "show_special": bool, "n": int, "stop": list, "ignore_eos": bool,
            "logit_bias": list, "context": int, "kv": str, "compute": str}
 OUTER = {"prompt_ids": list, "ids": list, "text": str, "stop_reason": str, "drawn_logits_sha256": str}
 MAY_BE_ABSENT = {"prompt": str, "logits_sha256": str}
@@ -56,7 +56,7 @@ def parse(text: str) -> SimpleNamespace:
     settings = Settings(**{f.name: field(options, f.name, kinds[f.type]) for f in fields(Settings)})
     values = {name: field(document, name, kind) for name, kind in OUTER.items()}
     values |= {name: field(document, name, kind, True) for name, kind in MAY_BE_ABSENT.items()}
-    values |= {name: field(options, name, kind) for name, kind in OPTIONS.items()}
+    values |= {name: field(options, name, kind, name == "show_special") for name, kind in OPTIONS.items()}
     if not values["prompt_ids"]:
         raise Malformed("prompt_ids: need one at least")
     return SimpleNamespace(**values, model_sha256=field(field(document, "model", dict), "sha256", str), settings=settings)

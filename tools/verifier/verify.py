@@ -70,7 +70,7 @@ class Verifier:
         return f"context: {self.receipt.context} positions do not give {len(self.ids)} tokens" if full else ""
 
     def text_of(self, ids: list[int]) -> str:
-        text = self.tokenizer.decode(ids, False)
+        text = self.tokenizer.decode(ids, bool(self.receipt.show_special))
         starts_anew = self.receipt.chat_template or self.receipt.prompt == ""
         return text.removeprefix(" ") if starts_anew and self.tokenizer.has_space_prefix() else text
 

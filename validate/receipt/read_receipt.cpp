@@ -100,6 +100,9 @@ Status read_sampling(const JsonMembers& members, SamplerOptions& sampler) {
 Status read_options(const Json& json, Receipt& receipt) {
   const JsonMembers members(json, "options");
   LLM_TRY(receipt.parse_special, members.boolean("parse_special"));
+  if (json.contains("show_special")) {
+    LLM_TRY(receipt.show_special, members.boolean("show_special"));
+  }
   LLM_TRY(receipt.system, members.text("system"));
   LLM_TRY(receipt.chat_template, members.text("chat_template"));
   if (!ChatStyle::is_name(receipt.chat_template) && !receipt.chat_template.empty())

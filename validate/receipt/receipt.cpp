@@ -37,6 +37,7 @@ OrderedJson options_json(const Receipt& r) {
                       {"logit_bias", bias_json(r.logit_bias)},
                       {"seed", r.sampler.seed},
                       {"sequence", r.sequence}};
+  if (r.show_special) json["show_special"] = true;
   if (r.grammar)
     json["grammar"] = {{"kind", grammar_kind_name(r.grammar->kind)}, {"text", r.grammar->text}};
   for (const SamplerField& field : kSamplerFields)
@@ -95,6 +96,7 @@ GenerateOptions Receipt::generation(const ChatStyle* style) const {
   options.max_tokens = max_tokens;
   options.stop = stop;
   options.ignore_eos = ignore_eos;
+  options.show_special = show_special;
   if (!logit_bias.empty())
     options.logit_bias = std::make_shared<std::vector<LogitBias>>(logit_bias);
   options.continues_text = !is_chat() && (!prompt || !prompt->empty());

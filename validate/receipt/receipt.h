@@ -35,6 +35,7 @@ struct Receipt {
 
   std::optional<std::string> prompt;  ///< absent: given as ids, or no UTF-8
   bool parse_special = false;
+  bool show_special = false;  ///< the text has the spellings of control tokens
   std::string system;
   std::string chat_template;  ///< ChatStyle::name(): the prompt is a message; empty: it is none
 
