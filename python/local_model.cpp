@@ -194,6 +194,11 @@ std::vector<std::string> LocalAnswer::logits_sha256() const {
 void LocalAnswer::cancel() {
   if (std::exchange(is_submitted_, false))
     model_->service_->cancel(first_, state_->request.n_choices());
+  state_->update([&] {
+    if (state_->is_complete()) return;
+    state_->parts.clear();
+    state_->error = Error{ErrorCode::kUsage, "text", "found it closed, need one that goes on"};
+  });
 }
 
 }  // namespace llm

@@ -88,6 +88,7 @@ class LocalAnswer {
   /// Of each text, where the body asked for logits_hash; else empty. @pre as whole()
   std::vector<std::string> logits_sha256() const;
 
+  /// Gives it up, where it is not complete: that is next()'s error then.
   void cancel();
 
  private:

@@ -17,8 +17,15 @@ Answer = dict[str, Any]  # as llmserve gives it: {"id", "choices": [...], "usage
 _SELF_CHECK_TEXT = "The quick brown fox jumps over the lazy dog. 0123456789"
 
 
+def _plain(value: Any) -> Any:
+    """numpy's numbers and arrays as JSON has them."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"found {type(value).__name__}, need what JSON has")
+
+
 def _body(fields: dict[str, Any]) -> str:
-    return json.dumps({name: value for name, value in fields.items() if value is not None})
+    return json.dumps({name: value for name, value in fields.items() if value is not None}, default=_plain)
 
 
 class Text(Iterator[str]):
