@@ -1,78 +1,23 @@
 #include "python/local_model.h"
 
-#include <ctime>
-#include <filesystem>
 #include <utility>
 
-#include "tools/common/chat_date.h"
-#include "tools/llmserve/prompts.h"
+#include "tools/llmserve/model_folder.h"
+#include "tools/llmserve/model_loader.h"
 
 namespace llm {
-namespace {
 
-constexpr std::size_t kKvBytes = std::size_t{1} << 30;  // for texts beside the first
-
-/// The template of conversations; null where the file has none that is understood.
-Result<std::shared_ptr<const ChatStyle>> style_of(const LocalOptions& options, const Model& model) {
-  const bool is_auto = options.chat_template == "auto";
-  if (is_auto && model.chat_template().empty()) return std::shared_ptr<const ChatStyle>();
-  auto style = ChatStyle::choose(options.chat_template, model.chat_template(), model.tokenizer());
-  if (!style.ok() && is_auto) return std::shared_ptr<const ChatStyle>();
-  if (!style.ok()) return style.error();
-  const ChatOptions date{.chat_template = options.chat_template, .date = options.chat_date};
-  LLM_TRY(const auto day, chat_date(date, (*style)->needs_date(), "llmrun", /*quiet=*/true));
-  if (day) (*style)->set_date(*day);
-  return std::shared_ptr<const ChatStyle>(*style);
-}
-
-/// As many pages as all texts need, but of kKvBytes only those of one.
-Result<SchedulerOptions> scheduler_of(const LocalOptions& options, const Model& model) {
-  SchedulerOptions scheduler;
-  scheduler.parallel = options.parallel;
-  scheduler.step_tokens = std::max(scheduler.step_tokens, options.parallel);
-  scheduler.context = options.context > 0 ? options.context : model.config().context;
-  LLM_TRY(const auto page, KvPool::create(model.config(), 1, options.kv));
-  scheduler.kv_groups = page->groups();
-  const std::size_t one = Scheduler::pages_for(scheduler, scheduler.context);
-  scheduler.kv_pages =
-      std::max(one, std::min(kKvBytes / page->page_bytes(), one * options.parallel));
-  return scheduler;
-}
-
-}  // namespace
-
-Result<std::shared_ptr<LocalModel>> LocalModel::open(const std::string& path,
-                                                     const LocalOptions& options) {
-  std::shared_ptr<LocalModel> local(new LocalModel());
-  local->path_ = path;
-  ServedModel& served = local->served_;
-  LLM_TRY(served.model, Model::load(path, options.load));
-  LLM_TRY(served.style, style_of(options, *served.model));
-  LLM_TRY(const SchedulerOptions scheduler, scheduler_of(options, *served.model));
-  served.ids = {std::filesystem::path(path).stem().string()};
-  if (served.style) {
-    served.reply_format = reply_format_of(*served.style, served.tokenizer());
-    served.reply_shows_special = has_control_tokens(served.reply_format, served.tokenizer());
-  }
-  served.kv = options.kv;
-  served.context = served.most_new_tokens = scheduler.context;
-  served.most_texts = scheduler.parallel + scheduler.queue;
-  served.loaded_at = std::time(nullptr);
-  served.grammars = std::make_shared<GrammarCompiler>(served.tokenizer());
-  LLM_TRY(
-      auto executor,
-      Executor::create(served.model, {.context = std::max(scheduler.context, scheduler.step_tokens),
-                                      .kv = options.kv,
-                                      .batch = scheduler.step_tokens,
-                                      .kv_pages = scheduler.kv_pages}));
-  LLM_TRY(local->service_, TextService::start(std::move(executor), scheduler));
-  return local;
+Result<std::shared_ptr<LocalModel>> LocalModel::open(const ServeArguments& arguments) {
+  LLM_TRY(const LoadPlan plan,
+          plan_model(arguments, one_model(arguments.model, {}), /*quiet=*/true));
+  LLM_TRY(Lease lease, plan.load());
+  return std::shared_ptr<LocalModel>(new LocalModel(arguments.model, std::move(lease)));
 }
 
 Result<LocalModel::Logits> LocalModel::logits(std::span<const TokenId> tokens) const {
   if (tokens.empty()) return Error{ErrorCode::kUsage, "tokens", "found none, need 1 or more"};
   LLM_TRY(auto sequence,
-          open_sequence(served_.model, {.context = tokens.size(), .kv = served_.kv}));
+          open_sequence(served().model, {.context = tokens.size(), .kv = served().kv}));
   LLM_TRY(const auto rows, sequence->evaluate(tokens, LogitRows::kAll));
   return Logits{std::move(sequence), rows};
 }
@@ -148,11 +93,11 @@ std::vector<TextJob> LocalAnswer::jobs() {
 Result<std::unique_ptr<LocalAnswer>> LocalModel::start(const std::string& body, bool is_chat) {
   const OrderedJson json = parse_ordered_json(body);
   LLM_TRY(AnswerRequest request,
-          is_chat ? parse_chat(json, served_) : parse_completion(json, served_));
+          is_chat ? parse_chat(json, served()) : parse_completion(json, served()));
   auto answer = std::make_unique<LocalAnswer>(shared_from_this(), std::move(request));
   if (answer->state_->request.stream)
     answer->state_->parts.push_back(answer->state_->writer->opening());
-  const auto submission = service_->submit(answer->jobs());
+  const auto submission = service().submit(answer->jobs());
   if (submission.admission == Admission::kTooLong)
     return Error{ErrorCode::kResource, "prompt",
                  "found more tokens, with the new ones, than all KV pages hold"};
@@ -193,7 +138,7 @@ std::vector<std::string> LocalAnswer::logits_sha256() const {
 
 void LocalAnswer::cancel() {
   if (std::exchange(is_submitted_, false))
-    model_->service_->cancel(first_, state_->request.n_choices());
+    model_->service().cancel(first_, state_->request.n_choices());
   state_->update([&] {
     if (state_->is_complete()) return;
     state_->parts.clear();

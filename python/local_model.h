@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -16,19 +17,10 @@
 #include "engine/serve/text_service.h"
 #include "tools/llmserve/answer_json.h"
 #include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/arguments.h"
 #include "tools/llmserve/served_model.h"
 
 namespace llm {
-
-/// What a model is opened with.
-struct LocalOptions {
-  LoadOptions load;
-  KvType kv = KvType::kF16;
-  std::size_t context = 0;             ///< positions of a text; 0: the model's
-  std::size_t parallel = 16;           ///< texts that are generated at once; others wait
-  std::string chat_template = "auto";  ///< as llmserve --chat-template
-  std::string chat_date;               ///< as llmserve --chat-date
-};
 
 class LocalAnswer;
 
@@ -36,15 +28,13 @@ class LocalAnswer;
 /// bodies of its API, and an answer has the bits that llmserve's has. Usable from any thread.
 class LocalModel : public std::enable_shared_from_this<LocalModel> {
  public:
-  /// Errors: those of Model::load, Executor and ChatStyle (a file's template that is not understood
-  /// leaves it without chats).
-  static Result<std::shared_ptr<LocalModel>> open(const std::string& path,
-                                                  const LocalOptions& options);
+  /// Opens `arguments.model` as llmserve would. Errors: those of plan_model() and of its load()
+  static Result<std::shared_ptr<LocalModel>> open(const ServeArguments& arguments);
 
-  const Model& model() const { return *served_.model; }
-  const ServedModel& served() const { return served_; }
+  const Model& model() const { return *served().model; }
+  const ServedModel& served() const { return lease_->facts; }
   const std::string& path() const { return path_; }
-  ServiceFigures figures() const { return service_->figures(); }
+  ServiceFigures figures() const { return service().figures(); }
 
   /// Begins to make the answer to a body of /v1/completions, or of /v1/chat/completions.
   /// Errors: kUsage naming the field; kResource where too many texts wait.
@@ -60,11 +50,12 @@ class LocalModel : public std::enable_shared_from_this<LocalModel> {
 
  private:
   friend class LocalAnswer;
-  LocalModel() = default;
+  LocalModel(std::string path, Lease lease) : path_(std::move(path)), lease_(std::move(lease)) {}
+
+  TextService& service() const { return *lease_->service; }
 
   std::string path_;
-  ServedModel served_;
-  std::unique_ptr<TextService> service_;
+  Lease lease_;
 };
 
 /// An answer that is being made; destroyed before its end, it is given up. One thread at a time.

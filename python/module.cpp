@@ -7,7 +7,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -75,22 +77,22 @@ std::shared_ptr<LocalModel> open_model(const std::string& path, int threads,
                                        const std::string& chat_template,
                                        const std::string& chat_date,
                                        const std::string& packed_cache, bool strict) {
-  LocalOptions options;
-  options.load.threads = threads;
-  options.load.isa = isa_of(isa);
-  options.load.compute =
+  ServeArguments arguments;
+  arguments.model = path;
+  arguments.threads = threads;
+  arguments.isa = isa_of(isa);
+  arguments.compute =
       word_of<Compute>("compute", compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}});
-  options.load.strict = strict;
-  options.load.hash_file = true;  // answers name it
-  options.load.packed_cache = packed_cache;
-  options.kv = word_of<KvType>("kv", kv,
-                               {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}});
-  options.context = context;
-  options.parallel = parallel;
-  options.chat_template = chat_template;
-  options.chat_date = chat_date;
+  arguments.strict = strict;
+  arguments.packed_cache = packed_cache;
+  arguments.kv = word_of<KvType>(
+      "kv", kv, {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}});
+  arguments.scheduler.context = context;
+  arguments.scheduler.parallel = parallel;
+  arguments.scheduler.step_tokens = std::max(arguments.scheduler.step_tokens, parallel);
+  arguments.chat = {.chat_template = chat_template, .date = chat_date};
   const nb::gil_scoped_release released;
-  return value_of(LocalModel::open(path, options));
+  return value_of(LocalModel::open(arguments));
 }
 
 std::unique_ptr<LocalAnswer> start(LocalModel& model, const std::string& body, bool is_chat) {
@@ -223,6 +225,7 @@ NB_MODULE(_llmrun, module) {
   using llm::LocalAnswer;
   using llm::LocalModel;
   nb::register_exception_translator(llm::raise_failure);
+  spdlog::set_level(spdlog::level::off);  // a library prints nothing
   nb::class_<LocalAnswer>(module, "Answer")
       .def("next_part", llm::next_part)
       .def("whole", llm::whole)

@@ -14,7 +14,7 @@ TEST_CASE("llmrun's options say what a text is", "[llmrun][structure]") {
                                       "-p",
                                       "Once",
                                       "-s",
-                                      "1",
+                                      "2",
                                       "-n",
                                       "200"};
     words.insert(words.end(), more.begin(), more.end());

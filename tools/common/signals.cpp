@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <mutex>
 
 #include "base/atomic_file.h"
 #include "base/shown_text.h"
@@ -98,6 +99,8 @@ void GracefulInterrupt::clear() { pending_signal = 0; }
 void set_exit_hook(void (*hook)()) { exit_hook = hook; }
 
 void guard_mapped_file(const std::string& path) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   const std::string text = shown(path, sizeof guarded_path - 64);
   std::strncpy(guarded_path, text.c_str(), sizeof guarded_path - 1);
 }
