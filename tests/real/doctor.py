@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Plants the ten faults of published GGUFs (docs/doctor.md) into real files, and scores what `llmgguf doctor` says.
 
-    python3 tests/real/doctor.py BIN_DIR MODEL.gguf... [--keep DIR] [--only NUMBER]
+    python3 tests/real/doctor.py BIN_DIR MODEL.gguf... [--vocabulary VOCAB.gguf] [--only NUMBER]
+
+--vocabulary adds a model of Qwen2.5-0.5B's shape: seeded weights of llmsynth under the vocabulary of VOCAB.gguf.
 
 Each model must be clean: nothing above a note. A line for each fault and model: PASS where every planting of it was named, by a
 finding above a note of the right check, with a remedy; then what --fix writes is examined again. The last line is the table.
@@ -211,15 +213,15 @@ def plantings(g: Gguf) -> list[tuple[int, str, str, object]]:
         rows += [(1, f"pre-tokenizer {rule}", "pre-tokenizer", lambda f, rule=rule: f.string("tokenizer.ggml.pre", rule))
                  for rule in wrong]
         rows += [(1, "no pre-tokenizer", "pre-tokenizer", lambda f: f.drop("tokenizer.ggml.pre")),
-                 (2, "add_bos_token", "chat", lambda f: f.flag("tokenizer.ggml.add_bos_token", True)),
+                 (2, "add_bos_token", "bos", lambda f: f.flag("tokenizer.ggml.add_bos_token", True)),
                  (3, "no template", "chat", lambda f: f.drop("tokenizer.chat_template")),
                  (4, "EOS is <|endoftext|>", "chat",
                   lambda f: f.u32("tokenizer.ggml.eos_token_id", f.strings("tokenizer.ggml.tokens").index(b"<|endoftext|>"))),
                  (6, "base absent", "rope", lambda f: f.drop(key(f, "rope.freq_base")))]
     else:
         rows += [(1, "equal scores", "vocabulary", equal_scores), (1, "reversed scores", "merges", reversed_scores),
-                 (2, "no BOS", "chat", lambda f: f.flag("tokenizer.ggml.add_bos_token", False)),
-                 (2, "BOS twice", "chat",
+                 (2, "no BOS", "bos", lambda f: f.flag("tokenizer.ggml.add_bos_token", False)),
+                 (2, "BOS twice", "bos",
                   lambda f: f.string("tokenizer.chat_template", GEMMA.replace("{{ bos_token }}", "<bos>"))),
                  (4, "template whose <end_of_turn> no id names", "chat", lambda f: f.string("tokenizer.chat_template", GEMMA)),
                  (6, "no window", "rope", lambda f: f.drop(key(f, "attention.sliding_window")))]
@@ -254,6 +256,22 @@ class Doctor:
             make(changed)
             changed.write(path)
         return path
+
+
+def qwen_shaped(binary: Path, vocabulary: Path, folder: Path) -> Path:
+    """Ends a turn as Qwen2.5-Instruct's files say it; the vocabulary's own file is a base model's."""
+    weights, path = folder / "weights.gguf", folder / "qwen-shaped.gguf"
+    subprocess.run([str(binary / "llmsynth"), "--shape", "qwen2.5-0.5b", "--type", "Q4_K_M", str(weights), "-q"], check=True)
+    made, words = Gguf(weights), Gguf(vocabulary)
+    for name in [name for name in made.entries if name.startswith("tokenizer.")]:
+        made.drop(name)
+    made.entries |= {name: entry for name, entry in words.entries.items() if name.startswith("tokenizer.")}
+    made.write(path.with_stem("qwen-shaped-base"))
+    made.string("general.name", "Qwen2.5 0.5B Instruct, in shape")
+    made.u32("tokenizer.ggml.eos_token_id", words.strings("tokenizer.ggml.tokens").index(b"<|im_end|>"))
+    made.write(path)
+    weights.unlink()
+    return path
 
 
 def is_named(findings: list[dict], check: str) -> bool:
@@ -293,12 +311,15 @@ def score(doctor: Doctor, model: Path, only: int | None) -> tuple[bool, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("bin", type=Path)
-    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("models", type=Path, nargs="*")
+    parser.add_argument("--vocabulary", type=Path)
     parser.add_argument("--only", type=int)
     args = parser.parse_args()
     tables, passed = [], True
     with tempfile.TemporaryDirectory() as folder:
         doctor = Doctor(args.bin, Path(folder))
+        if args.vocabulary:
+            args.models.append(qwen_shaped(args.bin, args.vocabulary, Path(folder)))
         for model in args.models:
             try:
                 good, table = score(doctor, model, args.only)

@@ -29,6 +29,9 @@ OptionTable make_check_table(CheckArguments& a) {
   table.flag("self", &a.self,
              "compare every fast path with the definition on this file and CPU, bit for bit; done "
              "when nothing else is asked for");
+  table.flag("doctor", &a.doctor,
+             "tell what is wrong with the file and how it is mended, without running it, and do "
+             "nothing else (llmgguf doctor, which also mends)");
   table
       .text("equivalence", "FILE", &a.equivalence,
             "the frozen tokens and logits of this model, exactly, also by every number of threads, "
@@ -146,6 +149,9 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
     return usage_error("--ppl", "found none, need a text for --kld with a model");
+  if (a.doctor && (finds_model || scores || a.self || !a.equivalence.empty() ||
+                   !a.tokenizer.empty() || !a.dump.empty() || !a.reports.empty()))
+    return usage_error("--doctor", "found with another check or --report, need it alone");
   if (a.model.empty() &&
       (!finds_model || a.self || !a.equivalence.empty() || !a.tokenizer.empty() || scores))
     return usage_error("MODEL", "found no model, need a GGUF file");

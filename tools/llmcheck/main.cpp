@@ -15,6 +15,7 @@
 #include "tools/common/signals.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmcheck/run.h"
+#include "validate/doctor/doctor.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/report/report.h"
 #include "validate/report/text.h"
@@ -35,6 +36,7 @@ class Check {
 
   Result<int> run() {
     LLM_RETURN_IF_ERROR(check_arguments(a_));
+    if (a_.doctor) return doctor();
     LLM_RETURN_IF_ERROR(check_outputs());
     LLM_RETURN_IF_ERROR(read_references());
     LLM_RETURN_IF_ERROR(choose_model());
@@ -76,6 +78,18 @@ class Check {
       LLM_TRY(receipt_, load_receipt(a_));
     }
     return Ok{};
+  }
+
+  Result<int> doctor() {
+    guard_mapped_file(a_.model);
+    LLM_TRY(const Examination done,
+            examine(a_.model,
+                    {.threads = a_.threads, .progress = [this](std::size_t at, std::size_t total) {
+                       run_.bar("examine", at, total);
+                     }}));
+    run_.bar.clear();
+    LLM_RETURN_IF_ERROR(write_stdout(doctor_text(a_.model, done)));
+    return done.healthy() ? 0 : kExitVerdictFailed;
   }
 
   int exit_code() const {

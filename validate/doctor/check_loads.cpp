@@ -25,9 +25,10 @@ void check_loads(Patient& patient) {
   const Status loaded = load(patient);
   if (loaded.ok()) return;
   const Error& error = loaded.error();
-  const bool is_known = std::ranges::any_of(patient.findings(), [&error](const Finding& finding) {
-    return finding.severity != Severity::kNote && finding.where == error.field;
-  });
+  const bool is_known =
+      std::ranges::any_of(patient.findings(), [&error](const FileFinding& finding) {
+        return finding.severity != Severity::kNote && finding.where == error.field;
+      });
   if (is_known) return;
   const bool is_ours = error.code == ErrorCode::kUnsupported;
   patient.report({.severity = is_ours ? Severity::kNote : Severity::kError,

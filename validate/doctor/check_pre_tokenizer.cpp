@@ -44,7 +44,7 @@ void check_pre_tokenizer(Patient& patient) {
   const PreTokenizerRule* rule = find_pre_tokenizer_rule(name);
   const bool shows_something = fits->n_tokens >= kEnoughTokens;
   const RuleFit* best = shows_something ? best_fit(patient, *fits) : nullptr;
-  Finding finding{
+  FileFinding finding{
       .where = std::string(kKey),
       .why =
           "text is split otherwise than in training: numbers, code and line breaks become "

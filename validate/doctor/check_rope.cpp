@@ -62,7 +62,8 @@ class RopeCheck {
     }
     const auto window = patient_.integer(key("attention.sliding_window")).value_or(0);
     const bool is_windowed = architecture_.window_period == 1 && window > 0 && window < context_;
-    if (is_scaled() || is_windowed) return;
+    // Phi-3 keeps the base: its factors make the context (check_factors()).
+    if (is_scaled() || is_windowed || architecture_.name == "phi3") return;
     const double used = base.value_or(static_cast<double>(architecture_.rope_theta));
     // Converters write the key wherever the configuration has it, as those of long contexts do.
     const bool is_too_low = used <= kOldBase && context_ >= kOldContext + (base ? 1 : 0);

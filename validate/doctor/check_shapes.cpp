@@ -35,8 +35,8 @@ class Shapes {
     return patient_.integer(patient_.key(suffix));
   }
 
-  Finding contradiction(const std::string& key, std::string found, std::uint64_t need,
-                        std::string_view proof) const {
+  FileFinding contradiction(const std::string& key, std::string found, std::uint64_t need,
+                            std::string_view proof) const {
     return {.where = key,
             .what = fmt::format("found {}, need {}: {}", found, need, proof),
             .why = "programs refuse the file, or read its tensors in the wrong shape",
@@ -94,14 +94,14 @@ class Shapes {
     const auto kv_rows = static_cast<std::int64_t>(k->dims[1]);
     const std::int64_t head_dim = head_dim_of(q_rows, kv_rows, heads);
     if (head_dim <= 0 || q_rows % head_dim != 0 || kv_rows % head_dim != 0) {
-      const bool agrees = heads && *heads > 0 && q_rows % *heads == 0;
-      if (agrees) return;
-      return patient_.report({.where = patient_.key("attention.head_count"),
-                              .what = fmt::format("found {}, need a divisor of {}: the columns of "
-                                                  "blk.0.attn_output.weight",
-                                                  heads.value_or(0), q_rows),
-                              .why = "programs refuse the file, or attend in the wrong heads",
-                              .remedy = "take it from the original config.json"});
+      if (!heads) return;
+      return patient_.report(
+          {.where = patient_.key("attention.head_count"),
+           .what = fmt::format(
+               "found {} heads and {} of keys for {} rows of queries and {} of keys", *heads,
+               size("attention.head_count_kv").value_or(*heads), q_rows, kv_rows),
+           .why = "programs refuse the file, or cut heads in the wrong places",
+           .remedy = "take both counts from the original config.json"});
     }
     check_key(
         "attention.head_count", static_cast<std::uint64_t>(q_rows / head_dim),

@@ -34,6 +34,12 @@ bool is_placeholder(const VocabSpec::Token& token) {
          });
 }
 
+/// Small letters of ASCII, perhaps behind a space: no pre-tokenizer splits these.
+bool is_word(std::string_view text) {
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  return text.size() > 1 && std::ranges::all_of(text, [](char c) { return c >= 'a' && c <= 'z'; });
+}
+
 /// How published vocabularies call a special token whose id a file gives wrongly.
 struct UsualSpelling {
   std::string_view part;
@@ -58,7 +64,7 @@ constexpr std::array kUsual = {
 };
 
 /// The key gets the id of the part's usual spelling, or goes where the vocabulary has none.
-void mend_id(Patient& patient, Finding finding, const std::string& key, std::string_view part) {
+void mend_id(Patient& patient, FileFinding finding, const std::string& key, std::string_view part) {
   for (const auto& [of, spelling] : kUsual) {
     const auto id = of == part ? patient.marker(spelling) : std::nullopt;
     if (!id) continue;
@@ -71,9 +77,10 @@ void mend_id(Patient& patient, Finding finding, const std::string& key, std::str
 void check_special_id(Patient& patient, const std::string& key, std::string_view part) {
   const auto id = patient.integer(key);
   if (id && *id == kNoToken) return;
-  Finding finding{.where = key,
-                  .why = "programs refuse the file, read past the vocabulary, or end texts nowhere",
-                  .remedy = "leave the key out, or give it the id of the original tokenizer"};
+  FileFinding finding{
+      .where = key,
+      .why = "programs refuse the file, read past the vocabulary, or end texts nowhere",
+      .remedy = "leave the key out, or give it the id of the original tokenizer"};
   if (!id || *id < 0 || static_cast<std::size_t>(*id) >= patient.n_tokens()) {
     finding.what = fmt::format("found {}, need the id of one of {} tokens",
                                id ? fmt::format("{}", *id) : "no whole number", patient.n_tokens());
@@ -108,8 +115,8 @@ void check_lengths(Patient& patient) {
 void check_scores(Patient& patient) {
   if (patient.text(kModel) != "llama") return;
   const auto scores = patient.gguf().get_floats("tokenizer.ggml.scores");
-  if (!scores.ok() || scores->size() < 2) return;
-  for (std::size_t i = 0; i < scores->size() && i < patient.n_tokens(); ++i)
+  if (!scores.ok() || scores->size() != patient.n_tokens()) return;
+  for (std::size_t i = 0; i < scores->size(); ++i)
     if (patient.tokens()[i].kind == TokenKind::kNormal && (*scores)[i] != (*scores)[0]) return;
   patient.report({.where = "tokenizer.ggml.scores",
                   .what = fmt::format("found {} equal scores, need the order in which pieces merge",
@@ -177,7 +184,7 @@ void check_special_ids(Patient& patient) {
 void check_merges(Patient& patient) {
   const std::shared_ptr<const Tokenizer> tokenizer = patient.tokenizer();
   if (tokenizer == nullptr) return;
-  constexpr std::size_t kSample = 3000;
+  constexpr std::size_t kSample = 10'000;
   const std::size_t step = tokenizer->size() / kSample + 1;
   std::size_t n = 0;
   std::size_t n_lost = 0;
@@ -186,17 +193,19 @@ void check_merges(Patient& patient) {
     const auto id = static_cast<TokenId>(i);
     if (tokenizer->kind(id) != TokenKind::kNormal) continue;
     const std::string text = tokenizer->piece_text(id);
+    if (!is_word(text)) continue;
     const auto ids =
         tokenizer->encode(text, {.add_bos = false, .add_eos = false, .add_space_prefix = false});
     ++n;
     if (ids.size() == 1) continue;
     if (n_lost++ == 0) example = llm::quoted(text);
   }
-  if (n < 100 || n_lost * 10 < n) return;
+  // Published vocabularies lose one in a hundred at most.
+  if (n < 100 || n_lost * 20 < n) return;
   patient.report(
       {.where = patient.text(kModel) == "llama" ? "tokenizer.ggml.scores" : "tokenizer.ggml.merges",
-       .what = fmt::format("found {} of {} tokens that their own text does not give, "
-                           "such as {}",
+       .what = fmt::format("found {} of {} words that are tokens and not what their own "
+                           "text becomes, such as {}",
                            n_lost, n, example),
        .why = "the order of merges is another vocabulary's, or incomplete: text becomes "
               "other tokens than in training",

@@ -21,7 +21,9 @@ void check_tokens_listed(Patient& patient);
 void check_pre_tokenizer(Patient& patient);
 /// Tokens against what the tokenizer makes of their texts.
 void check_merges(Patient& patient);
-/// The chat template: there, right, in tokens of this vocabulary; BOS; the turn's end.
+/// What begins a text: the right token, once.
+void check_bos(Patient& patient);
+/// The chat template: there, right, in tokens of this vocabulary; the turn's end.
 void check_chat(Patient& patient);
 /// RoPE's base, scaling and factors; windows.
 void check_rope(Patient& patient);

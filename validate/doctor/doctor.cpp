@@ -33,26 +33,28 @@ constexpr std::array kChecks = {
     Check{"shapes", check_shapes},
     Check{"pre-tokenizer", check_pre_tokenizer},
     Check{"merges", check_merges},
+    Check{"bos", check_bos},
     Check{"chat", check_chat},
     Check{"rope", check_rope},
     Check{"types", check_types},
 };
 
 /// A file that cannot be parsed, as the only finding; nothing where it is no GGUF, or not there.
-std::optional<Finding> unreadable(const std::string& path, const Error& error) {
+std::optional<FileFinding> unreadable(const std::string& path, const Error& error) {
   const auto file = MappedFile::open(path);
   constexpr std::string_view kMagic = "GGUF";
   if (!file.ok() || file->bytes().size() < kMagic.size() ||
       std::memcmp(file->bytes().data(), kMagic.data(), kMagic.size()) != 0)
     return std::nullopt;
   const bool is_split = error.field == kSplitCount;
-  Finding finding{.where = error.field.empty() ? "file" : error.field,
-                  .what = error.message,
-                  .why = "no program can read the file as it is",
-                  .remedy = !error.hint.empty() ? error.hint
-                                                : "download or convert the file again, and compare "
-                                                  "its size and hash with the publisher's",
-                  .check = "file"};
+  FileFinding finding{.where = error.field.empty() ? "file" : error.field,
+                      .what = error.message,
+                      .why = "no program can read the file as it is",
+                      .remedy = !error.hint.empty()
+                                    ? error.hint
+                                    : "download or convert the file again, and compare "
+                                      "its size and hash with the publisher's",
+                      .check = "file"};
   if (is_split) finding.why = "tensors of the model lie in files that are not there";
   if (finding.what.find("missing") != std::string::npos && !is_split) {
     finding.why = "the file is incomplete: a download or a copy was cut short";
@@ -89,7 +91,7 @@ Status write_mended(const Patient& patient, const std::string& path) {
   return file.commit();
 }
 
-std::string finding_text(const Finding& f) {
+std::string finding_text(const FileFinding& f) {
   constexpr std::size_t kLine = 400;
   std::string text = fmt::format("{} [{}] {}: {}\n    why: {}\n    remedy: {}\n",
                                  severity_name(f.severity), f.check, shown(f.where),
@@ -101,7 +103,7 @@ std::string finding_text(const Finding& f) {
 }  // namespace
 
 std::size_t Examination::count(Severity severity) const {
-  return static_cast<std::size_t>(std::ranges::count(findings, severity, &Finding::severity));
+  return static_cast<std::size_t>(std::ranges::count(findings, severity, &FileFinding::severity));
 }
 
 bool Examination::healthy() const { return count(Severity::kNote) == findings.size(); }
@@ -109,7 +111,7 @@ bool Examination::healthy() const { return count(Severity::kNote) == findings.si
 Result<Examination> examine(const std::string& path, const DoctorOptions& options) {
   auto open = open_gguf_file(path);
   if (!open.ok()) {
-    std::optional<Finding> finding = unreadable(path, open.error());
+    std::optional<FileFinding> finding = unreadable(path, open.error());
     if (!finding) return std::move(open).error();
     return Examination{.findings = {*std::move(finding)}};
   }
@@ -124,8 +126,8 @@ Result<Examination> examine(const std::string& path, const DoctorOptions& option
   check_loads(patient);
   LLM_RETURN_IF_ERROR(patient.file().check_unchanged());
   Examination done{.findings = patient.findings(), .n_tensors = patient.gguf().tensors().size()};
-  std::ranges::stable_sort(done.findings, std::greater(), &Finding::severity);
-  const auto has_mend = [](const Finding& finding) { return !finding.mend.empty(); };
+  std::ranges::stable_sort(done.findings, std::greater(), &FileFinding::severity);
+  const auto has_mend = [](const FileFinding& finding) { return !finding.mend.empty(); };
   if (!options.fix.empty() && std::ranges::any_of(done.findings, has_mend)) {
     LLM_RETURN_IF_ERROR(write_mended(patient, options.fix));
     done.written = true;
@@ -135,7 +137,7 @@ Result<Examination> examine(const std::string& path, const DoctorOptions& option
 
 std::string doctor_text(const std::string& path, const Examination& examination) {
   std::string text;
-  for (const Finding& finding : examination.findings) text += finding_text(finding);
+  for (const FileFinding& finding : examination.findings) text += finding_text(finding);
   const auto count = [&](Severity severity) { return examination.count(severity); };
   return text + fmt::format("{}: {}: {} errors, {} warnings, {} notes{}\n", shown(path),
                             examination.healthy() ? "nothing wrong" : "FAULTY",
@@ -146,7 +148,7 @@ std::string doctor_text(const std::string& path, const Examination& examination)
 
 std::string doctor_json(const std::string& path, const Examination& examination) {
   OrderedJson findings = OrderedJson::array();
-  for (const Finding& f : examination.findings) {
+  for (const FileFinding& f : examination.findings) {
     findings.push_back({{"severity", severity_name(f.severity)},
                         {"check", f.check},
                         {"where", f.where},

@@ -12,13 +12,13 @@ namespace llm {
 
 struct DoctorOptions {
   int threads = 0;               ///< 0: as many as CPUs allowed
-  std::string fix;               ///< where to write a mended copy; empty: nowhere
+  std::string fix = {};          ///< where to write a mended copy; empty: nowhere
   WeightProgress progress = {};  ///< called by one thread at a time
 };
 
 /// What is wrong with a file.
 struct Examination {
-  std::vector<Finding> findings;  ///< the gravest first
+  std::vector<FileFinding> findings;  ///< the gravest first
   std::size_t n_tensors = 0;
   bool written = false;  ///< the mended copy; never where there is nothing to mend
 

@@ -15,7 +15,7 @@ inline const char* severity_name(Severity severity) {
 }
 
 /// One thing that is wrong with a file, or worth knowing.
-struct Finding {
+struct FileFinding {
   Severity severity = Severity::kError;
   std::string where = {};   ///< key, tensor or token; "file"
   std::string what = {};    ///< found V, need RULE

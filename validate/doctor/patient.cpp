@@ -123,17 +123,17 @@ bool Patient::is_chat_model() const {
   return false;
 }
 
-void Patient::report(Finding finding) {
+void Patient::report(FileFinding finding) {
   finding.check = check_;
   findings_.push_back(std::move(finding));
 }
 
-void Patient::set_text(Finding finding, std::string_view key, std::string value,
+void Patient::set_text(FileFinding finding, std::string_view key, std::string value,
                        std::string shown) {
   put(std::move(finding), key, GgufType::kString, std::move(value), std::move(shown));
 }
 
-void Patient::put(Finding finding, std::string_view key, GgufType type, std::string bytes,
+void Patient::put(FileFinding finding, std::string_view key, GgufType type, std::string bytes,
                   std::string mend) {
   finding.mend = std::move(mend);
   report(std::move(finding));
@@ -154,7 +154,7 @@ void Patient::put(Finding finding, std::string_view key, GgufType type, std::str
   replace(std::move(entries));
 }
 
-void Patient::remove(Finding finding, std::string_view key) {
+void Patient::remove(FileFinding finding, std::string_view key) {
   finding.mend = fmt::format("{} is left out", key);
   report(std::move(finding));
   std::deque<GgufEntry> entries = gguf_.entries();
@@ -162,7 +162,7 @@ void Patient::remove(Finding finding, std::string_view key) {
   replace(std::move(entries));
 }
 
-void Patient::copy(Finding finding, std::string mend) {
+void Patient::copy(FileFinding finding, std::string mend) {
   finding.mend = std::move(mend);
   report(std::move(finding));
 }

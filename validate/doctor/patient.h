@@ -57,25 +57,25 @@ class Patient {
   /// because a text's beginning, end or padding is a mark of a chat's turn.
   bool is_chat_model() const;
 
-  void report(Finding finding);
+  void report(FileFinding finding);
   /// Reports, and mends: the key gets the value, or goes.
   template <typename T>
-  void set(Finding finding, std::string_view key, T value) {
+  void set(FileFinding finding, std::string_view key, T value) {
     const auto* bytes = reinterpret_cast<const char*>(&value);
     put(std::move(finding), key, gguf_type_of<T>(), std::string(bytes, sizeof(value)),
         fmt::format("{} = {}", key, value));
   }
-  void set_text(Finding finding, std::string_view key, std::string value, std::string shown);
-  void remove(Finding finding, std::string_view key);
+  void set_text(FileFinding finding, std::string_view key, std::string value, std::string shown);
+  void remove(FileFinding finding, std::string_view key);
   /// Reports what a copy alone mends, such as bytes that belong to nothing.
-  void copy(Finding finding, std::string mend);
+  void copy(FileFinding finding, std::string mend);
 
   /// The name that findings carry from now on.
   void begin_check(std::string_view name) { check_ = name; }
-  const std::vector<Finding>& findings() const { return findings_; }
+  const std::vector<FileFinding>& findings() const { return findings_; }
 
  private:
-  void put(Finding finding, std::string_view key, GgufType type, std::string bytes,
+  void put(FileFinding finding, std::string_view key, GgufType type, std::string bytes,
            std::string mend);
   void replace(std::deque<GgufEntry> entries);
 
@@ -87,7 +87,7 @@ class Patient {
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool tokenizer_is_current_ = false;
   std::string_view check_;
-  std::vector<Finding> findings_;
+  std::vector<FileFinding> findings_;
 };
 
 }  // namespace llm
