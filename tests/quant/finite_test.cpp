@@ -1,5 +1,6 @@
 #include "quant/formats/finite.h"
 
+#include <array>
 #include <limits>
 
 #include "tests/quant/quant_testing.h"
@@ -37,6 +38,41 @@ TEST_CASE("the first block with an Inf or NaN scale is found", "[quant][finite]"
       }
     }
     REQUIRE(first_nonfinite_block(type, blocks) == at);
+  }
+}
+
+TEST_CASE("the magnitude of a block is the largest of its scales", "[quant][finite]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  const std::size_t block_bytes = block_traits(type).block_bytes;
+  constexpr std::size_t kBlocks = 9;
+  CAPTURE(block_traits(type).name);
+  const auto clean = testing::random_blocks(type, kBlocks * block_traits(type).block_weights, 5);
+  std::array<float, kBlocks> usual;
+  block_magnitudes(type, clean, usual);
+  auto offsets = testing::f16_offsets(type);
+  if (offsets.empty()) offsets = {0};
+  for (const std::size_t offset : offsets) {
+    auto blocks = clean;
+    const std::size_t at = 4 * block_bytes;
+    constexpr std::uint16_t kHuge = 0xF800;  // -32768
+    if (type == WeightType::kF32 || type == WeightType::kQ8_K) {
+      const float wide = f16_to_f32(kHuge);
+      std::memcpy(blocks.data() + at, &wide, sizeof(wide));
+    } else if (type == WeightType::kMXFP4) {
+      blocks[at] = std::byte{127 + 16};
+    } else if (type == WeightType::kNVFP4) {
+      blocks[at + 3] = std::byte{0x7E};
+    } else if (type == WeightType::kIQ1_M) {
+      testing::store_iq1_m_scale(blocks, at, kHuge);
+    } else {
+      const bool is_bf16 = type == WeightType::kBF16;
+      testing::store_f16(blocks, at + offset, is_bf16 ? f32_to_bf16(f16_to_f32(kHuge)) : kHuge);
+    }
+    std::array<float, kBlocks> found;
+    block_magnitudes(type, blocks, found);
+    CHECK(found[4] == (type == WeightType::kNVFP4 ? 224.0F : 32768.0F));
+    found[4] = usual[4];
+    CHECK(found == usual);
   }
 }
 

@@ -69,6 +69,33 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
   }
 }
 
+TEST_CASE("llmgguf doctor and llmcheck --doctor", "[llmgguf]") {
+  const ScratchDirectory directory;
+  TinyGguf model = TinyGguf::llama();
+  const std::string path = directory.write("m.gguf", model.bytes());
+  run_tool("llmgguf", {"doctor", path}).must_end(0, {}, {"nothing wrong"});
+  run_tool("llmcheck", {path, "--doctor"}).must_end(0, {}, {"nothing wrong"});
+
+  model.set_u32("llama.block_count", 3);
+  const std::string bad = directory.write("bad.gguf", model.bytes());
+  const std::string out = directory / "out.gguf";
+  const auto told = run_tool("llmgguf", {"doctor", bad})
+                        .must_end(1, {},
+                                  {"error [shapes] llama.block_count: found 3, need 1", "why: ",
+                                   "remedy: ", "--fix: llama.block_count = 1", "FAULTY"});
+  CHECK(run_tool("llmcheck", {bad, "--doctor"}).must_end(1).out == told.out);
+  const auto json = test::parse_json(run_tool("llmgguf", {"doctor", bad, "--json"}).out);
+  CHECK(json["findings"][0]["where"] == "llama.block_count");
+  run_tool("llmgguf", {"doctor", bad, "--fix", out}).must_end(1, {}, {"mended copy written"});
+  CHECK(directory.read("out.gguf") == directory.read("m.gguf"));
+
+  run_tool("llmgguf", {"doctor", bad, "--fix", bad}).must_end(2, {"--fix"});
+  run_tool("llmgguf", {"verify", path, "--fix", out}).must_end(2, {"--fix", "need doctor"});
+  run_tool("llmcheck", {path, "--doctor", "--self"}).must_end(2, {"--doctor"});
+  run_tool("llmgguf", {"doctor", directory.write("text", std::string_view("no model"))})
+      .must_end(3, {"magic"});
+}
+
 TEST_CASE("llmgguf diff", "[llmgguf]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();

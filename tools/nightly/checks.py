@@ -123,6 +123,8 @@ def integrity(run: Run) -> Outcome:
         if need and facts.get(field) != need:
             return Outcome(FAIL, f"{field}: found {facts.get(field)}, need {need} (models.lock)", {})
     outcome = judge("llmgguf verify", run.program("llmgguf", "verify", run.path("model"), "--strict"))
+    if outcome.verdict == PASS:
+        outcome = judge("llmgguf doctor", run.program("llmgguf", "doctor", run.path("model")))
     if outcome.verdict == PASS and "manifest" in run.task.inputs:
         outcome = judge("llmgguf verify --manifest",
                         run.program("llmgguf", "verify", run.path("model"), "--manifest", run.path("manifest")))
