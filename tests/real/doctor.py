@@ -150,6 +150,11 @@ class Gguf:
         struct.pack_into("<H", changed, len(changed) // size // 2 * size + SCALE_AT[kind], bits)
         self.tensors[name] = [dims, kind, changed]
 
+    def hole(self, name: str) -> None:
+        """The second half of a tensor was never written."""
+        dims, kind, data = self.tensors[name]
+        self.tensors[name] = [dims, kind, bytes(data[:len(data) // 2]) + bytes(len(data) - len(data) // 2)]
+
     def poor(self, name: str) -> None:
         """A tensor in Q2_K, of small random weights."""
         dims, _, _ = self.tensors[name]
@@ -192,6 +197,7 @@ def plantings(g: Gguf) -> list[tuple[int, str, str, object]]:
         (5, "NaN scale", "blocks", lambda f: f.scale(down, 0x7E00)),
         (5, "infinite scale", "blocks", lambda f: f.scale(down, 0x7C00)),
         (5, "absurd scale", "blocks", lambda f: f.scale(down, 0x7B00)),
+        (5, "half a tensor of zeros", "blocks", lambda f: f.hole(down)),
         (6, "base of 1", "rope", lambda f: f.f32(key(f, "rope.freq_base"), 1)),
         (6, "base of 10000 for 131072 positions", "rope", lambda f: (f.f32(key(f, "rope.freq_base"), 10000),
                                                                     f.u32(key(f, "context_length"), 131072))),

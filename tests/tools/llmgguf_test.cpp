@@ -81,8 +81,8 @@ TEST_CASE("llmgguf doctor and llmcheck --doctor", "[llmgguf]") {
   const std::string out = directory / "out.gguf";
   const auto told = run_tool("llmgguf", {"doctor", bad})
                         .must_end(1, {},
-                                  {"error [shapes] llama.block_count: found 3, need 1", "why: ",
-                                   "remedy: ", "--fix: llama.block_count = 1", "FAULTY"});
+                                  {"error [shapes] llama.block_count: found 3, need 1",
+                                   "why: ", "remedy: ", "--fix: llama.block_count = 1", "FAULTY"});
   CHECK(run_tool("llmcheck", {bad, "--doctor"}).must_end(1).out == told.out);
   const auto json = test::parse_json(run_tool("llmgguf", {"doctor", bad, "--json"}).out);
   CHECK(json["findings"][0]["where"] == "llama.block_count");

@@ -1,5 +1,5 @@
-// Every fault of docs/doctor.md, planted into small files: named by the right check where it is, and
-// mended where metadata can mend it. tests/real/doctor.py does the same with real files.
+// Every fault of docs/doctor.md, planted into small files: named by the right check where it is,
+// and mended where metadata can mend it. tests/real/doctor.py does the same with real files.
 
 #include "validate/doctor/doctor.h"
 
@@ -152,11 +152,10 @@ std::vector<Fault> faults_of_texts() {
       {"no BOS", chat([](TinyGguf& m) { set_bool(m, "tokenizer.ggml.add_bos_token", false); }),
        "bos", "tokenizer.ggml.add_bos_token", true},
       {"Gemma without BOS",
-       changed("gemma3",
-               [](TinyGguf& m) { set_bool(m, "tokenizer.ggml.add_bos_token", false); }),
+       changed("gemma3", [](TinyGguf& m) { set_bool(m, "tokenizer.ggml.add_bos_token", false); }),
        "bos", "tokenizer.ggml.add_bos_token", true},
-      {"another BOS", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.bos_token_id", 2); }),
-       "bos", "tokenizer.ggml.bos_token_id", true},
+      {"another BOS", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.bos_token_id", 2); }), "bos",
+       "tokenizer.ggml.bos_token_id", true},
       {"no template", chat([](TinyGguf& m) {
          m.remove("tokenizer.chat_template");
          m.set_string("general.name", "Tiny Instruct");
@@ -175,21 +174,22 @@ std::vector<Fault> faults_of_texts() {
        chat([](TinyGguf& m) { m.remove("tokenizer.ggml.eot_token_id"); }), "chat",
        "tokenizer.ggml.eot_token_id", true},
       {"a token twice",
-       changed("llama", [](TinyGguf& m) { set_pieces(m, {{265, "t"}}, 1); }), "vocabulary",
-       "tokenizer.ggml.tokens"},
-      {"scores of another length",
-       chat([](TinyGguf& m) {
+       changed("llama",
+               [](TinyGguf& m) {
+                 set_pieces(m, {{265, "t"}}, 1);
+               }),
+       "vocabulary", "tokenizer.ggml.tokens"},
+      {"scores of another length", chat([](TinyGguf& m) {
          m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, std::vector<float>(9, 0));
        }),
        "vocabulary", "tokenizer.ggml.scores"},
-      {"equal scores",
-       chat([](TinyGguf& m) {
+      {"equal scores", chat([](TinyGguf& m) {
          m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, std::vector<float>(272, 0));
        }),
        "vocabulary", "tokenizer.ggml.scores"},
       {"an id out of range",
-       chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.padding_token_id", 272); }),
-       "special-ids", "tokenizer.ggml.padding_token_id", true},
+       chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.padding_token_id", 272); }), "special-ids",
+       "tokenizer.ggml.padding_token_id", true},
       {"EOS out of range", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", 999); }),
        "special-ids", "tokenizer.ggml.eos_token_id", true},
       {"EOS is a word", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", 265); }),
@@ -216,9 +216,8 @@ std::vector<Fault> faults_of_weights() {
       {"NaN", chat(scale(0x7E00)), "blocks", kDown},
       {"Inf", chat(scale(0x7C00)), "blocks", kDown},
       {"an absurd scale", chat(scale(0x7BFF)), "blocks", kDown},
-      {"zeros", chat([](TinyGguf& m) {
-         m.tensor(kDown).data.assign(m.tensor(kDown).data.size(), '\0');
-       }),
+      {"zeros",
+       chat([](TinyGguf& m) { m.tensor(kDown).data.assign(m.tensor(kDown).data.size(), '\0'); }),
        "blocks", kDown},
       {"NaN in a norm", chat([](TinyGguf& m) {
          m.tensor("output_norm.weight").data.replace(8, 4, encoded(std::nanf("")));
@@ -238,32 +237,42 @@ std::vector<Fault> faults_of_weights() {
          m.set_f32("llama.rope.freq_base", 500000);
        }),
        "rope", "rope_freqs.weight"},
-      {"Phi-3 without factors", changed("phi3", [](TinyGguf& m) {
-         m.set_u32("phi3.context_length", 131072);
-         m.set_u32("phi3.rope.scaling.original_context_length", 4096);
-       }),
+      {"Phi-3 without factors",
+       changed("phi3",
+               [](TinyGguf& m) {
+                 m.set_u32("phi3.context_length", 131072);
+                 m.set_u32("phi3.rope.scaling.original_context_length", 4096);
+               }),
        "rope", "rope_factors_long.weight"},
-      {"YaRN without a factor", changed("qwen3", [](TinyGguf& m) {
-         m.set_string("qwen3.rope.scaling.type", "yarn");
-         m.set_u32("qwen3.rope.scaling.original_context_length", 32);
-       }),
+      {"YaRN without a factor",
+       changed("qwen3",
+               [](TinyGguf& m) {
+                 m.set_string("qwen3.rope.scaling.type", "yarn");
+                 m.set_u32("qwen3.rope.scaling.original_context_length", 32);
+               }),
        "rope", "qwen3.rope.scaling.type"},
-      {"Gemma without a window", changed("gemma3", [](TinyGguf& m) {
-         m.remove("gemma3.attention.sliding_window");
+      {"Gemma without a window",
+       changed("gemma3", [](TinyGguf& m) { m.remove("gemma3.attention.sliding_window"); }), "rope",
+       "gemma3.attention.sliding_window"},
+      {"Gemma's other base",
+       changed("gemma3", [](TinyGguf& m) { m.set_f32("gemma3.rope.freq_base_swa", 1e6F); }), "rope",
+       "gemma3.rope.freq_base_swa"},
+      {"a poor output", chat([](TinyGguf& m) {
+         for (TinyGguf::Tensor& tensor : m.tensors) {
+           if (tensor.name.find(".ffn_") == std::string::npos || tensor.dims.size() < 2) continue;
+           tensor.type = static_cast<std::uint32_t>(WeightType::kF16);
+           tensor.data = random_weights(WeightType::kF16, tensor.dims[1], tensor.dims[0], 0.1F, 1);
+         }
        }),
-       "rope", "gemma3.attention.sliding_window"},
-      {"Gemma's other base", changed("gemma3", [](TinyGguf& m) {
-         m.set_f32("gemma3.rope.freq_base_swa", 1e6F);
-       }),
-       "rope", "gemma3.rope.freq_base_swa"},
+       "types", "output.weight"},
       {"a poor ffn_down", chat([](TinyGguf& m) {
          m.tensor(kDown).type = static_cast<std::uint32_t>(WeightType::kQ2_K);
          m.tensor(kDown).data = blocks_of_q2_k(32);
        }),
        "types", kDown},
       {"too few blocks", chat(u32("llama.block_count", 1)), "shapes", "llama.block_count", true},
-      {"another width", chat(u32("llama.embedding_length", 64)), "shapes",
-       "llama.embedding_length", true},
+      {"another width", chat(u32("llama.embedding_length", 64)), "shapes", "llama.embedding_length",
+       true},
       {"another feed-forward", chat(u32("llama.feed_forward_length", 512)), "shapes",
        "llama.feed_forward_length", true},
       {"too many heads", chat(u32("llama.attention.head_count", 8)), "shapes",
@@ -352,6 +361,28 @@ TEST_CASE("BOS by the template's variable is a note, since engines strip one", "
   CHECK(found.findings[0].check == "bos");
 }
 
+TEST_CASE("an id is mended by a control token, not by what else is spelled so", "[doctor]") {
+  const ScratchDirectory folder;
+  TinyGguf model = of_architecture("gemma3");
+  // As in Gemma: "</s>" is a tag of HTML, "<eos>" ends texts.
+  auto pieces = TinyGguf::pieces();
+  auto kinds = TinyGguf::kinds();
+  pieces[1] = "<bos>";
+  pieces[2] = "<eos>";
+  pieces[270] = "</s>";
+  pieces[271] = "<s>";
+  kinds[270] = kinds[271] = 4;
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+  model.set_u32("tokenizer.ggml.eos_token_id", 999);
+  model.set_u32("tokenizer.ggml.bos_token_id", 2);
+  const Examination found = examined(folder, model);
+  CHECK(must_find(found, "special-ids", "tokenizer.ggml.eos_token_id").mend ==
+        "tokenizer.ggml.eos_token_id = 2");
+  CHECK(must_find(found, "bos", "tokenizer.ggml.bos_token_id").mend ==
+        "tokenizer.ggml.bos_token_id = 1");
+}
+
 TEST_CASE("several faults are all named, and mended together", "[doctor]") {
   const ScratchDirectory folder;
   TinyGguf model = chat_model();
@@ -372,7 +403,9 @@ TEST_CASE("several faults are all named, and mended together", "[doctor]") {
 TEST_CASE("an incomplete file is a finding, and what is no GGUF an error", "[doctor]") {
   const ScratchDirectory folder;
   const auto bytes = chat_model().bytes();
-  const auto cut = [&](std::size_t n) { return folder.write("cut.gguf", std::span(bytes).first(n)); };
+  const auto cut = [&](std::size_t n) {
+    return folder.write("cut.gguf", std::span(bytes).first(n));
+  };
   const auto short_of_data = require_ok(examine(cut(bytes.size() - 5000), {}));
   const FileFinding finding = must_find(short_of_data, "file", short_of_data.findings[0].where);
   CHECK_THAT(finding.what, Contains("bytes missing"));

@@ -87,7 +87,7 @@ void check_which_bos(Patient& patient, const Tokenizer& tokenizer) {
   const std::string found = spec.bos ? tokenizer.spelling(*spec.bos) : "none";
   if (!spec.add_bos || std::ranges::find(kSpellings, found) != kSpellings.end()) return;
   for (const std::string_view spelling : kSpellings) {
-    const auto id = patient.marker(spelling);
+    const auto id = patient.control_token(spelling);
     if (!id) continue;
     return patient.set({.severity = Severity::kWarning,
                         .where = "tokenizer.ggml.bos_token_id",

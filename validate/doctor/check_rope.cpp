@@ -9,10 +9,11 @@
 namespace llm {
 namespace {
 
-/// Facts from the published config.json files: bases grew with contexts; with 10,000 a model was
-/// trained on at most 8,192 positions, or attends to a window.
+/// Facts from the published config.json files: bases grew with contexts. With 10,000 the models of
+/// these architectures were trained on 4,096 positions, or attend to a window; two of 8,192 are
+/// known.
 constexpr double kOldBase = 10000;
-constexpr std::int64_t kOldContext = 8192;
+constexpr std::int64_t kLongContext = 8192;
 
 class RopeCheck {
  public:
@@ -65,9 +66,7 @@ class RopeCheck {
     // Phi-3 keeps the base: its factors make the context (check_factors()).
     if (is_scaled() || is_windowed || architecture_.name == "phi3") return;
     const double used = base.value_or(static_cast<double>(architecture_.rope_theta));
-    // Converters write the key wherever the configuration has it, as those of long contexts do.
-    const bool is_too_low = used <= kOldBase && context_ >= kOldContext + (base ? 1 : 0);
-    if (!is_too_low) return;
+    if (used > kOldBase || context_ < kLongContext) return;
     report(Severity::kWarning, where,
            fmt::format("found {}, for a context of {} without scaling or window",
                        base ? fmt::format("{}", *base) : "no key, which means 10000", context_),
@@ -104,7 +103,7 @@ class RopeCheck {
         "slow pairs turn otherwise than in training: answers get worse with every thousand tokens";
     const double base = patient_.number(key("rope.freq_base")).value_or(0);
     const bool is_llama31 = architecture_.name == "llama" && base == 500000 &&
-                            context_ > kOldContext && patient_.has_weights();
+                            context_ > kLongContext && patient_.has_weights();
     if (is_llama31 && !is_scaled()) {
       report(
           Severity::kError, "rope_freqs.weight",

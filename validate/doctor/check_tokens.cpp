@@ -66,7 +66,7 @@ constexpr std::array kUsual = {
 /// The key gets the id of the part's usual spelling, or goes where the vocabulary has none.
 void mend_id(Patient& patient, FileFinding finding, const std::string& key, std::string_view part) {
   for (const auto& [of, spelling] : kUsual) {
-    const auto id = of == part ? patient.marker(spelling) : std::nullopt;
+    const auto id = of == part ? patient.control_token(spelling) : std::nullopt;
     if (!id) continue;
     finding.remedy = fmt::format("{} = {} ({})", key, *id, spelling);
     return patient.set(std::move(finding), key, static_cast<std::uint32_t>(*id));

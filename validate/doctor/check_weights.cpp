@@ -44,25 +44,34 @@ double bulk_bits(const GgufFile& gguf) {
   return 0;
 }
 
-/// What errors in a tensor cost is much more than its share of the bits. Recipes of every program
-/// give these as many bits as the rest, or more.
+/// Bits per weight of a role's tensors in the middle one of all layers.
+double usual_bits(const GgufFile& gguf, std::string_view role) {
+  std::vector<double> bits;
+  for (const GgufTensor& tensor : gguf.tensors())
+    if (role_of(tensor.name) == role) bits.push_back(bits_of(tensor));
+  const auto middle = bits.begin() + static_cast<std::ptrdiff_t>(bits.size() / 2);
+  std::nth_element(bits.begin(), middle, bits.end());
+  return *middle;
+}
+
+/// A tensor whose errors cost more than its share of the bits. Recipes of every program give it as
+/// many as the rest, or more.
 struct Sensitive {
   std::string_view role;
+  double poor;  ///< below so much of the bulk's bits
   std::string_view why;
 };
 constexpr std::array kSensitive = {
-    Sensitive{"output.weight", "every logit carries its error"},
-    Sensitive{"token_embd.weight",
-              "every token enters with its error, and with tied weights "
-              "leaves with it"},
-    Sensitive{"attn_v.weight", "its error goes into the residual stream unweakened"},
-    Sensitive{"attn_v_b.weight", "its error goes into the residual stream unweakened"},
-    Sensitive{"ffn_down.weight", "outliers of the activations multiply its error"},
-    Sensitive{"ffn_down_exps.weight", "outliers of the activations multiply its error"},
+    Sensitive{"output.weight", 0.95, "every logit carries its error"},
+    Sensitive{"token_embd.weight", 0.8, "every token enters with its error"},
+    Sensitive{"attn_v.weight", 0.8, "its error goes into the residual stream unweakened"},
+    Sensitive{"ffn_down.weight", 0.8, "outliers of the activations multiply its error"},
+    Sensitive{"ffn_down_exps.weight", 0.8, "outliers of the activations multiply its error"},
 };
 /// Types of so many bits lose nothing that matters, whatever the bulk has.
 constexpr double kEnoughBits = 6;
-constexpr double kPoor = 0.8;  // of the bulk's bits
+/// Recipes mix 4.5 and 6.6 bits among the layers of a role (Q4_K_M).
+constexpr double kPoorInRole = 0.65;
 
 /// What a scan saw of one tensor.
 struct Scan {
@@ -169,8 +178,16 @@ void check_types(Patient& patient) {
            .why = "norms, biases and routers are tiny and steer all the rest",
            .remedy = "quantize again with a recipe that leaves it alone (llmquant)"});
     }
-    const auto sensitive = std::ranges::find(kSensitive, role, &Sensitive::role);
-    if (sensitive == kSensitive.end() || bits >= kEnoughBits || bits >= kPoor * bulk) continue;
+    // Without an output of its own a model uses the embedding.
+    const bool is_tied =
+        role == "token_embd.weight" && !patient.gguf().find_tensor("output.weight");
+    const auto sensitive =
+        std::ranges::find(kSensitive, is_tied ? "output.weight" : role, &Sensitive::role);
+    if (sensitive == kSensitive.end() || bits >= kEnoughBits) continue;
+    const bool is_poor =
+        bits < sensitive->poor * bulk ||
+        (bits < 0.95 * bulk && bits < kPoorInRole * usual_bits(patient.gguf(), role));
+    if (!is_poor) continue;
     patient.report(
         {.severity = Severity::kWarning,
          .where = std::string(tensor.name),

@@ -87,13 +87,12 @@ std::string_view Patient::text(std::string_view key) const {
   return found.ok() ? *found : std::string_view();
 }
 
-std::optional<TokenId> Patient::marker(std::string_view spelling) const {
-  for (std::size_t id = 0; id < tokens_.size(); ++id) {
-    const auto& [text, score, kind] = tokens_[id];
-    if ((kind == TokenKind::kControl || kind == TokenKind::kUserDefined) && text == spelling)
-      return static_cast<TokenId>(id);
-  }
-  return std::nullopt;
+std::optional<TokenId> Patient::control_token(std::string_view spelling) const {
+  const auto found = std::ranges::find_if(tokens_, [spelling](const VocabSpec::Token& token) {
+    return token.kind == TokenKind::kControl && token.text == spelling;
+  });
+  if (found == tokens_.end()) return std::nullopt;
+  return static_cast<TokenId>(found - tokens_.begin());
 }
 
 std::shared_ptr<const Tokenizer> Patient::tokenizer() {

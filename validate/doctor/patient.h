@@ -47,8 +47,9 @@ class Patient {
   /// TokenKind, or is not there, is kNormal.
   const std::vector<VocabSpec::Token>& tokens() const { return tokens_; }
   std::size_t n_tokens() const { return tokens_.size(); }
-  /// The id of the control or user-defined token of that spelling.
-  std::optional<TokenId> marker(std::string_view spelling) const;
+  /// The id of the control token of that spelling. Others may spell the same: Gemma has tags of
+  /// HTML.
+  std::optional<TokenId> control_token(std::string_view spelling) const;
   /// The vocabulary as it is after the mends so far; nullptr where it cannot be read. Made anew
   /// after a mend.
   std::shared_ptr<const Tokenizer> tokenizer();
