@@ -396,8 +396,20 @@ TEST_CASE("several faults are all named, and mended together", "[doctor]") {
   must_find(found, "special-ids", "tokenizer.ggml.bos_token_id");
   must_find(found, "chat", "tokenizer.ggml.eot_token_id");
   must_find(found, "file", "file");
+  CHECK(found.findings.front().severity == Severity::kError);
+  CHECK(found.findings.back().severity == Severity::kWarning);
   CHECK(require_ok(examine(out, {})).findings.empty());
   CHECK(require_ok(open_model_file(out)).warnings.empty());
+}
+
+TEST_CASE("a check sees what an earlier one has mended", "[doctor]") {
+  const ScratchDirectory folder;
+  TinyGguf model = chat_model();
+  model.set_u32("tokenizer.ggml.bos_token_id", 2);
+  model.set_string(kTemplate, fmt::format("<s>{}", kChatMl));  // doubled once BOS is right
+  const Examination found = examined(folder, model);
+  must_find(found, "bos", "tokenizer.ggml.bos_token_id");
+  must_find(found, "bos", "tokenizer.ggml.add_bos_token");
 }
 
 TEST_CASE("an incomplete file is a finding, and what is no GGUF an error", "[doctor]") {
@@ -416,6 +428,34 @@ TEST_CASE("an incomplete file is a finding, and what is no GGUF an error", "[doc
   must_fail(examine(folder.write("text", std::string_view("a text, no model")), {}),
             ErrorCode::kMalformed);
   must_fail(examine(folder / "absent", {}), ErrorCode::kIo);
+}
+
+TEST_CASE("of what is no model only the tensors are examined", "[doctor]") {
+  const ScratchDirectory folder;
+  TinyGguf model = chat_model();
+  model.set_string("general.type", "adapter");
+  model.remove("tokenizer.ggml.tokens");
+  model.remove("llama.block_count");
+  CHECK(examined(folder, model).healthy());
+  model.tensor(kDown).data.replace(144 * 3, 2, encoded(std::uint16_t{0x7E00}));
+  must_find(examined(folder, model), "blocks", kDown);
+}
+
+TEST_CASE("damaged files are findings or errors, and nothing worse", "[doctor]") {
+  const ScratchDirectory folder;
+  std::mt19937 random(7);
+  std::size_t n_found = 0;
+  for (const TinyGguf& model : {chat_model(), of_architecture("qwen3moe")}) {
+    const auto whole = model.bytes();
+    const std::size_t header = model.header_bytes();
+    for (int run = 0; run < 200; ++run) {
+      auto bytes = whole;
+      for (int n = 0; n < 3; ++n) bytes[random() % header] = static_cast<std::byte>(random());
+      const auto found = examine(folder.write("m.gguf", bytes), {.threads = 1});
+      n_found += found.ok() && !found->healthy() ? 1 : 0;
+    }
+  }
+  CHECK(n_found > 200);
 }
 
 TEST_CASE("the file that is read is never written", "[doctor]") {

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include "base/shown_text.h"
 #include "validate/doctor/checks.h"
 
 namespace llm {
@@ -15,6 +16,13 @@ void check_file(Patient& patient) {
                    "last tensor does"},
         "what follows the last tensor is left out");
   }
+  if (patient.is_model()) return;
+  patient.report(
+      {.severity = Severity::kNote,
+       .where = "general.type",
+       .what = fmt::format("found {}, no model by itself", quoted(patient.text("general.type"))),
+       .why = "only its tensors are examined",
+       .remedy = "none is needed"});
 }
 
 }  // namespace llm

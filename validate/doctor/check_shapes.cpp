@@ -177,9 +177,9 @@ void check_context(Patient& patient) {
 }  // namespace
 
 void check_shapes(Patient& patient) {
-  if (!patient.has_weights()) return;
+  if (!patient.has_weights() || patient.text("general.architecture").empty()) return;
   Shapes(patient).run();
-  check_context(patient);
+  if (patient.architecture() != nullptr) check_context(patient);
 }
 
 }  // namespace llm

@@ -117,13 +117,14 @@ Result<Examination> examine(const std::string& path, const DoctorOptions& option
   }
   Patient patient(std::move(open).value(), path);
   for (const Check& check : kChecks) {
+    if (!patient.is_model() && check.run != check_file) continue;
     patient.begin_check(check.name);
     check.run(patient);
   }
   patient.begin_check("blocks");
   check_blocks(patient, options.threads > 0 ? options.threads : available_cpus(), options.progress);
   patient.begin_check("loads");
-  check_loads(patient);
+  if (patient.is_model()) check_loads(patient);
   LLM_RETURN_IF_ERROR(patient.file().check_unchanged());
   Examination done{.findings = patient.findings(), .n_tensors = patient.gguf().tensors().size()};
   std::ranges::stable_sort(done.findings, std::greater(), &FileFinding::severity);

@@ -32,6 +32,8 @@ class Patient {
   /// Metadata with the mends so far.
   const GgufFile& gguf() const { return gguf_; }
   const MappedFile& file() const { return file_; }
+  /// Not an adapter, a projector of images or the like.
+  bool is_model() const { return text("general.type").empty() || text("general.type") == "model"; }
   bool has_weights() const { return !gguf_.tensors().empty(); }
   /// The row of general.architecture, or nullptr.
   const Architecture* architecture() const;
