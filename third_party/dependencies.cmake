@@ -27,7 +27,7 @@ endif()
 find_package(cxxopts 3.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio and Beast
-if(NOT LLM_BUILD_PYTHON)
+if(NOT LLM_BUILD_PYTHON AND NOT LLM_STATIC)
   find_package(CURL 7.84)  # without it, -hf is refused
 endif()
 
