@@ -1,0 +1,266 @@
+#pragma once
+
+// Small files without a fault, and with one each.
+
+#include "tests/support/test.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace llm::test {
+
+inline constexpr const char* kChatMl =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+inline void set_pieces(TinyGguf& model, const std::vector<std::pair<std::size_t, std::string>>& changed,
+                std::int32_t kind) {
+  auto pieces = TinyGguf::pieces();
+  auto kinds = TinyGguf::kinds();
+  for (const auto& [id, text] : changed) {
+    pieces[id] = text;
+    kinds[id] = kind;
+  }
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+}
+
+inline void set_bool(TinyGguf& model, std::string_view key, bool value) {
+  model.set(key, GgufType::kBool, static_cast<std::uint8_t>(value));
+}
+
+/// A llama whose replies end with <|im_end|>, by its template and by its ids.
+inline TinyGguf chat_model() {
+  TinyGguf model = TinyGguf::llama({.n_layers = 2});
+  set_pieces(model, {{270, "<|im_start|>"}, {271, "<|im_end|>"}}, 3);
+  model.set_string("tokenizer.chat_template", kChatMl);
+  model.set_u32("tokenizer.ggml.eot_token_id", 271);
+  return model;
+}
+
+inline TinyGguf of_architecture(const std::string& architecture) {
+  TinyGguf model = TinyGguf::llama({.n_layers = 2, .architecture = architecture});
+  if (architecture == "gemma3") model.set_u32("gemma3.attention.sliding_window", 16);
+  return model;
+}
+
+/// A vocabulary alone, of byte-level BPE, whose tokens show the rule of SmolLM2: each digit by
+/// itself, line breaks together with blanks.
+inline TinyGguf digits_one_by_one() {
+  TinyGguf model = TinyGguf::llama();
+  model.make_byte_bpe();
+  auto tokens = TinyGguf::byte_bpe_tokens();
+  tokens.resize(258);  // bytes, "ab" and the control token "cd"
+  std::vector<std::string> merges;
+  const auto merge = [&](const std::string& left, const std::string& right) {
+    merges.push_back(left + " " + right);
+    tokens.push_back(left + right);
+    return left + right;
+  };
+  std::vector<std::string> words = {"z"};
+  for (std::size_t begin = 0; words[begin].size() < 4; ++begin)
+    for (char c = 'a'; c <= 's'; ++c) words.push_back(merge(words[begin], std::string(1, c)));
+  std::string indentation = "\u010A";  // a line break, then blanks
+  for (int n = 0; n < 40; ++n) indentation = merge(indentation, "\u0120");
+  merges.emplace_back("a b");
+  std::vector<std::int32_t> kinds(tokens.size(), 1);
+  kinds[257] = 3;
+  model.tensors.clear();
+  model.set_strings("tokenizer.ggml.tokens", tokens);
+  model.set_strings("tokenizer.ggml.merges", merges);
+  model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+  model.set_string("tokenizer.ggml.pre", "smollm");
+  return model;
+}
+
+/// A fault, and who must name it where.
+struct Fault {
+  std::string_view name;
+  std::function<TinyGguf()> make;
+  std::string_view check;
+  std::string_view where;
+  bool is_mended = false;
+};
+
+template <typename Change>
+std::function<TinyGguf()> changed(TinyGguf (*model)(), Change change) {
+  return [model, change] {
+    TinyGguf made = model();
+    change(made);
+    return made;
+  };
+}
+template <typename Change>
+std::function<TinyGguf()> changed(const std::string& architecture, Change change) {
+  return [architecture, change] {
+    TinyGguf made = of_architecture(architecture);
+    change(made);
+    return made;
+  };
+}
+
+inline constexpr std::string_view kTemplate = "tokenizer.chat_template";
+inline constexpr std::string_view kDown = "blk.1.ffn_down.weight";
+
+inline std::vector<Fault> faults_of_texts() {
+  const auto chat = [](auto change) { return changed(chat_model, change); };
+  const auto bpe = [](auto change) { return changed(digits_one_by_one, change); };
+  const auto set = [](std::string_view key, const std::string& text) {
+    return [key, text](TinyGguf& m) { m.set_string(key, text); };
+  };
+  constexpr std::string_view kPre = "tokenizer.ggml.pre";
+  return {
+      {"no pre-tokenizer", bpe([](TinyGguf& m) { m.remove("tokenizer.ggml.pre"); }),
+       "pre-tokenizer", kPre, true},
+      {"one that joins digits", bpe(set(kPre, "gpt-2")), "pre-tokenizer", kPre, true},
+      {"one that splits tokens", bpe(set(kPre, "qwen2")), "pre-tokenizer", kPre, true},
+      {"another vocabulary's merges", bpe([](TinyGguf& m) {
+         m.set_strings("tokenizer.ggml.merges", {"a b", "z a"});
+       }),
+       "merges", "tokenizer.ggml.merges"},
+      {"BOS in the template's letters", chat(set(kTemplate, fmt::format("<s>{}", kChatMl))), "bos",
+       "tokenizer.ggml.add_bos_token", true},
+      {"BOS twice in the template",
+       chat(set(kTemplate, fmt::format("{{{{ bos_token }}}}<s>{}", kChatMl))), "bos", kTemplate},
+      {"no BOS", chat([](TinyGguf& m) { set_bool(m, "tokenizer.ggml.add_bos_token", false); }),
+       "bos", "tokenizer.ggml.add_bos_token", true},
+      {"Gemma without BOS",
+       changed("gemma3", [](TinyGguf& m) { set_bool(m, "tokenizer.ggml.add_bos_token", false); }),
+       "bos", "tokenizer.ggml.add_bos_token", true},
+      {"another BOS", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.bos_token_id", 2); }), "bos",
+       "tokenizer.ggml.bos_token_id", true},
+      {"no template", chat([](TinyGguf& m) {
+         m.remove("tokenizer.chat_template");
+         m.set_string("general.name", "Tiny Instruct");
+       }),
+       "chat", kTemplate, true},
+      {"a template that is no Jinja", chat(set(kTemplate, "{% for m in messages %}")), "chat",
+       kTemplate},
+      {"one that always raises", chat(set(kTemplate, "{{ raise_exception('no') }}")), "chat",
+       kTemplate},
+      {"one without the question", chat(set(kTemplate, "<|im_start|>assistant\n")), "chat",
+       kTemplate},
+      {"another vocabulary's template",
+       chat(set(kTemplate, "{% for m in messages %}<|user|>{{ m.content }}<|end|>{% endfor %}")),
+       "chat", kTemplate},
+      {"a turn's end that no id names",
+       chat([](TinyGguf& m) { m.remove("tokenizer.ggml.eot_token_id"); }), "chat",
+       "tokenizer.ggml.eot_token_id", true},
+      {"a token twice",
+       changed("llama",
+               [](TinyGguf& m) {
+                 set_pieces(m, {{265, "t"}}, 1);
+               }),
+       "vocabulary", "tokenizer.ggml.tokens"},
+      {"scores of another length", chat([](TinyGguf& m) {
+         m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, std::vector<float>(9, 0));
+       }),
+       "vocabulary", "tokenizer.ggml.scores"},
+      {"equal scores", chat([](TinyGguf& m) {
+         m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, std::vector<float>(272, 0));
+       }),
+       "vocabulary", "tokenizer.ggml.scores"},
+      {"an id out of range",
+       chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.padding_token_id", 272); }), "special-ids",
+       "tokenizer.ggml.padding_token_id", true},
+      {"EOS out of range", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", 999); }),
+       "special-ids", "tokenizer.ggml.eos_token_id", true},
+      {"EOS is a word", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", 265); }),
+       "special-ids", "tokenizer.ggml.eos_token_id", true},
+  };
+}
+
+inline std::string blocks_of_q2_k(std::size_t n) {
+  std::string data;
+  for (std::size_t i = 0; i < n; ++i)
+    data += std::string(80, '\x35') + encoded<std::uint32_t>(0x1000'1000);
+  return data;
+}
+
+inline std::vector<Fault> faults_of_weights() {
+  const auto chat = [](auto change) { return changed(chat_model, change); };
+  const auto u32 = [](std::string_view key, std::uint32_t value) {
+    return [key, value](TinyGguf& m) { m.set_u32(key, value); };
+  };
+  const auto scale = [](std::uint16_t bits) {  // Q4_K: 144 bytes, d first
+    return [bits](TinyGguf& m) { m.tensor(kDown).data.replace(144 * 3, 2, encoded(bits)); };
+  };
+  return {
+      {"NaN", chat(scale(0x7E00)), "blocks", kDown},
+      {"Inf", chat(scale(0x7C00)), "blocks", kDown},
+      {"an absurd scale", chat(scale(0x7BFF)), "blocks", kDown},
+      {"zeros",
+       chat([](TinyGguf& m) { m.tensor(kDown).data.assign(m.tensor(kDown).data.size(), '\0'); }),
+       "blocks", kDown},
+      {"NaN in a norm", chat([](TinyGguf& m) {
+         m.tensor("output_norm.weight").data.replace(8, 4, encoded(std::nanf("")));
+       }),
+       "blocks", "output_norm.weight"},
+      {"a base for short texts", chat(u32("llama.context_length", 131072)), "rope",
+       "llama.rope.freq_base"},
+      {"no base", chat([](TinyGguf& m) {
+         m.set_u32("llama.context_length", 8192);
+         m.remove("llama.rope.freq_base");
+       }),
+       "rope", "llama.rope.freq_base"},
+      {"a base of 1", chat([](TinyGguf& m) { m.set_f32("llama.rope.freq_base", 1); }), "rope",
+       "llama.rope.freq_base"},
+      {"Llama 3.1 without factors", chat([](TinyGguf& m) {
+         m.set_u32("llama.context_length", 131072);
+         m.set_f32("llama.rope.freq_base", 500000);
+       }),
+       "rope", "rope_freqs.weight"},
+      {"Phi-3 without factors",
+       changed("phi3",
+               [](TinyGguf& m) {
+                 m.set_u32("phi3.context_length", 131072);
+                 m.set_u32("phi3.rope.scaling.original_context_length", 4096);
+               }),
+       "rope", "rope_factors_long.weight"},
+      {"YaRN without a factor",
+       changed("qwen3",
+               [](TinyGguf& m) {
+                 m.set_string("qwen3.rope.scaling.type", "yarn");
+                 m.set_u32("qwen3.rope.scaling.original_context_length", 32);
+               }),
+       "rope", "qwen3.rope.scaling.type"},
+      {"Gemma without a window",
+       changed("gemma3", [](TinyGguf& m) { m.remove("gemma3.attention.sliding_window"); }), "rope",
+       "gemma3.attention.sliding_window"},
+      {"Gemma's other base",
+       changed("gemma3", [](TinyGguf& m) { m.set_f32("gemma3.rope.freq_base_swa", 1e6F); }), "rope",
+       "gemma3.rope.freq_base_swa"},
+      {"a poor output", chat([](TinyGguf& m) {
+         for (TinyGguf::Tensor& tensor : m.tensors) {
+           if (tensor.name.find(".ffn_") == std::string::npos || tensor.dims.size() < 2) continue;
+           tensor.type = static_cast<std::uint32_t>(WeightType::kF16);
+           tensor.data = random_weights(WeightType::kF16, tensor.dims[1], tensor.dims[0], 0.1F, 1);
+         }
+       }),
+       "types", "output.weight"},
+      {"a poor ffn_down", chat([](TinyGguf& m) {
+         m.tensor(kDown).type = static_cast<std::uint32_t>(WeightType::kQ2_K);
+         m.tensor(kDown).data = blocks_of_q2_k(32);
+       }),
+       "types", kDown},
+      {"too few blocks", chat(u32("llama.block_count", 1)), "shapes", "llama.block_count", true},
+      {"another width", chat(u32("llama.embedding_length", 64)), "shapes", "llama.embedding_length",
+       true},
+      {"another feed-forward", chat(u32("llama.feed_forward_length", 512)), "shapes",
+       "llama.feed_forward_length", true},
+      {"too many heads", chat(u32("llama.attention.head_count", 8)), "shapes",
+       "llama.attention.head_count", true},
+      {"too many KV heads", chat(u32("llama.attention.head_count_kv", 4)), "shapes",
+       "llama.attention.head_count_kv", true},
+      {"a head longer than itself", chat(u32("llama.rope.dimension_count", 64)), "shapes",
+       "llama.rope.dimension_count", true},
+      {"another vocab_size", chat(u32("llama.vocab_size", 271)), "shapes", "llama.vocab_size",
+       true},
+      {"no context", chat(u32("llama.context_length", 0)), "shapes", "llama.context_length"},
+      {"a tensor that is not there",
+       chat([](TinyGguf& m) { m.remove_tensor("blk.1.attn_k.weight"); }), "loads",
+       "tensor \"blk.1.attn_k.weight\""},
+      {"trailing bytes", chat([](TinyGguf& m) { m.trailing = std::string(100, 'x'); }), "file",
+       "file", true},
+  };
+}
+
+}  // namespace llm::test
