@@ -11,8 +11,9 @@ inline constexpr const char* kChatMl =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-inline void set_pieces(TinyGguf& model, const std::vector<std::pair<std::size_t, std::string>>& changed,
-                std::int32_t kind) {
+inline void set_pieces(TinyGguf& model,
+                       const std::vector<std::pair<std::size_t, std::string>>& changed,
+                       std::int32_t kind) {
   auto pieces = TinyGguf::pieces();
   auto kinds = TinyGguf::kinds();
   for (const auto& [id, text] : changed) {
