@@ -106,6 +106,10 @@ class Model:
         """The whole answer of /v1/completions: several prompts, n, echo, ... as well."""
         return Text(self._model.start(_body({"prompt": _prompt(prompt), **fields}), False)).answer()
 
+    def stream_complete(self, prompt: str | Sequence[int] | Sequence[str], **fields: Any) -> Iterator[Answer]:
+        """The same as it grows: the chunks of a streamed answer, each with choices[0]["text"]."""
+        return _chunks(Text(self._model.start(_body({"prompt": _prompt(prompt), **fields, "stream": True}), False)))
+
     def chat(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]] | None = None,
              response_format: dict[str, Any] | None = None, **fields: Any) -> Answer:
         """The reply to a conversation: the whole answer of llmserve's /v1/chat/completions, whose fields it takes. The reply is
@@ -115,9 +119,7 @@ class Model:
     def stream_chat(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]] | None = None,
                     response_format: dict[str, Any] | None = None, **fields: Any) -> Iterator[dict[str, Any]]:
         """The same as it grows: the chunks of a streamed answer, each with choices[0]["delta"]."""
-        text = Text(self._start_chat(messages, tools, response_format, {**fields, "stream": True}))
-        return (json.loads(data) for events in text for line in events.splitlines()
-                if (data := line.removeprefix("data: ")) != line and data != "[DONE]")
+        return _chunks(Text(self._start_chat(messages, tools, response_format, {**fields, "stream": True})))
 
     def _start_chat(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None,
                     response_format: dict[str, Any] | None, fields: dict[str, Any]) -> _llmrun.Answer:
@@ -205,6 +207,11 @@ class Model:
     def warnings(self) -> list[str]:
         """What loading found odd about the file."""
         return self._model.warnings
+
+
+def _chunks(text: Text) -> Iterator[Answer]:
+    return (json.loads(data) for events in text for line in events.splitlines()
+            if (data := line.removeprefix("data: ")) != line and data != "[DONE]")
 
 
 def _prompt(prompt: Any) -> Any:

@@ -55,6 +55,8 @@ def test_generated_text_and_logits_are_those_of_llmrun(model):
     answer = text.answer()
     assert "".join(pieces) == out == answer["choices"][0]["text"]
     assert len(pieces) > 20
+    chunks = list(model.stream_complete(PROMPTS[0], max_tokens=40, temperature=0))
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == out and len(chunks) > 20
     assert answer["logits_sha256"] == [logits_sha256(err)]
     assert answer["usage"]["completion_tokens"] == 40
     out, _ = llmrun_tool("-p", PROMPTS[0], "-n", "40", "--temp", "0.9", "--seed", "7", "--top-k", "20", "--top-p", "1", "--min-p", "0",
