@@ -63,6 +63,8 @@ class Golden:
         settings = {"temperature": 0, "seed": 0, **settings}
         is_chat = len(prompt) > 0 and isinstance(prompt[0], dict)
         answer = self._model.chat(prompt, **settings) if is_chat else self._model.complete(prompt, **settings)
+        if is_chat:
+            _number_calls(answer, prompt)
         made = {"model": self._model.name, "sha256": self._model.sha256, "fingerprint": self._model.fingerprint, "options": self._options,
                 "request": {"messages" if is_chat else "prompt": prompt, **settings},
                 "answer": {field: value for field, value in answer.items() if field not in _OF_THE_RUN}}
@@ -89,6 +91,15 @@ class Golden:
 def llm_golden(llm_model: Model, llm_model_options: dict[str, Any], request: pytest.FixtureRequest) -> Golden:
     """llm_golden(prompt_or_messages, name=None, **settings): asks the model and compares the answer with the expected one."""
     return Golden(llm_model, llm_model_options, request.node)
+
+
+def _number_calls(answer: Answer, messages: Any) -> None:
+    """Ids of calls are random, and a template may show them to the model. Here they are the calls' numbers in the conversation."""
+    n = sum(len(message.get("tool_calls") or ()) for message in messages)
+    for choice in answer["choices"]:
+        for call in choice["message"].get("tool_calls") or ():
+            call["id"] = f"call{n:05}"  # nine letters and digits, as Mistral's template wants
+            n += 1
 
 
 def _text_of(value: Any) -> str:

@@ -119,6 +119,33 @@ def test_what_is_not_comparable_is_not_called_another_text(project):
     assert code == 1 and "the model has other options" in said and "256" in said
 
 
+CALLS = """
+import pytest
+
+TOOL = {"type": "function", "function": {"name": "paint", "parameters": {
+    "type": "object", "properties": {"color": {"enum": ["red", "blue"]}}, "required": ["color"], "additionalProperties": False}}}
+
+@pytest.fixture(scope="session")
+def llm_model_options():
+    return {"chat_template": "zephyr"}
+
+def test_call(llm_golden):
+    messages = [{"role": "user", "content": "Paint."}]
+    for name in "ab":
+        reply = llm_golden(messages, name, tools=[TOOL], tool_choice="required")["choices"][0]["message"]
+        messages += [reply, {"role": "tool", "tool_call_id": reply["tool_calls"][0]["id"], "content": "painted"}]
+    assert [message["tool_calls"][0]["id"] for message in messages[1::2]] == ["call00000", "call00001"]
+"""
+
+
+def test_a_conversation_with_calls_is_the_same_again(project):
+    project.test(CALLS)
+    code, said = project.pytest("--llm-update")
+    assert code == 0, said
+    code, said = project.pytest()
+    assert code == 0, said
+
+
 def test_the_model_has_to_be_named(project):
     (project.folder / "pytest.ini").write_text("[pytest]\n")
     code, said = project.pytest()
