@@ -159,7 +159,10 @@ Status add_tool(const OrderedJson& function, const char* schema_name, const std:
   if (!schema.is_object())
     return wrong_field(path + "." + schema_name, shown_json(schema), "a JSON schema of an object");
   tool["parameters"] = std::move(schema);
-  if (function.contains("strict") && function["strict"] == true) tool["strict"] = true;
+  const OrderedJson strict = function.value("strict", OrderedJson());
+  if (!strict.is_null() && !strict.is_boolean())
+    return wrong_field(path + ".strict", shown_json(strict), "true or false");
+  if (strict == true) tool["strict"] = true;
   if (!chat.tools.is_array()) chat.tools = OrderedJson::array();
   for (const OrderedJson& known : chat.tools)
     if (known["function"]["name"] == name)
@@ -349,9 +352,9 @@ JsonSchema tools_schema(bool is_flat) {
                          {"required", {"name"}},
                          {"properties",
                           {{"name", {{"type", "string"}, {"pattern", "^[a-zA-Z0-9_.-]{1,64}$"}}},
-                           {"description", {{"type", "string"}}},
-                           {"parameters", {{"type", "object"}}},
-                           {"strict", {{"type", "boolean"}}}}}};
+                           {"description", {{"type", {"string", "null"}}}},
+                           {"parameters", {{"type", {"object", "null"}}}},
+                           {"strict", {{"type", {"boolean", "null"}}}}}}};
   const JsonSchema type = {{"const", "function"}};
   if (!is_flat) {
     function = {{"type", "object"},

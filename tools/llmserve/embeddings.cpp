@@ -88,10 +88,9 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
   return request;
 }
 
-void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body,
-                   JsonSchema input) {
+void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body) {
   add_model(fields);
-  fields.value("input", std::move(input), JsonFields::keep(&body.prompt))
+  fields.value("input", prompts_schema(), JsonFields::keep(&body.prompt))
       .needed(std::string(kPromptNeed));
   fields.integer("dimensions", &body.dimensions, 1,
                  served == nullptr ? std::numeric_limits<std::int32_t>::max()
@@ -115,7 +114,7 @@ std::string base64_of(std::span<const float> values) {
 
 JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_embedding(fields, served, body, prompts_schema());
+  add_embedding(fields, served, body);
   fields.value(
       "encoding_format", {{"enum", {"float", "base64"}}, {"default", "float"}},
       [&body](const OrderedJson& value, const std::string& path) -> Status {
@@ -131,8 +130,7 @@ JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
 
 JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  const JsonSchema text = {{"type", "string"}};
-  add_embedding(fields, served, body, {{"oneOf", JsonSchema::array({text, array_of(text, true)})}});
+  add_embedding(fields, served, body);
   fields.flag("truncate", &body.truncate, "Cut a text that is longer than the context.");
   for (const char* taken : {"options", "keep_alive"}) fields.ignored(taken);
   return fields;

@@ -177,7 +177,7 @@ Status read_logit_bias(const OrderedJson& biases, const std::string& path,
   return Ok{};
 }
 
-void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+void add_stops(JsonFields& fields, RequestBody& body) {
   const JsonSchema one_stop = {{"type", "string"}, {"minLength", 1}};
   JsonSchema stops = array_of(one_stop);
   stops["maxItems"] = kMostStops;
@@ -187,6 +187,10 @@ void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestB
         return read_stops(value, path, body.options.stop);
       },
       "The text ends before the first of them.");
+}
+
+void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+  add_stops(fields, body);
   fields.value(
       "logit_bias",
       {{"type", "object"},
@@ -372,10 +376,7 @@ static void add_ollama(JsonFields& fields, const ServedModel* served, RequestBod
   JsonFields options;
   add_sampling(options, body);
   options.integer("num_predict", &body.n_predict, -2, most_new(served), "Below 0: all that fits.");
-  options.value("stop", array_of({{"type", "string"}}),
-                [&body](const OrderedJson& value, const std::string& path) {
-                  return read_stops(value, path, body.options.stop);
-                });
+  add_stops(options, body);
   for (const char* taken : {"num_ctx", "num_batch", "num_gpu", "num_thread", "num_keep", "use_mmap",
                             "main_gpu", "numa", "low_vram"})
     options.ignored(taken);
@@ -387,8 +388,9 @@ static void add_ollama(JsonFields& fields, const ServedModel* served, RequestBod
                  return options.read(value, path + ".");
                });
   add_ollama_format(fields, body.structure);
-  add_chat(fields, body, "think", {{"type", "boolean"}}, read_think,
-           "A variable for the chat template.");
+  add_chat(fields, body, "think",
+           {{"oneOf", JsonSchema::array({{{"type", "boolean"}}, {{"type", "string"}}})}},
+           read_think, "A variable for the chat template.");
   fields.flag("stream", &body.stream, "Lines of JSON; true unless it is said.");
   fields.ignored("keep_alive");
 }
