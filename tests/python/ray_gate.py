@@ -16,7 +16,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+# The last: a service on a busy machine takes its time to start.
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/ray"
 MODEL = ROOT / "models/fable-3m-q4_k_m.gguf"
@@ -168,9 +169,8 @@ def main() -> int:
             batch(cluster, Path(folder), doomed=add_worker(cluster, LLM_ISA=ISAS[0]))
             add_worker(cluster, LLM_ISA=ISAS[0])
             service(cluster)
-            serve.shutdown()
-            ray.shutdown()
         finally:
+            ray.shutdown()
             cluster.shutdown()
     print("PASS")
     return 0
