@@ -81,28 +81,28 @@ std::span<const Api::Route> Api::routes() {
         "createCompletion",
         "Continue a prompt",
         {"CompletionRequest", completion_fields}},
-       &Api::completions},
+       &Api::answer_texts<parse_completion>},
       {{"POST",
         "/v1/chat/completions",
         true,
         "createChatCompletion",
         "Reply to a conversation",
         {"ChatRequest", chat_fields}},
-       &Api::chat_completions},
+       &Api::answer_texts<parse_chat>},
       {{"POST",
         "/v1/responses",
         true,
         "createResponse",
         "Reply to a conversation, in the shape of OpenAI's newer API",
         {"ResponsesRequest", responses_fields}},
-       &Api::responses},
+       &Api::answer_texts<parse_responses>},
       {{"POST",
         "/v1/messages",
         true,
         "createMessage",
         "Reply to a conversation, in the shape of Anthropic's API",
         {"MessagesRequest", messages_fields}},
-       &Api::messages},
+       &Api::answer_texts<parse_messages>},
       {{"POST",
         "/v1/messages/count_tokens",
         true,
@@ -116,33 +116,33 @@ std::span<const Api::Route> Api::routes() {
         "createEmbedding",
         "The embeddings of texts",
         {"EmbeddingRequest", embedding_fields}},
-       &Api::embeddings},
+       &Api::answer_texts<parse_embeddings>},
       {{"POST",
         "/api/embed",
         true,
         "ollamaEmbed",
         "The embeddings of texts, in the shape of Ollama's API",
         {"OllamaEmbedRequest", ollama_embed_fields}},
-       &Api::ollama_embed},
+       &Api::answer_texts<parse_ollama_embed>},
       {{"POST",
         "/api/chat",
         true,
         "ollamaChat",
         "Reply to a conversation, in the shape of Ollama's API",
         {"OllamaChatRequest", ollama_chat_fields}},
-       &Api::ollama_chat},
+       &Api::answer_texts<parse_ollama_chat>},
       {{"POST",
         "/api/generate",
         true,
         "ollamaGenerate",
         "Reply to one message, in the shape of Ollama's API",
         {"OllamaGenerateRequest", ollama_text_fields}},
-       &Api::ollama_generate},
+       &Api::answer_texts<parse_ollama_text>},
       {{"GET", "/api/tags", true, "ollamaTags", "The models, as Ollama lists them"},
        &Api::ollama_tags},
       {{"GET", "/api/version", true, "ollamaVersion", "The version"}, &Api::ollama_version},
       {{"POST", "/infill", true, "infill", "The text of a gap", {"InfillRequest", infill_fields}},
-       &Api::infill},
+       &Api::answer_texts<parse_infill>},
       {{"GET", "/v1/models", true, "listModels", "The models, each by all of its names"},
        &Api::list_models},
       {{"GET", "/v1/models/{model}", true, "retrieveModel", "A model"}, &Api::show_model},
@@ -312,8 +312,9 @@ void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {
   });
 }
 
-void Api::answer_texts(const std::shared_ptr<HttpExchange>& exchange, Parse<AnswerRequest> parse) {
-  read_body(exchange, [this, parse](const OrderedJson& body, const Lease& model) -> Next {
+template <Api::Parse<AnswerRequest> parse>
+void Api::answer_texts(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [this](const OrderedJson& body, const Lease& model) -> Next {
     auto parsed = parse(body, model->facts);
     if (!parsed.ok()) return answer_with(error_answer(parsed.error()));
     const auto request = std::make_shared<const AnswerRequest>(std::move(parsed).value());
@@ -333,42 +334,6 @@ void Api::answer_facts(const std::shared_ptr<HttpExchange>& exchange, Parse<T> p
     return answer_with(read.ok() ? answer_of(answer(*read, model->facts))
                                  : error_answer(read.error()));
   });
-}
-
-void Api::completions(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_completion);
-}
-
-void Api::infill(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_infill);
-}
-
-void Api::chat_completions(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_chat);
-}
-
-void Api::responses(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_responses);
-}
-
-void Api::messages(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_messages);
-}
-
-void Api::embeddings(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_embeddings);
-}
-
-void Api::ollama_embed(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_ollama_embed);
-}
-
-void Api::ollama_chat(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_ollama_chat);
-}
-
-void Api::ollama_generate(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_texts(exchange, parse_ollama_text);
 }
 
 void Api::count_tokens(const std::shared_ptr<HttpExchange>& exchange) {

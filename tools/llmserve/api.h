@@ -71,25 +71,17 @@ class Api {
                        AnswerJson (*answer)(const LoadedModel& model));
   /// Lets the workshop parse the body and, with the model that it names, `read` it.
   void read_body(const std::shared_ptr<HttpExchange>& exchange, Read read);
-  /// Answers with texts.
-  void answer_texts(const std::shared_ptr<HttpExchange>& exchange, Parse<AnswerRequest> parse);
+  /// Answers with the texts that the body asks for.
+  template <Parse<AnswerRequest> parse>
+  void answer_texts(const std::shared_ptr<HttpExchange>& exchange);
   /// Answers with what `answer` makes of the body's T.
   template <typename T>
   void answer_facts(const std::shared_ptr<HttpExchange>& exchange, Parse<T> parse,
                     AnswerJson (*answer)(const T& read, const ServedModel& served));
 
-  void completions(const std::shared_ptr<HttpExchange>& exchange);
-  void chat_completions(const std::shared_ptr<HttpExchange>& exchange);
-  void responses(const std::shared_ptr<HttpExchange>& exchange);
-  void messages(const std::shared_ptr<HttpExchange>& exchange);
   void count_tokens(const std::shared_ptr<HttpExchange>& exchange);
-  void embeddings(const std::shared_ptr<HttpExchange>& exchange);
-  void ollama_embed(const std::shared_ptr<HttpExchange>& exchange);
-  void ollama_chat(const std::shared_ptr<HttpExchange>& exchange);
-  void ollama_generate(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_tags(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_version(const std::shared_ptr<HttpExchange>& exchange);
-  void infill(const std::shared_ptr<HttpExchange>& exchange);
   void list_models(const std::shared_ptr<HttpExchange>& exchange);
   void show_model(const std::shared_ptr<HttpExchange>& exchange);
   void tokenize(const std::shared_ptr<HttpExchange>& exchange);
