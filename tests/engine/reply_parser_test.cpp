@@ -90,6 +90,42 @@ TEST_CASE("a reply is taken apart into content, thoughts and calls", "[reply]") 
   CHECK(parsed(hermes(), call + call, false, 1) == is);
 }
 
+TEST_CASE("calls in a list, and calls of a name and JSON", "[reply]") {
+  ReplyFormat list;
+  list.call = Call::kObject;
+  list.begin = "[CALLS][";
+  list.between = ", ";
+  list.end = "]";
+  const std::string one = R"({"name": "f2", "arguments": {"q": "x"}})";
+  const std::string is = R"([f2 {"q":"x"}])";
+  CHECK(parsed(list, "[CALLS][" + one + ", " + one + "] So.") == is + is + "So.");
+  CHECK(parsed(list, "[CALLS][" + one + "]") == is);
+  // Some models write the arguments as text.
+  CHECK(parsed(list, R"([CALLS][{"name": "f2", "arguments": "{\"q\": \"x\"}"}])") == is);
+  ReplyFormat named;
+  named.call = Call::kJson;
+  named.begin = "<call>";
+  named.middle = "<args>";
+  named.end = "</call>";
+  CHECK(parsed(named, R"(<call>f2<args>{"q": "x"}</call>)") == is);
+  CHECK(parsed(named, R"(<call>f2:0<args>{"q": "x"}</call>)") == is);  // Kimi counts calls
+}
+
+TEST_CASE("a value between marks is JSON unless its function takes a string", "[reply]") {
+  ReplyFormat format;
+  format.call = Call::kPairs;
+  format.begin = "<call>";
+  format.end = "</call>";
+  format.key_begin = "<key>";
+  format.key_end = "</key><value>";
+  format.value_end = "</value>";
+  CHECK(parsed(format,
+               "<call>weather<key>city</key><value>7</value><key>days</key><value>\n7\n"
+               "</value></call>") == R"([weather {"city":"7","days":7}])");
+  CHECK(parsed(format, "<call>weather<key>city</key><value>\n a \n</value></call>") ==
+        R"([weather {"city":" a "}])");
+}
+
 TEST_CASE("what is no call is content", "[reply]") {
   for (const char* text :
        {"<tool_call>\nnothing\n</tool_call>", "<tool_call>{\"name\": \"unknown\"}</tool_call>",
@@ -132,6 +168,7 @@ TEST_CASE("gpt-oss's channels", "[reply]") {
                "to=functions.f2 <|constrain|>json<|message|>{\"q\": \"x\"}") ==
         "<Hm.>[f2 {\"q\":\"x\"}]");
   CHECK(parsed(format, " to=functions.f2<|channel|>commentary json<|message|>{}") == "[f2 {}]");
+  CHECK(parsed(format, " to=functions.unknown<|message|>{} So.") == "{} So.");
   CHECK(parsed(format, "Plain text.") == "Plain text.");
   CHECK(parsed(format, "<|channel|>final<|mess") == "");
 }

@@ -184,6 +184,91 @@ TEST_CASE("a call that must be made is made, and its result is read", "[llmserve
   CHECK(kShapes[0].text(other.json()) != text);
 }
 
+TEST_CASE("what a conversation says reaches the template", "[llmserve][tools]") {
+  const ScratchDirectory directory;
+  const std::string jinja = directory.write(
+      "t.jinja",
+      "{% for t in tools or [] %}T{{ t.function.name }}{% endfor %}{% for m in messages %}"
+      "({{ m.role }} {{ m.name }} {{ m.reasoning_content }} {{ m.content }}{% for c in "
+      "m.tool_calls or [] %}<tool_call>{{ {'name': c.function.name, 'arguments': "
+      "c.function.arguments} | tojson }}</tool_call>{% endfor %}){% endfor %}");
+  Server server = serve_fable({"--chat-template", jinja});
+  const auto ids = [&](const Json& messages, const Json& more = Json::object()) {
+    Json body = {{"messages", messages}};
+    body.update(more);
+    const Reply reply = server.post("/tokenize", body);
+    CAPTURE(reply.body);
+    REQUIRE(reply.status == 200);
+    return reply.json()["tokens"];
+  };
+  const auto text = [&](const Json& messages, const Json& more = Json::object()) {
+    return server.post("/detokenize", {{"tokens", ids(messages, more)}})
+        .json()["prompt"]
+        .get<std::string>();
+  };
+  const Json user = {{"role", "user"}, {"content", "Ask."}};
+  const Json asked = Json::array({user});
+  const auto of = [](const char* id, const char* name, const char* arguments) -> Json {
+    return {
+        {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
+  };
+  const auto result = [](const char* id, const char* what) -> Json {
+    return {{"role", "tool"}, {"tool_call_id", id}, {"content", what}};
+  };
+  Json parts = user;
+  parts["content"] = {{{"type", "text"}, {"text", "As"}}, {{"type", "text"}, {"text", "k."}}};
+  CHECK(ids(Json::array({parts})) == ids(asked));
+  const Json calls = {{"role", "assistant"},
+                      {"content", "Well."},
+                      {"reasoning_content", "hm"},
+                      {"tool_calls", {of("c1", "g", ""), of("c2", "other", R"({"n":2})")}}};
+  const Json chat = {user, calls, result("c1", "one"), result("c2", "two")};
+  const std::string seen = text(chat);
+  CHECK_THAT(seen, Contains("(assistant  hm Well."));
+  CHECK_THAT(seen, Contains(R"(<tool_call>{"name": "g", "arguments": {}}</tool_call>)"));
+  CHECK_THAT(seen, Contains(R"({"name": "other", "arguments": {"n": 2}})"));
+  CHECK_THAT(seen, Contains("(tool g  one)(tool other  two)"));
+  CHECK(text(asked, {{"tools", kTools}}).starts_with("Tg("));
+  CHECK(ids(asked, {{"tools", kTools}, {"tool_choice", "none"}}) == ids(asked));
+
+  // The other APIs say the same, in as many tokens. They have no thoughts to give back.
+  Json plain = chat;
+  plain[1].erase("reasoning_content");
+  plain[1]["tool_calls"][0]["function"]["arguments"] = "{}";
+  const std::size_t n = ids(plain).size();
+  const Json blocks = {
+      user,
+      {{"role", "assistant"},
+       {"content",
+        {{{"type", "text"}, {"text", "We"}},
+         {{"type", "text"}, {"text", "ll."}},
+         {{"type", "tool_use"}, {"id", "c1"}, {"name", "g"}, {"input", Json::object()}},
+         {{"type", "tool_use"}, {"id", "c2"}, {"name", "other"}, {"input", {{"n", 2}}}}}}},
+      {{"role", "user"},
+       {"content",
+        {{{"type", "tool_result"}, {"tool_use_id", "c1"}, {"content", "one"}},
+         {{"type", "tool_result"}, {"tool_use_id", "c2"}, {"content", "two"}},
+         {{"type", "text"}, {"text", "Go on."}}}}}};
+  plain.push_back({{"role", "user"}, {"content", "Go on."}});
+  CHECK(server.post("/v1/messages/count_tokens", {{"messages", blocks}}).json()["input_tokens"] ==
+        ids(plain).size());
+  const Json lines = {user,
+                      {{"role", "assistant"},
+                       {"content", "Well."},
+                       {"tool_calls",
+                        {{{"function", {{"name", "g"}, {"arguments", Json::object()}}}},
+                         {{"function", {{"name", "other"}, {"arguments", {{"n", 2}}}}}}}}},
+                      {{"role", "tool"}, {"content", "one"}},
+                      {{"role", "tool"}, {"content", "two"}}};
+  const Json answer =
+      server
+          .post("/api/chat",
+                {{"messages", lines}, {"stream", false}, {"options", {{"num_predict", 1}}}})
+          .json();
+  CAPTURE(answer);
+  CHECK(answer["prompt_eval_count"] == n);
+}
+
 TEST_CASE("a call comes as one delta", "[llmserve][tools]") {
   Server server = serve_fable({"--chat-template", "zephyr"});
   Json body = kShapes[0].body(kQuestion, true);
