@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tests/tools/llmserve_process.h"
+#include "tools/llmserve/conversations.h"
 
 namespace llm::test {
 namespace {
@@ -267,6 +268,49 @@ TEST_CASE("what a conversation says reaches the template", "[llmserve][tools]") 
           .json();
   CAPTURE(answer);
   CHECK(answer["prompt_eval_count"] == n);
+}
+
+TEST_CASE("conversations of every API are read as one", "[llmserve][tools]") {
+  const auto ordered = [](const char* json) { return test::parse_ordered_json(json); };
+  RequestedChat blocks;
+  require_ok(read_anthropic_messages(
+      ordered(R"([{"role": "user", "content": [{"type": "text", "text": "First."},
+                  {"type": "tool_result", "tool_use_id": "c", "content": "last"}]}])"),
+      "messages", blocks));
+  REQUIRE(blocks.messages.size() == 2);
+  CHECK(blocks.messages[0]["content"] == "First.");
+  CHECK(blocks.messages[1]["content"] == "last");
+  REQUIRE(blocks.parallel_calls);
+  require_ok(read_anthropic_choice(ordered(R"({"type": "any", "disable_parallel_tool_use": true})"),
+                                   "tool_choice", blocks));
+  CHECK_FALSE(blocks.parallel_calls);
+
+  RequestedChat lines;
+  require_ok(read_ollama_messages(
+      ordered(R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}},
+                                                       {"function": {"name": "g", "arguments": {}}}]},
+                  {"role": "tool", "content": "1"}, {"role": "tool", "content": "2"}])"),
+      "messages", lines));
+  CHECK(lines.messages[1]["name"] == "f");
+  CHECK(lines.messages[2]["name"] == "g");
+
+  // As a template wants them: content of a reply that has calls alone, arguments, or all in words.
+  ReplyFormat format;
+  format.knows_tools = true;
+  format.null_content = GENERATE(false, true);
+  format.text_arguments = GENERATE(false, true);
+  RequestedChat adapted = lines;
+  adapt_chat(format, adapted);
+  CHECK(adapted.messages[0]["content"].is_null() == format.null_content);
+  CHECK(adapted.messages[0]["tool_calls"][0]["function"]["arguments"].is_string() ==
+        format.text_arguments);
+  RequestedChat spelled = lines;
+  adapt_chat(ReplyFormat(), spelled);
+  REQUIRE(spelled.messages.size() == 2);
+  CHECK(
+      spelled.messages[1] ==
+      ordered(
+          R"({"role": "user", "content": "<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response>"})"));
 }
 
 TEST_CASE("a call comes as one delta", "[llmserve][tools]") {
