@@ -4,62 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <utility>
+
+#include "tools/llmserve/conversation_parts.h"
 
 namespace llm {
 namespace {
-
-std::string at_index(const std::string& path, std::size_t index) {
-  return fmt::format("{}[{}]", path, index);
-}
-
-/// A member that must be a text.
-Result<std::string> text_at(const OrderedJson& object, const char* name, const std::string& path) {
-  const auto at = object.find(name);
-  if (at != object.end() && at->is_string()) return at->get<std::string>();
-  return wrong_field(path + "." + name, at == object.end() ? "nothing" : shown_json(*at),
-                     "a string");
-}
-
-Result<std::string> type_of(const OrderedJson& object, const std::string& path) {
-  if (!object.is_object()) return wrong_field(path, shown_json(object), "an object");
-  return text_at(object, "type", path);
-}
-
-/// A string, null, or parts of these types, whose texts are joined.
-Result<std::string> text_of(const OrderedJson& content, const std::string& path,
-                            std::initializer_list<std::string_view> types) {
-  if (content.is_null()) return std::string();
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array())
-    return wrong_field(path, shown_json(content), "a string or an array of parts");
-  std::string text;
-  for (std::size_t i = 0; i < content.size(); ++i) {
-    const std::string place = at_index(path, i);
-    LLM_TRY(const std::string type, type_of(content[i], place));
-    if (std::ranges::find(types, type) == types.end())
-      return wrong_field(place + ".type", shown_json(type),
-                         fmt::format("{}", fmt::join(types, " or ")));
-    LLM_TRY(const std::string piece, text_at(content[i], "text", place));
-    text += piece;
-  }
-  return text;
-}
-
-OrderedJson call_json(std::string id, std::string name, std::string arguments) {
-  return {{"id", std::move(id)},
-          {"type", "function"},
-          {"function", {{"name", std::move(name)}, {"arguments", std::move(arguments)}}}};
-}
-
-/// Arguments as text, which must be an object's JSON; none is an empty object.
-Result<std::string> arguments_at(const OrderedJson& object, const std::string& path) {
-  LLM_TRY(std::string text, text_at(object, "arguments", path));
-  if (text.empty()) return std::string("{}");
-  if (parse_ordered_json(text).is_object()) return text;
-  return wrong_field(path + ".arguments", shown_json(text), "the JSON of an object");
-}
 
 Result<OrderedJson> read_call(const OrderedJson& call, const std::string& path) {
   LLM_TRY(const std::string type, type_of(call, path));
@@ -70,26 +20,6 @@ Result<OrderedJson> read_call(const OrderedJson& call, const std::string& path) 
   LLM_TRY(std::string name, text_at(*function, "name", path + ".function"));
   LLM_TRY(std::string arguments, arguments_at(*function, path + ".function"));
   return call_json(std::move(id), std::move(name), std::move(arguments));
-}
-
-/// The last message where it is the assistant's, else a new one of theirs.
-OrderedJson& last_reply(RequestedChat& chat) {
-  if (chat.messages.empty() || chat.messages.back()["role"] != "assistant")
-    chat.add("assistant", "");
-  return chat.messages.back();
-}
-
-void add_call(RequestedChat& chat, OrderedJson call) {
-  last_reply(chat)["tool_calls"].push_back(std::move(call));
-}
-
-void add_result(RequestedChat& chat, const std::string& id, std::string content) {
-  chat.add("tool", std::move(content));
-  OrderedJson& message = chat.messages.back();
-  message["tool_call_id"] = id;
-  for (const OrderedJson& earlier : chat.messages)
-    for (const OrderedJson& call : earlier.value("tool_calls", OrderedJson::array()))
-      if (call["id"] == id) message["name"] = call["function"]["name"];
 }
 
 Status read_chat_message(const OrderedJson& given, const std::string& path, RequestedChat& chat) {
@@ -137,109 +67,6 @@ Status read_chat_message(const OrderedJson& given, const std::string& path, Requ
     message["tool_calls"].push_back(std::move(call));
   }
   return Ok{};
-}
-
-Status add_tool(const OrderedJson& function, const char* schema_name, const std::string& path,
-                RequestedChat& chat) {
-  LLM_TRY(const std::string name, text_at(function, "name", path));
-  const bool is_name = !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-  });
-  if (!is_name)
-    return wrong_field(path + ".name", shown_json(name),
-                       "1 to 64 letters, digits, '_', '-' and '.'");
-  OrderedJson tool = {{"name", name}};
-  if (function.contains("description") && !function["description"].is_null()) {
-    LLM_TRY(tool["description"], text_at(function, "description", path));
-  }
-  OrderedJson schema = {{"type", "object"}, {"properties", OrderedJson::object()}};
-  if (function.contains(schema_name) && !function[schema_name].is_null())
-    schema = function[schema_name];
-  if (!schema.is_object())
-    return wrong_field(path + "." + schema_name, shown_json(schema), "a JSON schema of an object");
-  tool["parameters"] = std::move(schema);
-  const OrderedJson strict = function.value("strict", OrderedJson());
-  if (!strict.is_null() && !strict.is_boolean())
-    return wrong_field(path + ".strict", shown_json(strict), "true or false");
-  if (strict == true) tool["strict"] = true;
-  if (!chat.tools.is_array()) chat.tools = OrderedJson::array();
-  for (const OrderedJson& known : chat.tools)
-    if (known["function"]["name"] == name)
-      return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
-  chat.tools.push_back({{"type", "function"}, {"function", std::move(tool)}});
-  return Ok{};
-}
-
-Status check_list(const OrderedJson& list, const std::string& path, std::string_view what) {
-  if (list.is_array()) return Ok{};
-  return wrong_field(path, shown_json(list), fmt::format("an array of {}", what));
-}
-
-/// An item of /v1/responses' input.
-Status read_item(const OrderedJson& item, const std::string& path, RequestedChat& chat) {
-  if (!item.is_object()) return wrong_field(path, shown_json(item), "an object");
-  const std::string type =
-      item.contains("type") ? item.value("type", OrderedJson("")).dump() : "\"message\"";
-  if (type == "\"reasoning\"") return Ok{};  // of OpenAI's models; no other reads it
-  if (type == "\"function_call\"") {
-    LLM_TRY(std::string id, text_at(item, "call_id", path));
-    LLM_TRY(std::string name, text_at(item, "name", path));
-    LLM_TRY(std::string arguments, arguments_at(item, path));
-    add_call(chat, call_json(std::move(id), std::move(name), std::move(arguments)));
-    return Ok{};
-  }
-  if (type == "\"function_call_output\"") {
-    LLM_TRY(const std::string id, text_at(item, "call_id", path));
-    LLM_TRY(std::string output, text_of(item.value("output", OrderedJson("")), path + ".output",
-                                        {"input_text", "output_text"}));
-    add_result(chat, id, std::move(output));
-    return Ok{};
-  }
-  if (type != "\"message\"")
-    return wrong_field(path + ".type", type, "message, function_call or function_call_output");
-  LLM_TRY(const std::string role, text_at(item, "role", path));
-  LLM_TRY(std::string text, text_of(item.value("content", OrderedJson()), path + ".content",
-                                    {"input_text", "output_text", "text"}));
-  const bool is_system = role == "system" || role == "developer";
-  if (!is_system && role != "user" && role != "assistant")
-    return wrong_field(path + ".role", shown_json(role), "system, developer, user or assistant");
-  chat.add(is_system ? "system" : role, std::move(text));
-  return Ok{};
-}
-
-/// A block of a message of /v1/messages. @param text  of the message so far
-Status read_block(const OrderedJson& block, const std::string& role, const std::string& path,
-                  std::string& text, RequestedChat& chat) {
-  LLM_TRY(const std::string type, type_of(block, path));
-  const auto flush = [&] {
-    if (!text.empty()) chat.add(role, std::exchange(text, ""));
-  };
-  if (type == "text") {
-    LLM_TRY(const std::string piece, text_at(block, "text", path));
-    text += piece;
-    return Ok{};
-  }
-  if ((type == "thinking" || type == "redacted_thinking") && role == "assistant") return Ok{};
-  if (type == "tool_use" && role == "assistant") {
-    LLM_TRY(std::string id, text_at(block, "id", path));
-    LLM_TRY(std::string name, text_at(block, "name", path));
-    const OrderedJson input = block.value("input", OrderedJson());
-    if (!input.is_object()) return wrong_field(path + ".input", shown_json(input), "an object");
-    flush();
-    add_call(chat, call_json(std::move(id), std::move(name), json_text(input)));
-    return Ok{};
-  }
-  if (type == "tool_result" && role == "user") {
-    LLM_TRY(const std::string id, text_at(block, "tool_use_id", path));
-    LLM_TRY(std::string result,
-            text_of(block.value("content", OrderedJson()), path + ".content", {"text"}));
-    flush();
-    add_result(chat, id, std::move(result));
-    return Ok{};
-  }
-  return wrong_field(path + ".type", shown_json(type),
-                     role == "user" ? "text or tool_result" : "text, thinking or tool_use");
 }
 
 /// What a model is told whose template knows no functions.
@@ -384,119 +211,6 @@ Status read_tool_choice(const OrderedJson& choice, const std::string& path, Requ
     return Ok{};
   }
   return wrong_field(path, shown_json(choice), "auto, none, required or a function");
-}
-
-Status read_response_input(const OrderedJson& input, const std::string& path, RequestedChat& chat) {
-  if (input.is_string()) {
-    chat.add("user", input.get<std::string>());
-    return Ok{};
-  }
-  LLM_RETURN_IF_ERROR(check_list(input, path, "items, or a string"));
-  for (std::size_t i = 0; i < input.size(); ++i)
-    LLM_RETURN_IF_ERROR(read_item(input[i], at_index(path, i), chat));
-  return Ok{};
-}
-
-Status read_ollama_messages(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "messages"));
-  std::size_t n_calls = 0;
-  std::size_t n_results = 0;
-  const auto id_of = [](std::size_t n) { return fmt::format("call{:05}", n); };
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = at_index(path, i);
-    const OrderedJson& given = list[i];
-    if (!given.is_object()) return wrong_field(place, shown_json(given), "an object");
-    LLM_TRY(const std::string role, text_at(given, "role", place));
-    LLM_TRY(std::string text,
-            text_of(given.value("content", OrderedJson()), place + ".content", {}));
-    if (const OrderedJson images = given.value("images", OrderedJson()); !images.empty())
-      return wrong_field(place + ".images", shown_json(images), "none");
-    if (role == "tool") {
-      // Results come in the order of the calls.
-      add_result(chat, id_of(n_results++), std::move(text));
-      continue;
-    }
-    if (role != "system" && role != "user" && role != "assistant")
-      return wrong_field(place + ".role", shown_json(role), "system, user, assistant or tool");
-    chat.add(role, std::move(text));
-    const OrderedJson calls = given.value("tool_calls", OrderedJson());
-    for (std::size_t c = 0; c < calls.size(); ++c) {
-      const std::string at = at_index(place + ".tool_calls", c) + ".function";
-      const OrderedJson function =
-          calls[c].is_object() ? calls[c].value("function", OrderedJson()) : OrderedJson();
-      if (!function.is_object()) return wrong_field(at, shown_json(function), "an object");
-      LLM_TRY(std::string name, text_at(function, "name", at));
-      const OrderedJson arguments = function.value("arguments", OrderedJson::object());
-      if (!arguments.is_object())
-        return wrong_field(at + ".arguments", shown_json(arguments), "an object");
-      add_call(chat, call_json(id_of(n_calls++), std::move(name), json_text(arguments)));
-    }
-  }
-  return Ok{};
-}
-
-Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
-                               RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "messages"));
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = at_index(path, i);
-    if (!list[i].is_object()) return wrong_field(place, shown_json(list[i]), "an object");
-    LLM_TRY(const std::string role, text_at(list[i], "role", place));
-    if (role != "user" && role != "assistant")
-      return wrong_field(place + ".role", shown_json(role), "user or assistant");
-    const OrderedJson content = list[i].value("content", OrderedJson());
-    if (content.is_string()) {
-      chat.add(role, content.get<std::string>());
-      continue;
-    }
-    LLM_RETURN_IF_ERROR(check_list(content, place + ".content", "blocks, or a string"));
-    std::string text;
-    const std::size_t n_before = chat.messages.size();
-    for (std::size_t b = 0; b < content.size(); ++b)
-      LLM_RETURN_IF_ERROR(
-          read_block(content[b], role, at_index(place + ".content", b), text, chat));
-    if (!text.empty() || chat.messages.size() == n_before) chat.add(role, std::move(text));
-  }
-  return Ok{};
-}
-
-Status read_anthropic_system(const OrderedJson& system, const std::string& path,
-                             RequestedChat& chat) {
-  LLM_TRY(std::string text, text_of(system, path, {"text"}));
-  chat.add_system(std::move(text));
-  return Ok{};
-}
-
-Status read_anthropic_tools(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "tools"));
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = at_index(path, i);
-    if (!list[i].is_object()) return wrong_field(place, shown_json(list[i]), "an object");
-    const OrderedJson type = list[i].value("type", OrderedJson("custom"));
-    if (type != "custom" && !type.is_null())
-      return wrong_field(place + ".type", shown_json(type),
-                         "custom: functions of the client's own");
-    LLM_RETURN_IF_ERROR(add_tool(list[i], "input_schema", place, chat));
-  }
-  return Ok{};
-}
-
-Status read_anthropic_choice(const OrderedJson& choice, const std::string& path,
-                             RequestedChat& chat) {
-  using Kind = ToolChoice::Kind;
-  LLM_TRY(const std::string type, type_of(choice, path));
-  if (choice.value("disable_parallel_tool_use", OrderedJson()) == true) chat.parallel_calls = false;
-  for (const auto& [word, kind] :
-       {std::pair("auto", Kind::kAuto), std::pair("any", Kind::kRequired),
-        std::pair("tool", Kind::kNamed), std::pair("none", Kind::kNone)}) {
-    if (type != word) continue;
-    chat.choice.kind = kind;
-    if (kind == Kind::kNamed) {
-      LLM_TRY(chat.choice.name, text_at(choice, "name", path));
-    }
-    return Ok{};
-  }
-  return wrong_field(path + ".type", shown_json(type), "auto, any, tool or none");
 }
 
 Status check_chat(RequestedChat& chat, const std::string& path) {

@@ -140,6 +140,10 @@ std::string shown_json(const OrderedJson& value) {
   return text + "...";
 }
 
+std::string at_index(std::string_view path, std::size_t index) {
+  return fmt::format("{}[{}]", path, index);
+}
+
 Error wrong_field(std::string field, const std::string& found, std::string_view need) {
   return {.code = ErrorCode::kUsage,
           .field = std::move(field),

@@ -22,6 +22,9 @@ Result<OrderedJson> parse_json(std::string_view text, std::size_t most_levels);
 /// The value as an error shows it: its JSON, cut.
 std::string shown_json(const OrderedJson& value);
 
+/// "path[3]".
+std::string at_index(std::string_view path, std::size_t index);
+
 /// kUsage: "found X, need Y".
 Error wrong_field(std::string field, const std::string& found, std::string_view need);
 

@@ -11,10 +11,6 @@
 namespace llm {
 namespace {
 
-std::string at_index(std::string_view name, std::size_t index) {
-  return fmt::format("{}[{}]", name, index);
-}
-
 /// A list of prompts, not a prompt.
 bool is_list(const OrderedJson& prompt) {
   return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
