@@ -103,6 +103,19 @@ def test_chats_are_those_of_llmrun(model):
     assert len(chunks) > 10 and chunks[-1]["choices"][0]["finish_reason"] == answer["choices"][0]["finish_reason"]
 
 
+def test_a_public_model_chats_as_with_llmrun():
+    path = os.environ.get("LLM_CHAT_MODEL")
+    if not path:
+        pytest.skip("no public model")
+    question = "Name three rivers of Europe."
+    run = subprocess.run([BIN / "llmrun", path, "--chat", "-p", question, "-n", "40", "--temp", "0", "--logits-hash"],
+                         capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
+    with llmrun.Model(path) as chat:
+        answer = chat.chat([{"role": "user", "content": question}], max_tokens=40, temperature=0, logits_hash=True)
+    assert answer["choices"][0]["message"]["content"] == run.stdout and len(run.stdout) > 40
+    assert answer["logits_sha256"] == [logits_sha256(run.stderr)]
+
+
 def test_replies_have_the_form_that_is_asked_for(model):
     schema = {"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}, "required": ["color"], "additionalProperties": False}
     answer = model.chat(MESSAGES, response_format={"type": "json_schema", "json_schema": {"schema": schema}}, temperature=0)
@@ -258,7 +271,7 @@ def test_models_leave_nothing_behind():
     for _ in range(20):
         use()
     before = rss()
-    for _ in range(200):
+    for _ in range(1000):
         use()
     assert rss() - before < 8 << 10  # KiB; a model's weights alone are 2 MB
     assert len(os.listdir("/proc/self/task")) < 40
