@@ -44,10 +44,11 @@ OptionTable make_check_table(CheckArguments& a) {
             "compare greedy tokens and the most likely ones of every step with a frozen reference")
       .file();
   table
-      .text(
-          "replay", "RECEIPT.json", &a.replay,
-          "make the text of a receipt (llmrun --receipt, llmserve) again by one prefill, and name "
-          "what was changed")
+      .texts(
+          "replay", "RECEIPT", &a.replay,
+          "make the text of a receipt (llmrun --receipt, llmserve) again by prefill, and name what "
+          "was changed; a folder or a log of receipts (.jsonl) are many, which are evaluated "
+          "together; may be given again")
       .file();
   table
       .text("tokenizer", "REF.jsonl", &a.tokenizer,

@@ -26,14 +26,14 @@ struct CheckArguments {
   bool self = false;
   bool doctor = false;
   bool fail_fast = false;
-  std::string verify;              ///< reference JSON
-  bool verify_quick = false;       ///< two of its prompts
-  bool verify_quantized = false;   ///< it may be another quantization's
-  std::string equivalence;         ///< frozen JSON
-  std::string update_equivalence;  ///< the reason
-  std::string replay;              ///< receipt JSON
-  std::string tokenizer;           ///< reference JSONL
-  std::string ppl;                 ///< text to score
+  std::string verify;               ///< reference JSON
+  bool verify_quick = false;        ///< two of its prompts
+  bool verify_quantized = false;    ///< it may be another quantization's
+  std::string equivalence;          ///< frozen JSON
+  std::string update_equivalence;   ///< the reason
+  std::vector<std::string> replay;  ///< receipts: files, logs, folders
+  std::string tokenizer;            ///< reference JSONL
+  std::string ppl;                  ///< text to score
   std::size_t ppl_window = 0;
   std::size_t ppl_sample = 0;
   bool ppl_documents = false;

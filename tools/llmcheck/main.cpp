@@ -46,7 +46,7 @@ class Check {
     if (!a_.tokenizer.empty()) LLM_RETURN_IF_ERROR(run_tokenizer(run_));
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_) LLM_RETURN_IF_ERROR(run_verify_check(run_, *verify_reference_));
-    if (receipt_) LLM_RETURN_IF_ERROR(run_replay(run_, *receipt_));
+    if (!receipts_.empty()) LLM_RETURN_IF_ERROR(run_replay(run_, receipts_));
     LLM_RETURN_IF_ERROR(run_quality_checks(run_));
     FirstError error;
     if (!a_.dump.empty()) error.add(dump());
@@ -75,7 +75,7 @@ class Check {
       LLM_TRY(verify_reference_, load_verify_reference(a_));
     }
     if (!a_.replay.empty()) {
-      LLM_TRY(receipt_, load_receipt(a_));
+      LLM_TRY(receipts_, read_receipts(a_.replay));
     }
     return Ok{};
   }
@@ -100,17 +100,17 @@ class Check {
   /// A model alone is checked against the definition.
   bool checks_self() const {
     const bool other = reference_ || stages_ || !a_.equivalence.empty() || verify_reference_ ||
-                       receipt_ || !a_.tokenizer.empty() || !a_.dump.empty() || !a_.ppl.empty() ||
-                       !a_.kld.empty() || !a_.quality.empty();
+                       !receipts_.empty() || !a_.tokenizer.empty() || !a_.dump.empty() ||
+                       !a_.ppl.empty() || !a_.kld.empty() || !a_.quality.empty();
     return a_.self || !other;
   }
 
   /// What is written after minutes of work can be written.
   Status check_outputs() const {
-    std::vector<std::string> read = {a_.model,     a_.layer_diff, a_.stages, a_.verify,
-                                     a_.tokenizer, a_.replay,     a_.ppl,    a_.kld,
-                                     a_.quality,   a_.against,    a_.limits};
+    std::vector<std::string> read = {a_.model, a_.layer_diff, a_.stages,  a_.verify,  a_.tokenizer,
+                                     a_.ppl,   a_.kld,        a_.quality, a_.against, a_.limits};
     read.insert(read.end(), a_.also.begin(), a_.also.end());
+    read.insert(read.end(), a_.replay.begin(), a_.replay.end());
     if (a_.update_equivalence.empty()) read.push_back(a_.equivalence);
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
     if (!a_.update_equivalence.empty())
@@ -123,12 +123,13 @@ class Check {
 
   Status choose_model() {
     run_.path = a_.model;
-    if (run_.path.empty()) {
-      const auto [sha256, file] =
-          reference_ ? std::pair(reference_->meta().model_sha256, a_.layer_diff)
-          : stages_  ? std::pair(stages_->meta().model_sha256, a_.stages)
-          : receipt_ ? std::pair(receipt_->model_sha256, a_.replay)
-                     : std::pair(verify_reference_->model_sha256, a_.verify);
+    if (run_.path.empty() && !reference_ && !stages_ && !receipts_.empty()) {
+      LLM_TRY(run_.path, find_model(receipts_));
+    } else if (run_.path.empty()) {
+      const auto [sha256, file] = reference_
+                                      ? std::pair(reference_->meta().model_sha256, a_.layer_diff)
+                                  : stages_ ? std::pair(stages_->meta().model_sha256, a_.stages)
+                                            : std::pair(verify_reference_->model_sha256, a_.verify);
       LLM_TRY(run_.path, find_model_by_hash(sha256, file));
     }
     guard_mapped_file(run_.path);
@@ -174,7 +175,8 @@ class Check {
     if (report_.verdict() == Verdict::kUndecided) {
       report_.summary = "nothing failed, but something could not be decided: see below";
       add(stages_ ? "a reference with the taps of all layers (tools/oracle) judges more"
-                  : "more documents in the text of --quality decide more");
+          : !receipts_.empty() ? "each receipt that cannot be checked says why"
+                               : "more documents in the text of --quality decide more");
       return;
     }
     if (!report_.passed()) {
@@ -190,7 +192,7 @@ class Check {
       return;
     }
     report_.summary = reference_ || stages_ ? "the model computes what the reference says"
-                      : receipt_            ? "the model gives what the receipt says"
+                      : !receipts_.empty()  ? "the model gives what the receipt says"
                       : checks_self()       ? "what was run equals the definition"
                                             : "every check passed";
     if ((reference_ || stages_) && !a_.self)
@@ -208,7 +210,7 @@ class Check {
   std::optional<Dump> reference_;  ///< of --layer-diff
   std::optional<Dump> stages_;
   std::optional<VerifyReference> verify_reference_;
-  std::optional<Receipt> receipt_;  ///< of --replay
+  std::vector<GivenReceipt> receipts_;  ///< of --replay
 };
 
 Result<int> run(CheckArguments& arguments, const ToolContext& context) {

@@ -86,10 +86,22 @@ Status run_equivalence(CheckRun& run);
 Result<VerifyReference> load_verify_reference(const CheckArguments& arguments);
 Status run_verify_check(CheckRun& run, const VerifyReference& reference);
 
-/// --replay: the receipt, and its text made again.
-/// Errors: kIo, parse_receipt()'s; kIntegrity for another model's; replay_receipt()'s.
-Result<Receipt> load_receipt(const CheckArguments& arguments);
-Status run_replay(CheckRun& run, const Receipt& receipt);
+/// A receipt of --replay, or why it cannot be read.
+struct GivenReceipt {
+  std::string file;
+  std::string name;  ///< in reports: the file's, with the line of a log
+  Result<Receipt> receipt;
+};
+
+/// The receipts of --replay: of each path in turn, those of a folder by their names.
+/// Errors: kIo for a folder or log that cannot be read, kUsage for one without a receipt.
+Result<std::vector<GivenReceipt>> read_receipts(const std::vector<std::string>& paths);
+/// The first model of theirs that is found by its hash, and that. Errors: of the first receipt.
+Result<std::string> find_model(const std::vector<GivenReceipt>& receipts);
+/// Their texts made again: one's checks, or a check of all and those that others fail. Receipts of
+/// other models than the run's are checked with theirs, unless MODEL was given.
+/// Errors: what one alone is refused for; of several, each is an undecided check.
+Status run_replay(CheckRun& run, const std::vector<GivenReceipt>& receipts);
 
 /// --tokenizer, by check_tokens().
 Status run_tokenizer(CheckRun& run);

@@ -1,5 +1,5 @@
-// The parts of llmcheck that hold the model against texts: frozen ones, a reference's, a receipt's,
-// and the token ids of texts.
+// The parts of llmcheck that hold the model against texts: frozen ones, a reference's, and the
+// token ids of texts.
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
@@ -15,7 +15,6 @@
 #include "tools/common/option_pages.h"
 #include "tools/llmcheck/run.h"
 #include "tools/llmtok/special.h"
-#include "validate/receipt/replay_receipt.h"
 #include "validate/text/equivalence/equivalence.h"
 #include "validate/text/verify/run.h"
 #include "validate/text/verify/verdict.h"
@@ -24,7 +23,6 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kMaxReferenceBytes = std::size_t{16} << 20;
-constexpr std::size_t kMaxReceiptBytes = std::size_t{256} << 20;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
 Status freeze(CheckRun& run, const ModelPointer& model) {
@@ -97,24 +95,6 @@ Status run_verify_check(CheckRun& run, const VerifyReference& reference) {
       [&](TokenId id) { return llm::quoted(model->tokenizer().piece_text(id, true)); }));
   run.report.figures.push_back(verify_errors_table(outcome));
   run.add(verify_checks(outcome));
-  return Ok{};
-}
-
-Result<Receipt> load_receipt(const CheckArguments& a) {
-  return parse_file(a.replay, kMaxReceiptBytes, parse_receipt);
-}
-
-Status run_replay(CheckRun& run, const Receipt& receipt) {
-  const std::string& file = run.a.replay;
-  LLM_RETURN_IF_ERROR(run.check_hash(receipt.model_sha256, "model.sha256", file));
-  LLM_TRY(const auto model, run.load(receipt.compute));
-  LLM_TRY(auto outcome, run.ended(replay_receipt(model, receipt, std::ref(run.bar)), file));
-  run.fact("receipt",
-           fmt::format("{} (by llmrun {}; {} tokens after {})", file, receipt.engine_version,
-                       receipt.ids.size(), receipt.prompt_ids.size()));
-  run.fact("replayed",
-           fmt::format("{} positions in {:.3f} s", outcome.n_positions, outcome.seconds));
-  run.add(std::move(outcome.checks));
   return Ok{};
 }
 

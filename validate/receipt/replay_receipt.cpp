@@ -1,299 +1,211 @@
 #include "validate/receipt/replay_receipt.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <map>
 #include <utility>
 
-#include "base/shown_text.h"
-#include "engine/generate/conversation.h"
-#include "engine/generate/draw.h"
-#include "engine/generate/growing_text.h"
-#include "engine/generate/logits_hash.h"
-#include "quant/contract/contract.h"
-#include "validate/receipt/receipt.h"
-#include "validate/report/json_members.h"
+#include "validate/receipt/replayed_text.h"
 
 namespace llm {
 namespace {
 
 constexpr std::size_t kRowBytes = std::size_t{64} << 20;  // of logits held at once
+constexpr std::size_t kMorePages = 32;  // of each group, besides those of the longest text
 
-Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
-  if (receipt.contract_version != contract::kContractVersion) {
-    return Error{ErrorCode::kIntegrity, "contract_version",
-                 fmt::format("found {}, need {}, this engine's", receipt.contract_version,
-                             contract::kContractVersion)};
-  }
-  for (const auto& [name, ids] :
-       {std::pair("prompt_ids", &receipt.prompt_ids), std::pair("ids", &receipt.ids)}) {
-    const auto bad = std::ranges::find_if(
-        *ids, [&](TokenId id) { return static_cast<std::size_t>(id) >= n_vocab; });
-    if (bad != ids->end())
-      return malformed_json(fmt::format("{}[{}]", name, bad - ids->begin()), std::to_string(*bad),
-                            fmt::format("an id below {}, the vocabulary's size", n_vocab));
-  }
-  for (const LogitBias& bias : receipt.logit_bias) {
-    if (static_cast<std::size_t>(bias.id) >= n_vocab)
-      return malformed_json("options.logit_bias", std::to_string(bias.id),
-                            fmt::format("an id below {}, the vocabulary's size", n_vocab));
-  }
-  if (receipt.stop_reason == StopReason::kInterrupted && receipt.ids.empty()) {
-    return Error{ErrorCode::kUnsupported, "stop_reason",
-                 "found \"interrupted\" without a token, need a text that began"};
-  }
-  return Ok{};
-}
+using Outcome = Result<std::vector<CheckResult>>;
 
-/// One receipt on its way through the model.
-class Replay {
+/// Receipts of equal compute and KV type on their way through one executor. Texts are evaluated in
+/// their order, so that few are open at once: those that have rows in a pass, and maybe the next.
+class Batch {
  public:
-  /// @param style  null where the receipt is no chat's
-  /// @param grammar  the receipt's; null: it has none
-  Replay(const Receipt& receipt, const Tokenizer& tokenizer, const ChatStyle* style,
-         std::size_t n_vocab, std::shared_ptr<const Grammar> grammar)
-      : receipt_(receipt),
-        tokenizer_(tokenizer),
-        style_(style),
-        options_(generation(receipt, style, grammar)),
-        n_vocab_(n_vocab),
-        first_drawn_(receipt.prompt_ids.size() - 1),
-        n_rows_(std::clamp<std::size_t>(kRowBytes / sizeof(float) / n_vocab, 16, 512)),
-        tokens_(receipt.prompt_ids),
-        hash_(n_vocab, first_drawn_, receipt.logits_sha256 ? 0 : first_drawn_),
-        text_(tokenizer, options_, nobody_) {
-    tokens_.insert(tokens_.end(), receipt.ids.begin(), receipt.ids.end());
-    kept_.n_vocab = n_vocab;
-    if (grammar != nullptr) kept_grammar_.emplace(std::move(grammar), options_.stop_tokens);
+  /// @param which  of the receipts are in it
+  /// @param n_kept  as ReplayedText has it
+  static Result<Batch> create(ReplayModel& model, std::shared_ptr<const Model> computed,
+                              std::span<const Receipt* const> receipts,
+                              std::span<const std::size_t> which, std::size_t n_kept) {
+    const std::size_t n_rows = most_rows(*computed);
+    std::size_t longest = 0;
+    for (const std::size_t i : which) longest = std::max(longest, n_positions(*receipts[i]));
+    const KvGroups groups(computed->config());
+    LLM_TRY(auto executor,
+            Executor::create(std::move(computed), {.context = std::max(longest, n_rows),
+                                                   .kv = receipts[which.front()]->kv,
+                                                   .batch = n_rows,
+                                                   .kv_pages = groups.most_pages(longest, n_rows) +
+                                                               kMorePages * groups.size()}));
+    return Batch(model, std::move(executor), receipts, which, n_kept);
   }
 
-  /// Tokens that have a position.
-  std::size_t n_positions() const { return std::min(tokens_.size(), receipt_.context); }
-  std::size_t n_rows() const { return n_rows_; }
-
-  Status evaluate(Session& session, const Progress& progress) {
-    const std::size_t n = n_positions();
-    while (session.position() < n) {
-      const std::size_t at = session.position();
-      const bool wants_rows = receipt_.logits_sha256 || at >= first_drawn_;
-      const std::size_t end = wants_rows ? n : std::min(n, first_drawn_);
-      const std::size_t count = std::min(n_rows_, end - at);
-      LLM_TRY(const auto rows, session.evaluate(std::span(tokens_).subspan(at, count),
-                                                wants_rows ? LogitRows::kAll : LogitRows::kNone));
-      if (wants_rows) LLM_RETURN_IF_ERROR(take(rows, at));
-      if (progress) progress("replay", at + count, n);
-    }
-    return Ok{};
+  static std::size_t most_rows(const Model& model) {
+    return std::clamp<std::size_t>(kRowBytes / sizeof(float) / model.config().n_vocab, 16, 512);
+  }
+  static std::size_t n_positions(const Receipt& receipt) {
+    return std::min(receipt.prompt_ids.size() + receipt.ids.size(), receipt.context);
   }
 
-  std::vector<CheckResult> checks() {
-    const bool logits = logits_equal();
-    const bool drawn = !differs_;
-    std::vector<CheckResult> out;
-    if (auto prompt = check_prompt()) out.push_back(*std::move(prompt));
-    out.push_back({"receipt: logits", logits, describe_logits(logits, drawn)});
-    out.push_back({"receipt: tokens", drawn, describe_tokens(logits)});
-    if (drawn) out.push_back(check_end());
-    return out;
+  /// @param outcomes  of all receipts
+  /// @param moved  called after each pass with the positions evaluated so far
+  /// @return those whose settings are others
+  std::vector<std::size_t> run(std::vector<Outcome>& outcomes,
+                               const std::function<void(std::size_t)>& moved) {
+    while (run_pass(outcomes)) moved(n_evaluated_);
+    return std::move(has_other_settings_);
   }
+  std::size_t n_evaluated() const { return n_evaluated_; }
+  std::size_t n_passes() const { return executor_->passes(); }
 
  private:
-  struct Difference {
-    std::size_t at;  ///< of the receipt's ids
-    TokenId drawn;
+  struct Open {
+    std::size_t index;  ///< of the receipt
+    std::unique_ptr<ReplayedText> text;
+    std::unique_ptr<Sequence> sequence;
+    std::size_t n_pages;  ///< that it may need
+    Status status = Ok{};
+    bool is_done() const { return !status.ok() || sequence->position() == text->n_positions(); }
   };
 
-  /// Rows of the positions from `at` on.
-  Status take(std::span<const float> rows, std::size_t at) {
-    hash_.add(rows);
-    for (std::size_t i = 0; i < rows.size() / n_vocab_; ++i) {
-      if (at + i < first_drawn_) continue;
-      const std::size_t which = at + i - first_drawn_;
-      const auto row = rows.subspan(i * n_vocab_, n_vocab_);
-      const bool is_last = which == receipt_.ids.size();
-      if (!is_last && which < n_rows_) LLM_RETURN_IF_ERROR(keep(row, receipt_.ids[which]));
-      if (differs_) continue;
-      const auto past = std::span(tokens_).first(at + i + 1);
-      LLM_RETURN_IF_ERROR(text_.draw(row, past, past.size()));
-      const auto id = text_.drawn();
-      if (is_last || !id) continue;  // what would come next; or the text had ended before
-      if (*id != receipt_.ids[which] || ends_text(tokenizer_, *id, options_)) {
-        differs_ = Difference{which, *id};
-      } else {
-        LLM_RETURN_IF_ERROR(text_.advance(drawn_, 0));
+  Batch(ReplayModel& model, std::shared_ptr<Executor> executor,
+        std::span<const Receipt* const> receipts, std::span<const std::size_t> which,
+        std::size_t n_kept)
+      : model_(model),
+        executor_(std::move(executor)),
+        receipts_(receipts),
+        waiting_(which),
+        n_kept_(n_kept) {}
+
+  /// @return whether there was something to evaluate
+  bool run_pass(std::vector<Outcome>& outcomes) {
+    std::vector<Segment> segments;
+    for (std::size_t i = 0, room = executor_->options().batch; room > 0; ++i) {
+      if (i == open_.size() && !open_next(outcomes)) break;
+      segments.push_back(open_[i].text->next(*open_[i].sequence, room));
+      room -= segments.back().tokens.size();
+    }
+    evaluate(segments, 0);
+    const bool any = !open_.empty();
+    for (Open& open : open_) {
+      if (open.is_done()) close(open, outcomes);
+    }
+    std::erase_if(open_, [](const Open& open) { return open.text == nullptr; });
+    return any;
+  }
+
+  /// Opens the next text that can be checked. @return false: there is none, or no place for it now
+  bool open_next(std::vector<Outcome>& outcomes) {
+    for (; !waiting_.empty(); waiting_ = waiting_.subspan(1)) {
+      const std::size_t index = waiting_.front();
+      const Receipt& receipt = *receipts_[index];
+      const std::size_t n_pages =
+          executor_->pool().groups().most_pages(n_positions(receipt), executor_->options().batch);
+      std::size_t n_taken = n_pages;
+      for (const Open& open : open_) n_taken += open.n_pages;
+      if (n_taken > executor_->pool().n_pages()) return false;
+      auto text = ReplayedText::create(model_, receipt, n_kept_);
+      if (!text.ok()) {
+        outcomes[index] = std::move(text).error();
+        continue;
       }
+      // Leading tokens that others have had are not evaluated again where their rows are not
+      // wanted.
+      auto sequence =
+          Executor::open(executor_, {.share_prefix = !receipt.logits_sha256.has_value()});
+      LLM_CHECK(sequence.ok());
+      open_.push_back({index, std::move(text).value(), std::move(sequence).value(), n_pages});
+      waiting_ = waiting_.subspan(1);
+      return true;
     }
-    return Ok{};
+    return false;
   }
 
-  static GenerateOptions generation(const Receipt& receipt, const ChatStyle* style,
-                                    const std::shared_ptr<const Grammar>& grammar) {
-    GenerateOptions options = receipt.generation(style);
-    options.grammar = grammar;
-    return options;
-  }
-
-  /// Keeps the row that `id` was drawn from, as far as the receipt's ids are in the grammar.
-  Status keep(std::span<const float> row, TokenId id) {
-    if (left_grammar_) return Ok{};
-    kept_.logits.insert(kept_.logits.end(), row.begin(), row.end());
-    if (!kept_grammar_) return Ok{};
-    LLM_TRY(const auto mask, kept_grammar_->mask());
-    kept_.masks.insert(kept_.masks.end(), mask.begin(), mask.end());
-    left_grammar_ = !allows(mask, id) || !kept_grammar_->accept(id).ok();
-    return Ok{};
-  }
-
-  bool logits_equal() const {
-    return hash_.drawn() == receipt_.drawn_logits_sha256 &&
-           (!receipt_.logits_sha256 || hash_.all() == *receipt_.logits_sha256);
-  }
-
-  std::string shown(TokenId id) const {
-    return fmt::format("{} {}", id, llm::quoted(tokenizer_.piece_text(id, true)));
-  }
-
-  std::optional<CheckResult> check_prompt() const {
-    if (!receipt_.prompt) return std::nullopt;
-    const auto ids = encode_prompt();
-    const bool equal = ids.ok() && *ids == receipt_.prompt_ids;
-    std::string detail = fmt::format("{} tokens", receipt_.prompt_ids.size());
-    if (!ids.ok()) {
-      detail = ids.error().to_string();
-    } else if (!equal) {
-      const auto at = static_cast<std::size_t>(
-          std::ranges::mismatch(*ids, receipt_.prompt_ids).in1 - ids->begin());
-      const auto id_at = [&](const std::vector<TokenId>& of) {
-        return at < of.size() ? shown(of[at]) : std::string("none");
-      };
-      detail = fmt::format("token {}: the text gives {}, the receipt has {}", at, id_at(*ids),
-                           id_at(receipt_.prompt_ids));
+  /// @param segments  of the texts from open_[first] on
+  void evaluate(std::span<Segment> segments, std::size_t first) {
+    if (segments.empty()) return;
+    const Status status = executor_->evaluate(segments);
+    if (status.ok()) return take(segments, first);
+    if (segments.size() == 1) {
+      open_[first].status = status;
+      return;
     }
-    return CheckResult{"receipt: the prompt's text gives its ids", equal, std::move(detail)};
+    // Whose error it is, shows when each is evaluated by itself.
+    for (std::size_t i = 0; i < segments.size(); ++i) evaluate(segments.subspan(i, 1), first + i);
   }
 
-  Result<std::vector<TokenId>> encode_prompt() const {
-    if (style_ == nullptr)
-      return tokenizer_.encode(*receipt_.prompt,
-                               {.add_eos = false, .parse_special = receipt_.parse_special});
-    OrderedJson messages = OrderedJson::array();
-    if (!receipt_.system.empty()) messages.push_back(chat_message("system", receipt_.system));
-    messages.push_back(chat_message("user", *receipt_.prompt));
-    LLM_TRY(const auto parts, style_->render(std::move(messages)));
-    return style_->encode(parts, true);
-  }
-
-  std::string describe_logits(bool equal, bool drawn) const {
-    if (equal) return fmt::format("SHA-256 of {} positions", n_positions());
-    std::string words = fmt::format("drawn from: found {}, need {}, the receipt's", hash_.drawn(),
-                                    receipt_.drawn_logits_sha256);
-    if (drawn)
-      words +=
-          "; yet the settings draw its tokens: the hash or an id of the prompt is not the run's";
-    return words;
-  }
-
-  std::string describe_tokens(bool logits) const {
-    if (!differs_) return fmt::format("{} drawn again", receipt_.ids.size());
-    const std::string place =
-        fmt::format("token {}: the receipt has {}, drawn is {}", differs_->at,
-                    shown(receipt_.ids[differs_->at]), shown(differs_->drawn));
-    if (!logits) return place + "; the logits are not the run's either: a token was changed";
-    if (differs_->at >= kept_.size()) return place + "; the logits are the run's: a setting is not";
-    const auto others = settings_that_draw(receipt_, kept_, tokenizer_, style_);
-    if (others.empty())
-      return place + "; the logits are the run's: the seed is not, or more than one setting";
-    return fmt::format("{}; the logits are the run's: a setting is not; {} would draw its tokens",
-                       place, fmt::join(others, " or "));
-  }
-
-  /// Text and reason follow from the tokens. @pre they are those drawn
-  CheckResult check_end() {
-    const std::size_t n_seen = text_.result.ids.size();
-    const auto next = text_.drawn();
-    if (tokens_.size() > receipt_.context) {
-      text_.end(StopReason::kContextFull);
-    } else if (!next) {
-      (void)text_.advance(drawn_, 0);  // it has all its tokens, be it none
-    } else if (ends_text(tokenizer_, *next, options_)) {
-      text_.end(StopReason::kEos);
+  void take(std::span<const Segment> segments, std::size_t first) {
+    constexpr std::size_t kParts = ReplayedText::kParts;
+    std::vector<Status> taken(segments.size() * kParts, Ok{});
+    executor_->for_each(taken.size(), [&](std::size_t i) {
+      const Segment& segment = segments[i / kParts];
+      const Open& open = open_[first + i / kParts];
+      const std::size_t at = open.sequence->position() - segment.tokens.size();
+      if (!segment.logits.empty()) taken[i] = open.text->take(i % kParts, segment.logits, at);
+    });
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (!taken[i].ok()) open_[first + i / kParts].status = taken[i];
     }
-    text_.end(StopReason::kInterrupted);  // where nothing else ended it
-    (void)text_.finish();                 // no callback, so nothing fails
-    const StopReason reason = text_.result.stop_reason;
-    const char* name = "receipt: text and end";
-    if (options_.max_tokens && receipt_.ids.size() > *options_.max_tokens)
-      return {name, false,
-              fmt::format("found {} tokens, need at most options.n, {}", receipt_.ids.size(),
-                          *options_.max_tokens)};
-    if (n_seen != receipt_.ids.size() || reason != receipt_.stop_reason)
-      return {name, false,
-              fmt::format("found \"{}\" after {} tokens, need \"{}\" after {}",
-                          stop_reason_name(receipt_.stop_reason), receipt_.ids.size(),
-                          stop_reason_name(reason), n_seen)};
-    if (text_.result.text != receipt_.text)
-      return {name, false,
-              fmt::format("found {}, need {}, the tokens' text", llm::quoted(receipt_.text),
-                          llm::quoted(text_.result.text))};
-    return {name, true, std::string(stop_reason_name(reason))};
+    for (const Segment& segment : segments) n_evaluated_ += segment.tokens.size();
   }
 
-  const Receipt& receipt_;
-  const Tokenizer& tokenizer_;
-  const ChatStyle* style_;
-  GenerateOptions options_;
-  std::size_t n_vocab_;
-  std::size_t first_drawn_;  ///< position whose logits the first token is drawn from
-  std::size_t n_rows_;       ///< most rows of one evaluation
-  std::vector<TokenId> tokens_;
-  LogitsHash hash_;
-  DrawnRows kept_;
-  std::optional<GrammarState> kept_grammar_;  ///< behind the ids of kept_
-  bool left_grammar_ = false;
-  std::optional<Difference> differs_;
-  GenerateSink nobody_;
-  GrowingText text_;
-  std::vector<TokenId> drawn_;
+  void close(Open& open, std::vector<Outcome>& outcomes) {
+    if (!open.status.ok()) {
+      outcomes[open.index] = open.status.error();
+    } else {
+      outcomes[open.index] = open.text->checks();
+      if (open.text->has_other_settings()) has_other_settings_.push_back(open.index);
+    }
+    open.text = nullptr;
+  }
+
+  ReplayModel& model_;
+  std::shared_ptr<Executor> executor_;
+  std::span<const Receipt* const> receipts_;
+  std::span<const std::size_t> waiting_;
+  std::size_t n_kept_;
+  std::vector<Open> open_;
+  std::size_t n_evaluated_ = 0;
+  std::vector<std::size_t> has_other_settings_;
 };
 
 }  // namespace
 
-Result<ReplayOutcome> replay_receipt(const std::shared_ptr<const Model>& model,
-                                     const Receipt& receipt, const Progress& progress) {
-  const std::size_t n_vocab = model->config().n_vocab;
-  LLM_RETURN_IF_ERROR(check_receipt(receipt, n_vocab));
-  std::shared_ptr<const Grammar> grammar;
-  if (receipt.grammar) {
-    auto compiled = Grammar::compile(*receipt.grammar, model->tokenizer());
-    if (!compiled.ok()) {
-      Error error = std::move(compiled).error();
-      error.field = "options.grammar" + error.field;
-      return error;
-    }
-    grammar = *std::move(compiled);
-  }
-  std::shared_ptr<const ChatStyle> style;
-  if (receipt.is_chat()) {
-    auto found = ChatStyle::find(receipt.chat_template, model->chat_template(), model->tokenizer());
-    if (!found.ok()) {
-      Error error = std::move(found).error();
-      error.field = "options.chat_template";
-      return error;
-    }
-    style = std::move(found).value();
-  }
-  Replay replay(receipt, model->tokenizer(), style.get(), n_vocab, std::move(grammar));
-  LLM_TRY(const auto session, open_sequence(model, {.context = replay.n_positions(),
-                                                    .kv = receipt.kv,
-                                                    .batch = replay.n_rows()}));
-  ReplayOutcome outcome;
-  outcome.n_positions = replay.n_positions();
+ReplayOutcome replay_receipts(const std::shared_ptr<const Model>& model,
+                              std::span<const Receipt* const> receipts, const Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  LLM_RETURN_IF_ERROR(replay.evaluate(*session, progress));
+  ReplayOutcome outcome;
+  outcome.receipts.assign(receipts.size(), Error{});
+  std::map<std::pair<Compute, KvType>, std::vector<std::size_t>> groups;
+  std::size_t n_in_all = 0;
+  for (std::size_t i = 0; i < receipts.size(); ++i) {
+    groups[{receipts[i]->compute, receipts[i]->kv}].push_back(i);
+    n_in_all += Batch::n_positions(*receipts[i]);
+  }
+  ReplayModel of_all(*model);
+  const auto run = [&](const std::shared_ptr<const Model>& computed,
+                       std::span<const std::size_t> which,
+                       std::size_t n_kept) -> std::vector<std::size_t> {
+    auto batch = Batch::create(of_all, computed, receipts, which, n_kept);
+    if (!batch.ok()) {
+      for (const std::size_t i : which) outcome.receipts[i] = batch.error();
+      return {};
+    }
+    const std::size_t before = outcome.n_positions;
+    const auto others = batch->run(outcome.receipts, [&](std::size_t n) {
+      if (progress) progress("replay", std::min(before + n, n_in_all), n_in_all);
+    });
+    outcome.n_positions += batch->n_evaluated();
+    outcome.n_passes += batch->n_passes();
+    return others;
+  };
+  for (const auto& [mode, which] : groups) {
+    const auto computed = model->with_compute(mode.first);
+    if (!computed.ok()) {
+      for (const std::size_t i : which) outcome.receipts[i] = computed.error();
+      continue;
+    }
+    for (const std::size_t i : run(*computed, which, 0))
+      run(*computed, {&i, 1}, Batch::most_rows(*model));
+  }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  outcome.checks = replay.checks();
   return outcome;
 }
 

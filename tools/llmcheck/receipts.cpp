@@ -1,0 +1,178 @@
+// The part of llmcheck that makes the texts of receipts again.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "tools/common/signals.h"
+#include "tools/llmcheck/run.h"
+#include "validate/receipt/receipt_log.h"
+#include "validate/receipt/replay_receipt.h"
+
+namespace llm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxReceiptBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxLogBytes = std::size_t{1} << 34;
+
+bool is_log(const fs::path& path) { return path.extension() == ".jsonl"; }
+
+/// The paths themselves, and in place of a folder the receipts and logs in it.
+Result<std::vector<std::string>> files_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    const std::size_t n_before = files.size();
+    for (const auto& entry : fs::directory_iterator(path, error)) {
+      if (is_log(entry.path()) || entry.path().extension() == ".json")
+        files.push_back(entry.path().string());
+    }
+    if (error) return in_file(Error{ErrorCode::kIo, "", error.message()}, path);
+    if (files.size() == n_before)
+      return in_file(usage_error("--replay", "found no .json and no .jsonl, need a receipt"), path);
+    std::sort(files.begin() + static_cast<std::ptrdiff_t>(n_before), files.end());
+  }
+  return files;
+}
+
+/// The receipts of `which` made again with one model.
+void replay_group(const std::shared_ptr<const Model>& model,
+                  const std::vector<GivenReceipt>& receipts, std::span<const std::size_t> which,
+                  const Progress& progress, ReplayOutcome& all) {
+  std::vector<const Receipt*> group;
+  for (const std::size_t i : which) group.push_back(&*receipts[i].receipt);
+  ReplayOutcome outcome = replay_receipts(model, group, progress);
+  for (std::size_t i = 0; i < which.size(); ++i)
+    all.receipts[which[i]] = std::move(outcome.receipts[i]);
+  all.n_positions += outcome.n_positions;
+  all.n_passes += outcome.n_passes;
+  all.seconds += outcome.seconds;
+}
+
+/// The model of that hash. @param file  a receipt of it
+Result<ModelPointer> load_model(CheckRun& run, const std::string& sha256, const std::string& file) {
+  if (sha256 == run.sha256) return run.load(Compute::kInt8);
+  if (!run.a.model.empty()) {
+    LLM_RETURN_IF_ERROR(run.check_hash(sha256, "model.sha256", file));
+  }
+  LLM_TRY(const std::string path, find_model_by_hash(sha256, file));
+  guard_mapped_file(path);
+  run.fact("another model", fmt::format("{} (SHA-256 {})", path, sha256));
+  return run.load_file(path, sha256, Compute::kInt8);
+}
+
+/// What was found of several receipts.
+std::vector<CheckResult> checks_of(const std::vector<GivenReceipt>& receipts,
+                                   ReplayOutcome& outcome) {
+  CheckResult all{"receipts: the model gives their texts", false, ""};
+  std::vector<CheckResult> others;
+  std::size_t n_passed = 0;
+  bool any_failed = false;
+  for (std::size_t i = 0; i < receipts.size(); ++i) {
+    const std::string& name = receipts[i].name;
+    auto& checks = outcome.receipts[i];
+    if (!checks.ok()) {
+      others.push_back({.name = name + ": can be checked",
+                        .detail = checks.error().to_string(),
+                        .undecided = true});
+      continue;
+    }
+    const std::size_t n_before = others.size();
+    for (CheckResult& check : *checks) {
+      check.name = fmt::format("{}: {}", name, check.name);
+      if (!check.passed) others.push_back(std::move(check));
+    }
+    n_passed += others.size() == n_before ? 1 : 0;
+    any_failed = any_failed || others.size() > n_before;
+  }
+  all.passed = others.empty();
+  all.undecided = !any_failed;
+  all.detail = fmt::format("{} of {}", n_passed, receipts.size());
+  others.insert(others.begin(), std::move(all));
+  return others;
+}
+
+}  // namespace
+
+Result<std::vector<GivenReceipt>> read_receipts(const std::vector<std::string>& paths) {
+  LLM_TRY(const auto files, files_of(paths));
+  std::vector<GivenReceipt> receipts;
+  for (const std::string& file : files) {
+    const std::string name = fs::path(file).filename().string();
+    if (!is_log(file)) {
+      receipts.push_back({file, name, parse_file(file, kMaxReceiptBytes, parse_receipt)});
+      continue;
+    }
+    LLM_TRY(const std::string log, read_text_file(file, kMaxLogBytes));
+    std::size_t number = 0;
+    for (const std::string_view line : log_lines(log)) {
+      ++number;
+      receipts.push_back({file, fmt::format("{}:{}", name, number),
+                          in_file(receipt_of_line(line), fmt::format("{}:{}", file, number))});
+    }
+  }
+  if (receipts.empty())
+    return in_file(usage_error("--replay", "found no line, need a receipt"), files.front());
+  return receipts;
+}
+
+Result<std::string> find_model(const std::vector<GivenReceipt>& receipts) {
+  std::map<std::string, Error> missing;
+  for (const GivenReceipt& given : receipts) {
+    if (!given.receipt.ok() || missing.contains(given.receipt->model_sha256)) continue;
+    auto found = find_model_by_hash(given.receipt->model_sha256, given.file);
+    if (found.ok()) return found;
+    missing.emplace(given.receipt->model_sha256, found.error());
+  }
+  const auto& first = receipts.front().receipt;
+  return first.ok() ? missing.at(first->model_sha256) : first.error();
+}
+
+Status run_replay(CheckRun& run, const std::vector<GivenReceipt>& receipts) {
+  ReplayOutcome outcome;
+  std::map<std::string, std::vector<std::size_t>> by_model;
+  for (std::size_t i = 0; i < receipts.size(); ++i) {
+    const auto& receipt = receipts[i].receipt;
+    outcome.receipts.push_back(receipt.ok() ? Error{} : receipt.error());
+    if (receipt.ok()) by_model[receipt->model_sha256].push_back(i);
+  }
+  for (const auto& [sha256, which] : by_model) {
+    const auto model = load_model(run, sha256, receipts[which.front()].file);
+    if (model.ok()) {
+      replay_group(*model, receipts, which, std::ref(run.bar), outcome);
+      continue;
+    }
+    for (const std::size_t i : which) outcome.receipts[i] = model.error();
+  }
+  const GivenReceipt& first = receipts.front();
+  const std::string replayed =
+      fmt::format("{} positions in {:.3f} s", outcome.n_positions, outcome.seconds);
+  if (receipts.size() > 1) {
+    run.fact("receipts", fmt::format("{}", receipts.size()));
+    run.fact("replayed", fmt::format("{}, {} passes", replayed, outcome.n_passes));
+    run.add(checks_of(receipts, outcome));
+    run.bar.clear();
+    return Ok{};
+  }
+  LLM_TRY(auto checks, run.ended(std::move(outcome.receipts.front()), first.file));
+  run.fact("receipt", fmt::format("{} (by llmrun {}; {} tokens after {})", first.file,
+                                  first.receipt->engine_version, first.receipt->ids.size(),
+                                  first.receipt->prompt_ids.size()));
+  run.fact("replayed", replayed);
+  for (CheckResult& check : checks) check.name = "receipt: " + check.name;
+  run.add(std::move(checks));
+  return Ok{};
+}
+
+}  // namespace llm

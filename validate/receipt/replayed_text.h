@@ -1,0 +1,107 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/sha256.h"
+#include "engine/engine.h"
+#include "engine/generate/chat_style.h"
+#include "engine/generate/growing_text.h"
+#include "engine/grammar/grammar.h"
+#include "validate/receipt/receipt.h"
+#include "validate/report/report.h"
+
+namespace llm {
+
+/// What texts of one model have in common, made once. Of one thread at a time.
+class ReplayModel {
+ public:
+  /// @param model  outlives this
+  explicit ReplayModel(const Model& model) : model_(model), grammars_(model.tokenizer()) {}
+
+  const Model& model() const { return model_; }
+  /// Null where the receipt is no chat's. Errors: ChatStyle::find()'s.
+  Result<std::shared_ptr<const ChatStyle>> style(const Receipt& receipt);
+  /// Null where the receipt has none. Errors: Grammar::compile()'s.
+  Result<std::shared_ptr<const Grammar>> grammar(const Receipt& receipt);
+
+ private:
+  const Model& model_;
+  GrammarCompiler grammars_;
+  std::map<std::string, std::shared_ptr<const ChatStyle>> styles_;
+};
+
+/// One receipt on its way through the model: says which tokens come, takes their rows of logits,
+/// and judges what they give.
+class ReplayedText {
+ public:
+  /// @param model, receipt  outlive this
+  /// @param n_kept  rows that are kept to try other settings on
+  /// Errors: those of one receipt, as replay_receipts() has them.
+  static Result<std::unique_ptr<ReplayedText>> create(ReplayModel& model, const Receipt& receipt,
+                                                      std::size_t n_kept);
+  ReplayedText(const ReplayedText&) = delete;
+  ReplayedText& operator=(const ReplayedText&) = delete;
+
+  /// Tokens that have a position.
+  std::size_t n_positions() const { return std::min(tokens_.size(), receipt_.context); }
+  /// The tokens of at most `most` positions from `at` on, and which rows of them are wanted: all,
+  /// or none. @param sequence  that has those before
+  Segment next(Sequence& sequence, std::size_t most) const;
+
+  /// Takes the rows of the positions from `at` on in kParts parts, which may do so at once.
+  /// Errors: those of a draw.
+  static constexpr std::size_t kParts = 3;
+  Status take(std::size_t part, std::span<const float> rows, std::size_t at);
+
+  /// Once all is taken: the logits are the receipt's, and its tokens are not drawn from them.
+  bool has_other_settings() const { return differs_ && logits_equal(); }
+  /// Once all is taken. Cost: where rows were kept and settings are others, some thousand draws.
+  std::vector<CheckResult> checks();
+
+ private:
+  struct Difference {
+    std::size_t at;  ///< of the receipt's ids
+    TokenId drawn;
+  };
+
+  ReplayedText(const Model& model, const Receipt& receipt, std::shared_ptr<const ChatStyle> style,
+               std::shared_ptr<const Grammar> grammar, std::size_t n_kept);
+
+  Status draw(std::span<const float> rows, std::size_t at);
+  Status keep(std::span<const float> row, TokenId id);
+  bool logits_equal() const;
+  std::string shown(TokenId id) const;
+  std::optional<CheckResult> check_prompt() const;
+  Result<std::vector<TokenId>> encode_prompt() const;
+  std::string describe_logits(bool equal, bool drawn) const;
+  std::string describe_tokens(bool logits) const;
+  CheckResult check_end();
+
+  const Receipt& receipt_;
+  const Tokenizer& tokenizer_;
+  std::shared_ptr<const ChatStyle> style_;  ///< null where the receipt is no chat's
+  GenerateOptions options_;
+  std::size_t n_vocab_;
+  std::size_t first_drawn_;  ///< position whose logits the first token is drawn from
+  std::vector<TokenId> tokens_;
+  Sha256 all_;    ///< of all rows, where the receipt has that
+  Sha256 drawn_;  ///< of those from first_drawn_ on
+  std::size_t n_kept_;
+  DrawnRows kept_;
+  std::optional<GrammarState> kept_grammar_;  ///< behind the ids of kept_
+  bool left_grammar_ = false;
+  std::optional<Difference> differs_;
+  GenerateSink nobody_;
+  GrowingText text_;
+  std::vector<TokenId> drawn_ids_;
+};
+
+}  // namespace llm
