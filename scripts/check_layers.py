@@ -67,7 +67,7 @@ INTERNAL = {
 # The definitions are for those that prove or replay: everybody else uses the fast paths.
 SEEN_BY = {
     "quant/formats/reference": ["engine/forward/reference", "validate/self"],
-    "engine/forward/reference": ["engine", "validate/reference", "validate/self"],
+    "engine/forward/reference": ["engine", "validate/receipt", "validate/reference", "validate/self"],
 }
 # A folder in one of these is a part of it, which all of it may include.
 ROOMS = "validate/"

@@ -26,6 +26,11 @@ class GrowingText {
   /// texts may do so at once. Nothing is drawn for a text that has ended or has all its tokens.
   /// @param number  of the draw. Errors: those of draw_token() and GrammarState::mask()
   Status draw(std::span<const float> row, std::span<const TokenId> past, std::uint64_t number);
+  /// Keeps a token that is known, as if it had been drawn.
+  void take(TokenId id) {
+    drawn_.reset();
+    if (!has_ended_ && !has_all()) drawn_ = Drawn{id, {}};
+  }
   /// What may follow `tokens`, as far as its tokens would be evaluated one by one: at most `most`,
   /// none that ends the text, none that would not be evaluated.
   /// @param number  of the next draw

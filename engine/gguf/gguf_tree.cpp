@@ -6,14 +6,14 @@
 #include <array>
 #include <utility>
 
+#include "base/merkle_tree.h"
 #include "engine/gguf/gguf_file.h"
 
 namespace llm {
 namespace {
 
-// What a hash is of, its first byte: no chunk can pass for a node, no segment for a chunk.
+// What a hash is of, its first byte: no chunk can pass for a node (1), no segment for a chunk.
 constexpr std::array kChunk = {std::byte{0}};
-constexpr std::array kNode = {std::byte{1}};
 constexpr std::array kSegment = {std::byte{2}};
 
 constexpr std::size_t kChunkBytes = GgufTree::kChunkBytes;
@@ -55,20 +55,6 @@ void add_part(const GgufFile& gguf, std::size_t part, std::uint64_t size,
 }
 
 }  // namespace
-
-Sha256Digest merkle_root(std::vector<Sha256Digest> leaves) {
-  for (std::size_t n = leaves.size(); n > 1; n = (n + 1) / 2) {
-    for (std::size_t i = 0; i + 1 < n; i += 2) {
-      Sha256 node;
-      node.update(kNode);
-      node.update(leaves[i]);
-      node.update(leaves[i + 1]);
-      leaves[i / 2] = node.digest();
-    }
-    if (n % 2 == 1) leaves[n / 2] = leaves[n - 1];
-  }
-  return leaves.front();
-}
 
 std::string_view GgufSegment::kind_name() const {
   if (kind == Kind::kMetadata) return "metadata";

@@ -68,7 +68,4 @@ Result<std::vector<GgufSegment>> gguf_segments(const MappedFile& file);
 /// @pre both outlive the run
 void add_chunks(HashWork& work, const MappedFile& file, std::vector<GgufSegment>& segments);
 
-/// The root of the tree over `leaves` as docs/manifest.md defines it. @pre !leaves.empty()
-Sha256Digest merkle_root(std::vector<Sha256Digest> leaves);
-
 }  // namespace llm

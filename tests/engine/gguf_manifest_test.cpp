@@ -118,26 +118,6 @@ TEST_CASE("a tree is the same for any number of threads", "[gguf][manifest]") {
   CHECK(tree_of(path, 5).text() == one);
 }
 
-TEST_CASE("a tree has the shape of RFC 6962", "[gguf][manifest]") {
-  const auto leaf = [](int i) {
-    Sha256Digest digest{};
-    digest[0] = static_cast<std::byte>(i);
-    return digest;
-  };
-  const auto node = [](const Sha256Digest& a, const Sha256Digest& b) {
-    std::string text = "\1";
-    for (const auto& digest : {a, b})
-      text.append(reinterpret_cast<const char*>(digest.data()), digest.size());
-    return sha256_hex(std::as_bytes(std::span(text)));
-  };
-  const auto pair = [&](int i) { return merkle_root({leaf(i), leaf(i + 1)}); };
-  CHECK(merkle_root({leaf(9)}) == leaf(9));
-  CHECK(hex_text(pair(0)) == node(leaf(0), leaf(1)));
-  CHECK(hex_text(merkle_root({leaf(0), leaf(1), leaf(2)})) == node(pair(0), leaf(2)));
-  CHECK(hex_text(merkle_root({leaf(0), leaf(1), leaf(2), leaf(3), leaf(4)})) ==
-        node(merkle_root({leaf(0), leaf(1), leaf(2), leaf(3)}), leaf(4)));
-}
-
 TEST_CASE("other tensors than the manifest's are named", "[gguf][manifest]") {
   const ScratchDirectory directory;
   const GgufTree tree = tree_of(directory.write("a.gguf", TinyGguf::llama().bytes()));

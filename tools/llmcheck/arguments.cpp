@@ -11,9 +11,10 @@ namespace llm {
 OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Prove that a model computes what it should, on this CPU");
   table
-      .positional("MODEL", &a.model, false,
-                  "the GGUF; --layer-diff, --stages, --verify or --replay alone find it by the "
-                  "hash in their file")
+      .positional(
+          "MODEL", &a.model, false,
+          "the GGUF; --layer-diff, --stages, --verify, --replay or --audit alone find it by "
+          "the hash in their file")
       .file();
   add_hub_option(table, &a.hub_model);
   table.group("Checks");
@@ -51,6 +52,11 @@ OptionTable make_check_table(CheckArguments& a) {
           "together; may be given again")
       .file();
   table
+      .text("audit", "RECEIPT.json", &a.audit,
+            "check a receipt that has a hash of its rows by those that --opening shows, or make an "
+            "opening")
+      .file();
+  table
       .text("tokenizer", "REF.jsonl", &a.tokenizer,
             "compare token ids with reference lines {\"text\", \"ids\"}")
       .file();
@@ -71,6 +77,21 @@ OptionTable make_check_table(CheckArguments& a) {
              "write the figures of --quality to --baseline instead of checking them");
   table.group("How, for --self");
   table.flag("fail-fast", &a.fail_fast, "leave out what comes after the first part that fails");
+  table.group("How, for --replay and --audit");
+  table
+      .text("commit", "OUT.json", &a.commit,
+            "write the receipt of --replay, if it passed, with a hash of its rows")
+      .file();
+  table.text("challenge", "TEXT", &a.challenge,
+             "what --audit asks for follows from it: who checks chooses it at random, after the "
+             "receipt was there");
+  table.text("opening", "FILE", &a.opening, "what the maker of the receipt answered").file();
+  table
+      .text("make-opening", "FILE", &a.make_opening,
+            "answer the challenge, by one prefill, instead of checking")
+      .file();
+  table.integer("audit-rows", "N", &a.audit_rows, 1, 1 << 30, "rows that are computed");
+  table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30, "tokens that are drawn again");
   table.group("How, for --verify");
   table.flag("verify-quick", &a.verify_quick, "two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,
@@ -131,13 +152,33 @@ OptionTable make_check_table(CheckArguments& a) {
   return table;
 }
 
+namespace {
+
+Status check_audit_arguments(const CheckArguments& a) {
+  if (!a.commit.empty() && a.replay.empty())
+    return usage_error("--commit", "found without --replay, need a receipt");
+  if (a.audit.empty() && !(a.challenge + a.opening + a.make_opening).empty())
+    return usage_error("--audit",
+                       "found none, need a receipt for --challenge, --opening, --make-opening");
+  if (!a.audit.empty() && !a.replay.empty())
+    return usage_error("--audit", "found with --replay, need one of the two");
+  if (!a.audit.empty() && a.challenge.empty())
+    return usage_error("--challenge", "found none, need a text for --audit");
+  if (!a.audit.empty() && a.opening.empty() == a.make_opening.empty())
+    return usage_error("--opening", "found with --audit, need it or --make-opening");
+  return Ok{};
+}
+
+}  // namespace
+
 Status check_arguments(const CheckArguments& a) {
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
-  const bool finds_model =
-      !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() || !a.replay.empty();
+  const bool finds_model = !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() ||
+                           !a.replay.empty() || !a.audit.empty();
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage_error("--verify",
                        "found none, need a reference for --verify-quick, --verify-quantized");
+  LLM_RETURN_IF_ERROR(check_audit_arguments(a));
   if (!a.baseline.empty() && a.quality.empty())
     return usage_error("--baseline", "found without --quality");
   if (!a.update_baseline.empty() && a.baseline.empty())

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "engine/model/precision.h"
 #include "tools/common/options.h"
+#include "validate/receipt/opening.h"
 
 namespace llm {
 
@@ -32,8 +33,15 @@ struct CheckArguments {
   std::string equivalence;          ///< frozen JSON
   std::string update_equivalence;   ///< the reason
   std::vector<std::string> replay;  ///< receipts: files, logs, folders
-  std::string tokenizer;            ///< reference JSONL
-  std::string ppl;                  ///< text to score
+  std::string commit;               ///< receipt JSON to write
+  std::string audit;                ///< receipt JSON
+  std::string challenge;
+  std::string opening;
+  std::string make_opening;  ///< to write
+  std::size_t audit_rows = Challenge{}.rows;
+  std::size_t audit_draws = Challenge{}.draws;
+  std::string tokenizer;  ///< reference JSONL
+  std::string ppl;        ///< text to score
   std::size_t ppl_window = 0;
   std::size_t ppl_sample = 0;
   bool ppl_documents = false;

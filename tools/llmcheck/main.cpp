@@ -46,7 +46,10 @@ class Check {
     if (!a_.tokenizer.empty()) LLM_RETURN_IF_ERROR(run_tokenizer(run_));
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_) LLM_RETURN_IF_ERROR(run_verify_check(run_, *verify_reference_));
-    if (!receipts_.empty()) LLM_RETURN_IF_ERROR(run_replay(run_, receipts_));
+    if (!a_.replay.empty()) LLM_RETURN_IF_ERROR(run_replay(run_, receipts_));
+    if (!a_.commit.empty() && report_.passed())
+      LLM_RETURN_IF_ERROR(run_commit(run_, *receipts_.front().receipt));
+    if (!a_.audit.empty()) LLM_RETURN_IF_ERROR(run_audit(run_, *receipts_.front().receipt));
     LLM_RETURN_IF_ERROR(run_quality_checks(run_));
     FirstError error;
     if (!a_.dump.empty()) error.add(dump());
@@ -64,6 +67,18 @@ class Check {
   }
 
  private:
+  /// --audit and --commit are of one receipt.
+  Status check_one_receipt() const {
+    if (a_.audit.empty() && a_.commit.empty()) return Ok{};
+    if (receipts_.size() > 1)
+      return usage_error(a_.audit.empty() ? "--replay" : "--audit",
+                         fmt::format("found {} receipts, need one{}", receipts_.size(),
+                                     a_.audit.empty() ? " for --commit" : ""));
+    if (!receipts_.front().receipt.ok())
+      return in_file(receipts_.front().receipt.error(), receipts_.front().file);
+    return Ok{};
+  }
+
   Status read_references() {
     if (!a_.layer_diff.empty()) {
       LLM_TRY(reference_, Dump::load(a_.layer_diff));
@@ -74,8 +89,9 @@ class Check {
     if (!a_.verify.empty()) {
       LLM_TRY(verify_reference_, load_verify_reference(a_));
     }
-    if (!a_.replay.empty()) {
-      LLM_TRY(receipts_, read_receipts(a_.replay));
+    if (!a_.replay.empty() || !a_.audit.empty()) {
+      LLM_TRY(receipts_, read_receipts(a_.audit.empty() ? a_.replay : std::vector{a_.audit}));
+      LLM_RETURN_IF_ERROR(check_one_receipt());
     }
     return Ok{};
   }
@@ -107,12 +123,16 @@ class Check {
 
   /// What is written after minutes of work can be written.
   Status check_outputs() const {
-    std::vector<std::string> read = {a_.model, a_.layer_diff, a_.stages,  a_.verify,  a_.tokenizer,
-                                     a_.ppl,   a_.kld,        a_.quality, a_.against, a_.limits};
+    std::vector<std::string> read = {a_.model,     a_.layer_diff, a_.stages,  a_.verify,
+                                     a_.tokenizer, a_.audit,      a_.opening, a_.ppl,
+                                     a_.kld,       a_.quality,    a_.against, a_.limits};
     read.insert(read.end(), a_.also.begin(), a_.also.end());
     read.insert(read.end(), a_.replay.begin(), a_.replay.end());
     if (a_.update_equivalence.empty()) read.push_back(a_.equivalence);
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
+    for (const auto& [option, path] :
+         {std::pair("--commit", a_.commit), std::pair("--make-opening", a_.make_opening)})
+      if (!path.empty()) LLM_RETURN_IF_ERROR(check_output(option, path, read));
     if (!a_.update_equivalence.empty())
       LLM_RETURN_IF_ERROR(check_output("--equivalence", a_.equivalence, read));
     if (!a_.update_baseline.empty()) {
@@ -133,7 +153,11 @@ class Check {
       LLM_TRY(run_.path, find_model_by_hash(sha256, file));
     }
     guard_mapped_file(run_.path);
-    LLM_TRY(run_.sha256, file_sha256(run_.path));
+    if (!a_.audit.empty()) {
+      run_.sha256 = receipts_.front().receipt->model_sha256;  // loading hashes the file, once
+    } else {
+      LLM_TRY(run_.sha256, file_sha256(run_.path));
+    }
     report_.facts = run_facts(run_, command_);
     return Ok{};
   }
@@ -192,6 +216,7 @@ class Check {
       return;
     }
     report_.summary = reference_ || stages_ ? "the model computes what the reference says"
+                      : !a_.audit.empty()   ? "what was opened is what the model gives"
                       : !receipts_.empty()  ? "the model gives what the receipt says"
                       : checks_self()       ? "what was run equals the definition"
                                             : "every check passed";
@@ -210,7 +235,7 @@ class Check {
   std::optional<Dump> reference_;  ///< of --layer-diff
   std::optional<Dump> stages_;
   std::optional<VerifyReference> verify_reference_;
-  std::vector<GivenReceipt> receipts_;  ///< of --replay
+  std::vector<GivenReceipt> receipts_;  ///< of --replay or --audit
 };
 
 Result<int> run(CheckArguments& arguments, const ToolContext& context) {

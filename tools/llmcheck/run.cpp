@@ -41,6 +41,7 @@ Result<ModelPointer> CheckRun::load_file(const std::string& file, const std::str
                                  .isa = a.isa,
                                  .threads = a.threads,
                                  .expected_sha256 = hash,
+                                 .defer_packing = !a.opening.empty(),
                                  .packed_cache = a.packed_cache,
                                  .progress = std::ref(bar)});
   bar.clear();

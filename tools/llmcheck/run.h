@@ -86,14 +86,14 @@ Status run_equivalence(CheckRun& run);
 Result<VerifyReference> load_verify_reference(const CheckArguments& arguments);
 Status run_verify_check(CheckRun& run, const VerifyReference& reference);
 
-/// A receipt of --replay, or why it cannot be read.
+/// A receipt of --replay or --audit, or why it cannot be read.
 struct GivenReceipt {
   std::string file;
   std::string name;  ///< in reports: the file's, with the line of a log
   Result<Receipt> receipt;
 };
 
-/// The receipts of --replay: of each path in turn, those of a folder by their names.
+/// The receipts of each path in turn, those of a folder by their names.
 /// Errors: kIo for a folder or log that cannot be read, kUsage for one without a receipt.
 Result<std::vector<GivenReceipt>> read_receipts(const std::vector<std::string>& paths);
 /// The first model of theirs that is found by its hash, and that. Errors: of the first receipt.
@@ -102,6 +102,15 @@ Result<std::string> find_model(const std::vector<GivenReceipt>& receipts);
 /// other models than the run's are checked with theirs, unless MODEL was given.
 /// Errors: what one alone is refused for; of several, each is an undecided check.
 Status run_replay(CheckRun& run, const std::vector<GivenReceipt>& receipts);
+
+/// --commit: the receipt with the hash of its rows, after a replay that passed.
+/// Errors: rows_sha256()'s; kIo.
+Status run_commit(CheckRun& run, Receipt receipt);
+
+/// --audit: an opening made, or checked. @pre the receipt is of this model
+/// Errors: kUnsupported for a receipt without a hash of its rows; open_rows()'s or
+/// audit_receipt()'s; kIo.
+Status run_audit(CheckRun& run, const Receipt& receipt);
 
 /// --tokenizer, by check_tokens().
 Status run_tokenizer(CheckRun& run);

@@ -170,6 +170,10 @@ void add_output_options(OptionTable& table, RunArguments& a) {
       .text("receipt", "FILE", &a.receipt,
             "write model hash, options, tokens and logits hash as JSON")
       .file();
+  table.flag(
+      "receipt-rows", &a.receipt_rows,
+      "the receipt also has a hash of every activation, for llmcheck --audit; takes one more "
+      "prefill");
   table
       .text("dump-layers", "FILE", &a.dump_layers,
             "write the activations of every layer as NPZ, for llmcheck --layer-diff")
@@ -212,6 +216,8 @@ Status check_combinations(const RunArguments& a) {
         a.cache_load.empty() ? "--cache-save" : "--cache-load",
         "found with --context-shift or --no-cache, need the prompt as it is in a cache");
   }
+  if (a.receipt_rows && a.receipt.empty())
+    return usage_error("--receipt-rows", "found without --receipt, need a file");
   if (!a.cache_load.empty() && (!a.receipt.empty() || !a.dump_layers.empty())) {
     return usage_error("--cache-load",
                        "found with --receipt or --dump-layers, which need every position");

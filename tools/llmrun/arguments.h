@@ -80,6 +80,7 @@ struct RunArguments {
   bool profile = false;
   bool logits_hash = false;
   std::string receipt;
+  bool receipt_rows = false;
   std::string dump_layers;
 
   /// Whether the prompt is a message of a conversation and not a text to continue.

@@ -22,6 +22,7 @@
 #include "tools/llmrun/chat.h"
 #include "tools/llmrun/loaded.h"
 #include "tools/llmrun/output.h"
+#include "validate/receipt/opening.h"
 #include "validate/reference/dump/engine_dump.h"
 
 namespace llm {
@@ -84,9 +85,12 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
   if (!context.quiet()) write_message(fmt::format("llmrun: {}\n", stats_line(stats)));
 }
 
-Status write_receipt(const std::string& path, const Receipt& receipt) {
+Status write_receipt(const RunArguments& arguments, const Loaded& loaded, Receipt receipt) {
+  if (arguments.receipt_rows) {
+    LLM_TRY(receipt.rows_sha256, rows_sha256(loaded.model, receipt));
+  }
   const std::string json = receipt_json(receipt);
-  return write_file_atomically(path, std::as_bytes(std::span(json)));
+  return write_file_atomically(arguments.receipt, std::as_bytes(std::span(json)));
 }
 
 Status write_dump(const RunArguments& arguments, Sequence& session, Recorder recorder) {
@@ -189,8 +193,9 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   if (arguments.profile) write_message(profile_text(profile, session.model().load_times(), stats));
   loaded.report_speculation();
   if (!arguments.receipt.empty()) {
-    error.add(write_receipt(arguments.receipt, receipt_of(arguments, session, conversation.get(),
-                                                          prompt_ids, result, hash)));
+    error.add(write_receipt(
+        arguments, loaded,
+        receipt_of(arguments, session, conversation.get(), prompt_ids, result, hash)));
   }
   if (dumps) error.add(write_dump(arguments, session, std::move(recorder)));
   error.add(save_cache(arguments, loaded, prompt_ids.size()));  // cuts the session

@@ -146,6 +146,9 @@ Status read_text(const Json& json, Receipt& receipt) {
     LLM_TRY(receipt.logits_sha256, members.sha256("logits_sha256"));
   }
   LLM_TRY(receipt.drawn_logits_sha256, members.sha256("drawn_logits_sha256"));
+  if (json.contains("rows_sha256")) {
+    LLM_TRY(receipt.rows_sha256, members.sha256("rows_sha256"));
+  }
   const std::size_t n_tokens = receipt.prompt_ids.size() + receipt.ids.size();
   // The last token of a text that fills the context has no position.
   if (receipt.prompt_ids.size() > receipt.context || n_tokens > receipt.context + 1)

@@ -63,13 +63,15 @@ class KeptMask final : public NextTokens {
 
 bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& tokenizer,
                const GenerateOptions& options) {
-  std::vector<TokenId> past = receipt.prompt_ids;
+  std::vector<TokenId> tokens = receipt.prompt_ids;
+  tokens.insert(tokens.end(), receipt.ids.begin(), receipt.ids.end());
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto past = std::span(tokens).first(receipt.prompt_ids.size() + rows.number(i));
     KeptMask mask(rows.mask(i));
     const auto id = draw_token(tokenizer, rows.row(i), past, past.size(), options,
                                rows.masks.empty() ? nullptr : &mask);
-    if (!id.ok() || *id != receipt.ids[i] || ends_text(tokenizer, *id, options)) return false;
-    past.push_back(*id);
+    const TokenId own = receipt.ids[rows.number(i)];
+    if (!id.ok() || *id != own || ends_text(tokenizer, *id, options)) return false;
   }
   return true;
 }
@@ -88,6 +90,13 @@ std::optional<int> number_that_draws(const Receipt& receipt, const DrawnRows& ro
 }
 
 }  // namespace
+
+std::vector<TokenId> Receipt::evaluated() const {
+  std::vector<TokenId> tokens = prompt_ids;
+  tokens.insert(tokens.end(), ids.begin(), ids.end());
+  tokens.resize(std::min(tokens.size(), context));
+  return tokens;
+}
 
 GenerateOptions Receipt::generation(const ChatStyle* style) const {
   GenerateOptions options;
@@ -117,6 +126,7 @@ std::string receipt_json(const Receipt& r) {
   json["stop_reason"] = stop_reason_name(r.stop_reason);
   if (r.logits_sha256) json["logits_sha256"] = *r.logits_sha256;
   json["drawn_logits_sha256"] = r.drawn_logits_sha256;
+  if (r.rows_sha256) json["rows_sha256"] = *r.rows_sha256;
   return json_text(json, 2) + '\n';
 }
 

@@ -56,7 +56,10 @@ struct Receipt {
   StopReason stop_reason = StopReason::kLength;
   std::optional<std::string> logits_sha256;  ///< LogitsHash::all(); absent: of a cached prefix
   std::string drawn_logits_sha256;           ///< LogitsHash::drawn()
+  std::optional<std::string> rows_sha256;    ///< of every activation (run_rows.h); absent: not made
 
+  /// Its tokens that have a position.
+  std::vector<TokenId> evaluated() const;
   bool is_chat() const { return !chat_template.empty(); }
   /// What its draws depend on, the ends of a reply included. @param style  null where it is no chat
   GenerateOptions generation(const ChatStyle* style) const;
@@ -69,13 +72,15 @@ std::string receipt_json(const Receipt& receipt);
 /// version of the format.
 Result<Receipt> parse_receipt(std::string_view json);
 
-/// The first rows that a receipt's tokens were drawn from.
+/// Rows that a receipt's tokens were drawn from.
 struct DrawnRows {
   std::size_t n_vocab = 0;
-  std::vector<float> logits;         ///< [rows, n_vocab]; row i is what ids[i] was drawn from
-  std::vector<std::uint32_t> masks;  ///< of a grammar (GrammarState::mask), one each; or none
+  std::vector<float> logits = {};         ///< [rows, n_vocab]
+  std::vector<std::uint32_t> masks = {};  ///< of a grammar (GrammarState::mask), one each; or none
+  std::vector<std::size_t> numbers = {};  ///< places in ids of what each was; empty: 0, 1, 2, ...
 
   std::size_t size() const { return logits.size() / n_vocab; }
+  std::size_t number(std::size_t i) const { return numbers.empty() ? i : numbers[i]; }
   std::span<const float> row(std::size_t i) const {
     return std::span(logits).subspan(i * n_vocab, n_vocab);
   }

@@ -103,8 +103,8 @@ LogCheck check_log(std::string_view log, const PublicKey* key, std::string_view 
   for (const std::string_view line : log_lines(log)) {
     ++at;
     const auto parsed = parse_line(line);
-    const std::string fault = parsed.ok() ? fault_of(*parsed, check.head)
-                                          : parsed.error().to_string();
+    const std::string fault =
+        parsed.ok() ? fault_of(*parsed, check.head) : parsed.error().to_string();
     if (!fault.empty()) check.chain.emplace_back(at, fault);
     if (key != nullptr) {
       const auto parts = signed_parts(line);

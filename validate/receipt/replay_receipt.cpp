@@ -10,7 +10,6 @@
 namespace llm {
 namespace {
 
-constexpr std::size_t kRowBytes = std::size_t{64} << 20;  // of logits held at once
 constexpr std::size_t kMorePages = 32;  // of each group, besides those of the longest text
 
 using Outcome = Result<std::vector<CheckResult>>;
@@ -21,10 +20,10 @@ class Batch {
  public:
   /// @param which  of the receipts are in it
   /// @param n_kept  as ReplayedText has it
-  static Result<Batch> create(ReplayModel& model, std::shared_ptr<const Model> computed,
+  static Result<Batch> create(ReceiptModel& model, std::shared_ptr<const Model> computed,
                               std::span<const Receipt* const> receipts,
                               std::span<const std::size_t> which, std::size_t n_kept) {
-    const std::size_t n_rows = most_rows(*computed);
+    const std::size_t n_rows = receipt_batch(computed->config().n_vocab);
     std::size_t longest = 0;
     for (const std::size_t i : which) longest = std::max(longest, n_positions(*receipts[i]));
     const KvGroups groups(computed->config());
@@ -37,9 +36,6 @@ class Batch {
     return Batch(model, std::move(executor), receipts, which, n_kept);
   }
 
-  static std::size_t most_rows(const Model& model) {
-    return std::clamp<std::size_t>(kRowBytes / sizeof(float) / model.config().n_vocab, 16, 512);
-  }
   static std::size_t n_positions(const Receipt& receipt) {
     return std::min(receipt.prompt_ids.size() + receipt.ids.size(), receipt.context);
   }
@@ -65,7 +61,7 @@ class Batch {
     bool is_done() const { return !status.ok() || sequence->position() == text->n_positions(); }
   };
 
-  Batch(ReplayModel& model, std::shared_ptr<Executor> executor,
+  Batch(ReceiptModel& model, std::shared_ptr<Executor> executor,
         std::span<const Receipt* const> receipts, std::span<const std::size_t> which,
         std::size_t n_kept)
       : model_(model),
@@ -156,7 +152,7 @@ class Batch {
     open.text = nullptr;
   }
 
-  ReplayModel& model_;
+  ReceiptModel& model_;
   std::shared_ptr<Executor> executor_;
   std::span<const Receipt* const> receipts_;
   std::span<const std::size_t> waiting_;
@@ -179,7 +175,7 @@ ReplayOutcome replay_receipts(const std::shared_ptr<const Model>& model,
     groups[{receipts[i]->compute, receipts[i]->kv}].push_back(i);
     n_in_all += Batch::n_positions(*receipts[i]);
   }
-  ReplayModel of_all(*model);
+  ReceiptModel of_all(*model);
   const auto run = [&](const std::shared_ptr<const Model>& computed,
                        std::span<const std::size_t> which,
                        std::size_t n_kept) -> std::vector<std::size_t> {
@@ -203,7 +199,7 @@ ReplayOutcome replay_receipts(const std::shared_ptr<const Model>& model,
       continue;
     }
     for (const std::size_t i : run(*computed, which, 0))
-      run(*computed, {&i, 1}, Batch::most_rows(*model));
+      run(*computed, {&i, 1}, receipt_batch(model->config().n_vocab));
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return outcome;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,31 +11,13 @@
 #include "base/result.h"
 #include "base/sha256.h"
 #include "engine/engine.h"
-#include "engine/generate/chat_style.h"
 #include "engine/generate/growing_text.h"
 #include "engine/grammar/grammar.h"
 #include "validate/receipt/receipt.h"
+#include "validate/receipt/receipt_checks.h"
 #include "validate/report/report.h"
 
 namespace llm {
-
-/// What texts of one model have in common, made once. Of one thread at a time.
-class ReplayModel {
- public:
-  /// @param model  outlives this
-  explicit ReplayModel(const Model& model) : model_(model), grammars_(model.tokenizer()) {}
-
-  const Model& model() const { return model_; }
-  /// Null where the receipt is no chat's. Errors: ChatStyle::find()'s.
-  Result<std::shared_ptr<const ChatStyle>> style(const Receipt& receipt);
-  /// Null where the receipt has none. Errors: Grammar::compile()'s.
-  Result<std::shared_ptr<const Grammar>> grammar(const Receipt& receipt);
-
- private:
-  const Model& model_;
-  GrammarCompiler grammars_;
-  std::map<std::string, std::shared_ptr<const ChatStyle>> styles_;
-};
 
 /// One receipt on its way through the model: says which tokens come, takes their rows of logits,
 /// and judges what they give.
@@ -45,7 +26,7 @@ class ReplayedText {
   /// @param model, receipt  outlive this
   /// @param n_kept  rows that are kept to try other settings on
   /// Errors: those of one receipt, as replay_receipts() has them.
-  static Result<std::unique_ptr<ReplayedText>> create(ReplayModel& model, const Receipt& receipt,
+  static Result<std::unique_ptr<ReplayedText>> create(ReceiptModel& model, const Receipt& receipt,
                                                       std::size_t n_kept);
   ReplayedText(const ReplayedText&) = delete;
   ReplayedText& operator=(const ReplayedText&) = delete;
@@ -72,23 +53,17 @@ class ReplayedText {
     TokenId drawn;
   };
 
-  ReplayedText(const Model& model, const Receipt& receipt, std::shared_ptr<const ChatStyle> style,
-               std::shared_ptr<const Grammar> grammar, std::size_t n_kept);
+  ReplayedText(const Model& model, const Receipt& receipt, ReceiptTerms terms, std::size_t n_kept);
 
   Status draw(std::span<const float> rows, std::size_t at);
   Status keep(std::span<const float> row, TokenId id);
   bool logits_equal() const;
-  std::string shown(TokenId id) const;
-  std::optional<CheckResult> check_prompt() const;
-  Result<std::vector<TokenId>> encode_prompt() const;
   std::string describe_logits(bool equal, bool drawn) const;
   std::string describe_tokens(bool logits) const;
-  CheckResult check_end();
 
   const Receipt& receipt_;
   const Tokenizer& tokenizer_;
-  std::shared_ptr<const ChatStyle> style_;  ///< null where the receipt is no chat's
-  GenerateOptions options_;
+  ReceiptTerms terms_;
   std::size_t n_vocab_;
   std::size_t first_drawn_;  ///< position whose logits the first token is drawn from
   std::vector<TokenId> tokens_;
