@@ -85,6 +85,9 @@ class Executor {
   /// Where the times of the passes to come are added (engine/forward/profile.h); nullptr: nowhere.
   void set_profile(PassProfile* profile) { forward_.set_profile(profile); }
 
+  /// As Forward::set_kv_filter(). @pre no sequence has tokens
+  void set_kv_filter(KvFilter filter) { forward_.set_kv_filter(filter); }
+
   /// Calls task(i) for every i in [0, n), at once on the model's threads, those of evaluate().
   void for_each(std::size_t n, const std::function<void(std::size_t)>& task) const;
 

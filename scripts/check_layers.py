@@ -38,6 +38,7 @@ STANDS_ON = {
     "validate/text": ["validate/self"],
     "validate/doctor": ["engine/generate"],
     "validate/receipt": ["validate/report", "engine/generate"],
+    "validate/judge": ["validate/report", "engine/generate"],
     "bench": ["engine", "quant/formats/quantize"],
     "tools/common": ["engine/model", "engine/sampler"],
     # Models of the Hugging Face hub.
@@ -52,7 +53,8 @@ STANDS_ON = {
     "python": ["tools/llmserve", "validate/self"],
     "tools/llmtok": ["tools/hub", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
-    "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/doctor", "validate/text", "validate/receipt"],
+    "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/doctor", "validate/text", "validate/receipt",
+                       "validate/judge"],
     # A synthetic model's tensors get their types from llmquant's recipes.
     "tools/llmsynth": ["tools/llmquant"],
     # Measures synthetic models, and relates its figures to the machine's peaks.

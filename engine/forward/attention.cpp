@@ -119,8 +119,12 @@ void Attention::rotate_and_store(PassWorker& at, std::size_t layer, Worker::Rang
   for (std::size_t t = 0; t < at.rows().size(); ++t) {
     const PassRow& row = at.rows()[t];
     float* k = k_.data() + t * config_.kv_rows();
-    const float* v = v_.data() + t * config_.kv_rows();
+    float* v = v_.data() + t * config_.kv_rows();
     rotate(at, layer, t, norm, rows, k);
+    if (at.kv_filter() != nullptr) {
+      at.kv_filter()({k + begin, n}, config_.head_dim);
+      at.kv_filter()({v + begin, n}, config_.head_dim);
+    }
     row.segment->cache->store(layer, begin, row.position, {k + begin, n}, {v + begin, n}, rounding);
   }
   at.lap(PassOp::kRope);

@@ -41,6 +41,8 @@ class Forward {
 
   /// Where the times of the passes to come are added; nullptr: they are not taken.
   void set_profile(PassProfile* profile) { pass_.set_profile(profile); }
+  /// What changes keys and values in the passes to come; nullptr: nothing.
+  void set_kv_filter(KvFilter filter) { pass_.set_kv_filter(filter); }
   /// Adds what packing the weights took before a pass of `n_rows` rows.
   void profile_packing(std::chrono::nanoseconds time, std::size_t n_rows) {
     pass_.profile_packing(time, n_rows);

@@ -16,6 +16,10 @@ struct KvRounding {
   static const KvRounding kDefinition;
 };
 
+/// Changes whole heads of `head_dim` values, keys or values, before they are stored: for checks
+/// that ask what a cache of another kind would do.
+using KvFilter = void (*)(std::span<float> heads, std::size_t head_dim);
+
 /// The keys and values of one position of one KV head, in their page.
 class KvRow {
  public:

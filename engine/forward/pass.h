@@ -84,6 +84,7 @@ class Pass {
 
   void set_profile(PassProfile* profile) { profile_ = profile; }
   void profile_packing(std::chrono::nanoseconds time, std::size_t n_rows);
+  void set_kv_filter(KvFilter filter) { kv_filter_ = filter; }
 
  private:
   friend class PassWorker;
@@ -108,6 +109,7 @@ class Pass {
   Compute compute_;
   TeamSize team_size_;
   PassProfile* profile_ = nullptr;
+  KvFilter kv_filter_ = nullptr;
 
   std::vector<PassRow> rows_;
   std::vector<std::size_t> wanted_rows_;  ///< rows whose logits are wanted, then the normed ones
@@ -137,6 +139,7 @@ class PassWorker {
   const HyperParameters& config() const { return pass_.config_; }
   const ModelWeights& weights() const { return pass_.weights_; }
   const KernelTable& kernels() const { return pass_.kernels_; }
+  KvFilter kv_filter() const { return pass_.kv_filter_; }
   std::span<const PassRow> rows() const { return pass_.rows_; }
   /// Rows that Forward::run() gives, those of logits first, and where they belong.
   std::span<const std::size_t> wanted_rows() const { return pass_.wanted_rows_; }

@@ -143,6 +143,14 @@ std::shared_ptr<const Model> Model::first_layers(std::size_t n_layers) const {
   return model;
 }
 
+std::shared_ptr<const Model> Model::with_positions(
+    const std::function<void(HyperParameters&)>& change) const {
+  std::shared_ptr<Model> model(new Model(*this));
+  change(model->config_);
+  model->make_ropes();
+  return model;
+}
+
 Status Model::set_options(const LoadOptions& options) {
   LLM_TRY(isa_, choose_isa(options.isa));
   threads_ = options.threads > 0 ? options.threads : available_cpus();
@@ -160,6 +168,11 @@ Model::Model(const ModelFile& file, ModelWeights weights, Tokenizer tokenizer,
       warnings_(std::move(warnings)),
       file_bytes_(file.file.file_bytes()),
       weights_(std::make_shared<const ModelWeights>(std::move(weights))) {
+  make_ropes();
+}
+
+void Model::make_ropes() {
+  ropes_.clear();
   for (const RopeSpec& rope : config_.ropes)
     ropes_.emplace_back(rope, weights_->rope_divisors.span());
 }

@@ -85,6 +85,11 @@ class Model final {
   /// @pre 1 <= n_layers <= config().n_layers
   std::shared_ptr<const Model> first_layers(std::size_t n_layers) const;
 
+  /// The same weights where positions are seen otherwise.
+  /// @param change  of bases and scales in `ropes` and of windows in `layers`, and of nothing else
+  std::shared_ptr<const Model> with_positions(
+      const std::function<void(HyperParameters&)>& change) const;
+
   const HyperParameters& config() const { return config_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& name() const { return name_; }                    ///< general.name
@@ -108,6 +113,7 @@ class Model final {
   const Rope& rope(std::size_t layer) const { return ropes_[config_.layers[layer].rope]; }
 
  private:
+  void make_ropes();
   Model(const ModelFile& file, ModelWeights weights, Tokenizer tokenizer,
         std::vector<std::string> warnings);
   Status set_options(const LoadOptions& options);

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -10,6 +11,8 @@ namespace {
 
 constexpr long kConnectSeconds = 20;
 constexpr long kStallSeconds = 60;
+constexpr long kAnswerSeconds = 600;
+constexpr std::size_t kMostRefusal = 4096;
 constexpr long kMostRedirects = 10;
 
 /// What a transfer's callbacks, which C calls, work on.
@@ -17,16 +20,21 @@ struct Transfer {
   const HttpRequest& request;
   CURL* curl;
   std::uint64_t received = 0;
+  std::string refusal = {};
 };
 
 std::size_t on_body(char* data, std::size_t, std::size_t size, void* user) noexcept {
   auto& transfer = *static_cast<Transfer*>(user);
   long status = 0;
   curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
-  if (status != 200 && status != 206) return size;
+  const bool is_refused = status != 200 && status != 206;
   const std::uint64_t offset = (status == 206 ? transfer.request.from : 0) +
                                std::exchange(transfer.received, transfer.received + size);
   try {
+    if (is_refused) {
+      transfer.refusal.append(data, std::min(size, kMostRefusal - transfer.refusal.size()));
+      return size;
+    }
     return transfer.request.take(offset, std::as_bytes(std::span(data, size))) ? size : 0;
   } catch (...) {
     return 0;
@@ -53,12 +61,18 @@ Result<HttpAnswer> http_get(const HttpRequest& request) {
                 set(CURLOPT_REDIR_PROTOCOLS_STR, is_secure ? "https" : "http,https") &&
                 set(CURLOPT_FOLLOWLOCATION, 1L) && set(CURLOPT_MAXREDIRS, kMostRedirects) &&
                 set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds) && set(CURLOPT_LOW_SPEED_LIMIT, 1L) &&
-                set(CURLOPT_LOW_SPEED_TIME, kStallSeconds) && set(CURLOPT_WRITEFUNCTION, on_body) &&
-                set(CURLOPT_WRITEDATA, &transfer);
+                set(CURLOPT_LOW_SPEED_TIME, request.json ? kAnswerSeconds : kStallSeconds) &&
+                set(CURLOPT_WRITEFUNCTION, on_body) && set(CURLOPT_WRITEDATA, &transfer);
   if (request.from > 0) is_set = is_set && set(CURLOPT_RANGE, range.c_str());
   if (!request.token.empty()) {
     is_set = is_set && set(CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER)) &&
              set(CURLOPT_XOAUTH2_BEARER, request.token.c_str());
+  }
+  const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
+      curl_slist_append(nullptr, "Content-Type: application/json"), curl_slist_free_all);
+  if (request.json) {
+    is_set = is_set && headers && set(CURLOPT_HTTPHEADER, headers.get()) &&
+             set(CURLOPT_POSTFIELDS, request.json->c_str());
   }
   const CURLcode code = is_set ? curl_easy_perform(curl.get()) : CURLE_OUT_OF_MEMORY;
   if (code != CURLE_OK) {
@@ -66,6 +80,7 @@ Result<HttpAnswer> http_get(const HttpRequest& request) {
                    request.url);
   }
   HttpAnswer answer;
+  answer.refusal = std::move(transfer.refusal);
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &answer.status);
   curl_header* header = nullptr;
   if (curl_easy_header(curl.get(), "X-Error-Code", 0, CURLH_HEADER, -1, &header) == CURLHE_OK)

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -14,6 +15,7 @@ struct HttpRequest {
   std::string url;         ///< http or https
   std::string token = {};  ///< a bearer token for the host of `url` alone; empty: none
   std::uint64_t from = 0;  ///< the first byte wanted
+  std::optional<std::string> json = {};  ///< sent by POST; the answer may take its time
   /// Takes the body as it comes: its next bytes and where they stand in the file, from 0 where the
   /// server ignores `from`. Called for the statuses 200 and 206 alone; false ends the transfer.
   std::function<bool(std::uint64_t offset, std::span<const std::byte> bytes)> take;
@@ -22,15 +24,17 @@ struct HttpRequest {
 struct HttpAnswer {
   long status = 0;
   std::string error_code = {};  ///< the hub's word for a refusal (X-Error-Code), empty: none
+  std::string refusal = {};     ///< the first bytes of another status's body, as `take` has none
 
   bool is_refusal() const { return status >= 400; }
   /// Whether another try may succeed.
   bool may_pass() const { return status == 408 || status == 429 || status >= 500; }
 };
 
-/// GET, through the proxies that the environment names; redirects are followed, from https to https
-/// alone. Errors: kIo with libcurl's words where no whole answer came (a minute without a byte
-/// included), and where `take` ended it; kUnsupported where this was built without libcurl.
+/// GET, or POST of JSON, through the proxies that the environment names; redirects are followed,
+/// from https to https alone. Errors: kIo with libcurl's words where no whole answer came (a minute
+/// without a byte of a GET, ten of a POST, included), and where `take` ended it; kUnsupported where
+/// this was built without libcurl.
 Result<HttpAnswer> http_get(const HttpRequest& request);
 
 }  // namespace llm

@@ -5,8 +5,8 @@ namespace llm {
 
 Result<HttpAnswer> http_get(const HttpRequest&) {
   return Error{.code = ErrorCode::kUnsupported,
-               .field = "-hf",
-               .message = "found a build without libcurl, which alone downloads here",
+               .field = "http",
+               .message = "found a build without libcurl, which alone asks servers here",
                .hint = "install libcurl4-openssl-dev and build anew"};
 }
 

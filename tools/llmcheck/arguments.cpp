@@ -56,6 +56,9 @@ OptionTable make_check_table(CheckArguments& a) {
             "check a receipt that has a hash of its rows by those that --opening shows, or make an "
             "opening")
       .file();
+  table.text("judge", "URL", &a.judge,
+             "ask another engine's server (OpenAI's API) for greedy answers, and tell whether they "
+             "are this file's, or which fault explains them");
   table
       .text("tokenizer", "REF.jsonl", &a.tokenizer,
             "compare token ids with reference lines {\"text\", \"ids\"}")
@@ -92,6 +95,9 @@ OptionTable make_check_table(CheckArguments& a) {
       .file();
   table.integer("audit-rows", "N", &a.audit_rows, 1, 1 << 30, "rows that are computed");
   table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30, "tokens that are drawn again");
+  table.group("How, for --judge");
+  table.text("judge-model", "NAME", &a.judge_model, "the server's name of the model")
+      .shown_default("the first that it lists");
   table.group("How, for --verify");
   table.flag("verify-quick", &a.verify_quick, "two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,
@@ -146,6 +152,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.example("llmcheck model.gguf", "are the fast paths right on this CPU and file?");
   table.example("llmcheck model.gguf --layer-diff ref.npz --report diff.html",
                 "compare every activation with a reference");
+  table.example("llmcheck model.gguf --judge http://localhost:8080",
+                "does another engine's server answer as this file should?");
   table.example("llmcheck --replay receipt.json", "is this the text the model gives?");
   table.example("llmcheck a.gguf --ppl text.txt --also b.gguf --against ref.gguf",
                 "perplexity and divergence of two quantizations");
@@ -179,6 +187,12 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--verify",
                        "found none, need a reference for --verify-quick, --verify-quantized");
   LLM_RETURN_IF_ERROR(check_audit_arguments(a));
+  if (a.judge.empty() && !a.judge_model.empty())
+    return usage_error("--judge-model", "found without --judge, need a server's URL");
+  if (!a.judge.empty() && !a.judge.starts_with("http://") && !a.judge.starts_with("https://"))
+    return usage_error("--judge", fmt::format("found {}, need a URL that begins with http:// or "
+                                              "https://",
+                                              a.judge));
   if (!a.baseline.empty() && a.quality.empty())
     return usage_error("--baseline", "found without --quality");
   if (!a.update_baseline.empty() && a.baseline.empty())
@@ -191,11 +205,11 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
     return usage_error("--ppl", "found none, need a text for --kld with a model");
-  if (a.doctor && (finds_model || scores || a.self || !a.equivalence.empty() ||
+  if (a.doctor && (finds_model || scores || a.self || !a.equivalence.empty() || !a.judge.empty() ||
                    !a.tokenizer.empty() || !a.dump.empty() || !a.reports.empty()))
     return usage_error("--doctor", "found with another check or --report, need it alone");
-  if (a.model.empty() &&
-      (!finds_model || a.self || !a.equivalence.empty() || !a.tokenizer.empty() || scores))
+  if (a.model.empty() && (!finds_model || a.self || !a.equivalence.empty() || !a.judge.empty() ||
+                          !a.tokenizer.empty() || scores))
     return usage_error("MODEL", "found no model, need a GGUF file");
   if (a.kv && a.ppl.empty() && a.kld.empty() && a.dump.empty() && a.layer_diff.empty() &&
       a.stages.empty())

@@ -40,8 +40,10 @@ struct CheckArguments {
   std::string make_opening;  ///< to write
   std::size_t audit_rows = Challenge{}.rows;
   std::size_t audit_draws = Challenge{}.draws;
-  std::string tokenizer;  ///< reference JSONL
-  std::string ppl;        ///< text to score
+  std::string judge;        ///< URL of a server
+  std::string judge_model;  ///< the name that it knows the model by
+  std::string tokenizer;    ///< reference JSONL
+  std::string ppl;          ///< text to score
   std::size_t ppl_window = 0;
   std::size_t ppl_sample = 0;
   bool ppl_documents = false;

@@ -50,6 +50,7 @@ class Check {
     if (!a_.commit.empty() && report_.passed())
       LLM_RETURN_IF_ERROR(run_commit(run_, *receipts_.front().receipt));
     if (!a_.audit.empty()) LLM_RETURN_IF_ERROR(run_audit(run_, *receipts_.front().receipt));
+    if (!a_.judge.empty()) LLM_RETURN_IF_ERROR(run_judge(run_));
     LLM_RETURN_IF_ERROR(run_quality_checks(run_));
     FirstError error;
     if (!a_.dump.empty()) error.add(dump());
@@ -116,8 +117,9 @@ class Check {
   /// A model alone is checked against the definition.
   bool checks_self() const {
     const bool other = reference_ || stages_ || !a_.equivalence.empty() || verify_reference_ ||
-                       !receipts_.empty() || !a_.tokenizer.empty() || !a_.dump.empty() ||
-                       !a_.ppl.empty() || !a_.kld.empty() || !a_.quality.empty();
+                       !receipts_.empty() || !a_.judge.empty() || !a_.tokenizer.empty() ||
+                       !a_.dump.empty() || !a_.ppl.empty() || !a_.kld.empty() ||
+                       !a_.quality.empty();
     return a_.self || !other;
   }
 
@@ -194,7 +196,7 @@ class Check {
 
   /// The verdict in a clause, and what to do next.
   void conclude() {
-    if (!report_.has_verdict()) return;
+    if (!report_.has_verdict() || !report_.summary.empty()) return;
     const auto add = [&](std::string line) { report_.next.push_back(std::move(line)); };
     if (report_.verdict() == Verdict::kUndecided) {
       report_.summary = "nothing failed, but something could not be decided: see below";

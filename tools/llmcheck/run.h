@@ -112,6 +112,10 @@ Status run_commit(CheckRun& run, Receipt receipt);
 /// audit_receipt()'s; kIo.
 Status run_audit(CheckRun& run, const Receipt& receipt);
 
+/// --judge: asks the server, and judges its answers. Errors: kIo where it is not reached;
+/// kMalformed for what is no answer of OpenAI's API; judge_answers()'s.
+Status run_judge(CheckRun& run);
+
 /// --tokenizer, by check_tokens().
 Status run_tokenizer(CheckRun& run);
 

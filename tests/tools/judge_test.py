@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""llmcheck --judge on llmserve: judge_test.py BIN_DIR. Equal to the bit as it is, and each planted fault is named."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/real"), str(Path(__file__).parent)]
+
+from doctor import Gguf  # noqa: E402
+from judge_proxy import Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
+
+BIN = Path(sys.argv.pop(1)).resolve()
+MODEL = ROOT / "models/fable-3m-q4_k_m.gguf"
+CHAT = "{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+
+
+def penalize(body: dict) -> None:
+    body["repeat_penalty"] = 1.5
+
+
+def bias(body: dict) -> None:
+    body["logit_bias"] = {"1453": -100}
+
+
+class JudgeTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="judge-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.model = cls.changed("model", lambda g: None)
+
+    @classmethod
+    def changed(cls, name: str, change) -> Path:
+        """A copy of the embedded model with a chat template, and what `change` makes of it."""
+        gguf, path = Gguf(MODEL), cls.folder / f"{name}.gguf"
+        gguf.string("tokenizer.chat_template", CHAT)
+        change(gguf)
+        gguf.write(path)
+        return path
+
+    def judge(self, served: Path, options=(), change=None, own=None) -> tuple[int, dict, str]:
+        server = subprocess.Popen([BIN / "llmserve", served, "--port", "0", *options], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        try:
+            url = server.stdout.readline().strip()
+            with Proxy(url, change) as proxy:
+                return self.ask(proxy.url, own or self.model)
+        finally:
+            server.terminate()
+            server.communicate()
+
+    def ask(self, url: str, model: Path) -> tuple[int, dict, str]:
+        report = self.folder / "report.json"
+        report.unlink(missing_ok=True)
+        done = subprocess.run([BIN / "llmcheck", model, "--judge", url, "-q", "--report", report], capture_output=True, text=True,
+                              timeout=120)
+        return done.returncode, json.loads(report.read_text()) if report.exists() else {}, done.stdout + done.stderr
+
+    def names(self, wanted: str, served: Path, options=(), change=None, code=1) -> str:
+        found, report, text = self.judge(served, options, change)
+        said = next((check for check in report["checks"] if check["verdict"] == "FAIL"), report["checks"][0])
+        self.assertIn(wanted, said["name"], text)
+        self.assertEqual(found, code, text)
+        return said["detail"]
+
+    def test_own_server_is_equal_to_the_bit(self):
+        for options in ([], ["--compute", "f32", "--kv", "f32"]):
+            detail = self.names("equal to the bit", self.model, options, code=0)
+            self.assertIn("tokens of 20 prompts", detail)
+
+    def test_other_rounding_is_right(self):
+        detail = self.names("differ by rounding alone", self.model, ["--kv", "q8"], code=0)
+        self.assertIn("greedy texts", detail)
+
+    def test_rope(self):
+        base = self.changed("base", lambda g: g.f32("llama.rope.freq_base", 5e5))
+        detail = self.names("RoPE base 500000 instead of 10000", base)
+        self.assertRegex(detail, r"first in short prompt \d+ .*, token \d+ .*: log-probability .*, the file's .* so")
+
+        def scaled(g: Gguf) -> None:
+            g.string("llama.rope.scaling.type", "linear")
+            g.f32("llama.rope.scaling.factor", 4)
+        self.names("RoPE scale: positions divided by 4", self.changed("scale", scaled))
+
+    def test_bos(self):
+        self.names("BOS absent", self.changed("bos", lambda g: g.flag("tokenizer.ggml.add_bos_token", False)))
+
+    def test_chat_template(self):
+        self.names("another chat template: zephyr", self.model, ["--chat-template", "zephyr"])
+        self.names("a system message of the server's", self.model, change=inject_system)
+        unknown = self.changed("chat", lambda g: g.string("tokenizer.chat_template", "Answer! {{ messages[-1].content }} Now:"))
+        self.names("chats alone: another chat template", unknown)
+
+    def test_weights(self):
+        coarse = self.folder / "coarse.gguf"
+        subprocess.run([BIN / "llmquant", self.model, coarse, "Q2_K", "--allow-requantize", "-q"], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.names("another quantization of the model", coarse)
+
+    def test_prompt_cut(self):
+        self.names("prompt cut: its front is missing", self.model, change=lambda body: cut_front(body, 700))
+        self.names("context too small: long prompts are refused", self.model, ["-c", "256"])
+
+    def test_sampler(self):
+        self.names("temperature 0 is ignored", self.model, change=drop_temperature)
+        self.names("a penalty on repeated tokens", self.model, change=penalize)
+        self.names("a logit bias", self.model, change=bias)
+
+    def test_what_is_no_server(self):
+        code, _, text = self.ask("http://127.0.0.1:1", self.model)
+        self.assertEqual(code, 4, text)
+        self.assertIn("error: http://127.0.0.1:1/v1/models: ", text)
+        for body, words in ((b"[]", "need"), (b'{"choices": [{"logprobs": null}]}', "choices[0].logprobs: found null, need an object"),
+                            (b'{"choices": [{"logprobs": {"content": [{"token": "a", "logprob": "x"}]}}]}',
+                             'choices[0].logprobs.content[0].logprob: found "x", need a log-probability, at most 0')):
+            with Answering(body) as url:
+                code, _, text = self.ask(url, self.model)
+            self.assertEqual(code, 3, text)
+            self.assertIn(f"error: {url}/v1/completions: ", text)
+            self.assertIn(words, text)
+
+
+class Answering:
+    """A server that gives every request the same body."""
+
+    def __init__(self, body: bytes):
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+if __name__ == "__main__":
+    unittest.main()
