@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that every folder includes only itself and what lies below it (ARCHITECTURE.md).
 
-Fails on an include upwards or sideways, on one of a folder that is internal to others, and on a folder with sources
-that is not in the table.
+Fails on an include upwards or sideways, on one of a folder that is internal to others, on a folder with sources
+that is not in the table, and on two headers that define a type of one name.
 """
 
 import graphlib
@@ -124,8 +124,24 @@ def violations(root: pathlib.Path):
                 yield f"{path.relative_to(root)}: includes {included}: {wrong}"
 
 
+def names_given_twice(root: pathlib.Path):
+    """Yields one message for each type of a namespace that two headers define: in a program that has both, one's functions
+    are taken for the other's (the one-definition rule), which no linker says."""
+    seen: dict[tuple[str, ...], str] = {}
+    for path in sorted(root.glob("[!.]*/**/*.h")):
+        text = path.read_text(encoding="utf-8")
+        namespaces = tuple(re.findall(r"^namespace ([\w:]+) \{", text, re.MULTILINE))
+        if path.relative_to(root).parts[0] in UNCHECKED or re.search(r"^namespace \{", text, re.MULTILINE):
+            continue
+        for name in re.findall(r"^(?:struct|class|enum class) (\w+)\b(?!<)[^;\n]*\{", text, re.MULTILINE):
+            other = seen.setdefault((*namespaces, name), str(path.relative_to(root)))
+            if other != str(path.relative_to(root)):
+                yield f"{path.relative_to(root)}: {name}: {other} has one of that name"
+
+
 def main() -> int:
-    found = list(violations(pathlib.Path(__file__).resolve().parent.parent))
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = [*violations(root), *names_given_twice(root)]
     for message in found:
         print(message, file=sys.stderr)
     return 1 if found else 0

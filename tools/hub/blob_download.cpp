@@ -98,7 +98,7 @@ class Incomplete {
 };
 
 /// One request, from where the last one ended.
-Result<HttpAnswer> fetch_rest(HttpRequest request, Incomplete& file,
+Result<HttpReply> fetch_rest(HttpCall request, Incomplete& file,
                               const std::function<void(std::uint64_t)>& progress) {
   Status taken = Ok{};
   request.from = file.size();
@@ -108,15 +108,15 @@ Result<HttpAnswer> fetch_rest(HttpRequest request, Incomplete& file,
     progress(file.size());
     return taken.ok();
   };
-  const auto answer = http_get(request);
+  const auto answer = http_call(request);
   if (!taken.ok()) return in_file(taken.error(), request.url);
   if (answer.ok() && answer->status == 416) LLM_RETURN_IF_ERROR(file.restart());
   return answer;
 }
 
 /// Requests until all bytes are there.
-Status fetch_all(const HttpRequest& request, Incomplete& file,
-                 const std::function<Error(const HttpAnswer&)>& refused,
+Status fetch_all(const HttpCall& request, Incomplete& file,
+                 const std::function<Error(const HttpReply&)>& refused,
                  const std::function<void(std::uint64_t)>& progress) {
   for (int failures = 0; !file.is_whole();) {
     const std::uint64_t before = file.size();
@@ -143,8 +143,8 @@ Status check_space(const std::string& path, std::uint64_t needed) {
 
 }  // namespace
 
-Status download_blob(const HttpRequest& request, const HubFile& file, const std::string& path,
-                     const std::function<Error(const HttpAnswer&)>& refused,
+Status download_blob(const HttpCall& request, const HubFile& file, const std::string& path,
+                     const std::function<Error(const HttpReply&)>& refused,
                      const std::function<void(std::uint64_t)>& progress) {
   Incomplete incomplete(path + ".incomplete", file.size);
   LLM_RETURN_IF_ERROR(incomplete.resume(progress));

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "tools/hub/http_get.h"
+#include "tools/hub/http_call.h"
 #include "tools/hub/hub_name.h"
 
 namespace llm {
@@ -16,8 +16,8 @@ namespace llm {
 /// @param progress  bytes that are there
 /// Errors: kIo (network, disk, no space); kIntegrity for other bytes than promised, which are
 /// removed (where some were there before, all are fetched once more first).
-Status download_blob(const HttpRequest& request, const HubFile& file, const std::string& path,
-                     const std::function<Error(const HttpAnswer&)>& refused,
+Status download_blob(const HttpCall& request, const HubFile& file, const std::string& path,
+                     const std::function<Error(const HttpReply&)>& refused,
                      const std::function<void(std::uint64_t)>& progress);
 
 }  // namespace llm

@@ -15,7 +15,7 @@
 #include "tools/common/log.h"
 #include "tools/common/progress.h"
 #include "tools/hub/blob_download.h"
-#include "tools/hub/http_get.h"
+#include "tools/hub/http_call.h"
 #include "tools/hub/hub_cache.h"
 #include "tools/hub/hub_name.h"
 
@@ -105,13 +105,13 @@ class Hub {
     if (is_offline())
       return cached(usage_error("-hf", "found HF_HUB_OFFLINE set and no such model in the cache"));
     std::string body;
-    HttpRequest request =
+    HttpCall request =
         request_of(fmt::format("/api/models/{}/revision/main?blobs=true", name_.repo));
     request.take = [&](std::uint64_t, std::span<const std::byte> bytes) {
       body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       return body.size() <= kMostAnswerBytes;
     };
-    const auto answer = http_get(request);
+    const auto answer = http_call(request);
     if (!answer.ok() && answer.error().code != ErrorCode::kIo) return answer.error();
     if (!answer.ok()) return cached(answer.error());
     if (answer->status != 200) {
@@ -125,11 +125,11 @@ class Hub {
   }
 
  private:
-  HttpRequest request_of(const std::string& path) const {
+  HttpCall request_of(const std::string& path) const {
     return {.url = endpoint_ + path, .token = environment("HF_TOKEN"), .take = {}};
   }
 
-  Error refusal(const std::string& url, const HttpAnswer& answer) const {
+  Error refusal(const std::string& url, const HttpReply& answer) const {
     Error error{ErrorCode::kIo, "", fmt::format("found status {}", answer.status)};
     if (!answer.error_code.empty()) error.message += fmt::format(" ({})", answer.error_code);
     if (answer.error_code == "GatedRepo") {
@@ -151,7 +151,7 @@ class Hub {
   }
 
   Status fetch(const std::string& commit, const HubFile& file) const {
-    const HttpRequest request =
+    const HttpCall request =
         request_of(fmt::format("/{}/resolve/{}/{}", name_.repo, commit, escaped(file.path)));
     if (!is_hex(file.sha256, kSha256Digits)) {
       return in_file(
@@ -168,7 +168,7 @@ class Hub {
       ProgressBar bar(!context_.quiet(), "B");
       return download_blob(
           request, file, cache_.blob(file),
-          [&](const HttpAnswer& answer) { return refusal(request.url, answer); },
+          [&](const HttpReply& answer) { return refusal(request.url, answer); },
           [&](std::uint64_t done) { bar(file.path, done, file.size); });
     });
   }

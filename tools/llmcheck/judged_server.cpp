@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/shown_text.h"
-#include "tools/hub/http_get.h"
+#include "tools/hub/http_call.h"
 #include "validate/report/json_members.h"
 
 namespace llm {
@@ -18,20 +18,20 @@ constexpr std::size_t kMaxBody = std::size_t{16} << 20;
 constexpr double kLeast = -1e30;  ///< for the null of an infinite one
 
 struct Body {
-  HttpAnswer answer;
+  HttpReply answer;
   std::string text;
 };
 
 Result<Body> transfer(const std::string& url, std::optional<std::string> json) {
   Body body;
-  HttpRequest request;
+  HttpCall request;
   request.url = url;
   request.json = std::move(json);
   request.take = [&](std::uint64_t, std::span<const std::byte> bytes) {
     body.text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return body.text.size() <= kMaxBody;
   };
-  LLM_TRY(body.answer, http_get(request));
+  LLM_TRY(body.answer, http_call(request));
   return body;
 }
 

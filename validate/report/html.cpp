@@ -210,7 +210,7 @@ std::string layers(const Report& report) {
   out += "</tr>\n";
   for (const auto& line : table.lines) {
     out += fmt::format("<tr><td>{}", line.layer);
-    for (const Answer& answer : line.answers)
+    for (const LayerAnswer& answer : line.answers)
       out += fmt::format("<td class=\"{}\">{}", verdict_name(answer.verdict), escaped(answer.text));
     out += "</tr>\n";
   }

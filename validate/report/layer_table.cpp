@@ -46,13 +46,13 @@ bool asks_for_equality(const LayerDiffRow& row) {
   return !row.limits.empty() && row.limits.front().bound == 0;
 }
 
-Answer answer_of(std::span<const LayerDiffRow* const> rows, bool with_label) {
+LayerAnswer answer_of(std::span<const LayerDiffRow* const> rows, bool with_label) {
   if (rows.empty()) return {.text = ""};
   const auto worst =
       std::ranges::min_element(rows, [](const auto* a, const auto* b) { return is_worse(*a, *b); });
   const LayerDiffRow& row = **worst;
   const std::string name = with_label ? tap_label(row.layer, row.tap) : row.tap;
-  Answer out{.text = {}, .verdict = row.verdict, .decades = decades_inside(row)};
+  LayerAnswer out{.text = {}, .verdict = row.verdict, .decades = decades_inside(row)};
   const auto compared = static_cast<std::size_t>(
       std::ranges::count_if(rows, [](const auto* r) { return is_compared(*r); }));
   if (row.verdict == TapVerdict::kAbsent) {
@@ -114,7 +114,7 @@ LayerTable layer_table(std::span<const DiffSection> sections) {
   return table;
 }
 
-Answer section_answer(const DiffSection& section) {
+LayerAnswer section_answer(const DiffSection& section) {
   if (!section.diff.problems.empty())
     return {.text = section.diff.problems.front(), .verdict = TapVerdict::kFail};
   if (!section.location.preflight.empty() && section.diff.passed())

@@ -10,7 +10,7 @@
 namespace llm {
 
 /// The answer to one question in short: "63 taps equal", "attn_ctx 3.1e-13, 320 x inside".
-struct Answer {
+struct LayerAnswer {
   std::string text;
   TapVerdict verdict = TapVerdict::kAbsent;
   double decades = 0;  ///< how far inside its limit, as a power of ten; negative: outside
@@ -21,7 +21,7 @@ struct Answer {
 struct LayerTable {
   struct Line {
     std::string layer;  ///< "-": outside the layers
-    std::vector<Answer> answers;
+    std::vector<LayerAnswer> answers;
   };
   std::vector<std::string> columns;  ///< "layer", then the sections' names and what factors say
   std::vector<Line> lines;
@@ -30,7 +30,7 @@ struct LayerTable {
 LayerTable layer_table(std::span<const DiffSection> sections);
 
 /// The whole section's answer, with the tap's label instead of its name.
-Answer section_answer(const DiffSection& section);
+LayerAnswer section_answer(const DiffSection& section);
 
 /// What a figure is compared with, and the figure: of the limit that applied, or NMSE.
 double row_value(const LayerDiffRow& row);

@@ -173,7 +173,7 @@ std::string markdown_layers(const Report& report) {
   for (std::size_t c = 0; c < table.columns.size(); ++c) out += "---|";
   for (const auto& line : table.lines) {
     out += fmt::format("\n| {} |", line.layer);
-    for (const Answer& answer : line.answers)
+    for (const LayerAnswer& answer : line.answers)
       out += fmt::format(" {} |", markdown_text(answer.text));
   }
   return out + "\n";

@@ -90,7 +90,7 @@ std::string tag(std::string_view verdict, const TextStyle& style) {
 std::string_view verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
 
 /// A cell for each power of ten inside the limit.
-std::string bar(const Answer& answer, const TextStyle& style) {
+std::string bar(const LayerAnswer& answer, const TextStyle& style) {
   if (!style.color || answer.verdict == TapVerdict::kAbsent) return "";
   const auto filled = static_cast<std::size_t>(
       std::clamp(std::ceil(answer.decades), 0.0, static_cast<double>(kBarCells)));
@@ -103,7 +103,7 @@ std::string questions(const Report& report, const TextStyle& style) {
   std::string out;
   std::set<std::string> told;  // what several sections note is printed once
   for (const DiffSection& section : report.diffs) {
-    const Answer answer = section_answer(section);
+    const LayerAnswer answer = section_answer(section);
     const bool shown = !section.judged;
     std::string words = shown && !section.notes.empty() ? section.notes.front() : answer.text;
     out += fmt::format("{} {:<10}  {}: {}{}\n",

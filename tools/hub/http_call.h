@@ -11,7 +11,7 @@
 
 namespace llm {
 
-struct HttpRequest {
+struct HttpCall {
   std::string url;         ///< http or https
   std::string token = {};  ///< a bearer token for the host of `url` alone; empty: none
   std::uint64_t from = 0;  ///< the first byte wanted
@@ -21,7 +21,7 @@ struct HttpRequest {
   std::function<bool(std::uint64_t offset, std::span<const std::byte> bytes)> take;
 };
 
-struct HttpAnswer {
+struct HttpReply {
   long status = 0;
   std::string error_code = {};  ///< the hub's word for a refusal (X-Error-Code), empty: none
   std::string refusal = {};     ///< the first bytes of another status's body, as `take` has none
@@ -35,6 +35,6 @@ struct HttpAnswer {
 /// from https to https alone. Errors: kIo with libcurl's words where no whole answer came (a minute
 /// without a byte of a GET, ten of a POST, included), and where `take` ended it; kUnsupported where
 /// this was built without libcurl.
-Result<HttpAnswer> http_get(const HttpRequest& request);
+Result<HttpReply> http_call(const HttpCall& request);
 
 }  // namespace llm

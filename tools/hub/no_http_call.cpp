@@ -1,9 +1,9 @@
-// In place of http_get.cpp where libcurl is not there.
-#include "tools/hub/http_get.h"
+// In place of http_call.cpp where libcurl is not there.
+#include "tools/hub/http_call.h"
 
 namespace llm {
 
-Result<HttpAnswer> http_get(const HttpRequest&) {
+Result<HttpReply> http_call(const HttpCall&) {
   return Error{.code = ErrorCode::kUnsupported,
                .field = "http",
                .message = "found a build without libcurl, which alone asks servers here",

@@ -1,4 +1,4 @@
-#include "tools/hub/http_get.h"
+#include "tools/hub/http_call.h"
 
 #include <curl/curl.h>
 
@@ -17,7 +17,7 @@ constexpr long kMostRedirects = 10;
 
 /// What a transfer's callbacks, which C calls, work on.
 struct Transfer {
-  const HttpRequest& request;
+  const HttpCall& request;
   CURL* curl;
   std::uint64_t received = 0;
   std::string refusal = {};
@@ -43,7 +43,7 @@ std::size_t on_body(char* data, std::size_t, std::size_t size, void* user) noexc
 
 }  // namespace
 
-Result<HttpAnswer> http_get(const HttpRequest& request) {
+Result<HttpReply> http_call(const HttpCall& request) {
   static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(
       ready == CURLE_OK ? curl_easy_init() : nullptr, curl_easy_cleanup);
@@ -79,7 +79,7 @@ Result<HttpAnswer> http_get(const HttpRequest& request) {
     return in_file(Error{ErrorCode::kIo, "", *reason != 0 ? reason : curl_easy_strerror(code)},
                    request.url);
   }
-  HttpAnswer answer;
+  HttpReply answer;
   answer.refusal = std::move(transfer.refusal);
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &answer.status);
   curl_header* header = nullptr;
