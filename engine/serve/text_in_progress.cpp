@@ -14,15 +14,17 @@ namespace llm {
 TextInProgress::TextInProgress(const Model& model, TextRequest request, std::size_t n_new,
                                OnEvent on_event, std::unique_ptr<Speculation> speculation)
     : request_(std::move(request)),
+      hashes_(request_.hash_logits || request_.hash_drawn),
       text_(model.tokenizer(), request_.options, sink_),
       tokens_(request_.prompt),
-      speculation_(request_.hash_logits ? nullptr : std::move(speculation)),
+      speculation_(hashes_ ? nullptr : std::move(speculation)),
       row_size_(request_.embedding ? model.config().d_model : model.config().n_vocab),
       most_tokens_(tokens_.size() + n_new),
-      rows_end_(request_.hash_logits       ? std::numeric_limits<std::size_t>::max()
+      next_row_(request_.hash_logits || request_.prompt_logprobs ? 0 : tokens_.size() - 1),
+      rows_end_(hashes_                    ? std::numeric_limits<std::size_t>::max()
                 : request_.prompt_logprobs ? tokens_.size() - 1
                                            : 0),
-      hash_(row_size_, tokens_.size() - 1, 0),
+      hash_(row_size_, tokens_.size() - 1, next_row_),
       embedding_(request_.embedding.value_or(EmbeddingOptions{})) {
   LLM_CHECK(!tokens_.empty() && request_.options.max_tokens.has_value());
   if (request_.embedding) {
@@ -41,8 +43,8 @@ std::size_t TextInProgress::most_new_tokens(const TextRequest& request, std::siz
   const std::size_t drawn = *request.options.max_tokens;
   if (drawn == 0) return 1;  // one row of logits, from which nothing is drawn
   // The last token is evaluated for the hash alone, where it has a position.
-  const bool evaluates_last =
-      request.hash_logits && drawn < Scheduler::most_new(context, request.prompt.size());
+  const bool evaluates_last = (request.hash_logits || request.hash_drawn) &&
+                              drawn < Scheduler::most_new(context, request.prompt.size());
   return drawn + (evaluates_last ? 1 : 0);
 }
 
@@ -107,7 +109,7 @@ Result<bool> TextInProgress::advance(const StepPart& part, std::size_t n_passes)
   if (!text_.has_ended()) return false;
   LLM_RETURN_IF_ERROR(text_.finish());
   // The hash lacks the row of the last token, which is evaluated next.
-  return !(request_.hash_logits && next_row_ < tokens_.size() && tokens_.size() < most_tokens_);
+  return !(hashes_ && next_row_ < tokens_.size() && tokens_.size() < most_tokens_);
 }
 
 Status TextInProgress::take_new_rows(std::span<const float> rows, std::size_t first) {
@@ -121,7 +123,7 @@ Status TextInProgress::take_new_rows(std::span<const float> rows, std::size_t fi
                                row[at], request_.embedding ? "dimension" : "token", at)};
     }
     if (request_.embedding) embedding_.add(row);
-    if (request_.hash_logits) hash_.add(row);
+    if (hashes_) hash_.add(row);
     if (request_.prompt_logprobs && next_row_ + 1 < request_.prompt.size()) {
       prompt_logprobs_.push_back(
           logprobs_of(row, tokens_[next_row_ + 1], request_.options.logprobs.value_or(0)));
@@ -136,7 +138,7 @@ ServedText TextInProgress::finish() && {
           .prompt_logprobs = std::move(prompt_logprobs_),
           .end_logprobs = std::move(text_.end_logprobs),
           .logits_sha256 = request_.hash_logits ? hash_.all() : "",
-          .drawn_logits_sha256 = request_.hash_logits ? hash_.drawn() : "",
+          .drawn_logits_sha256 = hashes_ ? hash_.drawn() : "",
           .embedding = request_.embedding ? embedding_.result() : std::vector<float>()};
 }
 

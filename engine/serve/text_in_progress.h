@@ -27,6 +27,7 @@ struct TextRequest {
   GenerateOptions options;
   bool prompt_logprobs = false;  ///< with options.logprobs: of the prompt's tokens as well
   bool hash_logits = false;      ///< of every position, as llmrun --logits-hash
+  bool hash_drawn = false;       ///< of those that tokens are drawn from, whoever had the others
   /// The embedding of the prompt is wanted, and no logits. @pre max_tokens 0, neither of the above
   std::optional<EmbeddingOptions> embedding = {};
 };
@@ -36,8 +37,8 @@ struct ServedText {
   GenerateResult result;                  ///< times from submission on
   std::vector<Logprobs> prompt_logprobs;  ///< one for each token but the first, if wanted
   std::optional<Logprobs> end_logprobs;   ///< of the token that ended the text, if there is one
-  std::string logits_sha256;              ///< LogitsHash::all(), if wanted
-  std::string drawn_logits_sha256;        ///< LogitsHash::drawn(), with it
+  std::string logits_sha256;              ///< LogitsHash::all(), with hash_logits
+  std::string drawn_logits_sha256;        ///< LogitsHash::drawn(), with either
   std::vector<float> embedding;           ///< if wanted
 };
 
@@ -50,7 +51,8 @@ class TextInProgress {
 
   /// @param n_new  most_new_tokens() of the request
   /// @param on_event  called as the text grows; may be empty
-  /// @param speculation  proposes tokens; may be null. Nothing is proposed with hash_logits
+  /// @param speculation  proposes tokens; may be null. Nothing is proposed where logits are
+  /// hashed
   TextInProgress(const Model& model, TextRequest request, std::size_t n_new, OnEvent on_event,
                  std::unique_ptr<Speculation> speculation = nullptr);
   TextInProgress(const TextInProgress&) = delete;
@@ -91,6 +93,7 @@ class TextInProgress {
   Status take_new_rows(std::span<const float> rows, std::size_t first);
 
   TextRequest request_;
+  bool hashes_;  ///< logits
   GenerateSink sink_;
   GrowingText text_;
   std::vector<TokenId> tokens_;
@@ -100,7 +103,7 @@ class TextInProgress {
   std::span<const float> rows_;  ///< of the last step: its token's row, then those of ahead_
   std::size_t row_size_;         ///< n_vocab, or d_model
   std::size_t most_tokens_;      ///< of the prompt, drawn, and evaluated for the hash
-  std::size_t next_row_ = 0;     ///< the first position whose row was not seen yet
+  std::size_t next_row_;         ///< the first position whose row was not seen yet
   std::size_t rows_end_;         ///< rows of positions before it are wanted
   Status taken_ = Ok{};          ///< what the last take() met
   std::vector<Logprobs> prompt_logprobs_;

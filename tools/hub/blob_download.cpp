@@ -99,7 +99,7 @@ class Incomplete {
 
 /// One request, from where the last one ended.
 Result<HttpReply> fetch_rest(HttpCall request, Incomplete& file,
-                              const std::function<void(std::uint64_t)>& progress) {
+                             const std::function<void(std::uint64_t)>& progress) {
   Status taken = Ok{};
   request.from = file.size();
   request.take = [&](std::uint64_t offset, std::span<const std::byte> bytes) {

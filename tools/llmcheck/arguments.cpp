@@ -52,6 +52,12 @@ OptionTable make_check_table(CheckArguments& a) {
           "together; may be given again")
       .file();
   table
+      .text("receipt-log", "LOG", &a.receipt_log,
+            "is each line of a log of receipts (llmserve --receipts; the file or its folder) where "
+            "it "
+            "was written, unchanged? Needs no model")
+      .file();
+  table
       .text("audit", "RECEIPT.json", &a.audit,
             "check a receipt that has a hash of its rows by those that --opening shows, or make an "
             "opening")
@@ -98,6 +104,14 @@ OptionTable make_check_table(CheckArguments& a) {
   table.group("How, for --judge");
   table.text("judge-model", "NAME", &a.judge_model, "the server's name of the model")
       .shown_default("the first that it lists");
+  table.group("How, for --receipt-log");
+  table
+      .text("public-key", "PUB.pem", &a.public_key,
+            "each line must be signed by this key (openssl pkey -in KEY.pem -pubout)")
+      .file();
+  table.text("log-head", "SHA256", &a.log_head,
+             "the log must have the line of this hash, as a report or llmserve named it before: "
+             "nothing up to there was cut off");
   table.group("How, for --verify");
   table.flag("verify-quick", &a.verify_quick, "two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,
@@ -155,6 +169,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.example("llmcheck model.gguf --judge http://localhost:8080",
                 "does another engine's server answer as this file should?");
   table.example("llmcheck --replay receipt.json", "is this the text the model gives?");
+  table.example("llmcheck --receipt-log DIR --public-key pub.pem --replay DIR",
+                "is the log whole, and is it what the model gave?");
   table.example("llmcheck a.gguf --ppl text.txt --also b.gguf --against ref.gguf",
                 "perplexity and divergence of two quantizations");
   return table;
@@ -182,7 +198,7 @@ Status check_audit_arguments(const CheckArguments& a) {
 Status check_arguments(const CheckArguments& a) {
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
   const bool finds_model = !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() ||
-                           !a.replay.empty() || !a.audit.empty();
+                           !a.replay.empty() || !a.audit.empty() || !a.receipt_log.empty();
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage_error("--verify",
                        "found none, need a reference for --verify-quick, --verify-quantized");
@@ -193,6 +209,8 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--judge", fmt::format("found {}, need a URL that begins with http:// or "
                                               "https://",
                                               a.judge));
+  if (a.receipt_log.empty() && (!a.public_key.empty() || !a.log_head.empty()))
+    return usage_error("--receipt-log", "found none, need a log for --public-key, --log-head");
   if (!a.baseline.empty() && a.quality.empty())
     return usage_error("--baseline", "found without --quality");
   if (!a.update_baseline.empty() && a.baseline.empty())

@@ -40,6 +40,9 @@ struct CheckArguments {
   std::string make_opening;  ///< to write
   std::size_t audit_rows = Challenge{}.rows;
   std::size_t audit_draws = Challenge{}.draws;
+  std::string receipt_log;  ///< a file, or the folder of llmserve --receipts
+  std::string public_key;   ///< PEM
+  std::string log_head;     ///< SHA-256 of a line that must be there
   std::string judge;        ///< URL of a server
   std::string judge_model;  ///< the name that it knows the model by
   std::string tokenizer;    ///< reference JSONL

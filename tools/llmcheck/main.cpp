@@ -39,7 +39,9 @@ class Check {
     if (a_.doctor) return doctor();
     LLM_RETURN_IF_ERROR(check_outputs());
     LLM_RETURN_IF_ERROR(read_references());
-    LLM_RETURN_IF_ERROR(choose_model());
+    if (needs_model()) LLM_RETURN_IF_ERROR(choose_model());
+    report_.facts = run_facts(run_, command_);
+    if (!a_.receipt_log.empty()) LLM_RETURN_IF_ERROR(run_receipt_log(run_));
     if (reference_) LLM_RETURN_IF_ERROR(run_layer_diff(run_, *reference_));
     if (stages_) LLM_RETURN_IF_ERROR(run_stages(run_, *stages_));
     if (!a_.equivalence.empty()) LLM_RETURN_IF_ERROR(run_equivalence(run_));
@@ -114,12 +116,17 @@ class Check {
     return report_.verdict() == Verdict::kFail ? kExitVerdictFailed : kExitUndecided;
   }
 
+  /// A log alone is checked without one.
+  bool needs_model() const {
+    return !a_.model.empty() || reference_ || stages_ || verify_reference_ || !receipts_.empty();
+  }
+
   /// A model alone is checked against the definition.
   bool checks_self() const {
     const bool other = reference_ || stages_ || !a_.equivalence.empty() || verify_reference_ ||
-                       !receipts_.empty() || !a_.judge.empty() || !a_.tokenizer.empty() ||
-                       !a_.dump.empty() || !a_.ppl.empty() || !a_.kld.empty() ||
-                       !a_.quality.empty();
+                       !receipts_.empty() || !a_.receipt_log.empty() || !a_.judge.empty() ||
+                       !a_.tokenizer.empty() || !a_.dump.empty() || !a_.ppl.empty() ||
+                       !a_.kld.empty() || !a_.quality.empty();
     return a_.self || !other;
   }
 
@@ -160,7 +167,6 @@ class Check {
     } else {
       LLM_TRY(run_.sha256, file_sha256(run_.path));
     }
-    report_.facts = run_facts(run_, command_);
     return Ok{};
   }
 
@@ -217,11 +223,12 @@ class Check {
                         run_.path));
       return;
     }
-    report_.summary = reference_ || stages_ ? "the model computes what the reference says"
-                      : !a_.audit.empty()   ? "what was opened is what the model gives"
-                      : !receipts_.empty()  ? "the model gives what the receipt says"
-                      : checks_self()       ? "what was run equals the definition"
-                                            : "every check passed";
+    report_.summary = reference_ || stages_     ? "the model computes what the reference says"
+                      : !a_.audit.empty()       ? "what was opened is what the model gives"
+                      : !receipts_.empty()      ? "the model gives what the receipt says"
+                      : !a_.receipt_log.empty() ? "the log is as it was written"
+                      : checks_self()           ? "what was run equals the definition"
+                                                : "every check passed";
     if ((reference_ || stages_) && !a_.self)
       add(fmt::format("llmcheck {} --self covers the other instruction sets, threads and batches",
                       run_.path));

@@ -1,4 +1,4 @@
-// The part of llmcheck that makes the texts of receipts again.
+// The parts of llmcheck that make the texts of receipts again, and hold a log of them to its chain.
 
 #include <fmt/core.h>
 
@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/mapped_file.h"
 #include "tools/common/signals.h"
 #include "tools/llmcheck/run.h"
 #include "validate/receipt/receipt_log.h"
@@ -103,6 +105,17 @@ std::vector<CheckResult> checks_of(const std::vector<GivenReceipt>& receipts,
   return others;
 }
 
+/// A check that lists the faults of lines, the first ones with words.
+CheckResult line_check(std::string name, const LogCheck::Faults& faults, std::string words) {
+  constexpr std::size_t kMostShown = 8;
+  if (faults.empty()) return {std::move(name), true, std::move(words)};
+  words.clear();
+  for (std::size_t i = 0; i < std::min(faults.size(), kMostShown); ++i)
+    words += fmt::format("{}line {}: {}", i > 0 ? "; " : "", faults[i].first, faults[i].second);
+  if (faults.size() > kMostShown) words += fmt::format("; and {} more", faults.size() - kMostShown);
+  return {std::move(name), false, std::move(words)};
+}
+
 }  // namespace
 
 Result<std::vector<GivenReceipt>> read_receipts(const std::vector<std::string>& paths) {
@@ -172,6 +185,39 @@ Status run_replay(CheckRun& run, const std::vector<GivenReceipt>& receipts) {
   run.fact("replayed", replayed);
   for (CheckResult& check : checks) check.name = "receipt: " + check.name;
   run.add(std::move(checks));
+  return Ok{};
+}
+
+Status run_receipt_log(CheckRun& run) {
+  std::error_code error;
+  std::string path = run.a.receipt_log;
+  if (fs::is_directory(path, error)) path = (fs::path(path) / kReceiptLogFile).string();
+  std::optional<PublicKey> key;
+  if (!run.a.public_key.empty()) {
+    LLM_TRY(key, parse_file(run.a.public_key, kMaxReceiptBytes, PublicKey::parse));
+  }
+  guard_mapped_file(path);
+  LLM_TRY(const MappedFile file, MappedFile::open(path));
+  const std::string_view log(reinterpret_cast<const char*>(file.bytes().data()),
+                             file.bytes().size());
+  const LogCheck found = check_log(log, key ? &*key : nullptr, run.a.log_head);
+  const std::string lines = fmt::format("{} lines, head {}", found.n_lines, found.head.sha256);
+  run.fact("log", fmt::format("{} ({})", path, lines));
+  run.add({line_check("receipt log: chain", found.chain, lines)});
+  if (key) {
+    run.add({line_check("receipt log: signatures", found.signatures,
+                        fmt::format("{} lines by this key", found.n_lines))});
+  } else {
+    run.report.not_covered.push_back(
+        "who wrote the log: without --public-key, whoever changes it can make its hashes anew");
+  }
+  if (!run.a.log_head.empty()) {
+    const std::string fault = fmt::format(
+        "found no line of SHA-256 {}, need one: the log was cut off before it, or is another",
+        run.a.log_head);
+    run.add({CheckResult{"receipt log: known head", found.has_known_head,
+                         found.has_known_head ? "there" : fault}});
+  }
   return Ok{};
 }
 

@@ -116,6 +116,10 @@ Status run_audit(CheckRun& run, const Receipt& receipt);
 /// kMalformed for what is no answer of OpenAI's API; judge_answers()'s.
 Status run_judge(CheckRun& run);
 
+/// --receipt-log: the chain, the signatures, and whether the known head is there.
+/// Errors: kIo; kMalformed for a key that is none.
+Status run_receipt_log(CheckRun& run);
+
 /// --tokenizer, by check_tokens().
 Status run_tokenizer(CheckRun& run);
 

@@ -112,6 +112,10 @@ void Answer::end_choice(std::size_t index, const Result<ServedText>& text) {
   if (is_done_) return;
   if (!text.ok()) return fail(error_answer(text.error()));
   texts_[index] = *text;
+  if (context_.receipts != nullptr && !request_->embedding)
+    context_.receipts->add([model = model_, request = request_, index, text = *text] {
+      return receipt_of(model->facts, *request, index, text);
+    });
   if (request_->stream) exchange_->write(writer_->closing(index, *text));
   if (++n_ended_ == texts_.size()) finish();
 }

@@ -10,6 +10,7 @@
 #include "tools/llmserve/answer_json.h"
 #include "tools/llmserve/answer_request.h"
 #include "tools/llmserve/http_server.h"
+#include "tools/llmserve/receipt_log_file.h"
 #include "tools/llmserve/served_model.h"
 #include "tools/llmserve/workshop.h"
 
@@ -38,6 +39,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::function<void(std::function<void()>)> post;
     /// Is told when an answer is complete or its client has gone, and drops it.
     std::function<void(const std::shared_ptr<Answer>&)> on_done;
+    ReceiptLogFile* receipts = nullptr;  ///< null: there is no log
   };
 
   Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exchange,

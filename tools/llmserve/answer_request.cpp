@@ -122,6 +122,7 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
   }
   request.prompt_logprobs = echo && options.logprobs.has_value();
   request.hash_logits = logits_hash || receipt;
+  request.hash_drawn = served.logs_receipts && !embedding;
   request.embedding = embedding;
   return request;
 }
@@ -281,7 +282,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.system = prompt.system;
   if (request.is_chat()) receipt.chat_template = served.style->name();
   receipt.parse_special = request.parse_special;
-  receipt.show_special = options.show_special;
+  receipt.show_special = request.is_chat() && served.reply_shows_special;
   receipt.sampler = options.sampler;
   receipt.sequence = request.sequence_of(index);
   receipt.max_tokens = options.max_tokens;
@@ -296,7 +297,7 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.ids = text.result.ids;
   receipt.text = text.result.text;
   receipt.stop_reason = text.result.stop_reason;
-  receipt.logits_sha256 = text.logits_sha256;
+  if (!text.logits_sha256.empty()) receipt.logits_sha256 = text.logits_sha256;
   receipt.drawn_logits_sha256 = text.drawn_logits_sha256;
   return receipt;
 }

@@ -43,13 +43,13 @@ std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
 
 }  // namespace
 
-Api::Api(ModelShelf& shelf, Gate gate)
+Api::Api(ModelShelf& shelf, Gate gate, ReceiptLogFile* receipts)
     : shelf_(shelf),
       gate_(std::move(gate)),
-      context_{
-          .workshop = workshop_,
-          .post = {},
-          .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); }},
+      context_{.workshop = workshop_,
+               .post = {},
+               .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); },
+               .receipts = receipts},
       workshop_([this](Workshop::Then then) { server_->post(std::move(then)); }) {}
 
 void Api::attach(HttpServer& server) {

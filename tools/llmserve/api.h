@@ -23,8 +23,8 @@ namespace llm {
 /// the HTTP server's thread alone.
 class Api {
  public:
-  /// @param shelf  outlives this
-  Api(ModelShelf& shelf, Gate gate);
+  /// @param shelf, receipts  outlive this; receipts may be null
+  Api(ModelShelf& shelf, Gate gate, ReceiptLogFile* receipts);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 

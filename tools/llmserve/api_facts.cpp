@@ -140,8 +140,10 @@ void Api::metrics(const std::shared_ptr<HttpExchange>& exchange) {
     figures.bytes = model.bytes;
     figures.service = model.lease->service->figures();
   }
-  exchange->answer(
-      {.body = metrics_text(models, figures_), .content_type = "text/plain; version=0.0.4"});
+  std::optional<ReceiptFigures> receipts;
+  if (context_.receipts != nullptr) receipts = context_.receipts->figures();
+  exchange->answer({.body = metrics_text(models, figures_, receipts),
+                    .content_type = "text/plain; version=0.0.4"});
 }
 
 }  // namespace llm

@@ -98,6 +98,18 @@ OptionTable make_serve_table(ServeArguments& a) {
   add_model_options(table, a);
   add_network_options(table, a);
   add_scheduler_options(table, a);
+  table.group("Receipts");
+  table
+      .text("receipts", "DIR", &a.receipts,
+            "append a receipt of every text that is generated to its end to the log "
+            "DIR/receipts.jsonl, for llmcheck --receipt-log and --replay; costs a hash of each row "
+            "of "
+            "logits, and --speculate")
+      .file();
+  table
+      .text("receipt-key", "KEY.pem", &a.receipt_key,
+            "sign each line of the log with this key (openssl genpkey -algorithm ed25519)")
+      .file();
   table.group("Engine");
   table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
       .shown_default("CPUs this process may use");

@@ -41,6 +41,8 @@ struct ServeArguments {
   std::size_t kv_memory = 0;   ///< MiB; 0: by usual_kv_pages()
   std::size_t max_tokens = 0;  ///< of an answer; 0: the context
   bool speculate = false;      ///< by NgramProposer
+  std::string receipts;        ///< a folder; empty: no log
+  std::string receipt_key;     ///< PEM; empty: it is not signed
 
   int threads = 0;
   std::optional<Isa> isa;

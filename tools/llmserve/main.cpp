@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "tools/llmserve/model_folder.h"
 #include "tools/llmserve/model_loader.h"
 #include "tools/llmserve/model_shelf.h"
+#include "tools/llmserve/receipt_log_file.h"
 
 namespace llm {
 namespace {
@@ -41,6 +43,21 @@ Result<std::vector<ModelShelf::Model>> models_of(ServeArguments& a, const ToolCo
   return find_models(a.models);
 }
 
+/// The log of --receipts, or null.
+Result<std::unique_ptr<ReceiptLogFile>> open_receipts(const ServeArguments& a) {
+  constexpr std::size_t kMostKeyBytes = 1 << 16;
+  if (a.receipts.empty()) {
+    if (!a.receipt_key.empty())
+      return usage_error("--receipt-key", "found without --receipts, need a folder");
+    return std::unique_ptr<ReceiptLogFile>();
+  }
+  std::optional<SigningKey> key;
+  if (!a.receipt_key.empty()) {
+    LLM_TRY(key, parse_file(a.receipt_key, kMostKeyBytes, SigningKey::parse));
+  }
+  return ReceiptLogFile::open(a.receipts, std::move(key));
+}
+
 void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool given) {
   if (!a.api_key.empty()) return;
   if (server.is_public()) {
@@ -55,8 +72,9 @@ void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool give
 
 /// Serves until a signal has drained it.
 /// @param server  outlives texts under way, which post to it
-Result<int> serve(ModelShelf& shelf, Gate gate, HttpServer& server) {
-  Api api(shelf, std::move(gate));
+/// @param receipts  may be null
+Result<int> serve(ModelShelf& shelf, Gate gate, HttpServer& server, ReceiptLogFile* receipts) {
+  Api api(shelf, std::move(gate), receipts);
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
   const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };
   LLM_RETURN_IF_ERROR(server.listen(api.handlers(log, fault)));
@@ -96,8 +114,9 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
                    {.bytes = a.memory > 0 ? a.memory << 20 : UINT64_MAX,
                     .waiting = scheduler.parallel + scheduler.queue,
                     .patience = a.limits.patience});
+  LLM_TRY(const auto receipts, open_receipts(a));
   if (is_one) LLM_RETURN_IF_ERROR(shelf.load_first());
-  return serve(shelf, std::move(gate), *server);
+  return serve(shelf, std::move(gate), *server, receipts.get());
 }
 
 }  // namespace

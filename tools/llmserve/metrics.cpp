@@ -59,6 +59,12 @@ class MetricsWriter {
     for (const auto& [status, count] : http.answers)
       text_ += fmt::format("llmserve_http_answers_total{{status=\"{}\"}} {}\n", status, count);
   }
+  void receipts(const ReceiptFigures& figures) {
+    head("receipts_logged_total", "Receipts written to the log", "counter");
+    text_ += fmt::format("llmserve_receipts_logged_total {}\n", figures.logged);
+    head("receipts_lost_total", "Receipts that could not be written; its log says why", "counter");
+    text_ += fmt::format("llmserve_receipts_lost_total {}\n", figures.lost);
+  }
   std::string text() && { return std::move(text_); }
 
  private:
@@ -84,7 +90,8 @@ class MetricsWriter {
 
 }  // namespace
 
-std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures& http) {
+std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures& http,
+                         const std::optional<ReceiptFigures>& receipts) {
   using Figures = ServiceFigures;
   MetricsWriter w(models);
   w.of_models("model_loads_total", "counter", "Times a model was loaded",
@@ -116,6 +123,7 @@ std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures
   w.histogram("time_between_tokens_seconds", "Between neighbouring tokens of a text",
               &Figures::between_tokens_seconds);
   w.http(http);
+  if (receipts) w.receipts(*receipts);
   return std::move(w).text();
 }
 

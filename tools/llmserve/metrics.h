@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/serve/text_service.h"
+#include "tools/llmserve/receipt_log_file.h"
 
 namespace llm {
 
@@ -25,7 +26,8 @@ struct ModelFigures {
   std::optional<ServiceFigures> service = {};  ///< nothing: it is not loaded
 };
 
-/// All of it in Prometheus' text format (version 0.0.4).
-std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures& http);
+/// All of it in Prometheus' text format (version 0.0.4). @param receipts  nothing: there is no log
+std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures& http,
+                         const std::optional<ReceiptFigures>& receipts);
 
 }  // namespace llm

@@ -115,6 +115,7 @@ ServedModel facts_of(const ServeArguments& a, const Served& served,
   facts.context = scheduler.context;
   facts.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : scheduler.context;
   facts.most_texts = scheduler.parallel + scheduler.queue;
+  facts.logs_receipts = !a.receipts.empty();
   facts.grammars = std::make_shared<GrammarCompiler>(model->tokenizer());
   facts.model = std::move(model);
   return facts;

@@ -26,6 +26,7 @@ struct ServedModel {
   std::size_t context = 0;
   std::size_t most_new_tokens = 0;                      ///< of one choice
   std::size_t most_texts = 0;                           ///< choices of one answer
+  bool logs_receipts = false;                           ///< every text has what one needs
   std::shared_ptr<GrammarCompiler> grammars = nullptr;  ///< keeps them; null: each is compiled anew
 
   const Tokenizer& tokenizer() const { return model->tokenizer(); }

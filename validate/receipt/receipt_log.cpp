@@ -99,9 +99,8 @@ std::vector<std::string_view> log_lines(std::string_view log) {
 
 LogCheck check_log(std::string_view log, const PublicKey* key, std::string_view known_head) {
   LogCheck check;
-  std::size_t at = 0;
   for (const std::string_view line : log_lines(log)) {
-    ++at;
+    const std::size_t at = ++check.n_lines;
     const auto parsed = parse_line(line);
     const std::string fault =
         parsed.ok() ? fault_of(*parsed, check.head) : parsed.error().to_string();

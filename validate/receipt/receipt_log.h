@@ -40,6 +40,7 @@ std::vector<std::string_view> log_lines(std::string_view log);
 
 struct LogCheck {
   using Faults = std::vector<std::pair<std::size_t, std::string>>;  ///< number of a line, from 1
+  std::size_t n_lines = 0;
   LogHead head;
   Faults chain;
   Faults signatures;
