@@ -1,6 +1,7 @@
 // llmcheck --replay on receipts that llmrun wrote: each passes as it is, and names what was
 // changed.
 
+#include "tests/support/nonfinite_models.h"
 #include "tests/tools/llmrun_process.h"
 
 namespace llm::test {
@@ -93,6 +94,28 @@ TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
     bench.write(test::with_value(receipt, pointer, value));
     bench.replay().must_end(1, {}, {"FAIL", words});
   }
+}
+
+TEST_CASE("a text that overflows is its own receipt's error, whatever is evaluated with it",
+          "[llmcheck][replay]") {
+  constexpr TokenId kGuilty = 40;
+  Bench bench("-n 4 --temp 0 --ignore-eos -p 'a tiny hat'");
+  TinyGguf broken = TinyGguf::llama();
+  make_token_overflow(broken, kGuilty);
+  bench.files().write("tiny.gguf", broken.bytes());
+  for (const char* name : {"a", "b", "c"})
+    bench.files()
+        .llmrun(fmt::format("\"$TINY\" -q -n 4 --temp 0 --ignore-eos -p 'the hat {0}' --receipt "
+                            "\"$DIR/{0}.json\"",
+                            name))
+        .must_end(0);
+  OrderedJson guilty = test::parse_ordered_json(read_file(bench.files().path("b.json")));
+  guilty["prompt_ids"][2] = kGuilty;
+  bench.files().write("b.json", json_text(guilty));
+  bench.files()
+      .shell(
+          "cd \"$DIR\" && \"$LLMCHECK\" tiny.gguf --replay a.json --replay b.json --replay c.json")
+      .must_end(9, {}, {"2 of 3", "b.json: can be checked", "position 2"});
 }
 
 TEST_CASE("a receipt of another model or contract is refused", "[llmcheck][replay]") {
