@@ -242,6 +242,31 @@ def test_full_disk(folder: Path) -> None:
     assert f"{logged + 1} lines" in report["receipt log: chain"]["detail"], report
 
 
+def test_lost_folder(folder: Path) -> None:
+    """What is written to a removed or replaced file counts as lost; the log goes on when it is back."""
+    log, away = folder / "lost" / "receipts.jsonl", folder / "away"
+    server = Server("--receipts", log.parent)
+
+    def ask_one(name: str, value: int) -> None:
+        server.ask("/v1/completions", {"prompt": "The dog", "max_tokens": 2})
+        server.comes_to(name, value)
+
+    ask_one("receipts_logged_total", 1)
+    log.parent.rename(away)
+    ask_one("receipts_lost_total", 1)
+    log.parent.mkdir()
+    log.touch()
+    ask_one("receipts_lost_total", 2)
+    assert log.read_bytes() == b""
+    log.unlink()
+    log.parent.rmdir()
+    away.rename(log.parent)
+    ask_one("receipts_logged_total", 2)
+    errors = server.end()
+    assert errors.count("receipts are lost from here on") == 1 and "No such file" in errors and "receipts are written again" in errors, errors
+    assert "2 lines" in llmcheck("--receipt-log", log, code=0)["receipt log: chain"]["detail"]
+
+
 def test_refusals(folder: Path) -> None:
     secret, public = key_pair(folder, "more")
     log = folder / "bad"
@@ -261,6 +286,6 @@ def test_refusals(folder: Path) -> None:
 
 
 with tempfile.TemporaryDirectory() as scratch:
-    for test in (test_batch, test_log, test_full_disk, test_refusals):
+    for test in (test_batch, test_log, test_full_disk, test_lost_folder, test_refusals):
         test(Path(scratch))
         print(f"PASS {test.__name__}", flush=True)

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -131,7 +132,17 @@ void ReceiptLogFile::work() {
   }
 }
 
+Status ReceiptLogFile::check_place() const {
+  struct stat named {};
+  struct stat held {};
+  if (::stat(path_.c_str(), &named) != 0 || ::fstat(descriptor_, &held) != 0) return refused();
+  if (named.st_dev == held.st_dev && named.st_ino == held.st_ino) return Ok{};
+  return in_file(Error{ErrorCode::kIo, "", "found another file, need the one that was opened"},
+                 path_);
+}
+
 Status ReceiptLogFile::append(const Receipt& receipt) {
+  LLM_RETURN_IF_ERROR(check_place());
   if (is_torn_) LLM_RETURN_IF_ERROR(cut());
   const std::string time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   LLM_TRY(const std::string line, log_line(head_, receipt, time, key_ ? &*key_ : nullptr));

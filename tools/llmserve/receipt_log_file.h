@@ -52,6 +52,8 @@ class ReceiptLogFile {
   /// Errors: kIo, kResource; the file ends with a whole line, or will before the next one.
   Status append(const Receipt& receipt);
   Status cut();
+  /// The path is still the open file's: who writes to a removed one loses all of it.
+  Status check_place() const;
   Error refused() const;
 
   std::string path_;
