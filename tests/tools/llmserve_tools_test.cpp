@@ -124,6 +124,35 @@ TEST_CASE("an answer's text is the same in the shape of every API", "[llmserve][
   CHECK(text.size() > 20);
 }
 
+TEST_CASE("a receipt knows that control tokens are spelled in the text", "[llmserve][tools]") {
+  TinyGguf model = TinyGguf::llama();
+  auto pieces = TinyGguf::pieces();
+  auto kinds = TinyGguf::kinds();
+  pieces[269] = "<tool_call>";
+  kinds[269] = 3;
+  model.set_strings("tokenizer.ggml.tokens", pieces);
+  model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+  model.set_string(
+      "tokenizer.chat_template",
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}: "
+      "{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}"
+      "</tool_call>{% endfor %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}a: ");
+  const ScratchDirectory directory;
+  const std::string path = directory.write("m.gguf", model.bytes());
+  Server server({path, "-q"});
+  const Json choice = server
+                          .post("/v1/chat/completions", {{"messages", kQuestion},
+                                                         {"receipt", true},
+                                                         {"max_tokens", 3},
+                                                         {"logit_bias", {{"269", 100}}}})
+                          .json()["choices"][0];
+  CAPTURE(json_text(choice));
+  REQUIRE(choice["receipt"]["text"].get<std::string>().find("<tool_call>") != std::string::npos);
+  run_tool("llmcheck",
+           {path, "--replay", directory.write("r.json", json_text(choice["receipt"])), "-t", "1"})
+      .must_end(0);
+}
+
 TEST_CASE("a call that must be made is made, and its result is read", "[llmserve][tools]") {
   Server server = serve_fable({"--chat-template", "zephyr", "--api-key", "k"});
   const auto ask = [&](const char* path, const Json& body, const char* key = "x-api-key: k\r\n") {

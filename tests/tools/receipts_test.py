@@ -6,6 +6,7 @@
 Lines of logs are checked by openssl and hashlib, too, as docs/receipts.md says. Exit code 0, or an assertion.
 """
 
+import atexit
 import base64
 import copy
 import hashlib
@@ -99,6 +100,7 @@ class Server:
         self.process = subprocess.Popen([BIN / "llmserve", MODEL, "--port", "0", "-t", "1", "--chat-template", "zephyr", *arguments],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, restore_signals=False,
                                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)))
+        atexit.register(self.process.kill)
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 
     def ask(self, path: str, body: dict | None = None) -> str:
@@ -176,7 +178,7 @@ def test_log(folder: Path) -> None:
     options = ["--receipts", log.parent, "--receipt-key", secret]
     server = Server(*options)
     serve_some(server)
-    second = subprocess.run([BIN / "llmserve", MODEL, "--port", "0", *options], capture_output=True, text=True)
+    second = subprocess.run([BIN / "llmserve", MODEL, "--port", "0", *options], capture_output=True, text=True, timeout=60)
     assert second.returncode == 4 and "another process" in second.stderr, second
     server.end()
     first_head = hashlib.sha256(log.read_bytes().splitlines(True)[-1]).hexdigest()
@@ -281,7 +283,7 @@ def test_refusals(folder: Path) -> None:
             (["llmcheck", "--replay", folder / "empty"], 2, "found no .json and no .jsonl, need a receipt"),
             (["llmcheck", "--receipt-log", folder / "empty"], 4, "receipts.jsonl: ")]:
         (folder / "empty").mkdir(exist_ok=True)
-        run = subprocess.run([BIN / arguments[0], *arguments[1:]], capture_output=True, text=True)
+        run = subprocess.run([BIN / arguments[0], *arguments[1:]], capture_output=True, text=True, timeout=60)
         assert run.returncode == code and words in run.stderr, (arguments, run)
 
 
