@@ -13,8 +13,10 @@ def drop_temperature(body: dict) -> None:
 
 
 def cut_front(body: dict, most: int = 1200) -> None:
+    """As a server cuts: between tokens, where words begin."""
     if len(body.get("prompt", "")) > most:
-        body["prompt"] = body["prompt"][-most:]
+        kept = body["prompt"][-most:]
+        body["prompt"] = kept[kept.index(" ") :]
 
 
 def inject_system(body: dict) -> None:
