@@ -279,12 +279,17 @@ def test_refusals(folder: Path) -> None:
             (["llmserve", MODEL, "--receipts", log], 3, "receipts.jsonl: number: found none"),
             (["llmserve", MODEL, "--receipts", folder / "new", "--receipt-key", public], 3, "more.pub: key: found none, need what `openssl genpkey"),
             (["llmcheck", "--receipt-log", log, "--public-key", secret], 3, "more.pem: key: found none, need what `openssl pkey"),
-            (["llmcheck", MODEL, "--log-head", "00"], 2, "--receipt-log: found none"),
+            (["llmcheck", MODEL, "--log-head", "0" * 64], 2, "--receipt-log: found none"),
+            (["llmcheck", "--receipt-log", folder / "lost", "--log-head", "00"], 2, "--log-head: found 00, need the 64 digits"),
+            (["llmcheck", "--receipt-log", folder / "lost", "--dump", folder / "x.npz"], 2, "MODEL: found no model"),
             (["llmcheck", "--replay", folder / "empty"], 2, "found no .json and no .jsonl, need a receipt"),
             (["llmcheck", "--receipt-log", folder / "empty"], 4, "receipts.jsonl: ")]:
         (folder / "empty").mkdir(exist_ok=True)
         run = subprocess.run([BIN / arguments[0], *arguments[1:]], capture_output=True, text=True, timeout=60)
         assert run.returncode == code and words in run.stderr, (arguments, run)
+    empty = folder / "none.jsonl"
+    empty.touch()
+    assert llmcheck("--receipt-log", empty, code=9)["receipt log: chain"]["detail"] == "found no line, need one"
 
 
 with tempfile.TemporaryDirectory() as scratch:

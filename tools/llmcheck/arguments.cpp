@@ -198,7 +198,9 @@ Status check_audit_arguments(const CheckArguments& a) {
 Status check_arguments(const CheckArguments& a) {
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
   const bool finds_model = !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() ||
-                           !a.replay.empty() || !a.audit.empty() || !a.receipt_log.empty();
+                           !a.replay.empty() || !a.audit.empty();
+  const bool needs_model =
+      a.self || !a.equivalence.empty() || !a.judge.empty() || !a.tokenizer.empty() || scores;
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage_error("--verify",
                        "found none, need a reference for --verify-quick, --verify-quantized");
@@ -209,6 +211,12 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--judge", fmt::format("found {}, need a URL that begins with http:// or "
                                               "https://",
                                               a.judge));
+  if (!a.log_head.empty() &&
+      (a.log_head.size() != 64 ||
+       a.log_head.find_first_not_of("0123456789abcdef") != std::string::npos))
+    return usage_error(
+        "--log-head",
+        fmt::format("found {}, need the 64 digits (0-9, a-f) of a SHA-256", a.log_head));
   if (a.receipt_log.empty() && (!a.public_key.empty() || !a.log_head.empty()))
     return usage_error("--receipt-log", "found none, need a log for --public-key, --log-head");
   if (!a.baseline.empty() && a.quality.empty())
@@ -223,11 +231,11 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
     return usage_error("--ppl", "found none, need a text for --kld with a model");
-  if (a.doctor && (finds_model || scores || a.self || !a.equivalence.empty() || !a.judge.empty() ||
-                   !a.tokenizer.empty() || !a.dump.empty() || !a.reports.empty()))
+  if (a.doctor && (finds_model || needs_model || !a.receipt_log.empty() || !a.dump.empty() ||
+                   !a.reports.empty()))
     return usage_error("--doctor", "found with another check or --report, need it alone");
-  if (a.model.empty() && (!finds_model || a.self || !a.equivalence.empty() || !a.judge.empty() ||
-                          !a.tokenizer.empty() || scores))
+  const bool has_log_alone = !a.receipt_log.empty() && a.dump.empty();
+  if (a.model.empty() && (needs_model || (!finds_model && !has_log_alone)))
     return usage_error("MODEL", "found no model, need a GGUF file");
   if (a.kv && a.ppl.empty() && a.kld.empty() && a.dump.empty() && a.layer_diff.empty() &&
       a.stages.empty())

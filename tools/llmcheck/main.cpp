@@ -207,8 +207,9 @@ class Check {
     if (report_.verdict() == Verdict::kUndecided) {
       report_.summary = "nothing failed, but something could not be decided: see below";
       add(stages_ ? "a reference with the taps of all layers (tools/oracle) judges more"
-          : !receipts_.empty() ? "each receipt that cannot be checked says why"
-                               : "more documents in the text of --quality decide more");
+          : !receipts_.empty()      ? "each receipt that cannot be checked says why"
+          : !a_.receipt_log.empty() ? "--log-head tells an empty log from one that was cut off"
+                                    : "more documents in the text of --quality decide more");
       return;
     }
     if (!report_.passed()) {

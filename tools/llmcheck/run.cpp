@@ -77,14 +77,18 @@ Status CheckRun::check_hash(const std::string& found, const std::string& field,
 std::vector<std::pair<std::string, std::string>> run_facts(const CheckRun& run,
                                                            std::span<const char* const> command) {
   const int threads = run.a.threads > 0 ? run.a.threads : available_cpus();
-  return {{"llmcheck", version()},
-          {"date", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr)))},
-          {"command", command_line(command)},
-          {"model", run.path},
-          {"sha256", run.sha256},
-          {"CPU", std::string(cpu_name())},
-          {"isa", std::string(isa_name(run.a.isa.value_or(best_isa())))},
-          {"threads", fmt::format("{}", threads)}};
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"llmcheck", version()},
+      {"date", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr)))},
+      {"command", command_line(command)},
+      {"model", run.path},
+      {"sha256", run.sha256},
+      {"CPU", std::string(cpu_name())},
+      {"isa", std::string(isa_name(run.a.isa.value_or(best_isa())))},
+      {"threads", fmt::format("{}", threads)}};
+  // A log of receipts is checked without a model.
+  std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
+  return facts;
 }
 
 }  // namespace llm

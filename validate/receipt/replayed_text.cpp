@@ -6,13 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/shown_text.h"
-#include "engine/generate/conversation.h"
 #include "engine/generate/draw.h"
-#include "quant/contract/contract.h"
-#include "validate/report/json_members.h"
 
 namespace llm {
+
 Result<std::unique_ptr<ReplayedText>> ReplayedText::create(ReceiptModel& model,
                                                            const Receipt& receipt,
                                                            std::size_t n_kept) {
