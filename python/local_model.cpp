@@ -32,11 +32,12 @@ struct LocalAnswer::State {
 
   bool is_complete() const { return n_left == 0 || error; }
 
-  /// Calls `change` as one step; what it throws ends the answer.
+  /// Calls `change` as one step, unless the answer has ended by an error; what it throws ends it.
   template <typename Change>
   void update(const Change& change) {
     {
       const std::lock_guard lock(mutex);
+      if (error) return;
       try {
         change();
       } catch (const std::exception& problem) {
@@ -140,7 +141,7 @@ void LocalAnswer::cancel() {
   if (std::exchange(is_submitted_, false))
     model_->service().cancel(first_, state_->request.n_choices());
   state_->update([&] {
-    if (state_->is_complete()) return;
+    if (state_->is_complete() && state_->parts.empty()) return;
     state_->parts.clear();
     state_->error = Error{ErrorCode::kUsage, "text", "found it closed, need one that goes on"};
   });

@@ -79,7 +79,8 @@ class LocalAnswer {
   /// Of each text, where the body asked for logits_hash; else empty. @pre as whole()
   std::vector<std::string> logits_sha256() const;
 
-  /// Gives it up, where it is not complete: that is next()'s error then.
+  /// Gives it up with the parts that were not taken, where there is something left of it: that is
+  /// next()'s error then.
   void cancel();
 
  private:
