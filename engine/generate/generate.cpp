@@ -103,11 +103,11 @@ Result<std::span<const float>> Generator::evaluate_pending(const GenerateOptions
     const std::size_t at = session_.position();
     const std::size_t count = std::min(session_.batch(), tokens_.size() - at);
     const bool is_last = at + count == tokens_.size();
-    const LogitRows rows = options.on_logits ? LogitRows::kAll
-                           : is_last         ? LogitRows::kLast
-                                             : LogitRows::kNone;
+    const LogitRows rows = options.on_logits && !options.only_drawn ? LogitRows::kAll
+                           : is_last                                ? LogitRows::kLast
+                                                                    : LogitRows::kNone;
     LLM_TRY(logits, session_.evaluate(std::span(tokens_).subspan(at, count), rows));
-    if (options.on_logits) options.on_logits(logits);
+    if (options.on_logits && !logits.empty()) options.on_logits(logits);
     if (total > 1 && options.progress) options.progress("prefill", at + count - first, total);
   }
   return logits.last(std::min(logits.size(), session_.n_vocab()));

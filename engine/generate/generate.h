@@ -69,6 +69,7 @@ struct GenerateOptions {
   /// Given every row of logits once, in order of position: [rows, n_vocab]. The last generated
   /// token is evaluated for it as well, so the rows depend on nothing but the tokens. May be empty.
   std::function<void(std::span<const float> rows)> on_logits;
+  bool only_drawn = false;  ///< on_logits is given no rows before the prompt's last token's
 };
 
 /// What is told as the text grows.

@@ -189,8 +189,10 @@ TEST_CASE("an error of the sink ends the text", "[generate]") {
 }
 
 TEST_CASE("on_logits sees each position once, the last token's too", "[generate]") {
+  const auto [only_drawn, first] = GENERATE(std::pair(false, 0U), std::pair(true, 9U));
   FakeSession session(VocabBuilder().build(), spelling("abcdef", 10), 100, 4);
   GenerateOptions options = greedy(3);
+  options.only_drawn = only_drawn;
   std::vector<float> rows;
   options.on_logits = [&](std::span<const float> more) {
     rows.insert(rows.end(), more.begin(), more.end());
@@ -198,9 +200,9 @@ TEST_CASE("on_logits sees each position once, the last token's too", "[generate]
   const auto result = generate(session, Ids(10, 50), options);
   const std::size_t n_vocab = session.n_vocab();
   REQUIRE(result->text == "abc");
-  REQUIRE(rows.size() == 13 * n_vocab);
-  for (std::size_t row = 0; row < 13; ++row) {
-    REQUIRE(rows[row * n_vocab] == static_cast<float>(row) * 1e-3F);
+  REQUIRE(rows.size() == (13 - first) * n_vocab);
+  for (std::size_t row = 0; row < 13 - first; ++row) {
+    REQUIRE(rows[row * n_vocab] == static_cast<float>(first + row) * 1e-3F);
   }
 }
 

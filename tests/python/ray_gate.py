@@ -112,7 +112,7 @@ def batch(cluster: Cluster, folder: Path, doomed: str) -> None:
             print(f"found    {one}\nexpected {other}")
             break
     check(got == expected, "each has the bytes of one process, receipts and their logits' SHA-256 among them")
-    check(len({json.loads(line)["answer"]["choices"][0]["receipt"]["logits_sha256"] for line in got}) > 990, "they differ from each other")
+    check(len({json.loads(line)["answer"]["choices"][0]["receipt"]["drawn_logits_sha256"] for line in got}) > 990, "they differ from each other")
     for line in (got[0], got[501], got[-1]):
         receipt = folder / "receipt.json"
         receipt.write_text(json.dumps(json.loads(line)["answer"]["choices"][0]["receipt"]))

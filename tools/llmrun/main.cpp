@@ -160,10 +160,12 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   if (conversation) conversation->hold(session.tokens());
 
   const std::size_t last = std::max<std::size_t>(prompt_ids.size(), 1) - 1;
-  LogitsHash hash(session.n_vocab(), last, std::min(session.position(), last));
   Recorder recorder;
   const bool dumps = !arguments.dump_layers.empty();
-  if (arguments.logits_hash || !arguments.receipt.empty() || dumps) {
+  options.only_drawn = !arguments.logits_hash && !dumps;
+  LogitsHash hash(session.n_vocab(), last,
+                  options.only_drawn ? last : std::min(session.position(), last));
+  if (!options.only_drawn || !arguments.receipt.empty()) {
     options.on_logits = [&hash](std::span<const float> rows) { hash.add(rows); };
   }
   if (dumps) session.set_probe(&recorder);

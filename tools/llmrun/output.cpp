@@ -209,7 +209,6 @@ Receipt receipt_of(const RunArguments& arguments, const Sequence& session,
   receipt.ids = result.ids;
   receipt.text = result.text;
   receipt.stop_reason = result.stop_reason;
-  receipt.logits_sha256 = hash.all();
   receipt.drawn_logits_sha256 = hash.drawn();
   return receipt;
 }

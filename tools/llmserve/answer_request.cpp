@@ -121,8 +121,8 @@ TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) 
     request.options.show_special = served.reply_shows_special;
   }
   request.prompt_logprobs = echo && options.logprobs.has_value();
-  request.hash_logits = logits_hash || receipt;
-  request.hash_drawn = served.logs_receipts && !embedding;
+  request.hash_logits = logits_hash;
+  request.hash_drawn = receipt || (served.logs_receipts && !embedding);
   request.embedding = embedding;
   return request;
 }
@@ -297,7 +297,6 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.ids = text.result.ids;
   receipt.text = text.result.text;
   receipt.stop_reason = text.result.stop_reason;
-  if (!text.logits_sha256.empty()) receipt.logits_sha256 = text.logits_sha256;
   receipt.drawn_logits_sha256 = text.drawn_logits_sha256;
   return receipt;
 }

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from .gguf import Unsupported
 from .sampling import Settings
 
-FORMAT, CONTRACT = "llm-receipt/1", 1
+FORMAT, CONTRACT = "llm-receipt/2", 1
 NUMBER = (int, float)
 OPTIONS = {"chat_template": str, "system": str, "parse_special": bool, "show_special": bool, "n": int, "stop": list, "ignore_eos": bool,
            "logit_bias": list, "context": int, "kv": str, "compute": str}
 OUTER = {"prompt_ids": list, "ids": list, "text": str, "stop_reason": str, "drawn_logits_sha256": str}
-MAY_BE_ABSENT = {"prompt": str, "logits_sha256": str}
+MAY_BE_ABSENT = {"prompt": str}
 
 
 def is_id(x) -> bool:

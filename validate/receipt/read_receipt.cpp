@@ -142,9 +142,6 @@ Status read_text(const Json& json, Receipt& receipt) {
                  std::array{StopReason::kEos, StopReason::kLength, StopReason::kStopString,
                             StopReason::kContextFull, StopReason::kInterrupted},
                  stop_reason_name));
-  if (json.contains("logits_sha256")) {
-    LLM_TRY(receipt.logits_sha256, members.sha256("logits_sha256"));
-  }
   LLM_TRY(receipt.drawn_logits_sha256, members.sha256("drawn_logits_sha256"));
   if (json.contains("rows_sha256")) {
     LLM_TRY(receipt.rows_sha256, members.sha256("rows_sha256"));

@@ -124,7 +124,6 @@ std::string receipt_json(const Receipt& r) {
   json["ids"] = r.ids;
   json["text"] = r.text;
   json["stop_reason"] = stop_reason_name(r.stop_reason);
-  if (r.logits_sha256) json["logits_sha256"] = *r.logits_sha256;
   json["drawn_logits_sha256"] = r.drawn_logits_sha256;
   if (r.rows_sha256) json["rows_sha256"] = *r.rows_sha256;
   return json_text(json, 2) + '\n';

@@ -19,7 +19,7 @@
 namespace llm {
 
 /// How a receipt names its format, and how it spells a way of computing.
-inline constexpr std::string_view kReceiptFormat = "llm-receipt/1";
+inline constexpr std::string_view kReceiptFormat = "llm-receipt/2";
 constexpr std::string_view compute_name(Compute compute) {
   return compute == Compute::kInt8 ? "int8" : "f32";
 }
@@ -54,9 +54,8 @@ struct Receipt {
   std::vector<TokenId> ids;
   std::string text;
   StopReason stop_reason = StopReason::kLength;
-  std::optional<std::string> logits_sha256;  ///< LogitsHash::all(); absent: of a cached prefix
-  std::string drawn_logits_sha256;           ///< LogitsHash::drawn()
-  std::optional<std::string> rows_sha256;    ///< of every activation (run_rows.h); absent: not made
+  std::string drawn_logits_sha256;         ///< LogitsHash::drawn()
+  std::optional<std::string> rows_sha256;  ///< of every activation (run_rows.h); absent: not made
 
   /// Its tokens that have a position.
   std::vector<TokenId> evaluated() const;
@@ -65,7 +64,7 @@ struct Receipt {
   GenerateOptions generation(const ChatStyle* style) const;
 };
 
-/// `llm-receipt/1`, indented, ending with a line break.
+/// `llm-receipt/2`, indented, ending with a line break.
 std::string receipt_json(const Receipt& receipt);
 
 /// Reads and checks a receipt. Errors: kMalformed naming the field, kUnsupported for another

@@ -102,10 +102,8 @@ class Batch {
         outcomes[index] = std::move(text).error();
         continue;
       }
-      // Leading tokens that others have had are not evaluated again where their rows are not
-      // wanted.
-      auto sequence =
-          Executor::open(executor_, {.share_prefix = !receipt.logits_sha256.has_value()});
+      // Leading tokens that others have had are not evaluated again.
+      auto sequence = Executor::open(executor_, {.share_prefix = true});
       LLM_CHECK(sequence.ok());
       open_.push_back({index, std::move(text).value(), std::move(sequence).value(), n_pages});
       waiting_ = waiting_.subspan(1);

@@ -36,7 +36,7 @@ ReplayedText::ReplayedText(const Model& model, const Receipt& receipt, ReceiptTe
 
 Segment ReplayedText::next(Sequence& sequence, std::size_t most) const {
   const std::size_t at = sequence.position();
-  const bool wants_rows = receipt_.logits_sha256 || at >= first_drawn_;
+  const bool wants_rows = at >= first_drawn_;
   const std::size_t end = wants_rows ? n_positions() : std::min(n_positions(), first_drawn_);
   return {&sequence, std::span(tokens_).subspan(at, std::min(most, end - at)),
           wants_rows ? LogitRows::kAll : LogitRows::kNone};
@@ -44,18 +44,12 @@ Segment ReplayedText::next(Sequence& sequence, std::size_t most) const {
 
 Status ReplayedText::take(std::size_t part, std::span<const float> rows, std::size_t at) {
   if (part == 0) return draw(rows, at);
-  if (part == 1) {
-    if (receipt_.logits_sha256) all_.update(std::as_bytes(rows));
-    return Ok{};
-  }
-  const std::size_t before = (first_drawn_ - std::min(first_drawn_, at)) * n_vocab_;
-  drawn_.update(std::as_bytes(rows.subspan(std::min(rows.size(), before))));
+  drawn_.update(std::as_bytes(rows));
   return Ok{};
 }
 
 Status ReplayedText::draw(std::span<const float> rows, std::size_t at) {
   for (std::size_t i = 0; i < rows.size() / n_vocab_; ++i) {
-    if (at + i < first_drawn_) continue;
     const std::size_t which = at + i - first_drawn_;
     const auto row = rows.subspan(i * n_vocab_, n_vocab_);
     const bool is_last = which == receipt_.ids.size();
@@ -86,8 +80,7 @@ Status ReplayedText::keep(std::span<const float> row, TokenId id) {
 }
 
 bool ReplayedText::logits_equal() const {
-  return drawn_.hex() == receipt_.drawn_logits_sha256 &&
-         (!receipt_.logits_sha256 || all_.hex() == *receipt_.logits_sha256);
+  return drawn_.hex() == receipt_.drawn_logits_sha256;
 }
 
 std::string ReplayedText::describe_logits(bool equal, bool drawn) const {

@@ -39,7 +39,7 @@ class ReplayedText {
 
   /// Takes the rows of the positions from `at` on in kParts parts, which may do so at once.
   /// Errors: those of a draw.
-  static constexpr std::size_t kParts = 3;
+  static constexpr std::size_t kParts = 2;
   Status take(std::size_t part, std::span<const float> rows, std::size_t at);
 
   /// Once all is taken: the logits are the receipt's, and its tokens are not drawn from them.
@@ -67,8 +67,7 @@ class ReplayedText {
   std::size_t n_vocab_;
   std::size_t first_drawn_;  ///< position whose logits the first token is drawn from
   std::vector<TokenId> tokens_;
-  Sha256 all_;    ///< of all rows, where the receipt has that
-  Sha256 drawn_;  ///< of those from first_drawn_ on
+  Sha256 drawn_;  ///< of the rows from first_drawn_ on
   std::size_t n_kept_;
   DrawnRows kept_;
   std::optional<GrammarState> kept_grammar_;  ///< behind the ids of kept_
