@@ -107,15 +107,29 @@ Status Executor::evaluate(std::span<Segment> segments) {
     work.back().done = s.n_stored_ == s.tokens_.size();
   }
   Status status = run(work);
-  for (std::size_t i = 0; i < segments.size() && status.ok(); ++i) {
-    if (segments[i].sequence->options_.nonfinite) continue;
-    if (first_nonfinite(segments[i].logits) == segments[i].logits.size()) continue;
-    status = find_nonfinite(work[i]);
+  if (status.ok()) {
+    if (const auto broken = first_broken(segments)) status = find_nonfinite(work[*broken]);
   }
   if (!status.ok()) {
     for (const Work& w : work) w.sequence->truncate(w.size_before);
   }
   return status;
+}
+
+std::optional<std::size_t> Executor::first_broken(std::span<const Segment> segments) const {
+  std::vector<std::size_t> judged;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (!segments[i].sequence->options_.nonfinite && !segments[i].logits.empty())
+      judged.push_back(i);
+  }
+  std::vector<char> broken(judged.size());
+  for_each(judged.size(), [&](std::size_t i) {
+    const std::span<const float> logits = segments[judged[i]].logits;
+    broken[i] = first_nonfinite(logits) < logits.size() ? 1 : 0;
+  });
+  const auto found = std::ranges::find(broken, 1);
+  if (found == broken.end()) return std::nullopt;
+  return judged[static_cast<std::size_t>(found - broken.begin())];
 }
 
 Status Executor::run(std::span<Work> work) {

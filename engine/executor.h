@@ -114,6 +114,8 @@ class Executor {
            std::shared_ptr<KvPool> pool, Forward forward);
 
   Status check(const Segment& segment) const;
+  /// Of the segments whose logits must be finite, the first one that has others.
+  std::optional<std::size_t> first_broken(std::span<const Segment> segments) const;
   std::size_t row_size(bool normed) const {
     return normed ? model_->config().d_model : model_->config().n_vocab;
   }

@@ -3,14 +3,24 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace llm {
 
 std::size_t first_nonfinite(std::span<const float> values) {
-  const auto found =
-      std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
-  return static_cast<std::size_t>(found - values.begin());
+  constexpr std::size_t kBlock = 1024;
+  constexpr std::int32_t kInf = 0x7F800000;  // NaN and Inf have these bits or more, but for the sign
+  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
+    const auto block = values.subspan(begin, std::min(kBlock, values.size() - begin));
+    std::int32_t most = 0;
+    for (const float x : block) most = std::max(most, std::bit_cast<std::int32_t>(x) & 0x7FFFFFFF);
+    if (most < kInf) continue;
+    const auto found = std::ranges::find_if_not(block, [](float x) { return std::isfinite(x); });
+    return begin + static_cast<std::size_t>(found - block.begin());
+  }
+  return values.size();
 }
 
 void NonFiniteFinder::begin_step(std::span<const int>, std::size_t first_position) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "validate/receipt/replayed_text.h"
@@ -126,16 +128,22 @@ class Batch {
   }
 
   void take(std::span<const Segment> segments, std::size_t first) {
-    constexpr std::size_t kParts = ReplayedText::kParts;
-    std::vector<Status> taken(segments.size() * kParts, Ok{});
-    executor_->for_each(taken.size(), [&](std::size_t i) {
-      const Segment& segment = segments[i / kParts];
-      const Open& open = open_[first + i / kParts];
-      const std::size_t at = open.sequence->position() - segment.tokens.size();
-      if (!segment.logits.empty()) taken[i] = open.text->take(i % kParts, segment.logits, at);
+    // The longest first: no worker is left with much when the others are done.
+    std::vector<std::size_t> order(segments.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [&](std::size_t i) { return segments[i].logits.size(); });
+    std::vector<Status> drawn(segments.size(), Ok{});
+    executor_->for_each(2 * segments.size(), [&](std::size_t task) {
+      const std::size_t i = order[task % segments.size()];
+      const Segment& segment = segments[i];
+      const Open& open = open_[first + i];
+      if (segment.logits.empty()) return;
+      if (task < segments.size()) return open.text->hash(segment.logits);
+      drawn[i] = open.text->draw(segment.logits, open.sequence->position() - segment.tokens.size());
     });
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      if (!taken[i].ok()) open_[first + i / kParts].status = taken[i];
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      if (!drawn[i].ok()) open_[first + i].status = drawn[i];
     }
     for (const Segment& segment : segments) n_evaluated_ += segment.tokens.size();
   }

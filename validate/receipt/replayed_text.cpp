@@ -42,12 +42,6 @@ Segment ReplayedText::next(Sequence& sequence, std::size_t most) const {
           wants_rows ? LogitRows::kAll : LogitRows::kNone};
 }
 
-Status ReplayedText::take(std::size_t part, std::span<const float> rows, std::size_t at) {
-  if (part == 0) return draw(rows, at);
-  drawn_.update(std::as_bytes(rows));
-  return Ok{};
-}
-
 Status ReplayedText::draw(std::span<const float> rows, std::size_t at) {
   for (std::size_t i = 0; i < rows.size() / n_vocab_; ++i) {
     const std::size_t which = at + i - first_drawn_;
@@ -80,12 +74,12 @@ Status ReplayedText::keep(std::span<const float> row, TokenId id) {
 }
 
 bool ReplayedText::logits_equal() const {
-  return drawn_.hex() == receipt_.drawn_logits_sha256;
+  return hash_.hex() == receipt_.drawn_logits_sha256;
 }
 
 std::string ReplayedText::describe_logits(bool equal, bool drawn) const {
   if (equal) return fmt::format("SHA-256 of {} positions", n_positions());
-  std::string words = fmt::format("drawn from: found {}, need {}, the receipt's", drawn_.hex(),
+  std::string words = fmt::format("drawn from: found {}, need {}, the receipt's", hash_.hex(),
                                   receipt_.drawn_logits_sha256);
   if (drawn)
     words += "; yet the settings draw its tokens: the hash or an id of the prompt is not the run's";

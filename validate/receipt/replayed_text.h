@@ -37,10 +37,11 @@ class ReplayedText {
   /// or none. @param sequence  that has those before
   Segment next(Sequence& sequence, std::size_t most) const;
 
-  /// Takes the rows of the positions from `at` on in kParts parts, which may do so at once.
+  /// Both take all rows that are wanted, in order, and may do so at once.
+  /// @param at  position of the first
   /// Errors: those of a draw.
-  static constexpr std::size_t kParts = 2;
-  Status take(std::size_t part, std::span<const float> rows, std::size_t at);
+  Status draw(std::span<const float> rows, std::size_t at);
+  void hash(std::span<const float> rows) { hash_.update(std::as_bytes(rows)); }
 
   /// Once all is taken: the logits are the receipt's, and its tokens are not drawn from them.
   bool has_other_settings() const { return differs_ && logits_equal(); }
@@ -55,7 +56,6 @@ class ReplayedText {
 
   ReplayedText(const Model& model, const Receipt& receipt, ReceiptTerms terms, std::size_t n_kept);
 
-  Status draw(std::span<const float> rows, std::size_t at);
   Status keep(std::span<const float> row, TokenId id);
   bool logits_equal() const;
   std::string describe_logits(bool equal, bool drawn) const;
@@ -67,7 +67,7 @@ class ReplayedText {
   std::size_t n_vocab_;
   std::size_t first_drawn_;  ///< position whose logits the first token is drawn from
   std::vector<TokenId> tokens_;
-  Sha256 drawn_;  ///< of the rows from first_drawn_ on
+  Sha256 hash_;  ///< of the rows from first_drawn_ on
   std::size_t n_kept_;
   DrawnRows kept_;
   std::optional<GrammarState> kept_grammar_;  ///< behind the ids of kept_
