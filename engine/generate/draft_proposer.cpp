@@ -33,8 +33,8 @@ Status check_same_vocabulary(const Tokenizer& draft, const Tokenizer& model) {
     if (draft.spelling(id) == model.spelling(id) && draft.kind(id) == model.kind(id)) continue;
     return differs(fmt::format(
         "found token {} as {} of kind {} in the draft, need {} of kind {}, as the model has it", id,
-        quoted(draft.spelling(id)), static_cast<int>(draft.kind(id)), quoted(model.spelling(id)),
-        static_cast<int>(model.kind(id))));
+        llm::quoted(draft.spelling(id)), static_cast<int>(draft.kind(id)),
+        llm::quoted(model.spelling(id)), static_cast<int>(model.kind(id))));
   }
   return Ok{};
 }
