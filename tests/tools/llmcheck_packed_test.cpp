@@ -30,15 +30,14 @@ void exchange_panels(const std::string& path, std::size_t panel_bytes) {
 TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmcheck]") {
   const LlmcheckFolder folder;
   const std::string run = "m.gguf --self --fail-fast --packed-cache cache --report r.json";
-  const Finished right = folder.llmcheck(run).must_end(0);
-  CHECK(right.err.find("packed cache") == std::string::npos);
+  run_tool("llmrun", {folder.path("m.gguf"), "-n", "1", "--packed-cache", folder.path("cache")})
+      .must_end(0);
   const auto files = std::filesystem::directory_iterator(folder.path("cache"));
   const std::string file = begin(files)->path().string();
   exchange_panels(file, 16 * 34);  // token_embd: Q8_0, 32 columns
   folder.llmcheck(run).must_end(
       1, {},
       {"FAIL", "packed weights give back the file's bytes", "token_embd.weight (Q8_0), row 0"});
-  folder.llmcheck("m.gguf --self --fail-fast").must_end(0);
   // One that is refused is made anew, and one that cannot be made is no fault of the weights.
   std::filesystem::resize_file(file, 10);
   folder.llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
