@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """llmcheck --judge on llmserve: judge_test.py BIN_DIR. Equal to the bit as it is, and each planted fault is named."""
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -30,6 +31,17 @@ def bias(body: dict) -> None:
     body["logit_bias"] = {"1453": -100}
 
 
+@contextlib.contextmanager
+def serve(model: Path, *options: str):
+    """The URL of an llmserve."""
+    server = subprocess.Popen([BIN / "llmserve", model, "--port", "0", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield server.stdout.readline().strip()
+    finally:
+        server.terminate()
+        server.communicate()
+
+
 class JudgeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -47,20 +59,13 @@ class JudgeTest(unittest.TestCase):
         return path
 
     def judge(self, served: Path, options=(), change=None, own=None) -> tuple[int, dict, str]:
-        server = subprocess.Popen([BIN / "llmserve", served, "--port", "0", *options], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
-        try:
-            url = server.stdout.readline().strip()
-            with Proxy(url, change) as proxy:
-                return self.ask(proxy.url, own or self.model)
-        finally:
-            server.terminate()
-            server.communicate()
+        with serve(served, *options) as url, Proxy(url, change) as proxy:
+            return self.ask(proxy.url, own or self.model)
 
-    def ask(self, url: str, model: Path) -> tuple[int, dict, str]:
+    def ask(self, url: str, model: Path, *options: str) -> tuple[int, dict, str]:
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        done = subprocess.run([BIN / "llmcheck", model, "--judge", url, "-q", "--report", report], capture_output=True, text=True,
+        done = subprocess.run([BIN / "llmcheck", model, "--judge", url, "-q", "--report", report, *options], capture_output=True, text=True,
                               timeout=120)
         return done.returncode, json.loads(report.read_text()) if report.exists() else {}, done.stdout + done.stderr
 
@@ -113,6 +118,13 @@ class JudgeTest(unittest.TestCase):
         self.names("temperature 0 is ignored", self.model, change=drop_temperature)
         self.names("a penalty on repeated tokens", self.model, change=penalize)
         self.names("a logit bias", self.model, change=bias)
+
+    def test_key(self):
+        with serve(self.model, "--api-key", "secret") as url:
+            for options, wanted, words in (((), 4, "HTTP status: found 401"), (("--judge-key", "secret"), 0, "equal to the bit")):
+                code, _, text = self.ask(url, self.model, *options)
+                self.assertEqual(code, wanted, text)
+                self.assertIn(words, text)
 
     def test_what_is_no_server(self):
         code, _, text = self.ask("http://127.0.0.1:1", self.model)

@@ -104,6 +104,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.group("How, for --judge");
   table.text("judge-model", "NAME", &a.judge_model, "the server's name of the model")
       .shown_default("the first that it lists");
+  table.text("judge-key", "KEY", &a.judge_key, "sent as `Authorization: Bearer KEY`")
+      .from_env("LLM_API_KEY");
   table.group("How, for --receipt-log");
   table
       .text("public-key", "PUB.pem", &a.public_key,

@@ -45,6 +45,7 @@ struct CheckArguments {
   std::string log_head;     ///< SHA-256 of a line that must be there
   std::string judge;        ///< URL of a server
   std::string judge_model;  ///< the name that it knows the model by
+  std::string judge_key;    ///< that it asks for; empty: none
   std::string tokenizer;    ///< reference JSONL
   std::string ppl;          ///< text to score
   std::size_t ppl_window = 0;

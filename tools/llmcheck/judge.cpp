@@ -15,7 +15,7 @@ namespace llm {
 
 Status run_judge(CheckRun& run) {
   LLM_TRY(const ModelPointer model, run.load(Compute::kInt8));
-  JudgedServer server(run.a.judge, run.a.judge_model);
+  JudgedServer server(run.a.judge, run.a.judge_model, run.a.judge_key);
   LLM_RETURN_IF_ERROR(server.find_model());
   const std::vector<JudgeQuestion> questions = judge_questions(*model);
   std::vector<JudgeAnswer> answers;

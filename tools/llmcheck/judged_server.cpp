@@ -22,10 +22,12 @@ struct Body {
   std::string text;
 };
 
-Result<Body> transfer(const std::string& url, std::optional<std::string> json) {
+Result<Body> transfer(const std::string& url, const std::string& key,
+                      std::optional<std::string> json) {
   Body body;
   HttpCall request;
   request.url = url;
+  request.token = key;
   request.json = std::move(json);
   request.take = [&](std::uint64_t, std::span<const std::byte> bytes) {
     body.text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -133,15 +135,15 @@ Result<JudgeAnswer> parse_judge_answer(std::string_view body) {
   return answer;
 }
 
-JudgedServer::JudgedServer(std::string url, std::string model)
-    : url_(std::move(url)), model_(std::move(model)) {
+JudgedServer::JudgedServer(std::string url, std::string model, std::string key)
+    : url_(std::move(url)), model_(std::move(model)), key_(std::move(key)) {
   while (url_.ends_with('/')) url_.pop_back();
   if (!url_.ends_with("/v1")) url_ += "/v1";
 }
 
 Status JudgedServer::find_model() {
   if (!model_.empty()) return Ok{};
-  LLM_TRY(const Body body, transfer(url_ + "/models", {}));
+  LLM_TRY(const Body body, transfer(url_ + "/models", key_, {}));
   const Json json = parse_json(body.text);
   if (!json.is_object() || !json.contains("data") || !json["data"].is_array()) return Ok{};
   for (const Json& one : json["data"]) {
@@ -168,7 +170,7 @@ Result<JudgeAnswer> JudgedServer::ask(const JudgeQuestion& question) const {
     json["logprobs"] = kAnswerTop;
   }
   const std::string url = url_ + (is_chat ? "/chat/completions" : "/completions");
-  LLM_TRY(const Body body, transfer(url, json_text(json)));
+  LLM_TRY(const Body body, transfer(url, key_, json_text(json)));
   const long status = body.answer.status;
   if (status == 400 || status == 413 || status == 422)
     return JudgeAnswer{{}, {}, fmt::format("HTTP {}: {}", status, body.answer.refusal)};

@@ -13,7 +13,8 @@ class JudgedServer {
  public:
   /// @param url  of the server, with or without /v1
   /// @param model  its name of the model; empty: the first that it lists, or none
-  JudgedServer(std::string url, std::string model);
+  /// @param key  that it asks for; empty: none
+  JudgedServer(std::string url, std::string model, std::string key);
 
   /// Its greedy answer with log-probabilities, asked of /v1/completions, or of
   /// /v1/chat/completions. A refusal of the question (400, 413, 422) is an answer.
@@ -28,6 +29,7 @@ class JudgedServer {
  private:
   std::string url_;
   std::string model_;
+  std::string key_;
 };
 
 /// The answer in a body of either API: OpenAI's old logprobs (tokens, token_logprobs, top_logprobs)
