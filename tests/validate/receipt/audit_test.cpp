@@ -12,6 +12,7 @@
 #include "base/hex.h"
 #include "base/merkle_tree.h"
 #include "quant/contract/contract.h"
+#include "tests/support/effort.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
@@ -181,8 +182,9 @@ TEST_CASE("texts with one row in a hundred altered are found", "[receipt][audit]
   const auto model = embedded();
   Maker maker(model, receipt_of(model, 120));
   std::mt19937 random(1);
+  const int n_trials = effort(100, 10);
   int found = 0;
-  for (int trial = 0; trial < 100; ++trial) {
+  for (int trial = 0; trial < n_trials; ++trial) {
     std::vector<std::pair<std::size_t, std::size_t>> flips;
     for (std::size_t i = 0; i < maker.table.size() / 100; ++i)
       flips.emplace_back(random() % maker.table.size(), random());
@@ -192,7 +194,7 @@ TEST_CASE("texts with one row in a hundred altered are found", "[receipt][audit]
     found += fault_of(model, maker.receipt, challenge, maker.open(challenge)).empty() ? 0 : 1;
     for (const auto& [row, bit] : flips) maker.flip(row, bit);
   }
-  CHECK(found >= 99);
+  CHECK(found >= n_trials - n_trials / 100);
   maker.commit();
   const Challenge challenge{.text = "honest"};
   CHECK(fault_of(model, maker.receipt, challenge, maker.open(challenge)) == "");
