@@ -11,7 +11,8 @@ namespace llm {
 
 std::size_t first_nonfinite(std::span<const float> values) {
   constexpr std::size_t kBlock = 1024;
-  constexpr std::int32_t kInf = 0x7F800000;  // NaN and Inf have these bits or more, but for the sign
+  constexpr std::int32_t kInf =
+      0x7F800000;  // NaN and Inf have these bits or more, but for the sign
   for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
     const auto block = values.subspan(begin, std::min(kBlock, values.size() - begin));
     std::int32_t most = 0;

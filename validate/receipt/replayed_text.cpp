@@ -73,9 +73,7 @@ Status ReplayedText::keep(std::span<const float> row, TokenId id) {
   return Ok{};
 }
 
-bool ReplayedText::logits_equal() const {
-  return hash_.hex() == receipt_.drawn_logits_sha256;
-}
+bool ReplayedText::logits_equal() const { return hash_.hex() == receipt_.drawn_logits_sha256; }
 
 std::string ReplayedText::describe_logits(bool equal, bool drawn) const {
   if (equal) return fmt::format("SHA-256 of {} positions", n_positions());
