@@ -1,6 +1,7 @@
 #include "engine/forward/forward.h"
 
 #include <utility>
+#include <variant>
 
 #include "quant/formats/dequantize.h"
 
@@ -17,15 +18,7 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
   const PassSizes sizes{max_batch, context, kv};
   LLM_TRY(Pass pass, Pass::create(model, sizes));
   LLM_TRY(Attention attention, Attention::create(model, sizes));
-  const auto create_feed_forward = [&]() -> Result<FeedForwards> {
-    if (model.config().n_experts == 0) {
-      LLM_TRY(FeedForward dense, FeedForward::create(model, sizes));
-      return FeedForwards(std::move(dense));
-    }
-    LLM_TRY(Experts experts, Experts::create(model, sizes));
-    return FeedForwards(std::move(experts));
-  };
-  LLM_TRY(FeedForwards feed_forward, create_feed_forward());
+  LLM_TRY(FeedForwards feed_forward, create_feed_forward(model, sizes));
   Forward f(model, std::move(pass), std::move(attention), std::move(feed_forward));
   const std::size_t row = row_bytes(model.weights().token_embd.type(), model.config().d_model);
   for (int i = 0; i < model.threads(); ++i) {

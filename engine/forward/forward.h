@@ -3,13 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/forward/attention.h"
-#include "engine/forward/experts.h"
-#include "engine/forward/feed_forward.h"
+#include "engine/forward/feed_forwards.h"
 #include "engine/forward/output.h"
 #include "engine/forward/pass.h"
 
@@ -49,8 +47,6 @@ class Forward {
   }
 
  private:
-  using FeedForwards = std::variant<FeedForward, Experts>;
-
   Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forward);
   /// Rows of the embedding, and what depends on the position alone.
   void embed(PassWorker& at);

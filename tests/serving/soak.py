@@ -91,7 +91,9 @@ class Client:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)) as connection:
             connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            answer.read(self.draw.randrange(1, 200) if leaves else None)
+            said = answer.read(self.draw.randrange(1, 200) if leaves else None)
+        if answer.status not in EXPECTED:
+            print(f"{path} {json.dumps(body)[:1000]}: {answer.status} {said[:300]}", flush=True)
         self.met["left" if leaves else f"status {answer.status}"] += 1
 
     def complete(self) -> None:

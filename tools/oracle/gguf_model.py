@@ -11,7 +11,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from hparams import FAMILIES, Family, Reader, UnsupportedModel
+from hparams import FAMILIES, Family, Reader, UnsupportedModel, layer_shapes
 
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
 
@@ -170,33 +170,9 @@ class GgufModel:
             name = f"rope_factors_{'long' if is_long else 'short'}"
         return self.weight(f"{name}.weight") if self.has(f"{name}.weight") else None
 
-    def _layer_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the tensors that every layer has, by the names after blk.N."""
-        hp, family = self.hparams, self.family
-        q_width, kv_width, v_width = hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim, hp.n_kv_heads * hp.value_dim
-        matrices = {"attn_q": (q_width, hp.d_model), "attn_k": (kv_width, hp.d_model), "attn_v": (v_width, hp.d_model),
-                    "attn_output": (hp.d_model, hp.n_heads * hp.value_dim)}
-        ffn = {"ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model), "ffn_down": (hp.d_model, hp.d_ff)}
-        if family.experts:
-            ffn = {f"{name}_exps": (hp.n_experts, *shape) for name, shape in ffn.items()}
-            ffn["ffn_gate_inp"] = (hp.n_experts, hp.d_model)
-        matrices |= ffn
-        for whole, parts in family.fused.items():
-            shapes = [matrices.pop(part) for part in parts]
-            matrices[whole] = (sum(rows for rows, _ in shapes), shapes[0][1])
-        vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
-        if family.head_norm:
-            vectors |= {"attn_q_norm": (hp.head_dim,), "attn_k_norm": (hp.head_dim,)}
-        if family.post_norms:
-            vectors |= {"post_attention_norm": (hp.d_model,), "post_ffw_norm": (hp.d_model,)}
-        if family.sinks:
-            vectors["attn_sinks"] = (hp.n_heads,)
-        return ({f"{name}.weight": shape for name, shape in (matrices | vectors).items()}
-                | {f"{name}.bias": matrices[name][:-1] for name in family.biases})
-
     def _check_tensors(self) -> None:
         hp = self.hparams
-        want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in self._layer_shapes().items()}
+        want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in layer_shapes(self.hparams, self.family).items()}
         want["output_norm.weight"] = (hp.d_model,)
         vocab = self._tensors["token_embd.weight"].shape[1] if self.has("token_embd.weight") else 0
         want["token_embd.weight"] = (vocab, hp.d_model)

@@ -94,6 +94,30 @@ class HParams:
         return self.window_rope if self.window_rope and self.window_of(layer) else self.rope
 
 
+def layer_shapes(hp: HParams, family: Family) -> dict[str, tuple[int, ...]]:
+    """Of the tensors that every layer has, by the names after blk.N."""
+    q_width, kv_width, v_width = hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim, hp.n_kv_heads * hp.value_dim
+    matrices = {"attn_q": (q_width, hp.d_model), "attn_k": (kv_width, hp.d_model), "attn_v": (v_width, hp.d_model),
+                "attn_output": (hp.d_model, hp.n_heads * hp.value_dim)}
+    ffn = {"ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model), "ffn_down": (hp.d_model, hp.d_ff)}
+    if family.experts:
+        ffn = {f"{name}_exps": (hp.n_experts, *shape) for name, shape in ffn.items()}
+        ffn["ffn_gate_inp"] = (hp.n_experts, hp.d_model)
+    matrices |= ffn
+    for whole, parts in family.fused.items():
+        shapes = [matrices.pop(part) for part in parts]
+        matrices[whole] = (sum(rows for rows, _ in shapes), shapes[0][1])
+    vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
+    if family.head_norm:
+        vectors |= {"attn_q_norm": (hp.head_dim,), "attn_k_norm": (hp.head_dim,)}
+    if family.post_norms:
+        vectors |= {"post_attention_norm": (hp.d_model,), "post_ffw_norm": (hp.d_model,)}
+    if family.sinks:
+        vectors["attn_sinks"] = (hp.n_heads,)
+    return ({f"{name}.weight": shape for name, shape in (matrices | vectors).items()}
+            | {f"{name}.bias": matrices[name][:-1] for name in family.biases})
+
+
 _SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
 # The values that change nothing.
 _REFUSED_KEYS = {"attention.clamp_kqv": (), "rope.scale_linear": (), "attn_logit_softcapping": (), "final_logit_softcapping": (),
