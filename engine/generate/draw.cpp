@@ -38,6 +38,22 @@ std::vector<float> biased(std::span<const float> logits, const Tokenizer& tokeni
   return row;
 }
 
+/// Either the grammar has no text that goes on here, or no logit that it allows is finite.
+Error nothing_allowed(std::span<const std::uint32_t> mask, std::size_t n_vocab,
+                      std::uint64_t position) {
+  for (std::size_t id = 0; id < n_vocab; ++id) {
+    if (!allows(mask, static_cast<TokenId>(id))) continue;
+    return Error{ErrorCode::kNonFinite, "grammar",
+                 fmt::format("position {}: found no finite logit of a token that it allows, need "
+                             "one; no token drawn",
+                             position)};
+  }
+  return Error{ErrorCode::kUsage, "grammar",
+               fmt::format("position {}: found no token that it allows, need one: no text of it "
+                           "goes on from there",
+                           position)};
+}
+
 bool has_any(std::span<const float> row) {
   return std::ranges::any_of(row, [](float logit) { return logit != kNone; });
 }
@@ -67,12 +83,7 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
   }
   LLM_TRY(const auto mask, next->mask());
   exclude(changed, mask);
-  if (!has_any(changed)) {
-    return Error{ErrorCode::kNonFinite, "grammar",
-                 fmt::format("position {}: found no token that it allows with a finite logit, "
-                             "need one; no token drawn",
-                             position)};
-  }
+  if (!has_any(changed)) return nothing_allowed(mask, logits.size(), position);
   return sample(changed, kFreeAttempts);
 }
 
