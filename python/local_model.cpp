@@ -70,8 +70,7 @@ std::vector<TextJob> LocalAnswer::jobs() {
     TextJob job{.request = state_->request.choice(i, model_->served()), .on_event = {}};
     job.on_event = [state = state_, i, add](const GenerateEvent& event) {
       state->update([&] {
-        TextEvent kept{event.id, std::string(event.text), std::nullopt};
-        if (event.logprobs != nullptr) kept.logprobs = *event.logprobs;
+        const TextEvent kept(event);
         add(*state, state->request.stream ? state->writer->growth(i, kept) : kept.text);
       });
     };

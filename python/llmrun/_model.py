@@ -57,6 +57,11 @@ class Text(Iterator[str]):
         self._answer.cancel()
 
 
+def _fact(name: str, text: str) -> Any:
+    """The property of that name, which the engine's model has."""
+    return property(lambda model: getattr(model._model, name), doc=text)
+
+
 class Model:
     """A GGUF in memory. Usable from any thread; texts of several threads are generated together, each with the bits it has alone.
 
@@ -153,60 +158,17 @@ class Model:
         """What its texts are at: running, waiting, finished, cancelled, steps, generated_tokens, ..."""
         return self._model.figures()
 
-    @property
-    def name(self) -> str:
-        """general.name of the file."""
-        return self._model.name
-
-    @property
-    def sha256(self) -> str:
-        """Of the bytes that were loaded."""
-        return self._model.sha256
-
-    @property
-    def fingerprint(self) -> str:
-        """What decides an answer's bits besides the request: equal ones give equal answers on any machine."""
-        return self._model.fingerprint
-
-    @property
-    def isa(self) -> str:
-        """The instruction set at work."""
-        return self._model.isa
-
-    @property
-    def threads(self) -> int:
-        """Threads of an evaluation."""
-        return self._model.threads
-
-    @property
-    def n_vocab(self) -> int:
-        """Tokens of the vocabulary."""
-        return self._model.n_vocab
-
-    @property
-    def bos_id(self) -> int | None:
-        """The token that begins a text, if the vocabulary has one."""
-        return self._model.bos_id
-
-    @property
-    def eos_id(self) -> int | None:
-        """The token that ends a text, if the vocabulary has one."""
-        return self._model.eos_id
-
-    @property
-    def context(self) -> int:
-        """Positions of a text."""
-        return self._model.context
-
-    @property
-    def has_chat(self) -> bool:
-        """Whether chat() works: there is a chat template."""
-        return self._model.has_chat
-
-    @property
-    def warnings(self) -> list[str]:
-        """What loading found odd about the file."""
-        return self._model.warnings
+    name: str = _fact("name", "general.name of the file.")
+    sha256: str = _fact("sha256", "Of the bytes that were loaded.")
+    fingerprint: str = _fact("fingerprint", "What decides an answer's bits besides the request: equal ones give equal answers on any machine.")
+    isa: str = _fact("isa", "The instruction set at work.")
+    threads: int = _fact("threads", "Threads of an evaluation.")
+    n_vocab: int = _fact("n_vocab", "Tokens of the vocabulary.")
+    bos_id: int | None = _fact("bos_id", "The token that begins a text, if the vocabulary has one.")
+    eos_id: int | None = _fact("eos_id", "The token that ends a text, if the vocabulary has one.")
+    context: int = _fact("context", "Positions of a text.")
+    has_chat: bool = _fact("has_chat", "Whether chat() works: there is a chat template.")
+    warnings: list[str] = _fact("warnings", "What loading found odd about the file.")
 
 
 def _chunks(text: Text) -> Iterator[Answer]:

@@ -34,7 +34,7 @@ JsonFields fields_of(Targets& t, const JsonFields& inner) {
   fields.object("object", inner);
   fields.only("only", OrderedJson::array({0, "off"}));
   fields.only("never", OrderedJson::array());
-  fields.ignored("ignored");
+  fields.ignored({"ignored"});
   return fields;
 }
 
@@ -107,8 +107,7 @@ TEST_CASE("a table of fields reads what it describes, and nothing else", "[llmse
     CHECK(read.error().to_string().find(wrong.error) != std::string::npos);
   }
   JsonFields either;
-  either.ignored("a");
-  either.ignored("b");
+  either.ignored({"a", "b"});
   either.either("a", "b");
   CHECK(either.read(OrderedJson{{"b", 1}}).ok());
   CHECK(either.read(OrderedJson::object()).error().message == "found nothing, need either a or b");

@@ -5,6 +5,7 @@
 
 #include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
+#include "tools/llmserve/answer_json.h"
 #include "tools/llmserve/answer_request.h"
 #include "tools/llmserve/http_server.h"
 
@@ -241,6 +242,20 @@ TEST_CASE("the choices of a request share its biases", "[llmserve]") {
   const auto first = request->choice(0, served).options.logit_bias;
   REQUIRE(first->size() == 2);
   REQUIRE(request->choice(1, served).options.logit_bias == first);
+}
+
+TEST_CASE("a reply that ends in the beginning of a mark is one part", "[llmserve]") {
+  ServedModel served;
+  served.model = require_ok(Model::load(kServedModel, {.threads = 1}));
+  AnswerRequest request;
+  request.shape = AnswerShape::kMessages;
+  request.reply.format.think_begin = "<think>";
+  request.reply.format.think_end = "</think>";
+  request.prompts.resize(1);
+  ServedText text;
+  text.result.text = "a <thi";
+  const Json answer = parse_json(AnswerWriter::create(served, request)->whole({&text, 1}));
+  CHECK(answer["content"] == Json::array({{{"type", "text"}, {"text", "a <thi"}}}));
 }
 
 TEST_CASE("a name that is no UTF-8 is served as one that is", "[llmserve]") {

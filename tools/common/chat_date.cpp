@@ -28,11 +28,10 @@ std::optional<Date> parse_date(const std::string& text) {
 void add_chat_options(OptionTable& table, ChatOptions* options, const std::string& built_in,
                       const std::string& more_help) {
   table
-      .text("chat-template", "NAME", &options->chat_template,
+      .file("chat-template", "NAME", &options->chat_template,
             fmt::format("template of the conversation: auto (the file's), {} or a file with Jinja "
                         "text{}",
                         built_in, more_help))
-      .file()
       .shown_default("auto");
   table.text("chat-date", "DATE", &options->date, "date that the template is told, as 2026-11-24")
       .shown_default("none; today's in UTC where the template needs one");

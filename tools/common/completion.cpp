@@ -77,14 +77,7 @@ std::string bash_completion(const OptionTable& table) {
 }
 
 /// An _arguments specification's text: colons end its parts, brackets its explanation.
-std::string zsh_text(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == ':' || c == '[' || c == ']' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result;
-}
+std::string zsh_text(std::string_view text) { return escaped(text, ":[]\\"); }
 
 std::string zsh_action(const std::vector<std::string>& choices, bool takes_file) {
   if (!choices.empty()) return fmt::format("({})", joined(choices, " "));
@@ -123,14 +116,7 @@ std::string zsh_completion(const OptionTable& table) {
 }
 
 /// fish reads a backslash in single quotes before a quote and a backslash.
-std::string fish_quoted(std::string_view text) {
-  std::string result = "'";
-  for (const char c : text) {
-    if (c == '\'' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "'";
-}
+std::string fish_quoted(std::string_view text) { return "'" + escaped(text, "'\\") + "'"; }
 
 std::string fish_completion(const OptionTable& table) {
   std::string page = fmt::format("complete -c {} -f\n", table.tool());
@@ -186,15 +172,8 @@ std::string fish_completion(const OptionTable& table) {
 }  // namespace
 
 std::string completion(const OptionTable& table, Shell shell) {
-  switch (shell) {
-    case Shell::kZsh:
-      return zsh_completion(table);
-    case Shell::kFish:
-      return fish_completion(table);
-    case Shell::kBash:
-      break;
-  }
-  return bash_completion(table);
+  if (shell == Shell::kZsh) return zsh_completion(table);
+  return shell == Shell::kFish ? fish_completion(table) : bash_completion(table);
 }
 
 }  // namespace llm

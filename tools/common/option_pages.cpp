@@ -96,14 +96,7 @@ std::string roff(std::string_view text) {
 }
 
 /// Escapes what a Markdown table would take as markup.
-std::string cell(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '|' || c == '<' || c == '*' || c == '_' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result;
-}
+std::string cell(std::string_view text) { return escaped(text, "|<*_\\"); }
 
 /// The other tools' pages.
 std::string see_also(std::string_view tool) {
@@ -116,6 +109,15 @@ std::string see_also(std::string_view tool) {
 }
 
 }  // namespace
+
+std::string escaped(std::string_view text, std::string_view characters) {
+  std::string result;
+  for (const char c : text) {
+    if (characters.find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
 
 std::string version() { return LLM_VERSION; }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tools/common/options.h"
 
@@ -15,6 +16,8 @@ std::string version();
 std::string help_page(const OptionTable& table);
 /// --man: roff for man(1).
 std::string man_page(const OptionTable& table);
+/// `text` with a backslash before each of `characters`.
+std::string escaped(std::string_view text, std::string_view characters);
 /// --completion: a script that offers options, their words, positional words and file names.
 enum class Shell { kBash, kZsh, kFish };
 std::string completion(const OptionTable& table, Shell shell);

@@ -119,9 +119,7 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
 Error OptionTable::unknown(std::string_view typed) const {
   std::string_view name = typed.substr(0, typed.find('='));
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
-  Error error{.code = ErrorCode::kUsage,
-              .field = shortened(typed.substr(0, typed.find('='))),
-              .message = "unknown option"};
+  Error error = usage_error(shortened(typed.substr(0, typed.find('='))), "unknown option");
   if (const std::string* advice = foreign_advice(name)) {
     error.message = "unknown here";
     error.hint = *advice;
@@ -147,8 +145,7 @@ Error OptionTable::unknown(std::string_view typed) const {
 Status OptionTable::assign(const Option& option, const std::string& typed,
                            const std::string& value) {
   if (!option.set(value)) {
-    return Error{ErrorCode::kUsage, typed,
-                 fmt::format("found {}, need {}", quoted(value), option.rule)};
+    return usage_error(typed, fmt::format("found {}, need {}", quoted(value), option.rule));
   }
   given_.push_back(&option);
   return Ok{};
@@ -172,20 +169,17 @@ Status OptionTable::assign_positionals(const std::vector<std::string>& found) {
       places.push_back(&positional);
   }
   if (found.size() > places.size()) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = quoted(found[places.size()]),
-                 .message = fmt::format("found {} arguments without a dash, need at most {}",
-                                        found.size(), places.size()),
-                 .hint = "put a text with spaces in quotes"};
+    return usage_error(quoted(found[places.size()]),
+                       fmt::format("found {} arguments without a dash, need at most {}",
+                                   found.size(), places.size()),
+                       "put a text with spaces in quotes");
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (i < found.size()) {
       *places[i]->target = found[i];
     } else if (places[i]->required) {
-      return Error{.code = ErrorCode::kUsage,
-                   .field = places[i]->name,
-                   .message = fmt::format("found nothing, need {}", places[i]->help),
-                   .hint = fmt::format("{} --help shows the usage", tool_)};
+      return usage_error(places[i]->name, fmt::format("found nothing, need {}", places[i]->help),
+                         fmt::format("{} --help shows the usage", tool_));
     }
   }
   return Ok{};
@@ -204,7 +198,7 @@ Status OptionTable::parse(std::span<const char* const> args) {
   } catch (const cxxopts::exceptions::missing_argument&) {
     const std::string& typed = spelling.typed.back();  // nothing follows it
     const Option* option = find(std::string_view(typed).substr(typed.find_first_not_of('-')));
-    return Error{ErrorCode::kUsage, typed, fmt::format("found no value, need {}", option->value)};
+    return usage_error(typed, fmt::format("found no value, need {}", option->value));
   } catch (const cxxopts::exceptions::parsing&) {
     return unknown(spelling.typed.back());  // spell() went no further
   }
@@ -214,10 +208,8 @@ Status OptionTable::parse(std::span<const char* const> args) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     const Option& option = *find(found[i].key());
     if (option.is_flag() && found[i].value() != kNoValue) {
-      return Error{
-          .code = ErrorCode::kUsage,
-          .field = spelling.typed[i],
-          .message = fmt::format("found {}, need no value", quoted("=" + found[i].value()))};
+      return usage_error(spelling.typed[i],
+                         fmt::format("found {}, need no value", quoted("=" + found[i].value())));
     }
     const bool given_none = option.value_optional && found[i].value() == kNoValue;
     LLM_RETURN_IF_ERROR(assign(option, spelling.typed[i], given_none ? "" : found[i].value()));

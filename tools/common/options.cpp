@@ -17,17 +17,17 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-std::vector<std::string> split_names(std::string_view names) {
-  std::vector<std::string> result;
+}  // namespace
+
+std::vector<std::string> split_at_commas(std::string_view text) {
+  std::vector<std::string> parts;
   while (true) {
-    const std::size_t comma = names.find(',');
-    result.emplace_back(names.substr(0, comma));
-    if (comma == std::string_view::npos) return result;
-    names.remove_prefix(comma + 1);
+    const std::size_t comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
   }
 }
-
-}  // namespace
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   return parse_number<std::int64_t>(text);
@@ -59,7 +59,7 @@ OptionTable::OptionTable(std::string tool, std::string summary)
     : tool_(std::move(tool)), summary_(std::move(summary)) {}
 
 void OptionTable::foreign(std::string_view names, std::string advice) {
-  for (std::string& name : split_names(names)) foreign_.emplace_back(std::move(name), advice);
+  for (std::string& name : split_at_commas(names)) foreign_.emplace_back(std::move(name), advice);
 }
 
 const std::string* OptionTable::foreign_advice(std::string_view name) const {
@@ -72,7 +72,7 @@ void OptionTable::group(std::string heading) { group_ = std::move(heading); }
 
 Option& OptionTable::add(std::string_view names, std::string value, std::string help) {
   Option& option = options_.emplace_back();
-  option.names = split_names(names);
+  option.names = split_at_commas(names);
   option.value = std::move(value);
   option.help = std::move(help);
   option.group = group_;

@@ -70,6 +70,10 @@ class OptionTable {
   /// A flag that may be repeated; counts its occurrences.
   Option& count(std::string_view names, int* target, std::string help);
   Option& text(std::string_view names, std::string value, std::string* target, std::string help);
+  /// A text that names a file.
+  Option& file(std::string_view names, std::string value, std::string* target, std::string help) {
+    return text(names, std::move(value), target, std::move(help)).file();
+  }
   /// May be repeated; appends.
   Option& texts(std::string_view names, std::string value, std::vector<std::string>* target,
                 std::string help);
@@ -180,6 +184,17 @@ class OptionTable {
   std::vector<std::pair<std::string, std::string>> foreign_;  ///< name, advice
   std::vector<const Option*> given_;
 };
+
+/// A refused option or argument. @param message  "found V, need RULE"
+inline Error usage_error(std::string field, std::string message, std::string hint = "") {
+  return Error{.code = ErrorCode::kUsage,
+               .field = std::move(field),
+               .message = std::move(message),
+               .hint = std::move(hint)};
+}
+
+/// The parts of a text between commas, of which one may be empty.
+std::vector<std::string> split_at_commas(std::string_view text);
 
 /// Strict decimal numbers: the whole text, no spaces, no sign but '-'. Nothing on overflow.
 std::optional<std::int64_t> parse_integer(std::string_view text);

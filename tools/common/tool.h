@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,11 +14,7 @@ namespace llm {
 
 /// What every tool does, so that a tool is its option table and one function:
 ///
-///   int main(int argc, char** argv) {
-///     Arguments arguments;
-///     return run_tool(argc, argv, [&] { return make_table(arguments); },
-///                     [&](const ToolContext& context) { return run(arguments, context); });
-///   }
+///   int main(int argc, char** argv) { return run_tool(argc, argv, make_table, run); }
 
 struct ToolContext {
   const OptionTable& options;           ///< as parsed
@@ -43,6 +40,16 @@ inline constexpr int kExitUndecided = 9;
 /// @param body  the exit code, or the error to report
 int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_table,
              const std::function<Result<int>(const ToolContext&)>& body) noexcept;
+
+/// The same with arguments, which are made inside: their texts need memory, which may be refused.
+/// @param run  takes Arguments and a ToolContext
+template <typename Arguments, typename Run>
+int run_tool(int argc, char** argv, OptionTable (*make_table)(Arguments&), Run run) noexcept {
+  std::optional<Arguments> arguments;
+  return run_tool(
+      argc, argv, [&] { return make_table(arguments.emplace()); },
+      [&](const ToolContext& context) { return run(*arguments, context); });
+}
 
 /// Prints `TOOL: error: ERROR` on stderr, unless the error's message is empty.
 /// @return the exit code
@@ -73,14 +80,6 @@ Status write_generated(std::string_view text);
 /// Errors: kIo; kResource with both numbers for a larger one.
 Result<std::string> read_stdin(std::size_t limit);
 Result<std::string> read_text_file(const std::string& path, std::size_t limit);
-
-/// A refused option or argument. @param message  "found V, need RULE"
-inline Error usage_error(std::string field, std::string message, std::string hint = "") {
-  return Error{.code = ErrorCode::kUsage,
-               .field = std::move(field),
-               .message = std::move(message),
-               .hint = std::move(hint)};
-}
 
 /// `result`, its error with the file set.
 template <typename T>

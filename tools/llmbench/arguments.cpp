@@ -19,17 +19,14 @@ Status read_list(std::string_view option, const std::vector<std::string>& typed,
                  std::int64_t lowest, std::int64_t highest, std::vector<T>& list) {
   if (!typed.empty()) list.clear();
   for (const std::string& text : typed) {
-    std::size_t begin = 0;
-    while (begin <= text.size()) {
-      const std::size_t end = std::min(text.find(',', begin), text.size());
-      const auto number = parse_integer(std::string_view(text).substr(begin, end - begin));
+    for (const std::string& part : split_at_commas(text)) {
+      const auto number = parse_integer(part);
       if (!number || *number < lowest || *number > highest) {
         return usage_error(std::string(option),
                            fmt::format("found \"{}\", need integers in {}..{}, separated by commas",
                                        text, lowest, highest));
       }
       list.push_back(static_cast<T>(*number));
-      begin = end + 1;
     }
   }
   return Ok{};
@@ -60,11 +57,10 @@ void add_test_options(OptionTable& table, BenchArguments& a) {
 void add_engine_options(OptionTable& table, BenchArguments& a) {
   table.group("Engine");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
-  table
-      .text("packed-cache", "DIR", &a.packed_cache,
-            "measure load and ttft with a packed cache in DIR as well, and map the weights from it "
-            "in the other tests")
-      .file();
+  table.file(
+      "packed-cache", "DIR", &a.packed_cache,
+      "measure load and ttft with a packed cache in DIR as well, and map the weights from it "
+      "in the other tests");
 }
 
 void add_output_options(OptionTable& table, BenchArguments& a) {
@@ -77,10 +73,8 @@ void add_output_options(OptionTable& table, BenchArguments& a) {
   table.flag("profile", &a.profile,
              "also print where the time goes, op by op, with the share of the machine's limits");
   table.flag("no-peaks", &a.no_peaks, "measure no peaks (512 MiB): no shares of them");
-  table
-      .text("compare", "OLD.json", &a.compare,
-            "relate each figure to that of an earlier run with -o json")
-      .file();
+  table.file("compare", "OLD.json", &a.compare,
+             "relate each figure to that of an earlier run with -o json");
 }
 
 Status find_model(BenchArguments& a, const OptionTable& table) {
@@ -113,8 +107,7 @@ OptionTable make_bench_table(BenchArguments& a) {
   OptionTable table("llmbench", "Measure how fast a model runs, against what the machine can do");
   table.positional("MODEL", &a.model, false, "GGUF file (or -m FILE, -hf REPO)");
   table.group("Model");
-  table.text("m,model", "FILE", &a.model, "model, instead of the first argument")
-      .file()
+  table.file("m,model", "FILE", &a.model, "model, instead of the first argument")
       .in_place_of("MODEL");
   add_hub_option(table, &a.hub_model);
   table.text(

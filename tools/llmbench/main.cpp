@@ -67,18 +67,6 @@ Status measure_peaks_alone(const BenchArguments& arguments, BenchReport& report)
   return Ok{};
 }
 
-std::string text_of(const BenchReport& report, BenchFormat format) {
-  switch (format) {
-    case BenchFormat::kJson:
-      return report_json(report);
-    case BenchFormat::kCsv:
-      return report_csv(report);
-    case BenchFormat::kMarkdown:
-      break;
-  }
-  return report_markdown(report);
-}
-
 Result<int> run(BenchArguments& arguments, const ToolContext& context) {
   LLM_RETURN_IF_ERROR(complete_bench(arguments, context));
   BenchReport report;
@@ -105,7 +93,10 @@ Result<int> run(BenchArguments& arguments, const ToolContext& context) {
                    arguments.compare, m.test.name());
     }
   }
-  LLM_RETURN_IF_ERROR(write_stdout(text_of(report, arguments.format)));
+  const BenchFormat format = arguments.format;
+  LLM_RETURN_IF_ERROR(write_stdout(format == BenchFormat::kJson  ? report_json(report)
+                                   : format == BenchFormat::kCsv ? report_csv(report)
+                                                                 : report_markdown(report)));
   return exit_code;
 }
 
@@ -113,8 +104,5 @@ Result<int> run(BenchArguments& arguments, const ToolContext& context) {
 }  // namespace llm
 
 int main(int argc, char** argv) {
-  std::optional<llm::BenchArguments> arguments;  // its lists need memory, which may be refused
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_bench_table(arguments.emplace()); },
-      [&](const llm::ToolContext& context) { return llm::run(*arguments, context); });
+  return llm::run_tool(argc, argv, llm::make_bench_table, llm::run);
 }

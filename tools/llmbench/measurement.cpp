@@ -86,15 +86,8 @@ std::vector<double> figures(const Measurement& measurement) {
 }
 
 std::uint64_t weight_passes(const BenchTest& test) {
-  switch (test.kind) {
-    case BenchKind::kLoad:
-    case BenchKind::kFirstToken:
-      return 0;
-    case BenchKind::kPrompt:
-      return batches(test.n_tokens, test.batch);
-    case BenchKind::kGenerate:
-      break;
-  }
+  if (test.is_latency()) return 0;
+  if (test.kind == BenchKind::kPrompt) return batches(test.n_tokens, test.batch);
   if (test.cache) {
     return test.n_tokens / test.step * batches(test.step, test.batch) +
            batches(test.n_tokens % test.step, test.batch);
@@ -125,15 +118,8 @@ std::optional<double> gmac_per_s(const BenchModel& model, const Measurement& mea
 }
 
 std::string BenchTest::name() const {
-  switch (kind) {
-    case BenchKind::kLoad:
-      return packed ? "load@packed" : "load";
-    case BenchKind::kFirstToken:
-      return packed ? "ttft@packed" : "ttft";
-    case BenchKind::kPrompt:
-    case BenchKind::kGenerate:
-      break;
-  }
+  if (is_latency())
+    return fmt::format("{}{}", kind == BenchKind::kLoad ? "load" : "ttft", packed ? "@packed" : "");
   std::string text = fmt::format("{}{}", kind == BenchKind::kPrompt ? "pp" : "tg", n_tokens);
   if (depth > 0) text += fmt::format("@d{}", depth);
   if (step > 1) text += fmt::format("@x{}", step);

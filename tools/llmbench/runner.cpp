@@ -56,18 +56,10 @@ Status BenchRunner::run() {
 Status BenchRunner::run_test(Measurement& measurement) {
   if (measurement.test.is_latency()) drop_model();
   if (reset_peak_rss()) rss_is_clean_ = true;
-  switch (measurement.test.kind) {
-    case BenchKind::kLoad:
-      LLM_RETURN_IF_ERROR(run_load(measurement));
-      break;
-    case BenchKind::kFirstToken:
-      LLM_RETURN_IF_ERROR(run_first_token(measurement));
-      break;
-    case BenchKind::kPrompt:
-    case BenchKind::kGenerate:
-      LLM_RETURN_IF_ERROR(run_tokens(measurement));
-      break;
-  }
+  const BenchKind kind = measurement.test.kind;
+  LLM_RETURN_IF_ERROR(kind == BenchKind::kLoad         ? run_load(measurement)
+                      : kind == BenchKind::kFirstToken ? run_first_token(measurement)
+                                                       : run_tokens(measurement));
   measurement.threads = model_->threads();
   measurement.isa = model_->isa();
   if (rss_is_clean_) {

@@ -18,32 +18,26 @@ OptionTable make_check_table(CheckArguments& a) {
       .file();
   add_hub_option(table, &a.hub_model);
   table.group("Checks");
-  table
-      .text("layer-diff", "REF.npz", &a.layer_diff,
-            "compare every activation of every layer with a reference dump")
-      .file();
-  table
-      .text("stages", "REF.npz", &a.stages,
-            "hold embedding, layer 0, all layers, the second token, logits and text against a "
-            "reference dump, and say where to look at the first that fails")
-      .file();
+  table.file("layer-diff", "REF.npz", &a.layer_diff,
+             "compare every activation of every layer with a reference dump");
+  table.file("stages", "REF.npz", &a.stages,
+             "hold embedding, layer 0, all layers, the second token, logits and text against a "
+             "reference dump, and say where to look at the first that fails");
   table.flag("self", &a.self,
              "compare every fast path with the definition on this file and CPU, bit for bit; done "
              "when nothing else is asked for");
   table.flag("doctor", &a.doctor,
              "tell what is wrong with the file and how it is mended, without running it, and do "
              "nothing else (llmgguf doctor, which also mends)");
-  table
-      .text("equivalence", "FILE", &a.equivalence,
-            "the frozen tokens and logits of this model, exactly, also by every number of threads, "
-            "instruction set and split, and without a cache")
-      .file();
+  table.file(
+      "equivalence", "FILE", &a.equivalence,
+      "the frozen tokens and logits of this model, exactly, also by every number of threads, "
+      "instruction set and split, and without a cache");
   table.text("update-equivalence", "REASON", &a.update_equivalence,
              "write what the model gives to the file of --equivalence instead of checking it");
-  table
-      .text("verify", "REF.json", &a.verify,
-            "compare greedy tokens and the most likely ones of every step with a frozen reference")
-      .file();
+  table.file(
+      "verify", "REF.json", &a.verify,
+      "compare greedy tokens and the most likely ones of every step with a frozen reference");
   table
       .texts(
           "replay", "RECEIPT", &a.replay,
@@ -51,54 +45,42 @@ OptionTable make_check_table(CheckArguments& a) {
           "was changed; a folder or a log of receipts (.jsonl) are many, which are evaluated "
           "together; may be given again")
       .file();
-  table
-      .text("receipt-log", "LOG", &a.receipt_log,
-            "is each line of a log of receipts (llmserve --receipts; the file or its folder) where "
-            "it "
-            "was written, unchanged? Needs no model")
-      .file();
-  table
-      .text("audit", "RECEIPT.json", &a.audit,
-            "check a receipt that has a hash of its rows by those that --opening shows, or make an "
-            "opening")
-      .file();
+  table.file(
+      "receipt-log", "LOG", &a.receipt_log,
+      "is each line of a log of receipts (llmserve --receipts; the file or its folder) where "
+      "it "
+      "was written, unchanged? Needs no model");
+  table.file(
+      "audit", "RECEIPT.json", &a.audit,
+      "check a receipt that has a hash of its rows by those that --opening shows, or make an "
+      "opening");
   table.text("judge", "URL", &a.judge,
              "ask another engine's server (OpenAI's API) for greedy answers, and tell whether they "
              "are this file's, or which fault explains them");
-  table
-      .text("tokenizer", "REF.jsonl", &a.tokenizer,
-            "compare token ids with reference lines {\"text\", \"ids\"}")
-      .file();
-  table.text("dump", "OUT.npz", &a.dump, "write this engine's activations").file();
-  table.text("ppl", "FILE", &a.ppl, "perplexity of a text, every token scored once").file();
-  table
-      .text("kld", "REF", &a.kld,
-            "divergence of the logits from a reference model's (a GGUF, on the text of --ppl) or "
-            "a dump's (NPZ)")
-      .file();
-  table
-      .text("quality", "FILE", &a.quality,
-            "generate in seven ways from the documents of a text: tokens that must be equal are, "
-            "and the text is no worse than the baseline's")
-      .file();
-  table.text("baseline", "DIR", &a.baseline, "frozen figures for --quality").file();
+  table.file("tokenizer", "REF.jsonl", &a.tokenizer,
+             "compare token ids with reference lines {\"text\", \"ids\"}");
+  table.file("dump", "OUT.npz", &a.dump, "write this engine's activations");
+  table.file("ppl", "FILE", &a.ppl, "perplexity of a text, every token scored once");
+  table.file("kld", "REF", &a.kld,
+             "divergence of the logits from a reference model's (a GGUF, on the text of --ppl) or "
+             "a dump's (NPZ)");
+  table.file("quality", "FILE", &a.quality,
+             "generate in seven ways from the documents of a text: tokens that must be equal are, "
+             "and the text is no worse than the baseline's");
+  table.file("baseline", "DIR", &a.baseline, "frozen figures for --quality");
   table.text("update-baseline", "REASON", &a.update_baseline,
              "write the figures of --quality to --baseline instead of checking them");
   table.group("How, for --self");
   table.flag("fail-fast", &a.fail_fast, "leave out what comes after the first part that fails");
   table.group("How, for --replay and --audit");
-  table
-      .text("commit", "OUT.json", &a.commit,
-            "write the receipt of --replay, if it passed, with a hash of its rows")
-      .file();
+  table.file("commit", "OUT.json", &a.commit,
+             "write the receipt of --replay, if it passed, with a hash of its rows");
   table.text("challenge", "TEXT", &a.challenge,
              "what --audit asks for follows from it: who checks chooses it at random, after the "
              "receipt was there");
-  table.text("opening", "FILE", &a.opening, "what the maker of the receipt answered").file();
-  table
-      .text("make-opening", "FILE", &a.make_opening,
-            "answer the challenge, by one prefill, instead of checking")
-      .file();
+  table.file("opening", "FILE", &a.opening, "what the maker of the receipt answered");
+  table.file("make-opening", "FILE", &a.make_opening,
+             "answer the challenge, by one prefill, instead of checking");
   table.integer("audit-rows", "N", &a.audit_rows, 1, 1 << 30, "rows that are computed");
   table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30, "tokens that are drawn again");
   table.group("How, for --judge");
@@ -107,10 +89,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.text("judge-key", "KEY", &a.judge_key, "sent as `Authorization: Bearer KEY`")
       .from_env("LLM_API_KEY");
   table.group("How, for --receipt-log");
-  table
-      .text("public-key", "PUB.pem", &a.public_key,
-            "each line must be signed by this key (openssl pkey -in KEY.pem -pubout)")
-      .file();
+  table.file("public-key", "PUB.pem", &a.public_key,
+             "each line must be signed by this key (openssl pkey -in KEY.pem -pubout)");
   table.text("log-head", "SHA256", &a.log_head,
              "the log must have the line of this hash, as a report or llmserve named it before: "
              "nothing up to there was cut off");
@@ -120,10 +100,8 @@ OptionTable make_check_table(CheckArguments& a) {
              "take a reference made from another quantization of the model; the gate is a "
              "tolerance then");
   table.group("How, for --ppl and --kld");
-  table
-      .text("against", "REF.gguf", &a.against,
-            "compare each model with this one, token by token, on the text of --ppl")
-      .file();
+  table.file("against", "REF.gguf", &a.against,
+             "compare each model with this one, token by token, on the text of --ppl");
   table.texts("also", "MODEL", &a.also, "a further model for the table of --ppl; repeatable")
       .file();
   table
@@ -148,18 +126,14 @@ OptionTable make_check_table(CheckArguments& a) {
       {{"usual", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
       "keys and values of MODEL in --ppl, --kld and --dump, and of the int8 run of "
       "--layer-diff and --stages; usual: f16 with int8, f32 with f32");
-  table
-      .text("tol", "FILE", &a.limits,
-            "--layer-diff: limits on the free run as JSON instead of the measured ones")
-      .file();
+  table.file("tol", "FILE", &a.limits,
+             "--layer-diff: limits on the free run as JSON instead of the measured ones");
   table.text("p,prompt", "TEXT", &a.prompt, "text for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0: as many as CPUs allowed");
-  table
-      .text(
-          "packed-cache", "DIR", &a.packed_cache,
-          "check the weights that llmrun --packed-cache maps; they are put there first if need be")
-      .file();
+  table.file(
+      "packed-cache", "DIR", &a.packed_cache,
+      "check the weights that llmrun --packed-cache maps; they are put there first if need be");
   table.group("Output");
   table
       .texts("report", "FILE", &a.reports,

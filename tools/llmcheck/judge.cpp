@@ -25,11 +25,10 @@ Status run_judge(CheckRun& run) {
     run.bar("ask", answers.size(), questions.size());
   }
   if (std::ranges::none_of(answers, [](const auto& one) { return one.refusal.empty(); })) {
-    return Error{.code = ErrorCode::kIo,
-                 .field = "answers",
-                 .message = fmt::format("found every prompt refused, need one answered; {}",
-                                        answers.front().refusal),
-                 .file = run.a.judge};
+    return in_file(Error{ErrorCode::kIo, "answers",
+                         fmt::format("found every prompt refused, need one answered; {}",
+                                     answers.front().refusal)},
+                   run.a.judge);
   }
   LLM_TRY(JudgeOutcome outcome,
           run.ended(judge_answers(model, questions, answers, std::ref(run.bar)), run.path));

@@ -59,13 +59,6 @@ Result<double> logprob_of(const Json& value, const std::string& field) {
   return value.get<double>();
 }
 
-/// An array, which may be empty.
-Result<const Json*> list(const JsonMembers& members, const char* key) {
-  LLM_TRY(const Json* value, members.member(key, "an array"));
-  if (!value->is_array()) return malformed_json(members.field(key), shown_json(*value), "an array");
-  return value;
-}
-
 Result<ReportedToken> parse_token(const Json& json, const std::string& field) {
   if (!json.is_object()) return malformed_json(field, shown_json(json), "an object");
   const JsonMembers members(json, field);
@@ -81,7 +74,7 @@ Status parse_content(const Json& content, const std::string& path, JudgeAnswer& 
     const std::string field = fmt::format("{}.content[{}]", path, i);
     AnsweredToken& token = answer.tokens.emplace_back();
     LLM_TRY(token.chosen, parse_token(content[i], field));
-    LLM_TRY(const Json* top, list(JsonMembers(content[i], field), "top_logprobs"));
+    LLM_TRY(const Json* top, JsonMembers(content[i], field).list("top_logprobs"));
     for (std::size_t j = 0; j < top->size(); ++j) {
       LLM_TRY(ReportedToken one,
               parse_token((*top)[j], fmt::format("{}.top_logprobs[{}]", field, j)));
@@ -94,9 +87,9 @@ Status parse_content(const Json& content, const std::string& path, JudgeAnswer& 
 /// {"tokens": [...], "token_logprobs": [...], "top_logprobs": [{TOKEN: LOGPROB}]}
 Status parse_arrays(const Json& logprobs, const std::string& path, JudgeAnswer& answer) {
   const JsonMembers members(logprobs, path);
-  LLM_TRY(const Json* tokens, list(members, "tokens"));
-  LLM_TRY(const Json* values, list(members, "token_logprobs"));
-  LLM_TRY(const Json* tops, list(members, "top_logprobs"));
+  LLM_TRY(const Json* tokens, members.list("tokens"));
+  LLM_TRY(const Json* values, members.list("token_logprobs"));
+  LLM_TRY(const Json* tops, members.list("top_logprobs"));
   for (std::size_t i = 0; i < tokens->size(); ++i) {
     const std::string field = fmt::format("{}.tokens[{}]", path, i);
     if (i >= values->size() || i >= tops->size() || !(*tops)[i].is_object())

@@ -139,15 +139,13 @@ class Check {
     read.insert(read.end(), a_.replay.begin(), a_.replay.end());
     if (a_.update_equivalence.empty()) read.push_back(a_.equivalence);
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
+    const std::string figures = a_.update_baseline.empty() ? "" : a_.baseline + "/figures.json";
     for (const auto& [option, path] :
-         {std::pair("--commit", a_.commit), std::pair("--make-opening", a_.make_opening)})
+         {std::pair("--commit", a_.commit), std::pair("--make-opening", a_.make_opening),
+          std::pair("--equivalence", a_.update_equivalence.empty() ? "" : a_.equivalence),
+          std::pair("--baseline", figures), std::pair("--dump", a_.dump)})
       if (!path.empty()) LLM_RETURN_IF_ERROR(check_output(option, path, read));
-    if (!a_.update_equivalence.empty())
-      LLM_RETURN_IF_ERROR(check_output("--equivalence", a_.equivalence, read));
-    if (!a_.update_baseline.empty()) {
-      LLM_RETURN_IF_ERROR(check_output("--baseline", a_.baseline + "/figures.json", read));
-    }
-    return a_.dump.empty() ? Status(Ok{}) : check_output("--dump", a_.dump, read);
+    return Ok{};
   }
 
   Status choose_model() {
@@ -257,8 +255,5 @@ Result<int> run(CheckArguments& arguments, const ToolContext& context) {
 }  // namespace llm
 
 int main(int argc, char** argv) {
-  std::optional<llm::CheckArguments> arguments;  // its texts need memory, which may be refused
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_check_table(arguments.emplace()); },
-      [&](const llm::ToolContext& context) { return llm::run(*arguments, context); });
+  return llm::run_tool(argc, argv, llm::make_check_table, llm::run);
 }

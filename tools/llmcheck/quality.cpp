@@ -295,11 +295,10 @@ class QualityRun {
   Status against_baseline(const QualityResult& result, const BaselineOrigin& origin) {
     LLM_TRY(const QualityBaseline baseline, read_baseline(result.name, origin, parse_baseline));
     if (baseline.implementation != result.name) {
-      return Error{
-          .code = ErrorCode::kIntegrity,
-          .field = "implementation",
-          .message = fmt::format("found \"{}\", need \"{}\"", baseline.implementation, result.name),
-          .file = baseline_path(result.name)};
+      return in_file(
+          Error{ErrorCode::kIntegrity, "implementation",
+                fmt::format("found \"{}\", need \"{}\"", baseline.implementation, result.name)},
+          baseline_path(result.name));
     }
     run_.add(check_against(result, origin.model_sha256, baseline));
     return Ok{};

@@ -41,25 +41,20 @@ OptionTable make_table(GgufArguments& arguments) {
              "verify: trailing bytes and unknown tensors are errors instead of warnings");
   table.flag("vocab-only", &arguments.vocab_only,
              "verify: check the vocabulary only, for files without tensors");
-  table
-      .text("o,output", "MANIFEST", &arguments.output,
-            "hash: write a manifest of the file, for verify --manifest and llmrun --verify-model")
-      .file();
+  table.file("o,output", "MANIFEST", &arguments.output,
+             "hash: write a manifest of the file, for verify --manifest and llmrun --verify-model");
   std::vector<std::pair<std::string, std::optional<HashKind>>> kinds;
   for (const HashKind kind : kHashKinds)
     kinds.emplace_back(std::string(hash_kind_name(kind)), kind);
   table.choice("lines", "HASH", &arguments.lines, std::move(kinds),
                "hash: the lines of llama.cpp's gguf-hash --HASH instead, which cover tensors only");
-  table
-      .text("manifest", "FILE", &arguments.manifest,
-            "verify: compare the file with FILE, which hash -o or llama.cpp's gguf-hash wrote, and "
-            "name what differs (exit code 8)")
-      .file();
-  table
-      .text(
-          "fix", "OUT", &arguments.fix,
-          "doctor: write a copy of FILE to OUT in which all is mended that metadata alone can mend")
-      .file();
+  table.file(
+      "manifest", "FILE", &arguments.manifest,
+      "verify: compare the file with FILE, which hash -o or llama.cpp's gguf-hash wrote, and "
+      "name what differs (exit code 8)");
+  table.file(
+      "fix", "OUT", &arguments.fix,
+      "doctor: write a copy of FILE to OUT in which all is mended that metadata alone can mend");
   table
       .integer("t,threads", "N", &arguments.threads, 0, 256,
                "hash, verify --manifest, doctor: threads")
@@ -112,9 +107,4 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
 }  // namespace
 }  // namespace llm
 
-int main(int argc, char** argv) {
-  llm::GgufArguments arguments;
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_table(arguments); },
-      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
-}
+int main(int argc, char** argv) { return llm::run_tool(argc, argv, llm::make_table, llm::run); }

@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
@@ -167,28 +167,20 @@ std::string show_json(const GgufFile& gguf, const std::string& file, std::size_t
 }  // namespace
 
 std::string dims_text(const GgufTensor& tensor) {
-  std::string text;
-  for (std::uint32_t d = 0; d < tensor.n_dims; ++d) {
-    text += fmt::format("{}{}", d == 0 ? "" : ", ", tensor.dims[d]);
-  }
-  return "[" + text + "]";
+  return fmt::format("[{}]", fmt::join(std::span(tensor.dims).first(tensor.n_dims), ", "));
 }
 
 std::string value_text(const GgufValue& value, std::size_t limit) {
   if (value.type == GgufType::kString) return quoted(characters(value), limit * 10);
   if (value.type != GgufType::kArray) return number_text(value.type, value.bytes);
-  std::string out = fmt::format("n = {} [", value.count);
-  std::string_view separator;
-  const auto append = [&](const std::string& text) {
-    out += separator;
-    out += text;
-    separator = ", ";
-  };
+  std::vector<std::string> elements;
   for_each_element(
-      value, limit, [&](std::string_view text) { append(quoted(text, limit * 10)); },
-      [&](std::span<const std::byte> bytes) { append(number_text(value.element_type, bytes)); });
-  out += value.count > limit ? ", ...]" : "]";
-  return out;
+      value, limit, [&](std::string_view text) { elements.push_back(quoted(text, limit * 10)); },
+      [&](std::span<const std::byte> bytes) {
+        elements.push_back(number_text(value.element_type, bytes));
+      });
+  if (value.count > limit) elements.emplace_back("...");
+  return fmt::format("n = {} [{}]", value.count, fmt::join(elements, ", "));
 }
 
 Result<int> show_gguf(const GgufArguments& arguments) {

@@ -130,15 +130,10 @@ Result<int> verify_manifest(const GgufArguments& arguments, const ToolContext& c
             compare_manifest(arguments.file, manifest,
                              {arguments.threads, std::bind_front(std::ref(progress), "compare")}));
   }
-  FirstError error;
-  if (arguments.json) {
-    error.add(write_stdout(verdict_json(arguments, manifest, differences)));
-  } else if (differences.empty()) {
-    error.add(write_stdout(fmt::format("{}: ok, {}\n", shown(arguments.file), summary(manifest))));
-  } else {
-    error.add(write_stdout(differences_text(differences)));
-  }
-  LLM_RETURN_IF_ERROR(error.status());
+  LLM_RETURN_IF_ERROR(write_stdout(
+      arguments.json        ? verdict_json(arguments, manifest, differences)
+      : differences.empty() ? fmt::format("{}: ok, {}\n", shown(arguments.file), summary(manifest))
+                            : differences_text(differences)));
   if (!differences.empty()) return in_file(integrity_error(differences), arguments.file);
   return 0;
 }

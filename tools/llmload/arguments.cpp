@@ -23,8 +23,7 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
       .real("duration", "SECONDS", &a.duration, 1e-3, 86400,
             "send what arrives in SECONDS, instead of --requests")
       .shown_default("--requests");
-  table.text("lengths", "FILE", &a.lengths, "lengths of prompts and outputs (docs/load.md)")
-      .file()
+  table.file("lengths", "FILE", &a.lengths, "lengths of prompts and outputs (docs/load.md)")
       .shown_default("short, middle and long requests, as docs/load.md has them");
   table.integer("s,seed", "N", &a.seed, 0, INT64_MAX, "seed of arrivals, lengths, prompts, draws");
   add_sampler_option(table, kSamplerFields[0], a.sampling);
@@ -46,10 +45,8 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
       "mode", "MODE", &a.mode,
       {{"real", LoadMode::kReal}, {"simulate", LoadMode::kSimulate}, {"both", LoadMode::kBoth}},
       "run the model, or only count time by step costs, or compare the two");
-  table.text("calibration", "FILE", &a.calibration, "step costs from FILE, without training loads")
-      .file();
-  table.text("save-calibration", "FILE", &a.save_calibration, "write the measured step costs")
-      .file();
+  table.file("calibration", "FILE", &a.calibration, "step costs from FILE, without training loads");
+  table.file("save-calibration", "FILE", &a.save_calibration, "write the measured step costs");
   table
       .integer("rounds", "N", &a.rounds, 1, 1000,
                "training loads and real runs, in turn; figures are medians over the rounds")
@@ -66,11 +63,6 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
   table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0 for all")
       .shown_default("CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
-}
-
-Error excluded(std::string option, std::string message) {
-  return Error{
-      .code = ErrorCode::kUsage, .field = std::move(option), .message = std::move(message)};
 }
 
 }  // namespace
@@ -93,17 +85,17 @@ OptionTable make_load_table(LoadArguments& a) {
 
 Status check_load_arguments(const LoadArguments& a, const OptionTable& table) {
   if (table.given("rate") && table.given("load"))
-    return excluded("--load", "found with --rate, need one of them");
+    return usage_error("--load", "found with --rate, need one of them");
   if (table.given("requests") && table.given("duration"))
-    return excluded("--duration", "found with --requests, need one of them");
+    return usage_error("--duration", "found with --requests, need one of them");
   if (!a.calibration.empty() && !a.save_calibration.empty())
-    return excluded("--save-calibration", "found with --calibration, need one of them");
+    return usage_error("--save-calibration", "found with --calibration, need one of them");
   if (a.check && a.mode == LoadMode::kSimulate)
-    return excluded("--check", "found with --mode simulate, which makes no text");
+    return usage_error("--check", "found with --mode simulate, which makes no text");
   if (a.scheduler.step_tokens < a.scheduler.parallel)
-    return excluded("--chunk", "found " + std::to_string(a.scheduler.step_tokens) +
-                                   ", need --parallel (" + std::to_string(a.scheduler.parallel) +
-                                   ") or more");
+    return usage_error("--chunk", "found " + std::to_string(a.scheduler.step_tokens) +
+                                      ", need --parallel (" + std::to_string(a.scheduler.parallel) +
+                                      ") or more");
   return Ok{};
 }
 

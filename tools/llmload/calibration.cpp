@@ -66,6 +66,24 @@ class Members {
   Status status_ = Ok{};
 };
 
+/// Calls `visit` with the name and the value of each fact of a calibration that is one value.
+template <typename C, typename Visit>
+void visit_facts(C& c, const Visit& visit) {
+  visit("model_sha256", c.subject.model_sha256);
+  visit("compute", c.subject.compute);
+  visit("kv", c.subject.kv);
+  visit("cpu", c.subject.cpu);
+  visit("isa", c.subject.isa);
+  visit("threads", c.subject.threads);
+  visit("step_tokens", c.subject.step_tokens);
+  visit("parallel", c.subject.parallel);
+  visit("context", c.subject.context);
+  visit("steps", c.n_steps);
+  visit("r2", c.fit.r2);
+  visit("median_error", c.fit.median_error);
+  visit("p95_error", c.fit.p95_error);
+}
+
 Error differs(const char* what, const std::string& found, const std::string& needed) {
   return Error{.code = ErrorCode::kIntegrity,
                .field = what,
@@ -128,22 +146,9 @@ std::string Calibration::to_json() const {
   for (const Residuals::Group& group : residuals.groups()) {
     groups.push_back({{"up_to_seconds", group.up_to}, {"ratios", group.ratios}});
   }
-  const OrderedJson json = {{"schema_version", kSchema},
-                            {"model_sha256", subject.model_sha256},
-                            {"compute", subject.compute},
-                            {"kv", subject.kv},
-                            {"cpu", subject.cpu},
-                            {"isa", subject.isa},
-                            {"threads", subject.threads},
-                            {"step_tokens", subject.step_tokens},
-                            {"parallel", subject.parallel},
-                            {"context", subject.context},
-                            {"steps", n_steps},
-                            {"r2", fit.r2},
-                            {"median_error", fit.median_error},
-                            {"p95_error", fit.p95_error},
-                            {"seconds", costs_json},
-                            {"residuals", groups}};
+  OrderedJson json = {{"schema_version", kSchema}};
+  visit_facts(*this, [&](const char* name, const auto& value) { json[name] = value; });
+  json.update({{"seconds", costs_json}, {"residuals", groups}});
   return json_text(json, 2) + "\n";
 }
 
@@ -164,19 +169,7 @@ Result<Calibration> Calibration::parse(std::string_view text) {
                  fmt::format("found {}, need {}", schema, kSchema)};
   }
   Calibration c;
-  members.read("model_sha256", c.subject.model_sha256);
-  members.read("compute", c.subject.compute);
-  members.read("kv", c.subject.kv);
-  members.read("cpu", c.subject.cpu);
-  members.read("isa", c.subject.isa);
-  members.read("threads", c.subject.threads);
-  members.read("step_tokens", c.subject.step_tokens);
-  members.read("parallel", c.subject.parallel);
-  members.read("context", c.subject.context);
-  members.read("steps", c.n_steps);
-  members.read("r2", c.fit.r2);
-  members.read("median_error", c.fit.median_error);
-  members.read("p95_error", c.fit.p95_error);
+  visit_facts(c, [&](const char* name, auto& value) { members.read(name, value); });
   LLM_RETURN_IF_ERROR(members.status());
   const auto seconds = json.find("seconds");
   if (seconds == json.end() || !seconds->is_object()) {
@@ -195,10 +188,7 @@ Result<Calibration> Calibration::parse(std::string_view text) {
 }
 
 Result<Calibration> Calibration::read(const std::string& path) {
-  LLM_TRY(const std::string text, read_text_file(path, kLargestFile));
-  auto result = parse(text);
-  if (!result.ok()) return in_file(result.error(), path);
-  return result;
+  return parse_file(path, kLargestFile, parse);
 }
 
 Status Calibration::check_fits(const CalibrationSubject& wanted, bool same_machine) const {

@@ -92,10 +92,7 @@ Result<LengthDistribution> LengthDistribution::parse(std::string_view text) {
 }
 
 Result<LengthDistribution> LengthDistribution::read(const std::string& path) {
-  LLM_TRY(const std::string text, read_text_file(path, kLargestFile));
-  auto result = parse(text);
-  if (!result.ok()) return in_file(result.error(), path);
-  return result;
+  return parse_file(path, kLargestFile, parse);
 }
 
 LengthDistribution LengthDistribution::usual() { return parse(kDefaultLengths).value(); }
@@ -105,18 +102,6 @@ RequestLengths LengthDistribution::draw(double choice, double prompt, double out
   auto at = std::ranges::upper_bound(classes_, wanted, {}, &Class::up_to);
   if (at == classes_.end()) --at;  // rounding alone
   return {at->prompt.at(prompt), at->output.at(output)};
-}
-
-std::size_t LengthDistribution::longest_prompt() const {
-  std::size_t most = 0;
-  for (const Class& c : classes_) most = std::max(most, c.prompt.last);
-  return most;
-}
-
-std::size_t LengthDistribution::longest_output() const {
-  std::size_t most = 0;
-  for (const Class& c : classes_) most = std::max(most, c.output.last);
-  return most;
 }
 
 std::size_t LengthDistribution::longest_request() const {

@@ -35,9 +35,7 @@ class LengthDistribution {
   /// @param choice, prompt, output  uniform in [0, 1)
   RequestLengths draw(double choice, double prompt, double output) const;
 
-  /// Of the request with the longest prompt, the longest output, the most of both.
-  std::size_t longest_prompt() const;
-  std::size_t longest_output() const;
+  /// Tokens of the longest request, prompt and output together.
   std::size_t longest_request() const;
 
  private:

@@ -56,10 +56,8 @@ CalibrationSubject subject_of(const Model& model, const LoadArguments& a) {
 }
 
 Status save(const Calibration& calibration, const std::string& path) {
-  LLM_TRY(AtomicFile file, AtomicFile::create(path));
   const std::string text = calibration.to_json();
-  LLM_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
-  return file.commit();
+  return write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
 Status read_costs(Load& load) {
@@ -232,8 +230,5 @@ Result<int> run(LoadArguments& a, const ToolContext& context) {
 }  // namespace llm
 
 int main(int argc, char** argv) {
-  std::optional<llm::LoadArguments> arguments;  // strings need memory, which may be refused
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_load_table(arguments.emplace()); },
-      [&](const llm::ToolContext& context) { return llm::run(*arguments, context); });
+  return llm::run_tool(argc, argv, llm::make_load_table, llm::run);
 }

@@ -1,6 +1,6 @@
 // llmquant: converts the weights of a GGUF to other types.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cstddef>
@@ -34,19 +34,13 @@ struct Arguments {
   bool in_place = false;
 };
 
-std::string recipe_names() {
-  std::string names;
-  for (const Recipe& recipe : all_recipes()) {
-    names += (names.empty() ? "" : ", ") + std::string(recipe.name);
-  }
-  return names;
-}
-
 std::vector<std::string> recipe_words() {
   std::vector<std::string> words;
   for (const Recipe& recipe : all_recipes()) words.emplace_back(recipe.name);
   return words;
 }
+
+std::string recipe_names() { return fmt::format("{}", fmt::join(recipe_words(), ", ")); }
 
 OptionTable make_table(Arguments& arguments) {
   OptionTable table("llmquant", "Quantize the weights of a GGUF model");
@@ -199,9 +193,4 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
 }  // namespace
 }  // namespace llm
 
-int main(int argc, char** argv) {
-  llm::Arguments arguments;
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_table(arguments); },
-      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
-}
+int main(int argc, char** argv) { return llm::run_tool(argc, argv, llm::make_table, llm::run); }

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/model/architecture.h"
 #include "engine/model/tensor_name.h"
@@ -181,28 +182,16 @@ WeightType fallback_type(WeightType type, std::uint64_t n_cols) {
   const auto fits = [&](WeightType candidate) {
     return n_cols % block_traits(candidate).block_weights == 0;
   };
+  static constexpr std::array kNearest = {std::pair(WeightType::kQ2_K, WeightType::kQ4_0),
+                                          std::pair(WeightType::kQ3_K, WeightType::kQ4_0),
+                                          std::pair(WeightType::kIQ4_XS, WeightType::kIQ4_NL),
+                                          std::pair(WeightType::kQ4_K, WeightType::kQ5_0),
+                                          std::pair(WeightType::kQ5_K, WeightType::kQ5_1),
+                                          std::pair(WeightType::kQ6_K, WeightType::kQ8_0)};
   if (fits(type)) return type;
-  switch (type) {
-    case WeightType::kQ2_K:
-    case WeightType::kQ3_K:
-      type = WeightType::kQ4_0;
-      break;
-    case WeightType::kIQ4_XS:
-      type = WeightType::kIQ4_NL;
-      break;
-    case WeightType::kQ4_K:
-      type = WeightType::kQ5_0;
-      break;
-    case WeightType::kQ5_K:
-      type = WeightType::kQ5_1;
-      break;
-    case WeightType::kQ6_K:
-      type = WeightType::kQ8_0;
-      break;
-    default:
-      break;
-  }
-  return fits(type) ? type : WeightType::kF16;
+  for (const auto& [large, small] : kNearest)
+    if (large == type && fits(small)) return small;
+  return WeightType::kF16;
 }
 
 }  // namespace llm

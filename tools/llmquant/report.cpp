@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -8,11 +8,7 @@ namespace llm {
 namespace {
 
 std::string dims_of(const GgufTensor& tensor) {
-  std::string text;
-  for (std::uint32_t i = 0; i < tensor.n_dims; ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : " x ", tensor.dims[i]);
-  }
-  return text;
+  return fmt::format("{}", fmt::join(std::span(tensor.dims).first(tensor.n_dims), " x "));
 }
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }

@@ -18,17 +18,14 @@ namespace {
 void add_prompt_options(OptionTable& table, RunArguments& a) {
   table.group("Model and prompt");
   table
-      .text("m,model", "FILE", &a.model,
+      .file("m,model", "FILE", &a.model,
             "model, instead of the first argument; or a directory with one GGUF in it")
-      .file()
       .in_place_of("MODEL")
       .shown_default("LLM_MODEL of the environment, else the one that comes with the program");
   add_hub_option(table, &a.hub_model);
   table.text("p,prompt", "TEXT", &a.prompt, "text to continue; - reads standard input");
-  table
-      .text("f,file", "FILE", &a.prompt_file,
-            "read the prompt from a file; one newline at its end is removed")
-      .file();
+  table.file("f,file", "FILE", &a.prompt_file,
+             "read the prompt from a file; one newline at its end is removed");
   table.flag("e,escape", &a.escapes, "replace \\n, \\t, \\xHH and so on in the prompt and in -r");
   table.flag("parse-special", &a.parse_special,
              "let the prompt contain special tokens such as </s>");
@@ -46,10 +43,8 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
   add_chat_options(table, &a.chat_options,
                    fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")),
                    "; with -p and no -i as --chat");
-  table
-      .text("session", "FILE", &a.session,
-            "go on with the conversation in FILE, and keep this one there")
-      .file();
+  table.file("session", "FILE", &a.session,
+             "go on with the conversation in FILE, and keep this one there");
   table.flag("no-history", &a.no_history, "keep no history of what is typed");
 }
 
@@ -74,10 +69,9 @@ void add_grammar_options(OptionTable& table, RunArguments& a) {
   table.flag("json-object", &a.json_object, "the text is a JSON object");
   table.text("j,json-schema", "TEXT", &a.json_schema,
              "the text is a JSON document of this schema, on one line");
-  table.text("jf,json-schema-file", "FILE", &a.json_schema_file, "the same, the schema in a file")
-      .file();
+  table.file("jf,json-schema-file", "FILE", &a.json_schema_file, "the same, the schema in a file");
   table.text("grammar", "TEXT", &a.grammar, "the text is what the rule root of this grammar gives");
-  table.text("grammar-file", "FILE", &a.grammar_file, "the same, the grammar in a file").file();
+  table.file("grammar-file", "FILE", &a.grammar_file, "the same, the grammar in a file");
   table.text("regex", "TEXT", &a.regex, "the text is what this regular expression matches");
 }
 
@@ -121,28 +115,20 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
                {{"off", SpeculateKind::kOff}, {"ngram", SpeculateKind::kNgram}},
                "guess tokens from what stands in the text already and check several in one pass; "
                "never changes a result");
-  table
-      .text("draft,model-draft,md", "FILE", &a.draft,
-            "let this smaller model of the same vocabulary guess them; never changes a result")
-      .file();
+  table.file("draft,model-draft,md", "FILE", &a.draft,
+             "let this smaller model of the same vocabulary guess them; never changes a result");
   table
       .integer("speculate-length,draft-max", "N", &a.speculate_length, 0,
                static_cast<std::int64_t>(SpeculationPolicy::kMost), "tokens to guess each time")
       .shown_default("as many as pay");
   table.flag("no-cache", &a.no_cache, "recompute every position for each token (slow, same text)");
-  table
-      .text("cache-save", "FILE", &a.cache_save,
-            "write the prompt's tokens with their keys and values")
-      .file();
-  table
-      .text("cache-load", "FILE", &a.cache_load,
-            "do not compute what FILE has: the beginning of the prompt")
-      .file();
-  table
-      .text("packed-cache", "DIR", &a.packed_cache,
-            "keep the packed weights in DIR and map them from there: a later start is faster, and "
-            "processes share them")
-      .file();
+  table.file("cache-save", "FILE", &a.cache_save,
+             "write the prompt's tokens with their keys and values");
+  table.file("cache-load", "FILE", &a.cache_load,
+             "do not compute what FILE has: the beginning of the prompt");
+  table.file("packed-cache", "DIR", &a.packed_cache,
+             "keep the packed weights in DIR and map them from there: a later start is faster, and "
+             "processes share them");
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
@@ -166,18 +152,14 @@ void add_output_options(OptionTable& table, RunArguments& a) {
       "profile", &a.profile,
       "print where the time goes, op by op, on standard error; llmbench has the limits, too");
   table.flag("logits-hash", &a.logits_hash, "print the SHA-256 of all logits on standard error");
-  table
-      .text("receipt", "FILE", &a.receipt,
-            "write model hash, options, tokens and logits hash as JSON")
-      .file();
+  table.file("receipt", "FILE", &a.receipt,
+             "write model hash, options, tokens and logits hash as JSON");
   table.flag(
       "receipt-rows", &a.receipt_rows,
       "the receipt also has a hash of every activation, for llmcheck --audit; takes one more "
       "prefill");
-  table
-      .text("dump-layers", "FILE", &a.dump_layers,
-            "write the activations of every layer as NPZ, for llmcheck --layer-diff")
-      .file();
+  table.file("dump-layers", "FILE", &a.dump_layers,
+             "write the activations of every layer as NPZ, for llmcheck --layer-diff");
 }
 
 Status check_chat_combinations(const RunArguments& a) {

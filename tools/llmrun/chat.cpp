@@ -77,11 +77,10 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
   LLM_TRY(chat.conversation_,
           load_session(arguments.session, std::move(style), *loaded.session, loaded.identity()));
   if (arguments.has_system && arguments.system != chat.conversation_->system()) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--system",
-                 .message = "found another message than the conversation has, need none",
-                 .file = arguments.session,
-                 .hint = "/system TEXT in the chat replaces it"};
+    return in_file(
+        usage_error("--system", "found another message than the conversation has, need none",
+                    "/system TEXT in the chat replaces it"),
+        arguments.session);
   }
   if (!context.quiet() && !arguments.json) chat.print_stats();
   return chat;

@@ -61,8 +61,7 @@ class PlainReader final : public LineReader {
       if (count < 0 && errno == EINTR) continue;
       buffer_.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
       if (count >= 0) return count > 0;
-      return Error{
-          .code = ErrorCode::kIo, .field = "", .message = std::strerror(errno), .file = "stdin"};
+      return in_file(Error{ErrorCode::kIo, "", std::strerror(errno)}, "stdin");
     }
     buffer_.clear();
     return false;

@@ -268,9 +268,4 @@ Result<int> run(RunArguments& arguments, const ToolContext& context) {
 }  // namespace
 }  // namespace llm
 
-int main(int argc, char** argv) {
-  llm::RunArguments arguments;
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_run_table(arguments); },
-      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
-}
+int main(int argc, char** argv) { return llm::run_tool(argc, argv, llm::make_run_table, llm::run); }

@@ -33,17 +33,17 @@ fs::path own_directory() {
 
 constexpr std::size_t kLimit = Tokenizer::kMaxTextBytes;
 
+/// What standard input is; 0: closed.
+mode_t stdin_mode() {
+  struct stat status {};
+  return fstat(STDIN_FILENO, &status) == 0 ? status.st_mode : 0;
+}
+
 /// Whether somebody put something on standard input: a terminal, a device (/dev/null) and a closed
 /// one hold no text.
 bool stdin_is_given() {
-  struct stat status {};
-  if (fstat(STDIN_FILENO, &status) != 0) return false;
-  return S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || S_ISREG(status.st_mode);
-}
-
-bool stdin_is_pipe() {
-  struct stat status {};
-  return fstat(STDIN_FILENO, &status) == 0 && S_ISFIFO(status.st_mode);
+  const mode_t mode = stdin_mode();
+  return S_ISFIFO(mode) || S_ISSOCK(mode) || S_ISREG(mode);
 }
 
 /// Whether a read would return at once, with text or at the end, within that time.
@@ -71,7 +71,7 @@ Result<std::string> stdin_text() {
 /// Warns of text that was piped in and is not read.
 void note_unread_stdin() {
   short found = 0;
-  if (stdin_is_pipe() && stdin_is_ready(0, &found) && (found & POLLIN) != 0)
+  if (S_ISFIFO(stdin_mode()) && stdin_is_ready(0, &found) && (found & POLLIN) != 0)
     spdlog::warn("standard input is not read, since there is a prompt; - adds it to the prompt");
 }
 
@@ -88,12 +88,10 @@ Result<std::string> resolve_model(const std::string& named) {
   }
   const std::size_t n_models = names.size();
   names.resize(std::min(n_models, kMostListed));
-  return Error{
-      .code = ErrorCode::kUsage,
-      .field = "",
-      .message = fmt::format("found {} models in the directory, need one of {}{}", n_models,
-                             fmt::join(names, ", "), n_models > kMostListed ? ", ..." : ""),
-      .file = named};
+  return in_file(
+      usage_error("", fmt::format("found {} models in the directory, need one of {}{}", n_models,
+                                  fmt::join(names, ", "), n_models > kMostListed ? ", ..." : "")),
+      named);
 }
 
 Result<std::string> default_model() {

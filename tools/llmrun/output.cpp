@@ -44,30 +44,31 @@ OrderedJson all_logprobs_json(const GenerateResult& result) {
 OrderedJson stats_json(const RunArguments& arguments, const Sequence& session,
                        const RunStats& stats) {
   const Model& model = session.model();
-  OrderedJson json = {{"load_ms", milliseconds(stats.load_seconds)},
-                      {"prefill_tokens", stats.prefill_tokens},
-                      {"prefill_ms", milliseconds(stats.prefill_seconds)},
-                      {"prefill_tokens_per_s", rate(stats.prefill_tokens, stats.prefill_seconds)},
-                      {"ttft_ms", milliseconds(stats.first_token_seconds)},
-                      {"decode_tokens", stats.decode_tokens},
-                      {"decode_tokens_per_s", rate(stats.decode_tokens, stats.decode_seconds)},
-                      {"tbt_ms",
-                       {{"p50", milliseconds(stats.token_p50_seconds)},
-                        {"p99", milliseconds(stats.token_p99_seconds)}}},
-                      {"gb_per_s", stats.weight_gb_per_s},
-                      {"peak_rss_mib", stats.peak_rss_mib},
-                      {"seed", arguments.sampler.seed},
-                      {"isa", isa_name(model.isa())},
-                      {"threads", model.threads()},
-                      {"kv", kv_name(session.kv())},
-                      {"cache", session.options().use_cache},
-                      {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
-                      {"context", session.context()}};
+  OrderedJson json = {
+      {"load_ms", milliseconds(stats.load_seconds)},
+      {"prefill_tokens", stats.result.prefill_tokens},
+      {"prefill_ms", milliseconds(stats.result.prefill_seconds)},
+      {"prefill_tokens_per_s", rate(stats.result.prefill_tokens, stats.result.prefill_seconds)},
+      {"ttft_ms", milliseconds(stats.result.first_token_seconds)},
+      {"decode_tokens", stats.decode_tokens},
+      {"decode_tokens_per_s", rate(stats.decode_tokens, stats.decode_seconds)},
+      {"tbt_ms",
+       {{"p50", milliseconds(stats.token_p50_seconds)},
+        {"p99", milliseconds(stats.token_p99_seconds)}}},
+      {"gb_per_s", stats.weight_gb_per_s},
+      {"peak_rss_mib", stats.peak_rss_mib},
+      {"seed", arguments.sampler.seed},
+      {"isa", isa_name(model.isa())},
+      {"threads", model.threads()},
+      {"kv", kv_name(session.kv())},
+      {"cache", session.options().use_cache},
+      {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
+      {"context", session.context()}};
   if (!stats.proposer.empty()) {
     json["speculation"] = {{"proposer", stats.proposer},
-                           {"proposed", stats.proposed},
-                           {"accepted", stats.accepted},
-                           {"passes", stats.decode_passes},
+                           {"proposed", stats.result.proposed},
+                           {"accepted", stats.result.accepted},
+                           {"passes", stats.result.decode_passes},
                            {"tokens_per_pass", stats.tokens_per_pass()}};
   }
   return json;
@@ -81,41 +82,35 @@ std::string profile_text(const PassProfile& profile, const LoadTimes& load, cons
              "load: {:.3f} ms: open {:.3f}, tokenizer {:.3f}, weights {:.3f}, outside {:.3f}\n",
              milliseconds(stats.load_seconds), milliseconds(load.open),
              milliseconds(load.tokenizer), milliseconds(load.weights), milliseconds(rest)) +
-         profile_table("prefill", profile.batch, stats.prefill_seconds) +
+         profile_table("prefill", profile.batch, stats.result.prefill_seconds) +
          profile_table("decode", profile.one_row, stats.decode_seconds);
 }
 
 double RunStats::tokens_per_pass() const {
-  if (decode_passes == 0) return 0;
-  return static_cast<double>(decode_tokens) / static_cast<double>(decode_passes);
+  if (result.decode_passes == 0) return 0;
+  return static_cast<double>(decode_tokens) / static_cast<double>(result.decode_passes);
 }
 
 RunStats make_stats(const Loaded& loaded, const GenerateResult& result) {
-  RunStats stats;
+  RunStats stats{result};
   stats.load_seconds = loaded.seconds;
-  stats.prefill_tokens = result.prefill_tokens;
-  stats.prefill_seconds = result.prefill_seconds;
-  stats.first_token_seconds = result.first_token_seconds;
   stats.decode_tokens = result.token_seconds.size();
   stats.decode_seconds =
       std::accumulate(result.token_seconds.begin(), result.token_seconds.end(), 0.0);
   stats.token_p50_seconds = percentile(result.token_seconds, 0.5);
   stats.token_p99_seconds = percentile(result.token_seconds, 0.99);
-  stats.decode_passes = result.decode_passes;
-  stats.weight_gb_per_s = rate(stats.decode_passes, stats.decode_seconds) *
+  stats.weight_gb_per_s = rate(stats.result.decode_passes, stats.decode_seconds) *
                           static_cast<double>(loaded.model->weight_bytes()) * 1e-9;
   stats.peak_rss_mib = static_cast<double>(peak_rss_bytes()) / (1 << 20);
   if (loaded.speculation != nullptr) stats.proposer = loaded.speculation->proposer();
-  stats.proposed = result.proposed;
-  stats.accepted = result.accepted;
   return stats;
 }
 
 std::string stats_line(const RunStats& stats) {
   std::string line = fmt::format("load {:.1f} ms | prompt {} tokens, {:.1f} t/s | TTFT {:.1f} ms",
-                                 milliseconds(stats.load_seconds), stats.prefill_tokens,
-                                 rate(stats.prefill_tokens, stats.prefill_seconds),
-                                 milliseconds(stats.first_token_seconds));
+                                 milliseconds(stats.load_seconds), stats.result.prefill_tokens,
+                                 rate(stats.result.prefill_tokens, stats.result.prefill_seconds),
+                                 milliseconds(stats.result.first_token_seconds));
   if (stats.decode_tokens > 0) {
     line += fmt::format(
         " | decode {} tokens, {:.1f} t/s, TBT p50 {:.2f} ms, p99 {:.2f} ms | {:.2f} GB/s",
@@ -125,7 +120,8 @@ std::string stats_line(const RunStats& stats) {
   }
   if (!stats.proposer.empty()) {
     line += fmt::format(" | {}: {} of {} proposed tokens accepted, {:.2f} tokens a pass",
-                        stats.proposer, stats.accepted, stats.proposed, stats.tokens_per_pass());
+                        stats.proposer, stats.result.accepted, stats.result.proposed,
+                        stats.tokens_per_pass());
   }
   return line + fmt::format(" | peak RSS {:.1f} MiB", stats.peak_rss_mib);
 }

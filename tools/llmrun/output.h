@@ -21,20 +21,15 @@ inline constexpr int kRunSchemaVersion = 1;
 
 /// What a run is judged by; printed as one line and as JSON.
 struct RunStats {
+  const GenerateResult& result;
   double load_seconds = 0;
-  std::size_t prefill_tokens = 0;
-  double prefill_seconds = 0;
-  double first_token_seconds = 0;  ///< from the start of prefill
-  std::size_t decode_tokens = 0;   ///< after the first
+  std::size_t decode_tokens = 0;  ///< after the first
   double decode_seconds = 0;
   double token_p50_seconds = 0;
   double token_p99_seconds = 0;
   double weight_gb_per_s = 0;  ///< weight bytes times passes per second while decoding
   double peak_rss_mib = 0;
-  std::string proposer = {};      ///< of GenerateOptions::speculation; empty: none
-  std::size_t decode_passes = 0;  ///< from the first token to the last
-  std::size_t proposed = 0;
-  std::size_t accepted = 0;
+  std::string proposer = {};  ///< of GenerateOptions::speculation; empty: none
 
   double tokens_per_pass() const;  ///< 0 where there was no pass
 };
@@ -42,6 +37,7 @@ struct RunStats {
 /// --profile: where the times of load, prefill and decode went.
 std::string profile_text(const PassProfile& profile, const LoadTimes& load, const RunStats& stats);
 
+/// @param result  outlives it
 RunStats make_stats(const Loaded& loaded, const GenerateResult& result);
 /// "load 12 ms | prompt 5 tokens, 40.1 t/s | ...".
 std::string stats_line(const RunStats& stats);

@@ -66,15 +66,9 @@ Result<std::string> read_text(const JsonMembers& members, const char* key) {
   return text;
 }
 
-Result<const Json*> read_array(const JsonMembers& members, const char* key) {
-  LLM_TRY(const Json* value, members.member(key, "an array"));
-  if (!value->is_array()) return malformed_json(members.field(key), shown_json(*value), "an array");
-  return value;
-}
-
 Result<std::vector<TokenId>> read_ids(const JsonMembers& members, const char* key,
                                       std::size_t n_vocab) {
-  LLM_TRY(const Json* values, read_array(members, key));
+  LLM_TRY(const Json* values, members.list(key));
   std::vector<TokenId> ids;
   for (const Json& id : *values) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= n_vocab) {
@@ -115,7 +109,7 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
   if (version == 1 && note.state.system == "") note.state.system.reset();
   LLM_TRY(note.state.forgotten_turns, members.count("forgotten_turns", 0, kMost));
   LLM_TRY(note.state.next_draw, members.count("next_draw", 0, kMost));
-  LLM_TRY(const Json* turns, read_array(members, "turns"));
+  LLM_TRY(const Json* turns, members.list("turns"));
   for (const Json& turn : *turns) {
     const std::string field = fmt::format("turns[{}]", note.state.turns.size());
     LLM_TRY(auto read, read_turn(turn, field, n_vocab));

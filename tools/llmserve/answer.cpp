@@ -8,13 +8,16 @@
 
 namespace llm {
 
-HttpAnswer answer_of(const AnswerJson& json) { return {.body = dump(json) + "\n"}; }
+HttpAnswer answer_of(const AnswerJson& json) { return {.body = json_text(json) + "\n"}; }
 
-HttpAnswer error_answer(int status, std::string_view message, std::string_view code) {
+HttpAnswer error_answer(int status, std::string_view message, std::string_view code,
+                        HttpHeaders headers) {
   const std::string_view type = status == 429  ? "rate_limit_error"
                                 : status < 500 ? "invalid_request_error"
                                                : "server_error";
-  return {.status = status, .body = error_body(message, type, "", code) + "\n"};
+  return {.status = status,
+          .body = error_body(message, type, "", code) + "\n",
+          .headers = std::move(headers)};
 }
 
 HttpAnswer error_answer(const Error& error) {
@@ -32,9 +35,8 @@ HttpAnswer error_answer(const Error& error) {
 }
 
 HttpAnswer busy_answer() {
-  HttpAnswer busy = error_answer(429, "the queue is full; try again later", "queue_full");
-  busy.headers.emplace_back("Retry-After", "1");
-  return busy;
+  return error_answer(429, "the queue is full; try again later", "queue_full",
+                      {{"Retry-After", "1"}});
 }
 
 HttpAnswer failed_answer() {
@@ -68,9 +70,7 @@ std::vector<TextJob> Answer::jobs() {
     };
     if (request_->stream) {
       job.on_event = [post, i](const GenerateEvent& event) {
-        TextEvent kept{event.id, std::string(event.text), std::nullopt};
-        if (event.logprobs != nullptr) kept.logprobs = *event.logprobs;
-        post([i, kept = std::move(kept)](Answer& self) { self.grow(i, kept); });
+        post([i, kept = TextEvent(event)](Answer& self) { self.grow(i, kept); });
       };
     }
     job.on_end = [post, i](const Result<ServedText>& text) {

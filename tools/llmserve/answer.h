@@ -21,7 +21,8 @@ HttpAnswer answer_of(const AnswerJson& json);
 /// model), 500 for the rest.
 HttpAnswer error_answer(const Error& error);
 /// The same for what is no Error. @param code  OpenAI's word for it, or ""
-HttpAnswer error_answer(int status, std::string_view message, std::string_view code = "");
+HttpAnswer error_answer(int status, std::string_view message, std::string_view code = "",
+                        HttpHeaders headers = {});
 /// 429: no place now; later there may be.
 HttpAnswer busy_answer();
 /// 500: something failed that nobody foresaw, of which the log says more.

@@ -42,20 +42,18 @@ std::string system_fingerprint(const ServedModel& served) {
       served.model->compute() == Compute::kInt8 ? "int8" : "f32", kv_name(served.kv));
 }
 
-std::string dump(const AnswerJson& json) { return json_text(json); }
-
 std::string error_body(std::string_view message, std::string_view type, std::string_view param,
                        std::string_view code) {
   const auto or_null = [](std::string_view text) {
     return text.empty() ? AnswerJson() : AnswerJson(text);
   };
   // "type" is Anthropic's, whose clients ask for it.
-  return dump({{"type", "error"},
-               {"error",
-                {{"message", message},
-                 {"type", type},
-                 {"param", or_null(param)},
-                 {"code", or_null(code)}}}});
+  return json_text(AnswerJson{{"type", "error"},
+                              {"error",
+                               {{"message", message},
+                                {"type", type},
+                                {"param", or_null(param)},
+                                {"code", or_null(code)}}}});
 }
 
 LogprobsJson::LogprobsJson(const Tokenizer& tokenizer, bool is_chat, bool continues_text)
@@ -116,7 +114,7 @@ AnswerJson LogprobsJson::chat_token(const TokenLogprob& token) const {
 
 std::string server_event(const AnswerJson& json, std::string_view name) {
   const std::string event = name.empty() ? "" : fmt::format("event: {}\n", name);
-  return event + "data: " + dump(json) + "\n\n";
+  return event + "data: " + json_text(json) + "\n\n";
 }
 
 AnswerWriter::AnswerWriter(const ServedModel& served, const AnswerRequest& request,
@@ -156,8 +154,16 @@ std::size_t AnswerWriter::prompt_tokens() const {
 
 std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text) const {
   ReplyParser parser = request_.reply_parser();
-  std::vector<ReplyPart> parts = parser.push(text.result.text);
-  for (ReplyPart& part : parser.finish()) parts.push_back(std::move(part));
+  std::vector<ReplyPart> parts;
+  for (auto& some : {parser.push(text.result.text), parser.finish()}) {
+    for (const ReplyPart& part : some) {
+      const bool goes_on = !parts.empty() && part.kind == parts.back().kind;
+      if (goes_on && part.kind != ReplyPart::Kind::kCall)
+        parts.back().text += part.text;
+      else
+        parts.push_back(part);
+    }
+  }
   return parts;
 }
 

@@ -21,15 +21,16 @@ namespace llm {
 /// Of answers: members in the order in which they were added.
 using AnswerJson = OrderedJson;
 
-/// On one line. Bytes that are no UTF-8 become U+FFFD.
-std::string dump(const AnswerJson& json);
-
 /// OpenAI's shape of an error. @param param  the field that is wrong, or ""
 std::string error_body(std::string_view message, std::string_view type, std::string_view param = "",
                        std::string_view code = "");
 
 /// A GenerateEvent that outlives its call.
 struct TextEvent {
+  explicit TextEvent(const GenerateEvent& event) : id(event.id), text(event.text) {
+    if (event.logprobs != nullptr) logprobs = *event.logprobs;
+  }
+
   std::optional<TokenId> id;
   std::string text;
   std::optional<Logprobs> logprobs;
@@ -74,10 +75,10 @@ class AnswerWriter {
 
   /// Server-sent events of a streamed one: what opens it, what a choice grows by, its end, the end
   /// of all. An empty string is no event.
-  virtual std::string opening() = 0;
-  virtual std::string growth(std::size_t index, const TextEvent& event) = 0;
-  virtual std::string closing(std::size_t index, const ServedText& text) = 0;
-  virtual std::string ending() = 0;
+  virtual std::string opening() { return ""; }
+  virtual std::string growth(std::size_t, const TextEvent&) { return ""; }
+  virtual std::string closing(std::size_t, const ServedText&) { return ""; }
+  virtual std::string ending() { return ""; }
   virtual const char* stream_type() const { return "text/event-stream"; }
   /// In place of the rest of the answer.
   virtual std::string failure(std::string_view error_body) const;
@@ -88,7 +89,7 @@ class AnswerWriter {
   /// @param id  of the answer, before its random digits
   AnswerWriter(const ServedModel& served, const AnswerRequest& request, std::string_view id);
 
-  /// The parts of a whole reply.
+  /// The parts of a whole reply; neighbouring ones of a kind, but for calls, are one.
   std::vector<ReplyPart> parts_of(const ServedText& text) const;
   /// The id of the answer's n-th call: nine letters and digits, as Mistral's templates want it.
   std::string call_id(std::size_t n) const;

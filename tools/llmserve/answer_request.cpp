@@ -240,33 +240,37 @@ Result<AnswerRequest> parse_ollama_text(const OrderedJson& json, const ServedMod
   return reply_to_ollama(body, AnswerShape::kOllamaText, "prompt", served);
 }
 
-Result<std::size_t> parse_count(const OrderedJson& json, const ServedModel& served) {
+Result<OrderedJson> count_answer(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(count_fields(&served, body).read(json));
   LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
   LLM_TRY(const ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
-  return prompt.prompt.ids.size();
+  return OrderedJson{{"input_tokens", prompt.prompt.ids.size()}};
 }
 
-Result<std::vector<TokenId>> parse_tokenize(const OrderedJson& json, const ServedModel& served) {
+Result<OrderedJson> tokenize_answer(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(tokenize_fields(&served, body).read(json));
   if (!body.prompt && body.parse_special)
     return wrong_field("parse_special", "true with messages", "a prompt");
+  std::vector<TokenId> ids;
   if (!body.prompt) {
     LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
-    LLM_TRY(ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
-    return std::move(prompt.prompt.ids);
+    LLM_TRY(const ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+    ids = prompt.prompt.ids;
+  } else if (body.prompt->is_string()) {
+    ids = prompt_ids(served.tokenizer(), body.prompt->get<std::string>(), body.add_special,
+                     body.parse_special);
+  } else {
+    return wrong_field("prompt", shown_json(*body.prompt), "a string");
   }
-  if (!body.prompt->is_string()) return wrong_field("prompt", shown_json(*body.prompt), "a string");
-  return prompt_ids(served.tokenizer(), body.prompt->get<std::string>(), body.add_special,
-                    body.parse_special);
+  return OrderedJson{{"count", ids.size()}, {"max_model_len", served.context}, {"tokens", ids}};
 }
 
-Result<std::string> parse_detokenize(const OrderedJson& json, const ServedModel& served) {
+Result<OrderedJson> detokenize_answer(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(detokenize_fields(&served, body).read(json));
-  return served.tokenizer().decode(body.tokens);
+  return OrderedJson{{"prompt", served.tokenizer().decode(body.tokens)}};
 }
 
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,

@@ -78,8 +78,6 @@ Result<AnswerRequest> parse_responses(const OrderedJson& body, const ServedModel
 Result<AnswerRequest> parse_messages(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_ollama_chat(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_ollama_text(const OrderedJson& body, const ServedModel& served);
-/// The tokens of a conversation of /v1/messages.
-Result<std::size_t> parse_count(const OrderedJson& body, const ServedModel& served);
 
 // What every request is asked. Errors: kUsage naming the field; kResource where the context is too
 // short.
@@ -91,9 +89,12 @@ Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& se
 Status check_lengths(AnswerRequest& request, const ServedModel& served, bool given,
                      const std::string& field);
 
-/// The ids of a text or a conversation, and the text of ids. Errors: as above.
-Result<std::vector<TokenId>> parse_tokenize(const OrderedJson& body, const ServedModel& served);
-Result<std::string> parse_detokenize(const OrderedJson& body, const ServedModel& served);
+// Whole answers without texts that are generated: the number of tokens of a conversation of
+// /v1/messages; the ids of a text or a conversation; the text of ids. Errors: as above.
+
+Result<OrderedJson> count_answer(const OrderedJson& body, const ServedModel& served);
+Result<OrderedJson> tokenize_answer(const OrderedJson& body, const ServedModel& served);
+Result<OrderedJson> detokenize_answer(const OrderedJson& body, const ServedModel& served);
 
 /// What `llmcheck --replay` needs to check a choice. @pre the text has its hashes
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,

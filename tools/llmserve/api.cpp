@@ -32,6 +32,15 @@ bool is_json(std::string_view content_type) {
   return boost::beast::iequals(type, "application/json");
 }
 
+constexpr Operation post(std::string_view path, const char* id, const char* summary,
+                         Operation::Body body) {
+  return {"POST", path, true, id, summary, body};
+}
+constexpr Operation get(std::string_view path, const char* id, const char* summary,
+                        bool needs_key = true, bool asks_model = false) {
+  return {"GET", path, needs_key, id, summary, {}, asks_model};
+}
+
 std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
   const std::string method = request.method.empty() ? "-" : request.method;
   const std::string path = request.path.empty() ? "-" : request.path;
@@ -75,106 +84,59 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 
 std::span<const Api::Route> Api::routes() {
   static constexpr std::array<Route, 23> kRoutes = {{
-      {{"POST",
-        "/v1/completions",
-        true,
-        "createCompletion",
-        "Continue a prompt",
-        {"CompletionRequest", completion_fields}},
+      {post("/v1/completions", "createCompletion", "Continue a prompt",
+            {"CompletionRequest", completion_fields}),
        &Api::answer_texts<parse_completion>},
-      {{"POST",
-        "/v1/chat/completions",
-        true,
-        "createChatCompletion",
-        "Reply to a conversation",
-        {"ChatRequest", chat_fields}},
+      {post("/v1/chat/completions", "createChatCompletion", "Reply to a conversation",
+            {"ChatRequest", chat_fields}),
        &Api::answer_texts<parse_chat>},
-      {{"POST",
-        "/v1/responses",
-        true,
-        "createResponse",
-        "Reply to a conversation, in the shape of OpenAI's newer API",
-        {"ResponsesRequest", responses_fields}},
+      {post("/v1/responses", "createResponse",
+            "Reply to a conversation, in the shape of OpenAI's newer API",
+            {"ResponsesRequest", responses_fields}),
        &Api::answer_texts<parse_responses>},
-      {{"POST",
-        "/v1/messages",
-        true,
-        "createMessage",
-        "Reply to a conversation, in the shape of Anthropic's API",
-        {"MessagesRequest", messages_fields}},
+      {post("/v1/messages", "createMessage",
+            "Reply to a conversation, in the shape of Anthropic's API",
+            {"MessagesRequest", messages_fields}),
        &Api::answer_texts<parse_messages>},
-      {{"POST",
-        "/v1/messages/count_tokens",
-        true,
-        "countTokens",
-        "The tokens of a conversation of /v1/messages",
-        {"CountRequest", count_fields}},
-       &Api::count_tokens},
-      {{"POST",
-        "/v1/embeddings",
-        true,
-        "createEmbedding",
-        "The embeddings of texts",
-        {"EmbeddingRequest", embedding_fields}},
+      {post("/v1/messages/count_tokens", "countTokens",
+            "The tokens of a conversation of /v1/messages", {"CountRequest", count_fields}),
+       &Api::answer_facts<count_answer>},
+      {post("/v1/embeddings", "createEmbedding", "The embeddings of texts",
+            {"EmbeddingRequest", embedding_fields}),
        &Api::answer_texts<parse_embeddings>},
-      {{"POST",
-        "/api/embed",
-        true,
-        "ollamaEmbed",
-        "The embeddings of texts, in the shape of Ollama's API",
-        {"OllamaEmbedRequest", ollama_embed_fields}},
+      {post("/api/embed", "ollamaEmbed", "The embeddings of texts, in the shape of Ollama's API",
+            {"OllamaEmbedRequest", ollama_embed_fields}),
        &Api::answer_texts<parse_ollama_embed>},
-      {{"POST",
-        "/api/chat",
-        true,
-        "ollamaChat",
-        "Reply to a conversation, in the shape of Ollama's API",
-        {"OllamaChatRequest", ollama_chat_fields}},
+      {post("/api/chat", "ollamaChat", "Reply to a conversation, in the shape of Ollama's API",
+            {"OllamaChatRequest", ollama_chat_fields}),
        &Api::answer_texts<parse_ollama_chat>},
-      {{"POST",
-        "/api/generate",
-        true,
-        "ollamaGenerate",
-        "Reply to one message, in the shape of Ollama's API",
-        {"OllamaGenerateRequest", ollama_text_fields}},
+      {post("/api/generate", "ollamaGenerate", "Reply to one message, in the shape of Ollama's API",
+            {"OllamaGenerateRequest", ollama_text_fields}),
        &Api::answer_texts<parse_ollama_text>},
-      {{"GET", "/api/tags", true, "ollamaTags", "The models, as Ollama lists them"},
-       &Api::ollama_tags},
-      {{"GET", "/api/version", true, "ollamaVersion", "The version"}, &Api::ollama_version},
-      {{"POST", "/infill", true, "infill", "The text of a gap", {"InfillRequest", infill_fields}},
+      {get("/api/tags", "ollamaTags", "The models, as Ollama lists them"), &Api::ollama_tags},
+      {get("/api/version", "ollamaVersion", "The version"), &Api::ollama_version},
+      {post("/infill", "infill", "The text of a gap", {"InfillRequest", infill_fields}),
        &Api::answer_texts<parse_infill>},
-      {{"GET", "/v1/models", true, "listModels", "The models, each by all of its names"},
-       &Api::list_models},
-      {{"GET", "/v1/models/{model}", true, "retrieveModel", "A model"}, &Api::show_model},
-      {{"POST",
-        "/tokenize",
-        true,
-        "tokenize",
-        "A text or a conversation as token ids",
-        {"TokenizeRequest", tokenize_fields}},
-       &Api::tokenize},
-      {{"POST",
-        "/detokenize",
-        true,
-        "detokenize",
-        "Token ids as text",
-        {"DetokenizeRequest", detokenize_fields}},
-       &Api::detokenize},
-      {{"GET",
-        "/tokenizer_info",
-        true,
-        "tokenizerInfo",
-        "What lm-eval asks of a tokenizer",
-        {},
-        true},
+      {get("/v1/models", "listModels", "The models, each by all of its names"), &Api::list_models},
+      {get("/v1/models/{model}", "retrieveModel", "A model"), &Api::show_model},
+      {post("/tokenize", "tokenize", "A text or a conversation as token ids",
+            {"TokenizeRequest", tokenize_fields}),
+       &Api::answer_facts<tokenize_answer>},
+      {post("/detokenize", "detokenize", "Token ids as text",
+            {"DetokenizeRequest", detokenize_fields}),
+       &Api::answer_facts<detokenize_answer>},
+      {get("/tokenizer_info", "tokenizerInfo", "What lm-eval asks of a tokenizer",
+           /*needs_key=*/true, /*asks_model=*/true),
        &Api::tokenizer_info},
-      {{"GET", "/", false, "page", "A page to chat with"}, &Api::page},
-      {{"GET", "/openapi.json", false, "openapi", "This description"}, &Api::openapi},
-      {{"GET", "/health", false, "health", "Whether requests are taken"}, &Api::health},
-      {{"GET", "/v1/health", false, "health_v1", "Whether requests are taken"}, &Api::health},
-      {{"GET", "/props", true, "props", "What llama-server tells under this name", {}, true},
+      {get("/", "page", "A page to chat with", /*needs_key=*/false), &Api::page},
+      {get("/openapi.json", "openapi", "This description", /*needs_key=*/false), &Api::openapi},
+      {get("/health", "health", "Whether requests are taken", /*needs_key=*/false), &Api::health},
+      {get("/v1/health", "health_v1", "Whether requests are taken", /*needs_key=*/false),
+       &Api::health},
+      {get("/props", "props", "What llama-server tells under this name", /*needs_key=*/true,
+           /*asks_model=*/true),
        &Api::props},
-      {{"GET", "/metrics", true, "metrics", "Figures in Prometheus' text format"}, &Api::metrics},
+      {get("/metrics", "metrics", "Figures in Prometheus' text format"), &Api::metrics},
   }};
   return kRoutes;
 }
@@ -216,24 +178,19 @@ std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
   if (head.method == kOptions) return std::nullopt;
   const Route* route = find_route(head.method, head.path);
   if (route == nullptr) {
-    HttpAnswer answer = error_answer(405, fmt::format("need {}", known->operation.method));
-    answer.headers.emplace_back("Allow", fmt::format("{}, {}", known->operation.method, kOptions));
-    return answer;
+    const std::string_view method = known->operation.method;
+    return error_answer(405, fmt::format("need {}", method), "",
+                        {{"Allow", fmt::format("{}, {}", method, kOptions)}});
   }
   if (route->operation.needs_key && !gate_.has_key(head)) {
-    HttpAnswer answer = error_answer(401, "need `Authorization: Bearer KEY` with this server's key",
-                                     "invalid_api_key");
-    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return answer;
+    return error_answer(401, "need `Authorization: Bearer KEY` with this server's key",
+                        "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
   }
   // A page of another site can send forms to this machine's ports, but no JSON.
   if (head.method == "POST" && !is_json(head.content_type))
     return error_answer(415, "need `Content-Type: application/json`");
-  if (head.method == "POST" && drains_) {
-    HttpAnswer answer = error_answer(503, "the server is about to end");
-    answer.headers.emplace_back("Retry-After", "1");
-    return answer;
-  }
+  if (head.method == "POST" && drains_)
+    return error_answer(503, "the server is about to end", "", {{"Retry-After", "1"}});
   return std::nullopt;
 }
 
@@ -326,35 +283,12 @@ void Api::answer_texts(const std::shared_ptr<HttpExchange>& exchange) {
   });
 }
 
-template <typename T>
-void Api::answer_facts(const std::shared_ptr<HttpExchange>& exchange, Parse<T> parse,
-                       AnswerJson (*answer)(const T& read, const ServedModel& served)) {
-  read_body(exchange, [parse, answer](const OrderedJson& body, const Lease& model) -> Next {
-    const Result<T> read = parse(body, model->facts);
-    return answer_with(read.ok() ? answer_of(answer(*read, model->facts))
-                                 : error_answer(read.error()));
+template <Api::Parse<AnswerJson> answer>
+void Api::answer_facts(const std::shared_ptr<HttpExchange>& exchange) {
+  read_body(exchange, [](const OrderedJson& body, const Lease& model) -> Next {
+    const Result<AnswerJson> made = answer(body, model->facts);
+    return answer_with(made.ok() ? answer_of(*made) : error_answer(made.error()));
   });
-}
-
-void Api::count_tokens(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_facts<std::size_t>(exchange, parse_count, [](const std::size_t& n, const ServedModel&) {
-    return AnswerJson{{"input_tokens", n}};
-  });
-}
-
-void Api::tokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_facts<std::vector<TokenId>>(
-      exchange, parse_tokenize,
-      [](const std::vector<TokenId>& ids, const ServedModel& served) -> AnswerJson {
-        return {{"count", ids.size()}, {"max_model_len", served.context}, {"tokens", ids}};
-      });
-}
-
-void Api::detokenize(const std::shared_ptr<HttpExchange>& exchange) {
-  answer_facts<std::string>(exchange, parse_detokenize,
-                            [](const std::string& text, const ServedModel&) {
-                              return AnswerJson{{"prompt", text}};
-                            });
 }
 
 }  // namespace llm

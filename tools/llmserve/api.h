@@ -74,18 +74,14 @@ class Api {
   /// Answers with the texts that the body asks for.
   template <Parse<AnswerRequest> parse>
   void answer_texts(const std::shared_ptr<HttpExchange>& exchange);
-  /// Answers with what `answer` makes of the body's T.
-  template <typename T>
-  void answer_facts(const std::shared_ptr<HttpExchange>& exchange, Parse<T> parse,
-                    AnswerJson (*answer)(const T& read, const ServedModel& served));
+  /// Answers with what `answer` makes of the body.
+  template <Parse<AnswerJson> answer>
+  void answer_facts(const std::shared_ptr<HttpExchange>& exchange);
 
-  void count_tokens(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_tags(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_version(const std::shared_ptr<HttpExchange>& exchange);
   void list_models(const std::shared_ptr<HttpExchange>& exchange);
   void show_model(const std::shared_ptr<HttpExchange>& exchange);
-  void tokenize(const std::shared_ptr<HttpExchange>& exchange);
-  void detokenize(const std::shared_ptr<HttpExchange>& exchange);
   void health(const std::shared_ptr<HttpExchange>& exchange);
   void props(const std::shared_ptr<HttpExchange>& exchange);
   void metrics(const std::shared_ptr<HttpExchange>& exchange);

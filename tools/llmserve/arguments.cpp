@@ -16,11 +16,9 @@ namespace {
 void add_model_options(OptionTable& table, ServeArguments& a) {
   table.group("Model");
   add_hub_option(table, &a.hub_model);
-  table
-      .text("models", "DIR", &a.models,
-            "in place of MODEL: serve all GGUF files of DIR, and of the folders in it, by their "
-            "names; each is loaded when it is asked for")
-      .file();
+  table.file("models", "DIR", &a.models,
+             "in place of MODEL: serve all GGUF files of DIR, and of the folders in it, by their "
+             "names; each is loaded when it is asked for");
   table.integer("memory", "MIB", &a.memory, 0, 1 << 24,
                 "most memory that loaded models take (weights, keys and values, activations); the "
                 "one that was asked for the longest ago gives way; 0: no limit");
@@ -40,11 +38,9 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
                      "serve nothing but the bytes that a manifest of llmgguf hash -o promises")
       .file()
       .shown_default("the model's path and .manifest");
-  table
-      .text("packed-cache", "DIR", &a.packed_cache,
-            "keep the packed weights in DIR and map them from there: a later start is faster, and "
-            "processes share them")
-      .file();
+  table.file("packed-cache", "DIR", &a.packed_cache,
+             "keep the packed weights in DIR and map them from there: a later start is faster, and "
+             "processes share them");
 }
 
 void add_network_options(OptionTable& table, ServeArguments& a) {
@@ -99,17 +95,14 @@ OptionTable make_serve_table(ServeArguments& a) {
   add_network_options(table, a);
   add_scheduler_options(table, a);
   table.group("Receipts");
-  table
-      .text("receipts", "DIR", &a.receipts,
-            "append a receipt of every text that is generated to its end to the log "
-            "DIR/receipts.jsonl, for llmcheck --receipt-log and --replay; costs a hash of each row "
-            "of "
-            "logits, and --speculate")
-      .file();
-  table
-      .text("receipt-key", "KEY.pem", &a.receipt_key,
-            "sign each line of the log with this key (openssl genpkey -algorithm ed25519)")
-      .file();
+  table.file(
+      "receipts", "DIR", &a.receipts,
+      "append a receipt of every text that is generated to its end to the log "
+      "DIR/receipts.jsonl, for llmcheck --receipt-log and --replay; costs a hash of each row "
+      "of "
+      "logits, and --speculate");
+  table.file("receipt-key", "KEY.pem", &a.receipt_key,
+             "sign each line of the log with this key (openssl genpkey -algorithm ed25519)");
   table.group("Engine");
   table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
       .shown_default("CPUs this process may use");

@@ -24,7 +24,7 @@ class CompletionWriter : public AnswerWriter {
   }
 
   std::string whole(std::span<const ServedText> texts) const override {
-    if (is_infill()) return dump(infill(0, texts[0].result.text, &texts[0])) + "\n";
+    if (is_infill()) return json_text(infill(0, texts[0].result.text, &texts[0])) + "\n";
     AnswerJson json = envelope("");
     json["choices"] = AnswerJson::array();
     std::size_t n_tokens = 0;
@@ -33,7 +33,7 @@ class CompletionWriter : public AnswerWriter {
       n_tokens += texts[i].result.ids.size();
     }
     json["usage"] = usage(n_tokens);
-    return dump(json) + "\n";
+    return json_text(json) + "\n";
   }
 
   std::string opening() override {

@@ -106,9 +106,16 @@ Status add_tool(const OrderedJson& function, const char* schema_name, const std:
   return Ok{};
 }
 
-Status check_list(const OrderedJson& list, const std::string& path, std::string_view what) {
-  if (list.is_array()) return Ok{};
-  return wrong_field(path, shown_json(list), fmt::format("an array of {}", what));
+Status read_each(const OrderedJson& list, const std::string& path, std::string_view what,
+                 const std::function<Status(const OrderedJson&, const std::string& path)>& read) {
+  if (!list.is_array())
+    return wrong_field(path, shown_json(list), fmt::format("an array of {}", what));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string place = at_index(path, i);
+    if (!list[i].is_object()) return wrong_field(place, shown_json(list[i]), "an object");
+    LLM_RETURN_IF_ERROR(read(list[i], place));
+  }
+  return Ok{};
 }
 
 }  // namespace llm

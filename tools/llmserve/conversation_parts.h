@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -19,8 +20,9 @@ Result<std::string> type_of(const OrderedJson& object, const std::string& path);
 /// A string, null, or parts of these types, whose texts are joined.
 Result<std::string> text_of(const OrderedJson& content, const std::string& path,
                             std::initializer_list<std::string_view> types);
-/// @param what  the array's elements
-Status check_list(const OrderedJson& list, const std::string& path, std::string_view what);
+/// Reads each element of a list, which must be an object. @param what  the list is of
+Status read_each(const OrderedJson& list, const std::string& path, std::string_view what,
+                 const std::function<Status(const OrderedJson&, const std::string& path)>& read);
 
 /// Arguments as text, which must be an object's JSON; none is an empty object.
 Result<std::string> arguments_at(const OrderedJson& object, const std::string& path);

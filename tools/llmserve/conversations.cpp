@@ -23,7 +23,6 @@ Result<OrderedJson> read_call(const OrderedJson& call, const std::string& path) 
 }
 
 Status read_chat_message(const OrderedJson& given, const std::string& path, RequestedChat& chat) {
-  if (!given.is_object()) return wrong_field(path, shown_json(given), "an object");
   LLM_TRY(const std::string role, text_at(given, "role", path));
   const OrderedJson nothing;
   const auto member = [&](const char* name) -> const OrderedJson& {
@@ -126,29 +125,23 @@ void RequestedChat::add_system(std::string content) {
 }
 
 Status read_chat_messages(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "messages"));
-  for (std::size_t i = 0; i < list.size(); ++i)
-    LLM_RETURN_IF_ERROR(read_chat_message(list[i], at_index(path, i), chat));
-  return Ok{};
+  return read_each(list, path, "messages", [&](const OrderedJson& given, const std::string& place) {
+    return read_chat_message(given, place, chat);
+  });
 }
 
 Status read_tools(const OrderedJson& list, const std::string& path, bool is_flat,
                   RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "functions"));
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = at_index(path, i);
-    LLM_TRY(const std::string type, type_of(list[i], place));
+  const auto read = [&](const OrderedJson& tool, const std::string& place) -> Status {
+    LLM_TRY(const std::string type, text_at(tool, "type", place));
     if (type != "function") return wrong_field(place + ".type", shown_json(type), "function");
-    if (is_flat) {
-      LLM_RETURN_IF_ERROR(add_tool(list[i], "parameters", place, chat));
-      continue;
-    }
-    const OrderedJson function = list[i].value("function", OrderedJson());
+    if (is_flat) return add_tool(tool, "parameters", place, chat);
+    const OrderedJson function = tool.value("function", OrderedJson());
     if (!function.is_object())
       return wrong_field(place + ".function", shown_json(function), "an object");
-    LLM_RETURN_IF_ERROR(add_tool(function, "parameters", place + ".function", chat));
-  }
-  return Ok{};
+    return add_tool(function, "parameters", place + ".function", chat);
+  };
+  return read_each(list, path, "functions", read);
 }
 
 JsonSchema chat_message_schema() {

@@ -49,14 +49,8 @@ class EmbeddingsWriter : public AnswerWriter {
               {"model", served_.id},
               {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
     }
-    return dump(json) + "\n";
+    return json_text(json) + "\n";
   }
-
-  // It is never streamed.
-  std::string opening() override { return ""; }
-  std::string growth(std::size_t, const TextEvent&) override { return ""; }
-  std::string closing(std::size_t, const ServedText&) override { return ""; }
-  std::string ending() override { return ""; }
 
  private:
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
@@ -132,7 +126,7 @@ JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
   add_embedding(fields, served, body);
   fields.flag("truncate", &body.truncate, "Cut a text that is longer than the context.");
-  for (const char* taken : {"options", "keep_alive"}) fields.ignored(taken);
+  fields.ignored({"options", "keep_alive"});
   return fields;
 }
 

@@ -12,7 +12,6 @@ namespace {
 
 /// An item of /v1/responses' input.
 Status read_item(const OrderedJson& item, const std::string& path, RequestedChat& chat) {
-  if (!item.is_object()) return wrong_field(path, shown_json(item), "an object");
   const std::string type =
       item.contains("type") ? item.value("type", OrderedJson("")).dump() : "\"message\"";
   if (type == "\"reasoning\"") return Ok{};  // of OpenAI's models; no other reads it
@@ -45,7 +44,7 @@ Status read_item(const OrderedJson& item, const std::string& path, RequestedChat
 /// A block of a message of /v1/messages. @param text  of the message so far
 Status read_block(const OrderedJson& block, const std::string& role, const std::string& path,
                   std::string& text, RequestedChat& chat) {
-  LLM_TRY(const std::string type, type_of(block, path));
+  LLM_TRY(const std::string type, text_at(block, "type", path));
   const auto flush = [&] {
     if (!text.empty()) chat.add(role, std::exchange(text, ""));
   };
@@ -83,21 +82,16 @@ Status read_response_input(const OrderedJson& input, const std::string& path, Re
     chat.add("user", input.get<std::string>());
     return Ok{};
   }
-  LLM_RETURN_IF_ERROR(check_list(input, path, "items, or a string"));
-  for (std::size_t i = 0; i < input.size(); ++i)
-    LLM_RETURN_IF_ERROR(read_item(input[i], at_index(path, i), chat));
-  return Ok{};
+  return read_each(
+      input, path, "items, or a string",
+      [&](const OrderedJson& item, const std::string& at) { return read_item(item, at, chat); });
 }
 
 Status read_ollama_messages(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "messages"));
   std::size_t n_calls = 0;
   std::size_t n_results = 0;
   const auto id_of = [](std::size_t n) { return fmt::format("call{:05}", n); };
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = at_index(path, i);
-    const OrderedJson& given = list[i];
-    if (!given.is_object()) return wrong_field(place, shown_json(given), "an object");
+  const auto read = [&](const OrderedJson& given, const std::string& place) -> Status {
     LLM_TRY(const std::string role, text_at(given, "role", place));
     LLM_TRY(std::string text,
             text_of(given.value("content", OrderedJson()), place + ".content", {}));
@@ -106,7 +100,7 @@ Status read_ollama_messages(const OrderedJson& list, const std::string& path, Re
     if (role == "tool") {
       // Results come in the order of the calls.
       add_result(chat, id_of(n_results++), std::move(text));
-      continue;
+      return Ok{};
     }
     if (role != "system" && role != "user" && role != "assistant")
       return wrong_field(place + ".role", shown_json(role), "system, user, assistant or tool");
@@ -123,33 +117,29 @@ Status read_ollama_messages(const OrderedJson& list, const std::string& path, Re
         return wrong_field(at + ".arguments", shown_json(arguments), "an object");
       add_call(chat, call_json(id_of(n_calls++), std::move(name), json_text(arguments)));
     }
-  }
-  return Ok{};
+    return Ok{};
+  };
+  return read_each(list, path, "messages", read);
 }
 
 Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
                                RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "messages"));
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = at_index(path, i);
-    if (!list[i].is_object()) return wrong_field(place, shown_json(list[i]), "an object");
-    LLM_TRY(const std::string role, text_at(list[i], "role", place));
+  const auto read = [&](const OrderedJson& given, const std::string& place) -> Status {
+    LLM_TRY(const std::string role, text_at(given, "role", place));
     if (role != "user" && role != "assistant")
       return wrong_field(place + ".role", shown_json(role), "user or assistant");
-    const OrderedJson content = list[i].value("content", OrderedJson());
-    if (content.is_string()) {
-      chat.add(role, content.get<std::string>());
-      continue;
-    }
-    LLM_RETURN_IF_ERROR(check_list(content, place + ".content", "blocks, or a string"));
-    std::string text;
+    const OrderedJson content = given.value("content", OrderedJson());
+    std::string text = content.is_string() ? content.get<std::string>() : "";
     const std::size_t n_before = chat.messages.size();
-    for (std::size_t b = 0; b < content.size(); ++b)
-      LLM_RETURN_IF_ERROR(
-          read_block(content[b], role, at_index(place + ".content", b), text, chat));
+    if (!content.is_string())
+      LLM_RETURN_IF_ERROR(read_each(content, place + ".content", "blocks, or a string",
+                                    [&](const OrderedJson& block, const std::string& at) {
+                                      return read_block(block, role, at, text, chat);
+                                    }));
     if (!text.empty() || chat.messages.size() == n_before) chat.add(role, std::move(text));
-  }
-  return Ok{};
+    return Ok{};
+  };
+  return read_each(list, path, "messages", read);
 }
 
 Status read_anthropic_system(const OrderedJson& system, const std::string& path,
@@ -160,17 +150,14 @@ Status read_anthropic_system(const OrderedJson& system, const std::string& path,
 }
 
 Status read_anthropic_tools(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
-  LLM_RETURN_IF_ERROR(check_list(list, path, "tools"));
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = at_index(path, i);
-    if (!list[i].is_object()) return wrong_field(place, shown_json(list[i]), "an object");
-    const OrderedJson type = list[i].value("type", OrderedJson("custom"));
+  const auto read = [&](const OrderedJson& tool, const std::string& place) -> Status {
+    const OrderedJson type = tool.value("type", OrderedJson("custom"));
     if (type != "custom" && !type.is_null())
       return wrong_field(place + ".type", shown_json(type),
                          "custom: functions of the client's own");
-    LLM_RETURN_IF_ERROR(add_tool(list[i], "input_schema", place, chat));
-  }
-  return Ok{};
+    return add_tool(tool, "input_schema", place, chat);
+  };
+  return read_each(list, path, "tools", read);
 }
 
 Status read_anthropic_choice(const OrderedJson& choice, const std::string& path,

@@ -9,6 +9,7 @@
 
 #include "base/sha256.h"
 #include "base/shown_text.h"
+#include "tools/common/options.h"
 #include "tools/llmserve/answer.h"
 
 namespace llm {
@@ -44,12 +45,6 @@ bool same_secret(std::string_view text, std::string_view secret) {
   return differs == 0;
 }
 
-Error bad_option(std::string option, const std::string& value, std::string_view need) {
-  return {.code = ErrorCode::kUsage,
-          .field = std::move(option),
-          .message = fmt::format("found {}, need {}", llm::quoted(value), need)};
-}
-
 /// "https://a.example" or with a port, as browsers send it; else nothing.
 std::optional<std::string_view> authority_of(std::string_view origin) {
   const std::size_t at = origin.find("://");
@@ -64,11 +59,15 @@ std::optional<std::string_view> authority_of(std::string_view origin) {
 Result<Gate> Gate::create(GateOptions options) {
   for (const std::string& host : options.hosts) {
     if (host.empty() || host.find_first_of("/?# @*") != std::string::npos)
-      return bad_option("--allow-host", host, "a name, such as llm.example.org");
+      return usage_error(
+          "--allow-host",
+          fmt::format("found {}, need a name, such as llm.example.org", llm::quoted(host)));
   }
   for (const std::string& origin : options.origins) {
     if (origin != "*" && origin != "null" && !authority_of(origin))
-      return bad_option("--allow-origin", origin, "https://NAME or with a port, null, or *");
+      return usage_error("--allow-origin",
+                         fmt::format("found {}, need https://NAME or with a port, null, or *",
+                                     llm::quoted(origin)));
   }
   return Gate(std::move(options));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tools/common/options.h"
 
 namespace llm {
 namespace {
@@ -110,27 +111,24 @@ JsonSchema or_null(JsonSchema schema) {
   return schema;
 }
 
-Error body_error(std::string message) {
-  return {.code = ErrorCode::kUsage, .field = "body", .message = std::move(message)};
-}
-
 }  // namespace
 
 Result<OrderedJson> parse_json(std::string_view text, std::size_t most_levels) {
   if (const std::size_t levels = levels_of(text); levels > most_levels)
-    return body_error(fmt::format("found {} levels of JSON, need at most {}", levels, most_levels));
+    return usage_error(
+        "body", fmt::format("found {} levels of JSON, need at most {}", levels, most_levels));
   // The parser would take it for the end.
   if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
-    return body_error(fmt::format("found no JSON: a NUL at byte {}", at));
+    return usage_error("body", fmt::format("found no JSON: a NUL at byte {}", at));
   Builder builder;
   if (!OrderedJson::sax_parse(text, &builder)) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     const std::string_view what = builder.fault;
-    return body_error(fmt::format("found no JSON: {}", what.substr(what.find("] ") + 2)));
+    return usage_error("body", fmt::format("found no JSON: {}", what.substr(what.find("] ") + 2)));
   }
   if (!builder.name_twice) return std::move(builder.root);
-  return body_error(fmt::format("found the field {} twice in an object, need it once",
-                                shown_json(*builder.name_twice)));
+  return usage_error("body", fmt::format("found the field {} twice in an object, need it once",
+                                         shown_json(*builder.name_twice)));
 }
 
 std::string shown_json(const OrderedJson& value) {
@@ -145,9 +143,7 @@ std::string at_index(std::string_view path, std::size_t index) {
 }
 
 Error wrong_field(std::string field, const std::string& found, std::string_view need) {
-  return {.code = ErrorCode::kUsage,
-          .field = std::move(field),
-          .message = fmt::format("found {}, need {}", found, need)};
+  return usage_error(std::move(field), fmt::format("found {}, need {}", found, need));
 }
 
 JsonSchema array_of(JsonSchema items, bool filled) {
@@ -223,11 +219,11 @@ JsonFields::Field& JsonFields::integer_with(std::string name, JsonSchema usual,
       text);
 }
 
-JsonFields::Field& JsonFields::object(std::string name, const JsonFields& fields,
-                                      std::string_view text) {
+JsonFields::Field& JsonFields::object(std::string name, JsonFields fields, std::string_view text) {
+  JsonSchema schema = fields.schema();
   return value(
-      std::move(name), fields.schema(),
-      [&fields](const OrderedJson& value, const std::string& path) {
+      std::move(name), std::move(schema),
+      [fields = std::move(fields)](const OrderedJson& value, const std::string& path) {
         return fields.read(value, path + ".");
       },
       text);
@@ -247,11 +243,13 @@ JsonFields::Field& JsonFields::only(std::string name, const OrderedJson& values)
                });
 }
 
-JsonFields::Field& JsonFields::ignored(std::string name) {
-  return value(
-      std::move(name), JsonSchema::object(),
-      [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
-      "Taken without effect.");
+void JsonFields::ignored(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    value(
+        name, JsonSchema::object(),
+        [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
+        "Taken without effect.");
+  }
 }
 
 JsonFields::Take JsonFields::keep(const OrderedJson** target) {

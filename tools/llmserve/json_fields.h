@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,12 +77,12 @@ class JsonFields {
   }
   /// A value of another shape. @param schema  without null
   Field& value(std::string name, JsonSchema schema, Take take, std::string_view text = "");
-  /// An object. @param fields  its own, which outlives this
-  Field& object(std::string name, const JsonFields& fields, std::string_view text = "");
+  /// An object. @param fields  its own
+  Field& object(std::string name, JsonFields fields, std::string_view text = "");
   /// There for other servers' sake: only with these values, which change nothing.
   Field& only(std::string name, const OrderedJson& values);
-  /// Taken without effect, whatever it is.
-  Field& ignored(std::string name);
+  /// Taken without effect, whatever they are.
+  void ignored(std::initializer_list<const char*> names);
 
   /// Exactly one of the two is there.
   void either(std::string one, std::string other) { either_ = {std::move(one), std::move(other)}; }

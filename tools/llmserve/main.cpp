@@ -123,8 +123,5 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
 }  // namespace llm
 
 int main(int argc, char** argv) {
-  std::optional<llm::ServeArguments> arguments;  // strings need memory, which may be refused
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_serve_table(arguments.emplace()); },
-      [&](const llm::ToolContext& context) { return llm::run(*arguments, context); });
+  return llm::run_tool(argc, argv, llm::make_serve_table, llm::run);
 }

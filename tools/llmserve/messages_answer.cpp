@@ -19,16 +19,11 @@ class MessagesWriter : public AnswerWriter {
   std::string whole(std::span<const ServedText> texts) const override {
     AnswerJson blocks = AnswerJson::array();
     for (ReplyPart& part : parts_of(texts[0])) {
-      const char* const member = text_member(part.kind);
-      if (!blocks.empty() && member != nullptr && blocks.back().contains(member)) {
-        blocks.back()[member].get_ref<std::string&>() += part.text;
-        continue;
-      }
       AnswerJson block = block_of(part, blocks.size());
-      if (member == nullptr)
-        block["input"] = parse_ordered_json(part.call.arguments);
-      else
+      if (const char* const member = text_member(part.kind))
         block[member] = std::move(part.text);
+      else
+        block["input"] = parse_ordered_json(part.call.arguments);
       blocks.push_back(std::move(block));
     }
     AnswerJson json = message();
@@ -36,7 +31,7 @@ class MessagesWriter : public AnswerWriter {
     json["content"] = std::move(blocks);
     json.update(stop_of(texts[0], has_calls));
     json["usage"]["output_tokens"] = texts[0].result.ids.size();
-    return dump(json) + "\n";
+    return json_text(json) + "\n";
   }
 
   std::string opening() override {

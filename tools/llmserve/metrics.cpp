@@ -53,23 +53,26 @@ class MetricsWriter {
     }
   }
   void http(const HttpFigures& http) {
-    head("http_connections", "Open connections", "gauge");
-    text_ += fmt::format("llmserve_http_connections {}\n", http.connections);
+    single("http_connections", "gauge", "Open connections", http.connections);
     head("http_answers_total", "Answers sent, by status; 499: the client went before", "counter");
     for (const auto& [status, count] : http.answers)
       text_ += fmt::format("llmserve_http_answers_total{{status=\"{}\"}} {}\n", status, count);
   }
   void receipts(const ReceiptFigures& figures) {
-    head("receipts_logged_total", "Receipts written to the log", "counter");
-    text_ += fmt::format("llmserve_receipts_logged_total {}\n", figures.logged);
-    head("receipts_lost_total", "Receipts that could not be written; its log says why", "counter");
-    text_ += fmt::format("llmserve_receipts_lost_total {}\n", figures.lost);
+    single("receipts_logged_total", "counter", "Receipts written to the log", figures.logged);
+    single("receipts_lost_total", "counter", "Receipts that could not be written; its log says why",
+           figures.lost);
   }
   std::string text() && { return std::move(text_); }
 
  private:
   void head(std::string_view name, std::string_view help, std::string_view type) {
     text_ += fmt::format("# HELP llmserve_{0} {1}\n# TYPE llmserve_{0} {2}\n", name, help, type);
+  }
+  void single(std::string_view name, std::string_view type, std::string_view help,
+              std::uint64_t value) {
+    head(name, help, type);
+    text_ += fmt::format("llmserve_{} {}\n", name, value);
   }
   void add(std::string_view name, const std::string& model, const Histogram& histogram) {
     std::uint64_t so_far = 0;

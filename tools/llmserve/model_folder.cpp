@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "engine/gguf/gguf_split.h"
 #include "tools/common/model_files.h"
+#include "tools/common/options.h"
 
 namespace llm {
 namespace {
@@ -56,15 +57,12 @@ Result<std::vector<ModelShelf::Model>> find_models(const std::string& folder) {
       models, {}, [](const ModelShelf::Model& model) { return std::pair(model.id(), model.path); });
   const auto twice = std::ranges::adjacent_find(models, {}, &ModelShelf::Model::id);
   if (twice != models.end()) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--models",
-                 .message = fmt::format("found {} and {}, need files of different names",
-                                        twice->path, std::next(twice)->path)};
+    return usage_error("--models", fmt::format("found {} and {}, need files of different names",
+                                               twice->path, std::next(twice)->path));
   }
   if (models.empty()) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "--models",
-                 .message = fmt::format("found no model in {}, need one *.gguf or more", folder)};
+    return usage_error("--models",
+                       fmt::format("found no model in {}, need one *.gguf or more", folder));
   }
   return models;
 }
@@ -72,11 +70,8 @@ Result<std::vector<ModelShelf::Model>> find_models(const std::string& folder) {
 ModelShelf::Model one_model(const std::string& path, const std::vector<std::string>& names) {
   ModelShelf::Model model{.ids = {}, .path = path};
   for (const std::string& list : names) {
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const std::size_t end = std::min(list.find(',', begin), list.size());
-      if (end > begin) model.ids.push_back(name_of(list.substr(begin, end - begin)));
-      begin = end + 1;
-    }
+    for (const std::string& name : split_at_commas(list))
+      if (!name.empty()) model.ids.push_back(name_of(name));
   }
   if (model.ids.empty()) model.ids.push_back(name_of(fs::path(path).stem().string()));
   return model;

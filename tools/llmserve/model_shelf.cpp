@@ -141,11 +141,9 @@ void ModelShelf::refuse_late_requests() {
     }
   }
   for (auto& [request, model] : late) {
-    HttpAnswer answer = error_answer(
+    request.refused(error_answer(
         503, fmt::format("no room for the model {}: those in use fill --memory", model->id()),
-        "model_not_loaded");
-    answer.headers.emplace_back("Retry-After", "1");
-    request.refused(std::move(answer));
+        "model_not_loaded", {{"Retry-After", "1"}}));
   }
 }
 

@@ -24,10 +24,8 @@ class OllamaWriter : public AnswerWriter {
     for (const ReplyPart& part : parts_of(texts[0])) add(part, reply);
     AnswerJson json = line(std::move(reply));
     json.update(ended(texts[0]));
-    return dump(json) + "\n";
+    return json_text(json) + "\n";
   }
-
-  std::string opening() override { return ""; }
 
   std::string growth(std::size_t, const TextEvent& event) override {
     return lines_of(parsers_[0].push(event.text));
@@ -37,13 +35,12 @@ class OllamaWriter : public AnswerWriter {
     std::string lines = lines_of(parsers_[0].finish());
     AnswerJson last = line(empty_reply());
     last.update(ended(text));
-    return lines + dump(last) + "\n";
+    return lines + json_text(last) + "\n";
   }
 
-  std::string ending() override { return ""; }
-
   std::string failure(std::string_view error_body) const override {
-    return dump({{"error", parse_ordered_json(error_body)["error"]["message"]}}) + "\n";
+    return json_text(AnswerJson{{"error", parse_ordered_json(error_body)["error"]["message"]}}) +
+           "\n";
   }
 
  private:
@@ -95,7 +92,7 @@ class OllamaWriter : public AnswerWriter {
     for (const ReplyPart& part : parts) {
       AnswerJson reply = empty_reply();
       add(part, reply);
-      lines += dump(line(std::move(reply))) + "\n";
+      lines += json_text(line(std::move(reply))) + "\n";
     }
     return lines;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/generate/chat_style.h"
+#include "tools/common/options.h"
 
 namespace llm {
 namespace {
@@ -173,10 +174,8 @@ Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokeni
 
 Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
   if (!served.style) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = "messages",
-                 .message = "found a model without a chat template, need one",
-                 .hint = "start llmserve with --chat-template"};
+    return usage_error("messages", "found a model without a chat template, need one",
+                       "start llmserve with --chat-template");
   }
   adapt_chat(served.reply_format, chat);
   ChatPrompt prompt;
@@ -205,11 +204,9 @@ Result<Ids> fill_in_prompt(const Tokenizer& tokenizer, const Gap& gap, std::size
                            const std::string& field) {
   const auto& fim = tokenizer.spec().fim;
   if (!fim.prefix || !fim.suffix || !fim.middle) {
-    return Error{.code = ErrorCode::kUsage,
-                 .field = field,
-                 .message =
-                     "found a model whose vocabulary has no tokens for a text's prefix, "
-                     "suffix and middle, need one that was trained to fill in"};
+    return usage_error(field,
+                       "found a model whose vocabulary has no tokens for a text's prefix, suffix "
+                       "and middle, need one that was trained to fill in");
   }
   Ids ids = tokenizer.encode("", {.add_eos = false});  // BOS, where the vocabulary wants it
   Ids core = {*fim.prefix};

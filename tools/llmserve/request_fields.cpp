@@ -1,62 +1,23 @@
 #include "tools/llmserve/request_fields.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
-#include "engine/sampler/sampler_fields.h"
 #include "tools/llmserve/prompts.h"
+#include "tools/llmserve/request_parts.h"
 
 namespace llm {
 namespace {
 
-constexpr std::size_t kMostStops = 16;
-constexpr std::size_t kMostStopBytes = 1024;
 constexpr std::int64_t kMostLogprobs = 20;
 constexpr std::int64_t kMostChoices = 128;
-constexpr int kMostBias = 100;
 constexpr std::string_view kSpecialText = "Spellings of special tokens in texts are those tokens.";
-
-std::int64_t most_new(const ServedModel* served) {
-  return served == nullptr ? std::numeric_limits<std::int32_t>::max()
-                           : static_cast<std::int64_t>(served->most_new_tokens);
-}
 
 JsonSchema ids_schema(bool filled) {
   return array_of({{"type", "integer"}, {"minimum", 0}}, filled);
 }
 
 JsonSchema messages_schema() { return array_of({{"$ref", "#/components/schemas/Message"}}, true); }
-
-/// Has `read` put into the body's conversation what stands at `name`.
-JsonFields::Field& add_chat(JsonFields& fields, RequestBody& body, std::string name,
-                            JsonSchema schema,
-                            Status (*read)(const OrderedJson&, const std::string&, RequestedChat&),
-                            std::string_view text = "") {
-  return fields.value(
-      std::move(name), std::move(schema),
-      [&body, read](const OrderedJson& value, const std::string& path) {
-        return read(value, path, body.chat);
-      },
-      text);
-}
-
-Status read_variables(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  if (!value.is_object()) return wrong_field(path, shown_json(value), "an object");
-  chat.variables.update(value);
-  return Ok{};
-}
-
-Status read_effort(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  if (!value.is_string()) return wrong_field(path, shown_json(value), "a string");
-  chat.variables["reasoning_effort"] = value;
-  return Ok{};
-}
 
 /// /v1/responses' "reasoning".
 Status read_reasoning(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
@@ -82,151 +43,6 @@ Status read_think(const OrderedJson& value, const std::string& path, RequestedCh
   return Ok{};
 }
 
-Status read_nested_tools(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  return read_tools(value, path, /*is_flat=*/false, chat);
-}
-
-Status read_flat_tools(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  return read_tools(value, path, /*is_flat=*/true, chat);
-}
-
-Status read_parallel(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  if (!value.is_boolean()) return wrong_field(path, shown_json(value), "true or false");
-  chat.parallel_calls = value.get<bool>();
-  return Ok{};
-}
-
-/// What conversations of OpenAI's shapes have besides their messages.
-void add_calls(JsonFields& fields, RequestBody& body, bool is_flat) {
-  add_chat(fields, body, "tools", tools_schema(is_flat),
-           is_flat ? read_flat_tools : read_nested_tools, "Functions that the reply may call.");
-  add_chat(fields, body, "tool_choice",
-           {{"oneOf",
-             JsonSchema::array({{{"enum", {"auto", "none", "required"}}}, {{"type", "object"}}})}},
-           read_tool_choice);
-  add_chat(fields, body, "parallel_tool_calls", {{"type", "boolean"}, {"default", true}},
-           read_parallel, "More than one call in a reply.");
-  add_chat(fields, body, "chat_template_kwargs", {{"type", "object"}}, read_variables,
-           "Variables for the chat template, such as enable_thinking.");
-}
-
-/// What other servers offer and this one does not, with the values that ask for nothing.
-void add_unsupported(JsonFields& fields) {
-  const OrderedJson nothing = OrderedJson::array();
-  fields.only("frequency_penalty", OrderedJson::array({0}));
-  fields.only("presence_penalty", OrderedJson::array({0}));
-  fields.only("best_of", OrderedJson::array({1}));
-  fields.only("functions", OrderedJson::array({nothing}));
-  fields.only("modalities", OrderedJson::array({OrderedJson::array({"text"})}));
-  fields.only("service_tier", OrderedJson::array({"auto", "default"}));
-  fields.only("store", OrderedJson::array({false}));
-  fields.only("metadata", OrderedJson::array({OrderedJson::object()}));
-}
-
-void add_sampling(JsonFields& fields, RequestBody& body) {
-  for (const SamplerField& field : kSamplerFields) {
-    field.visit(body.options.sampler, [&](auto& value) {
-      if constexpr (std::is_floating_point_v<std::remove_reference_t<decltype(value)>>) {
-        fields.real(field.name, &value, field.lowest, field.highest, field.text);
-      } else {
-        fields.integer(field.name, &value, static_cast<std::int64_t>(field.lowest),
-                       static_cast<std::int64_t>(field.highest), field.text);
-      }
-    });
-  }
-  fields.integer("seed", &body.seed, -1, std::numeric_limits<std::int64_t>::max(), kSeedText);
-  fields.flag("ignore_eos", &body.options.ignore_eos, "never draw the tokens that end a text");
-}
-
-Status read_stops(const OrderedJson& stop, const std::string& path,
-                  std::vector<std::string>& stops) {
-  const std::size_t n = stop.is_array() ? stop.size() : 1;
-  if (n > kMostStops)
-    return wrong_field(path, fmt::format("{} strings", n), fmt::format("at most {}", kMostStops));
-  for (std::size_t i = 0; i < n; ++i) {
-    const OrderedJson& one = stop.is_array() ? stop[i] : stop;
-    if (!one.is_string() || one.get_ref<const std::string&>().empty() ||
-        one.get_ref<const std::string&>().size() > kMostStopBytes) {
-      return wrong_field(path, shown_json(one),
-                         fmt::format("strings of 1 to {} bytes", kMostStopBytes));
-    }
-    stops.push_back(one.get<std::string>());
-  }
-  return Ok{};
-}
-
-Status read_logit_bias(const OrderedJson& biases, const std::string& path,
-                       const Tokenizer& tokenizer, GenerateOptions& options) {
-  if (!biases.is_object()) return wrong_field(path, shown_json(biases), "an object");
-  if (biases.empty()) return Ok{};
-  auto list = std::make_shared<std::vector<LogitBias>>();
-  for (const auto& [name, value] : biases.items()) {
-    TokenId id = -1;
-    std::from_chars(name.data(), name.data() + name.size(), id);
-    // An id has one spelling, so that none comes twice.
-    if (!tokenizer.contains(id) || std::to_string(id) != name)
-      return wrong_field(path, shown_json(name),
-                         fmt::format("token ids 0..{}", tokenizer.size() - 1));
-    if (!value.is_number() || std::abs(value.get<double>()) > kMostBias) {
-      return wrong_field(path, shown_json(value),
-                         fmt::format("numbers in -{}..{}", kMostBias, kMostBias));
-    }
-    list->push_back({id, value.get<float>()});
-  }
-  options.logit_bias = std::move(list);
-  return Ok{};
-}
-
-void add_stops(JsonFields& fields, RequestBody& body) {
-  const JsonSchema one_stop = {{"type", "string"}, {"minLength", 1}};
-  JsonSchema stops = array_of(one_stop);
-  stops["maxItems"] = kMostStops;
-  fields.value(
-      "stop", {{"oneOf", JsonSchema::array({one_stop, stops})}},
-      [&body](const OrderedJson& value, const std::string& path) {
-        return read_stops(value, path, body.options.stop);
-      },
-      "The text ends before the first of them.");
-}
-
-void add_ends_and_biases(JsonFields& fields, const ServedModel* served, RequestBody& body) {
-  add_stops(fields, body);
-  fields.value(
-      "logit_bias",
-      {{"type", "object"},
-       {"propertyNames", {{"pattern", "^[0-9]+$"}}},
-       {"additionalProperties",
-        {{"type", "number"}, {"minimum", -kMostBias}, {"maximum", kMostBias}}}},
-      [served, &body](const OrderedJson& value, const std::string& path) {
-        return read_logit_bias(value, path, served->tokenizer(), body.options);
-      },
-      "Token ids with what is added to their logits before everything else.");
-}
-
-/// What all bodies that ask for texts have in common.
-void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body) {
-  add_model(fields);
-  fields.text("user", &body.user, "Taken without effect.");
-  add_sampling(fields, body);
-  add_ends_and_biases(fields, served, body);
-  add_structure(fields, body.structure);
-  fields.integer("max_tokens", &body.max_tokens, 0, most_new(served), "Of each choice.");
-  fields.flag("stream", &body.stream, "Send server-sent events.");
-  JsonFields options;
-  options.flag("include_usage", &body.include_usage);
-  options.only("include_obfuscation", OrderedJson::array({false}));
-  JsonSchema schema = options.schema();
-  fields.value(
-      "stream_options", std::move(schema),
-      [&body, options = std::move(options)](const OrderedJson& value, const std::string& path) {
-        body.has_stream_options = true;
-        return options.read(value, path + ".");
-      });
-  fields.flag("logits_hash", &body.logits_hash,
-              "Ask for the header x-logits-sha256; not with stream.");
-  add_unsupported(fields);
-}
-
 void add_choices(JsonFields& fields, RequestBody& body) {
   fields.integer("n", &body.n, 1, kMostChoices, "Choices of each prompt.");
   fields.flag("receipt", &body.receipt,
@@ -240,20 +56,13 @@ Status read_files(const OrderedJson& list, const std::string& path, const JsonFi
   if (!list.is_array()) return wrong_field(path, shown_json(list), "an array of files");
   for (std::size_t i = 0; i < list.size(); ++i) {
     file = {.name = "file", .text = ""};
-    LLM_RETURN_IF_ERROR(fields.read(list[i], fmt::format("{}[{}].", path, i)));
+    LLM_RETURN_IF_ERROR(fields.read(list[i], at_index(path, i) + "."));
     files.push_back(std::move(file));
   }
   return Ok{};
 }
 
 }  // namespace
-
-void add_model(JsonFields& fields) {
-  fields.value(
-      "model", {{"type", "string"}},
-      [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
-      "A name of /v1/models; without it, the first.");
-}
 
 JsonSchema prompts_schema() {
   const JsonSchema text = {{"type", "string"}};
@@ -319,9 +128,8 @@ JsonFields responses_fields(const ServedModel* served, RequestBody& body) {
   fields.only("top_logprobs", OrderedJson::array({0}));
   fields.only("truncation", OrderedJson::array({"disabled"}));
   fields.only("service_tier", OrderedJson::array({"auto", "default"}));
-  for (const char* taken : {"metadata", "user", "safety_identifier", "prompt_cache_key",
-                            "stream_options", "max_tool_calls"})
-    fields.ignored(taken);
+  fields.ignored({"metadata", "user", "safety_identifier", "prompt_cache_key", "stream_options",
+                  "max_tool_calls"});
   return fields;
 }
 
@@ -346,17 +154,11 @@ JsonFields messages_fields(const ServedModel* served, RequestBody& body) {
   add_anthropic(fields, body);
   fields.integer("max_tokens", &body.max_tokens, 1, most_new(served)).needed("a number");
   add_sampling(fields, body);
-  fields.value(
-      "stop_sequences", array_of({{"type", "string"}}),
-      [&body](const OrderedJson& value, const std::string& path) {
-        return read_stops(value, path, body.options.stop);
-      },
-      "The text ends before the first of them.");
+  add_stop_sequences(fields, body);
   add_nested_format(fields, "output_config", body.structure);
   fields.flag("stream", &body.stream, "Send server-sent events.");
-  for (const char* taken :
-       {"metadata", "service_tier", "context_management", "cache_control", "inference_geo"})
-    fields.ignored(taken);
+  fields.ignored(
+      {"metadata", "service_tier", "context_management", "cache_control", "inference_geo"});
   return fields;
 }
 
@@ -377,22 +179,17 @@ static void add_ollama(JsonFields& fields, const ServedModel* served, RequestBod
   add_sampling(options, body);
   options.integer("num_predict", &body.n_predict, -2, most_new(served), "Below 0: all that fits.");
   add_stops(options, body);
-  for (const char* taken : {"num_ctx", "num_batch", "num_gpu", "num_thread", "num_keep", "use_mmap",
-                            "main_gpu", "numa", "low_vram"})
-    options.ignored(taken);
+  options.ignored({"num_ctx", "num_batch", "num_gpu", "num_thread", "num_keep", "use_mmap",
+                   "main_gpu", "numa", "low_vram"});
   for (const char* penalty : {"presence_penalty", "frequency_penalty"})
     options.only(penalty, OrderedJson::array({0}));
-  JsonSchema schema = options.schema();
-  fields.value("options", std::move(schema),
-               [options = std::move(options)](const OrderedJson& value, const std::string& path) {
-                 return options.read(value, path + ".");
-               });
+  fields.object("options", std::move(options));
   add_ollama_format(fields, body.structure);
   add_chat(fields, body, "think",
            {{"oneOf", JsonSchema::array({{{"type", "boolean"}}, {{"type", "string"}}})}},
            read_think, "A variable for the chat template.");
   fields.flag("stream", &body.stream, "Lines of JSON; true unless it is said.");
-  fields.ignored("keep_alive");
+  fields.ignored({"keep_alive"});
 }
 
 JsonFields ollama_chat_fields(const ServedModel* served, RequestBody& body) {
@@ -400,8 +197,7 @@ JsonFields ollama_chat_fields(const ServedModel* served, RequestBody& body) {
   add_chat(fields, body, "messages", array_of({{"type", "object"}}, true), read_ollama_messages,
            "The last is the user's or a function's result.")
       .needed("an array of messages");
-  add_chat(fields, body, "tools", tools_schema(/*is_flat=*/false), read_nested_tools,
-           "Functions that the reply may call.");
+  add_tools(fields, body, /*is_flat=*/false);
   add_ollama(fields, served, body);
   return fields;
 }
@@ -427,7 +223,7 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
   JsonFields of_file;
   of_file.text("filename", &file->name);
   of_file.text("text", &file->text);
-  of_file.ignored("time");  // of llama.vim, for itself
+  of_file.ignored({"time"});  // of llama.vim, for itself
   JsonSchema schema = array_of(of_file.schema());
   fields.value(
       "input_extra", std::move(schema),
@@ -437,9 +233,8 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
       },
       "Other files, the least important first.");
   fields.integer("n_predict", &body.n_predict, -1, most_new(served), "As max_tokens; -1: all.");
-  for (const char* taken : {"cache_prompt", "id_slot", "n_indent", "response_fields", "samplers",
-                            "t_max_predict_ms", "t_max_prompt_ms"})
-    fields.ignored(taken);
+  fields.ignored({"cache_prompt", "id_slot", "n_indent", "response_fields", "samplers",
+                  "t_max_predict_ms", "t_max_prompt_ms"});
   fields.only("n", OrderedJson::array({1}));
   fields.only("receipt", OrderedJson::array({false}));
   add_common(fields, served, body);

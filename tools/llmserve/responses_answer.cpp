@@ -18,15 +18,9 @@ class ResponsesWriter : public AnswerWriter {
 
   std::string whole(std::span<const ServedText> texts) const override {
     AnswerJson items = AnswerJson::array();
-    std::vector<ReplyPart> merged;
-    for (ReplyPart& part : parts_of(texts[0])) {
-      if (!merged.empty() && part.kind != Kind::kCall && merged.back().kind == part.kind)
-        merged.back().text += part.text;
-      else
-        merged.push_back(std::move(part));
-    }
-    for (const ReplyPart& part : merged) items.push_back(item_of(part, items.size(), true));
-    return dump(ended(texts[0], std::move(items))) + "\n";
+    for (const ReplyPart& part : parts_of(texts[0]))
+      items.push_back(item_of(part, items.size(), true));
+    return json_text(ended(texts[0], std::move(items))) + "\n";
   }
 
   std::string opening() override {
@@ -49,8 +43,6 @@ class ResponsesWriter : public AnswerWriter {
     events += event(name, {{"response", std::move(json)}});
     return events;
   }
-
-  std::string ending() override { return ""; }
 
   std::string failure(std::string_view error_body) const override {
     const AnswerJson error = parse_ordered_json(error_body)["error"];

@@ -50,7 +50,7 @@ Status read_format(const OrderedJson& format, const std::string& path,
                        "\"text\", \"json_object\" or \"json_schema\"");
   const OrderedJson* schema = nullptr;
   JsonFields of_schema;
-  for (const char* taken : {"name", "description"}) of_schema.ignored(taken);
+  of_schema.ignored({"name", "description"});
   of_schema.only("strict", OrderedJson::array({true, false}));  // either is kept to
   of_schema.value("schema", {}, JsonFields::keep(&schema)).needed("a JSON schema");
   LLM_RETURN_IF_ERROR(of_schema.read(*by_schema, path + ".json_schema."));

@@ -34,16 +34,17 @@ OptionTable make_table(Arguments& arguments) {
   return table;
 }
 
-Error unknown(std::string option, const std::string& value, std::string rule) {
-  return Error{ErrorCode::kUsage, std::move(option),
-               fmt::format("found \"{}\", need {}", value, rule)};
-}
-
 Result<int> run(const Arguments& arguments, const ToolContext& context) {
   const auto shape = find_synthetic_shape(arguments.shape);
-  if (!shape) return unknown("--shape", arguments.shape, "one of " + synthetic_shape_names());
+  if (!shape) {
+    return usage_error("--shape", fmt::format("found \"{}\", need one of {}", arguments.shape,
+                                              synthetic_shape_names()));
+  }
   const Recipe* recipe = find_recipe(arguments.type);
-  if (recipe == nullptr) return unknown("--type", arguments.type, "a type of llmquant");
+  if (recipe == nullptr) {
+    return usage_error("--type",
+                       fmt::format("found \"{}\", need a type of llmquant", arguments.type));
+  }
   LLM_TRY(AtomicFile file, AtomicFile::create(arguments.out));
   ProgressBar bar(!context.quiet(), "weights");
   const SyntheticOptions options{
@@ -61,9 +62,4 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
 }  // namespace
 }  // namespace llm
 
-int main(int argc, char** argv) {
-  llm::Arguments arguments;
-  return llm::run_tool(
-      argc, argv, [&] { return llm::make_table(arguments); },
-      [&](const llm::ToolContext& context) { return llm::run(arguments, context); });
-}
+int main(int argc, char** argv) { return llm::run_tool(argc, argv, llm::make_table, llm::run); }

@@ -20,14 +20,8 @@
 #include "tools/hub/hub_model.h"
 #include "tools/llmtok/special.h"
 
+namespace llm {
 namespace {
-
-using llm::Json;
-using llm::json_text;
-using llm::Result;
-using llm::TokenId;
-using llm::Tokenizer;
-using llm::usage_error;
 
 constexpr int kSchemaVersion = 1;
 constexpr std::size_t kMaxReferenceBytes = std::size_t{1} << 30;
@@ -48,20 +42,18 @@ struct Arguments {
   std::string check;
 };
 
-llm::OptionTable make_table(Arguments& arguments) {
-  llm::OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
+OptionTable make_table(Arguments& arguments) {
+  OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
   table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough")
       .file();
-  table.text("m,model", "FILE", &arguments.model, "the same as MODEL").file().in_place_of("MODEL");
-  llm::add_hub_option(table, &arguments.hub_model);
+  table.file("m,model", "FILE", &arguments.model, "the same as MODEL").in_place_of("MODEL");
+  add_hub_option(table, &arguments.hub_model);
   table.group("Input (one of)");
   table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode; with --decode: ids");
-  table.text("f,file", "FILE", &arguments.file, "read it from a file").file();
+  table.file("f,file", "FILE", &arguments.file, "read it from a file");
   table.flag("stdin", &arguments.from_stdin, "read it from standard input");
-  table
-      .text("check", "REF.jsonl", &arguments.check,
-            "compare with reference lines {\"text\", \"ids\"}; exit code 1 on a difference")
-      .file();
+  table.file("check", "REF.jsonl", &arguments.check,
+             "compare with reference lines {\"text\", \"ids\"}; exit code 1 on a difference");
   table.flag("special", &arguments.special,
              "list the tokens with a part of their own: BOS, fill-in-the-middle, ends of texts");
   table.group("Encoding");
@@ -80,10 +72,10 @@ llm::OptionTable make_table(Arguments& arguments) {
 }
 
 Result<Tokenizer> open_tokenizer(const std::string& path) {
-  llm::guard_mapped_file(path);
-  LLM_TRY(const llm::OpenGguf open, llm::open_gguf_file(path));
+  guard_mapped_file(path);
+  LLM_TRY(const OpenGguf open, open_gguf_file(path));
   std::vector<std::string> warnings;
-  auto spec = llm::vocab_from_gguf(open.gguf, warnings);
+  auto spec = vocab_from_gguf(open.gguf, warnings);
   for (const std::string& warning : warnings) spdlog::warn("{}: {}", path, warning);
   if (!spec.ok()) return in_file(spec.error(), path);
   auto tokenizer = Tokenizer::create(std::move(spec).value());
@@ -91,15 +83,15 @@ Result<Tokenizer> open_tokenizer(const std::string& path) {
   return tokenizer;
 }
 
-Result<std::string> read_input(const Arguments& arguments, const llm::OptionTable& table) {
+Result<std::string> read_input(const Arguments& arguments, const OptionTable& table) {
   const int sources = table.given("p") + table.given("f") + arguments.from_stdin;
   if (sources != 1) {
     return usage_error(
         "input",
         fmt::format("found {} inputs, need one of -p, -f, --stdin, --check, --special", sources));
   }
-  if (arguments.from_stdin) return llm::read_stdin(Tokenizer::kMaxTextBytes);
-  if (table.given("f")) return llm::read_text_file(arguments.file, Tokenizer::kMaxTextBytes);
+  if (arguments.from_stdin) return read_stdin(Tokenizer::kMaxTextBytes);
+  if (table.given("f")) return read_text_file(arguments.file, Tokenizer::kMaxTextBytes);
   return arguments.prompt;
 }
 
@@ -111,7 +103,7 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, const Tokenizer&
   while (begin != std::string::npos) {
     const std::size_t end = std::min(text.find_first_of(kSeparators, begin), text.size());
     const std::string word = text.substr(begin, end - begin);
-    const auto id = llm::parse_integer(word);
+    const auto id = parse_integer(word);
     if (!id || *id < 0 || *id >= static_cast<std::int64_t>(tokenizer.size())) {
       return usage_error("--decode", fmt::format("found \"{:.40}\", need token ids 0..{}", word,
                                                  tokenizer.size() - 1));
@@ -122,28 +114,23 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, const Tokenizer&
   return ids;
 }
 
-/// JSON on one line; bytes that are not UTF-8 become U+FFFD.
-std::string dump(const Json& value) { return json_text(value); }
-
 /// A token as a line shows it: pieces as quoted text, the others by their spelling.
 std::string token_text(const Tokenizer& tokenizer, TokenId id) {
-  const bool is_text = tokenizer.kind(id) != llm::TokenKind::kControl &&
-                       tokenizer.kind(id) != llm::TokenKind::kUnknown &&
-                       tokenizer.kind(id) != llm::TokenKind::kByte;
-  return is_text ? llm::quoted(tokenizer.piece_text(id), llm::kLineBytes)
-                 : llm::shown(tokenizer.spelling(id));
+  const bool is_text = tokenizer.kind(id) != TokenKind::kControl &&
+                       tokenizer.kind(id) != TokenKind::kUnknown &&
+                       tokenizer.kind(id) != TokenKind::kByte;
+  return is_text ? quoted(tokenizer.piece_text(id), kLineBytes) : shown(tokenizer.spelling(id));
 }
 
-llm::Status print_ids(const Arguments& arguments, const Tokenizer& tokenizer,
-                      const std::string& text, const std::vector<TokenId>& ids) {
+Status print_ids(const Arguments& arguments, const Tokenizer& tokenizer, const std::string& text,
+                 const std::vector<TokenId>& ids) {
   if (arguments.json) {
     Json pieces = Json::array();
     for (const TokenId id : ids) pieces.push_back(tokenizer.spelling(id));
-    return llm::write_stdout(dump({{"schema_version", kSchemaVersion},
-                                   {"text", text},
-                                   {"ids", ids},
-                                   {"pieces", pieces}}) +
-                             "\n");
+    return write_stdout(
+        json_text(Json{
+            {"schema_version", kSchemaVersion}, {"text", text}, {"ids", ids}, {"pieces", pieces}}) +
+        "\n");
   }
   std::string out;
   if (arguments.ids) {
@@ -151,24 +138,24 @@ llm::Status print_ids(const Arguments& arguments, const Tokenizer& tokenizer,
   } else {
     for (const TokenId id : ids) out += fmt::format("{:6}  {}\n", id, token_text(tokenizer, id));
   }
-  return llm::write_stdout(out);
+  return write_stdout(out);
 }
 
-llm::Status print_text(const Arguments& arguments, const Tokenizer& tokenizer,
-                       const std::vector<TokenId>& ids) {
+Status print_text(const Arguments& arguments, const Tokenizer& tokenizer,
+                  const std::vector<TokenId>& ids) {
   std::string text = tokenizer.decode(
       ids, {.render_special = arguments.parse_special, .keep_invalid = !arguments.json});
   if (arguments.json) {
-    return llm::write_stdout(
-        dump({{"schema_version", kSchemaVersion}, {"ids", ids}, {"text", text}}) + "\n");
+    return write_stdout(
+        json_text(Json{{"schema_version", kSchemaVersion}, {"ids", ids}, {"text", text}}) + "\n");
   }
   if (isatty(STDOUT_FILENO) == 1) text += '\n';  // elsewhere the text goes out exactly
-  return llm::write_generated(text);
+  return write_generated(text);
 }
 
 Result<int> run_check(const Arguments& arguments, const Tokenizer& tokenizer) {
-  LLM_TRY(const std::string reference, llm::read_text_file(arguments.check, kMaxReferenceBytes));
-  auto checked = llm::check_tokens(tokenizer, reference, arguments.parse_special);
+  LLM_TRY(const std::string reference, read_text_file(arguments.check, kMaxReferenceBytes));
+  auto checked = check_tokens(tokenizer, reference, arguments.parse_special);
   if (!checked.ok()) return in_file(checked.error(), arguments.check);
   std::string out;
   Json mismatches = Json::array();
@@ -179,34 +166,34 @@ Result<int> run_check(const Arguments& arguments, const Tokenizer& tokenizer) {
                           {"found", mismatch.found},
                           {"first", mismatch.first}});
     out += fmt::format("line {}: {}\n  expected {}\n  found    {}\n  first difference at id {}\n",
-                       mismatch.line, llm::quoted(mismatch.text, llm::kLineBytes),
+                       mismatch.line, quoted(mismatch.text, kLineBytes),
                        fmt::join(mismatch.expected, " "), fmt::join(mismatch.found, " "),
                        mismatch.first);
   }
   if (arguments.json) {
-    out = dump({{"schema_version", kSchemaVersion},
-                {"matched", checked->matched},
-                {"total", checked->total},
-                {"mismatches", mismatches}}) +
+    out = json_text(Json{{"schema_version", kSchemaVersion},
+                         {"matched", checked->matched},
+                         {"total", checked->total},
+                         {"mismatches", mismatches}}) +
           "\n";
   } else {
     out += fmt::format("{}/{} match\n", checked->matched, checked->total);
   }
-  LLM_RETURN_IF_ERROR(llm::write_stdout(out));
-  return checked->passed() ? 0 : llm::kExitVerdictFailed;
+  LLM_RETURN_IF_ERROR(write_stdout(out));
+  return checked->passed() ? 0 : kExitVerdictFailed;
 }
 
-llm::Status print_special(const Arguments& arguments, const Tokenizer& tokenizer) {
-  if (!arguments.json) return llm::write_stdout(llm::special_tokens_text(tokenizer));
-  return llm::write_stdout(
-      dump({{"schema_version", kSchemaVersion}, {"special", llm::special_tokens_json(tokenizer)}}) +
-      "\n");
+Status print_special(const Arguments& arguments, const Tokenizer& tokenizer) {
+  if (!arguments.json) return write_stdout(special_tokens_text(tokenizer));
+  return write_stdout(json_text(Json{{"schema_version", kSchemaVersion},
+                                     {"special", special_tokens_json(tokenizer)}}) +
+                      "\n");
 }
 
-Result<int> run(Arguments& arguments, const llm::ToolContext& context) {
-  const llm::OptionTable& table = context.options;
+Result<int> run(Arguments& arguments, const ToolContext& context) {
+  const OptionTable& table = context.options;
   const std::string& path = arguments.model;
-  LLM_RETURN_IF_ERROR(llm::fetch_hub_model(arguments.hub_model, context, arguments.model));
+  LLM_RETURN_IF_ERROR(fetch_hub_model(arguments.hub_model, context, arguments.model));
   if (path.empty()) return usage_error("MODEL", "found no model, need a GGUF file");
   if (const bool check = table.given("check"); check || arguments.special) {
     if (table.given("p") || table.given("f") || arguments.from_stdin || arguments.decode ||
@@ -227,7 +214,7 @@ Result<int> run(Arguments& arguments, const llm::ToolContext& context) {
     LLM_RETURN_IF_ERROR(print_text(arguments, tokenizer, ids));
     return 0;
   }
-  llm::EncodeOptions options;
+  EncodeOptions options;
   if (arguments.no_bos) options.add_bos = false;
   if (arguments.no_space_prefix) options.add_space_prefix = false;
   options.parse_special = arguments.parse_special;
@@ -236,10 +223,6 @@ Result<int> run(Arguments& arguments, const llm::ToolContext& context) {
 }
 
 }  // namespace
+}  // namespace llm
 
-int main(int argc, char** argv) {
-  Arguments arguments;
-  return llm::run_tool(
-      argc, argv, [&] { return make_table(arguments); },
-      [&](const llm::ToolContext& context) { return run(arguments, context); });
-}
+int main(int argc, char** argv) { return llm::run_tool(argc, argv, llm::make_table, llm::run); }

@@ -240,11 +240,9 @@ def main() -> int:
     args = parser().parse_args(["add" if argument == "--add" else argument for argument in sys.argv[1:]])
     try:
         return dispatch(args)
-    except (ManifestError, Usage, bisect.BisectError, lock.Conflict) as error:
-        print(f"nightly: error: {error}", file=sys.stderr)
     except BlockingIOError:
         print("nightly: error: another run is at work in the same --state folder", file=sys.stderr)
-    except OSError as error:
+    except (ManifestError, Usage, bisect.BisectError, lock.Conflict, OSError) as error:
         print(f"nightly: error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130

@@ -188,15 +188,13 @@ def bench(run: Run) -> Outcome:
     return Outcome(INFO, "information only", {f"{r['test']} tokens/s": r["tokens_per_s"]["median"] for r in rows})
 
 
+def script(run: Run, *arguments: str) -> Outcome:
+    done = run.program(sys.executable, "-B", run.path("script"), str(run.place.bin), run.path("model"), *arguments)
+    return judge(Path(run.path("script")).name, done)
+
+
 def real(run: Run) -> Outcome:
-    done = run.program(sys.executable, "-B", run.path("script"), str(run.place.bin), run.path("model"), run.path("real"),
-                       "-t", str(run.threads))
-    return judge(Path(run.path("script")).name, done)
-
-
-def vocabularies(run: Run) -> Outcome:
-    done = run.program(sys.executable, "-B", run.path("script"), str(run.place.bin), run.path("model"))
-    return judge(Path(run.path("script")).name, done)
+    return script(run, run.path("real"), "-t", str(run.threads))
 
 
 @dataclass(frozen=True)
@@ -222,7 +220,7 @@ CHECKS = {
     "ppl": Check(ppl),
     "kld": Check(kld),
     "real": Check(real, ("real",), script="root/tests/real/check.py"),
-    "vocabularies": Check(vocabularies, folder=True, script="root/tests/real/vocabularies.py"),
+    "vocabularies": Check(script, folder=True, script="root/tests/real/vocabularies.py"),
     "bench": Check(bench, alone=True),
 }
 

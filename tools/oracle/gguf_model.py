@@ -47,16 +47,17 @@ class GgufModel:
         self._tensors = {t.name: t for t in self._reader.tensors}
         self._cache: dict[tuple[str, int], dict[int, np.ndarray]] = {}
         self._cache_bytes = machine_bytes() // 4 if cache_bytes is None else cache_bytes
-        self.hparams = Reader(self._value).read()
+        self.hparams = Reader(self.value).read()
         self._check_tensors()
 
     @property
     def name(self) -> str:
-        return self._value("general.name", "")
+        return self.value("general.name", "")
 
     def value(self, key: str, default=None):
         """The metadata value of `key`, or `default`."""
-        return self._value(key, default)
+        field = self._reader.get_field(key)
+        return default if field is None else field.contents()
 
     def sha256(self) -> str:
         """SHA-256 of the whole file, hex."""
@@ -70,8 +71,8 @@ class GgufModel:
         if tokens is None:
             return ""
         n = len(tokens.data)
-        scores = self._value("tokenizer.ggml.scores", [0.0] * n)
-        types = self._value("tokenizer.ggml.token_type", [1] * n)
+        scores = self.value("tokenizer.ggml.scores", [0.0] * n)
+        types = self.value("tokenizer.ggml.token_type", [1] * n)
         digest = hashlib.sha256()
         for index, score, kind in zip(tokens.data, scores, types, strict=True):
             raw = bytes(tokens.parts[index])
@@ -81,7 +82,7 @@ class GgufModel:
     def merges_hash(self) -> str:
         """SHA-256, hex, over the pre-tokenizer's name and every merge in the file's order, each as u32 byte length,
         little-endian, and the bytes. Empty string for vocabularies that are no byte-level BPE."""
-        if self._value("tokenizer.ggml.model") != "gpt2":
+        if self.value("tokenizer.ggml.model") != "gpt2":
             return ""
         digest = hashlib.sha256()
         merges = self._reader.get_field("tokenizer.ggml.merges")
@@ -149,13 +150,9 @@ class GgufModel:
             raise ValueError(f"token id outside [0, {tensor.data.shape[0]})")
         return dequantize(tensor.data[ids], tensor.tensor_type).astype(np.float64)
 
-    def _value(self, key: str, default=None):
-        field = self._reader.get_field(key)
-        return default if field is None else field.contents()
-
     @property
     def architecture(self) -> str:
-        return self._value("general.architecture")
+        return self.value("general.architecture")
 
     @property
     def family(self) -> Family:

@@ -117,16 +117,12 @@ class LlamaF64:
         self._divisors = model.rope_divisors(context)
         self.arithmetic = arithmetic
         self.hparams = model.hparams
-        self.reset()
+        self._text = Text(self.hparams)
 
     @property
     def n_past(self) -> int:
         """Tokens of the text = the position the next token gets."""
         return self._text.n_past
-
-    def reset(self) -> None:
-        """Forgets the text."""
-        self._text = Text(self.hparams)
 
     def forward(self, ids, layer_tap: LayerTap = _ignore, global_tap: GlobalTap = _ignore) -> np.ndarray:
         """Feeds `ids` at positions n_past.. and returns logits [T, vocab]. Every tap is called with a 2-D array, but

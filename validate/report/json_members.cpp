@@ -104,6 +104,12 @@ Result<const Json*> JsonMembers::object(const char* key) const {
   return malformed_json(field(key), shown_json(*value), "an object");
 }
 
+Result<const Json*> JsonMembers::list(const char* key) const {
+  LLM_TRY(const Json* value, member(key, "an array"));
+  if (value->is_array()) return value;
+  return malformed_json(field(key), shown_json(*value), "an array");
+}
+
 Status JsonMembers::format(std::string_view wanted) const {
   LLM_TRY(const std::string found, text("format"));
   if (found == wanted) return Ok{};

@@ -39,6 +39,8 @@ class JsonMembers {
   Result<double> amount(const char* key) const;
   Result<bool> boolean(const char* key) const;
   Result<const Json*> object(const char* key) const;
+  /// An array, which may be empty.
+  Result<const Json*> list(const char* key) const;
   /// "format", which must be this one.
   Status format(std::string_view wanted) const;
   /// An array of token ids of that size, or any but an empty one.

@@ -1,0 +1,204 @@
+#include "tools/llmserve/request_parts.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "engine/sampler/sampler_fields.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kMostStops = 16;
+constexpr std::size_t kMostStopBytes = 1024;
+constexpr int kMostBias = 100;
+
+Status read_variables(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (!value.is_object()) return wrong_field(path, shown_json(value), "an object");
+  chat.variables.update(value);
+  return Ok{};
+}
+
+/// What other servers offer and this one does not, with the values that ask for nothing.
+void add_unsupported(JsonFields& fields) {
+  const OrderedJson nothing = OrderedJson::array();
+  fields.only("frequency_penalty", OrderedJson::array({0}));
+  fields.only("presence_penalty", OrderedJson::array({0}));
+  fields.only("best_of", OrderedJson::array({1}));
+  fields.only("functions", OrderedJson::array({nothing}));
+  fields.only("modalities", OrderedJson::array({OrderedJson::array({"text"})}));
+  fields.only("service_tier", OrderedJson::array({"auto", "default"}));
+  fields.only("store", OrderedJson::array({false}));
+  fields.only("metadata", OrderedJson::array({OrderedJson::object()}));
+}
+
+Status read_stops(const OrderedJson& stop, const std::string& path,
+                  std::vector<std::string>& stops) {
+  const std::size_t n = stop.is_array() ? stop.size() : 1;
+  if (n > kMostStops)
+    return wrong_field(path, fmt::format("{} strings", n), fmt::format("at most {}", kMostStops));
+  for (std::size_t i = 0; i < n; ++i) {
+    const OrderedJson& one = stop.is_array() ? stop[i] : stop;
+    if (!one.is_string() || one.get_ref<const std::string&>().empty() ||
+        one.get_ref<const std::string&>().size() > kMostStopBytes) {
+      return wrong_field(path, shown_json(one),
+                         fmt::format("strings of 1 to {} bytes", kMostStopBytes));
+    }
+    stops.push_back(one.get<std::string>());
+  }
+  return Ok{};
+}
+
+Status read_logit_bias(const OrderedJson& biases, const std::string& path,
+                       const Tokenizer& tokenizer, GenerateOptions& options) {
+  if (!biases.is_object()) return wrong_field(path, shown_json(biases), "an object");
+  if (biases.empty()) return Ok{};
+  auto list = std::make_shared<std::vector<LogitBias>>();
+  for (const auto& [name, value] : biases.items()) {
+    TokenId id = -1;
+    std::from_chars(name.data(), name.data() + name.size(), id);
+    // An id has one spelling, so that none comes twice.
+    if (!tokenizer.contains(id) || std::to_string(id) != name)
+      return wrong_field(path, shown_json(name),
+                         fmt::format("token ids 0..{}", tokenizer.size() - 1));
+    if (!value.is_number() || std::abs(value.get<double>()) > kMostBias) {
+      return wrong_field(path, shown_json(value),
+                         fmt::format("numbers in -{}..{}", kMostBias, kMostBias));
+    }
+    list->push_back({id, value.get<float>()});
+  }
+  options.logit_bias = std::move(list);
+  return Ok{};
+}
+
+/// @param schema  of the value called `name`
+void add_stops_as(JsonFields& fields, RequestBody& body, std::string name, JsonSchema schema) {
+  fields.value(
+      std::move(name), std::move(schema),
+      [&body](const OrderedJson& value, const std::string& path) {
+        return read_stops(value, path, body.options.stop);
+      },
+      "The text ends before the first of them.");
+}
+
+void add_biases(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+  fields.value(
+      "logit_bias",
+      {{"type", "object"},
+       {"propertyNames", {{"pattern", "^[0-9]+$"}}},
+       {"additionalProperties",
+        {{"type", "number"}, {"minimum", -kMostBias}, {"maximum", kMostBias}}}},
+      [served, &body](const OrderedJson& value, const std::string& path) {
+        return read_logit_bias(value, path, served->tokenizer(), body.options);
+      },
+      "Token ids with what is added to their logits before everything else.");
+}
+
+}  // namespace
+
+std::int64_t most_new(const ServedModel* served) {
+  return served == nullptr ? std::numeric_limits<std::int32_t>::max()
+                           : static_cast<std::int64_t>(served->most_new_tokens);
+}
+
+JsonFields::Field& add_chat(JsonFields& fields, RequestBody& body, std::string name,
+                            JsonSchema schema,
+                            Status (*read)(const OrderedJson&, const std::string&, RequestedChat&),
+                            std::string_view text) {
+  return fields.value(
+      std::move(name), std::move(schema),
+      [&body, read](const OrderedJson& value, const std::string& path) {
+        return read(value, path, body.chat);
+      },
+      text);
+}
+
+Status read_effort(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (!value.is_string()) return wrong_field(path, shown_json(value), "a string");
+  chat.variables["reasoning_effort"] = value;
+  return Ok{};
+}
+
+void add_model(JsonFields& fields) {
+  fields.value(
+      "model", {{"type", "string"}},
+      [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
+      "A name of /v1/models; without it, the first.");
+}
+
+void add_tools(JsonFields& fields, RequestBody& body, bool is_flat) {
+  fields.value(
+      "tools", tools_schema(is_flat),
+      [&body, is_flat](const OrderedJson& value, const std::string& path) {
+        return read_tools(value, path, is_flat, body.chat);
+      },
+      "Functions that the reply may call.");
+}
+
+void add_calls(JsonFields& fields, RequestBody& body, bool is_flat) {
+  add_tools(fields, body, is_flat);
+  add_chat(fields, body, "tool_choice",
+           {{"oneOf",
+             JsonSchema::array({{{"enum", {"auto", "none", "required"}}}, {{"type", "object"}}})}},
+           read_tool_choice);
+  fields.flag("parallel_tool_calls", &body.chat.parallel_calls, "More than one call in a reply.");
+  add_chat(fields, body, "chat_template_kwargs", {{"type", "object"}}, read_variables,
+           "Variables for the chat template, such as enable_thinking.");
+}
+
+void add_sampling(JsonFields& fields, RequestBody& body) {
+  for (const SamplerField& field : kSamplerFields) {
+    field.visit(body.options.sampler, [&](auto& value) {
+      if constexpr (std::is_floating_point_v<std::remove_reference_t<decltype(value)>>) {
+        fields.real(field.name, &value, field.lowest, field.highest, field.text);
+      } else {
+        fields.integer(field.name, &value, static_cast<std::int64_t>(field.lowest),
+                       static_cast<std::int64_t>(field.highest), field.text);
+      }
+    });
+  }
+  fields.integer("seed", &body.seed, -1, std::numeric_limits<std::int64_t>::max(), kSeedText);
+  fields.flag("ignore_eos", &body.options.ignore_eos, "never draw the tokens that end a text");
+}
+
+void add_stops(JsonFields& fields, RequestBody& body) {
+  const JsonSchema one_stop = {{"type", "string"}, {"minLength", 1}};
+  JsonSchema stops = array_of(one_stop);
+  stops["maxItems"] = kMostStops;
+  add_stops_as(fields, body, "stop", {{"oneOf", JsonSchema::array({one_stop, stops})}});
+}
+
+void add_stop_sequences(JsonFields& fields, RequestBody& body) {
+  add_stops_as(fields, body, "stop_sequences", array_of({{"type", "string"}}));
+}
+
+void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+  add_model(fields);
+  fields.text("user", &body.user, "Taken without effect.");
+  add_sampling(fields, body);
+  add_stops(fields, body);
+  add_biases(fields, served, body);
+  add_structure(fields, body.structure);
+  fields.integer("max_tokens", &body.max_tokens, 0, most_new(served), "Of each choice.");
+  fields.flag("stream", &body.stream, "Send server-sent events.");
+  JsonFields options;
+  options.flag("include_usage", &body.include_usage);
+  options.only("include_obfuscation", OrderedJson::array({false}));
+  JsonSchema schema = options.schema();
+  fields.value(
+      "stream_options", std::move(schema),
+      [&body, options = std::move(options)](const OrderedJson& value, const std::string& path) {
+        body.has_stream_options = true;
+        return options.read(value, path + ".");
+      });
+  fields.flag("logits_hash", &body.logits_hash,
+              "Ask for the header x-logits-sha256; not with stream.");
+  add_unsupported(fields);
+}
+
+}  // namespace llm
