@@ -29,15 +29,6 @@ constexpr std::array kUnseen = {
     Range{0xE0000, 0xE0FFF, true},
 };
 
-std::uint32_t code_point(std::string_view character) {
-  const auto lead = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1) return lead;
-  std::uint32_t value = lead & (0x7FU >> character.size());
-  for (const char c : character.substr(1))
-    value = value << 6U | (static_cast<unsigned char>(c) & 0x3FU);
-  return value;
-}
-
 std::string escape(std::uint32_t value) {
   if (value == '\n') return "\\n";
   if (value == '\t') return "\\t";
@@ -60,7 +51,7 @@ bool stays(std::uint32_t value, Place place) {
 /// One character, or one byte that begins none, as the place shows it.
 std::string clean(std::string_view character, bool valid, Place place) {
   if (!valid) return fmt::format("\\x{:02x}", static_cast<unsigned char>(character[0]));
-  const std::uint32_t value = code_point(character);
+  const std::uint32_t value = utf8_code_point(character);
   if (stays(value, place)) return std::string(character);
   if (value == '"' || value == '\\') return fmt::format("\\{}", character);
   return escape(value);

@@ -46,6 +46,24 @@ Utf8Head utf8_head(std::string_view text) {
   return {Utf8Head::Kind::kCharacter, lead.size};
 }
 
+char32_t utf8_code_point(std::string_view character) {
+  const unsigned lead = byte_at(character, 0);
+  char32_t code = character.size() == 1 ? lead : lead & (0x7FU >> character.size());
+  for (std::size_t i = 1; i < character.size(); ++i)
+    code = code << 6 | (byte_at(character, i) & 0x3FU);
+  return code;
+}
+
+void append_utf8(char32_t code, std::string& out) {
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+    return;
+  }
+  const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  out += static_cast<char>(0xFF << (7 - n_more) | code >> 6 * n_more);
+  for (int i = n_more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
+}
+
 std::size_t valid_utf8_size(std::string_view text) {
   constexpr std::uint64_t kHighBits = 0x8080808080808080U;
   std::size_t at = 0;

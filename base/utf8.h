@@ -22,6 +22,12 @@ struct Utf8Head {
 /// @pre !text.empty()
 Utf8Head utf8_head(std::string_view text);
 
+/// The number of a character. @pre `character` is one, in well-formed UTF-8
+char32_t utf8_code_point(std::string_view character);
+
+/// Appends the character of a number. @pre it is one: at most U+10FFFF, no surrogate
+void append_utf8(char32_t code, std::string& out);
+
 /// The number of bytes before the first one that belongs to no character; text.size() if all do.
 std::size_t valid_utf8_size(std::string_view text);
 

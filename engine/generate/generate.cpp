@@ -23,19 +23,9 @@ struct Settled {
 }  // namespace
 
 std::string_view stop_reason_name(StopReason reason) {
-  switch (reason) {
-    case StopReason::kEos:
-      return "eos";
-    case StopReason::kLength:
-      return "length";
-    case StopReason::kStopString:
-      return "stop_string";
-    case StopReason::kContextFull:
-      return "context_full";
-    case StopReason::kInterrupted:
-      return "interrupted";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"eos", "length", "stop_string", "context_full",
+                                         "interrupted"};
+  return kNames[static_cast<std::size_t>(reason)];
 }
 
 void Generator::set_text(std::span<const TokenId> tokens) {

@@ -68,19 +68,15 @@ Result<const GgufValue*> GgufFile::require_array(std::string_view key, GgufType 
 
 Result<std::uint64_t> GgufFile::get_unsigned(std::string_view key) const {
   LLM_TRY(const GgufValue* value, require(key, "UINT32"));
-  switch (value->type) {
-    case GgufType::kUint8:
-      return load_unaligned<std::uint8_t>(value->bytes);
-    case GgufType::kUint16:
-      return load_unaligned<std::uint16_t>(value->bytes);
-    case GgufType::kUint32:
-      return load_unaligned<std::uint32_t>(value->bytes);
-    case GgufType::kUint64:
-      return load_unaligned<std::uint64_t>(value->bytes);
-    default:
-      return value_error(ErrorCode::kMalformed, key,
-                         fmt::format("found {}, need UINT32", value->type_name()));
+  std::optional<std::uint64_t> found;
+  if (gguf_fixed_size(value->type) > 0) {
+    visit_gguf_number(value->type, value->bytes, [&](auto number) {
+      if constexpr (std::is_same_v<decltype(number), std::uint64_t>) found = number;
+    });
   }
+  if (found) return *found;
+  return value_error(ErrorCode::kMalformed, key,
+                     fmt::format("found {}, need UINT32", value->type_name()));
 }
 
 Result<std::uint64_t> GgufFile::get_unsigned_or(std::string_view key, std::uint64_t absent) const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 namespace llm {
 
@@ -29,5 +31,10 @@ struct GgufLimits {
   static constexpr std::uint64_t kMaxArrayElements = 4U << 20;
   static constexpr std::uint64_t kMaxParts = 65535;  ///< of a split model: split.no is a UINT16
 };
+
+/// Whether a name has the characters that keys and names of tensors may have.
+inline bool is_printable_ascii(std::string_view name) {
+  return std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7F; });
+}
 
 }  // namespace llm

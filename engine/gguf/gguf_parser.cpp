@@ -14,10 +14,6 @@ constexpr std::string_view kAlignmentKey = "general.alignment";
 
 std::uint32_t byte_swapped(std::uint32_t value) { return __builtin_bswap32(value); }
 
-bool is_printable_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
-}
-
 Error malformed(std::string_view field, std::uint64_t offset, std::string message) {
   return Error{ErrorCode::kMalformed, std::string(field), std::move(message), offset};
 }
@@ -205,22 +201,12 @@ Status GgufParser::walk_strings(ByteReader& reader, std::string_view key, GgufVa
 }
 
 Status GgufParser::index_entries() {
-  auto& order = file_.entry_order_;
-  const auto& entries = file_.entries_;
-  order.resize(entries.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int by_key = entries[a].key.compare(entries[b].key);
-    return by_key != 0 ? by_key < 0 : a < b;
-  });
-  const auto twin = std::adjacent_find(
-      order.begin(), order.end(),
-      [&](std::uint32_t a, std::uint32_t b) { return entries[a].key == entries[b].key; });
-  if (twin == order.end()) return Ok{};
-  const GgufEntry& second = entries[*(twin + 1)];
+  const auto twins = order_by_name(file_.entries_, &GgufEntry::key, file_.entry_order_);
+  if (!twins) return Ok{};
+  const auto [first, second] = *twins;
   return malformed(
-      second.key, second.value.offset,
-      fmt::format("found a duplicate key: KV {} and KV {}, need unique keys", *twin, *(twin + 1)));
+      file_.entries_[second].key, file_.entries_[second].value.offset,
+      fmt::format("found a duplicate key: KV {} and KV {}, need unique keys", first, second));
 }
 
 Status GgufParser::read_alignment() {

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/byte_reader.h"
 #include "base/result.h"
@@ -53,6 +57,19 @@ class GgufParser {
   std::uint64_t n_tensors_ = 0;
   std::uint64_t n_entries_ = 0;
 };
+
+/// Sorts the indices of `items` by name into `order`.
+/// @return the first two of one name, in their order; nothing: names are unique
+std::optional<std::pair<std::uint32_t, std::uint32_t>> order_by_name(
+    const auto& items, auto name, std::vector<std::uint32_t>& order) {
+  const auto name_of = [&](std::uint32_t i) { return std::string_view(items[i].*name); };
+  order.resize(items.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, name_of);
+  const auto twin = std::ranges::adjacent_find(order, {}, name_of);
+  if (twin == order.end()) return std::nullopt;
+  return std::pair(*twin, *(twin + 1));
+}
 
 /// Parses one tensor description at the reader's position: name, dims, type, offset; checks sizes
 /// (docs/bad_input.md rows 29-37), not yet the offset. `index` names it while its name is unknown.

@@ -62,8 +62,7 @@ Status parse_name(ByteReader& reader, std::uint64_t index, GgufTensor& tensor) {
     reader.fail(ErrorCode::kMalformed, field, "found length 0, need 1 to 63");
     return reader.error();
   }
-  if (!std::all_of(tensor.name.begin(), tensor.name.end(),
-                   [](char c) { return c >= 0x20 && c < 0x7F; })) {
+  if (!is_printable_ascii(tensor.name)) {
     reader.fail(ErrorCode::kMalformed, field,
                 "found NUL, control or non-ASCII characters, need printable ASCII");
     return reader.error();
@@ -167,23 +166,14 @@ Status GgufParser::parse_tensors() {
 }
 
 Status GgufFile::index_tensors() {
-  auto& order = tensor_order_;
-  const auto& tensors = tensors_;
-  order.resize(tensors.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int by_name = tensors[a].name.compare(tensors[b].name);
-    return by_name != 0 ? by_name < 0 : a < b;
-  });
-  const auto twin = std::adjacent_find(
-      order.begin(), order.end(),
-      [&](std::uint32_t a, std::uint32_t b) { return tensors[a].name == tensors[b].name; });
-  if (twin == order.end()) return Ok{};
-  const GgufTensor& second = tensors[*(twin + 1)];
-  return tensor_error(ErrorCode::kMalformed, second.name, {}, second.info_offset,
+  const auto twins = order_by_name(tensors_, &GgufTensor::name, tensor_order_);
+  if (!twins) return Ok{};
+  const auto [first, second] = *twins;
+  return tensor_error(ErrorCode::kMalformed, tensors_[second].name, {},
+                      tensors_[second].info_offset,
                       fmt::format("found a duplicate name: tensor {} and tensor {}, need unique "
                                   "names",
-                                  *twin, *(twin + 1)));
+                                  first, second));
 }
 
 Status GgufParser::check_layout() {
@@ -244,9 +234,7 @@ Status GgufParser::check_overlaps() const {
   const auto& tensors = file_.tensors_;
   std::vector<std::uint32_t> by_offset(tensors.size());
   std::iota(by_offset.begin(), by_offset.end(), 0U);
-  std::sort(by_offset.begin(), by_offset.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return tensors[a].offset != tensors[b].offset ? tensors[a].offset < tensors[b].offset : a < b;
-  });
+  std::ranges::stable_sort(by_offset, {}, [&](std::uint32_t i) { return tensors[i].offset; });
   for (std::size_t i = 1; i < by_offset.size(); ++i) {
     const GgufTensor& before = tensors[by_offset[i - 1]];
     const GgufTensor& after = tensors[by_offset[i]];

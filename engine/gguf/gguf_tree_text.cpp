@@ -142,7 +142,7 @@ class Parser {
       return unknown;
     }
     const bool good_name = !words.empty() && words.size() <= GgufLimits::kMaxTensorNameBytes &&
-                           std::ranges::all_of(words, [](char c) { return c >= 0x20 && c < 0x7F; });
+                           is_printable_ascii(words);
     if (!good_name) return error("need a name of 1 to 63 printable ASCII characters");
     if (!names_.insert(words).second)
       return error(fmt::format("found the tensor \"{}\" twice, need unique names", words));

@@ -59,6 +59,36 @@ T load_unaligned(std::span<const std::byte> bytes) {
   return value;
 }
 
+/// Calls `visit` with the number that `bytes` hold as `type`, an std::uint64_t, std::int64_t,
+/// float, double or bool. @pre a fixed-size type
+template <typename Visitor>
+auto visit_gguf_number(GgufType type, std::span<const std::byte> bytes, Visitor visit) {
+  switch (type) {
+    case GgufType::kUint8:
+      return visit(std::uint64_t{load_unaligned<std::uint8_t>(bytes)});
+    case GgufType::kUint16:
+      return visit(std::uint64_t{load_unaligned<std::uint16_t>(bytes)});
+    case GgufType::kUint32:
+      return visit(std::uint64_t{load_unaligned<std::uint32_t>(bytes)});
+    case GgufType::kUint64:
+      return visit(load_unaligned<std::uint64_t>(bytes));
+    case GgufType::kInt8:
+      return visit(std::int64_t{load_unaligned<std::int8_t>(bytes)});
+    case GgufType::kInt16:
+      return visit(std::int64_t{load_unaligned<std::int16_t>(bytes)});
+    case GgufType::kInt32:
+      return visit(std::int64_t{load_unaligned<std::int32_t>(bytes)});
+    case GgufType::kInt64:
+      return visit(load_unaligned<std::int64_t>(bytes));
+    case GgufType::kFloat32:
+      return visit(load_unaligned<float>(bytes));
+    case GgufType::kFloat64:
+      return visit(load_unaligned<double>(bytes));
+    default:
+      return visit(bytes[0] != std::byte{0});
+  }
+}
+
 /// A typed view of an array of fixed-size numbers, which may lie at any address.
 template <typename T>
 class GgufArray {

@@ -26,10 +26,6 @@ void append_number(std::vector<std::byte>& out, T value) {
   append_bytes(out, &value, sizeof(value));
 }
 
-bool is_printable_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
-}
-
 std::optional<std::string> repeated(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   const auto twin = std::adjacent_find(names.begin(), names.end());

@@ -126,19 +126,8 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
 }  // namespace
 
 std::string_view grammar_kind_name(GrammarKind kind) {
-  switch (kind) {
-    case GrammarKind::kJsonObject:
-      return "json_object";
-    case GrammarKind::kJsonSchema:
-      return "json_schema";
-    case GrammarKind::kEbnf:
-      return "grammar";
-    case GrammarKind::kRegex:
-      return "regex";
-    case GrammarKind::kTags:
-      return "tags";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"json_object", "json_schema", "grammar", "regex", "tags"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 GrammarSource CallTags::source() const {

@@ -42,15 +42,6 @@ std::optional<CodeSet> shorthand(char letter) {
   }
 }
 
-/// @param character  one, in valid UTF-8
-char32_t code_of(std::string_view character) {
-  const auto head = static_cast<unsigned char>(character.front());
-  char32_t code = character.size() == 1 ? head : head & (0x7FU >> character.size());
-  for (const char c : character.substr(1))
-    code = code << 6 | (static_cast<unsigned char>(c) & 0x3FU);
-  return code;
-}
-
 class PatternReader {
  public:
   PatternReader(std::string_view pattern, bool in_json) : text_(pattern), in_json_(in_json) {}
@@ -213,7 +204,7 @@ class PatternReader {
   Result<CodeSet> single(bool in_class) {
     if (!take('\\')) {
       const std::size_t size = utf8_head(text_.substr(at_)).size;
-      const char32_t code = code_of(text_.substr(at_, size));
+      const char32_t code = utf8_code_point(text_.substr(at_, size));
       at_ += size;
       return of(code);
     }

@@ -55,12 +55,11 @@ constexpr std::array kRopeScalings = {
     RopeScaling{.type = "longrope", .refused = "of files that have it only phi3 is known here"},
 };
 // The factors of LongRoPE are in a tensor.
-constexpr std::array kPhi3Scalings = {
-    RopeScaling{.type = "none"},
-    RopeScaling{.type = "linear", .divides_positions = true},
-    RopeScaling{.type = "yarn", .divides_positions = true, .is_yarn = true},
-    RopeScaling{.type = "longrope"},
-};
+constexpr std::array kPhi3Scalings = [] {
+  auto scalings = kRopeScalings;
+  scalings.back().refused = {};
+  return scalings;
+}();
 
 constexpr std::array kQwen2Roles = {
     RoleNeed{"attn_q.bias", Need::kRequired},
@@ -189,36 +188,9 @@ constexpr std::array kArchitectures = {
 
 /// The number or boolean that `value` holds; nothing for texts and arrays.
 std::optional<double> number_of(const GgufValue& value) {
-  const auto read = [&]<typename T>(T) -> std::optional<double> {
-    return static_cast<double>(load_unaligned<T>(value.bytes));
-  };
-  switch (value.type) {
-    case GgufType::kUint8:
-    case GgufType::kBool:
-      return read(std::uint8_t{});
-    case GgufType::kInt8:
-      return read(std::int8_t{});
-    case GgufType::kUint16:
-      return read(std::uint16_t{});
-    case GgufType::kInt16:
-      return read(std::int16_t{});
-    case GgufType::kUint32:
-      return read(std::uint32_t{});
-    case GgufType::kInt32:
-      return read(std::int32_t{});
-    case GgufType::kUint64:
-      return read(std::uint64_t{});
-    case GgufType::kInt64:
-      return read(std::int64_t{});
-    case GgufType::kFloat32:
-      return read(float{});
-    case GgufType::kFloat64:
-      return read(double{});
-    case GgufType::kString:
-    case GgufType::kArray:
-      return std::nullopt;
-  }
-  return std::nullopt;
+  if (gguf_fixed_size(value.type) == 0) return std::nullopt;
+  return visit_gguf_number(value.type, value.bytes,
+                           [](auto number) { return static_cast<double>(number); });
 }
 
 constexpr bool roles_exist(const Architecture& architecture) {

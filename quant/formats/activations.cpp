@@ -35,15 +35,6 @@ std::int16_t sum_of(const std::int8_t* qs, std::size_t n) {
   return static_cast<std::int16_t>(sum);
 }
 
-template <typename Block>
-void quantize_blocks(std::span<const float> x, std::span<std::byte> out) {
-  for (std::size_t b = 0; b < x.size() / Block::kWeights; ++b) {
-    Block block;
-    quantize_block(x.subspan(b * Block::kWeights).template first<Block::kWeights>(), block);
-    std::memcpy(out.data() + b * sizeof(Block), &block, sizeof(Block));
-  }
-}
-
 }  // namespace
 
 ActivationFormat activation_format(WeightType type) {
@@ -59,30 +50,13 @@ ActivationFormat activation_format(WeightType type) {
 }
 
 std::size_t activation_block_size(ActivationFormat format) {
-  switch (format) {
-    case ActivationFormat::kF32:
-      return 1;
-    case ActivationFormat::kQ8_32:
-      return BlockQ8_32::kWeights;
-    case ActivationFormat::kQ8_K:
-      return BlockQ8_K::kWeights;
-  }
-  LLM_CHECK(false && "an activation format outside the enumeration");
-  return 0;
+  return visit_activation_block(format, []<typename Block>() { return Block::kWeights; });
 }
 
 std::size_t activation_row_bytes(ActivationFormat format, std::size_t n) {
-  const std::size_t block = activation_block_size(format);
-  LLM_CHECK(n % block == 0);
-  switch (format) {
-    case ActivationFormat::kF32:
-      return n * sizeof(float);
-    case ActivationFormat::kQ8_32:
-      return n / block * sizeof(BlockQ8_32);
-    case ActivationFormat::kQ8_K:
-      return n / block * sizeof(BlockQ8_K);
-  }
-  return 0;
+  LLM_CHECK(n % activation_block_size(format) == 0);
+  return visit_activation_block(
+      format, [&]<typename Block>() { return n / Block::kWeights * sizeof(Block); });
 }
 
 float quantize_codes(std::span<const float> x, std::int8_t* qs) {
@@ -113,15 +87,13 @@ void quantize_block(std::span<const float, 32> x, BlockQ8_32& out) {
 void quantize_activations(ActivationFormat format, std::span<const float> x,
                           std::span<std::byte> out) {
   LLM_CHECK(out.size() == activation_row_bytes(format, x.size()));
-  switch (format) {
-    case ActivationFormat::kF32:
-      if (!x.empty()) std::memcpy(out.data(), x.data(), out.size());
-      return;
-    case ActivationFormat::kQ8_32:
-      return quantize_blocks<BlockQ8_32>(x, out);
-    case ActivationFormat::kQ8_K:
-      return quantize_blocks<BlockQ8_K>(x, out);
-  }
+  visit_activation_block(format, [&]<typename Block>() {
+    for (std::size_t b = 0; b < x.size() / Block::kWeights; ++b) {
+      Block block;
+      quantize_block(x.subspan(b * Block::kWeights).template first<Block::kWeights>(), block);
+      std::memcpy(out.data() + b * sizeof(Block), &block, sizeof(Block));
+    }
+  });
 }
 
 }  // namespace llm

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/check.h"
 #include "quant/contract/contract.h"
 #include "quant/formats/block_formats.h"
 #include "quant/formats/block_traits.h"
@@ -23,10 +24,19 @@ static_assert(sizeof(BlockQ8_32) == 40 && alignof(BlockQ8_32) == 4);
 
 /// What the right-hand side of a matrix product is made of.
 enum class ActivationFormat {
-  kF32,    ///< plain f32
+  kF32,    ///< BlockF32
   kQ8_32,  ///< BlockQ8_32
   kQ8_K,   ///< BlockQ8_K
 };
+
+/// Calls `visitor.template operator()<Block>()` with the block struct of `format`.
+template <typename Visitor>
+decltype(auto) visit_activation_block(ActivationFormat format, Visitor&& visitor) {
+  if (format == ActivationFormat::kQ8_32) return visitor.template operator()<BlockQ8_32>();
+  if (format == ActivationFormat::kQ8_K) return visitor.template operator()<BlockQ8_K>();
+  LLM_CHECK(format == ActivationFormat::kF32);
+  return visitor.template operator()<BlockF32>();
+}
 
 /// The format that goes with weights of `type` in `--compute int8`: kQ8_K for the types of 256
 /// weights, kQ8_32 for those of 32 and 64, kF32 for F32, F16 and BF16.
@@ -55,6 +65,7 @@ std::size_t activation_row_bytes(ActivationFormat format, std::size_t n);
 float quantize_codes(std::span<const float> x, std::int8_t* qs);
 void quantize_block(std::span<const float, 256> x, BlockQ8_K& out);
 void quantize_block(std::span<const float, 32> x, BlockQ8_32& out);
+inline void quantize_block(std::span<const float, 1> x, BlockF32& out) { out.value = x[0]; }
 
 /// Quantizes a row into `out` (blocks one after the other; plain copy for kF32).
 /// @pre out.size() == activation_row_bytes(format, x.size())

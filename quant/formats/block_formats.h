@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "quant/formats/block_traits.h"
 #include "quant/formats/codebook_blocks.h"
@@ -16,11 +15,10 @@
 /// pinned by golden bytes in tests/quant/dequantize_test.cpp.
 
 ///
-/// Of each format kType, kName and kWeights (weights of a block) are stated; of one whose
-/// sub-blocks have integer scales also kSubBlock (weights of a sub-block). Members called `d`, `m`
-/// and `dmin` are the scale and what is added or subtracted, an f16 where they are a std::uint16_t
-/// and a power of two (e8m0_half_to_f32()) where a std::uint8_t. Where codes are indices of values,
-/// kValues has these.
+/// Of a format whose sub-blocks have integer scales, kSubBlock (weights of a sub-block) is stated.
+/// Members called `d`, `m` and `dmin` are the scale and what is added or subtracted, an f16 where
+/// they are a std::uint16_t and a power of two (e8m0_half_to_f32()) where a std::uint8_t. Where
+/// codes are indices of values, kValues has these.
 
 namespace llm {
 
@@ -33,26 +31,17 @@ inline constexpr std::int8_t kE2m1Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                 0, -1, -2, -3, -4, -6, -8, -12};
 
 /// One f32 weight.
-struct BlockF32 {
-  static constexpr WeightType kType = WeightType::kF32;
-  static constexpr std::string_view kName = "F32";
-  static constexpr std::size_t kWeights = 1;
+struct BlockF32 : BlockFormat<WeightType::kF32, "F32", 1, 4> {
   float value;
 };
 
 /// One IEEE binary16 weight.
-struct BlockF16 {
-  static constexpr WeightType kType = WeightType::kF16;
-  static constexpr std::string_view kName = "F16";
-  static constexpr std::size_t kWeights = 1;
+struct BlockF16 : BlockFormat<WeightType::kF16, "F16", 1, 2> {
   std::uint16_t bits;
 };
 
 /// One bfloat16 weight: the upper half of an f32.
-struct BlockBF16 {
-  static constexpr WeightType kType = WeightType::kBF16;
-  static constexpr std::string_view kName = "BF16";
-  static constexpr std::size_t kWeights = 1;
+struct BlockBF16 : BlockFormat<WeightType::kBF16, "BF16", 1, 2> {
   std::uint16_t bits;
 };
 
@@ -60,10 +49,7 @@ struct BlockBF16 {
 ///
 ///   weight[j]      = d * ((qs[j] & 0x0F) - 8)    for j in [0, 16)
 ///   weight[j + 16] = d * ((qs[j] >> 4) - 8)
-struct BlockQ4_0 {
-  static constexpr WeightType kType = WeightType::kQ4_0;
-  static constexpr std::string_view kName = "Q4_0";
-  static constexpr std::size_t kWeights = 32;
+struct BlockQ4_0 : BlockFormat<WeightType::kQ4_0, "Q4_0", 32, 18> {
   std::uint16_t d;      ///< scale, IEEE binary16 bit pattern
   std::uint8_t qs[16];  ///< 4-bit codes
 };
@@ -72,10 +58,7 @@ struct BlockQ4_0 {
 ///
 ///   weight[j]      = d * (qs[j] & 0x0F) + m    for j in [0, 16)
 ///   weight[j + 16] = d * (qs[j] >> 4) + m
-struct BlockQ4_1 {
-  static constexpr WeightType kType = WeightType::kQ4_1;
-  static constexpr std::string_view kName = "Q4_1";
-  static constexpr std::size_t kWeights = 32;
+struct BlockQ4_1 : BlockFormat<WeightType::kQ4_1, "Q4_1", 32, 20> {
   std::uint16_t d;      ///< scale, f16
   std::uint16_t m;      ///< weight of code 0, f16
   std::uint8_t qs[16];  ///< 4-bit codes
@@ -85,10 +68,7 @@ struct BlockQ4_1 {
 /// Q4_0; bit j of qh, read as a little-endian u32, is the fifth bit of weight j.
 ///
 ///   weight[j] = d * ((low[j] | high[j] << 4) - 16)
-struct BlockQ5_0 {
-  static constexpr WeightType kType = WeightType::kQ5_0;
-  static constexpr std::string_view kName = "Q5_0";
-  static constexpr std::size_t kWeights = 32;
+struct BlockQ5_0 : BlockFormat<WeightType::kQ5_0, "Q5_0", 32, 22> {
   std::uint16_t d;      ///< scale, f16
   std::uint8_t qh[4];   ///< fifth bits
   std::uint8_t qs[16];  ///< low four bits
@@ -97,10 +77,7 @@ struct BlockQ5_0 {
 /// 32 weights with a scale and an offset. 24 bytes, 6 bits per weight. Codes as in Q5_0.
 ///
 ///   weight[j] = d * (low[j] | high[j] << 4) + m
-struct BlockQ5_1 {
-  static constexpr WeightType kType = WeightType::kQ5_1;
-  static constexpr std::string_view kName = "Q5_1";
-  static constexpr std::size_t kWeights = 32;
+struct BlockQ5_1 : BlockFormat<WeightType::kQ5_1, "Q5_1", 32, 24> {
   std::uint16_t d;      ///< scale, f16
   std::uint16_t m;      ///< weight of code 0, f16
   std::uint8_t qh[4];   ///< fifth bits
@@ -110,10 +87,7 @@ struct BlockQ5_1 {
 /// 32 weights that share one scale. 34 bytes, 8.5 bits per weight.
 ///
 ///   weight[j] = d * qs[j]
-struct BlockQ8_0 {
-  static constexpr WeightType kType = WeightType::kQ8_0;
-  static constexpr std::string_view kName = "Q8_0";
-  static constexpr std::size_t kWeights = 32;
+struct BlockQ8_0 : BlockFormat<WeightType::kQ8_0, "Q8_0", 32, 34> {
   std::uint16_t d;     ///< scale, f16
   std::int8_t qs[32];  ///< codes; -128 is valid although no quantizer writes it
 };
@@ -124,10 +98,7 @@ struct BlockQ8_0 {
 ///
 ///   s = j / 16
 ///   weight[j] = (d * (scales[s] & 0x0F)) * q[j] - (dmin * (scales[s] >> 4))
-struct BlockQ2_K {
-  static constexpr WeightType kType = WeightType::kQ2_K;
-  static constexpr std::string_view kName = "Q2_K";
-  static constexpr std::size_t kWeights = 256;
+struct BlockQ2_K : BlockFormat<WeightType::kQ2_K, "Q2_K", 256, 84> {
   static constexpr std::size_t kSubBlock = 16;
   std::uint8_t scales[16];  ///< low nibble: scale; high nibble: min
   std::uint8_t qs[64];      ///< 2-bit codes
@@ -143,10 +114,7 @@ struct BlockQ2_K {
 ///   weight[j] = (d * (scale[s] - 32)) * (low[j] - (high[j] ? 0 : 4))
 ///
 /// scale[s] is read by q3_k_scale() (packed_scales.h).
-struct BlockQ3_K {
-  static constexpr WeightType kType = WeightType::kQ3_K;
-  static constexpr std::string_view kName = "Q3_K";
-  static constexpr std::size_t kWeights = 256;
+struct BlockQ3_K : BlockFormat<WeightType::kQ3_K, "Q3_K", 256, 110> {
   static constexpr std::size_t kSubBlock = 16;
   std::uint8_t hmask[32];   ///< third bits
   std::uint8_t qs[64];      ///< low two bits
@@ -162,10 +130,7 @@ struct BlockQ3_K {
 ///   weight[j] = (d * scale[s]) * q[j] - (dmin * min[s])
 ///
 /// scale[s] and min[s] are read by k_scale_min() (packed_scales.h).
-struct BlockQ4_K {
-  static constexpr WeightType kType = WeightType::kQ4_K;
-  static constexpr std::string_view kName = "Q4_K";
-  static constexpr std::size_t kWeights = 256;
+struct BlockQ4_K : BlockFormat<WeightType::kQ4_K, "Q4_K", 256, 144> {
   static constexpr std::size_t kSubBlock = 32;
   std::uint16_t d;          ///< scale of the scales, f16
   std::uint16_t dmin;       ///< scale of the mins, f16
@@ -175,10 +140,7 @@ struct BlockQ4_K {
 
 /// 256 weights as in Q4_K with five-bit codes. 176 bytes, 5.5 bits per weight. Bit k of qh[l] is
 /// the fifth bit of weight 32k + l.
-struct BlockQ5_K {
-  static constexpr WeightType kType = WeightType::kQ5_K;
-  static constexpr std::string_view kName = "Q5_K";
-  static constexpr std::size_t kWeights = 256;
+struct BlockQ5_K : BlockFormat<WeightType::kQ5_K, "Q5_K", 256, 176> {
   static constexpr std::size_t kSubBlock = 32;
   std::uint16_t d;          ///< scale of the scales, f16
   std::uint16_t dmin;       ///< scale of the mins, f16
@@ -194,10 +156,7 @@ struct BlockQ5_K {
 ///
 ///   s = j / 16
 ///   weight[j] = (d * scales[s]) * ((low[j] | high[j] << 4) - 32)
-struct BlockQ6_K {
-  static constexpr WeightType kType = WeightType::kQ6_K;
-  static constexpr std::string_view kName = "Q6_K";
-  static constexpr std::size_t kWeights = 256;
+struct BlockQ6_K : BlockFormat<WeightType::kQ6_K, "Q6_K", 256, 210> {
   static constexpr std::size_t kSubBlock = 16;
   std::uint8_t ql[128];    ///< low four bits
   std::uint8_t qh[64];     ///< high two bits
@@ -209,10 +168,7 @@ struct BlockQ6_K {
 /// memory it is the activation format of the K-quants (quant/formats/activations.h).
 ///
 ///   weight[j] = d * qs[j]
-struct BlockQ8_K {
-  static constexpr WeightType kType = WeightType::kQ8_K;
-  static constexpr std::string_view kName = "Q8_K";
-  static constexpr std::size_t kWeights = 256;
+struct BlockQ8_K : BlockFormat<WeightType::kQ8_K, "Q8_K", 256, 292> {
   float d;                 ///< scale
   std::int8_t qs[256];     ///< codes
   std::int16_t bsums[16];  ///< sum of qs[16s .. 16s + 15]; not used as weights
@@ -222,10 +178,7 @@ struct BlockQ8_K {
 /// weight. Codes lie as in Q4_0.
 ///
 ///   weight[j] = d * kValues[q[j]]
-struct BlockIQ4_NL {
-  static constexpr WeightType kType = WeightType::kIQ4_NL;
-  static constexpr std::string_view kName = "IQ4_NL";
-  static constexpr std::size_t kWeights = 32;
+struct BlockIQ4_NL : BlockFormat<WeightType::kIQ4_NL, "IQ4_NL", 32, 18> {
   static constexpr auto& kValues = kIq4Values;
   std::uint16_t d;      ///< scale, f16
   std::uint8_t qs[16];  ///< 4-bit codes
@@ -239,10 +192,7 @@ struct BlockIQ4_NL {
 ///   weight[j] = (d * (scale[s] - 32)) * kValues[q[j]]
 ///
 /// scale[s] is read by iq4_xs_scale() (packed_scales.h).
-struct BlockIQ4_XS {
-  static constexpr WeightType kType = WeightType::kIQ4_XS;
-  static constexpr std::string_view kName = "IQ4_XS";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ4_XS : BlockFormat<WeightType::kIQ4_XS, "IQ4_XS", 256, 136> {
   static constexpr std::size_t kSubBlock = 32;
   static constexpr auto& kValues = kIq4Values;
   std::uint16_t d;           ///< scale of the scales, f16
@@ -255,10 +205,7 @@ struct BlockIQ4_XS {
 /// weight. Codes lie as in Q4_0. Source of the numbers: OCP Microscaling Formats (MX) 1.0.
 ///
 ///   weight[j] = d * kValues[q[j]]    d = 2^(d's byte - 128)
-struct BlockMXFP4 {
-  static constexpr WeightType kType = WeightType::kMXFP4;
-  static constexpr std::string_view kName = "MXFP4";
-  static constexpr std::size_t kWeights = 32;
+struct BlockMXFP4 : BlockFormat<WeightType::kMXFP4, "MXFP4", 32, 17> {
   static constexpr auto& kValues = kE2m1Values;
   std::uint8_t d;       ///< scale, a biased exponent; 255, which stands for NaN, is not finite
   std::uint8_t qs[16];  ///< 4-bit codes
@@ -271,37 +218,17 @@ struct BlockMXFP4 {
 ///
 ///   s = j / 16
 ///   weight[j] = d[s] * kValues[q[j]]    d[s] = half of the value of scales[s]
-struct BlockNVFP4 {
-  static constexpr WeightType kType = WeightType::kNVFP4;
-  static constexpr std::string_view kName = "NVFP4";
-  static constexpr std::size_t kWeights = 64;
+struct BlockNVFP4 : BlockFormat<WeightType::kNVFP4, "NVFP4", 64, 36> {
   static constexpr std::size_t kScaled = 16;  ///< weights that share a scale
   static constexpr auto& kValues = kE2m1Values;
   std::uint8_t scales[4];  ///< UE4M3; 127, which stands for NaN, and those above are not finite
   std::uint8_t qs[32];     ///< 4-bit codes
 };
 
-static_assert(sizeof(BlockF32) == 4 && alignof(BlockF32) == 4);
-static_assert(sizeof(BlockF16) == 2 && alignof(BlockF16) == 2);
-static_assert(sizeof(BlockBF16) == 2 && alignof(BlockBF16) == 2);
-static_assert(sizeof(BlockQ4_0) == 18 && alignof(BlockQ4_0) == 2);
-static_assert(sizeof(BlockQ4_1) == 20 && alignof(BlockQ4_1) == 2);
-static_assert(sizeof(BlockQ5_0) == 22 && alignof(BlockQ5_0) == 2);
-static_assert(sizeof(BlockQ5_1) == 24 && alignof(BlockQ5_1) == 2);
-static_assert(sizeof(BlockQ8_0) == 34 && alignof(BlockQ8_0) == 2);
-static_assert(sizeof(BlockQ2_K) == 84 && alignof(BlockQ2_K) == 2);
-static_assert(sizeof(BlockQ3_K) == 110 && alignof(BlockQ3_K) == 2);
-static_assert(sizeof(BlockQ4_K) == 144 && alignof(BlockQ4_K) == 2);
-static_assert(sizeof(BlockQ5_K) == 176 && alignof(BlockQ5_K) == 2);
-static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 2);
-static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 4);
-static_assert(sizeof(BlockIQ4_NL) == 18 && alignof(BlockIQ4_NL) == 2);
-static_assert(sizeof(BlockIQ4_XS) == 136 && alignof(BlockIQ4_XS) == 2);
-static_assert(sizeof(BlockMXFP4) == 17 && alignof(BlockMXFP4) == 1);
-static_assert(sizeof(BlockNVFP4) == 36 && alignof(BlockNVFP4) == 1);
-
 template <typename... Blocks>
-struct BlockList {};
+struct BlockList {
+  static constexpr bool kAllOfStatedSize = ((sizeof(Blocks) == Blocks::kBytes) && ...);
+};
 
 /// Every format, in ascending id.
 using AllBlocks =
@@ -309,6 +236,7 @@ using AllBlocks =
               BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_K, BlockIQ2_XXS, BlockIQ2_XS,
               BlockIQ3_XXS, BlockIQ1_S, BlockIQ4_NL, BlockIQ3_S, BlockIQ2_S, BlockIQ4_XS,
               BlockIQ1_M, BlockBF16, BlockTQ1_0, BlockTQ2_0, BlockMXFP4, BlockNVFP4>;
+static_assert(AllBlocks::kAllOfStatedSize);
 
 /// Formats whose sub-blocks have integer scales.
 template <typename Block>

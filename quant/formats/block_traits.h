@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -58,6 +59,23 @@ const BlockTraits& block_traits(WeightType type);
 std::optional<WeightType> weight_type_from_id(std::uint32_t id);
 /// The type called `name` (case-insensitive), or nothing.
 std::optional<WeightType> weight_type_from_name(std::string_view name);
+
+/// A text as a parameter of templates.
+template <std::size_t kSize>
+struct FixedText {
+  char text[kSize];
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is one
+  consteval FixedText(const char (&literal)[kSize]) { std::copy_n(literal, kSize, text); }
+};
+
+/// What every block struct states of its format.
+template <WeightType kOwnType, FixedText kText, std::size_t kOwnWeights, std::size_t kOwnBytes>
+struct BlockFormat {
+  static constexpr WeightType kType = kOwnType;
+  static constexpr std::string_view kName = kText.text;
+  static constexpr std::size_t kWeights = kOwnWeights;  ///< of a block
+  static constexpr std::size_t kBytes = kOwnBytes;      ///< of a block on disk
+};
 
 /// Bytes of one row of `n_cols` weights. @pre n_cols is a multiple of the type's block_weights.
 std::size_t row_bytes(WeightType type, std::size_t n_cols);

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "quant/formats/block_traits.h"
 #include "quant/formats/codebooks.h"
@@ -28,10 +27,7 @@ inline constexpr std::int8_t kIq3SValues[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 /// digit n of qs[32 + l], weights 240 + 4n + l digit n of qh[l].
 ///
 ///   weight[j] = d * (digit[j] - 1)
-struct BlockTQ1_0 {
-  static constexpr WeightType kType = WeightType::kTQ1_0;
-  static constexpr std::string_view kName = "TQ1_0";
-  static constexpr std::size_t kWeights = 256;
+struct BlockTQ1_0 : BlockFormat<WeightType::kTQ1_0, "TQ1_0", 256, 54> {
   std::uint8_t qs[48];  ///< five digits each
   std::uint8_t qh[4];   ///< four digits each
   std::uint16_t d;      ///< scale, f16
@@ -41,10 +37,7 @@ struct BlockTQ1_0 {
 /// weight. Codes lie as in Q2_K.
 ///
 ///   weight[j] = d * (q[j] - 1)
-struct BlockTQ2_0 {
-  static constexpr WeightType kType = WeightType::kTQ2_0;
-  static constexpr std::string_view kName = "TQ2_0";
-  static constexpr std::size_t kWeights = 256;
+struct BlockTQ2_0 : BlockFormat<WeightType::kTQ2_0, "TQ2_0", 256, 66> {
   std::uint8_t qs[64];  ///< 2-bit codes
   std::uint16_t d;      ///< scale, f16
 };
@@ -55,10 +48,7 @@ struct BlockTQ2_0 {
 ///
 ///   s = j / 32
 ///   weight[j] = (d * (2 * scale[s] + 1)) * q[j]
-struct BlockIQ3_S {
-  static constexpr WeightType kType = WeightType::kIQ3_S;
-  static constexpr std::string_view kName = "IQ3_S";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ3_S : BlockFormat<WeightType::kIQ3_S, "IQ3_S", 256, 110> {
   static constexpr std::size_t kSubBlock = 32;
   static constexpr std::size_t kEntryWeights = 4;
   static constexpr auto& kBook = kIq3SBook;
@@ -77,10 +67,7 @@ struct BlockIQ3_S {
 ///
 ///   s = j / 32
 ///   weight[j] = (d * (2 * scale[s] + 1)) * q[j]
-struct BlockIQ3_XXS {
-  static constexpr WeightType kType = WeightType::kIQ3_XXS;
-  static constexpr std::string_view kName = "IQ3_XXS";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ3_XXS : BlockFormat<WeightType::kIQ3_XXS, "IQ3_XXS", 256, 98> {
   static constexpr std::size_t kSubBlock = 32;
   static constexpr std::size_t kEntryWeights = 4;
   static constexpr float kScaleUnit = 0.25F;
@@ -96,10 +83,7 @@ struct BlockIQ3_XXS {
 ///
 ///   s = j / 16
 ///   weight[j] = (d * (2 * scale[s] + 1)) * q[j]
-struct BlockIQ2_S {
-  static constexpr WeightType kType = WeightType::kIQ2_S;
-  static constexpr std::string_view kName = "IQ2_S";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ2_S : BlockFormat<WeightType::kIQ2_S, "IQ2_S", 256, 82> {
   static constexpr std::size_t kSubBlock = 16;
   static constexpr std::size_t kEntryWeights = 8;
   static constexpr float kScaleUnit = 0.125F;
@@ -118,10 +102,7 @@ struct BlockIQ2_S {
 ///
 ///   s = j / 16
 ///   weight[j] = (d * (2 * scale[s] + 1)) * q[j]
-struct BlockIQ2_XS {
-  static constexpr WeightType kType = WeightType::kIQ2_XS;
-  static constexpr std::string_view kName = "IQ2_XS";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ2_XS : BlockFormat<WeightType::kIQ2_XS, "IQ2_XS", 256, 74> {
   static constexpr std::size_t kSubBlock = 16;
   static constexpr std::size_t kEntryWeights = 8;
   static constexpr float kScaleUnit = 0.125F;
@@ -137,10 +118,7 @@ struct BlockIQ2_XS {
 ///
 ///   s = j / 32
 ///   weight[j] = (d * (2 * scale[s] + 1)) * q[j]
-struct BlockIQ2_XXS {
-  static constexpr WeightType kType = WeightType::kIQ2_XXS;
-  static constexpr std::string_view kName = "IQ2_XXS";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ2_XXS : BlockFormat<WeightType::kIQ2_XXS, "IQ2_XXS", 256, 66> {
   static constexpr std::size_t kSubBlock = 32;
   static constexpr std::size_t kEntryWeights = 8;
   static constexpr float kScaleUnit = 0.125F;
@@ -157,10 +135,7 @@ struct BlockIQ2_XXS {
 ///
 ///   s = j / 32
 ///   weight[j] = (d * (2 * scale[s] + 1)) * (q[j] + delta[s])
-struct BlockIQ1_S {
-  static constexpr WeightType kType = WeightType::kIQ1_S;
-  static constexpr std::string_view kName = "IQ1_S";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ1_S : BlockFormat<WeightType::kIQ1_S, "IQ1_S", 256, 50> {
   static constexpr std::size_t kSubBlock = 32;
   static constexpr std::size_t kEntryWeights = 8;
   static constexpr float kScaleUnit = 0.125F;
@@ -178,10 +153,7 @@ struct BlockIQ1_S {
 ///
 ///   s = j / 16
 ///   weight[j] = (d * (2 * scale[s] + 1)) * (q[j] + delta[j / 8])
-struct BlockIQ1_M {
-  static constexpr WeightType kType = WeightType::kIQ1_M;
-  static constexpr std::string_view kName = "IQ1_M";
-  static constexpr std::size_t kWeights = 256;
+struct BlockIQ1_M : BlockFormat<WeightType::kIQ1_M, "IQ1_M", 256, 56> {
   static constexpr std::size_t kSubBlock = 16;
   static constexpr std::size_t kEntryWeights = 8;
   static constexpr float kScaleUnit = 0.125F;
@@ -191,16 +163,6 @@ struct BlockIQ1_M {
   std::uint8_t qh[16];     ///< a nibble for each eight weights
   std::uint8_t scales[8];  ///< 3-bit scales and d
 };
-
-static_assert(sizeof(BlockTQ1_0) == 54 && alignof(BlockTQ1_0) == 2);
-static_assert(sizeof(BlockTQ2_0) == 66 && alignof(BlockTQ2_0) == 2);
-static_assert(sizeof(BlockIQ3_S) == 110 && alignof(BlockIQ3_S) == 2);
-static_assert(sizeof(BlockIQ3_XXS) == 98 && alignof(BlockIQ3_XXS) == 2);
-static_assert(sizeof(BlockIQ2_S) == 82 && alignof(BlockIQ2_S) == 2);
-static_assert(sizeof(BlockIQ2_XS) == 74 && alignof(BlockIQ2_XS) == 2);
-static_assert(sizeof(BlockIQ2_XXS) == 66 && alignof(BlockIQ2_XXS) == 2);
-static_assert(sizeof(BlockIQ1_S) == 50 && alignof(BlockIQ1_S) == 2);
-static_assert(sizeof(BlockIQ1_M) == 56 && alignof(BlockIQ1_M) == 1);
 
 /// Formats whose codes are entries of a codebook.
 template <typename Block>

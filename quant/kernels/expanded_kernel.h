@@ -9,11 +9,7 @@
 namespace {
 
 template <>
-struct Codec<llm::BlockExpanded> : SignedCodec<llm::BlockExpanded> {
-  template <class A, int g>
-  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_8bit<A, Block, g>(block, out);
-  }
+struct Codec<llm::BlockExpanded> : ByteCodec<llm::BlockExpanded> {
   template <class A>
   static LLM_INLINE void scales(const std::byte* block, SubScales<A, 16>& out) {
     const std::byte* packed = bytes_at<Block, offsetof(Block, scales), 16>(block);

@@ -7,23 +7,26 @@
 namespace {
 
 // 6-bit scales and minima of Q4_K and Q5_K. A byte below is one scale byte of each row, widened.
-template <class A, class B>
-LLM_INLINE void scales_6bit(const std::byte* block, SubScales<A, 8>& out) {
-  const std::byte* packed = bytes_at<B, offsetof(B, scales), 12>(block);
-  const auto byte = [&](std::size_t i) { return widen_u8<A>(packed + kPanelRows * i); };
-  const auto low6 = broadcast_i32<A>(63);
-  const auto low4 = broadcast_i32<A>(15);
-  for (std::size_t j = 0; j < 4; ++j) {
-    const auto a = byte(j), b = byte(j + 4), c = byte(j + 8);
-    out.scale[j] = a & low6;
-    out.min[j] = b & low6;
-    out.scale[j + 4] = (c & low4) | shift_left<4>(shift_right<6>(a));
-    out.min[j + 4] = shift_right<4>(c) | shift_left<4>(shift_right<6>(b));
+template <class B, int kQuads>
+struct SixBitScalesCodec : FormatCodec<B, kQuads> {
+  template <class A>
+  static LLM_INLINE void scales(const std::byte* block, SubScales<A, 8>& out) {
+    const std::byte* packed = bytes_at<B, offsetof(B, scales), 12>(block);
+    const auto byte = [&](std::size_t i) { return widen_u8<A>(packed + kPanelRows * i); };
+    const auto low6 = broadcast_i32<A>(63);
+    const auto low4 = broadcast_i32<A>(15);
+    for (std::size_t j = 0; j < 4; ++j) {
+      const auto a = byte(j), b = byte(j + 4), c = byte(j + 8);
+      out.scale[j] = a & low6;
+      out.min[j] = b & low6;
+      out.scale[j + 4] = (c & low4) | shift_left<4>(shift_right<6>(a));
+      out.min[j + 4] = shift_right<4>(c) | shift_left<4>(shift_right<6>(b));
+    }
   }
-}
+};
 
 template <>
-struct Codec<llm::BlockQ4_K> : FormatCodec<llm::BlockQ4_K, 4> {
+struct Codec<llm::BlockQ4_K> : SixBitScalesCodec<llm::BlockQ4_K, 4> {
   static constexpr int kMaxCode = 15;
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
@@ -34,14 +37,10 @@ struct Codec<llm::BlockQ4_K> : FormatCodec<llm::BlockQ4_K, 4> {
       out[2 + w / 4][w % 4] = high_nibbles(v);
     }
   }
-  template <class A>
-  static LLM_INLINE void scales(const std::byte* block, SubScales<A, 8>& out) {
-    scales_6bit<A, Block>(block, out);
-  }
 };
 
 template <>
-struct Codec<llm::BlockQ5_K> : FormatCodec<llm::BlockQ5_K> {
+struct Codec<llm::BlockQ5_K> : SixBitScalesCodec<llm::BlockQ5_K, 2> {
   static constexpr int kMaxCode = 31;
   // Group g = 4 * half + run: four words of a run of 64 weights, the first or second half of its
   // two 32s; their fifth bits are bits 2 * run and 2 * run + 1 of four words that all runs share.
@@ -63,10 +62,6 @@ struct Codec<llm::BlockQ5_K> : FormatCodec<llm::BlockQ5_K> {
       out[0][w] = low_nibbles(v) | (low_bit & bit4);
       out[1][w] = high_nibbles(v) | (high_bit & bit4);
     }
-  }
-  template <class A>
-  static LLM_INLINE void scales(const std::byte* block, SubScales<A, 8>& out) {
-    scales_6bit<A, Block>(block, out);
   }
 };
 

@@ -37,10 +37,20 @@ constexpr PackedField packed_words(std::size_t offset, std::size_t count) {
 template <class Block>
 struct PackedLayout;
 
-template <>
-struct PackedLayout<BlockF32> {
-  static constexpr std::array kFields = {packed_words(0, 1)};
+/// kHalves halves (a scale, and what may follow it), and all else by words.
+template <class Block, std::size_t kHalves, std::size_t kHalvesAt = 0,
+          std::size_t kRestAt = 2 * kHalves>
+struct HalvesAndWords {
+  static constexpr std::array kFields = {packed_halves(kHalvesAt, kHalves),
+                                         packed_words(kRestAt, (sizeof(Block) - 2 * kHalves) / 4)};
 };
+template <class Block>
+struct OnlyWords {
+  static constexpr std::array kFields = {packed_words(0, sizeof(Block) / 4)};
+};
+
+template <>
+struct PackedLayout<BlockF32> : OnlyWords<BlockF32> {};
 template <>
 struct PackedLayout<BlockF16> {
   static constexpr std::array kFields = {packed_halves(0, 1)};
@@ -50,17 +60,9 @@ struct PackedLayout<BlockBF16> {
   static constexpr std::array kFields = {packed_halves(0, 1)};
 };
 template <>
-struct PackedLayout<BlockQ4_0> {
-  using B = BlockQ4_0;
-  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 1),
-                                         packed_words(offsetof(B, qs), 4)};
-};
+struct PackedLayout<BlockQ4_0> : HalvesAndWords<BlockQ4_0, 1> {};
 template <>
-struct PackedLayout<BlockQ4_1> {
-  using B = BlockQ4_1;
-  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 2),
-                                         packed_words(offsetof(B, qs), 4)};
-};
+struct PackedLayout<BlockQ4_1> : HalvesAndWords<BlockQ4_1, 2> {};
 template <>
 struct PackedLayout<BlockQ5_0> {
   using B = BlockQ5_0;
@@ -76,11 +78,7 @@ struct PackedLayout<BlockQ5_1> {
                                          packed_words(offsetof(B, qs), 4)};
 };
 template <>
-struct PackedLayout<BlockQ8_0> {
-  using B = BlockQ8_0;
-  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 1),
-                                         packed_words(offsetof(B, qs), 8)};
-};
+struct PackedLayout<BlockQ8_0> : HalvesAndWords<BlockQ8_0, 1> {};
 template <>
 struct PackedLayout<BlockQ2_K> {
   using B = BlockQ2_K;
@@ -145,11 +143,7 @@ struct PackedLayout<BlockQ8_K> {
 };
 
 template <>
-struct PackedLayout<BlockIQ4_NL> {
-  using B = BlockIQ4_NL;
-  static constexpr std::array kFields = {packed_halves(offsetof(B, d), 1),
-                                         packed_words(offsetof(B, qs), 4)};
-};
+struct PackedLayout<BlockIQ4_NL> : HalvesAndWords<BlockIQ4_NL, 1> {};
 
 template <>
 struct PackedLayout<BlockIQ4_XS> {
@@ -166,33 +160,22 @@ struct PackedLayout<BlockMXFP4> {
                                          packed_words(offsetof(B, qs), 4)};
 };
 
-/// Blocks that are expanded before products (expand.h): the scale, and all else by words.
-template <class Block, std::size_t kScaleAt, std::size_t kRestAt>
-struct ScaleAndWords {
-  static constexpr std::array kFields = {packed_halves(kScaleAt, 1),
-                                         packed_words(kRestAt, (sizeof(Block) - 2) / 4)};
-};
-template <class Block>
-struct OnlyWords {
-  static constexpr std::array kFields = {packed_words(0, sizeof(Block) / 4)};
-};
-
 template <>
-struct PackedLayout<BlockTQ1_0> : ScaleAndWords<BlockTQ1_0, offsetof(BlockTQ1_0, d), 0> {};
+struct PackedLayout<BlockTQ1_0> : HalvesAndWords<BlockTQ1_0, 1, offsetof(BlockTQ1_0, d), 0> {};
 template <>
-struct PackedLayout<BlockTQ2_0> : ScaleAndWords<BlockTQ2_0, offsetof(BlockTQ2_0, d), 0> {};
+struct PackedLayout<BlockTQ2_0> : HalvesAndWords<BlockTQ2_0, 1, offsetof(BlockTQ2_0, d), 0> {};
 template <>
-struct PackedLayout<BlockIQ3_S> : ScaleAndWords<BlockIQ3_S, 0, 2> {};
+struct PackedLayout<BlockIQ3_S> : HalvesAndWords<BlockIQ3_S, 1> {};
 template <>
-struct PackedLayout<BlockIQ3_XXS> : ScaleAndWords<BlockIQ3_XXS, 0, 2> {};
+struct PackedLayout<BlockIQ3_XXS> : HalvesAndWords<BlockIQ3_XXS, 1> {};
 template <>
-struct PackedLayout<BlockIQ2_S> : ScaleAndWords<BlockIQ2_S, 0, 2> {};
+struct PackedLayout<BlockIQ2_S> : HalvesAndWords<BlockIQ2_S, 1> {};
 template <>
-struct PackedLayout<BlockIQ2_XS> : ScaleAndWords<BlockIQ2_XS, 0, 2> {};
+struct PackedLayout<BlockIQ2_XS> : HalvesAndWords<BlockIQ2_XS, 1> {};
 template <>
-struct PackedLayout<BlockIQ2_XXS> : ScaleAndWords<BlockIQ2_XXS, 0, 2> {};
+struct PackedLayout<BlockIQ2_XXS> : HalvesAndWords<BlockIQ2_XXS, 1> {};
 template <>
-struct PackedLayout<BlockIQ1_S> : ScaleAndWords<BlockIQ1_S, 0, 2> {};
+struct PackedLayout<BlockIQ1_S> : HalvesAndWords<BlockIQ1_S, 1> {};
 template <>
 struct PackedLayout<BlockIQ1_M> : OnlyWords<BlockIQ1_M> {};
 template <>

@@ -25,74 +25,54 @@ LLM_INLINE I32x16<A> spread_bits_at_4(const I32x16<A>& v) {
   return shift_left<4>((four * broadcast_i32<A>(0x00204081)) & broadcast_i32<A>(0x01010101));
 }
 
-template <class A, class B>
-LLM_INLINE void quads_5bit(const std::byte* block, Quad<A>* out) {
-  const auto high = word<A>(words_at<B, offsetof(B, qh), 1>(block), 0);
-  const std::byte* qs = words_at<B, offsetof(B, qs), 4>(block);
-  static_for<4>([&]<int w>() LLM_INLINE_LAMBDA {
-    const auto v = word<A>(qs, w);
-    out[0][w] = low_nibbles(v) | spread_bits_at_4<4 * w>(high);
-    out[1][w] = high_nibbles(v) | spread_bits_at_4<16 + 4 * w>(high);
-  });
-}
-
-template <>
-struct Codec<llm::BlockQ4_0> : FormatCodec<llm::BlockQ4_0> {
-  static constexpr int kOffset = 8, kMaxCode = 15;
+template <class B, int kCodeOffset = 0>
+struct NibbleCodec : FormatCodec<B> {
+  static constexpr int kOffset = kCodeOffset, kMaxCode = 15;
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_4bit<A, Block, g>(block, out);
+    quads_4bit<A, B, g>(block, out);
   }
 };
 
 template <>
-struct Codec<llm::BlockQ4_1> : FormatCodec<llm::BlockQ4_1> {
-  static constexpr int kMaxCode = 15;
+struct Codec<llm::BlockQ4_0> : NibbleCodec<llm::BlockQ4_0, 8> {};
+template <>
+struct Codec<llm::BlockQ4_1> : NibbleCodec<llm::BlockQ4_1> {};
+
+/// Nibbles, and a fifth bit of each of 32 codes in a word.
+template <class B, int kCodeOffset = 0>
+struct FiveBitCodec : FormatCodec<B> {
+  static constexpr int kOffset = kCodeOffset, kMaxCode = 31;
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_4bit<A, Block, g>(block, out);
+    const auto high = word<A>(words_at<B, offsetof(B, qh), 1>(block), 0);
+    const std::byte* qs = words_at<B, offsetof(B, qs), 4>(block);
+    static_for<4>([&]<int w>() LLM_INLINE_LAMBDA {
+      const auto v = word<A>(qs, w);
+      out[0][w] = low_nibbles(v) | spread_bits_at_4<4 * w>(high);
+      out[1][w] = high_nibbles(v) | spread_bits_at_4<16 + 4 * w>(high);
+    });
   }
 };
 
 template <>
-struct Codec<llm::BlockQ5_0> : FormatCodec<llm::BlockQ5_0> {
-  static constexpr int kOffset = 16, kMaxCode = 31;
+struct Codec<llm::BlockQ5_0> : FiveBitCodec<llm::BlockQ5_0, 16> {};
+template <>
+struct Codec<llm::BlockQ5_1> : FiveBitCodec<llm::BlockQ5_1> {};
+
+/// A byte for each code.
+template <class B>
+struct ByteCodec : SignedCodec<B> {
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_5bit<A, Block>(block, out);
+    const std::byte* qs = words_at<B, offsetof(B, qs) + 32 * g, 8>(block);
+    for (int w = 0; w < 8; ++w) out[w / 4][w % 4] = signed_codes(word<A>(qs, w));
   }
 };
 
 template <>
-struct Codec<llm::BlockQ5_1> : FormatCodec<llm::BlockQ5_1> {
-  static constexpr int kMaxCode = 31;
-  template <class A, int g>
-  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_5bit<A, Block>(block, out);
-  }
-};
-
-/// Group g of blocks of signed bytes.
-template <class A, class B, int g>
-LLM_INLINE void quads_8bit(const std::byte* block, Quad<A>* out) {
-  const std::byte* qs = words_at<B, offsetof(B, qs) + 32 * g, 8>(block);
-  for (int w = 0; w < 8; ++w) out[w / 4][w % 4] = signed_codes(word<A>(qs, w));
-}
-
+struct Codec<llm::BlockQ8_0> : ByteCodec<llm::BlockQ8_0> {};
 template <>
-struct Codec<llm::BlockQ8_0> : SignedCodec<llm::BlockQ8_0> {
-  template <class A, int g>
-  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_8bit<A, Block, g>(block, out);
-  }
-};
-
-template <>
-struct Codec<llm::BlockQ8_K> : SignedCodec<llm::BlockQ8_K> {
-  template <class A, int g>
-  static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    quads_8bit<A, Block, g>(block, out);
-  }
-};
+struct Codec<llm::BlockQ8_K> : ByteCodec<llm::BlockQ8_K> {};
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "quant/formats/activations.h"
-#include "quant/formats/block_formats.h"
+#include "quant/formats/block_visit.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/reference/matmul.h"
 #include "tests/quant/quant_testing.h"
@@ -25,26 +25,17 @@ std::vector<std::byte> quantize(WeightType type, const std::vector<float>& x) {
 /// The activations as the quantized product sees them.
 std::vector<float> seen_by_product(WeightType type, const std::vector<float>& x) {
   const auto bytes = quantize(type, x);
-  std::vector<float> seen(x.size());
-  for (std::size_t j = 0; j < x.size(); ++j) {
-    switch (activation_format(type)) {
-      case ActivationFormat::kF32:
-        seen[j] = x[j];
-        break;
-      case ActivationFormat::kQ8_32: {
-        BlockQ8_32 block;
-        std::memcpy(&block, bytes.data() + j / 32 * sizeof(block), sizeof(block));
-        seen[j] = block.d * static_cast<float>(block.qs[j % 32]);
-        break;
-      }
-      case ActivationFormat::kQ8_K: {
-        BlockQ8_K block;
-        std::memcpy(&block, bytes.data() + j / 256 * sizeof(block), sizeof(block));
-        seen[j] = block.d * static_cast<float>(block.qs[j % 256]);
-        break;
+  std::vector<float> seen;
+  visit_activation_block(activation_format(type), [&]<typename Block>() {
+    for (std::size_t b = 0; b < x.size() / Block::kWeights; ++b) {
+      const auto block = load_block<Block>(bytes, b);
+      if constexpr (requires { block.value; }) {
+        seen.push_back(block.value);
+      } else {
+        for (const std::int8_t code : block.qs) seen.push_back(block.d * static_cast<float>(code));
       }
     }
-  }
+  });
   return seen;
 }
 

@@ -11,42 +11,13 @@ namespace {
 
 constexpr std::size_t kShownElements = 8;
 
-/// Calls `visit` with the number that `bytes` hold as `type`. @pre a fixed-size type
-template <typename Visitor>
-auto visit_number(GgufType type, std::span<const std::byte> bytes, Visitor visit) {
-  switch (type) {
-    case GgufType::kUint8:
-      return visit(std::uint64_t{load_unaligned<std::uint8_t>(bytes)});
-    case GgufType::kUint16:
-      return visit(std::uint64_t{load_unaligned<std::uint16_t>(bytes)});
-    case GgufType::kUint32:
-      return visit(std::uint64_t{load_unaligned<std::uint32_t>(bytes)});
-    case GgufType::kUint64:
-      return visit(load_unaligned<std::uint64_t>(bytes));
-    case GgufType::kInt8:
-      return visit(std::int64_t{load_unaligned<std::int8_t>(bytes)});
-    case GgufType::kInt16:
-      return visit(std::int64_t{load_unaligned<std::int16_t>(bytes)});
-    case GgufType::kInt32:
-      return visit(std::int64_t{load_unaligned<std::int32_t>(bytes)});
-    case GgufType::kInt64:
-      return visit(load_unaligned<std::int64_t>(bytes));
-    case GgufType::kFloat32:
-      return visit(load_unaligned<float>(bytes));
-    case GgufType::kFloat64:
-      return visit(load_unaligned<double>(bytes));
-    default:
-      return visit(bytes[0] != std::byte{0});
-  }
-}
-
 std::string number_text(GgufType type, std::span<const std::byte> bytes) {
-  return visit_number(type, bytes, [](auto number) { return fmt::format("{}", number); });
+  return visit_gguf_number(type, bytes, [](auto number) { return fmt::format("{}", number); });
 }
 
 /// JSON has no NaN and Inf: they become strings.
 OrderedJson number_json(GgufType type, std::span<const std::byte> bytes) {
-  return visit_number(type, bytes, [](auto number) -> OrderedJson {
+  return visit_gguf_number(type, bytes, [](auto number) -> OrderedJson {
     if constexpr (std::is_floating_point_v<decltype(number)>) {
       if (!std::isfinite(number)) return fmt::format("{}", number);
     }

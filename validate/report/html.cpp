@@ -39,10 +39,9 @@ svg text{{font:11px system-ui,"DejaVu Sans",sans-serif;fill:var(--ink)}}svg .x{{
 std::string verdict_tag(std::string_view verdict) {
   return fmt::format("<b class=\"{0}\">{0}</b>", verdict);
 }
-std::string_view verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
 
 std::string section_tag(const DiffSection& section) {
-  return section.judged ? verdict_tag(verdict(section.passed())) : "shown";
+  return section.judged ? verdict_tag(verdict_name(section.verdict())) : "shown";
 }
 
 bool has_figures(const LayerDiffRow& row) {
@@ -131,7 +130,7 @@ std::string heat_map(const LayerDiff& diff) {
         "{:.3e}</title></rect>\n",
         50 + 66 * column, 21 + 16 * row.layer, heat(row), escaped(tap_label(row.layer, row.tap)),
         row.error.nmse);
-    if (row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing)
+    if (row.fails())
       out += fmt::format("<text class=\"x\" x=\"{}\" y=\"{}\">x</text>\n", 79 + 66 * column,
                          32 + 16 * row.layer);
   }
@@ -155,10 +154,9 @@ std::string table(const LayerDiff& diff) {
         "<tr><td class=\"n\">{}<td>{}<td class=\"n\">{:.8f}<td class=\"n\">{:.8f}<td class=\"n\">"
         "{:.8f}<td class=\"n\">{:.3e}<td class=\"n\">{:.3e}<td class=\"n\">{:.3e}<td class=\"n\">"
         "{:.1f}<td class=\"n\">{}<td>{}<td>{}</tr>\n",
-        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), escaped(row.tap),
-        e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse, e.snr_db,
-        row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
-        verdict_tag(verdict_name(row.verdict)), escaped(row.note));
+        layer_name(row.layer), escaped(row.tap), e.cos_p5, e.cos_min, e.cos_median, e.max_abs,
+        e.nmse, e.row_nmse, e.snr_db, limit_text(row), verdict_tag(verdict_name(row.verdict)),
+        escaped(row.note));
   }
   return out + "</table></div></details>\n";
 }

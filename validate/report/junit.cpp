@@ -25,10 +25,6 @@ std::string suite(const std::string& name, std::size_t tests, std::size_t failur
       escaped(name), tests, failures, errors, cases);
 }
 
-bool is_failure(const LayerDiffRow& row) {
-  return row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
-}
-
 std::string diff_suite(const DiffSection& section) {
   std::string cases;
   std::size_t failures = section.diff.problems.size();
@@ -39,7 +35,7 @@ std::string diff_suite(const DiffSection& section) {
   for (const auto& problem : preflight)
     cases += test_case(section.name, "preflight", Verdict::kFail, problem);
   for (const LayerDiffRow& row : section.diff.rows) {
-    const bool failed = is_failure(row);
+    const bool failed = row.fails();
     failures += failed ? 1 : 0;
     cases += test_case(
         section.name, tap_label(row.layer, row.tap), failed ? Verdict::kFail : Verdict::kPass,

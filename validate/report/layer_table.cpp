@@ -8,10 +8,6 @@
 namespace llm {
 namespace {
 
-bool fails(const LayerDiffRow& row) {
-  return row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
-}
-
 /// log10 of limit / value: how many powers of ten a figure is inside.
 double decades_inside(const LayerDiffRow& row) {
   constexpr double kMost = 16;
@@ -33,10 +29,10 @@ std::string times(double decades) {
 /// further out.
 bool is_worse(const LayerDiffRow& a, const LayerDiffRow& b) {
   const auto rank = [](const LayerDiffRow& row) {
-    return fails(row) ? 0 : row.verdict == TapVerdict::kAbsent ? 2 : 1;
+    return row.fails() ? 0 : row.verdict == TapVerdict::kAbsent ? 2 : 1;
   };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
-  if (fails(a)) return false;  // errors travel: the first says where to look
+  if (a.fails()) return false;  // errors travel: the first says where to look
   return decades_inside(a) < decades_inside(b);
 }
 
@@ -57,11 +53,11 @@ LayerAnswer answer_of(std::span<const LayerDiffRow* const> rows, bool with_label
       std::ranges::count_if(rows, [](const auto* r) { return is_compared(*r); }));
   if (row.verdict == TapVerdict::kAbsent) {
     out.text = "absent";
-  } else if (fails(row)) {
+  } else if (row.fails()) {
     out.text = fmt::format("{} {}", name,
                            row.note.empty() ? fmt::format("{:.1e}", row_value(row))
                                             : std::string(verdict_name(row.verdict)));
-    const auto n = std::ranges::count_if(rows, [](const auto* r) { return fails(*r); });
+    const auto n = std::ranges::count_if(rows, [](const auto* r) { return r->fails(); });
     if (n > 1) out.text += fmt::format(" +{}", n - 1);
   } else if (asks_for_equality(row)) {
     out.text = with_label ? fmt::format("{} taps", compared) : "=";
@@ -90,6 +86,14 @@ std::string_view factor_words(const DiffSection& section) {
 
 }  // namespace
 
+std::string layer_name(int layer) {
+  return layer == ProbeSink::kGlobal ? "-" : std::to_string(layer);
+}
+
+std::string limit_text(const LayerDiffRow& row) {
+  return row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits.front().bound);
+}
+
 double row_value(const LayerDiffRow& row) {
   return row.limits.empty() ? row.error.nmse : metric_value(row.limits.front().metric, row.error);
 }
@@ -102,7 +106,7 @@ LayerTable layer_table(std::span<const DiffSection> sections) {
     for (const LayerDiffRow& row : section.diff.rows) n_layers = std::max(n_layers, row.layer + 1);
   }
   for (int layer = ProbeSink::kGlobal; layer < n_layers; ++layer) {
-    LayerTable::Line line{layer == ProbeSink::kGlobal ? "-" : std::to_string(layer), {}};
+    LayerTable::Line line{layer_name(layer), {}};
     for (const DiffSection& section : sections) {
       std::vector<const LayerDiffRow*> rows;
       for (const LayerDiffRow& row : section.diff.rows)

@@ -32,6 +32,12 @@ LayerTable layer_table(std::span<const DiffSection> sections);
 /// The whole section's answer, with the tap's label instead of its name.
 LayerAnswer section_answer(const DiffSection& section);
 
+/// Its number; "-" outside the layers.
+std::string layer_name(int layer);
+
+/// The bound on nmse, or on whichever metric is bounded; "none".
+std::string limit_text(const LayerDiffRow& row);
+
 /// What a figure is compared with, and the figure: of the limit that applied, or NMSE.
 double row_value(const LayerDiffRow& row);
 

@@ -38,8 +38,6 @@ OrderedJson figures_json(const FigureTable& table) {
   return {{"name", table.name}, {"title", table.title}, {"rows", rows}};
 }
 
-const char* verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
-
 OrderedJson row_json(const LayerDiffRow& row) {
   OrderedJson limits = OrderedJson::array();
   for (const Limit& limit : row.limits) {
@@ -87,15 +85,8 @@ OrderedJson location_json(const Location& location) {
 }  // namespace
 
 std::string_view verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPass:
-      return "PASS";
-    case Verdict::kFail:
-      return "FAIL";
-    case Verdict::kUndecided:
-      break;
-  }
-  return "UNDECIDED";
+  constexpr std::string_view kNames[] = {"PASS", "FAIL", "UNDECIDED"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 Verdict Report::verdict() const {
@@ -131,8 +122,7 @@ std::string json_report(const Report& report) {
     json["layer_diffs"].push_back(
         {{"name", section.name},
          {"title", section.title},
-         {"verdict",
-          section.judged ? OrderedJson(verdict(section.passed())) : OrderedJson("shown")},
+         {"verdict", verdict_name(section.verdict())},
          {"notes", section.notes},
          {"first_failing",
           failing ? OrderedJson(tap_label(failing->layer, failing->tap)) : OrderedJson()},
@@ -143,7 +133,6 @@ std::string json_report(const Report& report) {
          {"locate", location_json(section.location)},
          {"rows", rows}});
   }
-  json["not_covered"] = report.not_covered;
   json["figures"] = OrderedJson::array();
   for (const FigureTable& table : report.figures) json["figures"].push_back(figures_json(table));
   // nlohmann writes non-finite numbers as null.
@@ -155,7 +144,7 @@ namespace {
 std::string markdown_questions(const Report& report) {
   std::string out = "\n| verdict | question | answer |\n|---|---|---|\n";
   for (const DiffSection& section : report.diffs) {
-    out += fmt::format("| {} | {} | {} |\n", section.judged ? verdict(section.passed()) : "shown",
+    out += fmt::format("| {} | {} | {} |\n", verdict_name(section.verdict()),
                        markdown_text(section.title), markdown_text(section_answer(section).text));
   }
   for (const DiffSection& section : report.diffs)
@@ -180,8 +169,8 @@ std::string markdown_layers(const Report& report) {
 }
 
 std::string markdown_section(const DiffSection& section) {
-  std::string out = fmt::format("\n## {}: {}\n\n", markdown_text(section.title),
-                                section.judged ? verdict(section.passed()) : "shown");
+  std::string out =
+      fmt::format("\n## {}: {}\n\n", markdown_text(section.title), verdict_name(section.verdict()));
   if (section.diff.first_failing) {
     const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
     out += fmt::format("- first failing tap: {}, look at: {}\n",
@@ -201,10 +190,8 @@ std::string markdown_section(const DiffSection& section) {
     const TapError& e = row.error;
     out += fmt::format(
         "| {} | {} | {:.8f} | {:.8f} | {:.8f} | {:.3e} | {:.3e} | {:.3e} | {} | {} {} |\n",
-        row.layer == ProbeSink::kGlobal ? "-" : std::to_string(row.layer), markdown_text(row.tap),
-        e.cos_p5, e.cos_min, e.cos_median, e.max_abs, e.nmse, e.row_nmse,
-        row.limits.empty() ? "none" : fmt::format("{:.1e}", row.limits[0].bound),
-        verdict_name(row.verdict), markdown_text(row.note));
+        layer_name(row.layer), markdown_text(row.tap), e.cos_p5, e.cos_min, e.cos_median, e.max_abs,
+        e.nmse, e.row_nmse, limit_text(row), verdict_name(row.verdict), markdown_text(row.note));
   }
   return out;
 }

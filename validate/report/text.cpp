@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -17,16 +18,6 @@ std::string heading() {
   return fmt::format("{:>5}  {:<11}  {:>10}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>7}  {}\n",
                      "layer", "tap", "cos_p5", "cos_min", "cos_median", "max_abs", "nmse",
                      "worst row", "limit", "verdict");
-}
-
-std::string layer_name(int layer) {
-  return layer == ProbeSink::kGlobal ? "-" : std::to_string(layer);
-}
-
-// The bound on nmse, or on whichever metric is bounded.
-std::string limit_text(const LayerDiffRow& row) {
-  if (row.limits.empty()) return "none";
-  return fmt::format("{:.1e}", row.limits.front().bound);
 }
 
 std::string row_line(const LayerDiffRow& row) {
@@ -51,9 +42,7 @@ std::string summary(const LayerDiff& diff) {
   if (!diff.problems.empty()) return "FAIL: the dumps cannot be compared\n";
   if (!diff.first_failing) return "";
   const LayerDiffRow& row = diff.rows[*diff.first_failing];
-  const auto failing = std::ranges::count_if(diff.rows, [](const LayerDiffRow& r) {
-    return r.verdict == TapVerdict::kFail || r.verdict == TapVerdict::kMissing;
-  });
+  const auto failing = std::ranges::count_if(diff.rows, &LayerDiffRow::fails);
   std::string line = fmt::format("FAIL: {} of {} taps; the first is {}", failing, diff.rows.size(),
                                  tap_label(row.layer, row.tap));
   if (row.note.empty()) {
@@ -87,8 +76,6 @@ std::string tag(std::string_view verdict, const TextStyle& style) {
   return colored(fmt::format("{:<5}", verdict), verdict, style);
 }
 
-std::string_view verdict(bool passed) { return passed ? "PASS" : "FAIL"; }
-
 /// A cell for each power of ten inside the limit.
 std::string bar(const LayerAnswer& answer, const TextStyle& style) {
   if (!style.color || answer.verdict == TapVerdict::kAbsent) return "";
@@ -107,7 +94,7 @@ std::string questions(const Report& report, const TextStyle& style) {
     const bool shown = !section.judged;
     std::string words = shown && !section.notes.empty() ? section.notes.front() : answer.text;
     out += fmt::format("{} {:<10}  {}: {}{}\n",
-                       tag(shown ? "     " : verdict(section.passed()), style), section.name,
+                       tag(shown ? "     " : verdict_name(section.verdict()), style), section.name,
                        section.title.substr(section.title.find(": ") + 2), words,
                        shown ? "" : bar(answer, style));
     std::vector<std::string> lines(
@@ -205,9 +192,7 @@ std::string layer_diff_table(const LayerDiff& diff) {
 
 std::string failing_taps_table(const LayerDiff& diff) {
   LayerDiff failing = diff;
-  std::erase_if(failing.rows, [](const LayerDiffRow& row) {
-    return row.verdict != TapVerdict::kFail && row.verdict != TapVerdict::kMissing;
-  });
+  std::erase_if(failing.rows, std::not_fn(&LayerDiffRow::fails));
   const std::size_t shown = std::min<std::size_t>(kMostFailing, failing.rows.size());
   std::string out;
   for (const auto& problem : diff.problems) out += fmt::format("problem: {}\n", problem);

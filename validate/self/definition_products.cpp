@@ -1,9 +1,9 @@
 // The definition's products against sums in f64.
 
 #include <cmath>
-#include <cstring>
 
 #include "quant/formats/activations.h"
+#include "quant/formats/block_visit.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/reference/dot.h"
 #include "validate/self/definition_bound.h"
@@ -15,29 +15,20 @@ namespace {
 constexpr std::size_t kCols = 512;
 constexpr std::size_t kRows = 4;
 
-/// What the codes of a row of activations stand for.
-template <typename Block>
-std::vector<double> decoded(std::span<const std::byte> row) {
+/// What a row of activations stands for.
+std::vector<double> decoded(ActivationFormat format, std::span<const std::byte> row) {
   std::vector<double> values;
-  for (std::size_t at = 0; at < row.size(); at += sizeof(Block)) {
-    Block block;
-    std::memcpy(&block, row.data() + at, sizeof(block));
-    for (const std::int8_t code : block.qs) values.push_back(f64(block.d) * code);
-  }
+  visit_activation_block(format, [&]<typename Block>() {
+    for (std::size_t b = 0; b < row.size() / sizeof(Block); ++b) {
+      const auto block = load_block<Block>(row, b);
+      if constexpr (requires { block.value; }) {
+        values.push_back(f64(block.value));
+      } else {
+        for (const std::int8_t code : block.qs) values.push_back(f64(block.d) * code);
+      }
+    }
+  });
   return values;
-}
-
-std::vector<double> decoded(ActivationFormat format, std::span<const std::byte> row,
-                            std::span<const float> x) {
-  switch (format) {
-    case ActivationFormat::kQ8_K:
-      return decoded<BlockQ8_K>(row);
-    case ActivationFormat::kQ8_32:
-      return decoded<BlockQ8_32>(row);
-    case ActivationFormat::kF32:
-      break;
-  }
-  return {x.begin(), x.end()};
 }
 
 /// A sum, and the bound of as many roundings of its terms as the definition has. Minima are added
@@ -73,9 +64,10 @@ CheckResult check_type(const BlockTraits& traits) {
     const std::size_t scaled =
         type == WeightType::kNVFP4 ? BlockNVFP4::kScaled : traits.block_weights;
     const auto n_sums = static_cast<double>(kCols / scaled);
-    add_sum(verdict, y, w, decoded(format, codes, x), 2 * n_sums + 6);
+    add_sum(verdict, y, w, decoded(format, codes), 2 * n_sums + 6);
     reference::dot_row_f32(type, row, x, {&y, 1});
-    add_sum(verdict, y, w, decoded(ActivationFormat::kF32, {}, x), static_cast<double>(kCols));
+    add_sum(verdict, y, w, decoded(ActivationFormat::kF32, std::as_bytes(std::span(x))),
+            static_cast<double>(kCols));
   }
   return verdict.result("rows of 512");
 }

@@ -14,16 +14,6 @@
 
 namespace llm {
 
-void naive_append_utf8(char32_t code, std::string& out) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-    return;
-  }
-  const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  out += static_cast<char>(0xFF << (7 - n_more) | code >> 6 * n_more);
-  for (int i = n_more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
-}
-
 namespace {
 
 using Codes = std::u32string;
@@ -33,11 +23,7 @@ Codes codes_of(std::string_view text) {
   Codes codes;
   while (!text.empty()) {
     const Utf8Head head = utf8_head(text);
-    char32_t code = static_cast<unsigned char>(text[0]);
-    if (head.size > 1) code &= (1U << (7 - head.size)) - 1;
-    for (std::size_t i = 1; i < head.size; ++i)
-      code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3FU);
-    codes += code;
+    codes += utf8_code_point(text.substr(0, head.size));
     text.remove_prefix(head.size);
   }
   return codes;
@@ -67,7 +53,7 @@ Set category(const std::string& name) {
     const auto [entry, is_new] = known->try_emplace(c);
     if (is_new) {
       std::string text;
-      naive_append_utf8(c, text);
+      append_utf8(c, text);
       entry->second = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                                   text.size(), 0, 0, data.get(), nullptr) > 0;
     }
@@ -284,7 +270,7 @@ std::vector<std::string> NaiveSplitter::split(std::string_view text) const {
           if (step.after_byte_level) {
             part += piece[i];
           } else {
-            naive_append_utf8(codes[i], part);
+            append_utf8(codes[i], part);
           }
         }
         if (!part.empty()) finer.push_back(std::move(part));

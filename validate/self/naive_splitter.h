@@ -35,8 +35,6 @@ std::span<const PublishedRule> all_published_rules();
 /// @pre there is one of that name
 const PublishedRule& published_rule(std::string_view name);
 
-void naive_append_utf8(char32_t code, std::string& out);
-
 /// GPT-2's character for each byte.
 std::array<char32_t, 256> naive_byte_alphabet();
 

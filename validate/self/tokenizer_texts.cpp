@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/utf8.h"
 #include "validate/self/naive_tokenizer.h"
 #include "validate/self/tokenizer_check.h"
 
@@ -93,7 +94,7 @@ class TextMaker {
         for (std::size_t i = 0; i < length; ++i) {
           const std::size_t limit = draw_.below(2) == 0 ? 0x3000 : 0x20000;
           const auto value = static_cast<char32_t>(draw_.below(limit));
-          naive_append_utf8(value >= 0xD800 && value < 0xE000 ? 0x41 : value, text);
+          append_utf8(value >= 0xD800 && value < 0xE000 ? 0x41 : value, text);
         }
         break;
       case 2:  // any bytes

@@ -2,27 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace llm::jinja {
 
 const Value* Scope::find(std::string_view name) const {
   for (const Scope* scope = this; scope; scope = scope->outer) {
-    for (const auto& [key, value] : scope->values) {
-      if (key == name) return &value;
-    }
+    if (const Value* found = find_in(scope->values, name)) return found;
   }
   return nullptr;
 }
 
-void Scope::set(std::string_view name, Value value) {
-  const auto at = std::ranges::find(values, name, [](const auto& item) { return item.first; });
-  if (at == values.end()) {
-    values.emplace_back(name, std::move(value));
-  } else {
-    at->second = std::move(value);
-  }
-}
+void Scope::set(std::string_view name, Value value) { set_in(values, name, std::move(value)); }
 
 Text Evaluator::render(const Body& body, Scope& variables) {
   Text out;
@@ -154,14 +143,7 @@ void Evaluator::assign(const Expr& target, Value value, Scope& scope) {
   }
   rt_.list({value});  // fails for what must not live on in a namespace
   if (rt_.failed()) return;
-  auto& items = (*ns)->items;
-  const auto at =
-      std::ranges::find(items, target.name, [](const auto& item) { return item.first; });
-  if (at == items.end()) {
-    items.emplace_back(target.name, std::move(value));
-  } else {
-    at->second = std::move(value);
-  }
+  set_in((*ns)->items, target.name, std::move(value));
 }
 
 void Evaluator::print(const Value& value) {
@@ -199,19 +181,17 @@ Value Evaluator::call_macro(const Macro& macro, const Args& args, const Macro* c
                                  params.size()));
   }
   for (const auto& [name, value] : args.named) {
-    const auto at = std::ranges::find(params, name, [](const auto& p) { return p.first; });
-    if (at == params.end()) {
+    if (!find_in(params, name)) {
       return rt_.wrong(
           fmt::format("macro '{}' takes no keyword argument '{}'", definition.name, name));
     }
-    scope.set(at->first, value);
+    scope.set(name, value);
   }
   for (std::size_t i = 0; i < params.size(); ++i) {
     const auto& [name, standard] = params[i];
     if (i < args.values.size()) {
       scope.set(name, args.values[i]);
-    } else if (std::ranges::find(scope.values, name, [](const auto& v) { return v.first; }) ==
-               scope.values.end()) {
+    } else if (!find_in(scope.values, name)) {
       scope.set(name, standard
                           ? eval(*standard, scope)
                           : rt_.undefined(fmt::format("parameter '{}' was not provided", name)));

@@ -14,15 +14,6 @@ using R = Runtime&;
 using V = const Value&;
 using A = const Args&;
 
-Value trim(R rt, V in, A args) {
-  const auto given = rt.bind(args, {"chars"}, "trim");
-  const Text text = rt.str(in);
-  const bool has_chars = given[0] && !given[0]->is<None>();
-  const std::string_view chars = has_chars ? rt.need_text(*given[0], "chars").bytes() : "";
-  const Stripped left = strip(text.bytes(), true, true, has_chars ? &chars : nullptr);
-  return rt.text(text.part(left.begin, left.end - left.begin));
-}
-
 Value replace(R rt, V in, A args) {
   const auto given = rt.bind(args, {"old", "new", "count"}, "replace");
   if (!given[0] || !given[1]) return rt.wrong("replace needs two arguments");
@@ -167,7 +158,7 @@ Value escape(R rt, V in, A) {
 }
 
 constexpr std::array kFilters = {
-    Filter{"trim", trim},
+    Filter{"trim", [](R rt, V in, A args) { return stripped(rt, rt.str(in), "trim", args); }},
     Filter{"replace", replace},
     Filter{"indent", indent},
     Filter{"tojson", to_json},

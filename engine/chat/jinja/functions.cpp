@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 
 #include <algorithm>
 #include <array>
@@ -10,11 +10,6 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kFunctions = {"range", "dict", "namespace",
                                                         "raise_exception", "strftime_now"};
-constexpr std::array<std::string_view, 12> kMonths = {
-    "January", "February", "March",     "April",   "May",      "June",
-    "July",    "August",   "September", "October", "November", "December"};
-constexpr std::array<std::string_view, 7> kDays = {"Sunday",   "Monday", "Tuesday", "Wednesday",
-                                                   "Thursday", "Friday", "Saturday"};
 
 Value range(Runtime& rt, const Args& args) {
   const auto given = rt.bind(args, {"start", "stop", "step"}, "range");
@@ -35,18 +30,24 @@ Value range(Runtime& rt, const Args& args) {
   return rt.list(std::move(items));
 }
 
-/// The date's directives of strftime in the C locale; the time is midnight.
+/// A date by one directive of strftime in the C locale, at midnight.
+/// @param is_short  without leading zeros, where the directive writes any
+std::string date_part(const std::tm& date, char directive, bool is_short) {
+  if (directive == 'Y') return std::to_string(date.tm_year + 1900);
+  if (directive == 'F') return date_part(date, 'Y', false) + fmt::format("-{:%m-%d}", date);
+  if (directive == 'Z' || directive == 'z') return "";  // a time without a zone
+  if (directive == '%') return "%";
+  std::string text = fmt::format(fmt::runtime(fmt::format("{{:%{}}}", directive)), date);
+  if (is_short && std::string_view("ymdjHMS").find(directive) != Text::kNone)
+    text.erase(0, std::min(text.find_first_not_of('0'), text.size() - 1));
+  return text;
+}
+
 Value strftime_now(Runtime& rt, const Args& args) {
   const auto given = rt.bind(args, {"format"}, "strftime_now");
   if (!given[0]) return rt.wrong("strftime_now needs a format");
-  const std::chrono::year_month_day date = *rt.date;
-  const std::chrono::sys_days days(date);
+  const std::tm date = fmt::gmtime(std::chrono::sys_days(*rt.date));
   const std::string_view format = rt.need_text(*given[0], "a format").bytes();
-  const int year = int{date.year()};
-  const unsigned month = unsigned{date.month()};
-  const unsigned day = unsigned{date.day()};
-  const unsigned weekday = std::chrono::weekday(days).c_encoding();
-  const auto yearday = (days - std::chrono::sys_days(date.year() / 1 / 1)).count() + 1;
   std::string out;
   for (std::size_t at = 0; at < format.size(); ++at) {
     if (format[at] != '%' || at + 1 == format.size()) {
@@ -54,75 +55,10 @@ Value strftime_now(Runtime& rt, const Args& args) {
       continue;
     }
     const bool is_short = format[++at] == '-' && at + 1 < format.size();
-    const char kind = is_short ? format[++at] : format[at];
-    const int width = is_short ? 1 : 2;
-    switch (kind) {
-      case 'Y':
-        out += fmt::format("{}", year);
-        break;
-      case 'y':
-        out += fmt::format("{:0{}}", year % 100, width);
-        break;
-      case 'm':
-        out += fmt::format("{:0{}}", month, width);
-        break;
-      case 'd':
-        out += fmt::format("{:0{}}", day, width);
-        break;
-      case 'e':
-        out += fmt::format("{:2}", day);
-        break;
-      case 'j':
-        out += fmt::format("{:0{}}", yearday, is_short ? 1 : 3);
-        break;
-      case 'B':
-        out += kMonths[month - 1];
-        break;
-      case 'b':
-      case 'h':
-        out += kMonths[month - 1].substr(0, 3);
-        break;
-      case 'A':
-        out += kDays[weekday];
-        break;
-      case 'a':
-        out += kDays[weekday].substr(0, 3);
-        break;
-      case 'u':
-        out += fmt::format("{}", weekday == 0 ? 7 : weekday);
-        break;
-      case 'w':
-        out += fmt::format("{}", weekday);
-        break;
-      case 'F':
-        out += fmt::format("{}-{:02}-{:02}", year, month, day);
-        break;
-      case 'D':
-        out += fmt::format("{:02}/{:02}/{:02}", month, day, year % 100);
-        break;
-      case 'H':
-      case 'M':
-      case 'S':
-        out += fmt::format("{:0{}}", 0, width);
-        break;
-      case 'I':
-        out += "12";
-        break;
-      case 'p':
-        out += "AM";
-        break;
-      case 'T':
-        out += "00:00:00";
-        break;
-      case 'Z':
-      case 'z':
-        break;
-      case '%':
-        out += '%';
-        break;
-      default:
-        return rt.unsupported(fmt::format("%{} in a date's format", kind));
-    }
+    const char directive = is_short ? format[++at] : format[at];
+    if (std::string_view("YymdejBbhAauwFDHMSIpTZz%").find(directive) == Text::kNone)
+      return rt.unsupported(fmt::format("%{} in a date's format", directive));
+    out += date_part(date, directive, is_short);
   }
   return rt.text(out, kMarkup);
 }

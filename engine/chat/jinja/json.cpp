@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "engine/chat/jinja/runtime.h"
 
 namespace llm::jinja {
@@ -38,11 +39,7 @@ void append_string(const Text& text, bool ascii, Text& out) {
       } else if (first < 0x20) {
         append_code(first, run.tag, out);
       } else if (ascii && n > 1) {
-        std::uint32_t code = first & (0xFFU >> (n + 1));
-        for (std::size_t k = 1; k < n; ++k) {
-          code = code << 6 | (static_cast<unsigned char>(bytes[at + k]) & 0x3FU);
-        }
-        append_code(code, run.tag, out);
+        append_code(utf8_code_point(bytes.substr(at, n)), run.tag, out);
       } else {
         out.append(bytes.substr(at, n), run.tag);
       }

@@ -7,15 +7,16 @@
 #include <optional>
 #include <utility>
 
+#include "base/utf8.h"
 #include "engine/chat/jinja/text.h"
 
 namespace llm::jinja {
 namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
-constexpr std::array<std::string_view, 24> kOperators = {
-    "//", "**", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~",
-    "[",  "]",  "(",  ")",  "{",  "}",  ">", "<", "=", ".", ":", ","};
+constexpr std::array<std::string_view, 25> kOperators = {
+    "//", "**", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "[",
+    "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", ",", "|"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) {
@@ -32,23 +33,6 @@ std::string normalized(std::string_view source) {
   }
   if (text.ends_with('\n')) text.pop_back();
   return text;
-}
-
-void append_utf8(std::string& out, unsigned long code) {
-  const auto put = [&out](unsigned long byte) { out += static_cast<char>(byte); };
-  if (code < 0x80) return put(code);
-  if (code < 0x800) {
-    put(0xC0 | code >> 6);
-  } else {
-    if (code < 0x10000) {
-      put(0xE0 | code >> 12);
-    } else {
-      put(0xF0 | code >> 18);
-      put(0x80 | (code >> 12 & 0x3F));
-    }
-    put(0x80 | (code >> 6 & 0x3F));
-  }
-  put(0x80 | (code & 0x3F));
 }
 
 class Lexer {
@@ -208,10 +192,6 @@ class Lexer {
       add(Token::Kind::kOperator, op);
       return move_to(at_ + op.size());
     }
-    if (rest.starts_with('|')) {
-      add(Token::Kind::kOperator, "|");
-      return move_to(at_ + 1);
-    }
     fail(fmt::format("found '{}', need an expression", rest.substr(0, character_size(rest, 0))));
   }
 
@@ -279,15 +259,15 @@ class Lexer {
     const std::size_t begin = is_octal ? at : at + 1;
     const std::string part(s_.substr(begin, n));
     const std::size_t found = std::min(part.find_first_not_of(digits), part.size());
-    unsigned long code = 0;
+    char32_t code = 0;
     for (const char digit : part.substr(0, found)) {
       const int value = is_digit(digit) ? digit - '0' : (digit | 0x20) - 'a' + 10;
-      code = code * (is_octal ? 8 : 16) + static_cast<unsigned long>(value);
+      code = code * (is_octal ? 8 : 16) + static_cast<char32_t>(value);
     }
     if ((!is_octal && found < n) || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
       fail(fmt::format("found the escape \\{}{}, need a character's number", c, part));
     } else {
-      append_utf8(text, code);
+      append_utf8(code, text);
     }
     return begin + found;
   }

@@ -38,12 +38,15 @@ struct Keyed {
   Value item;
 };
 
-/// Sorts stably by key; fails where two keys have no order.
-void sort_keyed(R rt, std::vector<Keyed>& keyed, bool is_reversed) {
+/// The items in the order of their keys, equal ones as they were; fails where two keys have none.
+Value sorted(R rt, std::vector<Keyed> keyed, bool is_reversed) {
   rt.charge(keyed.size());
   std::ranges::stable_sort(keyed, [&](const Keyed& a, const Keyed& b) {
     return rt.charge() && compared(rt, is_reversed ? ">" : "<", a.key, b.key);
   });
+  std::vector<Value> out;
+  for (Keyed& one : keyed) out.push_back(std::move(one.item));
+  return rt.list(std::move(out));
 }
 
 Value sort(R rt, V in, A args) {
@@ -52,10 +55,7 @@ Value sort(R rt, V in, A args) {
   for (const Value& item : rt.items_of(in)) {
     keyed.push_back({key_of(rt, item, given[2], is_set(given[1])), item});
   }
-  sort_keyed(rt, keyed, is_set(given[0]));
-  std::vector<Value> out;
-  for (Keyed& one : keyed) out.push_back(std::move(one.item));
-  return rt.list(std::move(out));
+  return sorted(rt, std::move(keyed), is_set(given[0]));
 }
 
 Value pair_list(R rt, V in) {
@@ -73,10 +73,7 @@ Value dictsort(R rt, V in, A args) {
   for (const Value& pair : rt.items_of(pair_list(rt, in))) {
     keyed.push_back({key_of(rt, item_of(rt, pair, at), nullptr, is_set(given[0])), pair});
   }
-  sort_keyed(rt, keyed, is_set(given[2]));
-  std::vector<Value> out;
-  for (Keyed& one : keyed) out.push_back(std::move(one.item));
-  return rt.list(std::move(out));
+  return sorted(rt, std::move(keyed), is_set(given[2]));
 }
 
 Value unique(R rt, V in, A args) {

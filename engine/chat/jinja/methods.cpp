@@ -25,15 +25,6 @@ Value texts(Runtime& rt, std::vector<Text> parts, bool is_tuple = false) {
   return rt.list(std::move(values), is_tuple);
 }
 
-Value stripped(Runtime& rt, const Text& self, std::string_view name, const Args& args) {
-  const auto given = rt.bind(args, {"chars"}, name);
-  const bool has_chars = given[0] && !given[0]->is<None>();
-  const std::string_view chars = has_chars ? rt.need_text(*given[0], "chars").bytes() : "";
-  const Stripped left =
-      strip(self.bytes(), name != "rstrip", name != "lstrip", has_chars ? &chars : nullptr);
-  return rt.text(self.part(left.begin, left.end - left.begin));
-}
-
 /// split() without a separator: at runs of white space, none at the ends.
 std::vector<Text> split_at_spaces(const Text& self, std::size_t most, bool from_right) {
   const std::string_view bytes = self.bytes();
@@ -161,15 +152,14 @@ Value format_method(Runtime& rt, const Text& self, const Args& args) {
       const std::string_view field = bytes.substr(at + 1, end - at - 1);
       const bool is_index =
           field.find_first_not_of("0123456789") == Text::kNone && field.size() < 6;
-      const auto named =
-          std::ranges::find(args.named, field, [](const auto& a) { return a.first; });
+      const Value* named = find_in(args.named, field);
       const std::size_t index = field.empty() ? next++
                                 : is_index    ? std::stoul(std::string(field))
                                               : 0;
       if (is_index && index < args.values.size()) {
         append_str(args.values[index], out);
-      } else if (!is_index && named != args.named.end()) {
-        append_str(named->second, out);
+      } else if (!is_index && named) {
+        append_str(*named, out);
       } else {
         return rt.unsupported(fmt::format("the field '{}' of a format", field));
       }

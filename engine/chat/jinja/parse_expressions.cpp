@@ -132,15 +132,17 @@ ExprPtr Parser::parse_compare() {
   return compare ? std::move(compare) : std::move(first);
 }
 
-ExprPtr Parser::parse_sum() {
-  ExprPtr left = parse_concat();
-  while (is_op("+") || is_op("-")) {
+ExprPtr Parser::parse_chain(Names operators, ExprPtr (Parser::*parse_operand)()) {
+  ExprPtr left = (this->*parse_operand)();
+  while (std::ranges::any_of(operators, [this](std::string_view op) { return is_op(op); })) {
     const std::string op = now().text;
     skip();
-    left = binary(Expr::Kind::kBinary, op, std::move(left), parse_concat());
+    left = binary(Expr::Kind::kBinary, op, std::move(left), (this->*parse_operand)());
   }
   return left;
 }
+
+ExprPtr Parser::parse_sum() { return parse_chain({"+", "-"}, &Parser::parse_concat); }
 
 ExprPtr Parser::parse_concat() {
   ExprPtr first = parse_product();
@@ -151,25 +153,13 @@ ExprPtr Parser::parse_concat() {
   return concat;
 }
 
-ExprPtr Parser::parse_product() {
-  ExprPtr left = parse_power();
-  while (is_op("*") || is_op("/") || is_op("//") || is_op("%")) {
-    const std::string op = now().text;
-    skip();
-    left = binary(Expr::Kind::kBinary, op, std::move(left), parse_power());
-  }
-  return left;
-}
+ExprPtr Parser::parse_product() { return parse_chain({"*", "/", "//", "%"}, &Parser::parse_power); }
 
-ExprPtr Parser::parse_power() {
-  ExprPtr left = parse_unary();
-  while (skip_op("**")) {
-    left = binary(Expr::Kind::kBinary, "**", std::move(left), parse_unary());
-  }
-  return left;
-}
+ExprPtr Parser::parse_power() { return parse_chain({"**"}, &Parser::parse_filtered); }
 
-ExprPtr Parser::parse_unary(bool with_filters) {
+ExprPtr Parser::parse_filtered() { return parse_filters(parse_unary()); }
+
+ExprPtr Parser::parse_unary() {
   ExprPtr expr;
   if (is_op("-") || is_op("+")) {
     expr = make(Expr::Kind::kSign);
@@ -177,13 +167,12 @@ ExprPtr Parser::parse_unary(bool with_filters) {
     skip();
     if (!enter()) return expr;
     ++depth_;
-    add(*expr, parse_unary(false));
+    add(*expr, parse_unary());
     --depth_;
   } else {
     expr = parse_primary();
   }
-  expr = parse_postfix(std::move(expr));
-  return with_filters ? parse_filters(std::move(expr)) : std::move(expr);
+  return parse_postfix(std::move(expr));
 }
 
 ExprPtr Parser::parse_primary() {

@@ -77,9 +77,11 @@ Body Parser::parse_body(Names ends) {
 }
 
 Body Parser::parse_captured(std::string_view end) {
+  need_block_end();
   const int loops = std::exchange(loops_, 0);
   Body body = parse_body({end});
   loops_ = loops;
+  end_block(end);
   return body;
 }
 
@@ -169,9 +171,7 @@ StmtPtr Parser::parse_set() {
   }
   set->kind = Stmt::Kind::kSetBlock;
   if (is_op("|")) set->expr = parse_filters(nullptr);
-  need_block_end();
   set->body = parse_captured("endset");
-  end_block("endset");
   return set;
 }
 
@@ -191,9 +191,7 @@ StmtPtr Parser::parse_macro() {
   skip();
   macro->name = need_name();
   parse_params(*macro);
-  need_block_end();
   macro->body = parse_captured("endmacro");
-  end_block("endmacro");
   return macro;
 }
 
@@ -204,9 +202,7 @@ StmtPtr Parser::parse_call_block() {
   if (is_op("(")) parse_params(*call);
   call->expr = parse_expression();
   if (!call->expr || call->expr->kind != Expr::Kind::kCall) fail("a call");
-  need_block_end();
   call->body = parse_captured("endcall");
-  end_block("endcall");
   return call;
 }
 
@@ -215,9 +211,7 @@ StmtPtr Parser::parse_filter_block() {
   skip();
   block->expr = parse_filter(nullptr);
   if (is_op("|")) block->expr = parse_filters(std::move(block->expr));
-  need_block_end();
   block->body = parse_captured("endfilter");
-  end_block("endfilter");
   return block;
 }
 

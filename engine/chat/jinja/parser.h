@@ -52,7 +52,7 @@ class Parser {
 
   // Statements (parse_statements.cpp).
   Body parse_body(Names ends);
-  /// A body whose text is caught, which a break cannot leave.
+  /// Behind a block's end: a body whose text is caught, which a break cannot leave, and its end.
   Body parse_captured(std::string_view end);
   StmtPtr parse_block();
   StmtPtr parse_if();
@@ -75,11 +75,14 @@ class Parser {
   ExprPtr parse_and();
   ExprPtr parse_not();
   ExprPtr parse_compare();
+  /// Operands with operators between them, from the left.
+  ExprPtr parse_chain(Names operators, ExprPtr (Parser::*parse_operand)());
   ExprPtr parse_sum();
   ExprPtr parse_concat();
   ExprPtr parse_product();
   ExprPtr parse_power();
-  ExprPtr parse_unary(bool with_filters = true);
+  ExprPtr parse_filtered();
+  ExprPtr parse_unary();
   ExprPtr parse_primary();
   ExprPtr parse_list();
   ExprPtr parse_dict();

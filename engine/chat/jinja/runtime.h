@@ -122,6 +122,8 @@ struct JsonStyle {
 void append_json(Runtime& rt, const Value& value, const JsonStyle& style, Text& out,
                  std::size_t level = 0);
 
+/// strip, lstrip, rstrip, and the filter trim, by `name`.
+Value stripped(Runtime& rt, const Text& self, std::string_view name, const Args& args);
 /// The parts of `text` between those of `separator`, at most `most` cuts, from the left or right.
 std::vector<Text> split(const Text& text, std::string_view separator, std::size_t most,
                         bool from_right);

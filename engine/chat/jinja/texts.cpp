@@ -13,6 +13,15 @@ char lower(char c) { return is_letter(c) ? static_cast<char>(c | 0x20) : c; }
 
 }  // namespace
 
+Value stripped(Runtime& rt, const Text& self, std::string_view name, const Args& args) {
+  const auto given = rt.bind(args, {"chars"}, name);
+  const bool has_chars = given[0] && !given[0]->is<None>();
+  const std::string_view chars = has_chars ? rt.need_text(*given[0], "chars").bytes() : "";
+  const Stripped left =
+      strip(self.bytes(), name != "rstrip", name != "lstrip", has_chars ? &chars : nullptr);
+  return rt.text(self.part(left.begin, left.end - left.begin));
+}
+
 std::vector<Text> split(const Text& text, std::string_view separator, std::size_t most,
                         bool from_right) {
   const std::string_view bytes = text.bytes();

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+
+#include "base/utf8.h"
 
 namespace llm::jinja {
 namespace {
@@ -35,14 +36,6 @@ bool is_escaped(char32_t c) {
   return std::ranges::any_of(kRanges, [c](Range r) { return c >= r.first && c <= r.last; });
 }
 
-char32_t code_point(std::string_view character) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
-  if (character.size() == 1) return byte(0);
-  char32_t code = byte(0) & (0xFFU >> (character.size() + 1));
-  for (std::size_t i = 1; i < character.size(); ++i) code = code << 6 | (byte(i) & 0x3FU);
-  return code;
-}
-
 void append_text_repr(const Text& text, Text& out) {
   const std::string_view bytes = text.bytes();
   const bool is_double = bytes.find('\'') != Text::kNone && bytes.find('"') == Text::kNone;
@@ -51,7 +44,7 @@ void append_text_repr(const Text& text, Text& out) {
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t n = character_size(bytes, at);
     const std::string_view one = bytes.substr(at, n);
-    const char32_t code = code_point(one);
+    const char32_t code = utf8_code_point(one);
     const Tag tag = text.tag_at(at);
     if (one == "\\" || one == quote) {
       out.append("\\", tag);
@@ -116,10 +109,7 @@ const Value* DictObject::find(std::string_view key) const {
   });
   return at == items.end() ? nullptr : &at->second;
 }
-const Value* NamespaceObject::find(std::string_view name) const {
-  const auto at = std::ranges::find(items, name, [](const auto& item) { return item.first; });
-  return at == items.end() ? nullptr : &at->second;
-}
+const Value* NamespaceObject::find(std::string_view name) const { return find_in(items, name); }
 
 bool is_true(const Value& value) {
   if (value.is<Undefined>() || value.is<None>()) return false;

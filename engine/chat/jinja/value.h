@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <memory>
@@ -37,6 +38,20 @@ class Lease {
   Memory* memory_ = nullptr;
   std::size_t n_ = 0;
 };
+
+/// What stands with `name` in a list of pairs; null: the name is not there.
+auto* find_in(auto& pairs, std::string_view name) {
+  const auto at = std::ranges::find_if(pairs, [&](const auto& p) { return p.first == name; });
+  return at == pairs.end() ? nullptr : &at->second;
+}
+/// Replaces what stands with `name`, or appends it.
+void set_in(auto& pairs, std::string_view name, auto value) {
+  if (auto* found = find_in(pairs, name)) {
+    *found = std::move(value);
+  } else {
+    pairs.emplace_back(name, std::move(value));
+  }
+}
 
 class Value;
 struct Macro;

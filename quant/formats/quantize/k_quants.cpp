@@ -59,25 +59,23 @@ LLM_LANES_INLINE void quantize(const float* weights, BlockQ2_K& out) {
   store_bit_pairs(found.codes, out.qs);
 }
 
-LLM_LANES_INLINE void quantize(const float* weights, BlockQ4_K& out) {
-  AffineSearch<1, 32, 15, 63> search;
+/// Q4_K and Q5_K.
+template <int kMaxCode, typename Block>
+LLM_LANES_INLINE void quantize_32s(const float* weights, Block& out) {
+  AffineSearch<1, 32, kMaxCode, 63> search;
   AffineBlock<8> found;
   search.run(weights, found);
   out.d = found.d;
   out.dmin = found.dmin;
   pack_scale_mins(found, out.scales);
   store_nibbles(found.codes, out.qs);
+  if constexpr (requires { out.qh; }) store_bits(found.codes, 4, out.qh);
 }
-
+LLM_LANES_INLINE void quantize(const float* weights, BlockQ4_K& out) {
+  quantize_32s<15>(weights, out);
+}
 LLM_LANES_INLINE void quantize(const float* weights, BlockQ5_K& out) {
-  AffineSearch<1, 32, 31, 63> search;
-  AffineBlock<8> found;
-  search.run(weights, found);
-  out.d = found.d;
-  out.dmin = found.dmin;
-  pack_scale_mins(found, out.scales);
-  store_nibbles(found.codes, out.qs);
-  store_bits(found.codes, 4, out.qh);
+  quantize_32s<31>(weights, out);
 }
 
 /// Codes with `offset` added, so that they are unsigned.

@@ -1,5 +1,6 @@
 #include "quant/formats/quantize/legacy_blocks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -28,90 +29,55 @@ float extreme(const float (&x)[32]) {
   return best;
 }
 
-struct Range {
-  float min;
-  float max;
-};
-
-Range range_of(const float (&x)[32]) {
-  Range range{x[0], x[0]};
-  for (const float value : x) {
-    range.min = value < range.min ? value : range.min;
-    range.max = value > range.max ? value : range.max;
-  }
-  return range;
-}
-
-/// Symmetric codes around `offset` = 2^(bits - 1). The extreme weight gets code 0, which is the
-/// larger side of the two's complement range, so d has the opposite sign of that weight.
-float symmetric_codes(const float (&x)[32], int offset, int (&codes)[32]) {
-  const float d = extreme(x) / static_cast<float>(-offset);
-  const float id = inverse(d);
-  for (int j = 0; j < 32; ++j) {
-    codes[j] = truncate(x[j] * id + (static_cast<float>(offset) + 0.5f), 2 * offset - 1);
-  }
-  return d;
-}
-
-struct Affine {
-  float min;  ///< weight of code 0
-  float d;
-};
-
-/// Codes 0 .. highest over [min, max].
-Affine affine_codes(const float (&x)[32], int highest, int (&codes)[32]) {
-  const Range range = range_of(x);
-  const float d = (range.max - range.min) / static_cast<float>(highest);
-  const float id = inverse(d);
-  for (int j = 0; j < 32; ++j) codes[j] = truncate((x[j] - range.min) * id + 0.5f, highest);
-  return {range.min, d};
-}
-
-void store_nibbles(const int (&codes)[32], std::uint8_t (&qs)[16]) {
+/// Nibbles, and where the block has them fifth bits.
+template <typename Block>
+void store_codes(const int (&codes)[32], Block& out) {
   for (int j = 0; j < 16; ++j) {
-    qs[j] = static_cast<std::uint8_t>((codes[j] & 15) | (codes[j + 16] & 15) << 4);
+    out.qs[j] = static_cast<std::uint8_t>((codes[j] & 15) | (codes[j + 16] & 15) << 4);
+  }
+  if constexpr (requires { out.qh; }) {
+    for (int i = 0; i < 4; ++i) {
+      int byte = 0;
+      for (int bit = 0; bit < 8; ++bit) byte |= codes[8 * i + bit] >> 4 << bit;
+      out.qh[i] = static_cast<std::uint8_t>(byte);
+    }
   }
 }
 
-void store_fifth_bits(const int (&codes)[32], std::uint8_t (&qh)[4]) {
-  for (int i = 0; i < 4; ++i) {
-    unsigned byte = 0;
-    for (int bit = 0; bit < 8; ++bit) byte |= static_cast<unsigned>(codes[8 * i + bit] >> 4) << bit;
-    qh[i] = static_cast<std::uint8_t>(byte);
+/// Symmetric codes around kOffset = 2^(bits - 1). The extreme weight gets code 0, which is the
+/// larger side of the two's complement range, so d has the opposite sign of that weight.
+template <int kOffset, typename Block>
+void quantize_symmetric(const float (&x)[32], Block& out) {
+  const float d = extreme(x) / static_cast<float>(-kOffset);
+  const float id = inverse(d);
+  int codes[32];
+  for (int j = 0; j < 32; ++j) {
+    codes[j] = truncate(x[j] * id + (static_cast<float>(kOffset) + 0.5f), 2 * kOffset - 1);
   }
+  out.d = f32_to_f16(d);
+  store_codes(codes, out);
+}
+
+/// Codes 0 .. kHighest over [min, max].
+template <int kHighest, typename Block>
+void quantize_affine(const float (&x)[32], Block& out) {
+  const float min = std::ranges::min(x);
+  const float max = std::ranges::max(x);
+  const float d = (max - min) / static_cast<float>(kHighest);
+  const float id = inverse(d);
+  int codes[32];
+  for (int j = 0; j < 32; ++j) codes[j] = truncate((x[j] - min) * id + 0.5f, kHighest);
+  out.d = f32_to_f16(d);
+  out.m = f32_to_f16(min);
+  store_codes(codes, out);
 }
 
 }  // namespace
 
-void quantize_block(const float (&x)[32], BlockQ4_0& out) {
-  int codes[32];
-  out.d = f32_to_f16(symmetric_codes(x, 8, codes));
-  store_nibbles(codes, out.qs);
-}
-
-void quantize_block(const float (&x)[32], BlockQ5_0& out) {
-  int codes[32];
-  out.d = f32_to_f16(symmetric_codes(x, 16, codes));
-  store_nibbles(codes, out.qs);
-  store_fifth_bits(codes, out.qh);
-}
-
-void quantize_block(const float (&x)[32], BlockQ4_1& out) {
-  int codes[32];
-  const auto [min, d] = affine_codes(x, 15, codes);
-  out.d = f32_to_f16(d);
-  out.m = f32_to_f16(min);
-  store_nibbles(codes, out.qs);
-}
-
-void quantize_block(const float (&x)[32], BlockQ5_1& out) {
-  int codes[32];
-  const auto [min, d] = affine_codes(x, 31, codes);
-  out.d = f32_to_f16(d);
-  out.m = f32_to_f16(min);
-  store_nibbles(codes, out.qs);
-  store_fifth_bits(codes, out.qh);
-}
+void quantize_block(const float (&x)[32], BlockQ4_0& out) { quantize_symmetric<8>(x, out); }
+void quantize_block(const float (&x)[32], BlockQ5_0& out) { quantize_symmetric<16>(x, out); }
+void quantize_block(const float (&x)[32], BlockQ4_1& out) { quantize_affine<15>(x, out); }
+void quantize_block(const float (&x)[32], BlockQ5_1& out) { quantize_affine<31>(x, out); }
 
 void quantize_block(const float (&x)[32], BlockQ8_0& out) {
   const float d = std::abs(extreme(x)) / 127.0f;

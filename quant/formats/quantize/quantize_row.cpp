@@ -64,15 +64,15 @@ Block quantized_block(std::span<const float> x) {
 
 template <>
 BlockF16 quantized_block(std::span<const float> x) {
-  return {f32_to_f16(x[0])};
+  return {{}, f32_to_f16(x[0])};
 }
 template <>
 BlockBF16 quantized_block(std::span<const float> x) {
-  return {f32_to_bf16(x[0])};
+  return {{}, f32_to_bf16(x[0])};
 }
 template <>
 BlockF32 quantized_block(std::span<const float> x) {
-  return {x[0]};
+  return {{}, x[0]};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -89,23 +90,10 @@ float add_block(const BlockBF16& w, NoCodes, const BlockF32& x, float acc) {
 
 /// The activation block that goes with a block of kWeights weights; see activation_format().
 template <std::size_t kWeights>
-struct ActivationOf;
-template <>
-struct ActivationOf<1> {
-  using Type = BlockF32;
-};
-template <>
-struct ActivationOf<32> {
-  using Type = BlockQ8_32;
-};
-template <>
-struct ActivationOf<64> {
-  using Type = TwoQ8_32;
-};
-template <>
-struct ActivationOf<256> {
-  using Type = BlockQ8_K;
-};
+using ActivationOf =
+    std::conditional_t<kWeights == 1, BlockF32,
+                       std::conditional_t<kWeights == 32, BlockQ8_32,
+                                          std::conditional_t<kWeights == 64, TwoQ8_32, BlockQ8_K>>>;
 
 /// Sums of as many rows of x, side by side: none waits for another's additions.
 constexpr std::size_t kChains = 4;
@@ -141,7 +129,7 @@ void run_chains(std::span<const float> w, std::span<const float> x, std::span<fl
 void dot_row(WeightType type, std::span<const std::byte> row,
              std::span<const std::byte> activations, std::span<float> y) {
   visit_block_format(type, [&]<typename Block>() {
-    using Activation = typename ActivationOf<Block::kWeights>::Type;
+    using Activation = ActivationOf<Block::kWeights>;
     const std::size_t blocks = row.size() / sizeof(Block);
     LLM_CHECK(row.size() == blocks * sizeof(Block));
     LLM_CHECK(activations.size() == y.size() * blocks * sizeof(Activation));

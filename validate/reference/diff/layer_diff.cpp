@@ -74,10 +74,6 @@ std::string to_interleaved(const Dump& dump, std::size_t head_dim, std::size_t r
   return {};
 }
 
-bool fails(const LayerDiffRow& row) {
-  return row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
-}
-
 void judge_row(LayerDiffRow& row, const Limits& limits) {
   const std::string label = tap_label(row.layer, row.tap);
   row.verdict = TapVerdict::kPass;
@@ -112,7 +108,7 @@ class Differ {
     row.layer = layer;
     row.tap = tap.name;
     LLM_RETURN_IF_ERROR(judge(tap.layout, row));
-    if (fails(row) && !out_.first_failing) out_.first_failing = out_.rows.size();
+    if (row.fails() && !out_.first_failing) out_.first_failing = out_.rows.size();
     out_.rows.push_back(std::move(row));
     return Ok{};
   }
@@ -171,19 +167,8 @@ class Differ {
 }  // namespace
 
 std::string_view verdict_name(TapVerdict verdict) {
-  switch (verdict) {
-    case TapVerdict::kPass:
-      return "PASS";
-    case TapVerdict::kFail:
-      return "FAIL";
-    case TapVerdict::kMissing:
-      return "MISSING";
-    case TapVerdict::kShown:
-      return "shown";
-    case TapVerdict::kAbsent:
-      return "absent";
-  }
-  return "FAIL";
+  constexpr std::string_view kNames[] = {"PASS", "FAIL", "MISSING", "shown", "absent"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 std::string tap_origin(int layer, std::string_view tap) {
@@ -204,7 +189,7 @@ void apply_limits(LayerDiff& diff, const Limits& limits) {
   diff.first_failing.reset();
   for (std::size_t i = 0; i < diff.rows.size(); ++i) {
     if (diff.rows[i].verdict == TapVerdict::kShown) judge_row(diff.rows[i], limits);
-    if (fails(diff.rows[i]) && !diff.first_failing) diff.first_failing = i;
+    if (diff.rows[i].fails() && !diff.first_failing) diff.first_failing = i;
   }
 }
 

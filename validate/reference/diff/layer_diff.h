@@ -31,6 +31,8 @@ struct LayerDiffRow {
   std::vector<Limit> limits = {};  ///< those that applied
   TapVerdict verdict = TapVerdict::kPass;
   std::string note = {};  ///< why, where the figures do not say: shapes, NaN counts, reasons
+
+  bool fails() const { return verdict == TapVerdict::kFail || verdict == TapVerdict::kMissing; }
 };
 
 /// The outcome of comparing two dumps.
@@ -41,7 +43,7 @@ struct LayerDiff {
   std::vector<std::string> remarks;
   /// In topological order: embd, each layer's taps, result_norm, logits.
   std::vector<LayerDiffRow> rows;
-  /// Index in rows of the first that is kFail or kMissing.
+  /// Index in rows of the first that fails().
   std::optional<std::size_t> first_failing;
 
   bool passed() const { return problems.empty() && !rows.empty() && !first_failing; }

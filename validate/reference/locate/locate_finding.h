@@ -48,6 +48,10 @@ struct DiffSection {
   std::vector<std::string> notes = {};  ///< what was bounded, and figures of the whole
 
   bool passed() const { return !judged || (diff.passed() && location.empty()); }
+  /// kPass, kFail or kShown.
+  TapVerdict verdict() const {
+    return !judged ? TapVerdict::kShown : passed() ? TapVerdict::kPass : TapVerdict::kFail;
+  }
 };
 
 }  // namespace llm
