@@ -149,6 +149,8 @@ TEST_CASE("what cannot be enforced is refused, and the field named", "[llmserve]
        "response_format.json_schema.schema/uniqueItems"},
       {"\"response_format\": " + format_of("3"), "response_format.json_schema.schema"},
       {R"("grammar": "root ::= x")", "grammar"},
+      {R"("grammar": "root ::= root")", "grammar"},  // found while drawing: no text goes on
+      {R"("grammar": "root ::= \"a\" x\nx ::= x")", "grammar"},
       {R"("regex": "(")", "regex"},
       {R"("regex": "a", "grammar": "root ::= \"a\"")", "regex"},
       {R"("regex": "a", "response_format": {"type": "json_object"})", "regex"},
