@@ -11,8 +11,8 @@ namespace llm {
 
 std::size_t first_nonfinite(std::span<const float> values) {
   constexpr std::size_t kBlock = 1024;
-  constexpr std::int32_t kInf =
-      0x7F800000;  // NaN and Inf have these bits or more, but for the sign
+  // But for the sign, the bits of Inf are above those of all numbers, and NaN's above Inf's.
+  constexpr std::int32_t kInf = 0x7F800000;
   for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
     const auto block = values.subspan(begin, std::min(kBlock, values.size() - begin));
     std::int32_t most = 0;

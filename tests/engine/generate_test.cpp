@@ -1,5 +1,6 @@
 #include "engine/generate/generate.h"
 
+#include "engine/generate/logits_hash.h"
 #include "engine/generate/stop_matcher.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/test.h"
@@ -204,6 +205,24 @@ TEST_CASE("on_logits sees each position once, the last token's too", "[generate]
   for (std::size_t row = 0; row < 13 - first; ++row) {
     REQUIRE(rows[row * n_vocab] == static_cast<float>(first + row) * 1e-3F);
   }
+}
+
+TEST_CASE("the hashes of logits are those of all rows and of those drawn from", "[generate]") {
+  const auto [first_drawn, first] = GENERATE(table<std::size_t, std::size_t>({{3, 0}, {3, 3}}));
+  constexpr std::size_t kVocab = 4;
+  const std::vector<float> rows = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
+                                   10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+  const auto sha256 = [](std::span<const float> some) {
+    Sha256 hash;
+    hash.update(std::as_bytes(some));
+    return hash.hex();
+  };
+  LogitsHash hash(kVocab, first_drawn, first);
+  const auto given = std::span(rows).subspan(first * kVocab);
+  hash.add(given.first(kVocab));
+  hash.add(given.subspan(kVocab));
+  CHECK(hash.all() == sha256(given));
+  CHECK(hash.drawn() == sha256(std::span(rows).subspan(first_drawn * kVocab)));
 }
 
 TEST_CASE("log probabilities come with each token when wanted", "[generate]") {

@@ -201,6 +201,23 @@ TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]
   }
 }
 
+TEST_CASE("bad input 62: of several texts in a pass the guilty one's position is named",
+          "[nonfinite]") {
+  const ScratchDirectory folder;
+  TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
+  make_token_overflow(gguf, 270);
+  const auto executor =
+      require_ok(Executor::create(require_ok(load(folder, gguf, {.threads = 2})), {.kv_pages = 2}));
+  const auto good = require_ok(Executor::open(executor));
+  const auto bad = require_ok(Executor::open(executor));
+  const Ids good_ids = {1, 260, 261};
+  const Ids bad_ids = {264, 270};
+  std::array segments = {Segment{good.get(), good_ids, LogitRows::kAll},
+                         Segment{bad.get(), bad_ids, LogitRows::kAll}};
+  must_fail(executor->evaluate(segments), ErrorCode::kNonFinite, {"blk.0.q", "position 1"});
+  REQUIRE(good->position() + bad->position() == 0);
+}
+
 TEST_CASE("bad input 62: a fault that no logits were asked for is named later", "[nonfinite]") {
   const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
