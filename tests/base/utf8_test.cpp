@@ -36,6 +36,9 @@ TEST_CASE("every code point is one character, in its shortest form only", "[toke
                                : head.kind == Kind::kInvalid && head.size == 1;
       wrong += !right;
       if (!valid) continue;
+      std::string written;
+      append_utf8(code, written);
+      wrong += written != text || utf8_code_point(text) != code;
       for (std::size_t cut = 1; cut < text.size(); ++cut) {
         const Utf8Head part = utf8_head(text.substr(0, cut));
         wrong += part.kind != Kind::kIncomplete || part.size != cut;
