@@ -90,15 +90,15 @@ def _work(tasks: list[Task], place: Place, build: Build, machine: str, options: 
 
 
 def write_reports(place: Place, record: history.RunRecord) -> Path:
-    """report.html, junit.xml and result.json of the run, and its line in history.jsonl. Writing twice changes nothing."""
+    """report.html, junit.xml and result.json of the run, and last its line in history.jsonl. Writing twice changes nothing."""
     folder = place.state / "runs" / record.id
     past = history.before(history.load(place.state / "history.jsonl"), record)
     files.write_atomically(folder / "report.html", page.render(record, past, place.root))
     files.write_atomically(folder / "junit.xml", junit.render(record))
     files.write_json(folder / "result.json", {**history.asdict(record), "verdict": record.verdict})
-    history.add(place.state / "history.jsonl", record)
     for name in ("report.html", "junit.xml", "result.json"):
         files.write_atomically(place.state / name, (folder / name).read_bytes())
+    history.add(place.state / "history.jsonl", record)
     return folder / "report.html"
 
 
