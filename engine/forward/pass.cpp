@@ -159,7 +159,16 @@ void PassWorker::prepare_rows(PassOp op, const InputRows& input, Readers readers
     lap(op);
   };
   if (input.n == 1) return prepare(0);
-  run_tasks(input.n, prepare);
+  // Codes lie token by token within a block of columns: eight tokens' fill whole cache lines, which
+  // no other worker then writes.
+  constexpr std::size_t kRowsInLines = 8;
+  static_assert(kRowsInLines * sizeof(KernelQ8x32) % 64 == 0);
+  const bool enough = input.n >= kRowsInLines * static_cast<std::size_t>(worker_.count);
+  const std::size_t unit = enough ? kRowsInLines : 1;
+  run_tasks((input.n + unit - 1) / unit, [&](std::size_t task) {
+    const std::size_t end = std::min(input.n, (task + 1) * unit);
+    for (std::size_t i = task * unit; i < end; ++i) prepare(i);
+  });
 }
 
 InputRows PassWorker::norm_rows(std::span<const float> weight, std::span<const std::size_t> rows,

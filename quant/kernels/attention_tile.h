@@ -41,10 +41,7 @@ void exponentiate(float* scores, std::size_t first, std::size_t n, float* m_out,
   for (std::size_t j = n; j < round_up_16(n); ++j) scores[j] = -__builtin_inff();
   auto max = load_f32<A>(scores + begin);
   for (std::size_t j = begin + 16; j < n; j += 16) max = greater_of(load_f32<A>(scores + j), max);
-  alignas(64) float lanes[16];
-  store_f32(lanes, max);
-  float m = lanes[0];
-  for (const float lane : lanes) m = lane > m ? lane : m;
+  const float m = lane_max(max);
   const auto m16 = broadcast_f32<A>(m);
   auto sum = broadcast_f32<A>(0);
   for (std::size_t j = begin; j < n; j += 16) {

@@ -186,11 +186,7 @@ LLM_INLINE float largest_magnitude(const float* x, std::size_t n) {
   for (std::size_t i = 0; i < n; i += 16) {
     max = max_unsigned(max, bits(load_f32<A>(x + i)) & magnitude);
   }
-  alignas(64) std::uint32_t lanes[16];
-  store_i32(lanes, max);
-  std::uint32_t all = 0;
-  for (const std::uint32_t lane : lanes) all = lane > all ? lane : all;
-  return __builtin_bit_cast(float, all);
+  return __builtin_bit_cast(float, lane_max_unsigned(max));
 }
 
 /// What values of largest magnitude amax, and 0 at least, become integers up to `most` with.

@@ -15,10 +15,13 @@ namespace {
 
 // ---- unpacked blocks, for batches
 
-/// Codes of kPanels panels: 256 weights (one block, or eight of 32), as [word][panel][64 bytes].
+/// Codes of kPanels panels, as [word][panel][64 bytes]: of one super-block with scales for
+/// sub-blocks, or of as many other blocks as leave L1 room for the activations of a tile. Wide
+/// rows are read in few pieces, between which f32 accumulators go through memory.
 template <class A, class T, int kPanels>
 struct Unpacked {
-  static constexpr int kBlocks = static_cast<int>(llm::contract::kSuperBlock) / T::kWeights;
+  static constexpr int kBlocks = SubScaled<T> ? 1 : 768 / T::kWeights;
+  static constexpr int kWords = kBlocks * T::kWeights / 4;
   struct Simple {
     F32x16<A> d[kBlocks];
     F32x16<A> m[kBlocks];
@@ -32,7 +35,7 @@ struct Unpacked {
     using Type = KScales<A, U>;
   };
 
-  alignas(64) std::byte codes[64 * kPanels * 64];
+  alignas(64) std::byte codes[kWords * kPanels * 64];
   typename Scales<T>::Type scales[kPanels];
 
   LLM_INLINE const std::byte* word_at(int w, int panel) const {
@@ -138,23 +141,28 @@ template <class A, class T, int P, int N>
 }
 
 /// All tokens of a batch by tiles of kTileTokens, the remainder by a smaller one.
-template <class A, class T, int P, int N = A::kTileTokens, class X>
+/// @param done  called with begin and end of the tokens that a tile was of
+template <class A, class T, int P, int N = A::kTileTokens, class X, class Done>
 LLM_INLINE void all_tokens(const Unpacked<A, T, P>& u, int blocks, const X* x, std::size_t n_tokens,
-                           float* acc) {
+                           float* acc, Done&& done) {
   std::size_t t = 0;
-  for (; t + N <= n_tokens; t += N) tile<A, T, P, N>(u, blocks, x + t, n_tokens, acc + t * P * 16);
+  for (; t + N <= n_tokens; t += N) {
+    tile<A, T, P, N>(u, blocks, x + t, n_tokens, acc + t * P * kPanelRows);
+    done(t, t + N);
+  }
   if constexpr (N > 1) {
     if (t < n_tokens) {
       const auto rest = [&]<int M>(auto&& self) {
         if constexpr (M > 0) {
           if (n_tokens - t == M) {
-            tile<A, T, P, M>(u, blocks, x + t, n_tokens, acc + t * P * 16);
+            tile<A, T, P, M>(u, blocks, x + t, n_tokens, acc + t * P * kPanelRows);
           } else {
             self.template operator()<M - 1>(self);
           }
         }
       };
       rest.template operator()<N - 1>(rest);
+      done(t, n_tokens);
     }
   }
 }
@@ -229,28 +237,42 @@ void matmul_batch(const llm::MatmulArgs& args) {
   const std::size_t block_bytes = as_read.bytes;
   U u;
   auto* acc = reinterpret_cast<float*>(args.workspace);
+  std::memset(acc, 0, args.n_tokens * P * kPanelRows * sizeof(float));
   for (std::size_t panel = args.panel_begin; panel < args.panel_end; panel += P) {
     const std::size_t rest = args.panel_end - panel;
     const std::size_t n_panels = rest < P ? rest : P;
-    std::memset(acc, 0, args.n_tokens * P * kPanelRows * sizeof(float));
     for (std::size_t b = 0; b < n_blocks; b += U::kBlocks) {
-      const auto blocks = static_cast<int>(n_blocks - b < U::kBlocks ? n_blocks - b : U::kBlocks);
+      const auto n_at = [&](std::size_t first) {
+        return n_blocks - first < U::kBlocks ? n_blocks - first : U::kBlocks;
+      };
+      const std::size_t blocks = n_at(b);
+      const bool last = b + blocks == n_blocks;
       for (std::size_t p = 0; p < P; ++p) {
         const std::size_t at_panel = panel + (p < n_panels ? p : n_panels - 1);
         const std::byte* block = args.panels + (at_panel * n_blocks + b) * block_bytes;
-        u.read(as_read(block), blocks, static_cast<int>(p));
-        prefetch(block + U::kBlocks * block_bytes, U::kBlocks * block_bytes);
-        ask_for_next(args, block, static_cast<std::size_t>(blocks) * block_bytes);
+        u.read(as_read(block), static_cast<int>(blocks), static_cast<int>(p));
+        const std::size_t next = last ? P * n_blocks - b : blocks;
+        prefetch(block + next * block_bytes, n_at(last ? 0 : b + blocks) * block_bytes);
+        ask_for_next(args, block, blocks * block_bytes);
       }
-      all_tokens<A, T, P>(u, blocks, static_cast<const X*>(args.x) + b * args.n_tokens,
-                          args.n_tokens, acc);
-    }
-    for (std::size_t t = 0; t < args.n_tokens; ++t) {
-      for (std::size_t p = 0; p < n_panels; ++p) {
-        write_row(args.y + t * args.y_stride + (panel + p) * kPanelRows,
-                  load_f32<A>(acc + (t * P + p) * kPanelRows), rows_in_panel(args, panel + p),
-                  args.add);
-      }
+      // A tile's products are written while the next one is summed: their lines are seldom in L2.
+      // What is left are zeros, for the next panels.
+      const auto write = [&](std::size_t begin, std::size_t end) {
+        if (!last) return;
+        for (std::size_t t = begin; t < end; ++t) {
+          for (std::size_t p = 0; p < P; ++p) {
+            float* const sum = acc + (t * P + p) * kPanelRows;
+            if (p < n_panels) {
+              write_row(args.y + t * args.y_stride + (panel + p) * kPanelRows, load_f32<A>(sum),
+                        rows_in_panel(args, panel + p), args.add);
+            }
+            store_f32(sum, broadcast_f32<A>(0));
+          }
+        }
+      };
+      all_tokens<A, T, P>(u, static_cast<int>(blocks),
+                          static_cast<const X*>(args.x) + b * args.n_tokens, args.n_tokens, acc,
+                          write);
     }
   }
 }

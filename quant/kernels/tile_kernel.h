@@ -180,9 +180,9 @@ struct FoldedTiles {
 /// All tokens of a batch by tiles of 16. The last tile may take tokens of the one before once more;
 /// they are not added again.
 /// @pre n_tokens >= kTileRows
-template <class A, class T, int P>
+template <class A, class T, int P, class Done>
 LLM_INLINE void all_tokens(const FoldedTiles<A, T, P>& f, int, const llm::KernelQ8K* x,
-                           std::size_t n_tokens, float* acc) {
+                           std::size_t n_tokens, float* acc, Done&& done) {
   using U = FoldedTiles<A, T, P>;
   using Digits = typename U::Digits;
   alignas(64) std::int32_t sums[U::kSums][kTileRows][16];
@@ -207,6 +207,7 @@ LLM_INLINE void all_tokens(const FoldedTiles<A, T, P>& f, int, const llm::Kernel
         store_f32(out, f.scales[p].accumulate(load_f32<A>(out), Digits::join(of_digits), x[n]));
       }
     }
+    done(t, first + kTileRows);
   }
 }
 

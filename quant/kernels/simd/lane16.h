@@ -203,15 +203,42 @@ LLM_INLINE std::int32_t lane_sum(const I32x16<A>& v) {
   return sum;
 }
 
-/// The contract's lane reduction: (l, l+8), (l, l+4), (l, l+2), (l, l+1).
+/// f over 16 lanes, pairwise: (l, l+8), (l, l+4), (l, l+2), (l, l+1).
+/// @param lanes  float or an integer of 32 bits, aligned to 64 bytes
+/// @param f  of two vectors of four lanes
+template <class T, class F>
+LLM_INLINE T fold_lanes(const T (&lanes)[16], F&& f) {
+  typedef T Quarter [[gnu::vector_size(16)]];
+  Quarter q[4];
+  std::memcpy(q, lanes, sizeof(q));
+  Quarter v = f(f(q[0], q[2]), f(q[1], q[3]));
+  v = f(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+  v = f(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
+  return v[0];
+}
+
+/// The contract's lane reduction.
 template <class A>
 LLM_INLINE float lane_sum(const F32x16<A>& v) {
   alignas(64) float lanes[16];
   store_f32(lanes, v);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) lanes[l] += lanes[l + width];
-  }
-  return lanes[0];
+  return fold_lanes(lanes, [](auto a, auto b) { return a + b; });
+}
+
+/// The largest of 16 numbers. Where some are NaN: one of the others, or NaN.
+template <class A>
+LLM_INLINE float lane_max(const F32x16<A>& v) {
+  alignas(64) float lanes[16];
+  store_f32(lanes, v);
+  return fold_lanes(lanes, [](auto a, auto b) { return b > a ? b : a; });
+}
+
+/// The largest lane as an unsigned number.
+template <class A>
+LLM_INLINE std::uint32_t lane_max_unsigned(const I32x16<A>& v) {
+  alignas(64) std::uint32_t lanes[16];
+  store_i32(lanes, v);
+  return fold_lanes(lanes, [](auto a, auto b) { return b > a ? b : a; });
 }
 
 }  // namespace lane16
