@@ -33,7 +33,7 @@ endif()
 # Several sources of a target are compiled as one, so that their headers are read once. Not where tests/faults puts functions
 # between the units of a library.
 option(LLM_UNITY "Compile sources of a library or program together" ON)
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
 # llm_alone(sources...): sources of this folder one of whose local names is also another source's of their target.
 function(llm_alone)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -97,12 +97,12 @@ class Shelf {
       options_};
 };
 
-constexpr std::chrono::hours kLong{1};
+constexpr std::chrono::hours kLongPatience{1};
 
 }  // namespace
 
 TEST_CASE("requests wait for one load of their model", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLong});
+  Shelf shelf({.waiting = 4, .patience = kLongPatience});
   shelf.hold_loads(true);
   const auto first = shelf.ask("a");
   shelf.await_load();
@@ -123,7 +123,7 @@ TEST_CASE("requests wait for one load of their model", "[llmserve]") {
 }
 
 TEST_CASE("nothing is loaded for who has gone", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLong});
+  Shelf shelf({.waiting = 4, .patience = kLongPatience});
   shelf.hold_loads(true);
   const auto first = shelf.ask("a");
   shelf.await_load();
@@ -139,7 +139,7 @@ TEST_CASE("nothing is loaded for who has gone", "[llmserve]") {
 }
 
 TEST_CASE("too many that wait are refused", "[llmserve]") {
-  Shelf shelf({.waiting = 2, .patience = kLong});
+  Shelf shelf({.waiting = 2, .patience = kLongPatience});
   shelf.hold_loads(true);
   const auto first = shelf.ask("a");
   const auto second = shelf.ask("b");
@@ -154,7 +154,7 @@ TEST_CASE("too many that wait are refused", "[llmserve]") {
 }
 
 TEST_CASE("a failed load is told to all who wait, and tried again", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLong});
+  Shelf shelf({.waiting = 4, .patience = kLongPatience});
   shelf.fails = true;
   shelf.hold_loads(true);
   const auto first = shelf.ask("a");
@@ -172,7 +172,7 @@ TEST_CASE("a failed load is told to all who wait, and tried again", "[llmserve]"
 }
 
 TEST_CASE("idle models make room, those in use are waited for", "[llmserve]") {
-  Shelf shelf({.bytes = 2, .waiting = 4, .patience = kLong});
+  Shelf shelf({.bytes = 2, .waiting = 4, .patience = kLongPatience});
   auto a = shelf.ask("a");
   shelf.run(2);
   auto b = shelf.ask("b");
@@ -216,11 +216,11 @@ TEST_CASE("who waits too long for room is refused", "[llmserve]") {
 }
 
 TEST_CASE("the first model is loaded at once, if it fits", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLong});
+  Shelf shelf({.waiting = 4, .patience = kLongPatience});
   require_ok(shelf.shelf().load_first());
   CHECK(shelf.loaded() == "a");
   CHECK(shelf.ask("a")->status == 200);
-  Shelf small({.bytes = 0, .waiting = 4, .patience = kLong});
+  Shelf small({.bytes = 0, .waiting = 4, .patience = kLongPatience});
   const Status status = small.shelf().load_first();
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().code == ErrorCode::kResource);

@@ -31,7 +31,7 @@ fs::path own_directory() {
   return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
-constexpr std::size_t kLimit = Tokenizer::kMaxTextBytes;
+constexpr std::size_t kMostPromptBytes = Tokenizer::kMaxTextBytes;
 
 /// What standard input is; 0: closed.
 mode_t stdin_mode() {
@@ -64,7 +64,7 @@ Result<std::string> stdin_text() {
   if (!stdin_is_ready(kPatience)) {
     spdlog::warn("waiting for the prompt on standard input; < /dev/null if there is none");
   }
-  LLM_TRY(std::string text, read_stdin(kLimit));
+  LLM_TRY(std::string text, read_stdin(kMostPromptBytes));
   return without_last_newline(std::move(text));
 }
 
@@ -114,7 +114,7 @@ Result<std::string> read_prompt(const PromptSource& source) {
   std::string prompt = source.text.value_or("");
   const bool has_prompt = source.is_given();
   if (source.file && source.file != "-") {
-    LLM_TRY(std::string text, read_text_file(*source.file, kLimit));
+    LLM_TRY(std::string text, read_text_file(*source.file, kMostPromptBytes));
     prompt = without_last_newline(std::move(text));
   }
   const bool only_stdin =
@@ -126,9 +126,9 @@ Result<std::string> read_prompt(const PromptSource& source) {
   } else if (has_prompt && source.may_read_stdin) {
     note_unread_stdin();
   }
-  if (prompt.size() > kLimit) {
+  if (prompt.size() > kMostPromptBytes) {
     return Error{ErrorCode::kResource, "prompt",
-                 fmt::format("found {} bytes, need at most {}", prompt.size(), kLimit)};
+                 fmt::format("found {} bytes, need at most {}", prompt.size(), kMostPromptBytes)};
   }
   return prompt;
 }

@@ -15,7 +15,7 @@
 namespace llm {
 namespace {
 
-constexpr std::size_t kMostValues = std::size_t{1} << 22;  // of all embeddings of an answer
+constexpr std::size_t kMostEmbedded = std::size_t{1} << 22;  // of all embeddings of an answer
 
 class EmbeddingsWriter : public AnswerWriter {
  public:
@@ -73,9 +73,9 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
   request.options.max_tokens = 0;
   const std::size_t n = count_prompts(*body.prompt);
   LLM_RETURN_IF_ERROR(check_choices(n, 1, served, "input"));
-  if (n * body.dimensions.value_or(config.d_model) > kMostValues) {
+  if (n * body.dimensions.value_or(config.d_model) > kMostEmbedded) {
     return wrong_field("input", fmt::format("{} texts", n),
-                       fmt::format("at most {} values of embeddings in all", kMostValues));
+                       fmt::format("at most {} values of embeddings in all", kMostEmbedded));
   }
   LLM_TRY(request.prompts,
           read_prompts(*body.prompt, served.tokenizer(), {.field = "input", .add_eos = true}));
