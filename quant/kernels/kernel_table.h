@@ -34,6 +34,11 @@ struct KernelQ8x32 {
 };
 static_assert(sizeof(KernelQ8x32) == 40);
 
+/// Columns of a panel that are unpacked at a time for a batch, of types with one scale for a block:
+/// few, so that L1 has room for a tile's activations, and so many that f32 accumulators seldom go
+/// through memory.
+inline constexpr std::size_t kUnpackedColumns = 768;
+
 /// Which products of one packed matrix to compute: panels [panel_begin, panel_end), all tokens.
 struct MatmulArgs {
   WeightType type;

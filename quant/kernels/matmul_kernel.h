@@ -16,11 +16,11 @@ namespace {
 // ---- unpacked blocks, for batches
 
 /// Codes of kPanels panels, as [word][panel][64 bytes]: of one super-block with scales for
-/// sub-blocks, or of as many other blocks as leave L1 room for the activations of a tile. Wide
-/// rows are read in few pieces, between which f32 accumulators go through memory.
+/// sub-blocks, or of kUnpackedColumns.
 template <class A, class T, int kPanels>
 struct Unpacked {
-  static constexpr int kBlocks = SubScaled<T> ? 1 : 768 / T::kWeights;
+  static constexpr int kBlocks =
+      SubScaled<T> ? 1 : static_cast<int>(llm::kUnpackedColumns) / T::kWeights;
   static constexpr int kWords = kBlocks * T::kWeights / 4;
   struct Simple {
     F32x16<A> d[kBlocks];
