@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <bit>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 

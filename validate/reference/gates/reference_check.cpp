@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <string>
-#include <utility>
 
 #include "engine/forward/taps.h"
 #include "validate/reference/gates/layer_check.h"

@@ -7,7 +7,6 @@
 
 #include "base/result.h"
 #include "engine/model/hyper_parameters.h"
-#include "engine/model/precision.h"
 #include "quant/formats/activations.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/locate/op_replay.h"
