@@ -32,11 +32,6 @@ std::optional<std::string> repeated(std::vector<std::string> names) {
   return *twin;
 }
 
-Error malformed(std::string_view field, std::string message) {
-  return Error{
-      .code = ErrorCode::kMalformed, .field = std::string(field), .message = std::move(message)};
-}
-
 }  // namespace
 
 GgufWriter::GgufWriter(std::uint32_t alignment) : alignment_(alignment) {
@@ -144,7 +139,7 @@ void GgufWriter::append_string(std::string_view text) {
 }
 
 void GgufWriter::fail(std::string_view field, std::string message) {
-  if (!error_) error_ = malformed(field, std::move(message));
+  if (!error_) error_ = malformed(std::string(field), std::move(message));
 }
 
 Status GgufStream::begin() {

@@ -9,11 +9,6 @@
 namespace llm {
 namespace {
 
-Error malformed(std::string field, std::string message) {
-  return Error{
-      .code = ErrorCode::kMalformed, .field = std::move(field), .message = std::move(message)};
-}
-
 Status check_tokens(const Dump& reference, const HyperParameters& config) {
   const auto tokens = reference.tokens();
   if (tokens.size() > config.context) {
