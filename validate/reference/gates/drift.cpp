@@ -36,12 +36,6 @@ std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_
   return out;
 }
 
-double energy_of(std::span<const float> values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
-  return sum;
-}
-
 /// Disturbs every tap, then records it.
 class Disturber final : public Recorder {
  public:

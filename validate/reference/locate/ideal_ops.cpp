@@ -39,13 +39,6 @@ void ideal_product(const Replay::Product& product, std::span<const float> bias,
   }
 }
 
-/// Sum of squares.
-double energy_of(std::span<const float> values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
-  return sum;
-}
-
 /// The energy of what f32 chains cost each row of a product.
 std::vector<double> noise_energy(const Replay::Product& product, ActivationFormat format) {
   const PackedMatrix& w = product.w;
@@ -87,6 +80,12 @@ double dot(const double* x, const double* y, std::size_t n) {
   for (; i < n; ++i) lanes[0] += x[i] * y[i];
   return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
          ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+double energy_of(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return sum;
 }
 
 std::vector<double> product_noise(std::span<const Replay::Product> products,

@@ -55,6 +55,9 @@ struct RoundedRow {
 /// @pre x.size() is a multiple of the block size; format is not kF32
 RoundedRow round_activations(ActivationFormat format, std::span<const float> x);
 
+/// Sum of squares.
+double energy_of(std::span<const float> values);
+
 /// A product of doubles in eight chains, which a compiler keeps in registers.
 double dot(const double* x, const double* y, std::size_t n);
 
