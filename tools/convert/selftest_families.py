@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 
-from hf_checkpoint import bf16_to_f32, f32_to_bf16
 from hf_family import SCALES
-from selftest_bench import CONFIG, D, EXPERT_FF, EXPERTS, FF, GPT_OSS, HEAD_DIM, HEADS, QWEN3_MOE, Bench, save, tensor, value, weights
+from selftest_bench import CONFIG, D, EXPERT_FF, EXPERTS, GPT_OSS, HEAD_DIM, HEADS, QWEN3_MOE, Bench, save, tensor, value, weights
 
 
 def check_scales(bench: Bench) -> None:
@@ -36,27 +35,19 @@ def check_score_scale(bench: Bench) -> None:
 
 
 def check_experts(bench: Bench) -> None:
-    """A matrix for each expert, from a checkpoint that has a tensor for each and from one that has them together."""
-    bench.config, bench.dtype = dict(QWEN3_MOE), "BF16"
-    apart = bench.tensors = weights(bench.config)
-    of = {part: np.stack([apart[f"model.layers.0.mlp.experts.{e}.{part}_proj.weight"] for e in range(EXPERTS)])
+    """Matrices of all experts in one tensor, gate and up in one, become what a tensor for each becomes."""
+    bench.config = dict(QWEN3_MOE)
+    apart = bench.convert()
+    of = {part: np.stack([bench.tensors.pop(f"model.layers.0.mlp.experts.{e}.{part}_proj.weight") for e in range(EXPERTS)])
           for part in ("gate", "up", "down")}
-    together = {name: x for name, x in apart.items() if ".experts." not in name} | {
-        "model.layers.0.mlp.experts.gate_up_proj": np.concatenate([of["gate"], of["up"]], axis=1),
-        "model.layers.0.mlp.experts.down_proj": of["down"]}
-    for tensors in (apart, together):
-        bench.tensors = tensors
-        reader = bench.convert()
-        numbers = [value(reader, f"qwen3moe.{key}") for key in (
-            "expert_count", "expert_used_count", "expert_feed_forward_length", "feed_forward_length", "attention.sliding_window")]
-        assert numbers == [EXPERTS, 3, EXPERT_FF, FF, None], numbers
-        for part, want in of.items():
-            assert (tensor(reader, f"blk.0.ffn_{part}_exps.weight") == bf16_to_f32(f32_to_bf16(want))).all(), part
-        kinds = {t.name.split(".", 2)[-1]: t.tensor_type.name for t in reader.tensors}
-        assert (kinds["ffn_gate_inp.weight"], kinds["ffn_up_exps.weight"]) == ("F32", "BF16"), kinds
+    bench.tensors |= {"model.layers.0.mlp.experts.gate_up_proj": np.concatenate([of["gate"], of["up"]], axis=1),
+                      "model.layers.0.mlp.experts.down_proj": of["down"]}
     del bench.config["num_experts"]
     bench.config["num_local_experts"] = EXPERTS  # transformers 5
-    bench.convert()
+    together = bench.convert()
+    assert [t.name for t in together.tensors] == [t.name for t in apart.tensors]
+    for one in apart.tensors:
+        assert (tensor(together, one.name) == tensor(apart, one.name)).all(), one.name
 
 
 def check_tensors_of_experts(bench: Bench) -> None:
