@@ -36,6 +36,12 @@ struct Error {
   std::string to_string() const;
 };
 
+/// A file breaks its format in `field`.
+inline Error malformed(std::string field, std::string message,
+                       std::optional<std::uint64_t> offset = std::nullopt) {
+  return {ErrorCode::kMalformed, std::move(field), std::move(message), offset};
+}
+
 /// Returns `error` with its file set, unless a deeper layer has set one.
 Error in_file(Error error, std::string_view file);
 

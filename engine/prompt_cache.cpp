@@ -63,10 +63,6 @@ class HashedFile {
   Sha256 hash_;
 };
 
-Error malformed(std::string field, std::string message) {
-  return Error{.field = std::move(field), .message = std::move(message)};
-}
-
 Error differs(std::string_view what, std::string_view found, std::string_view need) {
   return Error{ErrorCode::kIntegrity, std::string(what),
                fmt::format("found {} in the cache, need {}", found, need)};

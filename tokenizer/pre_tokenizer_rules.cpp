@@ -105,33 +105,22 @@ constexpr std::array kDeepSeekLlm = {SplitPass{kEachLineBreak},   SplitPass{kCas
 constexpr std::array kRules = {
     PreTokenizerRule{
         .name = "llama-bpe", .passes = kLlama3, .ignore_merges = true, .add_bos = true},
-    PreTokenizerRule{
-        .name = "smaug-bpe", .passes = kLlama3, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{.name = "qwen2", .passes = kQwen2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{
-        .name = "deepseek-r1-qwen", .passes = kQwen2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{
-        .name = "smollm", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{.name = "gpt-2", .passes = kGpt2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{
-        .name = "default", .passes = kDefault, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{
-        .name = "deepseek-llm", .passes = kDeepSeekLlm, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{.name = "deepseek-coder",
-                     .passes = kDeepSeekCoder,
-                     .ignore_merges = false,
-                     .add_bos = false},
-    PreTokenizerRule{
-        .name = "starcoder", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{
-        .name = "refact", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{.name = "falcon", .passes = kFalcon, .ignore_merges = false, .add_bos = false},
+    PreTokenizerRule{.name = "smaug-bpe", .passes = kLlama3},
+    PreTokenizerRule{.name = "qwen2", .passes = kQwen2},
+    PreTokenizerRule{.name = "deepseek-r1-qwen", .passes = kQwen2},
+    PreTokenizerRule{.name = "smollm", .passes = kDigitsThenGpt2},
+    PreTokenizerRule{.name = "gpt-2", .passes = kGpt2},
+    PreTokenizerRule{.name = "default", .passes = kDefault},
+    PreTokenizerRule{.name = "deepseek-llm", .passes = kDeepSeekLlm},
+    PreTokenizerRule{.name = "deepseek-coder", .passes = kDeepSeekCoder},
+    PreTokenizerRule{.name = "starcoder", .passes = kDigitsThenGpt2},
+    PreTokenizerRule{.name = "refact", .passes = kDigitsThenGpt2},
+    PreTokenizerRule{.name = "falcon", .passes = kFalcon},
     PreTokenizerRule{.name = "tekken", .passes = kTekken, .ignore_merges = true, .add_bos = true},
-    PreTokenizerRule{.name = "gpt-4o", .passes = kGpt4o, .ignore_merges = true, .add_bos = false},
-    PreTokenizerRule{.name = "mpt", .passes = kGpt2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{
-        .name = "command-r", .passes = kDigitsThenGpt2, .ignore_merges = false, .add_bos = false},
-    PreTokenizerRule{.name = "qwen35", .passes = kQwen35, .ignore_merges = false, .add_bos = false},
+    PreTokenizerRule{.name = "gpt-4o", .passes = kGpt4o, .ignore_merges = true},
+    PreTokenizerRule{.name = "mpt", .passes = kGpt2},
+    PreTokenizerRule{.name = "command-r", .passes = kDigitsThenGpt2},
+    PreTokenizerRule{.name = "qwen35", .passes = kQwen35},
 };
 
 }  // namespace

@@ -21,8 +21,8 @@ struct SplitPass {
 struct PreTokenizerRule {
   std::string_view name;  ///< GGUF's tokenizer.ggml.pre
   std::span<const SplitPass> passes;
-  bool ignore_merges;  ///< a piece that is a token is that token, whatever the merges make of it
-  bool add_bos;        ///< where the file does not say
+  bool ignore_merges = false;  ///< a piece that is a token is that one, whatever merges make of it
+  bool add_bos = false;        ///< where the file does not say
 };
 
 /// The rule of that name, or nullptr.

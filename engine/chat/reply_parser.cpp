@@ -1,7 +1,6 @@
 #include "engine/chat/reply_parser.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace llm {

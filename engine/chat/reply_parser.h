@@ -44,7 +44,6 @@ class ReplyParser {
   bool thought();
   bool call();
   bool header();
-  void leave_thought(std::size_t end, std::size_t size);
 
   void add(ReplyPart::Kind kind, std::string_view text);
   void add_call(FunctionCall call);

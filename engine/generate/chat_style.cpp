@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/mapped_file.h"
 #include "base/sha256.h"
+#include "engine/chat/call_reader.h"
 
 namespace llm {
 namespace {
@@ -76,12 +77,6 @@ const BuiltIn* find_built_in(std::string_view name) {
 
 std::string hash_of(std::string_view text) {
   return sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
 /// The text before and behind the message of that number; nothing where it did not come out.
@@ -247,7 +242,7 @@ void ChatStyle::add_end(std::string_view markup, bool is_opener) {
   for (std::size_t at = 0; at < markup.size(); ++at) {
     const auto marker = markers_.at_start(markup.substr(at));
     if (!marker) continue;
-    const std::string_view before = trimmed(markup.substr(0, at));
+    const std::string_view before = without_spaces(markup.substr(0, at));
     if (before.empty() && is_opener && marker->id == bos) {  // what begins a text ends none
       return add_end(markup.substr(at + marker->spelling.size()), true);
     }
@@ -259,7 +254,7 @@ void ChatStyle::add_end(std::string_view markup, bool is_opener) {
     break;
   }
   // A word such as "user" may stand in a reply, so that the opening of a turn must look like one.
-  const std::string_view text = trimmed(markup);
+  const std::string_view text = without_spaces(markup);
   const bool is_mark = text.starts_with('<') || text.starts_with('[');
   if (!text.empty() && (is_mark || !is_opener)) end_texts_.emplace_back(text);
 }

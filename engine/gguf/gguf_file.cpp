@@ -7,8 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/check.h"
-
 namespace llm {
 
 const GgufValue* GgufFile::find(std::string_view key) const {

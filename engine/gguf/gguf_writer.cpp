@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -31,11 +30,6 @@ std::optional<std::string> repeated(std::vector<std::string> names) {
   const auto twin = std::adjacent_find(names.begin(), names.end());
   if (twin == names.end()) return std::nullopt;
   return *twin;
-}
-
-Error malformed(std::string_view field, std::string message) {
-  return Error{
-      .code = ErrorCode::kMalformed, .field = std::string(field), .message = std::move(message)};
 }
 
 }  // namespace
@@ -145,7 +139,7 @@ void GgufWriter::append_string(std::string_view text) {
 }
 
 void GgufWriter::fail(std::string_view field, std::string message) {
-  if (!error_) error_ = malformed(field, std::move(message));
+  if (!error_) error_ = malformed(std::string(field), std::move(message));
 }
 
 Status GgufStream::begin() {

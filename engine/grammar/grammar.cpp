@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/check.h"
 #include "engine/grammar/grammar_source.h"
 
 namespace {

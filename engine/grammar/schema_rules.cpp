@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>

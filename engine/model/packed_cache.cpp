@@ -121,10 +121,6 @@ std::size_t panels_offset(std::size_t head_bytes) {
   return (head_bytes + 1 + kHugePage - 1) / kHugePage * kHugePage;
 }
 
-Error malformed(std::string field, std::string message) {
-  return Error{.field = std::move(field), .message = std::move(message)};
-}
-
 /// The lines of a file's head, without the last one, which is right.
 Result<std::vector<std::string_view>> read_head(std::span<const std::byte> bytes) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()),

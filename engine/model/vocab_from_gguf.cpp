@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <bit>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -33,21 +32,21 @@ constexpr std::size_t kMaxSpecialToken = 1024;
 constexpr std::size_t kMaxSpecialBytes = 4U << 20;
 constexpr std::size_t kMaxTemplateBytes = 1U << 20;
 
-/// Collects the ids that share a fault and turns them into one warning.
-class IdList {
+/// Collects what tokens share a fault and turns them into one warning.
+class Examples {
  public:
-  void add(std::size_t id) {
-    if (count_++ < 5) first_ += fmt::format("{}{}", first_.empty() ? "" : ", ", id);
+  void add(std::string example) {
+    if (count_++ < 5) text_ += (text_.empty() ? "" : ", ") + std::move(example);
   }
   void warn(std::string_view what, std::vector<std::string>& warnings) const {
     if (count_ == 0) return;
-    warnings.push_back(fmt::format("{}: {}: token ids {}{}", kTokensKey, what, first_,
+    warnings.push_back(fmt::format("{}: {} {}{}", kTokensKey, what, text_,
                                    count_ > 5 ? fmt::format(" and {} more", count_ - 5) : ""));
   }
 
  private:
   std::size_t count_ = 0;
-  std::string first_;
+  std::string text_;
 };
 
 class VocabReader {
@@ -127,8 +126,8 @@ Status VocabReader::read_pre_tokenizer() {
 
 Status VocabReader::read_pieces() {
   LLM_TRY(const GgufStrings pieces, gguf_.get_strings(kTokensKey));
-  IdList invalid;
-  IdList empty;
+  Examples invalid;
+  Examples empty;
   vocab_.tokens.reserve(pieces.size());
   for (const std::string_view piece : pieces) {
     const std::size_t id = vocab_.tokens.size();
@@ -136,12 +135,12 @@ Status VocabReader::read_pieces() {
       return malformed(kTokensKey, fmt::format("found token id {} of {} bytes, need at most {}", id,
                                                piece.size(), kMaxTokenBytes));
     }
-    if (piece.empty()) empty.add(id);
-    if (!is_valid_utf8(piece)) invalid.add(id);
+    if (piece.empty()) empty.add(std::to_string(id));
+    if (!is_valid_utf8(piece)) invalid.add(std::to_string(id));
     vocab_.tokens.push_back({.text = std::string(piece)});
   }
-  empty.warn("empty text", warnings_);
-  invalid.warn("invalid UTF-8", warnings_);
+  empty.warn("empty text: token ids", warnings_);
+  invalid.warn("invalid UTF-8: token ids", warnings_);
   return Ok{};
 }
 
@@ -222,8 +221,7 @@ void VocabReader::warn_duplicates() {
   constexpr std::uint32_t kFree = UINT32_MAX;
   std::vector<std::uint32_t> slots(std::bit_ceil(2 * vocab_.tokens.size()), kFree);
   const SeededHash hash;
-  std::string examples;
-  std::size_t count = 0;
+  Examples duplicates;
   for (std::uint32_t id = 0; id < vocab_.tokens.size(); ++id) {
     const std::string& text = vocab_.tokens[id].text;
     if (text.empty()) continue;  // warned of as empty
@@ -232,14 +230,11 @@ void VocabReader::warn_duplicates() {
       at = (at + 1) % slots.size();
     if (slots[at] == kFree) {
       slots[at] = id;
-    } else if (count++ < 5) {
-      examples += fmt::format("{}{} repeats {}", examples.empty() ? "" : ", ", id, slots[at]);
+    } else {
+      duplicates.add(fmt::format("{} repeats {}", id, slots[at]));
     }
   }
-  if (count == 0) return;
-  warnings_.push_back(fmt::format("{}: duplicate tokens, the first id wins: {}{}", kTokensKey,
-                                  examples,
-                                  count > 5 ? fmt::format(" and {} more", count - 5) : ""));
+  duplicates.warn("duplicate tokens, the first id wins:", warnings_);
 }
 
 /// Merges are texts of two spellings with a space between them, in the order of their ranks.

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
-#include <utility>
 
 #include "base/cpu_features.h"
 #include "engine/sampler/row_sample.h"

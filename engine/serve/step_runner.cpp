@@ -1,6 +1,5 @@
 #include "engine/serve/step_runner.h"
 
-#include <utility>
 #include <vector>
 
 #include "base/check.h"

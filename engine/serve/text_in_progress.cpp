@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "base/check.h"

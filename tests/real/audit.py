@@ -40,13 +40,17 @@ def reported(stdout: str, fact: str) -> float:
     return float(re.search(rf"^{fact} .* in ([0-9.]+) s", stdout, re.M)[1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description: str, runs: int) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--runs", type=int, default=7)
-    args = parser.parse_args()
+    parser.add_argument("--runs", type=int, default=runs)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments(__doc__, 7)
     check = (args.bin / "llmcheck", args.model, "-t", args.threads)
     with tempfile.TemporaryDirectory() as folder:
         receipt, opening = Path(folder, "r.json"), Path(folder, "o.bin")

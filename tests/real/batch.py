@@ -7,26 +7,18 @@ Prompts of 14 to 50 words, texts of 64 to 128 tokens, half of them greedy. Print
 without loading), of `llmcheck --replay` as it reports it, and of the whole processes. Exit code 1 where one does not pass. Figures are of this machine and its load.
 """
 
-import argparse
-import os
 import random
-import re
 import statistics
 import tempfile
 from pathlib import Path
 
-from audit import made_in, run
+from audit import arguments, made_in, reported, run
 
 WORDS = "the river old town small fox mountain letter winter garden music stone bread night lamp road friend story window sea".split()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bin", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--runs", type=int, default=5)
-    args = parser.parse_args()
+    args = arguments(__doc__, 5)
     chance = random.Random(1)
     texts = [(" ".join(chance.choices(WORDS, k=chance.randint(14, 50))), chance.randint(64, 128)) for _ in range(64)]
     ratios = []
@@ -39,7 +31,7 @@ def main() -> None:
                                    "--receipt", Path(folder, f"{i:02}.json"))
                 making, processes = making + made_in(out), processes + seconds
             out, seconds = run(args.bin / "llmcheck", args.model, "--replay", folder, "-t", args.threads)
-        checked = float(re.search(r"^replayed .* in ([0-9.]+) s", out, re.M)[1])
+        checked = reported(out, "replayed")
         ratios.append((checked / making, seconds / processes))
         print(f"made in {making:.2f} s, checked in {checked:.2f} s: {ratios[-1][0]:.3f}; processes {processes:.2f} s and {seconds:.2f} s: {ratios[-1][1]:.3f}", flush=True)
     for name, values in zip(("checking / making", "processes"), zip(*ratios)):

@@ -1,6 +1,6 @@
 """What the converter refuses of config.json, as rows: a config, what is changed in it, words of the refusal; run by selftest.py."""
 
-from collections.abc import Iterator
+import functools
 
 from selftest_bench import CONFIG, EXPERTS, GPT_OSS, HEAD_DIM, LONG_ROPE, PHI3, QWEN3_MOE, VOCAB, YARN, Bench, weights
 
@@ -56,14 +56,10 @@ ROWS = [
 ]
 
 
-def checks() -> Iterator[tuple]:
-    for base, rows in ROWS:
-        def check(bench: Bench, base: dict, change: dict, words: str) -> None:
-            bench.config, bench.tensors = base | change, weights(base)
-            bench.refused(words)
-
-        for change, words in rows:
-            yield f"refused: {words}", lambda bench, base=base, change=change, words=words: check(bench, base, change, words)
+def check_refused(bench: Bench, base: dict, change: dict, words: str) -> None:
+    bench.config, bench.tensors = base | change, weights(base)
+    bench.refused(words)
 
 
-CHECKS = list(checks())
+CHECKS = [(f"refused: {words}", functools.partial(check_refused, base=base, change=change, words=words))
+          for base, rows in ROWS for change, words in rows]

@@ -15,11 +15,6 @@ namespace {
 constexpr std::size_t kLargestFile = std::size_t{16} << 20;
 constexpr double kLargestWeight = 1e12;
 
-Error malformed(std::string field, std::string message) {
-  return Error{
-      .code = ErrorCode::kMalformed, .field = std::move(field), .message = std::move(message)};
-}
-
 /// As found in the file, for a message. Nothing that nests: dump() recurses.
 std::string found_text(const Json& value) {
   const bool is_flat = value.is_array() && value.size() <= 4 &&

@@ -6,20 +6,11 @@ import numpy as np
 from contract import Arithmetic, Contract, to_f32
 from gguf_model import GgufModel
 from llama_f64 import LlamaF64, Text
-from selftest_layers import FACTORS, LENGTHS, SCALES, YARN, best
+from selftest_layers import SCALES, YARN, best
 from selftest_models import EXPERTS, IDS, USED, Bench, dumped, logits, nmse, random_weights, relative_error, require_close, taps_of
 
 EXACT = {"embedding_scale": 4.0, "attention.scale": 0.125, "residual_scale": 0.25, "logit_scale": 8.0}  # products are exact
 IN_WEIGHTS = {"token_embd": 4.0, "attn_q": 0.5, "attn_output": 0.25, "ffn_down": 0.25, "output": 0.125}  # the same, head_dim 16
-
-
-def check_causal(bench: Bench) -> None:
-    model = bench.model(random_weights(4))
-    a, b = dumped(model), dumped(model, ids=IDS[:-1] + [2])
-    for layer in range(2):
-        for (name, x), y in zip(taps_of(a, layer).items(), taps_of(b, layer).values()):
-            require_close(x[:-1], y[:-1], f"earlier rows of layer {layer} {name}")
-            assert (x[-1] != y[-1]).any(), f"the last row of layer {layer} {name} does not see its token"
 
 
 def check_in_steps(bench: Bench) -> None:
@@ -55,17 +46,10 @@ def check_texts_together(bench: Bench) -> None:
             require_close(next_row, alone.forward([7])[-1], "a token after a prompt among others")
 
 
-def check_equivalent_models(bench: Bench) -> None:
+def check_tied(bench: Bench) -> None:
     tied = random_weights(6, tied=True)
     untied = tied | {"output.weight": tied["token_embd.weight"]}
     require_close(logits(bench.model(tied)), logits(bench.model(untied)), "tied embeddings")
-    repeated = dict(tied)  # one KV head per query head, each a copy of its group's
-    for name, value in tied.items():
-        if "attn_k" in name or "attn_v" in name:
-            repeated[name] = np.repeat(value.reshape(2, 16, -1), 2, axis=0).reshape(64, -1)
-    require_close(logits(bench.model(repeated, kv=4)), logits(bench.model(tied)), "GQA equals repeated KV heads")
-    narrow = random_weights(7, head_dim=24)
-    assert np.isfinite(logits(bench.model(narrow, head_dim=24))).all(), "heads * head_dim != d_model"
 
 
 def check_quantized(bench: Bench) -> None:
@@ -78,25 +62,6 @@ def check_quantized(bench: Bench) -> None:
             require_close(logits(packed), logits(bench.model(back, arch=arch)), f"{kind.name} equals its dequantized weights")
             uncached = GgufModel(packed.path, cache_bytes=0)
             assert (logits(uncached) == logits(packed)).all(), "the weight cache changes logits"
-
-
-def check_rope_variants(bench: Bench) -> None:
-    weights = random_weights(2)
-    plain = logits(bench.model(weights))
-
-    def divided(by: float) -> np.ndarray:
-        return logits(bench.model(weights | {"rope_freqs.weight": np.full(8, by, dtype=np.float32)}))
-
-    linear = logits(bench.model(weights, keys={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}))
-    require_close(divided(1), plain, "frequency factors of one change nothing")
-    require_close(divided(4), linear, "equal frequency factors are linear scaling")
-    assert relative_error(linear, plain) > 1e-3, "linear scaling changes logits"
-    assert relative_error(logits(bench.model(weights, rope_dim=8)), plain) > 1e-3, "rope_dim < head_dim changes logits"
-    phi3 = random_weights(81, arch="phi3")
-    ones = {name: np.ones(4, np.float32) for name in FACTORS}
-    long, short = (logits(bench.model(phi3 | tensors, arch="phi3", rope_dim=8, keys=keys)) for tensors, keys in (
-        (ones, LENGTHS), ({}, {"rope.scaling.attn_factor": 1.25})))
-    require_close(long, short, "divisors of one")
 
 
 def check_yarn_of_no_layer(bench: Bench) -> None:
@@ -125,19 +90,6 @@ def check_gpt_oss_theta(bench: Bench) -> None:
     path = bench.model(random_weights(73, arch="gpt-oss"), arch="gpt-oss").path
     path.write_bytes(path.read_bytes().replace(b"gpt-oss.rope.freq_base", b"gpt-oss.rope.freq_none"))
     assert GgufModel(path).hparams.rope.theta == 150000.0
-
-
-def check_equivalent_mixtures(bench: Bench) -> None:
-    weights = random_weights(32, arch="qwen3moe")
-    whole = logits(bench.model(weights, arch="qwen3moe"))
-    order = [3, 0, 4, 2, 1]
-    mixed = {name: value[order] if "_exps" in name or "gate_inp" in name else value for name, value in weights.items()}
-    require_close(logits(bench.model(mixed, arch="qwen3moe")), whole, "experts in another order")
-    dense = {name.replace("_exps", ""): value[0] if "_exps" in name else value
-             for name, value in weights.items() if "gate_inp" not in name}
-    alike = {name: np.stack([value[0]] * EXPERTS) if "_exps" in name else value for name, value in weights.items()}
-    require_close(logits(bench.model(alike, arch="qwen3moe")), logits(bench.model(dense, arch="qwen3")), "experts that are alike")
-    assert relative_error(whole, logits(bench.model(alike, arch="qwen3moe"))) > 1e-2
 
 
 def check_one_set_of_experts(bench: Bench) -> None:

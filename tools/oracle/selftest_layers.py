@@ -17,6 +17,7 @@ YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.o
 SCALES = {"embedding_scale": 12.0, "attention.scale": 0.1, "residual_scale": 0.22, "logit_scale": 7.0}
 LONG, SHORT = (np.linspace(1, last, 4).astype(np.float32) for last in (40, 3))
 FACTORS = {"rope_factors_long.weight": LONG, "rope_factors_short.weight": SHORT}
+EIGHT = np.linspace(1, 32, 8).astype(np.float32)  # divisors
 LENGTHS = {"rope.scaling.original_context_length": 16, "rope.scaling.attn_factor": 1.25}
 
 
@@ -79,6 +80,9 @@ GEMMA3 = {"act": gelu, "rope": lambda layer: frequencies(500.0 if layer % 6 == 5
 MAGNITUDE = 1 + 0.1 * math.log(8)
 ROWS = [
     Row("llama", halves=False), Row("llama", WINDOW, halves=False, window=lambda layer: 3), Row("qwen2"), Row("qwen3"),
+    Row("llama", rope_dim=10, halves=False, rope=lambda layer: frequencies(pairs=5)),
+    Row("llama", {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}, halves=False, rope=lambda layer: frequencies() / 4),
+    Row("llama", tensors={"rope_freqs.weight": EIGHT}, halves=False, rope=lambda layer: frequencies() / EIGHT),
     Row("smollm3", weights={"layers": 4}, halves=False, rope=lambda layer: frequencies() * (layer != 3)),
     Row("granite", SCALES, halves=False, scale=f32("attention.scale"), embedding=f32("embedding_scale"),
         residual=f32("residual_scale"), logits=f32("logit_scale")),

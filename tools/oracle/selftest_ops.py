@@ -1,4 +1,4 @@
-"""Checks of single ops: attention, routes, activations, RoPE and YaRN; run by selftest.py."""
+"""Checks of single ops: attention, routes, activations and YaRN; run by selftest.py."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 import q8_cache
 from llama_f64 import ACTIVATIONS, attention, route
-from rope import Rope, Yarn, rotate
+from rope import Rope, Yarn
 from selftest_layers import best, context_by_loops, gelu, swiglu_oai
 from selftest_models import Bench, require_close
 
@@ -68,29 +68,6 @@ def check_routes(_bench: Bench) -> None:
     assert chosen.tolist() == [best(row, 8) for row in rows], "equal logits: not the lower ids"
     _, weights = route(np.array([[1000.0, -1000.0, 999.0]]), 2)
     require_close(weights[0], np.array([np.e, 1]) / (np.e + 1), "weights of large logits")
-
-
-def check_rope_rotates(_bench: Bench) -> None:
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(2, 9, 3, 16))
-    rope = Rope(10, 500.0)
-    turns = rope.turns(np.arange(9))
-    turned = rotate(x, turns)
-
-    def pair_norms(a: np.ndarray) -> np.ndarray:
-        return np.linalg.norm(a[..., :10].reshape(9, 3, 5, 2), axis=-1)
-
-    require_close(pair_norms(turned), pair_norms(x), "RoPE keeps the norm of every pair")
-    assert (turned[0] == x[0]).all(), "position 0 is not rotated"
-    assert (turned[..., 10:] == x[..., 10:]).all(), "dims from rope_dim on pass through"
-    assert np.abs(turned[1:, :, :10] - x[1:, :, :10]).min() > 0, "other dims do turn"
-    # Scores depend on distances only: shift all positions by 100.
-    shifted = rope.turns(np.arange(100, 109))
-    near = np.einsum("thd,shd->hts", turned, rotate(y, turns))
-    far = np.einsum("thd,shd->hts", rotate(x, shifted), rotate(y, shifted))
-    require_close(far, near, "RoPE is relative")
-    first = rotate(np.array([[[1.0, 0.0]]]), np.array([[np.exp(0.5j)]]))  # the direction of the turn
-    require_close(first, np.array([[[np.cos(0.5), np.sin(0.5)]]]), "a pair turns counter-clockwise")
 
 
 def pair_with(turns: float, dims: int, theta: float, original: int) -> float:

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
-#include "base/shown_text.h"
 #include "engine/generate/chat_style.h"
 #include "validate/doctor/checks.h"
 #include "validate/doctor/rendered_chat.h"

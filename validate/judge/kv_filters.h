@@ -1,8 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <span>
 #include <string_view>
 
 #include "engine/forward/kv_row.h"

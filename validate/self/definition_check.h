@@ -3,7 +3,6 @@
 #include <span>
 #include <vector>
 
-#include "base/result.h"
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/rope.h"
 #include "validate/report/report.h"

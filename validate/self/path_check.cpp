@@ -72,6 +72,13 @@ Result<std::string> first_wrong_op(const ModelPointer& model, KvType kv,
 
 }  // namespace
 
+ModePlan mode_plan(ModelPointer base, Compute compute, KvType kv, Progress progress) {
+  std::string name = compute == Compute::kInt8 ? "int8" : "f32";
+  if (kv != usual_kv(compute)) name += fmt::format(", {} cache", kv_name(kv));
+  const int threads = base->threads();
+  return {std::move(base), compute, kv, std::move(name), threads, std::move(progress)};
+}
+
 Result<ModelPointer> ModePlan::model(int n_threads, std::optional<Isa> isa,
                                      std::size_t n_layers) const {
   LoadOptions how;

@@ -33,6 +33,10 @@ struct ModePlan {
   }
 };
 
+/// The plan of a mode, by what its title names: "int8", and "int8, q8 cache" where the cache is not
+/// the usual one.
+ModePlan mode_plan(ModelPointer base, Compute compute, KvType kv, Progress progress);
+
 /// What a part of the self check found, and what it left out.
 struct PartOutcome {
   std::vector<CheckResult> results;

@@ -10,7 +10,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "base/float_environment.h"
 #include "validate/self/tally.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "engine/model/model.h"
@@ -71,18 +70,18 @@ class SelfCheck {
     LLM_TRY(const ModelFile file, open_model_file(path_));
     sizes_ = kernel_sizes(file);
     small_ = base_->weight_bytes() <= kSmallModel;
-    const ModePlan int8 = plan(Compute::kInt8, KvType::kF16, "int8");
-    const ModePlan f32 = plan(Compute::kF32, KvType::kF32, "f32");
+    const ModePlan int8 = plan(Compute::kInt8, KvType::kF16);
+    const ModePlan f32 = plan(Compute::kF32, KvType::kF32);
     const std::function<Status()> parts[] = {
         [&] { return surroundings(); },
         [&] { return kernels(); },
         [&] { return matrices(file); },
         [&] { return run_mode(int8, small_ ? kSmall : kLargeInt8); },
         [&] { return run_mode(f32, small_ ? kSmall : kLargeF32); },
-        [&] { return other_cache(plan(Compute::kInt8, KvType::kF32, "int8, f32 cache")); },
-        [&] { return other_cache(plan(Compute::kF32, KvType::kF16, "f32, f16 cache")); },
-        [&] { return coded_cache(plan(Compute::kInt8, KvType::kQ8, "int8, q8 cache")); },
-        [&] { return other_cache(plan(Compute::kF32, KvType::kQ8, "f32, q8 cache")); },
+        [&] { return other_cache(plan(Compute::kInt8, KvType::kF32)); },
+        [&] { return other_cache(plan(Compute::kF32, KvType::kF16)); },
+        [&] { return coded_cache(plan(Compute::kInt8, KvType::kQ8)); },
+        [&] { return other_cache(plan(Compute::kF32, KvType::kQ8)); },
         [&] { return generated_text(); }};
     for (const auto& part : parts) {
       LLM_RETURN_IF_ERROR(part());
@@ -147,13 +146,8 @@ class SelfCheck {
     return Ok{};
   }
 
-  ModePlan plan(Compute compute, KvType kv, std::string name) const {
-    return {.base = base_,
-            .compute = compute,
-            .kv = kv,
-            .name = std::move(name),
-            .threads = base_->threads(),
-            .progress = progress_};
+  ModePlan plan(Compute compute, KvType kv) const {
+    return mode_plan(base_, compute, kv, progress_);
   }
 
   Status kernels() {

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocab_spec.h"
 #include "validate/report/report.h"

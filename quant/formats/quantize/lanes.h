@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 /// Eight f32 lanes in the compilers' own vector extension: one AVX register, two of SSE or NEON. A
 /// lane is one sub-block of a super-block, so every sum runs along a lane in ascending order and no

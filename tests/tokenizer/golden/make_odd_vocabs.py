@@ -9,7 +9,6 @@ in VocabSpec. What Llama's own vocabulary never shows is here: user-defined and 
 all their parts, no byte tokens (so unknown tokens), no dummy prefix. Needs tests/golden/requirements.txt.
 """
 
-import argparse
 import json
 import random
 import sys
@@ -17,6 +16,9 @@ from pathlib import Path
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as pb
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "golden"))
+from golden_io import emit  # noqa: E402
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 SEED = 20240607
@@ -77,18 +79,9 @@ def make_line(rng: random.Random) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the committed file, write nothing")
-    args = parser.parse_args()
     rng = random.Random(SEED)
     content = "".join(make_line(rng) + "\n" for _ in range(VOCABULARIES)).encode("ascii")
-    path = Path(__file__).with_name("odd_vocabs.jsonl")
-    if not args.check:
-        path.write_bytes(content)
-        return 0
-    same = path.read_bytes() == content
-    print(f"{path.name}: {'as committed' if same else 'differs'}", file=sys.stderr)
-    return 0 if same else 1
+    return emit(Path(__file__).parent, {"odd_vocabs.jsonl": content}, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/log_sum_exp.h"
 #include "validate/reference/diff/metrics.h"
 
 namespace llm {

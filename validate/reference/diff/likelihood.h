@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "base/log_sum_exp.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {

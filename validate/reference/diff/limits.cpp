@@ -25,11 +25,6 @@ bool fits(std::string_view probe, std::string_view label) {
 
 constexpr std::string_view kFormat = "llmcheck-limits/1";
 
-Error malformed(std::string field, std::string message) {
-  return Error{
-      .code = ErrorCode::kMalformed, .field = std::move(field), .message = std::move(message)};
-}
-
 Result<Limit> parse_rule(const Json& json, std::size_t index) {
   const auto bad = [&](const char* key, const char* rule) {
     return malformed(fmt::format("limits[{}] {}", index, key), rule);

@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxLayers = 4096;
 
-Error malformed(std::string field, std::string message) {
-  return Error{
-      .code = ErrorCode::kMalformed, .field = std::move(field), .message = std::move(message)};
-}
-
 std::string key_of(std::size_t step, int layer, std::string_view tap) {
   return fmt::format("s{:04}/{}", step, tap_label(layer, tap));
 }

@@ -51,6 +51,11 @@ struct TapMatrix {
   std::size_t rows = 0;      ///< tokens, in the order they were fed
   std::size_t features = 0;  ///< contiguous
   std::vector<float> values;
+
+  std::span<float> row(std::size_t r) { return std::span(values).subspan(r * features, features); }
+  std::span<const float> row(std::size_t r) const {
+    return std::span(values).subspan(r * features, features);
+  }
 };
 
 /// Activations of a run in the format `llmcheck-act/1` (docs/dump_format.md): from a file, whose

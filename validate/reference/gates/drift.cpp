@@ -36,12 +36,6 @@ std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_
   return out;
 }
 
-double energy_of(std::span<const float> values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
-  return sum;
-}
-
 /// Disturbs every tap, then records it.
 class Disturber final : public Recorder {
  public:
@@ -138,8 +132,7 @@ Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
       const TapMatrix& rows = product.x;
       const auto energies = block_energies(product.w, activation_block_size(*format));
       for (std::size_t t = 0; t < rows.rows; ++t) {
-        const auto row = std::span(rows.values).subspan(t * rows.features, rows.features);
-        const auto steps = round_activations(*format, row).steps;
+        const auto steps = round_activations(*format, rows.row(t)).steps;
         for (std::size_t b = 0; b < steps.size(); ++b)
           error += steps[b] * steps[b] / 12 * energies[b];
       }
@@ -188,11 +181,7 @@ Result<std::vector<std::string>> logits_notes(const Dump& run, const Dump& refer
   LLM_TRY(const TapMatrix actual, run.tap(ProbeSink::kGlobal, "logits"));
   LLM_TRY(const TapMatrix expected, reference.tap(ProbeSink::kGlobal, "logits"));
   DivergenceCollector collector;
-  const std::size_t n = expected.features;
-  for (std::size_t t = 0; t < expected.rows; ++t) {
-    collector.add(std::span(actual.values).subspan(t * n, n),
-                  std::span(expected.values).subspan(t * n, n), -1);
-  }
+  for (std::size_t t = 0; t < expected.rows; ++t) collector.add(actual.row(t), expected.row(t), -1);
   const Divergence d = collector.finish();
   const double usual = row.limits.empty() ? 0 : row.limits.front().bound;
   notes.push_back(fmt::format(

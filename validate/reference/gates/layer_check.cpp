@@ -198,8 +198,7 @@ class LayerCheck {
   }
 
   static void add_row(LayerDiff& diff, const LayerDiffRow& row) {
-    const bool fails = row.verdict == TapVerdict::kFail || row.verdict == TapVerdict::kMissing;
-    if (fails && !diff.first_failing) diff.first_failing = diff.rows.size();
+    if (row.fails() && !diff.first_failing) diff.first_failing = diff.rows.size();
     diff.rows.push_back(row);
   }
 

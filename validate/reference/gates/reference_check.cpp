@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <string>
-#include <utility>
 
 #include "engine/forward/taps.h"
 #include "validate/reference/gates/layer_check.h"
@@ -9,11 +8,6 @@
 
 namespace llm {
 namespace {
-
-Error malformed(std::string field, std::string message) {
-  return Error{
-      .code = ErrorCode::kMalformed, .field = std::move(field), .message = std::move(message)};
-}
 
 Status check_tokens(const Dump& reference, const HyperParameters& config) {
   const auto tokens = reference.tokens();

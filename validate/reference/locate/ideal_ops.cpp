@@ -24,8 +24,7 @@ void ideal_product(const Replay::Product& product, std::span<const float> bias,
   const auto& [w, x, places, first_row] = product;
   const std::size_t n = w.n_cols();
   std::vector<RoundedRow> rounded;
-  for (std::size_t t = 0; t < x.rows; ++t)
-    rounded.push_back(round_activations(format, std::span(x.values).subspan(t * n, n)));
+  for (std::size_t t = 0; t < x.rows; ++t) rounded.push_back(round_activations(format, x.row(t)));
   std::vector<std::byte> bytes(row_bytes(w.type(), n));
   std::vector<float> stored(n);
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
@@ -38,13 +37,6 @@ void ideal_product(const Replay::Product& product, std::span<const float> bias,
           static_cast<float>(dot(weights.data(), rounded[t].values.data(), n) + added);
     }
   }
-}
-
-/// Sum of squares.
-double energy_of(std::span<const float> values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
-  return sum;
 }
 
 /// The energy of what f32 chains cost each row of a product.
@@ -90,6 +82,12 @@ double dot(const double* x, const double* y, std::size_t n) {
          ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
+double energy_of(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return sum;
+}
+
 std::vector<double> product_noise(std::span<const Replay::Product> products,
                                   ActivationFormat format, const TapMatrix& y, double divisor) {
   std::vector<double> out(y.rows);
@@ -99,7 +97,7 @@ std::vector<double> product_noise(std::span<const Replay::Product> products,
     for (std::size_t i = 0; i < noise.size(); ++i) out[product.places[i] / of_row] += noise[i];
   }
   for (std::size_t t = 0; t < y.rows; ++t) {
-    const double energy = energy_of(std::span(y.values).subspan(t * y.features, y.features));
+    const double energy = energy_of(y.row(t));
     out[t] = energy > 0 ? out[t] / (divisor * divisor * energy) : 0;
   }
   return out;

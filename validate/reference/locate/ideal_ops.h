@@ -7,7 +7,6 @@
 
 #include "base/result.h"
 #include "engine/model/hyper_parameters.h"
-#include "engine/model/precision.h"
 #include "quant/formats/activations.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/locate/op_replay.h"
@@ -55,6 +54,9 @@ struct RoundedRow {
 };
 /// @pre x.size() is a multiple of the block size; format is not kF32
 RoundedRow round_activations(ActivationFormat format, std::span<const float> x);
+
+/// Sum of squares.
+double energy_of(std::span<const float> values);
 
 /// A product of doubles in eight chains, which a compiler keeps in registers.
 double dot(const double* x, const double* y, std::size_t n);

@@ -19,7 +19,6 @@ namespace {
 std::string wrong_tokens(const OpOutput& output, TokenRows rows,
                          std::span<const std::int64_t> step_ptr) {
   const std::size_t n = output.actual.rows;
-  const std::size_t features = output.actual.features;
   const auto position = [&](std::size_t i) { return rows.empty() ? i : rows[i]; };
   const auto is_decode = [&](std::size_t i) {
     const auto end = std::ranges::upper_bound(step_ptr, static_cast<std::int64_t>(position(i)));
@@ -31,8 +30,7 @@ std::string wrong_tokens(const OpOutput& output, TokenRows rows,
   std::size_t decode = 0;
   for (std::size_t i = 0; i < n; ++i) {
     decode += is_decode(i) ? 1 : 0;
-    const double error = nmse(std::span(output.actual.values).subspan(i * features, features),
-                              std::span(output.expected.values).subspan(i * features, features));
+    const double error = nmse(output.actual.row(i), output.expected.row(i));
     if (error <= output.row_limits[i]) continue;
     ++wrong;
     first = std::min(first, i);

@@ -115,9 +115,8 @@ bool same_bits(const TapMatrix& a, const TapMatrix& b) {
 }
 
 LayerDiffRow judge(int layer, const Tap& tap, const OpOutput& output) {
-  const std::size_t n = output.expected.features;
   LayerDiffRow row{.layer = layer, .tap = std::string(tap.name)};
-  row.error = compare(output.actual.values, output.expected.values, n);
+  row.error = compare(output.actual.values, output.expected.values, output.expected.features);
   if (std::ranges::all_of(output.row_limits, [](double limit) { return limit == 0; })) {
     row.limits = {{"*", Metric::kMaxAbs, 0, output.why}};
     if (!same_bits(output.actual, output.expected)) {
@@ -127,8 +126,7 @@ LayerDiffRow judge(int layer, const Tap& tap, const OpOutput& output) {
   } else {
     double worst = -1;
     for (std::size_t i = 0; i < output.row_limits.size(); ++i) {
-      const double value = nmse(std::span(output.actual.values).subspan(i * n, n),
-                                std::span(output.expected.values).subspan(i * n, n));
+      const double value = nmse(output.actual.row(i), output.expected.row(i));
       // Not `value > limit`: NaN must fail.
       if (!(value <= output.row_limits[i])) row.verdict = TapVerdict::kFail;
       if (value / output.row_limits[i] <= worst) continue;

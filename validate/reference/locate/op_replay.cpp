@@ -21,13 +21,6 @@ TapMatrix shaped(std::size_t rows, std::size_t features) {
   return TapMatrix{rows, features, std::vector<float>(rows * features)};
 }
 
-std::span<float> row(TapMatrix& m, std::size_t r) {
-  return std::span(m.values).subspan(r * m.features, m.features);
-}
-std::span<const float> row(const TapMatrix& m, std::size_t r) {
-  return std::span(m.values).subspan(r * m.features, m.features);
-}
-
 template <typename Block>
 std::string block_fault(std::span<const float> x) {
   for (std::size_t begin = 0; begin + Block::kWeights <= x.size(); begin += Block::kWeights) {
@@ -58,7 +51,7 @@ TapMatrix select_rows(TapMatrix matrix, TokenRows rows) {
   if (rows.empty()) return matrix;
   TapMatrix out = shaped(rows.size(), matrix.features);
   for (std::size_t i = 0; i < rows.size(); ++i)
-    std::ranges::copy(row(std::as_const(matrix), rows[i]), row(out, i).begin());
+    std::ranges::copy(matrix.row(rows[i]), out.row(i).begin());
   return out;
 }
 
@@ -122,11 +115,11 @@ Result<std::optional<std::vector<Replay::Product>>> Replay::products(const Dump&
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < logits.rows; ++t) {
-    route(row(logits, t), chosen, weights);
+    route(logits.row(t), chosen, weights);
     for (std::size_t j = 0; j < used; ++j) {
       Product& product = of_expert[chosen[j]];
       product.places.push_back(t * used + j);
-      const auto from = row(std::as_const(x), t).subspan(is_cut ? j * n_cols : 0, n_cols);
+      const auto from = x.row(t).subspan(is_cut ? j * n_cols : 0, n_cols);
       product.x.values.insert(product.x.values.end(), from.begin(), from.end());
     }
   }

@@ -26,7 +26,7 @@ constexpr TypeRow kTypes[] = {{NpyType::kF16, "f2", 2}, {NpyType::kF32, "f4", 4}
 
 const TypeRow& row_of(NpyType type) { return *std::ranges::find(kTypes, type, &TypeRow::type); }
 
-Error malformed(std::string_view member, std::string_view field, std::string message) {
+Error bad_member(std::string_view member, std::string_view field, std::string message) {
   return Error{ErrorCode::kMalformed, fmt::format("{} {}", member, field), std::move(message)};
 }
 
@@ -99,8 +99,8 @@ Status parse_descr(std::string_view descr, std::string_view member, NpyHeader& o
 
 Status parse_shape(LiteralReader& text, std::string_view member, NpyHeader& out) {
   const auto bad = [&] {
-    return malformed(member, "shape",
-                     fmt::format("found \"{}\", need a tuple of dimensions from 0", text.rest()));
+    return bad_member(member, "shape",
+                      fmt::format("found \"{}\", need a tuple of dimensions from 0", text.rest()));
   };
   if (!text.accept("(")) return bad();
   bool comma = true;
@@ -109,7 +109,7 @@ Status parse_shape(LiteralReader& text, std::string_view member, NpyHeader& out)
     if (!comma || !text.natural(dimension)) return bad();
     out.shape.push_back(dimension);
     if (out.shape.size() > kMaxDimensions)
-      return malformed(member, "shape", fmt::format("more than {} dimensions", kMaxDimensions));
+      return bad_member(member, "shape", fmt::format("more than {} dimensions", kMaxDimensions));
     comma = text.accept(",");
   }
   return Ok{};
@@ -124,24 +124,24 @@ Status parse_entry(LiteralReader& text, std::string_view key, std::string_view m
     }
     std::string_view descr;
     if (!text.string(descr))
-      return malformed(member, "descr", fmt::format("found \"{}\", need a string", text.rest()));
+      return bad_member(member, "descr", fmt::format("found \"{}\", need a string", text.rest()));
     return parse_descr(descr, member, out);
   }
   if (key == "fortran_order") {
     out.fortran_order = text.accept("True");
     if (out.fortran_order || text.accept("False")) return Ok{};
-    return malformed(member, "fortran_order",
-                     fmt::format("found \"{}\", need True or False", text.rest()));
+    return bad_member(member, "fortran_order",
+                      fmt::format("found \"{}\", need True or False", text.rest()));
   }
   if (key == "shape") return parse_shape(text, member, out);
-  return malformed(member, "header",
-                   fmt::format("unknown key '{}', need descr, fortran_order, shape", key));
+  return bad_member(member, "header",
+                    fmt::format("unknown key '{}', need descr, fortran_order, shape", key));
 }
 
 Status parse_dictionary(LiteralReader text, std::string_view member, NpyHeader& out) {
   const auto bad = [&] {
-    return malformed(member, "header",
-                     fmt::format("found \"{}\", need a plain dictionary", text.rest()));
+    return bad_member(member, "header",
+                      fmt::format("found \"{}\", need a plain dictionary", text.rest()));
   };
   std::vector<std::string_view> seen;
   if (!text.accept("{")) return bad();
@@ -150,14 +150,14 @@ Status parse_dictionary(LiteralReader text, std::string_view member, NpyHeader& 
     std::string_view key;
     if (!comma || !text.string(key) || !text.accept(":")) return bad();
     if (std::ranges::find(seen, key) != seen.end())
-      return malformed(member, "header", fmt::format("key '{}' stands twice", key));
+      return bad_member(member, "header", fmt::format("key '{}' stands twice", key));
     seen.push_back(key);
     LLM_RETURN_IF_ERROR(parse_entry(text, key, member, out));
     comma = text.accept(",");
   }
   if (!text.at_end()) return bad();
   if (seen.size() != 3)
-    return malformed(member, "header", "need the keys descr, fortran_order and shape");
+    return bad_member(member, "header", "need the keys descr, fortran_order and shape");
   return Ok{};
 }
 
@@ -171,19 +171,19 @@ Result<std::size_t> npy_header_bytes(std::span<const std::byte> prefix, std::str
   const auto magic = reader.read_bytes(kMagic.size(), "magic");
   const auto major = reader.read<std::uint8_t>("version");
   const auto minor = reader.read<std::uint8_t>("version");
-  if (!reader.ok()) return malformed(member, "magic", "shorter than an NPY header");
+  if (!reader.ok()) return bad_member(member, "magic", "shorter than an NPY header");
   if (std::memcmp(magic.data(), kMagic.data(), kMagic.size()) != 0)
-    return malformed(member, "magic", "found other bytes than \\x93NUMPY");
+    return bad_member(member, "magic", "found other bytes than \\x93NUMPY");
   if (major < 1 || major > 3 || minor != 0) {
-    return malformed(member, "version",
-                     fmt::format("found {}.{}, need 1.0, 2.0 or 3.0", major, minor));
+    return bad_member(member, "version",
+                      fmt::format("found {}.{}, need 1.0, 2.0 or 3.0", major, minor));
   }
   const std::uint32_t length = major == 1 ? reader.read<std::uint16_t>("header_len")
                                           : reader.read<std::uint32_t>("header_len");
-  if (!reader.ok()) return malformed(member, "header_len", "cut off");
+  if (!reader.ok()) return bad_member(member, "header_len", "cut off");
   if (length > kNpyMaxHeaderBytes) {
-    return malformed(member, "header_len",
-                     fmt::format("found {}, need at most {}", length, kNpyMaxHeaderBytes));
+    return bad_member(member, "header_len",
+                      fmt::format("found {}, need at most {}", length, kNpyMaxHeaderBytes));
   }
   return reader.offset() + length;
 }
@@ -191,7 +191,7 @@ Result<std::size_t> npy_header_bytes(std::span<const std::byte> prefix, std::str
 Result<NpyHeader> parse_npy_header(std::span<const std::byte> header, std::string_view member) {
   LLM_TRY(const std::size_t total,
           npy_header_bytes(header.first(std::min(header.size(), kNpyPrefixBytes)), member));
-  if (header.size() < total) return malformed(member, "header", "cut off");
+  if (header.size() < total) return bad_member(member, "header", "cut off");
   const std::size_t text_begin = header[kMagic.size()] == std::byte{1} ? 10 : 12;
   const std::string_view text(reinterpret_cast<const char*>(header.data()) + text_begin,
                               total - text_begin);
@@ -200,7 +200,7 @@ Result<NpyHeader> parse_npy_header(std::span<const std::byte> header, std::strin
   CheckedSize bytes(npy_type_size(out.type));
   for (const auto dimension : out.shape) bytes = bytes * dimension;
   if (!bytes.value())
-    return malformed(member, "shape", "element count overflows: the product exceeds 2^64 bytes");
+    return bad_member(member, "shape", "element count overflows: the product exceeds 2^64 bytes");
   out.data_bytes = *bytes.value();
   return out;
 }

@@ -26,10 +26,6 @@ constexpr std::uint16_t kIn64Short = 0xFFFF;
 constexpr std::uint16_t kFlagEncrypted = 1U << 0;
 constexpr std::uint16_t kFlagDescriptor = 1U << 3;
 
-Error malformed(std::string field, std::string message, std::uint64_t offset) {
-  return Error{ErrorCode::kMalformed, std::move(field), std::move(message), offset};
-}
-
 /// Where the directory lies and how many entries it has.
 struct Directory {
   std::uint64_t offset = 0;

@@ -123,23 +123,13 @@ class EquivalenceCheck {
       }
     }
     tokens.resize(lengths.usual);
-    const ModePlan plans[] = {plan(Compute::kInt8, KvType::kF16, "int8"),
-                              plan(Compute::kF32, KvType::kF32, "f32")};
-    for (const ModePlan& plan : plans) {
+    for (const Compute compute : {Compute::kInt8, Compute::kF32}) {
+      const ModePlan plan = mode_plan(model_, compute, usual_kv(compute), progress_);
       LLM_TRY(PartOutcome part, check_paths(plan, lengths, tokens));
       for (CheckResult& result : part.results) add("invariance: ", std::move(result));
       for (std::string& line : part.not_covered) out_.not_covered.push_back(std::move(line));
     }
     return Ok{};
-  }
-
-  ModePlan plan(Compute compute, KvType kv, std::string name) const {
-    return {.base = model_,
-            .compute = compute,
-            .kv = kv,
-            .name = std::move(name),
-            .threads = model_->threads(),
-            .progress = progress_};
   }
 
   Status cache() {

@@ -43,8 +43,6 @@ void add_origin(const BaselineOrigin& origin, OrderedJson& json) {
   json["reason"] = origin.reason;
 }
 
-std::string dump(const OrderedJson& json) { return json_text(json, 2); }
-
 std::string document_detail(const DocumentGate& gate, std::size_t n_documents) {
   const char* words = gate.verdict == Verdict::kPass   ? "no loss above 0.2 %"
                       : gate.verdict == Verdict::kFail ? "a loss above 0.2 %"
@@ -87,7 +85,7 @@ std::string baseline_json(const QualityBaseline& b) {
                {"distinct2", b.distinct2},
                {"distinct3", b.distinct3},
                {"consistency", b.consistency}});
-  return dump(json) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 std::string document_baseline_json(const DocumentBaseline& b) {
@@ -97,7 +95,7 @@ std::string document_baseline_json(const DocumentBaseline& b) {
   OrderedJson documents = OrderedJson::array();
   for (const DocumentScore& score : b.documents) documents.push_back({score.nll, score.tokens});
   // One line for each pair would be hundreds.
-  std::string text = dump(json);
+  std::string text = json_text(json, 2);
   text.resize(text.size() - 2);
   return fmt::format("{},\n  \"documents\": {}\n}}\n", text, json_text(documents));
 }

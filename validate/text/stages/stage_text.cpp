@@ -41,8 +41,7 @@ Result<std::optional<GreedyText>> greedy_text(const Dump& reference) {
   LLM_TRY(const TapMatrix logits, reference.tap(kOutside, "logits"));
   const std::span<const std::int32_t> tokens = reference.tokens();
   const auto choice = [&](std::size_t row) {
-    return static_cast<TokenId>(
-        top_token(std::span(logits.values).subspan(row * logits.features, logits.features)));
+    return static_cast<TokenId>(top_token(logits.row(row)));
   };
   std::size_t begin = tokens.size();
   while (begin > 1 && choice(begin - 2) == tokens[begin - 1]) --begin;
@@ -81,9 +80,7 @@ Result<std::optional<StageText>> check_text(const std::shared_ptr<const Model>& 
     return std::optional(std::move(out));
   }
   LLM_TRY(const TapMatrix logits, reference.tap(kOutside, "logits"));
-  const auto row =
-      std::span(logits.values)
-          .subspan((greedy->prompt.size() + agreed - 1) * logits.features, logits.features);
+  const auto row = logits.row(greedy->prompt.size() + agreed - 1);
   const double gap = static_cast<double>(row[static_cast<std::size_t>(need)]) -
                      static_cast<double>(row[static_cast<std::size_t>(chosen[agreed])]);
   out.passed = gap <= 2 * noise;

@@ -288,7 +288,6 @@ class Stages {
 
 }  // namespace
 
-std::string_view stage_name(Stage stage) { return kWords[index_of(stage)].name; }
 std::string_view stage_hint(Stage stage) { return kWords[index_of(stage)].hint; }
 
 Result<StagesOutcome> check_stages(const LoadMode& load, const Dump& reference,

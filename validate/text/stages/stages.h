@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +20,6 @@ namespace llm {
 enum class Stage { kEmbedding, kFirstLayer, kAllLayers, kSecondToken, kLogits, kText };
 inline constexpr std::size_t kStages = 6;
 
-/// "embedding", "layer 0", "all layers", "second token (KV cache)", "logits", "text".
-std::string_view stage_name(Stage stage);
 /// Where to look when this stage is the first that fails.
 std::string_view stage_hint(Stage stage);
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"
