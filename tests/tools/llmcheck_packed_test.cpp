@@ -29,8 +29,8 @@ void exchange_panels(const std::string& path, std::size_t panel_bytes) {
 
 TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmcheck]") {
   const LlmcheckFolder folder;
-  const std::string run = "m.gguf --self --fail-fast --packed-cache cache --report r.json";
-  run_tool("llmrun", {folder.path("m.gguf"), "-n", "1", "--packed-cache", folder.path("cache")})
+  const std::string run = "tiny.gguf --self --fail-fast --packed-cache cache --report r.json";
+  run_tool("llmrun", {folder.path("tiny.gguf"), "-n", "1", "--packed-cache", folder.path("cache")})
       .must_end(0);
   const auto files = std::filesystem::directory_iterator(folder.path("cache"));
   const std::string file = begin(files)->path().string();
@@ -41,8 +41,8 @@ TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmch
   // One that is refused is made anew, and one that cannot be made is no fault of the weights.
   std::filesystem::resize_file(file, 10);
   folder.llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
-  folder.llmcheck("m.gguf --self --fail-fast --packed-cache m.gguf")
-      .must_end(0, {}, {"weights of a packed cache: packed cache: m.gguf/m-"});
+  folder.llmcheck("tiny.gguf --self --fail-fast --packed-cache tiny.gguf")
+      .must_end(0, {}, {"weights of a packed cache: packed cache: tiny.gguf/tiny-"});
 }
 
 }  // namespace llm::test

@@ -3,12 +3,11 @@
 
 #include <regex>
 
-#include "base/mapped_file.h"
-#include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_writer.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
+#include "tests/tools/open_gguf.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
@@ -50,16 +49,6 @@ TinyGguf float_model() {
   return model;
 }
 
-struct Opened {
-  explicit Opened(const std::string& path)
-      : file(MappedFile::open(path)), gguf(GgufFile::parse(file->bytes())) {
-    REQUIRE(gguf.ok());
-  }
-  WeightType type(std::string_view name) const { return gguf->find_tensor(name)->type; }
-  Result<MappedFile> file;
-  Result<GgufFile> gguf;
-};
-
 class Fixture {
  public:
   explicit Fixture(const TinyGguf& model = float_model()) {
@@ -83,19 +72,19 @@ TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tool
   // a fallback
   quant.run({"Q4_K_M"}).must_end(0, {"blk.0.ffn_down.weight", "Q5_0"}, {"bits per weight", "NMSE"});
 
-  const Opened before(quant.in);
-  const Opened after(quant.out);
-  REQUIRE(after.gguf->tensors().size() == before.gguf->tensors().size());
+  const OpenGguf before(quant.in);
+  const OpenGguf after(quant.out);
+  REQUIRE(after->tensors().size() == before->tensors().size());
   CHECK(after.type("token_embd.weight") == WeightType::kQ4_K);
   CHECK(after.type("output.weight") == WeightType::kQ6_K);
   CHECK(after.type("blk.0.attn_norm.weight") == WeightType::kF32);
   CHECK(after.type("blk.0.ffn_down.weight") == WeightType::kQ5_0);  // 320 is no multiple of 256
   CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ8_0);  // Q6_K, fallen back
-  CHECK(*after.gguf->get_unsigned("general.file_type") == 15);
-  CHECK(*after.gguf->get_unsigned("general.quantization_version") == 2);
-  for (const GgufEntry& entry : before.gguf->entries()) {
+  CHECK(*after->get_unsigned("general.file_type") == 15);
+  CHECK(*after->get_unsigned("general.quantization_version") == 2);
+  for (const GgufEntry& entry : before->entries()) {
     if (entry.key == "general.file_type") continue;
-    const GgufValue* value = after.gguf->find(entry.key);
+    const GgufValue* value = after->find(entry.key);
     CAPTURE(entry.key);
     REQUIRE(value != nullptr);
     REQUIRE(std::equal(value->bytes.begin(), value->bytes.end(), entry.value.bytes.begin(),
@@ -108,15 +97,15 @@ TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmqu
   set_matrix(model, "blk.0.ffn_up.weight", 65536);  // more than one chunk of rows
   const Fixture quant(model);
   quant.run({"Q5_K_S", "3"}).must_end(0);
-  const Opened before(quant.in);
-  const Opened after(quant.out);
-  for (const GgufTensor& tensor : after.gguf->tensors()) {
-    const GgufTensor& source = *before.gguf->find_tensor(tensor.name);
+  const OpenGguf before(quant.in);
+  const OpenGguf after(quant.out);
+  for (const GgufTensor& tensor : after->tensors()) {
+    const GgufTensor& source = *before->find_tensor(tensor.name);
     std::vector<float> weights(tensor.n_elements);
-    contract::dequantize_row(source.type, before.gguf->tensor_data(source), weights);
+    contract::dequantize_row(source.type, before->tensor_data(source), weights);
     std::vector<std::byte> expected(tensor.n_bytes);
     quantize_row(tensor.type, weights, expected);
-    const auto data = after.gguf->tensor_data(tensor);
+    const auto data = after->tensor_data(tensor);
     CAPTURE(tensor.name);
     REQUIRE(std::equal(data.begin(), data.end(), expected.begin(), expected.end()));
   }
@@ -137,10 +126,10 @@ TEST_CASE("llmquant gives equal files and tables for any thread count", "[tools]
 TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
   const Fixture quant;
   quant.run({"Q4_K_M", "--pure"}).must_end(0);
-  CHECK(Opened(quant.out).type("output.weight") == WeightType::kQ4_K);
+  CHECK(OpenGguf(quant.out).type("output.weight") == WeightType::kQ4_K);
   quant.run({"Q4_0", "--tensor-type", "attn_q=q8_0", "--tensor-type", "^blk\\.1\\.=Q5_1"})
       .must_end(0);
-  const Opened after(quant.out);
+  const OpenGguf after(quant.out);
   CHECK(after.type("blk.0.attn_q.weight") == WeightType::kQ8_0);
   CHECK(after.type("blk.1.attn_q.weight") == WeightType::kQ8_0);  // the first match counts
   CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ5_1);
@@ -383,8 +372,8 @@ TEST_CASE("llmquant's memory does not grow with the length of a row", "[tools][l
   const Finished result =
       run_tool("llmquant", {in, folder.path("out.gguf"), "Q8_0", "2"}).must_end(0);
   if (!kSanitized) CHECK(result.peak_rss_kib < 64 * 1024);
-  const Opened out(folder.path("out.gguf"));
-  CHECK(out.gguf->find_tensor("blk.0.ffn_up.weight")->n_bytes == 2 * kWide / 32 * 34);
+  const OpenGguf out(folder.path("out.gguf"));
+  CHECK(out->find_tensor("blk.0.ffn_up.weight")->n_bytes == 2 * kWide / 32 * 34);
 }
 
 }  // namespace llm::test

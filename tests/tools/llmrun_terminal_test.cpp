@@ -164,17 +164,17 @@ TEST_CASE_METHOD(OnTerminal, "history outlives the chat, readable by its owner a
   struct stat status {};
   REQUIRE(stat(path("state/llmrun/history").c_str(), &status) == 0);
   REQUIRE((status.st_mode & 0777) == 0600);
-  REQUIRE(test::read_file(path("state/llmrun/history")) == "/system kept\n/exit\n");
+  REQUIRE(read("state/llmrun/history") == "/system kept\n/exit\n");
   {
     Terminal terminal(chat(), usual());
     terminal.talk({"> ", std::string(kUp) + kUp + "\r/system\r", "\nkept\r\n", "", "> ", kCtrlD});
     REQUIRE(terminal.wait() == 0);
   }
-  const std::string before = test::read_file(path("state/llmrun/history"));
+  const std::string before = read("state/llmrun/history");
   Terminal terminal(chat({"--no-history"}), usual());
   terminal.talk({"> ", std::string(kUp) + "/system\r", "no system message", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
-  REQUIRE(test::read_file(path("state/llmrun/history")) == before);
+  REQUIRE(read("state/llmrun/history") == before);
 }
 
 TEST_CASE_METHOD(OnTerminal,
@@ -236,14 +236,14 @@ TEST_CASE_METHOD(OnTerminal, "a pasted text of several lines is one message, as 
     REQUIRE(contains(terminal.screen(), "\x1b[?2004l"));
   }
   const std::string message = R"("/def f(x):\n\tif x: \\\n\n\t\treturn, too")";
-  CAPTURE(test::read_file(path("session")));
-  REQUIRE(contains(test::read_file(path("session")), message));
+  CAPTURE(read("session"));
+  REQUIRE(contains(read("session"), message));
   // It is one line of the history, too, in another chat as well.
   Terminal terminal(begin(), usual());
   terminal.talk({"1 turns, ", "", "> ", std::string(kUp) + kUp + "\r", kReplied, "", "> ",
                  "/stats\r", "2 turns, ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
-  const std::string session = test::read_file(path("session"));
+  const std::string session = read("session");
   REQUIRE(session.find(message) != session.rfind(message));
 }
 
@@ -262,10 +262,10 @@ TEST_CASE_METHOD(OnTerminal, "what is typed while the model answers waits for th
 
 TEST_CASE_METHOD(OnTerminal, "the terminal is as before when a signal ends the chat") {
   // A shell that looks at its terminal before and after, and does not end with the chat.
-  const std::string command =
-      "ulimit -c 0; trap : QUIT; stty -g; " + test::tool_path("llmrun") + " '" + path("tiny.gguf") +
-      "' -i --chat-template zephyr -n -1 --context-shift --ignore-eos -t 1 -q; "
-      "echo code $?; stty -g; echo end";
+  const std::string command = "ulimit -c 0; trap : QUIT; stty -g; " + tool_path("llmrun") + " '" +
+                              path("tiny.gguf") +
+                              "' -i --chat-template zephyr -n -1 --context-shift --ignore-eos -t 1 "
+                              "-q; echo code $?; stty -g; echo end";
   Terminal terminal({"bash", "-c", command}, usual());
   terminal.expect("\n");
   const std::string before = terminal.screen().substr(0, terminal.screen().find('\n') + 1);
@@ -279,12 +279,12 @@ TEST_CASE_METHOD(OnTerminal, "the terminal is as before when a signal ends the c
 
 TEST_CASE_METHOD(OnTerminal,
                  "a model with a chat template and nothing else on a terminal is a chat") {
-  auto model = test::TinyGguf::llama();
+  auto model = TinyGguf::llama();
   model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
   model.set_string("general.name", "Tiny \x1b[31m");
   write("chatml.gguf", model.bytes());
   const std::vector<std::string> words = {
-      test::tool_path("llmrun"), path("chatml.gguf"), "-c", "2000", "-n", "3"};
+      tool_path("llmrun"), path("chatml.gguf"), "-c", "2000", "-n", "3"};
   Terminal terminal(words, usual());
   terminal.talk({"Tiny \\x1b[31m: context 2000 tokens, chat template dca49a05e648\r\n", "",
                  "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "",
@@ -310,7 +310,7 @@ TEST_CASE_METHOD(OnTerminal,
 
 TEST_CASE_METHOD(OnTerminal,
                  "an answer that repeats itself is stopped, unless -n says how long it may be") {
-  auto model = test::TinyGguf::llama();
+  auto model = TinyGguf::llama();
   std::string& output = model.tensor("output.weight").data;
   output.assign(output.size(), '\0');  // all tokens are as likely: the first is drawn for ever
   write("loop.gguf", model.bytes());
@@ -333,8 +333,7 @@ TEST_CASE_METHOD(OnTerminal,
 }
 
 TEST_CASE_METHOD(OnTerminal, "an answer's lines are broken between words") {
-  const auto words = llmrun_words(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "-n 60 --temp 0",
-                                  {"-p", "Once upon a time"});
+  const auto words = llmrun_words(kFable, "-n 60 --temp 0", {"-p", "Once upon a time"});
   Terminal terminal(words, usual());
   REQUIRE(terminal.wait() == 0);
   REQUIRE(contains(terminal.screen(), "C\x1b[K\r\n"));

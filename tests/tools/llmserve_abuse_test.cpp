@@ -1,6 +1,5 @@
 // llmserve under clients that are broken, slow, gone, or too many; and its end.
 
-#include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
@@ -21,17 +20,13 @@ void require_idle(const Server& server) {
   REQUIRE(server.comes_to("texts_running", 0));
   REQUIRE(server.comes_to("texts_waiting", 0));
   REQUIRE(server.comes_to("kv_pages_in_use", 0));
-  REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 1}}).status == 200);
+  server.complete({{"prompt", "a"}, {"max_tokens", 1}}).must_be(200);
 }
 
 }  // namespace
 
 TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
   Server server = serve_fable();
-  struct Abuse {
-    std::string text;
-    int status;
-  };
   const std::string host = "Host: localhost\r\n";
   const std::string json = host + "Content-Type: application/json\r\n";
   const std::string deep(100000, '[');
@@ -40,7 +35,7 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
     for (int i = 0; i < 200000; ++i) text += "\"" + std::to_string(i) + "\":0,";
     return text + "\"prompt\":\"a\"}";
   }();
-  const std::vector<Abuse> abuses = {
+  const std::vector<std::pair<std::string, int>> abuses = {
       {"\r\n\r\n\r\n", 400},
       {std::string(100, '\0'), 400},
       {"GET / HTTP/9.9\r\n\r\n", 400},
@@ -78,16 +73,14 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
       {post_text("/v1/completions", "{\"prompt\": \"" + std::string(4 << 20, 'a') + "\"}"), 413},
       {post_text("/v1/completions", "{\"prompt\": \"" + std::string(3 << 20, 'a') + "\"}"), 400},
   };
-  for (const Abuse& abuse : abuses) {
-    const Reply reply = server.ask(abuse.text);
-    CAPTURE(abuse.text.substr(0, 200), reply.head, reply.body.substr(0, 500));
-    REQUIRE(reply.status == abuse.status);
+  for (const auto& [text, status] : abuses) {
+    const Reply reply = server.ask(text).must_be(status);
+    CAPTURE(text.substr(0, 200), reply.body.substr(0, 500));
     REQUIRE(reply.json()["error"]["message"].is_string());
     REQUIRE(reply.body.size() < 1000);
   }
   const std::string nested = deep + std::string(deep.size(), ']');
-  REQUIRE(server.ask(post_text("/tokenize", nested)).body.find("100000 levels of JSON") !=
-          std::string::npos);
+  server.ask(post_text("/tokenize", nested)).must_be(400, {"100000 levels of JSON"});
   require_idle(server);
 }
 
@@ -126,7 +119,7 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   }
   require_idle(server);
   REQUIRE(server.metric("texts_cancelled_total") >= 4);
-  REQUIRE(server.get("/metrics").body.find("status=\"499\"") != std::string::npos);
+  server.get("/metrics").must_be(200, {"status=\"499\""});
 }
 
 TEST_CASE("a client that does not read is disconnected and its text forgotten", "[llmserve]") {
@@ -168,13 +161,10 @@ TEST_CASE("more connections and texts than there is room for are told so", "[llm
     RawClient waiting(server.port());
     waiting.send(post_text("/v1/completions", kEndless));
     waiting.receive_until("\r\n\r\n");
-    const Reply refused = server.complete({{"prompt", "a"}});
-    REQUIRE(refused.status == 429);
+    const Reply refused = server.complete({{"prompt", "a"}}).must_be(429);
     REQUIRE(refused.header("Retry-After") == "1");
     REQUIRE(refused.json()["error"]["code"] == "queue_full");
-    const Reply never = server.complete({{"prompt", "a"}, {"n", 3}});
-    REQUIRE(never.status == 400);
-    REQUIRE(never.json()["error"]["param"] == "n");
+    server.complete({{"prompt", "a"}, {"n", 3}}).must_name("n");
     std::vector<std::unique_ptr<RawClient>> idle;
     for (int i = 0; i < 6; ++i) idle.push_back(std::make_unique<RawClient>(server.port()));
     RawClient too_many(server.port());
@@ -206,7 +196,7 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
   old.send(request);
   const std::string answer = old.receive_until("[DONE]");
   REQUIRE(answer.find("chunked") == std::string::npos);
-  REQUIRE(answer.find("data: [DONE]\n\n") != std::string::npos);
+  REQUIRE_THAT(answer, Contains("data: [DONE]\n\n"));
   REQUIRE(old.is_ended());
   // A client that asks whether it may send a body is told so.
   RawClient careful(server.port());
@@ -225,17 +215,14 @@ TEST_CASE("too few threads are an error at the start", "[llmserve]") {
   const auto limited = [](int gib) {
     return "ulimit -s 1048576; ulimit -v " + std::to_string(gib << 20);
   };
-  Server server({kServedModel, "-q", "-t", "8"}, limited(12));
-  for (int i = 0; i < 2; ++i)
-    REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 2}}).status == 200);
+  Server server({kFable, "-q", "-t", "8"}, limited(12));
+  for (int i = 0; i < 2; ++i) server.complete({{"prompt", "a"}, {"max_tokens", 2}}).must_be(200);
   server.end().must_end(0);
   for (const int gib : {5, 8}) {
     const Finished run = run_shell(limited(gib) + "; exec '" + tool_path("llmserve") + "' '" +
-                                   kServedModel + "' -q -t 8 --port 0");
-    CAPTURE(gib, run.err);
+                                   kFable + "' -q -t 8 --port 0")
+                             .must_end(5, {"threads: found "});
     REQUIRE(run.out == "");  // it was never ready
-    REQUIRE(run.exit_code == 5);
-    REQUIRE(run.err.find("threads: found ") != std::string::npos);
   }
 }
 
