@@ -8,7 +8,7 @@
 namespace llm::test {
 namespace {
 
-constexpr const char* kSampled =
+const std::string kSampled =
     "-n 40 -s 7 --temp 0.9 --top-k 30 --top-p 0.95 --min-p 0.01 --ignore-eos -p 'a tiny hat'";
 
 /// A folder with a receipt of the tiny model, r.json. The model is found by the hash: it lies

@@ -136,7 +136,7 @@ TEST_CASE_METHOD(Llmload, "both runs are compared, and the verdict is the exit c
 TEST_CASE_METHOD(Llmload, "what llmload cannot use is refused by name") {
   calibrate();
   const auto refused = [&](const std::string& words, int code, const std::string& part) {
-    CHECK(llmload(words).must_end(code, {part}).out.empty());
+    llmload(words).must_refuse(code, {part});
   };
   refused("--rate 1 --load 5", 2, "--load: found with --rate");
   refused("--requests 1 --duration 5", 2, "--duration: found with --requests");

@@ -7,7 +7,7 @@ namespace llm::test {
 namespace {
 
 /// A chat on the tiny model; its replies are three tokens of nonsense.
-constexpr const char* kChat =
+const std::string kChat =
     "tiny.gguf -i --chat-template zephyr -t 1 -n 3 --ignore-eos -s 1 --temp 0 ";
 
 std::vector<Json> json_lines(const std::string& text) {

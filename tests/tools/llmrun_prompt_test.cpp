@@ -6,7 +6,7 @@
 namespace llm::test {
 namespace {
 
-constexpr const char* kRun = "llmrun tiny.gguf -n 0 --json ";
+const std::string kRun = "llmrun tiny.gguf -n 0 --json ";
 
 class Prompts : public Llmrun {
  public:
@@ -19,30 +19,28 @@ class Prompts : public Llmrun {
 }  // namespace
 
 TEST_CASE_METHOD(Prompts, "a pipe or file on standard input is the prompt where none is given") {
-  const std::string run = kRun;
   write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + run) == "piped");
-  REQUIRE(prompt_of("(sleep 0.2; echo late) | " + run) == "late");
-  REQUIRE(prompt_of(run + "< text") == "from a file");
-  REQUIRE(prompt_of(run + "<<< 'a word'") == "a word");
-  REQUIRE(prompt_of("printf 'a\\\\nb' | " + run + "-e") == "a\nb");
-  REQUIRE(prompt_of("true | " + run) == "");
+  REQUIRE(prompt_of("echo piped | " + kRun) == "piped");
+  REQUIRE(prompt_of("(sleep 0.2; echo late) | " + kRun) == "late");
+  REQUIRE(prompt_of(kRun + "< text") == "from a file");
+  REQUIRE(prompt_of(kRun + "<<< 'a word'") == "a word");
+  REQUIRE(prompt_of("printf 'a\\\\nb' | " + kRun + "-e") == "a\nb");
+  REQUIRE(prompt_of("true | " + kRun) == "");
   for (const char* nothing : {"< /dev/null", "<&-", "< /dev/zero"}) {
     CAPTURE(nothing);
-    REQUIRE(prompt_of(run + nothing) == "");
+    REQUIRE(prompt_of(kRun + nothing) == "");
   }
 }
 
 TEST_CASE_METHOD(Prompts,
                  "standard input is not touched where there is a prompt, unless - asks for it") {
-  const std::string run = kRun;
   write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + run + "-p given") == "given");
-  REQUIRE(prompt_of("echo piped | " + run + "given") == "given");
-  REQUIRE(prompt_of("echo piped | " + run + "-p ''") == "");
-  REQUIRE(prompt_of("echo piped | " + run + "-f text") == "from a file");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p given") == "given");
+  REQUIRE(prompt_of("echo piped | " + kRun + "given") == "given");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p ''") == "");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-f text") == "from a file");
   // An open pipe that nobody writes to does not hold the program up.
-  REQUIRE(prompt_of("mkfifo in; sleep 1000 > in & job=$!\n" + run + "-p given < in; kill $job") ==
+  REQUIRE(prompt_of("mkfifo in; sleep 1000 > in & job=$!\n" + kRun + "-p given < in; kill $job") ==
           "given");
   // Nor does a loop lose its lines.
   for (const char* loop :
@@ -56,21 +54,20 @@ TEST_CASE_METHOD(Prompts,
     REQUIRE(contains(all.out, "\"prompt\":\"three\""));
   }
   // Text that is there and not read is told.
-  const Finished told = shell("echo piped | (sleep 0.1; " + run + "-p given)");
+  const Finished told = shell("echo piped | (sleep 0.1; " + kRun + "-p given)");
   REQUIRE(contains(told.err, "warning: standard input is not read, since there is a prompt"));
   REQUIRE(!contains(llmrun(std::string("tiny.gguf -n 0 -p given")).err, "standard input"));
 }
 
 TEST_CASE_METHOD(Prompts, "- after a prompt adds standard input after a blank line") {
-  const std::string run = kRun;
   write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + run + "-p given -") == "given\n\npiped");
-  REQUIRE(prompt_of("echo piped | " + run + "given -") == "given\n\npiped");
-  REQUIRE(prompt_of("echo piped | " + run + "-f text -") == "from a file\n\npiped");
-  REQUIRE(prompt_of(run + "given - < /dev/null") == "given");
-  REQUIRE(prompt_of("echo piped | " + run + "-") == "piped");
-  REQUIRE(prompt_of("echo piped | " + run + "-p -") == "piped");
-  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + run + "-p 'a prompt' -")
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p given -") == "given\n\npiped");
+  REQUIRE(prompt_of("echo piped | " + kRun + "given -") == "given\n\npiped");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-f text -") == "from a file\n\npiped");
+  REQUIRE(prompt_of(kRun + "given - < /dev/null") == "given");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-") == "piped");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p -") == "piped");
+  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + kRun + "-p 'a prompt' -")
       .must_end(5, {"prompt: found 67108870 bytes, need at most 67108864"});
 }
 
