@@ -7,16 +7,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/real"), str(Path(__file__).parent)]
 
 from doctor import Gguf  # noqa: E402
-from judge_proxy import Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
+from judge_proxy import Answers, Listening, Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
 
 BIN = Path(sys.argv.pop(1)).resolve()
 MODEL = ROOT / "models/fable-3m-q4_k_m.gguf"
@@ -133,39 +131,25 @@ class JudgeTest(unittest.TestCase):
         for body, words in ((b"[]", "need"), (b'{"choices": [{"logprobs": null}]}', "choices[0].logprobs: found null, need an object"),
                             (b'{"choices": [{"logprobs": {"content": [{"token": "a", "logprob": "x"}]}}]}',
                              'choices[0].logprobs.content[0].logprob: found "x", need a log-probability, at most 0')):
-            with Answering(body) as url:
-                code, _, text = self.ask(url, self.model)
+            with Answering(body) as server:
+                code, _, text = self.ask(server.url, self.model)
             self.assertEqual(code, 3, text)
-            self.assertIn(f"error: {url}/v1/completions: ", text)
+            self.assertIn(f"error: {server.url}/v1/completions: ", text)
             self.assertIn(words, text)
 
 
-class Answering:
+class Answering(Listening):
     """A server that gives every request the same body."""
 
     def __init__(self, body: bytes):
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Answers):
             def do_POST(self):
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer(200, body)
 
             do_GET = do_POST
 
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(Handler)
 
 
 if __name__ == "__main__":

@@ -191,7 +191,6 @@ TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
   Server both = models.serve({"-t", "2"});
   constexpr std::size_t kClients = 6;
   std::vector<std::vector<Reply>> replies(kClients);  // Catch is of one thread, so they are kept
-  std::vector<std::thread> clients;
   const auto body_of = [](std::size_t i, const std::string& model) {
     return ModelFolder::ask(model, {{"max_tokens", 24},
                                     {"temperature", 1},
@@ -204,13 +203,10 @@ TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
     const Server one({models.folder() / (name + ".gguf"), "-q", "--kv-memory", "2"});
     for (std::size_t i = 0; i < kClients; ++i) expected.push_back(one.complete(body_of(i, name)));
   }
-  for (std::size_t i = 0; i < kClients; ++i) {
-    clients.emplace_back([&, i] {
-      for (std::size_t k = 0; k < kClients; ++k)
-        replies[i].push_back(both.complete(body_of(k, (i + k) % 2 == 1 ? "large" : "small")));
-    });
-  }
-  for (std::thread& client : clients) client.join();
+  at_once(kClients, [&](std::size_t i) {
+    for (std::size_t k = 0; k < kClients; ++k)
+      replies[i].push_back(both.complete(body_of(k, (i + k) % 2 == 1 ? "large" : "small")));
+  });
   for (std::size_t i = 0; i < kClients; ++i) {
     for (std::size_t k = 0; k < kClients; ++k) {
       CAPTURE(i, k);

@@ -178,6 +178,15 @@ inline std::vector<std::string> events_of(const std::string& body) {
   return events;
 }
 
+/// Calls f(0), ..., f(n - 1), each in a thread of its own. Catch is of one thread: f asserts
+/// nothing.
+template <typename F>
+void at_once(std::size_t n, const F& f) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < n; ++i) threads.emplace_back(f, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
 /// llmserve on a free port of this machine.
 class Server {
  public:

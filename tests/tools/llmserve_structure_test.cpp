@@ -40,12 +40,8 @@ void check_person(const Json& choice) {
 /// The answers to `bodies`, all asked at once.
 std::vector<Json> ask_at_once(const Server& server, const std::vector<std::string>& bodies) {
   std::vector<Reply> replies(bodies.size());
-  std::vector<std::thread> clients;
-  for (std::size_t i = 0; i < bodies.size(); ++i) {
-    clients.emplace_back(
-        [&, i] { replies[i] = server.ask(post_text("/v1/completions", bodies[i])); });
-  }
-  for (std::thread& client : clients) client.join();
+  at_once(bodies.size(),
+          [&](std::size_t i) { replies[i] = server.ask(post_text("/v1/completions", bodies[i])); });
   std::vector<Json> answers;
   for (const Reply& reply : replies) answers.push_back(reply.json()["choices"]);
   return answers;
@@ -127,6 +123,7 @@ TEST_CASE("what cannot be enforced is refused, and the field named", "[llmserve]
        "response_format.json_schema.schema/uniqueItems"},
       {"\"response_format\": " + format_of("3"), "response_format.json_schema.schema"},
       {R"("grammar": "root ::= x")", "grammar"},
+      {R"("grammar": "root ::= [")", "grammar"},
       {R"("grammar": "root ::= root")", "grammar"},  // found while drawing: no text goes on
       {R"("grammar": "root ::= \"a\" x\nx ::= x")", "grammar"},
       {R"("regex": "(")", "regex"},

@@ -88,17 +88,13 @@ std::string run_load(const Server& server, const std::vector<Case>& cases, std::
                      std::size_t n_requests) {
   std::atomic<std::size_t> next = 0;
   std::vector<std::string> faults(n_clients);
-  std::vector<std::thread> clients;
-  for (std::size_t c = 0; c < n_clients; ++c) {
-    clients.emplace_back([&, c] {
-      for (std::size_t i = next++; i < n_requests && faults[c].empty(); i = next++) {
-        const Case& one = cases[i % cases.size()];
-        const std::string fault = difference(one, server.complete(one.body));
-        if (!fault.empty()) faults[c] = std::to_string(i) + ": " + fault;
-      }
-    });
-  }
-  for (std::thread& client : clients) client.join();
+  at_once(n_clients, [&](std::size_t c) {
+    for (std::size_t i = next++; i < n_requests && faults[c].empty(); i = next++) {
+      const Case& one = cases[i % cases.size()];
+      const std::string fault = difference(one, server.complete(one.body));
+      if (!fault.empty()) faults[c] = std::to_string(i) + ": " + fault;
+    }
+  });
   std::string all;
   for (const std::string& fault : faults) all += fault;
   return all;
