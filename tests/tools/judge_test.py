@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """llmcheck --judge on llmserve: judge_test.py BIN_DIR. Equal to the bit as it is, and each planted fault is named."""
 
-import contextlib
 import json
 import shutil
 import subprocess
@@ -11,10 +10,11 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/real"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "tests/real"), str(ROOT / "tests/serving"), str(Path(__file__).parent)]
 
 from doctor import Gguf  # noqa: E402
 from judge_proxy import Answers, Listening, Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
+from server import serve  # noqa: E402
 
 BIN = Path(sys.argv.pop(1)).resolve()
 MODEL = ROOT / "models/fable-3m-q4_k_m.gguf"
@@ -27,17 +27,6 @@ def penalize(body: dict) -> None:
 
 def bias(body: dict) -> None:
     body["logit_bias"] = {"1453": -100}
-
-
-@contextlib.contextmanager
-def serve(model: Path, *options: str):
-    """The URL of an llmserve."""
-    server = subprocess.Popen([BIN / "llmserve", model, "--port", "0", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        yield server.stdout.readline().strip()
-    finally:
-        server.terminate()
-        server.communicate()
 
 
 class JudgeTest(unittest.TestCase):
@@ -57,7 +46,7 @@ class JudgeTest(unittest.TestCase):
         return path
 
     def judge(self, served: Path, options=(), change=None, own=None) -> tuple[int, dict, str]:
-        with serve(served, *options) as url, Proxy(url, change) as proxy:
+        with serve(BIN, *options, model=served) as url, Proxy(url, change) as proxy:
             return self.ask(proxy.url, own or self.model)
 
     def ask(self, url: str, model: Path, *options: str) -> tuple[int, dict, str]:
@@ -118,7 +107,7 @@ class JudgeTest(unittest.TestCase):
         self.names("a logit bias", self.model, change=bias)
 
     def test_key(self):
-        with serve(self.model, "--api-key", "secret") as url:
+        with serve(BIN, "--api-key", "secret", model=self.model) as url:
             for options, wanted, words in (((), 4, "HTTP status: found 401"), (("--judge-key", "secret"), 0, "equal to the bit")):
                 code, _, text = self.ask(url, self.model, *options)
                 self.assertEqual(code, wanted, text)

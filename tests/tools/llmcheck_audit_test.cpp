@@ -62,7 +62,6 @@ TEST_CASE("an audit that fails says so, by its exit code too", "[llmcheck][audit
            {"/rows_sha256", "", 6, "r.json: rows_sha256: found none"},
            {"/contract_version", "99", 8, "contract_version: found 99"},
        }) {
-    CAPTURE(pointer, value);
     folder.write("r.json", json_text(test::with_value(receipt, pointer, value)));
     const Words printed = {words};
     folder.audit().must_end(code, code == 1 ? Words{} : printed, code == 1 ? printed : Words{});
@@ -102,7 +101,6 @@ TEST_CASE("options of audits that say nothing are refused", "[llmcheck][audit]")
            {"tiny.gguf --commit c.json", "--commit: found without --replay"},
            {"--audit r.json --challenge a --make-opening r.json", "--make-opening"},
        }) {
-    CAPTURE(arguments);
     folder.run("llmcheck", arguments).must_end(2, {words});
   }
   folder.run("llmrun", "tiny.gguf -p a --receipt-rows")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/model/model_file.h"
 #include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 
@@ -22,5 +23,18 @@ class LlmcheckFolder : public ToolFolder {
 
   mutable std::string out;  ///< of the last report
 };
+
+/// The embedded F16 model with `mask` over every second one of the bytes [first, last) of a layer's
+/// ffn_gate.
+inline std::string damaged_model(std::size_t layer, std::size_t first, std::size_t last,
+                                 char mask) {
+  auto file = require_ok(open_model_file(kFableF16));
+  std::string bytes = read_file(kFableF16);
+  const auto tensor = file.tensors.layers[layer].ffn_gate.data;
+  const auto start = static_cast<std::size_t>(tensor.data() - file.file.bytes().data());
+  for (std::size_t i = first; i < std::min(last, tensor.size()); i += 2)
+    bytes[start + i] = static_cast<char>(bytes[start + i] ^ mask);
+  return bytes;
+}
 
 }  // namespace llm::test

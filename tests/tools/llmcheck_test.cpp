@@ -1,7 +1,6 @@
 // llmcheck as a user runs it: exit codes, words and files.
 
 #include "engine/forward/taps.h"
-#include "engine/model/model_file.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/tools/llmcheck_process.h"
 #include "validate/reference/npz/npz.h"
@@ -11,14 +10,8 @@ namespace {
 
 const std::string kNpz = LLM_SOURCE_DIR "/tests/validate/reference/npz/";
 
-/// The embedded model with one bit of one weight flipped: the top mantissa bit, half the weight.
-std::string with_flipped_bit(std::size_t layer) {
-  auto file = require_ok(open_model_file(kFableF16));
-  std::string bytes = read_file(kFableF16);
-  const auto tensor = file.tensors.layers[layer].ffn_gate.data;
-  bytes[static_cast<std::size_t>(tensor.data() - file.file.bytes().data()) + 2001] ^= 0x02;
-  return bytes;
-}
+/// One bit of one weight is flipped: the top mantissa bit, half the weight.
+std::string with_flipped_bit(std::size_t layer) { return damaged_model(layer, 2001, 2002, 0x02); }
 
 /// Limits of one NMSE for all taps.
 std::string limits(const std::string& nmse) {

@@ -5,28 +5,18 @@
 #include "tests/tools/llmcheck_process.h"
 
 namespace llm::test {
-TEST_CASE("other checks map the weights as well", "[llmcheck][tiny]") {
-  const LlmcheckFolder folder;
-  folder.llmcheck("tiny.gguf -p ab --compute f32 --dump own.npz --packed-cache c").must_end(0);
-  folder.llmcheck("tiny.gguf --layer-diff own.npz --packed-cache c").must_end(0);
-  CHECK(std::filesystem::exists(folder / "c"));
-}
-
-TEST_CASE("a layer diff of a tiny model passes by its own dump and fails by another's",
+TEST_CASE("layer diff and stages of a tiny model pass by its own dump and fail by another's",
           "[llmcheck][tiny]") {
   const LlmcheckFolder folder;
-  folder.llmcheck("tiny.gguf -p ab --compute f32 --dump own.npz").must_end(0);
-  folder.llmcheck("tiny.gguf --layer-diff own.npz --report r.html")
+  // Other checks than --self map the weights as well.
+  folder.llmcheck("tiny.gguf -p ab --compute f32 --dump own.npz --packed-cache c").must_end(0);
+  folder.llmcheck("tiny.gguf --layer-diff own.npz --packed-cache c --report r.html")
       .must_end(0, {}, {"PASS  f32-run", "PASS  int8-ops"});
+  CHECK(std::filesystem::exists(folder / "c"));
   folder.llmcheck("other.gguf --layer-diff own.npz -v")
       .must_end(1, {}, {"FAIL  f32-ops", "locate: "});
   folder.llmcheck("tiny.gguf --kld own.npz").must_end(0);
-}
-
-TEST_CASE("stages of a tiny model pass by its own dump, which finds it, and fail by another's",
-          "[llmcheck][tiny]") {
-  const LlmcheckFolder folder;
-  folder.llmcheck("tiny.gguf -p ab --compute f32 --dump own.npz").must_end(0);
+  // The dump finds its model.
   folder.llmcheck("--stages own.npz --report r.junit.xml")
       .must_end(0, {}, {"PASS  stage 1, embedding", "PASS  stage 6, text"});
   const Finished wrong = folder.llmcheck("other.gguf --stages own.npz --compute int8")

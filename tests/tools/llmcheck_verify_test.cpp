@@ -1,9 +1,7 @@
 // llmcheck --verify as a user runs it.
 
 #include "base/sha256.h"
-#include "engine/model/model_file.h"
-#include "tests/support/json.h"
-#include "tests/tools/tool_test.h"
+#include "tests/tools/llmcheck_process.h"
 
 namespace llm::test {
 namespace {
@@ -46,18 +44,6 @@ const std::string kF32 = "f32 logits equal the reference's";
 const std::string kLockstep = "first difference in both top 5";
 const std::string kForced = "fed its tokens, the reference's choices";
 const std::string kOutside = "choices in both top 5";
-
-/// The embedded F16 model with `mask` over bytes [first, last) of a tensor's data, every second
-/// one.
-std::string damaged(std::size_t layer, std::size_t first, std::size_t last, char mask) {
-  auto file = require_ok(open_model_file(kFableF16));
-  std::string bytes = read_file(kFableF16);
-  const auto tensor = file.tensors.layers[layer].ffn_gate.data;
-  const auto start = static_cast<std::size_t>(tensor.data() - file.file.bytes().data());
-  for (std::size_t i = first; i < std::min(last, tensor.size()); i += 2)
-    bytes[start + i] = static_cast<char>(bytes[start + i] ^ mask);
-  return bytes;
-}
 
 }  // namespace
 
@@ -147,7 +133,7 @@ TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
 TEST_CASE("damaged weights fail", "[llmcheck][verify]") {
   Workplace w;
   SECTION("one bit: the logits tell") {
-    const std::string bytes = damaged(2, 2001, 2002, 0x02);
+    const std::string bytes = damaged_model(2, 2001, 2002, 0x02);
     w.write("bad.gguf", bytes);
     w.verify("bad.gguf", kF16Reference).must_end(8);
     OrderedJson json = reference();
@@ -157,7 +143,7 @@ TEST_CASE("damaged weights fail", "[llmcheck][verify]") {
     CHECK(w.verdict(kF32) == "FAIL");
   }
   SECTION("a tensor's signs: the choices tell") {
-    w.write("bad.gguf", damaged(1, 1, 100000, '\x80'));
+    w.write("bad.gguf", damaged_model(1, 1, 100000, '\x80'));
     w.verify("bad.gguf", kF16Reference, "--verify-quantized").must_end(1);
     CHECK(w.verdict(kOutside) == "FAIL");
   }

@@ -19,7 +19,7 @@ TEST_CASE_METHOD(Llmrun, "a loaded cache changes no bit and saves the work") {
   for (int i = 0; i < 40; ++i) text += "Once upon a time there was a dog. ";
   write("text", text);
   const std::string run = fmt::format(
-      "{} -f text -n 20 --temp 0 -t 1 --kv {} --compute {} --json --logprobs 5 --logits-hash -q ",
+      "{} -f text -n 20 --temp 0 --kv {} --compute {} --json --logprobs 5 --logits-hash -q ",
       kFable, kv, compute);
   const Finished expected = llmrun(run).must_end(0);
   const auto n_prompt = test::parse_json(expected.out)["prompt_ids"].size();
@@ -30,8 +30,8 @@ TEST_CASE_METHOD(Llmrun, "a loaded cache changes no bit and saves the work") {
   for (const std::size_t bytes : {34, 34 * 26, 34 * 40}) {
     CAPTURE(bytes);
     write("part", text.substr(0, bytes - 1));  // a space belongs to the next word
-    llmrun(fmt::format("{} -f part -t 1 -n 3 --kv {} --compute {} -q --cache-save cache", kFable,
-                       kv, compute))
+    llmrun(fmt::format("{} -f part -n 3 --kv {} --compute {} -q --cache-save cache", kFable, kv,
+                       compute))
         .must_end(0);
     for (const char* extra : {"", "-b 7"}) {
       const Finished cached = llmrun(run + "--cache-load cache " + extra).must_end(0);

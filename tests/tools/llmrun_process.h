@@ -20,8 +20,9 @@ inline TinyGguf with_chatml_markers(std::int32_t kind = 3) {
 
 class Llmrun : public ToolFolder {
  public:
+  /// Runs llmrun on one thread, or as many as -t says: more would wait for each other in vain.
   /// @param arguments  words of bash, with its redirections
-  Finished llmrun(const std::string& arguments) const { return shell("llmrun " + arguments); }
+  Finished llmrun(const std::string& arguments) const { return shell("llmrun -t 1 " + arguments); }
   /// What a run prints that must end well.
   Json json_of(const std::string& arguments) const {
     return test::parse_json(llmrun(arguments).must_end(0).out);

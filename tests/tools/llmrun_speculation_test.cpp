@@ -112,7 +112,7 @@ TEST_CASE_METHOD(Llmrun, "a chat with speculation and its session file are the s
 TEST_CASE_METHOD(Llmrun,
                  "statistics tell what was proposed, accepted and how many passes there were") {
   const std::string run =
-      fmt::format("{} -p 'Once upon a time' -t 1 -n 33 --temp 0 --draft {} --speculate-length 3 ",
+      fmt::format("{} -p 'Once upon a time' -n 33 --temp 0 --draft {} --speculate-length 3 ",
                   kFableF16, kFable);
   const Json stats = json_of(run + "--json -q")["stats"];
   const Json& speculation = stats["speculation"];
@@ -128,15 +128,15 @@ TEST_CASE_METHOD(Llmrun,
                                        speculation["proposed"].get<int>(), 32 / passes);
   REQUIRE(contains(llmrun(run).err, line));
   REQUIRE(contains(llmrun(run + "-v").err, "info: draft: "));
-  const std::string plain = fmt::format("{} -p a -t 1 -n 3 --temp 0 ", kFableF16);
+  const std::string plain = fmt::format("{} -p a -n 3 --temp 0 ", kFableF16);
   REQUIRE(!json_of(plain + "--json -q")["stats"].contains("speculation"));
   REQUIRE(!contains(llmrun(plain).err, "proposed"));
 }
 
 TEST_CASE_METHOD(Llmrun, "--speculate ngram proposes from the text") {
   const Json json =
-      json_of(fmt::format("{} -p 'a time, a time, a time' -t 1 -n 20 --temp 0 --json -q "
-                          "--speculate ngram --speculate-length 2",
+      json_of(fmt::format("{} -p 'a time, a time, a time' -n 20 --temp 0 --json -q --speculate "
+                          "ngram --speculate-length 2",
                           kFableF16));
   REQUIRE(json["stats"]["speculation"]["proposer"] == "ngram");
   REQUIRE(json["stats"]["speculation"]["proposed"].get<int>() > 0);

@@ -186,8 +186,8 @@ TEST_CASE_METHOD(Llmrun, "a full context ends with a warning and exit code 0") {
 
 // That a receipt is enough to run again is llmcheck_replay_test's.
 TEST_CASE_METHOD(Llmrun, "a receipt holds the text and the hash that are printed") {
-  const Finished run = llmrun(
-      "tiny.gguf -q --logits-hash --receipt r -n 12 -s 7 -p $'a\\ntiny </s> hen\\n' -t 1 -b 3");
+  const Finished run =
+      llmrun("tiny.gguf -q --logits-hash --receipt r -n 12 -s 7 -p $'a\\ntiny </s> hen\\n' -b 3");
   const Json receipt = test::parse_json(read("r"));
   const std::string drawn = receipt["drawn_logits_sha256"].get<std::string>();
   run.must_end(0, {"drawn-logits-sha256: " + drawn + '\n'});

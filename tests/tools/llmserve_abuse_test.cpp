@@ -7,9 +7,6 @@ namespace {
 
 const std::string kLong =
     R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
-/// Takes longer than any test, on a server that is roomy().
-const std::string kEndless =
-    R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})";
 Server roomy(std::vector<std::string> more) {
   more.insert(more.begin(), {"-c", "110000"});
   return serve_fable(std::move(more));
@@ -87,19 +84,18 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
 TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   // One text at a time, so that the second waits; small steps, so that a prompt takes many.
   Server server = roomy({"--parallel", "1", "--chunk", "1"});
-  const std::string whole = post_text("/v1/completions", kEndless);
-  for (const std::size_t n :
-       {std::size_t{0}, std::size_t{1}, std::size_t{30}, whole.size() - 20, whole.size() - 1}) {
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{30}, kEndless.size() - 20,
+                              kEndless.size() - 1}) {
     RawClient client(server.port());
-    client.send(whole.substr(0, n));
+    client.send(kEndless.substr(0, n));
   }
   require_idle(server);
   {
     RawClient streaming(server.port());
-    streaming.send(whole);
+    streaming.send(kEndless);
     streaming.receive_until("data: ");
     RawClient waiting(server.port());
-    waiting.send(whole);
+    waiting.send(kEndless);
     waiting.receive_until("\r\n\r\n");
     REQUIRE(server.comes_to("texts_waiting", 1));
     RawClient also_waiting(server.port());
@@ -156,10 +152,10 @@ TEST_CASE("more connections and texts than there is room for are told so", "[llm
   Server server = roomy({"--connections", "8", "--parallel", "1", "--queue", "1"});
   {
     RawClient running(server.port());
-    running.send(post_text("/v1/completions", kEndless));
+    running.send(kEndless);
     running.receive_until("data: ");
     RawClient waiting(server.port());
-    waiting.send(post_text("/v1/completions", kEndless));
+    waiting.send(kEndless);
     waiting.receive_until("\r\n\r\n");
     const Reply refused = server.complete({{"prompt", "a"}}).must_be(429);
     REQUIRE(refused.header("Retry-After") == "1");

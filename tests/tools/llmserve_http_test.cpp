@@ -259,21 +259,18 @@ TEST_CASE("a name that is no UTF-8 is served as one that is", "[llmserve]") {
 
 TEST_CASE("a client that goes is noticed behind what it sent ahead", "[llmserve]") {
   Server server = serve_fable({"-c", "110000"});
-  const std::string endless =
-      post_text("/v1/completions",
-                R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");
   const std::string next =
       post_text("/tokenize", json_text(Json({{"prompt", std::string(70 << 10, 'a')}})));
   {
     RawClient client(server.port());
-    client.send(endless + next);
+    client.send(kEndless + next);
     client.receive_until("data: ");
   }
   REQUIRE(server.comes_to("texts_cancelled_total", 1));
   REQUIRE(server.metric("texts_running") == 0);
   // Who sends more than is kept is disconnected.
   RawClient flood(server.port());
-  flood.send(endless + std::string(3 << 20, ' '));
+  flood.send(kEndless + std::string(3 << 20, ' '));
   REQUIRE(flood.is_ended());
   REQUIRE(server.comes_to("texts_running", 0));
   // What is within it is answered in its turn.

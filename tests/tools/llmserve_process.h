@@ -167,6 +167,11 @@ inline std::string get_text(std::string_view path, std::string_view headers = ""
          "\r\n";
 }
 
+/// A request that takes longer than any test, on a server of a context of 110,000 (-c).
+inline const std::string kEndless =
+    post_text("/v1/completions",
+              R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");
+
 /// The data of each server-sent event.
 inline std::vector<std::string> events_of(const std::string& body) {
   std::vector<std::string> events;
