@@ -42,6 +42,7 @@ TEST_CASE("a family's model agrees with transformers, tap by tap and token by to
 TEST_CASE("--self passes on a family's model", "[architectures]") {
   // Paths of several threads are among the checks whatever -t is; one alone takes half of the time.
   const std::string family = GENERATE(from_range(families()));
+  if (family == "mistral") return;  // what it has is in mistral-window and granite
   run_tool("llmcheck", {golden(family + ".gguf"), "--self", "-q", "-t", "1"}).must_end(0);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/sha256.h"
 #include "tests/tools/llmcheck_process.h"
+#include "tests/tools/oracle_process.h"
 
 namespace llm::test {
 namespace {
@@ -190,17 +191,15 @@ TEST_CASE("--verify without a file, a model or itself is refused", "[llmcheck][v
 
 TEST_CASE("the oracle makes references, the frozen ones byte by byte", "[llmcheck][verify]") {
   Workplace w;
-  const char* set = std::getenv("LLM_PYTHON");
-  const std::string python = set != nullptr && *set != '\0' ? set : "python3";
-  if (run_shell(fmt::format("'{}' -c 'import numpy, gguf, sentencepiece, tokenizers'", python))
+  if (run_shell(fmt::format("'{}' -c 'import numpy, gguf, sentencepiece, tokenizers'", python()))
           .exit_code != 0) {
-    std::cerr << "SKIPPED: needs numpy, gguf, sentencepiece and tokenizers; '" << python
+    std::cerr << "SKIPPED: needs numpy, gguf, sentencepiece and tokenizers; '" << python()
               << "' lacks them (set LLM_PYTHON)\n";
     return;
   }
   const auto make = [&](const std::string& model, int steps) {
     run_shell(fmt::format("'{}' '{}/tools/oracle/verify_reference.py' '{}' -q --steps {} -o '{}'",
-                          python, LLM_SOURCE_DIR, model, steps, w / "made.json"))
+                          python(), LLM_SOURCE_DIR, model, steps, w / "made.json"))
         .must_end(0);
   };
   for (const auto& [model, file] :

@@ -29,13 +29,13 @@ TEST_CASE("llmgguf show", "[llmgguf]") {
 }
 
 TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
-  const ScratchDirectory directory;
+  const ToolFolder folder;
   TinyGguf model = TinyGguf::llama();
   model.set_string("general.name", "a\n\x1b[31mred\xFF");
-  const std::string path = directory.write("m.gguf", model.bytes());
-  const auto text = run_tool("llmgguf", {"show", path}).must_end(0, {}, {"\\x1b"});
+  folder.write("m.gguf", model.bytes());
+  const auto text = folder.shell("llmgguf show m.gguf").must_end(0, {}, {"\\x1b"});
   CHECK_THAT(text.out, !Contains("\x1b"));
-  const auto shown = run_tool("llmgguf", {"show", path, "--json"});
+  const auto shown = folder.shell("llmgguf show m.gguf --json");
   CHECK(test::parse_json(shown.out)["metadata"].contains("general.name"));
 }
 
@@ -68,30 +68,28 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
 }
 
 TEST_CASE("llmgguf doctor and llmcheck --doctor", "[llmgguf]") {
-  const ScratchDirectory directory;
-  TinyGguf model = TinyGguf::llama();
-  const std::string path = directory.write("m.gguf", model.bytes());
-  run_tool("llmgguf", {"doctor", path}).must_end(0, {}, {"nothing wrong"});
-  run_tool("llmcheck", {path, "--doctor"}).must_end(0, {}, {"nothing wrong"});
+  const ToolFolder folder;
+  folder.shell("llmgguf doctor tiny.gguf").must_end(0, {}, {"nothing wrong"});
+  folder.shell("llmcheck tiny.gguf --doctor").must_end(0, {}, {"nothing wrong"});
 
+  TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.block_count", 3);
-  const std::string bad = directory.write("bad.gguf", model.bytes());
-  const std::string out = directory / "out.gguf";
-  const auto told = run_tool("llmgguf", {"doctor", bad})
+  folder.write("bad.gguf", model.bytes());
+  const auto told = folder.shell("llmgguf doctor bad.gguf")
                         .must_end(1, {},
                                   {"error [shapes] llama.block_count: found 3, need 1",
                                    "why: ", "remedy: ", "--fix: llama.block_count = 1", "FAULTY"});
-  CHECK(run_tool("llmcheck", {bad, "--doctor"}).must_end(1).out == told.out);
-  const auto json = test::parse_json(run_tool("llmgguf", {"doctor", bad, "--json"}).out);
+  CHECK(folder.shell("llmcheck bad.gguf --doctor").must_end(1).out == told.out);
+  const auto json = test::parse_json(folder.shell("llmgguf doctor bad.gguf --json").out);
   CHECK(json["findings"][0]["where"] == "llama.block_count");
-  run_tool("llmgguf", {"doctor", bad, "--fix", out}).must_end(1, {}, {"mended copy written"});
-  CHECK(directory.read("out.gguf") == directory.read("m.gguf"));
+  folder.shell("llmgguf doctor bad.gguf --fix out.gguf").must_end(1, {}, {"mended copy written"});
+  CHECK(folder.read("out.gguf") == folder.read("tiny.gguf"));
 
-  run_tool("llmgguf", {"doctor", bad, "--fix", bad}).must_end(2, {"--fix"});
-  run_tool("llmgguf", {"verify", path, "--fix", out}).must_end(2, {"--fix", "need doctor"});
-  run_tool("llmcheck", {path, "--doctor", "--self"}).must_end(2, {"--doctor"});
-  run_tool("llmgguf", {"doctor", directory.write("text", std::string_view("no model"))})
-      .must_end(3, {"magic"});
+  folder.shell("llmgguf doctor bad.gguf --fix bad.gguf").must_end(2, {"--fix"});
+  folder.shell("llmgguf verify tiny.gguf --fix out.gguf").must_end(2, {"--fix", "need doctor"});
+  folder.shell("llmcheck tiny.gguf --doctor --self").must_end(2, {"--doctor"});
+  folder.write("text", "no model");
+  folder.shell("llmgguf doctor text").must_end(3, {"magic"});
 }
 
 TEST_CASE("llmgguf diff", "[llmgguf]") {
@@ -118,11 +116,10 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
 }
 
 TEST_CASE("llmgguf usage", "[llmgguf]") {
-  run_tool("llmgguf", {}).must_end(2);
-  run_tool("llmgguf", {"look", "x"}).must_end(2);
-  run_tool("llmgguf", {"diff", "x"}).must_end(2);
-  run_tool("llmgguf", {"show", "x", "y"}).must_end(2);
-  run_tool("llmgguf", {"--help"}).must_end(0);
+  const ToolFolder folder;
+  for (const std::string words : {"", "look x", "diff x", "show x y"})
+    folder.shell("llmgguf " + words).must_end(2);
+  folder.shell("llmgguf --help").must_end(0);
 }
 
 }  // namespace

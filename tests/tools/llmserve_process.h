@@ -6,9 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <optional>
-#include <sstream>
-
 #include "tests/support/json.h"
 #include "tests/tools/tool_test.h"
 
