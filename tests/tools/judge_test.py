@@ -46,13 +46,13 @@ class JudgeTest(unittest.TestCase):
         return path
 
     def judge(self, served: Path, options=(), change=None, own=None) -> tuple[int, dict, str]:
-        with serve(BIN, *options, model=served) as url, Proxy(url, change) as proxy:
+        with serve(BIN, "-t", "1", *options, model=served) as url, Proxy(url, change) as proxy:
             return self.ask(proxy.url, own or self.model)
 
     def ask(self, url: str, model: Path, *options: str) -> tuple[int, dict, str]:
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        done = subprocess.run([BIN / "llmcheck", model, "--judge", url, "-q", "--report", report, *options], capture_output=True, text=True,
+        done = subprocess.run([BIN / "llmcheck", model, "--judge", url, "-q", "-t", "1", "--report", report, *options], capture_output=True, text=True,
                               timeout=120)
         return done.returncode, json.loads(report.read_text()) if report.exists() else {}, done.stdout + done.stderr
 
@@ -107,7 +107,7 @@ class JudgeTest(unittest.TestCase):
         self.names("a logit bias", self.model, change=bias)
 
     def test_key(self):
-        with serve(BIN, "--api-key", "secret", model=self.model) as url:
+        with serve(BIN, "-t", "1", "--api-key", "secret", model=self.model) as url:
             for options, wanted, words in (((), 4, "HTTP status: found 401"), (("--judge-key", "secret"), 0, "equal to the bit")):
                 code, _, text = self.ask(url, self.model, *options)
                 self.assertEqual(code, wanted, text)
