@@ -31,6 +31,14 @@ struct Finished {
     require_words(out, on_out);
     return *this;
   }
+  /// The same with nothing on stdout.
+  Finished must_refuse(int code, Words on_err = {},
+                       std::source_location where = std::source_location::current()) const {
+    must_end(code, on_err, {}, where);
+    INFO(command << '\n' << out);
+    REQUIRE(out.empty());
+    return *this;
+  }
 };
 
 /// A program, running with its output going to files and its input from one.

@@ -272,23 +272,8 @@ constexpr BadInputRow kVocabRows[] = {
         "tokenizer.chat_template", "10000000 bytes", "cap"),
 };
 
-TEST_CASE("bad input 27-28, 45-50: hyper-parameters", "[bad_input]") {
-  for (const BadInputRow& row : kParameterRows) {
-    DYNAMIC_SECTION(row.name) { check_row(row); }
-  }
-}
-
-TEST_CASE("bad input 42-44: tensors of a Llama", "[bad_input]") {
-  for (const BadInputRow& row : kTensorRows) {
-    DYNAMIC_SECTION(row.name) { check_row(row); }
-  }
-}
-
-TEST_CASE("bad input 51-60: vocabulary", "[bad_input]") {
-  for (const BadInputRow& row : kVocabRows) {
-    DYNAMIC_SECTION(row.name) { check_row(row); }
-  }
-}
-
+TEST_CASE("bad input 27-28, 45-50: hyper-parameters", "[bad_input]") { check_rows(kParameterRows); }
+TEST_CASE("bad input 42-44: tensors of a Llama", "[bad_input]") { check_rows(kTensorRows); }
+TEST_CASE("bad input 51-60: vocabulary", "[bad_input]") { check_rows(kVocabRows); }
 }  // namespace
 }  // namespace llm::test

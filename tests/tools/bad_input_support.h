@@ -20,9 +20,9 @@ struct BadInputRow {
     name, code, {__VA_ARGS__}, [](TinyGguf& m) { patch; } \
   }
 
-/// Patches a small model and checks code and words twice: of open_model_bytes(), and of
-/// `llmgguf verify` on a file (where the message must also name program and file).
-void check_row(const BadInputRow& row);
+/// Patches a small model for each row and checks code and words twice: of open_model_bytes(), and
+/// of `llmgguf verify` on a file (where the message must also name program and file).
+void check_rows(std::span<const BadInputRow> rows);
 
 /// The same for a file that is there already; the library is not called.
 void check_file(const std::string& path, int exit_code, const std::vector<std::string>& words,

@@ -24,11 +24,40 @@ def inject_system(body: dict) -> None:
         body["messages"].insert(0, {"role": "system", "content": "You are a helpful assistant."})
 
 
-class Proxy:
-    """Listens on a port of its own until the end of the block. `change` gets each request's body."""
+class Answers(BaseHTTPRequestHandler):
+    """A handler that can answer and is silent."""
+
+    def answer(self, status: int, body: bytes):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Listening:
+    """Listens on a port of its own until the end of the block."""
+
+    def __init__(self, handler):
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Proxy(Listening):
+    """`change` gets each request's body."""
 
     def __init__(self, url: str, change=None):
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Answers):
             def do_GET(self):
                 self.pass_on(None)
 
@@ -45,21 +74,6 @@ class Proxy:
                         status, text = answer.status, answer.read()
                 except urllib.error.HTTPError as error:
                     status, text = error.code, error.read()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
+                self.answer(status, text)
 
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(Handler)

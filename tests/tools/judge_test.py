@@ -1,22 +1,20 @@
 #!/usr/bin/env python3
 """llmcheck --judge on llmserve: judge_test.py BIN_DIR. Equal to the bit as it is, and each planted fault is named."""
 
-import contextlib
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/real"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "tests/real"), str(ROOT / "tests/serving"), str(Path(__file__).parent)]
 
 from doctor import Gguf  # noqa: E402
-from judge_proxy import Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
+from judge_proxy import Answers, Listening, Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
+from server import serve  # noqa: E402
 
 BIN = Path(sys.argv.pop(1)).resolve()
 MODEL = ROOT / "models/fable-3m-q4_k_m.gguf"
@@ -29,17 +27,6 @@ def penalize(body: dict) -> None:
 
 def bias(body: dict) -> None:
     body["logit_bias"] = {"1453": -100}
-
-
-@contextlib.contextmanager
-def serve(model: Path, *options: str):
-    """The URL of an llmserve."""
-    server = subprocess.Popen([BIN / "llmserve", model, "--port", "0", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        yield server.stdout.readline().strip()
-    finally:
-        server.terminate()
-        server.communicate()
 
 
 class JudgeTest(unittest.TestCase):
@@ -59,13 +46,13 @@ class JudgeTest(unittest.TestCase):
         return path
 
     def judge(self, served: Path, options=(), change=None, own=None) -> tuple[int, dict, str]:
-        with serve(served, *options) as url, Proxy(url, change) as proxy:
+        with serve(BIN, "-t", "1", *options, model=served) as url, Proxy(url, change) as proxy:
             return self.ask(proxy.url, own or self.model)
 
     def ask(self, url: str, model: Path, *options: str) -> tuple[int, dict, str]:
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        done = subprocess.run([BIN / "llmcheck", model, "--judge", url, "-q", "--report", report, *options], capture_output=True, text=True,
+        done = subprocess.run([BIN / "llmcheck", model, "--judge", url, "-q", "-t", "1", "--report", report, *options], capture_output=True, text=True,
                               timeout=120)
         return done.returncode, json.loads(report.read_text()) if report.exists() else {}, done.stdout + done.stderr
 
@@ -120,7 +107,7 @@ class JudgeTest(unittest.TestCase):
         self.names("a logit bias", self.model, change=bias)
 
     def test_key(self):
-        with serve(self.model, "--api-key", "secret") as url:
+        with serve(BIN, "-t", "1", "--api-key", "secret", model=self.model) as url:
             for options, wanted, words in (((), 4, "HTTP status: found 401"), (("--judge-key", "secret"), 0, "equal to the bit")):
                 code, _, text = self.ask(url, self.model, *options)
                 self.assertEqual(code, wanted, text)
@@ -133,39 +120,25 @@ class JudgeTest(unittest.TestCase):
         for body, words in ((b"[]", "need"), (b'{"choices": [{"logprobs": null}]}', "choices[0].logprobs: found null, need an object"),
                             (b'{"choices": [{"logprobs": {"content": [{"token": "a", "logprob": "x"}]}}]}',
                              'choices[0].logprobs.content[0].logprob: found "x", need a log-probability, at most 0')):
-            with Answering(body) as url:
-                code, _, text = self.ask(url, self.model)
+            with Answering(body) as server:
+                code, _, text = self.ask(server.url, self.model)
             self.assertEqual(code, 3, text)
-            self.assertIn(f"error: {url}/v1/completions: ", text)
+            self.assertIn(f"error: {server.url}/v1/completions: ", text)
             self.assertIn(words, text)
 
 
-class Answering:
+class Answering(Listening):
     """A server that gives every request the same body."""
 
     def __init__(self, body: bytes):
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Answers):
             def do_POST(self):
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer(200, body)
 
             do_GET = do_POST
 
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(Handler)
 
 
 if __name__ == "__main__":

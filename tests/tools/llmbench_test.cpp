@@ -5,14 +5,12 @@
 namespace llm::test {
 namespace {
 
-class Llmbench : public test::Llmrun {
+class Llmbench : public ToolFolder {
  public:
-  Llmbench() { setenv("LLMBENCH", test::tool_path("llmbench").c_str(), 1); }
-  Finished llmbench(const std::string& arguments) { return shell("\"$LLMBENCH\" " + arguments); }
+  Finished llmbench(const std::string& arguments) { return shell("llmbench " + arguments); }
 
   Json report(const std::string& arguments) {
-    const Finished run = llmbench(arguments + " -o json").must_end(0);
-    return test::parse_json(run.out);
+    return test::parse_json(llmbench(arguments + " -o json").must_end(0).out);
   }
 };
 
@@ -45,12 +43,12 @@ std::vector<std::string> tests_of(const Json& rows) {
   return names;
 }
 
-constexpr const char* kSmall = "\"$TINY\" -q -r 3 -p 8,20 -n 4 -d 0,9 ";
+const std::string kSmall = "tiny.gguf -q -r 3 -p 8,20 -n 4 -d 0,9 ";
 
 }  // namespace
 
 TEST_CASE_METHOD(Llmbench, "the JSON has the promised shape") {
-  const Json rows = report(std::string(kSmall) + "--no-peaks -t 2 --kv f32 --isa scalar");
+  const Json rows = report(kSmall + "--no-peaks -t 2 --kv f32 --isa scalar");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"load", "ttft", "pp8", "pp20", "tg4", "pp8@d9",
                                                      "pp20@d9", "tg4@d9"});
   for (const Json& row : rows) {
@@ -70,7 +68,7 @@ TEST_CASE_METHOD(Llmbench, "the JSON has the promised shape") {
 }
 
 TEST_CASE_METHOD(Llmbench, "shares and peaks come from the same run") {
-  const Json rows = report("\"$TINY\" -q -r 2 -p 8 -n 4 -t 1,2 --peaks --no-load");
+  const Json rows = report("tiny.gguf -q -r 2 -p 8 -n 4 -t 1,2 --peaks --no-load");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"pp8", "tg4", "pp8", "tg4", "-", "-"});
   for (std::size_t i = 0; i < 4; ++i) {
     require_row(rows[i]);
@@ -94,7 +92,7 @@ TEST_CASE_METHOD(Llmbench, "peaks need no model") {
 }
 
 TEST_CASE_METHOD(Llmbench, "generation without a cache is a test of its own") {
-  const Json rows = report("\"$TINY\" -q -r 1 -p 0 -n 4 -d 3 --no-peaks --no-load --no-cache");
+  const Json rows = report("tiny.gguf -q -r 1 -p 0 -n 4 -d 3 --no-peaks --no-load --no-cache");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"tg4@d3", "tg4@d3@nocache"});
   REQUIRE(rows[0]["cache"] == true);
   REQUIRE(rows[1]["cache"] == false);
@@ -102,19 +100,18 @@ TEST_CASE_METHOD(Llmbench, "generation without a cache is a test of its own") {
 
 TEST_CASE_METHOD(Llmbench, "several tokens a pass are a test of their own") {
   const Json rows =
-      report("\"$TINY\" -q -r 1 -p 0 -n 10 --no-peaks --no-load --tokens-per-pass 1,4,8");
+      report("tiny.gguf -q -r 1 -p 0 -n 10 --no-peaks --no-load --tokens-per-pass 1,4,8");
   REQUIRE(tests_of(rows) == std::vector<std::string>{"tg10", "tg10@x4", "tg10@x8"});
   REQUIRE(rows[1]["tokens_per_pass"] == 4);
   REQUIRE(!rows[1].contains("tbt_ms"));
-  llmbench("\"$TINY\" --tokens-per-pass 0")
+  llmbench("tiny.gguf --tokens-per-pass 0")
       .must_end(2, {"--tokens-per-pass: found \"0\", need integers in 1..512"});
 }
 
 TEST_CASE_METHOD(Llmbench, "tables and comma-separated values have a line per test") {
-  const Finished table =
-      llmbench(std::string(kSmall) + "--no-peaks").must_end(0, {}, {"| pp20@d9 |"});
+  const Finished table = llmbench(kSmall + "--no-peaks").must_end(0, {}, {"| pp20@d9 |"});
   REQUIRE(std::ranges::count(table.out, '\n') == 2 + 8 + 1 + 2 + 2);
-  const Finished csv = llmbench(std::string(kSmall) + "--no-peaks -o csv").must_end(0);
+  const Finished csv = llmbench(kSmall + "--no-peaks -o csv").must_end(0);
   std::istringstream lines(csv.out);
   std::string line;
   std::getline(lines, line);
@@ -126,7 +123,7 @@ TEST_CASE_METHOD(Llmbench, "tables and comma-separated values have a line per te
 }
 
 TEST_CASE_METHOD(Llmbench, "a start is shown in parts, without and with a packed cache") {
-  const std::string small = "\"$TINY\" -q -r 2 -p 8 -n 0 --no-peaks --packed-cache \"$DIR/cache\" ";
+  const std::string small = "tiny.gguf -q -r 2 -p 8 -n 0 --no-peaks --packed-cache cache ";
   const Json rows = report(small);
   REQUIRE(tests_of(rows) ==
           std::vector<std::string>{"load", "ttft", "load@packed", "ttft@packed", "pp8"});
@@ -146,35 +143,35 @@ TEST_CASE_METHOD(Llmbench, "a start is shown in parts, without and with a packed
   const Finished table = llmbench(small);
   REQUIRE(contains(table.out, "| start, ms   |"));
   REQUIRE(contains(table.out, "\n| ttft@packed |"));
-  REQUIRE(tests_of(report("\"$TINY\" -q -r 1 -p 8 -n 0 --no-peaks --no-load --packed-cache "
-                          "\"$DIR/cache\"")) == std::vector<std::string>{"pp8"});
+  REQUIRE(
+      tests_of(report("tiny.gguf -q -r 1 -p 8 -n 0 --no-peaks --no-load --packed-cache cache")) ==
+      std::vector<std::string>{"pp8"});
 }
 
 TEST_CASE_METHOD(Llmbench, "packing belongs to a start and to no other test") {
-  const Finished run = llmbench("\"$TINY\" -p 8 -n 4 -r 2 -t 1 --no-peaks --profile")
+  const Finished run = llmbench("tiny.gguf -p 8 -n 4 -r 2 -t 1 --no-peaks --profile")
                            .must_end(0, {}, {"ttft", "pp8, 1 threads: 2 passes", "\nffn_down "});
   REQUIRE_FALSE(contains(run.out, "\npack "));
 }
 
 TEST_CASE_METHOD(Llmbench, "a run compares itself with an earlier one") {
-  const std::string arguments = "\"$TINY\" -q -r 1 -p 8 -n 0 -t 1 --no-peaks --no-load ";
+  const std::string arguments = "tiny.gguf -q -r 1 -p 8 -n 0 -t 1 --no-peaks --no-load ";
   write("old.json", json_text(report(arguments)));
-  const Json rows = report(arguments + "--compare \"$DIR/old.json\"");
+  const Json rows = report(arguments + "--compare old.json");
   REQUIRE(rows[0]["compare"]["speedup"].get<double>() > 0);
   require_spread(rows[0]["compare"]["old"]);
-  const Finished table = llmbench(arguments + "--compare \"$DIR/old.json\"");
+  const Finished table = llmbench(arguments + "--compare old.json");
   REQUIRE(contains(table.out, "vs old"));
-  llmbench("\"$TINY\" -r 1 -p 9 -n 0 -t 1 --no-peaks --no-load --compare \"$DIR/old.json\"")
+  llmbench("tiny.gguf -r 1 -p 9 -n 0 -t 1 --no-peaks --no-load --compare old.json")
       .must_end(0, {"no row for pp9"});
-  llmbench("\"$TINY\" --compare \"$DIR/absent\"").must_end(4);
-  llmbench("\"$TINY\" --compare \"$TINY\"").must_end(3);
+  llmbench("tiny.gguf --compare absent").must_end(4);
+  llmbench("tiny.gguf --compare tiny.gguf").must_end(3);
 }
 
 TEST_CASE_METHOD(Llmbench, "a synthetic model needs no file and leaves none") {
   const Finished run = shell(
-                           "mkdir \"$DIR/tmp\" && TMPDIR=\"$DIR/tmp\" \"$LLMBENCH\" --synthetic "
-                           "mqa --type Q4_0 -q -r 1 "
-                           "-p 8 -n 2 --no-peaks -o json && ls -A \"$DIR/tmp\" | wc -l >&2")
+                           "mkdir tmp && TMPDIR=tmp llmbench --synthetic mqa --type Q4_0 -q -r 1 "
+                           "-p 8 -n 2 --no-peaks -o json && ls -A tmp | wc -l >&2")
                            .must_end(0, {"0"});
   const Json rows = test::parse_json(run.out);
   REQUIRE(rows.size() == 4);
@@ -186,35 +183,33 @@ TEST_CASE_METHOD(Llmbench, "a synthetic model needs no file and leaves none") {
 
 TEST_CASE_METHOD(Llmbench, "an interrupt keeps what was measured") {
   // Threads are there once the model is being loaded, and interrupts are then graceful.
-  const Finished run = shell(
-                           "\"$LLMBENCH\" \"$TINY\" -q -t 2 -r 10000 -p 60 -n 0 --no-peaks "
-                           "--no-load -o json & pid=$!\n"
-                           "until [ $(ls /proc/$pid/task | wc -l) -gt 1 ]; do sleep 0.01; done\n"
-                           "kill -TERM $pid; wait $pid")
-                           .must_end(143);
+  const Finished run =
+      shell(
+          "llmbench tiny.gguf -q -t 2 -r 10000 -p 60 -n 0 --no-peaks --no-load -o json & pid=$!\n"
+          "until [ $(ls /proc/$pid/task | wc -l) -gt 1 ]; do sleep 0.01; done\n"
+          "kill -TERM $pid; wait $pid")
+          .must_end(143);
   REQUIRE(test::parse_json(run.out).is_array());
 }
 
 TEST_CASE_METHOD(Llmbench, "wrong usage of llmbench exits with 2") {
   for (const auto& [arguments, words] : std::vector<std::tuple<const char*, const char*>>{
            {"", "MODEL: found nothing, need a GGUF file, --synthetic or --peaks"},
-           {"\"$TINY\" -p 1,x", "-p: found \"1,x\", need integers in 0..1048576"},
-           {"\"$TINY\" -p 1,", "-p: found \"1,\", need integers"},
-           {"\"$TINY\" -n -1", "-n: found \"-1\", need integers"},
-           {"\"$TINY\" -b 0", "-b: found \"0\", need integers in 1..65536"},
-           {"\"$TINY\" -t 257", "-t: found \"257\", need integers in 0..256"},
-           {"\"$TINY\" -r 0", "-r: found \"0\", need an integer in 1..10000"},
-           {"\"$TINY\" -o xml", "-o: found \"xml\", need md, json or csv"},
-           {"\"$TINY\" -p 0 -n 0 --no-load", "-p: found no test at all"},
-           {"\"$TINY\" --peaks --no-peaks", "--peaks: found with --no-peaks"},
-           {"\"$TINY\" -m \"$TINY\"", "found 1 arguments without a dash, need at most 0"},
-           {"\"$TINY\" --type Q4_0", "--type: found without --synthetic"},
+           {"tiny.gguf -p 1,x", "-p: found \"1,x\", need integers in 0..1048576"},
+           {"tiny.gguf -p 1,", "-p: found \"1,\", need integers"},
+           {"tiny.gguf -n -1", "-n: found \"-1\", need integers"},
+           {"tiny.gguf -b 0", "-b: found \"0\", need integers in 1..65536"},
+           {"tiny.gguf -t 257", "-t: found \"257\", need integers in 0..256"},
+           {"tiny.gguf -r 0", "-r: found \"0\", need an integer in 1..10000"},
+           {"tiny.gguf -o xml", "-o: found \"xml\", need md, json or csv"},
+           {"tiny.gguf -p 0 -n 0 --no-load", "-p: found no test at all"},
+           {"tiny.gguf --peaks --no-peaks", "--peaks: found with --no-peaks"},
+           {"tiny.gguf -m tiny.gguf", "found 1 arguments without a dash, need at most 0"},
+           {"tiny.gguf --type Q4_0", "--type: found without --synthetic"},
            {"--synthetic gpt", "--synthetic: found \"gpt\", need one of tinyllama"},
            {"--synthetic mqa --type Q9", "--type: found \"Q9\", need a type of llmquant"},
        }) {
-    const Finished run = llmbench(arguments).must_end(2, {"llmbench: error: ", words});
-    CAPTURE(arguments);
-    REQUIRE(run.out.empty());
+    llmbench(arguments).must_refuse(2, {"llmbench: error: ", words});
   }
 }
 

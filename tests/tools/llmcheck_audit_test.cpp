@@ -1,23 +1,24 @@
 // Receipts with a hash of their rows through the tools: made by llmrun or llmcheck, opened,
 // audited.
 
-#include "tests/tools/llmrun_process.h"
+#include "tests/support/json.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
 
 /// A folder with a model, a receipt r.json of it with a hash of its rows, and an opening o.bin.
-class AuditFolder : public ScratchDirectory {
+class AuditFolder : public ToolFolder {
  public:
   explicit AuditFolder(const std::string& arguments = "-n 30 -s 7 --ignore-eos -p 'a tiny hat'") {
-    write("m.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
-    run("llmrun", "m.gguf -q --receipt r.json --receipt-rows " + arguments).must_end(0);
+    write("tiny.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
+    run("llmrun", "tiny.gguf -q --receipt r.json --receipt-rows " + arguments).must_end(0);
     run("llmcheck", "--audit r.json --challenge abc --make-opening o.bin").must_end(0, {}, {});
   }
 
   /// @param arguments  words of bash
   Finished run(const std::string& tool, const std::string& arguments) const {
-    return run_shell("cd '" + path() + "' && '" + tool_path(tool) + "' -t 2 " + arguments);
+    return shell(tool + " -t 2 " + arguments);
   }
   Finished audit(const std::string& arguments = "--challenge abc") const {
     return run("llmcheck", "--audit r.json --opening o.bin " + arguments);
@@ -61,7 +62,6 @@ TEST_CASE("an audit that fails says so, by its exit code too", "[llmcheck][audit
            {"/rows_sha256", "", 6, "r.json: rows_sha256: found none"},
            {"/contract_version", "99", 8, "contract_version: found 99"},
        }) {
-    CAPTURE(pointer, value);
     folder.write("r.json", json_text(test::with_value(receipt, pointer, value)));
     const Words printed = {words};
     folder.audit().must_end(code, code == 1 ? Words{} : printed, code == 1 ? printed : Words{});
@@ -98,13 +98,13 @@ TEST_CASE("options of audits that say nothing are refused", "[llmcheck][audit]")
            {"--audit r.json --challenge a --opening o.bin --make-opening p.bin", "--opening"},
            {"--audit r.json --replay r.json --challenge a --opening o.bin", "--audit: found with"},
            {"--opening o.bin", "--audit: found none"},
-           {"m.gguf --commit c.json", "--commit: found without --replay"},
+           {"tiny.gguf --commit c.json", "--commit: found without --replay"},
            {"--audit r.json --challenge a --make-opening r.json", "--make-opening"},
        }) {
-    CAPTURE(arguments);
     folder.run("llmcheck", arguments).must_end(2, {words});
   }
-  folder.run("llmrun", "m.gguf -p a --receipt-rows").must_end(2, {"--receipt-rows: found without"});
+  folder.run("llmrun", "tiny.gguf -p a --receipt-rows")
+      .must_end(2, {"--receipt-rows: found without"});
 }
 
 }  // namespace llm::test

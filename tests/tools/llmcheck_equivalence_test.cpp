@@ -8,7 +8,9 @@ namespace {
 
 class Bench : public LlmcheckFolder {
  public:
-  Bench() { llmcheck("m.gguf --equivalence e.json --update-equivalence 'the first'").must_end(0); }
+  Bench() {
+    llmcheck("tiny.gguf --equivalence e.json --update-equivalence 'the first'").must_end(0);
+  }
   OrderedJson frozen() const { return test::parse_ordered_json(read("e.json")); }
   /// Puts a value in another's place; "" removes it.
   void edit(const OrderedJson& json, const std::string& pointer, std::string_view value) const {
@@ -22,7 +24,7 @@ TEST_CASE("frozen texts of a model pass, in every way they are computed",
           "[llmcheck][equivalence]") {
   const Bench bench;
   CHECK(bench.frozen()["reason"] == "the first");
-  const Json report = bench.report("m.gguf --equivalence e.json -v");
+  const Json report = bench.report("tiny.gguf --equivalence e.json -v");
   const auto verdict = [&](const std::string& name) -> std::string {
     for (const auto& check : report["checks"])
       if (check["name"].get<std::string>().find(name) != std::string::npos) return check["verdict"];
@@ -53,7 +55,7 @@ TEST_CASE("a frozen text that differs is named with place and both values",
            {"/cases/0/name", R"("another")", "not in the file"},
        }) {
     bench.edit(frozen, pointer, value);
-    bench.llmcheck("m.gguf --equivalence e.json").must_end(1, {}, {"FAIL", words});
+    bench.llmcheck("tiny.gguf --equivalence e.json").must_end(1, {}, {"FAIL", words});
   }
 }
 
@@ -61,14 +63,15 @@ TEST_CASE("frozen texts of another model or contract are refused", "[llmcheck][e
   const Bench bench;
   bench.llmcheck("other.gguf --equivalence e.json").must_end(8, {"e.json", "model_sha256"});
   bench.edit(bench.frozen(), "/contract_version", "99");
-  bench.llmcheck("m.gguf --equivalence e.json").must_end(8, {"contract_version: found 99, need 1"});
+  bench.llmcheck("tiny.gguf --equivalence e.json")
+      .must_end(8, {"contract_version: found 99, need 1"});
 }
 
 TEST_CASE("bits that changed are frozen under a new contract only", "[llmcheck][equivalence]") {
   const Bench bench;
   bench.edit(bench.frozen(), "/cases/0/tokens/3", "2");
   const std::string before = bench.read("e.json");
-  const std::string update = "m.gguf --equivalence e.json --update-equivalence again";
+  const std::string update = "tiny.gguf --equivalence e.json --update-equivalence again";
   bench.llmcheck(update).must_end(8, {"greedy, int8, f16 cache", "token 3 is"});
   CHECK(bench.read("e.json") == before);
   bench.edit(bench.frozen(), "/contract_version", "99");
@@ -94,15 +97,15 @@ TEST_CASE("a frozen file that breaks the format is refused by path", "[llmcheck]
            {"/cases/1/rows/2/1", "1e300", "cases[1].rows[2]"},
        }) {
     bench.edit(frozen, pointer, value);
-    bench.llmcheck("m.gguf --equivalence e.json").must_end(3, {"e.json", words});
+    bench.llmcheck("tiny.gguf --equivalence e.json").must_end(3, {"e.json", words});
   }
 }
 
 TEST_CASE("--update-equivalence needs a file to write", "[llmcheck][equivalence]") {
   const Bench bench;
-  bench.llmcheck("m.gguf --update-equivalence why").must_end(2);
+  bench.llmcheck("tiny.gguf --update-equivalence why").must_end(2);
   const Finished none = bench.llmcheck("--equivalence e.json").must_end(2, {"MODEL"});
-  bench.llmcheck("m.gguf --equivalence none.json").must_end(4);
+  bench.llmcheck("tiny.gguf --equivalence none.json").must_end(4);
 }
 
 }  // namespace llm::test

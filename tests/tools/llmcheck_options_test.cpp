@@ -7,8 +7,8 @@ namespace llm::test {
 TEST_CASE("--isa and --threads choose how the model is computed", "[llmcheck][options]") {
   const LlmcheckFolder folder;
   folder.write("text", "a tiny text of some letters");
-  const std::string run = "m.gguf --ppl text --isa scalar --threads 3";
-  folder.llmcheck(run + " -vv").must_end(0, {"m.gguf: computed with scalar by 3 threads"});
+  const std::string run = "tiny.gguf --ppl text --isa scalar --threads 3";
+  folder.llmcheck(run + " -vv").must_end(0, {"tiny.gguf: computed with scalar by 3 threads"});
   const Json facts = folder.report(run)["facts"];
   CHECK(facts["isa"] == "scalar");
   CHECK(facts["threads"] == "3");
@@ -19,7 +19,7 @@ TEST_CASE("--ppl-window cuts the text, and --compute changes the likelihoods",
   const LlmcheckFolder folder;
   folder.write("text", "a tiny text of some letters");
   const auto table = [&](const std::string& more) {
-    return folder.report("m.gguf --ppl text " + more)["figures"][0];
+    return folder.report("tiny.gguf --ppl text " + more)["figures"][0];
   };
   const Json whole = table("");
   const Json cut = table("--ppl-window 4");
@@ -34,8 +34,8 @@ TEST_CASE("--ppl-window cuts the text, and --compute changes the likelihoods",
 TEST_CASE("--prompt is what --dump records", "[llmcheck][options]") {
   const LlmcheckFolder folder;
   const auto kld_positions = [&](const std::string& prompt) {
-    folder.llmcheck("m.gguf --dump d.npz -p " + prompt).must_end(0);
-    return folder.report("m.gguf --kld d.npz")["figures"][0]["rows"][0]["positions"].get<int>();
+    folder.llmcheck("tiny.gguf --dump d.npz -p " + prompt).must_end(0);
+    return folder.report("tiny.gguf --kld d.npz")["figures"][0]["rows"][0]["positions"].get<int>();
   };
   CHECK(kld_positions("abcdefg") == kld_positions("abc") + 4);
 }

@@ -29,9 +29,8 @@ void exchange_panels(const std::string& path, std::size_t panel_bytes) {
 
 TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmcheck]") {
   const LlmcheckFolder folder;
-  const std::string run = "m.gguf --self --fail-fast --packed-cache cache --report r.json";
-  run_tool("llmrun", {folder.path("m.gguf"), "-n", "1", "--packed-cache", folder.path("cache")})
-      .must_end(0);
+  const std::string run = "tiny.gguf --self --fail-fast --packed-cache cache --report r.json";
+  folder.shell("llmrun tiny.gguf -n 1 --packed-cache cache").must_end(0);
   const auto files = std::filesystem::directory_iterator(folder.path("cache"));
   const std::string file = begin(files)->path().string();
   exchange_panels(file, 16 * 34);  // token_embd: Q8_0, 32 columns
@@ -41,8 +40,12 @@ TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmch
   // One that is refused is made anew, and one that cannot be made is no fault of the weights.
   std::filesystem::resize_file(file, 10);
   folder.llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
-  folder.llmcheck("m.gguf --self --fail-fast --packed-cache m.gguf")
-      .must_end(0, {}, {"weights of a packed cache: packed cache: m.gguf/m-"});
+  // --self is asked beside another question.
+  folder.llmcheck("tiny.gguf -p ab --compute f32 --dump own.npz").must_end(0);
+  const std::string diff = "tiny.gguf --layer-diff own.npz ";
+  CHECK_THAT(folder.llmcheck(diff).must_end(0).out, !Contains("kernel"));
+  folder.llmcheck(diff + "--self --packed-cache tiny.gguf")
+      .must_end(0, {}, {"weights of a packed cache: packed cache: tiny.gguf/tiny-", "kernel"});
 }
 
 }  // namespace llm::test

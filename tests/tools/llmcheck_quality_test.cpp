@@ -1,46 +1,26 @@
 // What llmcheck measures, as a user runs it.
 
-#include "tests/support/json.h"
-#include "tests/tools/tool_test.h"
+#include "tests/tools/llmcheck_process.h"
 
 namespace llm::test {
 namespace {
 
-namespace fs = std::filesystem;
-
-const std::string kModel = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
-const std::string kQuantized = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 const std::string kBaselines = LLM_SOURCE_DIR "/validate/text/quality/baselines";
 const std::string kText = LLM_SOURCE_DIR "/models/heldout.txt";
-
-class Workplace : public ScratchDirectory {
- public:
-  /// Runs llmcheck on one thread.
-  Finished llmcheck(const std::string& arguments) const {
-    return run_shell("'" + tool_path("llmcheck") + "' -t 1 " + arguments);
-  }
-  /// Runs llmcheck, which must end with that code, and returns its JSON report.
-  Json report(const std::string& arguments, int exit_code = 0) {
-    out = llmcheck(arguments + " --report '" + *this / "r.json" + "'").must_end(exit_code).out;
-    return test::parse_json(read("r.json"));
-  }
-
-  std::string out;  ///< of the last report
-};
 
 }  // namespace
 
 TEST_CASE("perplexity is a figure without a verdict, and says the same whatever the path",
           "[llmcheck][quality]") {
-  Workplace w;
-  const std::string arguments = kModel + " --ppl " + kText + " --ppl-sample 8 ";
+  const LlmcheckFolder w;
+  const std::string arguments = kFableF16 + " --ppl " + kText + " --ppl-sample 8 ";
   const auto json = w.report(arguments);
   CHECK(json["verdict"].is_null());
   const auto row = json["figures"][0]["rows"][0];
   CHECK(row["model"] == "fable-3m-f16");
   // How to run it again, and where it ran.
   const auto facts = json["facts"];
-  CHECK_THAT(facts["command"], Contains("llmcheck -t 1 " + kModel + " --ppl ") &&
+  CHECK_THAT(facts["command"], Contains("llmcheck -t 1 " + kFableF16 + " --ppl ") &&
                                    Contains(" --ppl-sample 8 --report "));
   CHECK_THAT(facts["date"], Catch::Matchers::Matches("20..-..-.. ..:..:.. UTC"));
   CHECK(facts["threads"] == "1");
@@ -56,9 +36,9 @@ TEST_CASE("perplexity is a figure without a verdict, and says the same whatever 
 }
 
 TEST_CASE("a quantized model is compared with its source token by token", "[llmcheck][quality]") {
-  Workplace w;
-  const auto json = w.report(kQuantized + " --ppl " + kText + " --ppl-sample 20 --against " +
-                             kModel + " --also " + kModel + " --kld " + kModel);
+  const LlmcheckFolder w;
+  const auto json = w.report(kFable + " --ppl " + kText + " --ppl-sample 20 --against " +
+                             kFableF16 + " --also " + kFableF16 + " --kld " + kFableF16);
   const auto rows = json["figures"][0]["rows"];
   REQUIRE(rows.size() == 3);
   CHECK(rows[0]["model"] == "fable-3m-f16");
@@ -75,13 +55,13 @@ TEST_CASE("a quantized model is compared with its source token by token", "[llmc
 }
 
 TEST_CASE("documents score their own ends", "[llmcheck][quality]") {
-  Workplace w;
+  const LlmcheckFolder w;
   w.write("two.txt", "\n\nLily sat.\n\nLily ran.\n\n\n\nLily sat.\n");
-  const auto whole = w.report(kModel + " --ppl '" + w / "two.txt" + "' --ppl-documents");
+  const auto whole = w.report(kFableF16 + " --ppl two.txt --ppl-documents");
   w.write("one.txt", "Lily sat.");
-  const auto one = w.report(kModel + " --ppl '" + w / "one.txt" + "' --ppl-documents");
+  const auto one = w.report(kFableF16 + " --ppl one.txt --ppl-documents");
   w.write("other.txt", "Lily sat.\n\nLily ran.");
-  const auto other = w.report(kModel + " --ppl '" + w / "other.txt" + "' --ppl-documents");
+  const auto other = w.report(kFableF16 + " --ppl other.txt --ppl-documents");
   const auto sum = [](const Json& json) {
     const auto row = json["figures"][0]["rows"][0];
     return row["nll"].get<double>() * row["tokens"].get<double>();
@@ -90,23 +70,22 @@ TEST_CASE("documents score their own ends", "[llmcheck][quality]") {
 }
 
 TEST_CASE("a dump's logits are a reference for divergence", "[llmcheck][quality]") {
-  Workplace w;
-  w.llmcheck(kModel + " --dump '" + w / "own.npz" + "'").must_end(0);
-  const std::string kld = " --kld '" + w / "own.npz" + "'";
-  CHECK(w.report(kModel + kld)["figures"][0]["rows"][0]["max"] == 0.0);
-  CHECK(w.report(kQuantized + kld)["figures"][0]["rows"][0]["mean"] > 0.0);
+  const LlmcheckFolder w;
+  w.llmcheck(kFableF16 + " --dump own.npz").must_end(0);
+  const std::string kld = " --kld own.npz";
+  CHECK(w.report(kFableF16 + kld)["figures"][0]["rows"][0]["max"] == 0.0);
+  CHECK(w.report(kFable + kld)["figures"][0]["rows"][0]["mean"] > 0.0);
 }
 
 TEST_CASE("the frozen baselines hold, and a worse text is told from them", "[llmcheck][quality]") {
-  Workplace w;
-  for (const auto& entry : fs::directory_iterator(kBaselines))
-    fs::copy(entry.path(), w / entry.path().filename().string());
+  const LlmcheckFolder w;
+  for (const auto& entry : std::filesystem::directory_iterator(kBaselines))
+    std::filesystem::copy(entry.path(), w / entry.path().filename().string());
   // As if the text had been far more varied when it was frozen.
   auto frozen = test::parse_ordered_json(w.read("cached-sampling.json"));
   frozen["distinct2"] = 2;
   w.write("cached-sampling.json", json_text(frozen));
-  const auto report =
-      w.report(kQuantized + " --quality " + kText + " --baseline '" + w / "" + "'", 1);
+  const auto report = w.report(kFable + " --quality " + kText + " --baseline .", 1);
   std::size_t n_gates = 0;
   for (const auto& check : report["checks"]) {
     CAPTURE(json_text(check));
@@ -119,18 +98,14 @@ TEST_CASE("the frozen baselines hold, and a worse text is told from them", "[llm
 
 TEST_CASE("a loss fails, and one that the text cannot decide exits with a code of its own",
           "[llmcheck][quality]") {
-  Workplace w;
-  w.write("tiny.gguf", llm::test::TinyGguf::llama().bytes());
+  const LlmcheckFolder w;
   std::string text;
   for (int i = 0; i < 40; ++i)
     text += fmt::format("a tiny text of {} letters, number {}\n\n\n", i, i * i);
   w.write("text", text);
-  const std::string run =
-      fmt::format("'{}' --quality '{}' --baseline '{}'", w / "tiny.gguf", w / "text", w / "");
+  const std::string run = "tiny.gguf --quality text --baseline .";
   w.llmcheck(run + " --update-baseline test").must_end(0);
-  const auto json = [&](int expected) {
-    return w.report(run + " --report '" + w / "r.junit.xml" + "'", expected);
-  };
+  const auto json = [&](int expected) { return w.report(run + " --report r.junit.xml", expected); };
   const auto same = json(0);
   CHECK_THAT(same["checks"].back()["detail"],
              Contains("no loss") && Contains("+0.000 % (+0.000 to +0.000) after 32 of 40"));
@@ -167,19 +142,17 @@ TEST_CASE("a loss fails, and one that the text cannot decide exits with a code o
 }
 
 TEST_CASE("a text begins with BOS only where the file wants it", "[llmcheck][quality]") {
-  Workplace w;
+  const LlmcheckFolder w;
   std::string text;
   for (int i = 0; i < 24; ++i) text += fmt::format("a tiny text of number {}\n\n\n", i * i);
   w.write("text", text);
-  const std::string file = "'" + w / "text" + "'";
   const auto figures = [&](auto change, const std::string& arguments) {
     for (const std::uint32_t seed : {1, 2}) {
-      auto model = llm::test::TinyGguf::llama({.seed = seed});
+      auto model = TinyGguf::llama({.seed = seed});
       change(model);
       w.write(fmt::format("{}.gguf", seed), model.bytes());
     }
-    auto found = w.report(fmt::format("'{}' --kld '{}' --ppl {} {}", w / "1.gguf", w / "2.gguf",
-                                      file, arguments))["figures"];
+    auto found = w.report("1.gguf --kld 2.gguf --ppl text" + arguments)["figures"];
     found[0]["rows"][0].erase("MB");  // the key is a part of the file
     return found;
   };
@@ -187,16 +160,15 @@ TEST_CASE("a text begins with BOS only where the file wants it", "[llmcheck][qua
   const auto as_made = [](auto&) {};
   const auto unsaid = [&](auto& model) { model.remove(kAddBos); };
   const auto unwanted = [&](auto& model) {
-    model.template set<std::uint8_t>(kAddBos, llm::GgufType::kBool, 0);
+    model.template set<std::uint8_t>(kAddBos, GgufType::kBool, 0);
   };
   const auto absent = [](auto& model) { model.set_u32("tokenizer.ggml.bos_token_id", 0xFFFFFFFF); };
   struct Way {
     std::string arguments;
     double unscored;  ///< tokens that have nothing before them without BOS
   };
-  for (const auto& [arguments, unscored] :
-       {Way{" --quality " + file, 1}, Way{" --ppl-documents", 24},
-        Way{" --ppl-sample 20 --ppl-window 4", 0}}) {
+  for (const auto& [arguments, unscored] : {Way{" --quality text", 1}, Way{" --ppl-documents", 24},
+                                            Way{" --ppl-sample 20 --ppl-window 4", 0}}) {
     const auto with = figures(as_made, arguments);
     const auto without = figures(absent, arguments);
     CHECK(figures(unsaid, arguments) == with);  // SentencePiece's default
@@ -221,17 +193,16 @@ TEST_CASE("a text begins with BOS only where the file wants it", "[llmcheck][qua
 }
 
 TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][quality]") {
-  Workplace w;
-  w.llmcheck(kModel + " --against " + kModel).must_end(2);
-  w.llmcheck(kModel + " --kld " + kModel).must_end(2);
+  const LlmcheckFolder w;
+  w.llmcheck(kFableF16 + " --against " + kFableF16).must_end(2);
+  w.llmcheck(kFableF16 + " --kld " + kFableF16).must_end(2);
   w.llmcheck("--ppl " + kText).must_end(2);
-  w.llmcheck(kModel + " --ppl " + kText + " --baseline x").must_end(2);
-  w.llmcheck(kModel + " --quality " + kText + " --update-baseline why").must_end(2);
-  w.llmcheck(kModel + " --ppl " + kText + " --ppl-sample 2 --ppl-documents").must_end(2);
-  w.llmcheck(kModel + " --ppl '" + w / "none.txt" + "'").must_end(4);
+  w.llmcheck(kFableF16 + " --ppl " + kText + " --baseline x").must_end(2);
+  w.llmcheck(kFableF16 + " --quality " + kText + " --update-baseline why").must_end(2);
+  w.llmcheck(kFableF16 + " --ppl " + kText + " --ppl-sample 2 --ppl-documents").must_end(2);
+  w.llmcheck(kFableF16 + " --ppl none.txt").must_end(4);
   w.write("empty.txt", "");
-  w.llmcheck(kModel + " --ppl '" + w / "empty.txt" + "'")
-      .must_end(2, {"empty.txt", "need at least 1"});
+  w.llmcheck(kFableF16 + " --ppl empty.txt").must_end(2, {"empty.txt", "need at least 1"});
 }
 
 }  // namespace llm::test

@@ -1,36 +1,32 @@
 // llmcheck --replay on receipts that llmrun wrote: each passes as it is, and names what was
 // changed.
 
+#include "tests/support/json.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/tools/llmrun_process.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
 
-constexpr const char* kSampled =
+const std::string kSampled =
     "-n 40 -s 7 --temp 0.9 --top-k 30 --top-p 0.95 --min-p 0.01 --ignore-eos -p 'a tiny hat'";
 
-class Bench {
+/// A folder with a receipt of the tiny model, r.json. The model is found by the hash: it lies
+/// beside.
+class Bench : public ToolFolder {
  public:
-  explicit Bench(const std::string& arguments) {
-    setenv("LLMCHECK", tool_path("llmcheck").c_str(), 1);
-    llmrun_.llmrun(fmt::format("\"$TINY\" -q -t 1 --receipt \"$DIR/r.json\" {}", arguments))
-        .must_end(0);
-  }
+  explicit Bench(const std::string& arguments) { make("r.json", arguments); }
 
-  OrderedJson receipt() const {
-    return test::parse_ordered_json(read_file(llmrun_.path("r.json")));
+  void make(const std::string& name, const std::string& arguments) const {
+    shell("llmrun tiny.gguf -q -t 1 --receipt " + name + " " + arguments).must_end(0);
   }
-  void write(const OrderedJson& receipt) const { llmrun_.write("r.json", json_text(receipt)); }
-
-  /// The model is found by the hash: it lies beside the receipt.
-  Finished replay(const std::string& arguments = "") {
-    return llmrun_.shell("\"$LLMCHECK\" --replay \"$DIR/r.json\" -t 2 " + arguments);
+  OrderedJson receipt(const std::string& name = "r.json") const {
+    return test::parse_ordered_json(read(name));
   }
-  const Llmrun& files() const { return llmrun_; }
-
- private:
-  Llmrun llmrun_;
+  Finished replay(const OrderedJson& receipt, const std::string& arguments = "") const {
+    write("r.json", json_text(receipt));
+    return shell("llmcheck --replay r.json -t 1 " + arguments);
+  }
 };
 
 }  // namespace
@@ -48,18 +44,18 @@ TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
        "--ignore-eos -p 'x</s>y' --parse-special",
        "length"},
       {"-c 300 -n 12 -s 3 --kv f32 --compute f32 --chat-template llama2 --system 'Be \"kind\"' -p "
-       "hi "
-       "--ignore-eos",
+       "hi --ignore-eos",
        "length"},
       {"-c 300 -n 12 -s 3 --kv q8 --chat-template zephyr -p hi --ignore-eos --speculate ngram",
        "length"},
       {"-n 9 -p $'\\xff\\xc3' --ignore-eos", "length"},
   }));
-  Bench bench(arguments);
+  const Bench bench(arguments);
+  const OrderedJson receipt = bench.receipt();
   CAPTURE(arguments);
-  REQUIRE(bench.receipt()["stop_reason"] == reason);
-  REQUIRE(bench.receipt()["format"] == "llm-receipt/2");
-  bench.replay(GENERATE("", "--isa scalar"))
+  REQUIRE(receipt["stop_reason"] == reason);
+  REQUIRE(receipt["format"] == "llm-receipt/2");
+  bench.replay(receipt, GENERATE("-t 2", "--isa scalar"))
       .must_end(0, {}, {"receipt: logits", "receipt: tokens", "receipt: text and end"});
 }
 
@@ -69,7 +65,7 @@ TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
     std::string value;  ///< "": removed
     const char* words;
   };
-  Bench bench(kSampled);
+  const Bench bench(kSampled);
   const OrderedJson receipt = bench.receipt();
   const std::string hash = '"' + std::string(64, 'a') + '"';
   for (const auto& [pointer, value, words] : std::vector<Changed>{
@@ -90,39 +86,33 @@ TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
            {"/options/stop", R"(["a", "e", "t"])", R"("stop_string")"},
        }) {
     CAPTURE(pointer, value);
-    bench.write(test::with_value(receipt, pointer, value));
-    bench.replay().must_end(1, {}, {"FAIL", words});
+    bench.replay(test::with_value(receipt, pointer, value)).must_end(1, {}, {"FAIL", words});
   }
 }
 
 TEST_CASE("a text that overflows is its own receipt's error, whatever is evaluated with it",
           "[llmcheck][replay]") {
   constexpr TokenId kGuilty = 40;
-  Bench bench("-n 4 --temp 0 --ignore-eos -p 'a tiny hat'");
+  const Bench bench("-n 1");
   TinyGguf broken = TinyGguf::llama();
   make_token_overflow(broken, kGuilty);
-  bench.files().write("tiny.gguf", broken.bytes());
-  for (const char* name : {"a", "b", "c"})
-    bench.files()
-        .llmrun(fmt::format("\"$TINY\" -q -n 4 --temp 0 --ignore-eos -p 'the hat {0}' --receipt "
-                            "\"$DIR/{0}.json\"",
-                            name))
-        .must_end(0);
-  OrderedJson guilty = test::parse_ordered_json(read_file(bench.files().path("b.json")));
+  bench.write("tiny.gguf", broken.bytes());
+  for (const std::string name : {"a", "b", "c"})
+    bench.make(name + ".json", "-n 4 --temp 0 --ignore-eos -p 'the hat " + name + "'");
+  OrderedJson guilty = bench.receipt("b.json");
   guilty["ids"][2] = kGuilty;
-  bench.files().write("b.json", json_text(guilty));
-  bench.files()
-      .shell(
-          "cd \"$DIR\" && \"$LLMCHECK\" tiny.gguf --replay a.json --replay b.json --replay c.json")
+  bench.write("b.json", json_text(guilty));
+  bench.shell("llmcheck tiny.gguf --replay a.json --replay b.json --replay c.json")
       .must_end(9, {}, {"2 of 3", "b.json: can be checked", "position "});
 }
 
 TEST_CASE("a receipt of another model or contract is refused", "[llmcheck][replay]") {
-  Bench bench(kSampled);
-  bench.files().write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
-  bench.replay("\"$DIR/other.gguf\"").must_end(8, {"r.json: model.sha256: found "});
-  bench.write(test::with_value(bench.receipt(), "/contract_version", "99"));
-  bench.replay().must_end(8, {"r.json: contract_version: found 99, need 1"});
+  const Bench bench(kSampled);
+  const OrderedJson receipt = bench.receipt();
+  bench.write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
+  bench.replay(receipt, "other.gguf").must_end(8, {"r.json: model.sha256: found "});
+  bench.replay(test::with_value(receipt, "/contract_version", "99"))
+      .must_end(8, {"r.json: contract_version: found 99, need 1"});
 }
 
 TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck][replay]") {
@@ -132,11 +122,10 @@ TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck]
     const char* words;
     int code = 3;
   };
-  Bench bench(kSampled);
+  const Bench bench(kSampled);
   const OrderedJson receipt = bench.receipt();
   const auto refused = [&](const OrderedJson& changed, int code, const std::string& words) {
-    bench.write(changed);
-    bench.replay().must_end(code, {"r.json: " + words});
+    bench.replay(changed).must_end(code, {"r.json: " + words});
   };
   for (const auto& [pointer, value, words, code] : std::vector<Malformed>{
            {"/format", R"("llm-receipt/1")", "format: found \"llm-receipt/1\"", 6},

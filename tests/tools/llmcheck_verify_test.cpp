@@ -1,35 +1,30 @@
 // llmcheck --verify as a user runs it.
 
 #include "base/sha256.h"
-#include "engine/model/model_file.h"
-#include "tests/support/json.h"
-#include "tests/tools/tool_test.h"
+#include "tests/tools/llmcheck_process.h"
+#include "tests/tools/oracle_process.h"
 
 namespace llm::test {
 namespace {
 
-namespace fs = std::filesystem;
-
-const std::string kF16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
-const std::string kQ4 = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
 const std::string kReferences = LLM_SOURCE_DIR "/validate/text/verify/";
 const std::string kF16Reference = kReferences + "fable-3m-f16.json";
 const std::string kQ4Reference = kReferences + "fable-3m-q4_k_m.json";
 
-class Workplace : public ScratchDirectory {
+class Workplace : public ToolFolder {
  public:
-  /// Runs llmcheck in the source directory, and keeps its report.
+  /// Runs llmcheck and keeps its report.
   Finished llmcheck(const std::string& arguments) {
-    const std::string json = *this / "report.json";
-    fs::remove(json);
-    const Finished run = run_shell(fmt::format("cd '{}' && '{}' {} --report '{}'", LLM_SOURCE_DIR,
-                                               tool_path("llmcheck"), arguments, json));
-    report = fs::exists(json) ? test::parse_ordered_json(read_file(json)) : OrderedJson();
+    const Finished run =
+        shell("rm -f report.json; llmcheck " + arguments + " --report report.json");
+    report = std::filesystem::exists(path("report.json"))
+                 ? test::parse_ordered_json(read("report.json"))
+                 : OrderedJson();
     return run;
   }
 
   Finished verify(const std::string& model, const std::string& file, const std::string& more = "") {
-    return llmcheck(fmt::format("'{}' --verify '{}' --verify-quick {}", model, file, more));
+    return llmcheck(model + " --verify " + file + " --verify-quick " + more);
   }
 
   /// The verdict of the check whose name ends so.
@@ -51,29 +46,16 @@ const std::string kLockstep = "first difference in both top 5";
 const std::string kForced = "fed its tokens, the reference's choices";
 const std::string kOutside = "choices in both top 5";
 
-/// The embedded F16 model with `mask` over bytes [first, last) of a tensor's data, every second
-/// one.
-std::string damaged(std::size_t layer, std::size_t first, std::size_t last, char mask) {
-  auto file = require_ok(llm::open_model_file(kF16));
-  const auto whole = file.file.bytes();
-  const auto tensor = file.tensors.layers[layer].ffn_gate.data;
-  std::string bytes(reinterpret_cast<const char*>(whole.data()), whole.size());
-  const auto start = static_cast<std::size_t>(tensor.data() - whole.data());
-  for (std::size_t i = first; i < std::min(last, tensor.size()); i += 2)
-    bytes[start + i] = static_cast<char>(bytes[start + i] ^ mask);
-  return bytes;
-}
-
 }  // namespace
 
 // Two prompts of each; `./dev check-quality` asks all.
 TEST_CASE("the embedded models hold their own frozen references", "[llmcheck][verify]") {
   Workplace w;
-  const auto [model, file] =
-      GENERATE(table<std::string, std::string>({{kF16, kF16Reference}, {kQ4, kQ4Reference}}));
-  w.llmcheck(fmt::format("--verify '{}' --verify-quick --report '{}' --report '{}' --report '{}'",
-                         file, w / "r.md", w / "r.html", w / "r.junit.xml"))
-      .must_end(0, {}, {fs::path(model).filename().string(), "from this file"});
+  const auto [model, file] = GENERATE(
+      table<std::string, std::string>({{kFableF16, kF16Reference}, {kFable, kQ4Reference}}));
+  w.shell("ln -s " LLM_SOURCE_DIR "/models").must_end(0);
+  w.verify("", file, "--report r.md --report r.html --report r.junit.xml")
+      .must_end(0, {}, {std::filesystem::path(model).filename().string(), "from this file"});
   CHECK(w.report["verdict"] == "PASS");
   CHECK(w.report["checks"].size() == 5);
   const auto& table = w.report["figures"][0];
@@ -89,21 +71,21 @@ TEST_CASE("the embedded models hold their own frozen references", "[llmcheck][ve
     CHECK(error["NMSE"].get<double>() < error["limit"].get<double>());
     CHECK(error["limit"].get<double>() < 1000 * error["NMSE"].get<double>());
   }
-  CHECK_THAT(read_file(w / "r.md"), Contains("| instruct-1 | "));
-  CHECK_THAT(read_file(w / "r.html"), Contains("<td>instruct-1"));
-  CHECK_THAT(read_file(w / "r.junit.xml"), Contains("tests=\"5\" failures=\"0\""));
+  CHECK_THAT(w.read("r.md"), Contains("| instruct-1 | "));
+  CHECK_THAT(w.read("r.html"), Contains("<td>instruct-1"));
+  CHECK_THAT(w.read("r.junit.xml"), Contains("tests=\"5\" failures=\"0\""));
 }
 
 TEST_CASE("another quantization needs to be meant", "[llmcheck][verify]") {
   Workplace w;
-  w.verify(kQ4, kF16Reference)
+  w.verify(kFable, kF16Reference)
       .must_end(8, {"fable-3m-f16.json: model_sha256: found 4c781e64", "--verify-quantized"});
-  w.verify(kQ4, kF16Reference, "--verify-quantized")
+  w.verify(kFable, kF16Reference, "--verify-quantized")
       .must_end(0, {}, {"another file of \"Fable 3M\""});
   CHECK(w.verdict(kOutside) == "PASS");
   CHECK(w.verdict(kF32) == "none");
   // The option takes nothing from a reference that is of this very file.
-  w.verify(kF16, kF16Reference, "--verify-quantized").must_end(0);
+  w.verify(kFableF16, kF16Reference, "--verify-quantized").must_end(0);
   CHECK(w.verdict(kF32) == "PASS");
 }
 
@@ -114,8 +96,8 @@ TEST_CASE("a wrong token in the reference is found, with prompt, step and both c
   OrderedJson& prompt = json["prompts"][0];
   prompt["tokens"][5] = 1234;  // no story goes on so
   prompt["top_ids"][5][0] = 1234;
-  const std::string file = w.write("planted.json", json_text(json));
-  w.verify(kF16, file, "--report '" + w / "r.junit.xml" + "'")
+  w.write("planted.json", json_text(json));
+  w.verify(kFableF16, "planted.json", "--report r.junit.xml")
       .must_end(1, {}, {"1 differ outside: base-1"});
   CHECK(w.report["verdict"] == "FAIL");
   CHECK(w.verdict(kLockstep) == "FAIL");
@@ -127,7 +109,7 @@ TEST_CASE("a wrong token in the reference is found, with prompt, step and both c
   CHECK(row["rank here"] == ">5");
   CHECK(row["rank there"] == ">5");
   CHECK(w.report["figures"][0]["rows"][1]["verdict"] == "PASS");
-  CHECK_THAT(read_file(w / "r.junit.xml"), Contains("<failure"));
+  CHECK_THAT(w.read("r.junit.xml"), Contains("<failure"));
 }
 
 TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
@@ -143,8 +125,8 @@ TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
   REQUIRE(margin(31) > 0.1);
   std::swap(prompt["top_ids"][31][0], prompt["top_ids"][31][1]);
   prompt["tokens"][31] = prompt["top_ids"][31][0];
-  const std::string file = w.write("planted.json", json_text(json));
-  w.verify(kF16, file).must_end(1);
+  w.write("planted.json", json_text(json));
+  w.verify(kFableF16, "planted.json").must_end(1);
   CHECK(w.verdict(kLockstep) == "PASS");  // each knows the other's choice
   CHECK(w.verdict(kForced) == "FAIL");
 }
@@ -152,18 +134,18 @@ TEST_CASE("a second choice in the first one's place is a miss, not a near tie",
 TEST_CASE("damaged weights fail", "[llmcheck][verify]") {
   Workplace w;
   SECTION("one bit: the logits tell") {
-    const std::string model = w.write("bad.gguf", damaged(2, 2001, 2002, 0x02));
-    const std::string bytes = read_file(model);
+    const std::string bytes = damaged_model(2, 2001, 2002, 0x02);
+    w.write("bad.gguf", bytes);
+    w.verify("bad.gguf", kF16Reference).must_end(8);
     OrderedJson json = reference();
-    w.verify(model, kF16Reference).must_end(8);
-    json["model_sha256"] = llm::sha256_hex(std::as_bytes(std::span(bytes)));
-    const std::string file = w.write("own.json", json_text(json));
-    w.verify(model, file).must_end(1);
+    json["model_sha256"] = sha256_hex(std::as_bytes(std::span(bytes)));
+    w.write("own.json", json_text(json));
+    w.verify("bad.gguf", "own.json").must_end(1);
     CHECK(w.verdict(kF32) == "FAIL");
   }
   SECTION("a tensor's signs: the choices tell") {
-    const std::string model = w.write("bad.gguf", damaged(1, 1, 100000, '\x80'));
-    w.verify(model, kF16Reference, "--verify-quantized").must_end(1);
+    w.write("bad.gguf", damaged_model(1, 1, 100000, '\x80'));
+    w.verify("bad.gguf", kF16Reference, "--verify-quantized").must_end(1);
     CHECK(w.verdict(kOutside) == "FAIL");
   }
 }
@@ -172,8 +154,8 @@ TEST_CASE("a prompt that is encoded otherwise fails", "[llmcheck][verify]") {
   Workplace w;
   OrderedJson json = reference();
   json["prompts"][8]["text"] = "Tell a story about a little bear who lost his  hat.\n\n";
-  const std::string file = w.write("text.json", json_text(json));
-  w.verify(kF16, file).must_end(1, {}, {"instruct-1 differs at token "});
+  w.write("text.json", json_text(json));
+  w.verify(kFableF16, "text.json").must_end(1, {}, {"instruct-1 differs at token "});
   CHECK(w.verdict("prompts give the reference's ids") == "FAIL");
   CHECK(w.verdict(kForced) == "PASS");
 }
@@ -182,10 +164,9 @@ TEST_CASE("a prompt that is encoded otherwise fails", "[llmcheck][verify]") {
 TEST_CASE("bad references of --verify give exit code and words", "[llmcheck][verify][bad_input]") {
   Workplace w;
   const auto refused = [&](const std::string& text, int code, const std::string& words) {
-    const Finished run =
-        w.llmcheck(fmt::format("'{}' --verify '{}'", kF16, w.write("bad.json", text)))
-            .must_end(code, {"llmcheck: error: ", "bad.json", words});
-    CHECK(run.out.empty());
+    w.write("bad.json", text);
+    w.llmcheck(kFableF16 + " --verify bad.json")
+        .must_refuse(code, {"llmcheck: error: ", "bad.json", words});
   };
   refused("GGUF", 3, "JSON: found none");
   const OrderedJson json = reference();
@@ -199,40 +180,38 @@ TEST_CASE("bad references of --verify give exit code and words", "[llmcheck][ver
 
 TEST_CASE("--verify without a file, a model or itself is refused", "[llmcheck][verify]") {
   Workplace w;
-  w.llmcheck(fmt::format("'{}' --verify '{}'", kF16, w / "none.json")).must_end(4);
-  w.llmcheck(fmt::format("'{}' --verify-quick", kF16)).must_end(2);
-  w.llmcheck(fmt::format("'{}' --self --verify-quantized", kF16))
-      .must_end(2, {"--verify: found none"});
+  w.llmcheck(kFableF16 + " --verify none.json").must_end(4);
+  w.llmcheck(kFableF16 + " --verify-quick").must_end(2);
+  w.llmcheck(kFableF16 + " --self --verify-quantized").must_end(2, {"--verify: found none"});
   OrderedJson json = reference();
   json["model_sha256"] = std::string(64, '0');
-  w.llmcheck(fmt::format("--verify '{}'", w.write("gone.json", json_text(json))))
-      .must_end(4, {"no .gguf with SHA-256 000"});
+  w.write("gone.json", json_text(json));
+  w.llmcheck("--verify gone.json").must_end(4, {"no .gguf with SHA-256 000"});
 }
 
 TEST_CASE("the oracle makes references, the frozen ones byte by byte", "[llmcheck][verify]") {
   Workplace w;
-  const char* set = std::getenv("LLM_PYTHON");
-  const std::string python = set != nullptr && *set != '\0' ? set : "python3";
-  if (run_shell(fmt::format("'{}' -c 'import numpy, gguf, sentencepiece, tokenizers'", python))
+  if (run_shell(fmt::format("'{}' -c 'import numpy, gguf, sentencepiece, tokenizers'", python()))
           .exit_code != 0) {
-    std::cerr << "SKIPPED: needs numpy, gguf, sentencepiece and tokenizers; '" << python
+    std::cerr << "SKIPPED: needs numpy, gguf, sentencepiece and tokenizers; '" << python()
               << "' lacks them (set LLM_PYTHON)\n";
     return;
   }
   const auto make = [&](const std::string& model, int steps) {
     run_shell(fmt::format("'{}' '{}/tools/oracle/verify_reference.py' '{}' -q --steps {} -o '{}'",
-                          python, LLM_SOURCE_DIR, model, steps, w / "made.json"))
+                          python(), LLM_SOURCE_DIR, model, steps, w / "made.json"))
         .must_end(0);
   };
-  for (const auto& [model, file] : {std::pair{kF16, kF16Reference}, std::pair{kQ4, kQ4Reference}}) {
+  for (const auto& [model, file] :
+       {std::pair{kFableF16, kF16Reference}, std::pair{kFable, kQ4Reference}}) {
     make(model, 32);
-    CHECK(read_file(w / "made.json") == read_file(file));
+    CHECK(w.read("made.json") == read_file(file));
   }
   // Byte-level BPE, one vocabulary that wants BOS and one that does not.
   for (const std::string name : {"llama-bpe", "qwen2"}) {
     const std::string model = LLM_SOURCE_DIR "/tests/golden/architectures/" + name + ".gguf";
     make(model, 2);
-    w.llmcheck(fmt::format("'{}' --verify '{}'", model, w / "made.json"))
+    w.llmcheck(model + " --verify made.json")
         .must_end(0, {}, {"prompts give the reference's ids", "19 texts"});
   }
 }

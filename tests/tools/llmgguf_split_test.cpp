@@ -2,90 +2,80 @@
 
 #include "base/sha256.h"
 #include "engine/gguf/gguf_split.h"
-#include "tests/tools/bad_input_support.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
 namespace {
 
-/// A tiny model and its three parts, NAME-0000i-of-00003.gguf.
-class Parts {
+/// A folder with a tiny model, tiny.gguf, and its three parts, m-0000i-of-00003.gguf.
+class Parts : public ToolFolder {
  public:
   Parts() {
-    whole = directory.write("whole.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
-    const auto made =
-        run_tool("llmgguf", {"split", whole, directory / "m", "--parts", "3"}).must_end(0);
-    for (std::uint64_t i = 0; i < 3; ++i) paths.push_back(split_path(directory / "m", i, 3));
-    REQUIRE(made.out == paths[0] + "\n" + paths[1] + "\n" + paths[2] + "\n");
+    write("tiny.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
+    for (std::uint64_t i = 0; i < 3; ++i) names.push_back(split_path("m", i, 3));
+    const auto made = shell("llmgguf split tiny.gguf m --parts 3").must_end(0);
+    REQUIRE(made.out == fmt::format("{}\n", fmt::join(names, "\n")));
   }
 
+  Finished verify(std::size_t part, int code, Words words) const {
+    return shell("llmgguf verify " + names[part]).must_end(code, words);
+  }
+  /// Writes over what is `skip` bytes behind the beginning of the first `text` of a part.
+  void patch(std::size_t part, std::string_view text, std::size_t skip, std::string_view by) const {
+    std::string bytes = read(names[part]);
+    const std::size_t at = bytes.find(text) + skip;
+    REQUIRE(at + by.size() <= bytes.size());
+    write(names[part], bytes.replace(at, by.size(), by));
+  }
   /// Overwrites the number of `key` in a part; UINT16 but for the last of the keys.
   void set(std::size_t part, std::string_view key, std::uint16_t value) const {
-    std::string bytes = read_file(paths[part]);
-    const std::size_t at = bytes.find(key) + key.size() + 4;
-    REQUIRE(at < bytes.size());
-    bytes.replace(at, 2, encoded(value));
-    write(part, bytes);
+    patch(part, key, key.size() + 4, encoded(value));
   }
-  void write(std::size_t part, const std::string& bytes) const {
-    std::ofstream(paths[part], std::ios::binary | std::ios::trunc) << bytes;
+  std::string logits_hash(const std::string& model) const {
+    return shell("llmrun -p 'a tiny prompt' -n 8 --temp 0 --ignore-eos --logits-hash -q -t 1 " +
+                 model)
+        .must_end(0)
+        .err;
   }
 
-  ScratchDirectory directory;
-  std::string whole;
-  std::vector<std::string> paths;
+  std::vector<std::string> names;
 };
-
-std::string logits_hash(const std::string& model) {
-  const auto run = run_tool("llmrun", {model, "-p", "a tiny prompt", "-n", "8", "--temp", "0",
-                                       "--ignore-eos", "--logits-hash", "-q", "-t", "1"})
-                       .must_end(0);
-  return run.err;
-}
 
 }  // namespace
 
 TEST_CASE("a split model is the whole model, whichever part is named", "[llmgguf][split]") {
   const Parts parts;
-  const std::string expected = logits_hash(parts.whole);
+  const std::string expected = parts.logits_hash("tiny.gguf");
   std::string all;
-  for (const std::string& path : parts.paths) {
-    CHECK(logits_hash(path) == expected);
-    run_tool("llmgguf", {"verify", path, "--strict"}).must_end(0);
-    run_tool("llmgguf", {"diff", path, parts.whole}).must_end(0);
-    all += read_file(path);
+  for (const std::string& name : parts.names) {
+    CHECK(parts.logits_hash(name) == expected);
+    parts.shell("llmgguf verify --strict " + name).must_end(0);
+    parts.shell("llmgguf diff tiny.gguf " + name).must_end(0);
+    all += parts.read(name);
   }
   // The hash is that of the parts' bytes, one after the other.
   const std::string sha256 = sha256_hex(std::as_bytes(std::span(all)));
-  CHECK(run_tool("llmgguf", {"hash", parts.paths[1]}).out.starts_with(sha256));
-  const auto check = run_tool("llmcheck", {parts.paths[2], "-t", "1", "--ppl", parts.whole, "-v"});
-  CHECK_THAT(check.out, Contains(sha256));
+  CHECK(parts.shell("llmgguf hash " + parts.names[1]).out.starts_with(sha256));
+  parts.shell("llmcheck -t 1 --ppl tiny.gguf -v " + parts.names[2]).must_end(0, {}, {sha256});
   // Other tools read it too.
-  const auto quantize = [&](const std::string& from, const std::string& name) {
-    run_tool("llmquant", {from, parts.directory / name, "Q8_0", "--allow-requantize", "1"})
-        .must_end(0);
-    return read_file(parts.directory / name);
-  };
-  CHECK(quantize(parts.paths[0], "a") == quantize(parts.whole, "b"));
-  run_tool("llmtok", {parts.paths[1], "-p", "a"}).must_end(0);
-  run_tool("llmbench", {parts.paths[1], "-p", "4", "-n", "0", "-r", "1", "-t", "1"}).must_end(0);
+  const std::string options = " Q8_0 1 --allow-requantize -q && ";
+  parts
+      .shell("llmquant " + parts.names[0] + " a" + options + "llmquant tiny.gguf b" + options +
+             "cmp a b")
+      .must_end(0);
+  parts.shell("llmtok -p a " + parts.names[1]).must_end(0);
+  parts.shell("llmbench -p 4 -n 0 -r 1 -t 1 --no-peaks " + parts.names[1]).must_end(0);
 }
 
 TEST_CASE("split and merge give the same bytes again", "[llmgguf][split]") {
   const Parts parts;
-  const std::string merged = parts.directory / "merged.gguf";
-  run_tool("llmgguf", {"merge", parts.paths[2], merged}).must_end(0);
-  CHECK(read_file(merged) == read_file(parts.whole));
+  parts.shell("llmgguf merge m-00003-of-00003.gguf merged && cmp merged tiny.gguf").must_end(0);
   // By size: no part has more tensors than fit, and a tensor that is larger has one of its own.
-  const auto by_size =
-      run_tool("llmgguf", {"split", parts.whole, parts.directory / "s", "--max-size", "10K"})
-          .must_end(0);
-  const std::string first = by_size.out.substr(0, by_size.out.find('\n'));
-  run_tool("llmgguf", {"merge", first, merged}).must_end(0);
-  CHECK(read_file(merged) == read_file(parts.whole));
-  for (std::size_t at = 0; at < by_size.out.size(); at = by_size.out.find('\n', at) + 1) {
-    const std::string path = by_size.out.substr(at, by_size.out.find('\n', at) - at);
-    const std::string bytes = read_file(path);
+  const auto by_size = parts.shell("llmgguf split tiny.gguf s --max-size 10K").must_end(0);
+  parts.shell("llmgguf merge s-00001-* merged && cmp merged tiny.gguf").must_end(0);
+  std::istringstream lines(by_size.out);
+  for (std::string name; std::getline(lines, name);) {
+    const std::string bytes = parts.read(name);
     const auto part = require_ok(GgufFile::parse(std::as_bytes(std::span(bytes))));
     std::uint64_t data = 0;
     for (const GgufTensor& tensor : part.tensors()) data += tensor.n_bytes;
@@ -95,91 +85,75 @@ TEST_CASE("split and merge give the same bytes again", "[llmgguf][split]") {
 
 TEST_CASE("parts that contradict each other are refused by name", "[llmgguf][split]") {
   const Parts parts;
-  const auto refused = [&](int code, const std::vector<std::string>& words) {
-    for (const std::string& path : parts.paths) {
-      if (!std::ifstream(path)) continue;
-      const auto run = run_tool("llmgguf", {"verify", path}).must_end(code);
-      CAPTURE(path);
-      for (const std::string& word : words) CHECK_THAT(run.err, Contains(word));
-    }
+  const auto& names = parts.names;
+  const auto refused = [&](int code, Words words) {
+    for (std::size_t part = 0; part < 3; ++part)
+      if (std::filesystem::exists(parts.path(names[part]))) parts.verify(part, code, words);
   };
   SECTION("12 a missing part") {
-    std::remove(parts.paths[1].c_str());
-    refused(6, {"split.count", "found 3 parts, missing part 2: " + parts.paths[1]});
+    std::filesystem::remove(parts.path(names[1]));
+    refused(6, {"split.count", "found 3 parts, missing part 2: " + names[1]});
   }
   SECTION("a part under another name") {
-    const std::string path = parts.directory.write("alone.gguf", read_file(parts.paths[0]));
-    run_tool("llmgguf", {"verify", path}).must_end(6, {"NAME-00001-of-00003.gguf"});
+    parts.shell("cp " + names[0] + " alone.gguf; llmgguf verify alone.gguf")
+        .must_end(6, {"NAME-00001-of-00003.gguf"});
   }
   SECTION("a number that is not the name's") {
-    parts.write(1, read_file(parts.paths[2]));
-    refused(3, {parts.paths[1], "split.no", "found 2, need 1"});
+    parts.write(names[1], parts.read(names[2]));
+    refused(3, {names[1], "split.no", "found 2, need 1"});
   }
   SECTION("a part of another split") {
     parts.set(2, "split.count", 4);
-    run_tool("llmgguf", {"verify", parts.paths[0]})
-        .must_end(3, {parts.paths[2], "found 4, need 3"});
+    parts.verify(0, 3, {names[2], "found 4, need 3"});
   }
   SECTION("fewer tensors than promised") {
     parts.set(0, "split.tensors.count", 7);
-    refused(3, {parts.paths[0], "split.tensors.count", "found 7, need 21"});
+    refused(3, {names[0], "split.tensors.count", "found 7, need 21"});
   }
   SECTION("a tensor twice") {
-    std::string bytes = read_file(parts.paths[2]);
-    const std::string second = read_file(parts.paths[1]);
-    const auto of_third = GgufFile::parse(std::as_bytes(std::span(bytes)));
-    const auto of_second = GgufFile::parse(std::as_bytes(std::span(second)));
-    REQUIRE((of_third.ok() && of_second.ok()));
-    for (const GgufTensor& a : of_third->tensors()) {
-      for (const GgufTensor& b : of_second->tensors()) {
+    const std::string second = parts.read(names[1]);
+    const std::string third = parts.read(names[2]);
+    const auto of_second = require_ok(GgufFile::parse(std::as_bytes(std::span(second))));
+    const auto of_third = require_ok(GgufFile::parse(std::as_bytes(std::span(third))));
+    for (const GgufTensor& a : of_third.tensors()) {
+      for (const GgufTensor& b : of_second.tensors()) {
         if (a.name.size() != b.name.size()) continue;
-        bytes.replace(bytes.find(a.name), a.name.size(), b.name);
-        parts.write(2, bytes);
-        return refused(3, {parts.paths[2], "duplicate name", std::string(b.name)});
+        parts.patch(2, a.name, 0, b.name);
+        return refused(3, {names[2], "duplicate name", b.name});
       }
     }
     FAIL("no two names of the same length");
   }
   SECTION("a key that only a later part has") {
-    std::string bytes = read_file(parts.paths[1]);
-    bytes.replace(bytes.find("split.tensors.count"), 5, "other");
-    parts.write(1, bytes);
-    refused(3, {parts.paths[1], "other.tensors.count", "first part lacks"});
+    parts.patch(1, "split.tensors.count", 0, "other");
+    refused(3, {names[1], "other.tensors.count", "first part lacks"});
   }
   SECTION("a part cut short") {
-    parts.write(2, read_file(parts.paths[2]).substr(0, 900));
-    run_tool("llmgguf", {"verify", parts.paths[0]}).must_end(3, {parts.paths[2]});
+    std::filesystem::resize_file(parts.path(names[2]), 900);
+    parts.verify(0, 3, {names[2]});
   }
   SECTION("a scale that is no number, in the last part") {
-    std::string bytes = read_file(parts.paths[2]);
+    std::string bytes = parts.read(names[2]);
     const auto part = require_ok(GgufFile::parse(std::as_bytes(std::span(bytes))));
-    const GgufTensor& tensor = part.tensors().back();
-    const std::size_t at = part.data_offset() + tensor.offset;
-    bytes.replace(at, 4, encoded(std::uint32_t{0x7FC07C00}));
-    parts.write(2, bytes);
-    refused(7, {parts.paths[2], "byte " + std::to_string(at)});
-    CHECK_THAT(run_tool("llmrun", {parts.paths[0]}).err,
-               Contains(parts.paths[2]) && Contains("byte " + std::to_string(at)));
+    const std::size_t at = part.data_offset() + part.tensors().back().offset;
+    parts.write(names[2], bytes.replace(at, 4, encoded(std::uint32_t{0x7FC07C00})));
+    const std::string place = fmt::format("byte {}", at);
+    refused(7, {names[2], place});
+    parts.shell("llmrun " + names[0]).must_end(7, {names[2], place});
   }
 }
 
 TEST_CASE("split and merge refuse what would destroy or mean nothing", "[llmgguf][split]") {
   const Parts parts;
-  const std::string before = read_file(parts.paths[0]);
-  run_tool("llmgguf", {"merge", parts.paths[1], parts.paths[0]}).must_end(2);
-  run_tool("llmgguf", {"split", parts.paths[0], parts.directory / "m", "--parts", "3"}).must_end(2);
-  CHECK(read_file(parts.paths[0]) == before);
-  for (const std::vector<std::string>& options : {std::vector<std::string>{},
-                                                  {"--parts", "99"},
-                                                  {"--max-size", "0"},
-                                                  {"--max-size", "2X"},
-                                                  {"--max-size", "99999999G"},
-                                                  {"--parts", "2", "--max-size", "1M"}}) {
-    std::vector<std::string> arguments = {"split", parts.whole, parts.directory / "n"};
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    run_tool("llmgguf", arguments).must_end(2);
-  }
-  run_tool("llmgguf", {"split", parts.whole}).must_end(2);
+  const std::string before = parts.read(parts.names[0]);
+  for (const std::string words :
+       {"merge m-00002-of-00003.gguf m-00001-of-00003.gguf",
+        "split m-00001-of-00003.gguf m --parts 3", "split tiny.gguf n",
+        "split tiny.gguf n --parts 99", "split tiny.gguf n --max-size 0",
+        "split tiny.gguf n --max-size 2X", "split tiny.gguf n --max-size 99999999G",
+        "split tiny.gguf n --parts 2 --max-size 1M", "split tiny.gguf"})
+    parts.shell("llmgguf " + words).must_end(2);
+  CHECK(parts.read(parts.names[0]) == before);
 }
 
 TEST_CASE("parts by the gguf package are read", "[llmgguf][split]") {
@@ -190,7 +164,7 @@ TEST_CASE("parts by the gguf package are read", "[llmgguf][split]") {
   }
   const Parts parts;
   // Copies the model; the package writes metadata into the first part.
-  const std::string script = parts.directory.write("make_parts.py", R"(
+  parts.write("make_parts.py", R"(
 import sys, gguf
 reader = gguf.GGUFReader(sys.argv[1])
 writer = gguf.GGUFWriter(sys.argv[2], "llama", split_max_tensors=8)
@@ -207,12 +181,9 @@ writer.write_kv_data_to_file()
 writer.write_tensors_to_file()
 writer.close()
 )");
-  run_shell(std::string("'") + python + "' " + script + " '" + parts.whole + "' '" +
-            parts.directory / "py.gguf" + "'")
-      .must_end(0);
-  const std::string first = split_path(parts.directory / "py", 0, 3);
-  CHECK(logits_hash(first) == logits_hash(parts.whole));
-  run_tool("llmgguf", {"verify", split_path(parts.directory / "py", 2, 3)}).must_end(0);
+  parts.shell(fmt::format("'{}' make_parts.py tiny.gguf py.gguf", python)).must_end(0);
+  CHECK(parts.logits_hash("py-00001-of-00003.gguf") == parts.logits_hash("tiny.gguf"));
+  parts.shell("llmgguf verify py-00003-of-00003.gguf").must_end(0);
 }
 
 }  // namespace llm::test

@@ -12,12 +12,10 @@ namespace {
 TEST_CASE("llmgguf show", "[llmgguf]") {
   const ScratchDirectory directory;
   const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
-  const auto text = run_tool("llmgguf", {"show", path}).must_end(0);
-  for (const char* word : {"GGUF version 3", "20 keys", "general.name", "\"tiny\"", "n = 272 [",
-                           ", ...]", "blk.0.ffn_down.weight", "Q4_K", "[256, 32]", "4.50 bits"}) {
-    CAPTURE(word, text.out);
-    CHECK(text.out.find(word) != std::string::npos);
-  }
+  run_tool("llmgguf", {"show", path})
+      .must_end(0, {},
+                {"GGUF version 3", "20 keys", "general.name", "\"tiny\"", "n = 272 [", ", ...]",
+                 "blk.0.ffn_down.weight", "Q4_K", "[256, 32]", "4.50 bits"});
 
   const auto shown = test::parse_json(run_tool("llmgguf", {"show", path, "--json"}).out);
   CHECK(shown["schema_version"] == 2);
@@ -31,13 +29,13 @@ TEST_CASE("llmgguf show", "[llmgguf]") {
 }
 
 TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
-  const ScratchDirectory directory;
+  const ToolFolder folder;
   TinyGguf model = TinyGguf::llama();
   model.set_string("general.name", "a\n\x1b[31mred\xFF");
-  const std::string path = directory.write("m.gguf", model.bytes());
-  const auto text = run_tool("llmgguf", {"show", path}).must_end(0, {}, {"\\x1b"});
-  CHECK(text.out.find('\x1b') == std::string::npos);
-  const auto shown = run_tool("llmgguf", {"show", path, "--json"});
+  folder.write("m.gguf", model.bytes());
+  const auto text = folder.shell("llmgguf show m.gguf").must_end(0, {}, {"\\x1b"});
+  CHECK_THAT(text.out, !Contains("\x1b"));
+  const auto shown = folder.shell("llmgguf show m.gguf --json");
   CHECK(test::parse_json(shown.out)["metadata"].contains("general.name"));
 }
 
@@ -70,38 +68,35 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
 }
 
 TEST_CASE("llmgguf doctor and llmcheck --doctor", "[llmgguf]") {
-  const ScratchDirectory directory;
-  TinyGguf model = TinyGguf::llama();
-  const std::string path = directory.write("m.gguf", model.bytes());
-  run_tool("llmgguf", {"doctor", path}).must_end(0, {}, {"nothing wrong"});
-  run_tool("llmcheck", {path, "--doctor"}).must_end(0, {}, {"nothing wrong"});
+  const ToolFolder folder;
+  folder.shell("llmgguf doctor tiny.gguf").must_end(0, {}, {"nothing wrong"});
+  folder.shell("llmcheck tiny.gguf --doctor").must_end(0, {}, {"nothing wrong"});
 
+  TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.block_count", 3);
-  const std::string bad = directory.write("bad.gguf", model.bytes());
-  const std::string out = directory / "out.gguf";
-  const auto told = run_tool("llmgguf", {"doctor", bad})
+  folder.write("bad.gguf", model.bytes());
+  const auto told = folder.shell("llmgguf doctor bad.gguf")
                         .must_end(1, {},
                                   {"error [shapes] llama.block_count: found 3, need 1",
                                    "why: ", "remedy: ", "--fix: llama.block_count = 1", "FAULTY"});
-  CHECK(run_tool("llmcheck", {bad, "--doctor"}).must_end(1).out == told.out);
-  const auto json = test::parse_json(run_tool("llmgguf", {"doctor", bad, "--json"}).out);
+  CHECK(folder.shell("llmcheck bad.gguf --doctor").must_end(1).out == told.out);
+  const auto json = test::parse_json(folder.shell("llmgguf doctor bad.gguf --json").out);
   CHECK(json["findings"][0]["where"] == "llama.block_count");
-  run_tool("llmgguf", {"doctor", bad, "--fix", out}).must_end(1, {}, {"mended copy written"});
-  CHECK(directory.read("out.gguf") == directory.read("m.gguf"));
+  folder.shell("llmgguf doctor bad.gguf --fix out.gguf").must_end(1, {}, {"mended copy written"});
+  CHECK(folder.read("out.gguf") == folder.read("tiny.gguf"));
 
-  run_tool("llmgguf", {"doctor", bad, "--fix", bad}).must_end(2, {"--fix"});
-  run_tool("llmgguf", {"verify", path, "--fix", out}).must_end(2, {"--fix", "need doctor"});
-  run_tool("llmcheck", {path, "--doctor", "--self"}).must_end(2, {"--doctor"});
-  run_tool("llmgguf", {"doctor", directory.write("text", std::string_view("no model"))})
-      .must_end(3, {"magic"});
+  folder.shell("llmgguf doctor bad.gguf --fix bad.gguf").must_end(2, {"--fix"});
+  folder.shell("llmgguf verify tiny.gguf --fix out.gguf").must_end(2, {"--fix", "need doctor"});
+  folder.shell("llmcheck tiny.gguf --doctor --self").must_end(2, {"--doctor"});
+  folder.write("text", "no model");
+  folder.shell("llmgguf doctor text").must_end(3, {"magic"});
 }
 
 TEST_CASE("llmgguf diff", "[llmgguf]") {
   const ScratchDirectory directory;
   TinyGguf model = TinyGguf::llama();
   const std::string first = directory.write("a", model.bytes());
-  const auto same = run_tool("llmgguf", {"diff", first, first}).must_end(0);
-  CHECK(same.out.empty());
+  run_tool("llmgguf", {"diff", first, first}).must_refuse(0);
 
   model.set_string("general.name", "other");
   model.remove("llama.vocab_size");
@@ -109,26 +104,22 @@ TEST_CASE("llmgguf diff", "[llmgguf]") {
   model.tensor("output.weight").data[7] ^= 1;
   model.remove_tensor("blk.0.attn_q.weight");
   const std::string second = directory.write("b", model.bytes());
-  const auto different = run_tool("llmgguf", {"diff", first, second}).must_end(1);
-  for (const char* line :
-       {"- key general.name: STRING \"tiny\"", "+ key general.name: STRING \"other\"",
-        "- key llama.vocab_size: UINT32 272", "+ key added: UINT32 1",
-        "! tensor output.weight: Q4_0 [32, 272], 1 of 4896 bytes differ",
-        "- tensor blk.0.attn_q.weight: F16 [32, 32]"}) {
-    CAPTURE(line, different.out);
-    CHECK(different.out.find(line) != std::string::npos);
-  }
+  run_tool("llmgguf", {"diff", first, second})
+      .must_end(1, {},
+                {"- key general.name: STRING \"tiny\"", "+ key general.name: STRING \"other\"",
+                 "- key llama.vocab_size: UINT32 272", "+ key added: UINT32 1",
+                 "! tensor output.weight: Q4_0 [32, 272], 1 of 4896 bytes differ",
+                 "- tensor blk.0.attn_q.weight: F16 [32, 32]"});
   const auto listed = test::parse_json(run_tool("llmgguf", {"diff", first, second, "--json"}).out);
   CHECK(listed["equal"] == false);
   CHECK(listed["differences"].size() == 5);
 }
 
 TEST_CASE("llmgguf usage", "[llmgguf]") {
-  run_tool("llmgguf", {}).must_end(2);
-  run_tool("llmgguf", {"look", "x"}).must_end(2);
-  run_tool("llmgguf", {"diff", "x"}).must_end(2);
-  run_tool("llmgguf", {"show", "x", "y"}).must_end(2);
-  run_tool("llmgguf", {"--help"}).must_end(0);
+  const ToolFolder folder;
+  for (const std::string words : {"", "look x", "diff x", "show x y"})
+    folder.shell("llmgguf " + words).must_end(2);
+  folder.shell("llmgguf --help").must_end(0);
 }
 
 }  // namespace

@@ -18,15 +18,11 @@ CostModel costs_of(double step, double token) {
 
 LoadTrace simulate(const std::vector<LoadRequest>& workload, const SchedulerOptions& options,
                    const CostModel& costs) {
-  auto trace = simulate_load(workload, options, costs);
-  REQUIRE(trace.ok());
-  return *trace;
+  return test::require_ok(simulate_load(workload, options, costs));
 }
 
 LengthDistribution lengths_of(const std::string& json) {
-  auto lengths = LengthDistribution::parse(json);
-  REQUIRE(lengths.ok());
-  return *lengths;
+  return test::require_ok(LengthDistribution::parse(json));
 }
 
 const SchedulerOptions kOptions{
@@ -222,9 +218,7 @@ TEST_CASE("a simulation draws its residuals by seed, and they take their time", 
       make_workload({.rate = 30, .requests = 300, .seed = 2}, LengthDistribution::usual());
   const CostModel costs = costs_of(1e-3, 0);
   const auto with = [&](std::uint64_t seed) {
-    auto trace = simulate_load(workload, kOptions, costs, residuals, seed);
-    REQUIRE(trace.ok());
-    return *trace;
+    return test::require_ok(simulate_load(workload, kOptions, costs, residuals, seed));
   };
   const LoadTrace trace = with(7);
   REQUIRE(trace == with(7));

@@ -5,28 +5,23 @@
 namespace llm::test {
 namespace {
 
-class Llmload : public test::Llmrun {
+class Llmload : public ToolFolder {
  public:
-  Llmload() {
-    setenv("LLMLOAD", test::tool_path("llmload").c_str(), 1);
-    write("l.json", std::string(R"([{"prompt": [2, 20], "output": [2, 6]}])"));
-  }
+  Llmload() { write("l.json", R"([{"prompt": [2, 20], "output": [2, 6]}])"); }
   Finished llmload(const std::string& arguments) {
-    return shell("\"$LLMLOAD\" \"$TINY\" -t 1 -q --lengths $DIR/l.json " + arguments);
+    return shell("llmload tiny.gguf -t 1 -q --lengths l.json " + arguments);
   }
   Json report(const std::string& arguments, int exit_code = 0) {
-    const Finished run = llmload(arguments + " --json").must_end(exit_code);
-    CAPTURE(arguments);
-    return test::parse_json(run.out);
+    return test::parse_json(llmload(arguments + " --json").must_end(exit_code).out);
   }
-  /// A calibration of this machine, in $DIR/c.json.
+  /// A calibration of this machine, in c.json.
   void calibrate(const std::string& arguments = "") {
-    report("--mode simulate --requests 3 --rounds 2 --training 20 --save-calibration $DIR/c.json " +
+    report("--mode simulate --requests 3 --rounds 2 --training 20 --save-calibration c.json " +
            arguments);
   }
 };
 
-const std::string kCosts = "--calibration $DIR/c.json ";
+const std::string kCosts = "--calibration c.json ";
 
 }  // namespace
 
@@ -103,8 +98,8 @@ TEST_CASE_METHOD(Llmload, "what is drawn depends on --temp and --seed, and not o
 
 TEST_CASE_METHOD(Llmload, "a real run that loses pages makes the same texts") {
   // Prompts that grow over a page while all decode.
-  write("l.json", std::string(R"([{"prompt": [247, 255], "output": [15, 20]}])"));
-  setenv("TINY", LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", 1);
+  write("l.json", R"([{"prompt": [247, 255], "output": [15, 20]}])");
+  write("tiny.gguf", read_file(kFable));
   const Json json =
       report("--mode real --check --rate 100000 --requests 6 --kv-pages 4 --chunk 100");
   REQUIRE(json["real"]["preemptions"] > 0);
@@ -141,28 +136,25 @@ TEST_CASE_METHOD(Llmload, "both runs are compared, and the verdict is the exit c
 TEST_CASE_METHOD(Llmload, "what llmload cannot use is refused by name") {
   calibrate();
   const auto refused = [&](const std::string& words, int code, const std::string& part) {
-    CAPTURE(words);
-    const Finished run = llmload(words).must_end(code, {part});
-    CHECK(run.out.empty());
+    llmload(words).must_refuse(code, {part});
   };
   refused("--rate 1 --load 5", 2, "--load: found with --rate");
   refused("--requests 1 --duration 5", 2, "--duration: found with --requests");
-  refused(kCosts + "--save-calibration $DIR/d.json", 2,
-          "--save-calibration: found with --calibration");
+  refused(kCosts + "--save-calibration d.json", 2, "--save-calibration: found with --calibration");
   refused("--mode simulate --check", 2, "--check: found with --mode simulate");
   refused("--chunk 15", 2, "--chunk: found 15, need --parallel (16) or more");
   refused("--rate 0", 2, "--rate: found \"0\"");
   refused("--rate nan", 2, "--rate: found \"nan\"");
   refused(kCosts + "--rate 1000000 --duration 86400", 2, "--duration: found 8.64e+10 requests");
   refused(kCosts + "--rate 0.001 --requests 1000000", 2, "--rate: found 1e+09 seconds");
-  refused("--save-calibration $DIR/l.json", 2, "found a file that is read");
-  refused("--save-calibration $DIR/no/c.json", 4, "cannot create");
+  refused("--save-calibration l.json", 2, "found a file that is read");
+  refused("--save-calibration no/c.json", 4, "cannot create");
   refused(kCosts + "--mode simulate --chunk 512", 8, "c.json: step_tokens: found 256, need 512");
   refused(kCosts + "--mode simulate --kv f32", 8, "c.json: kv: found f16, need f32");
   refused(kCosts + "-t 2", 8, "c.json: threads: found 1, need 2");
-  write("l.json", std::string(R"([{"prompt": [2, 20], "output": [0, 6]}])"));
+  write("l.json", R"([{"prompt": [2, 20], "output": [0, 6]}])");
   refused("", 3, "l.json: [0].output: found [0,6], need [lowest, highest]");
-  write("l.json", std::string(R"([{"prompt": [2, 200], "output": [1, 6000]}])"));
+  write("l.json", R"([{"prompt": [2, 200], "output": [1, 6000]}])");
   refused("", 5, "--lengths: found a request of 6200 tokens, need at most ");
 }
 

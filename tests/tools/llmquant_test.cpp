@@ -3,12 +3,11 @@
 
 #include <regex>
 
-#include "base/mapped_file.h"
-#include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_writer.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
+#include "tests/tools/open_gguf.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
@@ -50,52 +49,38 @@ TinyGguf float_model() {
   return model;
 }
 
-struct Opened {
-  explicit Opened(const std::string& path)
-      : file(MappedFile::open(path)), gguf(GgufFile::parse(file->bytes())) {
-    REQUIRE(gguf.ok());
-  }
-  WeightType type(std::string_view name) const { return gguf->find_tensor(name)->type; }
-  Result<MappedFile> file;
-  Result<GgufFile> gguf;
-};
-
-class Fixture {
+/// A folder with a model, in.gguf, that llmquant makes out.gguf of.
+class Fixture : public ToolFolder {
  public:
   explicit Fixture(const TinyGguf& model = float_model()) {
-    in = folder.write("in.gguf", model.bytes());
-    out = folder.path("out.gguf");
+    std::filesystem::remove(path("tiny.gguf"));
+    write("in.gguf", model.bytes());
   }
-  Finished run(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), {in, out});
-    return run_tool("llmquant", arguments);
+  Finished run(const std::string& arguments) const {
+    return shell("llmquant in.gguf out.gguf " + arguments);
   }
-  /// Files in the folder: `in`, and whatever a run left.
-  std::size_t n_files() const { return folder.count(); }
-
-  ScratchDirectory folder;
-  std::string in;
-  std::string out;
+  OpenGguf source() const { return OpenGguf(path("in.gguf")); }
+  OpenGguf result() const { return OpenGguf(path("out.gguf")); }
 };
 
 TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tools][llmquant]") {
   const Fixture quant;
   // a fallback
-  quant.run({"Q4_K_M"}).must_end(0, {"blk.0.ffn_down.weight", "Q5_0"}, {"bits per weight", "NMSE"});
+  quant.run("Q4_K_M").must_end(0, {"blk.0.ffn_down.weight", "Q5_0"}, {"bits per weight", "NMSE"});
 
-  const Opened before(quant.in);
-  const Opened after(quant.out);
-  REQUIRE(after.gguf->tensors().size() == before.gguf->tensors().size());
+  const OpenGguf before = quant.source();
+  const OpenGguf after = quant.result();
+  REQUIRE(after->tensors().size() == before->tensors().size());
   CHECK(after.type("token_embd.weight") == WeightType::kQ4_K);
   CHECK(after.type("output.weight") == WeightType::kQ6_K);
   CHECK(after.type("blk.0.attn_norm.weight") == WeightType::kF32);
   CHECK(after.type("blk.0.ffn_down.weight") == WeightType::kQ5_0);  // 320 is no multiple of 256
   CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ8_0);  // Q6_K, fallen back
-  CHECK(*after.gguf->get_unsigned("general.file_type") == 15);
-  CHECK(*after.gguf->get_unsigned("general.quantization_version") == 2);
-  for (const GgufEntry& entry : before.gguf->entries()) {
+  CHECK(*after->get_unsigned("general.file_type") == 15);
+  CHECK(*after->get_unsigned("general.quantization_version") == 2);
+  for (const GgufEntry& entry : before->entries()) {
     if (entry.key == "general.file_type") continue;
-    const GgufValue* value = after.gguf->find(entry.key);
+    const GgufValue* value = after->find(entry.key);
     CAPTURE(entry.key);
     REQUIRE(value != nullptr);
     REQUIRE(std::equal(value->bytes.begin(), value->bytes.end(), entry.value.bytes.begin(),
@@ -107,16 +92,16 @@ TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmqu
   TinyGguf model = float_model();
   set_matrix(model, "blk.0.ffn_up.weight", 65536);  // more than one chunk of rows
   const Fixture quant(model);
-  quant.run({"Q5_K_S", "3"}).must_end(0);
-  const Opened before(quant.in);
-  const Opened after(quant.out);
-  for (const GgufTensor& tensor : after.gguf->tensors()) {
-    const GgufTensor& source = *before.gguf->find_tensor(tensor.name);
+  quant.run("Q5_K_S 3").must_end(0);
+  const OpenGguf before = quant.source();
+  const OpenGguf after = quant.result();
+  for (const GgufTensor& tensor : after->tensors()) {
+    const GgufTensor& source = *before->find_tensor(tensor.name);
     std::vector<float> weights(tensor.n_elements);
-    contract::dequantize_row(source.type, before.gguf->tensor_data(source), weights);
+    contract::dequantize_row(source.type, before->tensor_data(source), weights);
     std::vector<std::byte> expected(tensor.n_bytes);
     quantize_row(tensor.type, weights, expected);
-    const auto data = after.gguf->tensor_data(tensor);
+    const auto data = after->tensor_data(tensor);
     CAPTURE(tensor.name);
     REQUIRE(std::equal(data.begin(), data.end(), expected.begin(), expected.end()));
   }
@@ -124,23 +109,22 @@ TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmqu
 
 TEST_CASE("llmquant gives equal files and tables for any thread count", "[tools][llmquant]") {
   const Fixture quant;
-  const Finished one = quant.run({"Q3_K_M", "1"});
-  const std::string first = read_file(quant.out);
+  const Finished one = quant.run("Q3_K_M 1");
+  const std::string first = quant.read("out.gguf");
   REQUIRE(!first.empty());
   for (const char* threads : {"2", "3", "7"}) {
-    const Finished more = quant.run({"Q3_K_M", threads});
-    CHECK(read_file(quant.out) == first);
+    const Finished more = quant.run(std::string("Q3_K_M ") + threads);
+    CHECK(quant.read("out.gguf") == first);
     CHECK(more.out == one.out);
   }
 }
 
 TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
   const Fixture quant;
-  quant.run({"Q4_K_M", "--pure"}).must_end(0);
-  CHECK(Opened(quant.out).type("output.weight") == WeightType::kQ4_K);
-  quant.run({"Q4_0", "--tensor-type", "attn_q=q8_0", "--tensor-type", "^blk\\.1\\.=Q5_1"})
-      .must_end(0);
-  const Opened after(quant.out);
+  quant.run("Q4_K_M --pure").must_end(0);
+  CHECK(quant.result().type("output.weight") == WeightType::kQ4_K);
+  quant.run("Q4_0 --tensor-type attn_q=q8_0 --tensor-type '^blk\\.1\\.=Q5_1'").must_end(0);
+  const OpenGguf after = quant.result();
   CHECK(after.type("blk.0.attn_q.weight") == WeightType::kQ8_0);
   CHECK(after.type("blk.1.attn_q.weight") == WeightType::kQ8_0);  // the first match counts
   CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ5_1);
@@ -150,29 +134,26 @@ TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
 
 TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
   const Fixture quant;
-  const Finished result = quant.run({"Q6_K", "--dry-run"}).must_end(0);
+  const Finished result = quant.run("Q6_K --dry-run").must_end(0);
   CHECK_THAT(result.out, Contains("bits per weight") && !Contains("NMSE"));
-  CHECK(quant.n_files() == 1);
+  CHECK(quant.count() == 1);
 }
 
 TEST_CASE("conversion between float types is exact where it can be", "[tools][llmquant]") {
   const Fixture quant;
-  quant.run({"F32"}).must_end(0);
-  run_tool("llmquant", {quant.out, quant.folder.path("back.gguf"), "F16"})
-      .must_end(0, {}, {"NMSE 0.000e+00"});
+  quant.run("F32").must_end(0);
+  quant.shell("llmquant out.gguf back.gguf F16").must_end(0, {}, {"NMSE 0.000e+00"});
 }
 
 TEST_CASE("llmquant refuses to quantize twice unless told", "[tools][llmquant]") {
   const Fixture quant;
-  quant.run({"Q8_0"}).must_end(0);
-  const std::string again = quant.folder.path("again.gguf");
-  run_tool("llmquant", {quant.out, again, "Q4_0"})
+  quant.run("Q8_0").must_end(0);
+  quant.shell("llmquant out.gguf again.gguf Q4_0")
       .must_end(6, {"token_embd.weight", "Q8_0", "--allow-requantize"});
-  CHECK(!std::filesystem::exists(again));
-  run_tool("llmquant", {quant.out, again, "Q4_0", "--allow-requantize"}).must_end(0);
+  CHECK(!std::filesystem::exists(quant.path("again.gguf")));
+  quant.shell("llmquant out.gguf again.gguf Q4_0 --allow-requantize").must_end(0);
   // Tensors that keep their type are copied, which is no second quantization.
-  run_tool("llmquant", {quant.out, again, "Q8_0"}).must_end(0);
-  CHECK(read_file(again) == read_file(quant.out));
+  quant.shell("llmquant out.gguf again.gguf Q8_0 && cmp out.gguf again.gguf").must_end(0);
 }
 
 TEST_CASE("hyper-parameters that llmrun refuses are refused, or warned of", "[tools][llmquant]") {
@@ -188,18 +169,15 @@ TEST_CASE("hyper-parameters that llmrun refuses are refused, or warned of", "[to
   TinyGguf model = float_model();
   model.set_u32(key, value);
   const Fixture files(model);
-  const Finished run = files.run({"Q8_0"});
-  const Finished llmrun = run_tool("llmrun", {files.in, "-n", "1"});
+  const Finished run = files.run("Q8_0").must_end(exit_code);
   // The offset is another in each file.
   const std::string err = std::regex_replace(run.err, std::regex("byte [0-9]+"), "byte ");
-  CAPTURE(key, run.err, llmrun.err);
-  REQUIRE(run.exit_code == exit_code);
   REQUIRE_THAT(err, Contains(words));
-  REQUIRE(files.n_files() == (exit_code == 0 ? 2 : 1));
-  if (exit_code != 0) REQUIRE(llmrun.exit_code == exit_code);
+  REQUIRE(files.count() == (exit_code == 0 ? 2 : 1));
+  if (exit_code != 0) files.shell("llmrun in.gguf -n 1").must_end(exit_code);
   TinyGguf other = float_model();
   other.set_string("general.architecture", "mamba");
-  Fixture(other).run({"Q8_0"}).must_end(0, {"general.architecture", "found \"mamba\""});
+  Fixture(other).run("Q8_0").must_end(0, {"general.architecture", "found \"mamba\""});
 }
 
 TEST_CASE("NaN, Inf and weights out of range are errors of the model", "[tools][llmquant]") {
@@ -207,8 +185,8 @@ TEST_CASE("NaN, Inf and weights out of range are errors of the model", "[tools][
   const std::uint16_t bad = GENERATE(as<std::uint16_t>{}, 0x7E00, 0x7C00);
   std::memcpy(model.tensor("blk.1.attn_q.weight").data.data() + 2 * (kColumns * 36 + 7), &bad, 2);
   const Fixture quant(model);
-  quant.run({"Q4_K_M"}).must_end(7, {quant.in, "blk.1.attn_q.weight", "row 36, column 7"});
-  CHECK(quant.n_files() == 1);
+  quant.run("Q4_K_M").must_end(7, {"in.gguf", "blk.1.attn_q.weight", "row 36, column 7"});
+  CHECK(quant.count() == 1);
 }
 
 TEST_CASE("weights too large for f16 scales are refused", "[tools][llmquant]") {
@@ -219,46 +197,42 @@ TEST_CASE("weights too large for f16 scales are refused", "[tools][llmquant]") {
   const float huge = 3e9f;
   std::memcpy(tensor.data.data() + 4 * (kColumns * 5), &huge, 4);
   const Fixture quant(model);
-  quant.run({GENERATE("Q4_0", "Q4_K_M", "F16")}).must_end(7, {"blk.0.attn_q.weight", "row 5"});
+  quant.run(GENERATE("Q4_0", "Q4_K_M", "F16")).must_end(7, {"blk.0.attn_q.weight", "row 5"});
 }
 
 TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]") {
   const Fixture quant;
-  const auto check = [&](const std::vector<std::string>& arguments, int code,
-                         const std::string& word) {
-    quant.run(arguments).must_end(code, {word});
-    CHECK(quant.n_files() == 1);
+  const auto check = [&](const char* arguments, const char* word) {
+    quant.run(arguments).must_end(2, {word});
+    CHECK(quant.count() == 1);
   };
-  check({"Q9_K"}, 2, "Q4_K_M");
-  check({"Q8_0", "0"}, 2, "THREADS");
-  check({"Q8_0", "x"}, 2, "THREADS");
-  check({"Q8_0", "--tensor-type", "attn_q"}, 2, "REGEX=TYPE");
-  check({"Q8_0", "--tensor-type", "(=Q4_0"}, 2, "regular expression");
-  check({"Q8_0", "--tensor-type", "attn_q=Q8_K"}, 2, "Q8_K");
-  check({"Q8_0", "--tensor-type", "nothing=Q4_0"}, 2, "nothing=Q4_0");
-  run_tool("llmquant", {quant.folder.path("no"), quant.out, "Q8_0"}).must_end(4);
-  const std::string text = quant.folder.write("text", std::string(100, 'x'));
-  run_tool("llmquant", {text, quant.out, "Q8_0"}).must_end(3);
+  check("Q9_K", "Q4_K_M");
+  check("Q8_0 0", "THREADS");
+  check("Q8_0 x", "THREADS");
+  check("Q8_0 --tensor-type attn_q", "REGEX=TYPE");
+  check("Q8_0 --tensor-type '(=Q4_0'", "regular expression");
+  check("Q8_0 --tensor-type attn_q=Q8_K", "Q8_K");
+  check("Q8_0 --tensor-type nothing=Q4_0", "nothing=Q4_0");
+  quant.shell("llmquant no out.gguf Q8_0").must_end(4);
+  quant.write("text", std::string(100, 'x'));
+  quant.shell("llmquant text out.gguf Q8_0").must_end(3);
 }
 
 TEST_CASE("a part of a split model is refused", "[tools][llmquant]") {
   TinyGguf model = float_model();
   model.set<std::uint16_t>("split.count", GgufType::kUint16, 3);
   const Fixture quant(model);
-  quant.run({"Q8_0"}).must_end(6, {"split.count"});
+  quant.run("Q8_0").must_end(6, {"split.count"});
 }
 
 TEST_CASE("a failed write leaves the old file", "[tools][llmquant]") {
   const Fixture quant;
-  quant.folder.write("out.gguf", std::string("old"));
+  quant.write("out.gguf", "old");
   // A file size limit is a disk that fills up in the middle of the file.
-  run_shell("trap '' XFSZ; ulimit -f 16; exec '" + tool_path("llmquant") + "' '" + quant.in +
-            "' '" + quant.out + "' Q8_0")
-      .must_end(4);
-  CHECK(read_file(quant.out) == "old");
-  CHECK(quant.n_files() == 2);
-
-  run_tool("llmquant", {quant.in, "/dev/full", "Q8_0"}).must_end(4, {"/dev/full"});
+  quant.shell("trap '' XFSZ; ulimit -f 16; exec llmquant in.gguf out.gguf Q8_0").must_end(4);
+  CHECK(quant.read("out.gguf") == "old");
+  CHECK(quant.count() == 2);
+  quant.shell("llmquant in.gguf /dev/full Q8_0").must_end(4, {"/dev/full"});
 }
 
 /// Makes a lone matrix no Llama, which would need metadata.
@@ -271,7 +245,7 @@ std::string write_sparse_model(const Fixture& quant, std::uint64_t n_rows) {
   const std::uint64_t dims[] = {65536, n_rows};
   writer.add_tensor("blk.0.attn_q.weight", WeightType::kF16, dims);
   const auto header = require_ok(writer.header());
-  const std::string path = quant.folder.write("sparse.gguf", header);
+  const std::string path = quant.write("sparse.gguf", header);
   std::filesystem::resize_file(path, header.size() + 2 * dims[0] * dims[1]);
   return path;
 }
@@ -291,10 +265,10 @@ bool writes_in(const Process& process, const std::string& folder) {
 
 TEST_CASE("an interrupted run leaves the old file and no other", "[tools][llmquant]") {
   const Fixture quant;
-  quant.folder.write("out.gguf", std::string("old"));
+  quant.write("out.gguf", "old");
   // 2^31 weights are seconds of work, so the signals come in the middle of it.
   const std::string large = write_sparse_model(quant, 32768);
-  const std::size_t files = quant.n_files();
+  const std::size_t files = quant.count();
   struct Case {
     int signal;
     int times;
@@ -305,64 +279,54 @@ TEST_CASE("an interrupted run leaves the old file and no other", "[tools][llmqua
       Case{SIGQUIT, 1, 128 + SIGQUIT}, Case{SIGUSR1, 1, 128 + SIGUSR1},
       Case{SIGABRT, 1, 128 + SIGABRT}, Case{SIGKILL, 1, 128 + SIGKILL});
   CAPTURE(signal, times);
-  Process process({tool_path("llmquant"), large, quant.out, "Q6_K", "1"});
-  while (!writes_in(process, quant.folder.path())) {
+  Process process({tool_path("llmquant"), large, quant.path("out.gguf"), "Q6_K", "1"});
+  while (!writes_in(process, quant.path())) {
     REQUIRE(process.is_running());
     ::usleep(1000);
   }
   for (int i = 0; i < times; ++i) process.send(signal);
   const Finished result = process.wait().must_end(exit_code);
   if (times == 1 && (signal == SIGINT || signal == SIGHUP || signal == SIGTERM)) {
-    CHECK_THAT(result.err, Contains("interrupted: " + quant.out + " was not written"));
+    CHECK_THAT(result.err, Contains("interrupted: " + quant.path("out.gguf") + " was not written"));
   }
-  CHECK(read_file(quant.out) == "old");
-  CHECK(quant.n_files() == files);
+  CHECK(quant.read("out.gguf") == "old");
+  CHECK(quant.count() == files);
 }
 
 TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
   const Fixture quant;
-  const auto refuse = [&](const std::string& out) {
-    const auto before = read_file(quant.in);
-    run_tool("llmquant", {quant.in, out, "Q8_0"})
+  const std::string before = quant.read("in.gguf");
+  std::filesystem::create_symlink("in.gguf", quant.path("soft"));
+  std::filesystem::create_hard_link(quant.path("in.gguf"), quant.path("hard"));
+  for (const std::string out : {"in.gguf", "./in.gguf", "soft", "hard"}) {
+    quant.shell("llmquant in.gguf " + out + " Q8_0")
         .must_end(2, {out + ": OUT: found a file that is read", "--in-place"});
-    CAPTURE(out);
-    CHECK(read_file(quant.in) == before);
-  };
-  refuse(quant.in);
-  refuse(quant.folder.path("./in.gguf"));
-  std::filesystem::create_symlink("in.gguf", quant.folder.path("soft"));
-  std::filesystem::create_hard_link(quant.in, quant.folder.path("hard"));
-  refuse(quant.folder.path("soft"));
-  refuse(quant.folder.path("hard"));
-  std::filesystem::remove(quant.folder.path("hard"));
-  std::filesystem::remove(quant.folder.path("soft"));
-
-  quant.run({"Q8_0"}).must_end(0);
-  run_tool("llmquant", {quant.in, quant.in, "Q8_0", "--in-place"}).must_end(0);
-  CHECK(read_file(quant.in) == read_file(quant.out));
-  CHECK(quant.n_files() == 2);
+    CHECK(quant.read("in.gguf") == before);
+  }
+  quant.shell("rm soft hard; llmquant in.gguf out.gguf Q8_0").must_end(0);
+  quant.shell("llmquant in.gguf in.gguf Q8_0 --in-place && cmp in.gguf out.gguf").must_end(0);
+  CHECK(quant.count() == 2);
 }
 
 TEST_CASE("no part of a split source is destroyed", "[tools][llmquant]") {
   const Fixture quant;
-  const std::string name = quant.folder.path("part");
-  run_tool("llmgguf", {"split", quant.in, name, "--parts", "2"}).must_end(0);
-  const std::string first = name + "-00001-of-00002.gguf";
-  const std::string second = name + "-00002-of-00002.gguf";
-  const auto before = read_file(second);
+  quant.shell("llmgguf split in.gguf part --parts 2").must_end(0);
+  const std::string first = "part-00001-of-00002.gguf ";
+  const std::string second = "part-00002-of-00002.gguf ";
+  const auto before = quant.read("part-00002-of-00002.gguf");
   for (const std::string& out : {first, second}) {
     for (const std::string flag : {"-q", "--in-place"}) {
-      run_tool("llmquant", {first, out, "Q8_0", flag})
+      quant.shell("llmquant " + first + out + "Q8_0 " + flag)
           .must_end(2, {"OUT: found a file that is read"});
     }
   }
-  CHECK(read_file(second) == before);
+  CHECK(quant.read("part-00002-of-00002.gguf") == before);
 }
 
 TEST_CASE("memory does not grow with the model", "[tools][llmquant]") {
   const Fixture quant;
-  const std::string large = write_sparse_model(quant, 2048);  // 256 MiB
-  const Finished result = run_tool("llmquant", {large, quant.out, "Q4_0", "2"}).must_end(0);
+  write_sparse_model(quant, 2048);  // 256 MiB
+  const Finished result = quant.shell("exec llmquant sparse.gguf out.gguf Q4_0 2").must_end(0);
   if (!test::kSanitized) CHECK(result.peak_rss_kib < 128 * 1024);  // shadow memory counts
 }
 
@@ -383,8 +347,8 @@ TEST_CASE("llmquant's memory does not grow with the length of a row", "[tools][l
   const Finished result =
       run_tool("llmquant", {in, folder.path("out.gguf"), "Q8_0", "2"}).must_end(0);
   if (!kSanitized) CHECK(result.peak_rss_kib < 64 * 1024);
-  const Opened out(folder.path("out.gguf"));
-  CHECK(out.gguf->find_tensor("blk.0.ffn_up.weight")->n_bytes == 2 * kWide / 32 * 34);
+  const OpenGguf out(folder.path("out.gguf"));
+  CHECK(out->find_tensor("blk.0.ffn_up.weight")->n_bytes == 2 * kWide / 32 * 34);
 }
 
 }  // namespace llm::test

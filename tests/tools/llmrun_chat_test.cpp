@@ -7,8 +7,8 @@ namespace llm::test {
 namespace {
 
 /// A chat on the tiny model; its replies are three tokens of nonsense.
-constexpr const char* kChat =
-    "\"$TINY\" -i --chat-template zephyr -t 1 -n 3 --ignore-eos -s 1 --temp 0 ";
+const std::string kChat =
+    "tiny.gguf -i --chat-template zephyr -t 1 -n 3 --ignore-eos -s 1 --temp 0 ";
 
 std::vector<Json> json_lines(const std::string& text) {
   std::istringstream stream(text);
@@ -17,7 +17,7 @@ std::vector<Json> json_lines(const std::string& text) {
   return objects;
 }
 
-std::size_t count(const std::string& text, const std::string& part) {
+std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t n = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++n;
   return n;
@@ -36,15 +36,14 @@ class Chats : public Llmrun {
     std::string input;
     for (const std::string& line : lines) input += line + '\n';
     write("input", input);
-    return llmrun(kChat + options + " < \"$DIR/input\"");
+    return llmrun(kChat + options + " < input");
   }
 
   /// The replies of -i --json to these messages.
   std::vector<Json> replies(const std::string& options, const std::vector<std::string>& messages) {
     std::vector<std::string> lines;
     for (const std::string& message : messages) lines.push_back(json_text(Json(message)));
-    const Finished run = chat("--json " + options, lines).must_end(0);
-    return json_lines(run.out);
+    return json_lines(chat("--json " + options, lines).must_end(0).out);
   }
 };
 
@@ -52,20 +51,19 @@ class Chats : public Llmrun {
 
 TEST_CASE_METHOD(Chats, "a chat goes on when its context is full, and says so once") {
   const Finished run = chat("-c 150 --system Be -v", messages(30)).must_end(0);
-  REQUIRE(count(run.err, "| peak RSS") == 30);  // a reply each
-  REQUIRE(count(run.err, "warning: context full (150 tokens): the ") == 1);
-  REQUIRE(count(run.err, "info: context full (150 tokens): the ") > 5);
+  REQUIRE(count_of(run.err, "| peak RSS") == 30);  // a reply each
+  REQUIRE(count_of(run.err, "warning: context full (150 tokens): the ") == 1);
+  REQUIRE(count_of(run.err, "info: context full (150 tokens): the ") > 5);
   REQUIRE(!contains(run.err, "error"));
 }
 
 TEST_CASE_METHOD(Chats, "a message longer than the context is refused and the chat lives") {
   const std::string large(300, 'x');
-  const Finished run =
-      chat("-c 150 -v", {"one", large, "two"})
-          .must_end(0, {"llmrun: error: message: found ",
-                        "need at most 150 (the context); raise -c, shorten the message or use "
-                        "--context-shift"});
-  REQUIRE(count(run.err, "| peak RSS") == 2);
+  const Finished run = chat("-c 150 -v", {"one", large, "two"})
+                           .must_end(0, {"llmrun: error: message: found ",
+                                         "need at most 150 (the context); raise -c, shorten the "
+                                         "message or use --context-shift"});
+  REQUIRE(count_of(run.err, "| peak RSS") == 2);
   // As if it had never been.
   REQUIRE(run.out == chat("-c 150", {"one", "two"}).out);
 }
@@ -76,12 +74,12 @@ TEST_CASE_METHOD(Chats, "with --context-shift a long message loses its front") {
           .must_end(0, {"warning: prompt: the first ",
                         "tokens are dropped, so that the rest fits into 150 (-c)"});
   REQUIRE(!contains(run.err, "--context-shift"));
-  REQUIRE(count(run.err, "| peak RSS") == 2);
+  REQUIRE(count_of(run.err, "| peak RSS") == 2);
 }
 
 TEST_CASE_METHOD(Chats, "a reply longer than the context ends with a warning, or goes on") {
   const Finished ended = chat("-c 150 -n 500", {"one", "two"}).must_end(0);
-  REQUIRE(count(ended.err, "warning: context full: message and reply have 150 tokens") == 2);
+  REQUIRE(count_of(ended.err, "warning: context full: message and reply have 150 tokens") == 2);
   const auto shifted = replies("-c 150 -n 500 --context-shift", {"one", "two"});
   REQUIRE(shifted[0]["ids"].size() == 500);
   REQUIRE(shifted[1]["ids"].size() == 500);
@@ -89,30 +87,27 @@ TEST_CASE_METHOD(Chats, "a reply longer than the context ends with a warning, or
 
 TEST_CASE_METHOD(Chats, "a line above 64 MiB, or a text above 16, is refused and the chat lives") {
   const Finished run =
-      shell(
-          std::string("(head -c 70000000 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
-          kChat + "-c 200 -v")
+      shell(std::string("(head -c 70000000 /dev/zero | tr '\\0' x; echo; echo two) | llmrun ") +
+            kChat + "-c 200 -v")
           .must_end(0, {"message: found 70000000 bytes, need at most 67108864"});
-  REQUIRE(count(run.err, "| peak RSS") == 1);
+  REQUIRE(count_of(run.err, "| peak RSS") == 1);
   // Below that, what the template prints is too long.
   const Finished joined =
-      shell(
-          std::string("(head -c 20000000 /dev/zero | tr '\\0' x; echo; echo two) | \"$LLMRUN\" ") +
-          kChat + "-c 200 -v")
+      shell(std::string("(head -c 20000000 /dev/zero | tr '\\0' x; echo; echo two) | llmrun ") +
+            kChat + "-c 200 -v")
           .must_end(0, {"chat template: line 1: found a text of more than 16 MiB, need less"});
-  REQUIRE(count(joined.err, "| peak RSS") == 1);
+  REQUIRE(count_of(joined.err, "| peak RSS") == 1);
 }
 
 TEST_CASE_METHOD(Chats, "commands do what /help lists") {
   const auto err = [&](const std::vector<std::string>& lines) {
-    const Finished run = chat("-c 2000 -v", lines).must_end(0);
-    return run.err;
+    return chat("-c 2000 -v", lines).must_end(0).err;
   };
   const std::string help = err({"/help"});
   for (const char* name : {"/help, /?", "/exit, /bye", "/clear", "/system [TEXT]", "/save FILE",
                            "/load FILE", "/regenerate", "/stats"})
     REQUIRE(contains(help, std::string("\n") + name + " "));
-  REQUIRE(count(err({"one", "/exit", "two"}), "| peak RSS") == 1);
+  REQUIRE(count_of(err({"one", "/exit", "two"}), "| peak RSS") == 1);
   REQUIRE(contains(err({"one", "two", "/stats"}), "2 turns, "));
   REQUIRE(contains(err({"one", "two", "/clear", "/stats"}), "0 turns, 0 tokens of 2000"));
   REQUIRE(contains(err({"/system", "/system Be kind", "/system"}), "no system message\nBe kind\n"));
@@ -140,13 +135,12 @@ TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
   // As Qwen2.5's: it has a message of its own where there is none.
   write(
       "own.jinja",
-      "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are made by somebody far away."
-      "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+      "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are made by somebody far "
+      "away.{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
       "{% endfor %}<|im_start|>assistant\n");
   const auto n_tokens = [&](const std::string& options, std::vector<std::string> lines) {
     lines.push_back("/stats");
-    const std::string err =
-        chat("--chat-template \"$DIR/own.jinja\" -c 2000 -n 0 " + options, lines).err;
+    const std::string err = chat("--chat-template own.jinja -c 2000 -n 0 " + options, lines).err;
     return std::stoi(err.substr(err.find(" turns, ") + 8));
   };
   const int none = n_tokens("", {"hi"});
@@ -154,23 +148,21 @@ TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
   REQUIRE(empty < none - 20);
   REQUIRE(n_tokens("", {"/system \"\"", "hi"}) == empty);
   // A session keeps the difference.
-  REQUIRE(n_tokens("--session \"$DIR/none\"", {"hi"}) == none);
-  REQUIRE(n_tokens("--session \"$DIR/none\"", {}) == none);
-  REQUIRE(n_tokens("--session \"$DIR/empty\" --system \"\"", {"hi"}) == empty);
-  REQUIRE(n_tokens("--session \"$DIR/empty\"", {}) == empty);
-  chat("--chat-template \"$DIR/own.jinja\" -c 2000 --session \"$DIR/none\" --system \"\"", {})
-      .must_end(2);
+  REQUIRE(n_tokens("--session none", {"hi"}) == none);
+  REQUIRE(n_tokens("--session none", {}) == none);
+  REQUIRE(n_tokens("--session empty --system \"\"", {"hi"}) == empty);
+  REQUIRE(n_tokens("--session empty", {}) == empty);
+  chat("--chat-template own.jinja -c 2000 --session none --system \"\"", {}).must_end(2);
 }
 
 TEST_CASE_METHOD(Chats, "--chat asks as the file's template has it, and -p says that it could") {
   auto model = test::with_chatml_markers();
   model.set_string("tokenizer.chat_template",
-                   "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content }}"
-                   "<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}");
+                   "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content "
+                   "}}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}");
   write("chatml.gguf", model.bytes());
   const auto ids = [&](const std::string& options) {
-    const Finished run =
-        llmrun("\"$DIR/chatml.gguf\" -p hi -c 500 -n 0 --json -v " + options).must_end(0);
+    const Finished run = llmrun("chatml.gguf -p hi -c 500 -n 0 --json -v " + options).must_end(0);
     CAPTURE(options);
     const bool told = contains(run.err, "--chat asks it as a question");
     REQUIRE(told == options.empty());
@@ -181,7 +173,7 @@ TEST_CASE_METHOD(Chats, "--chat asks as the file's template has it, and -p says 
   REQUIRE(asked == ids("--chat-template chatml"));
   REQUIRE(asked != ids(""));
   ids("--parse-special");  // who writes the markers knows
-  llmrun("\"$TINY\" --chat -p hi -n 0").must_end(2, {"found no chat template in the model"});
+  llmrun("tiny.gguf --chat -p hi -n 0").must_end(2, {"found no chat template in the model"});
 }
 
 TEST_CASE_METHOD(Chats, "what is one message, and what a command") {
@@ -235,7 +227,7 @@ TEST_CASE_METHOD(Chats, "a chat in JSON answers line by line and lives through b
 }
 
 TEST_CASE_METHOD(Chats, "--session goes on as if the chat had never been left") {
-  const std::string options = "-c 150 --temp 1 --system Be --session \"$DIR/session\"";
+  const std::string options = "-c 150 --temp 1 --system Be --session session";
   const auto expected = replies("-c 150 --temp 1 --system Be", messages(9));
   std::vector<Json> found;
   for (const std::string& message : messages(9)) {
@@ -255,14 +247,14 @@ TEST_CASE_METHOD(Chats, "--session goes on as if the chat had never been left") 
 }
 
 TEST_CASE_METHOD(Chats, "a session is there after a chat was killed") {
-  shell(std::string("mkfifo \"$DIR/in\"; \"$LLMRUN\" ") + kChat +
-        "-c 500 --session \"$DIR/session\" < \"$DIR/in\" > \"$DIR/out\" & job=$!\n"
-        "exec 3> \"$DIR/in\"; echo one >&3\n"
+  shell(std::string("mkfifo in; llmrun ") + kChat +
+        "-c 500 --session session < in > out & job=$!\n"
+        "exec 3> in; echo one >&3\n"
         // The second reply's first byte comes when the first turn is kept.
-        "echo two >&3; until [ \"$(wc -l < \"$DIR/out\")\" -ge 2 ]; do sleep 0.01; done\n"
+        "echo two >&3; until [ \"$(wc -l < out)\" -ge 2 ]; do sleep 0.01; done\n"
         "kill -KILL $job; wait $job")
       .must_end(137);
-  const Finished stats = chat("-c 500 --session \"$DIR/session\"", {"/stats"}).must_end(0);
+  const Finished stats = chat("-c 500 --session session", {"/stats"}).must_end(0);
   const bool has_turns = contains(stats.err, "1 turns, ") || contains(stats.err, "2 turns, ");
   REQUIRE(has_turns);
 }
@@ -287,9 +279,9 @@ TEST_CASE_METHOD(Chats, "/save and /load keep a conversation") {
 
 TEST_CASE_METHOD(Chats, "a session of another model, template, kv or compute is refused") {
   write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
-  chat("-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
-  llmrun("\"$TINY\" -p a -n 0 -q --cache-save \"$DIR/cache\"").must_end(0);
-  const std::string good = test::read_file(path("session"));
+  chat("-c 500 --session session", {"one"}).must_end(0);
+  llmrun("tiny.gguf -p a -n 0 -q --cache-save cache").must_end(0);
+  const std::string good = read("session");
   write("cut", good.substr(0, good.size() - 1));
   using Row = std::tuple<std::string, int, const char*>;
   for (const auto& [options, exit_code, words] : std::vector<Row>{
@@ -298,19 +290,19 @@ TEST_CASE_METHOD(Chats, "a session of another model, template, kv or compute is 
            {"--chat-template llama2", 8,
             "session: --chat-template: found a conversation with the template zephyr, need one "
             "with llama2"},
-           {"-m \"$DIR/other.gguf\"", 8, "session: model: found SHA-256 "},
+           {"-m other.gguf", 8, "session: model: found SHA-256 "},
            {"--system You", 2,
             "session: --system: found another message than the conversation has"},
-           {"--session \"$DIR/tiny.gguf\"", 3, "tiny.gguf: found no prompt cache or session"},
-           {"--session \"$DIR/cache\"", 3, "cache: conversation: found a prompt cache"},
-           {"--session \"$DIR/cut\"", 3, "cut: file size: found "},
+           {"--session tiny.gguf", 3, "tiny.gguf: found no prompt cache or session"},
+           {"--session cache", 3, "cache: conversation: found a prompt cache"},
+           {"--session cut", 3, "cut: file size: found "},
            {"--session /nowhere/session", 4, "/nowhere/session: "},
        }) {
-    const std::string model = contains(options, "-m ") ? "" : "\"$TINY\" ";
-    llmrun(model + "-i --chat-template zephyr -c 500 --session \"$DIR/session\" " + options + " -q")
+    const std::string model = contains(options, "-m ") ? "" : "tiny.gguf ";
+    llmrun(model + "-i --chat-template zephyr -c 500 --session session " + options + " -q")
         .must_end(exit_code, {words});
     CAPTURE(options);
-    REQUIRE(test::read_file(path("session")) == good);
+    REQUIRE(read("session") == good);
   }
 }
 
@@ -321,8 +313,8 @@ TEST_CASE_METHOD(Chats, "what a session file must not say is refused by field, v
     const char* words;
     int exit_code = 3;
   };
-  chat("-c 500 --session \"$DIR/session\"", {"one"}).must_end(0);
-  const std::string good = test::read_file(path("session"));
+  chat("-c 500 --session session", {"one"}).must_end(0);
+  const std::string good = read("session");
   // The conversation is a string: its length, then its bytes. docs/prompt_cache.md has the layout.
   const std::size_t at = good.find("{\"schema_version\"");
   REQUIRE(at != std::string::npos);
@@ -363,23 +355,20 @@ TEST_CASE_METHOD(Chats, "what a session file must not say is refused by field, v
     std::memcpy(&file[12], &new_size, sizeof new_size);
     file.replace(20, 64, sha256_hex(std::as_bytes(std::span(file).subspan(20 + 64))));
     write("session", file);
-    chat("-c 500 --session \"$DIR/session\"", {"/stats"})
-        .must_end(exit_code, {"/session: ", words});
+    chat("-c 500 --session session", {"/stats"}).must_end(exit_code, {"session: ", words});
     CAPTURE(pointer, value);
-    REQUIRE(test::read_file(path("session")) == file);
+    REQUIRE(read("session") == file);
   }
 }
 
 TEST_CASE_METHOD(Chats, "SIGINT in a chat over a pipe ends it and keeps the session") {
-  const Finished run =
-      shell(std::string("set -m; mkfifo \"$DIR/in\" \"$DIR/pipe\"; \"$LLMRUN\" ") + kChat +
-            "-n -1 --context-shift --session \"$DIR/session\" < \"$DIR/in\" > \"$DIR/pipe\" & "
-            "job=$!\n"
-            "exec 4> \"$DIR/in\" 3< \"$DIR/pipe\"; echo hello >&4\n"
-            "head -c 20 <&3; kill -INT $job; cat <&3; wait $job")
-          .must_end(130);
+  const Finished run = shell(std::string("set -m; mkfifo in pipe; llmrun ") + kChat +
+                             "-n -1 --context-shift --session session < in > pipe & job=$!\n"
+                             "exec 4> in 3< pipe; echo hello >&4\n"
+                             "head -c 20 <&3; kill -INT $job; cat <&3; wait $job")
+                           .must_end(130);
   REQUIRE(run.out.size() >= 20);
-  REQUIRE(contains(chat("--session \"$DIR/session\"", {"/stats"}).err, "1 turns, "));
+  REQUIRE(contains(chat("--session session", {"/stats"}).err, "1 turns, "));
 }
 
 }  // namespace llm::test

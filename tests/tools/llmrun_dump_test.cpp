@@ -7,7 +7,7 @@
 namespace llm::test {
 namespace {
 
-constexpr const char* kRun = "\"$TINY\" -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
+const std::string kRun = "tiny.gguf -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
 
 TapMatrix tap_of(const Dump& dump, int layer, std::string_view name) {
   return require_ok(dump.tap(layer, name));
@@ -21,8 +21,7 @@ class Dumps : public Llmrun {
 }  // namespace
 
 TEST_CASE_METHOD(Dumps, "--dump-layers writes every tap of every token") {
-  const Finished run =
-      llmrun(std::string(kRun) + "--json --logits-hash --dump-layers \"$DIR/a\"").must_end(0);
+  const Finished run = llmrun(kRun + "--json --logits-hash --dump-layers a").must_end(0);
   const auto json = test::parse_json(run.out);
   std::vector<std::int32_t> tokens = json["prompt_ids"].get<std::vector<std::int32_t>>();
   const std::size_t n_prompt = tokens.size();
@@ -58,26 +57,24 @@ TEST_CASE_METHOD(Dumps, "receipt and dump name the model that ran, not what has 
   write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
   // Lines of 8 KiB fill the pipe, so llmrun waits for the reader long before its last token.
   shell(
-      "set -o pipefail; sha256sum < \"$TINY\" > \"$DIR/sum\"; "
-      "\"$LLMRUN\" \"$TINY\" -p a -n 50 --temp 0 --ignore-eos -q --jsonl --logprobs 272 "
-      "--receipt \"$DIR/receipt.json\" --dump-layers \"$DIR/dump.npz\" | "
-      "{ read -r line && mv \"$DIR/other.gguf\" \"$TINY\" && cat > /dev/null; }")
+      "set -o pipefail; sha256sum < tiny.gguf > sum; llmrun tiny.gguf -p a -n 50 --temp 0 "
+      "--ignore-eos -q --jsonl --logprobs 272 --receipt receipt.json --dump-layers dump.npz | { "
+      "read -r line && mv other.gguf tiny.gguf && cat > /dev/null; }")
       .must_end(0);
-  const std::string ran = test::read_file(path("sum")).substr(0, 64);
-  const std::string now = test::read_file(path("tiny.gguf"));
+  const std::string ran = read("sum").substr(0, 64);
+  const std::string now = read("tiny.gguf");
   REQUIRE(ran != sha256_hex(std::as_bytes(std::span(now))));
-  const auto receipt = test::parse_json(test::read_file(path("receipt.json")));
+  const auto receipt = test::parse_json(read("receipt.json"));
   REQUIRE(receipt["model"]["sha256"] == ran);
-  const auto dump = require_ok(Dump::load(path("dump.npz")));
-  REQUIRE(dump.meta().model_sha256 == ran);
+  REQUIRE(load_dump("dump.npz").meta().model_sha256 == ran);
 }
 
 TEST_CASE_METHOD(Dumps, "a dump of other batches, threads and ISA has the same activations") {
-  llmrun(std::string(kRun) + "--dump-layers \"$DIR/a\"").must_end(0);
+  llmrun(kRun + "--dump-layers a").must_end(0);
   const Dump expected = load_dump("a");
   for (const char* extra : {"-b 2", "-t 3", "--isa scalar"}) {
     CAPTURE(extra);
-    llmrun(std::string(kRun) + "--dump-layers \"$DIR/b\" " + extra).must_end(0);
+    llmrun(kRun + "--dump-layers b " + extra).must_end(0);
     const Dump dump = load_dump("b");
     const bool more_steps = dump.step_ptr().size() > expected.step_ptr().size();
     REQUIRE(more_steps == (std::string_view(extra) == "-b 2"));
@@ -89,8 +86,8 @@ TEST_CASE_METHOD(Dumps, "a dump of other batches, threads and ISA has the same a
 }
 
 TEST_CASE_METHOD(Dumps, "--dump-layers changes neither text nor hash") {
-  const Finished plain = llmrun(std::string(kRun) + "--logits-hash");
-  const Finished dumped = llmrun(std::string(kRun) + "--logits-hash --dump-layers \"$DIR/a\"");
+  const Finished plain = llmrun(kRun + "--logits-hash");
+  const Finished dumped = llmrun(kRun + "--logits-hash --dump-layers a");
   REQUIRE(dumped.out == plain.out);
   REQUIRE(dumped.err == plain.err);
 }
@@ -102,10 +99,7 @@ TEST_CASE_METHOD(Dumps, "--dump-layers refuses what computes a position twice") 
            {"-i --chat-template zephyr",
             "-i: found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text"},
        }) {
-    const Finished run =
-        llmrun(std::string("\"$TINY\" -q -n 2 --dump-layers \"$DIR/a\" ") + arguments)
-            .must_end(2, {words});
-    REQUIRE(run.out.empty());
+    llmrun(std::string("tiny.gguf -q -n 2 --dump-layers a ") + arguments).must_refuse(2, {words});
     REQUIRE_FALSE(std::filesystem::exists(path("a")));
   }
 }

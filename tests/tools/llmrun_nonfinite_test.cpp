@@ -6,29 +6,21 @@
 namespace llm::test {
 namespace {
 
-constexpr const char* kRun = "\"$DIR/bad.gguf\" -p 'a tiny hen' -n 4 --temp 0 -q ";
-
-class Nonfinite : public Llmrun {
- public:
-  /// Writes a model to $DIR/bad.gguf.
-  void write_model(const TinyGguf& model) const { write("bad.gguf", model.bytes()); }
-};
+const std::string kRun = "bad.gguf -p 'a tiny hen' -n 4 --temp 0 -q ";
 
 }  // namespace
 
-TEST_CASE_METHOD(Nonfinite, "bad input 61: llmrun names tensor and block") {
+TEST_CASE_METHOD(Llmrun, "bad input 61: llmrun names tensor and block") {
   TinyGguf model = TinyGguf::llama();
   const std::uint16_t infinite = 0x7C00;
   std::memcpy(model.tensor("blk.0.attn_v.weight").data.data() + 34 * 3, &infinite,
               sizeof(infinite));
-  write_model(model);
-  const Finished run =
-      llmrun(kRun).must_end(7, {"llmrun: error: ", "bad.gguf: blk.0.attn_v.weight (byte ",
-                                "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"});
-  REQUIRE(run.out.empty());
+  write("bad.gguf", model.bytes());
+  llmrun(kRun).must_refuse(7, {"llmrun: error: ", "bad.gguf: blk.0.attn_v.weight (byte ",
+                               "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"});
 }
 
-TEST_CASE_METHOD(Nonfinite, "bad input 62, 63: llmrun names layer, operation and position") {
+TEST_CASE_METHOD(Llmrun, "bad input 62, 63: llmrun names layer, operation and position") {
   // A prompt asks for logits of its last token only: the logits' own fault is at that position.
   const auto [tensor, words] = GENERATE(table<const char*, const char*>({
       {"blk.0.ffn_up.weight", "blk.0.up: found NaN or Inf at token position 0, need finite"},
@@ -36,14 +28,12 @@ TEST_CASE_METHOD(Nonfinite, "bad input 62, 63: llmrun names layer, operation and
   }));
   TinyGguf model = TinyGguf::llama();
   test::make_huge(model, tensor);
-  write_model(model);
+  write("bad.gguf", model.bytes());
   for (const char* extra : {"", "--compute f32", "--no-cache", "--isa scalar -b 2", "--json",
-                            "--logits-hash", "-i", "--dump-layers \"$DIR/dump.npz\""}) {
+                            "--logits-hash", "-i", "--dump-layers dump.npz"}) {
     const bool chat = std::string_view(extra) == "-i";
-    const Finished run = chat ? shell(
-                                    "echo hi | \"$LLMRUN\" \"$DIR/bad.gguf\" -q -i "
-                                    "--chat-template zephyr")
-                              : llmrun(std::string(kRun) + extra);
+    const Finished run = chat ? shell("echo hi | llmrun bad.gguf -q -i --chat-template zephyr")
+                              : llmrun(kRun + extra);
     run.must_end(7, {"llmrun: error: ", words, "the weights are corrupt or too large for f32"});
     CAPTURE(extra);
     REQUIRE(run.out.find_first_not_of("> \n") == std::string::npos);  // no token was drawn
@@ -51,7 +41,7 @@ TEST_CASE_METHOD(Nonfinite, "bad input 62, 63: llmrun names layer, operation and
   REQUIRE_FALSE(std::filesystem::exists(path("dump.npz")));
 }
 
-TEST_CASE_METHOD(Nonfinite, "bad input 62: what was written before the fault stays") {
+TEST_CASE_METHOD(Llmrun, "bad input 62: what was written before the fault stays") {
   // All logits are 0 but the guilty token's: it is drawn once its logit is positive, which it is at
   // some position with one sign of its weights or the other.
   int faults = 0;
@@ -65,8 +55,8 @@ TEST_CASE_METHOD(Nonfinite, "bad input 62: what was written before the fault sta
       const float value = sign * 0.1F * static_cast<float>(i % 3 + 1);
       std::memcpy(output.data.data() + (kGuilty * 32 + i) * sizeof(float), &value, sizeof(value));
     }
-    write_model(model);
-    const Finished run = llmrun("\"$DIR/bad.gguf\" -p 'the hat' -n 8 --temp 0 --ignore-eos -q");
+    write("bad.gguf", model.bytes());
+    const Finished run = llmrun("bad.gguf -p 'the hat' -n 8 --temp 0 --ignore-eos -q");
     CAPTURE(sign, run.out);
     if (!contains(run.err, "error")) continue;
     ++faults;

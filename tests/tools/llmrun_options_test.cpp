@@ -5,24 +5,17 @@
 namespace llm::test {
 namespace {
 
-constexpr const char* kFable = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
-
 class LlmrunOptions : public Llmrun {
  public:
   /// The JSON of a run on the tiny model, whose text has no end of its own.
   Json run_json(const std::string& options) {
-    const Finished run =
-        llmrun("\"$TINY\" -p 'a tiny hen' -t 1 --ignore-eos --json -q " + options).must_end(0);
-    CAPTURE(options);
-    return test::parse_json(run.out);
+    return json_of("tiny.gguf -p 'a tiny hen' --ignore-eos --json -q " + options);
   }
 
   std::string fable(const std::string& options) {
-    const Finished run =
-        llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0 -q {}", kFable, options))
-            .must_end(0);
-    CAPTURE(options);
-    return run.out;
+    return llmrun(fmt::format("{} -p 'Once upon a time' --temp 0 -q {}", kFable, options))
+        .must_end(0)
+        .out;
   }
 };
 
@@ -40,9 +33,8 @@ TEST_CASE_METHOD(LlmrunOptions,
   REQUIRE(fable("-n 60 -r '\\n\\n'") == text);
   REQUIRE(fable("-n 60 -e -r '\\n\\n'") == text.substr(0, paragraph));
   REQUIRE(fable("-n 60 -r zzz -r $'\\n\\n' -r young") == text.substr(0, name));
-  const Finished json =
-      llmrun(fmt::format("{} -p 'Once upon a time' --temp 0 -q -r young --json", kFable));
-  REQUIRE(test::parse_json(json.out)["stop_reason"] == "stop_string");
+  const std::string json = fable("-r young --json");
+  REQUIRE(test::parse_json(json)["stop_reason"] == "stop_string");
 }
 
 TEST_CASE_METHOD(LlmrunOptions, "--system and --chat-template are what the model sees") {
@@ -64,13 +56,12 @@ TEST_CASE_METHOD(LlmrunOptions, "a chat template that is not understood is refus
   test::TinyGguf model = test::TinyGguf::llama();
   model.set_string("tokenizer.chat_template", "\n{{ messages | turn\x1b[31m }}\nnot this line");
   write("unknown.gguf", model.bytes());
-  const Finished run =
-      llmrun("\"$DIR/unknown.gguf\" --system x -p y")
-          .must_end(3, {"chat template: line 2: found '\\x1b', need an expression",
-                        "--chat-template takes one of chatml, zephyr, llama2, llama3, "
-                        "mistral-nemo, gemma, or a file"});
+  const Finished run = llmrun("unknown.gguf --system x -p y")
+                           .must_end(3, {"chat template: line 2: found '\\x1b', need an expression",
+                                         "--chat-template takes one of chatml, zephyr, llama2, "
+                                         "llama3, mistral-nemo, gemma, or a file"});
   REQUIRE(!contains(run.err, "not this line"));
-  llmrun("\"$DIR/unknown.gguf\" --chat-template zephyr -c 500 -n 1 -p y").must_end(0);
+  llmrun("unknown.gguf --chat-template zephyr -c 500 -n 1 -p y").must_end(0);
 }
 
 TEST_CASE_METHOD(LlmrunOptions, "--chat-template takes a file, and --chat-date dates it") {
@@ -79,23 +70,22 @@ TEST_CASE_METHOD(LlmrunOptions, "--chat-template takes a file, and --chat-date d
     return run_json("-c 500 -n 0 " + options)["prompt_ids"];
   };
   write("spelled.jinja", "03 May: {{ messages[0].content }}");
-  REQUIRE(ids("--chat-template \"$DIR/own.jinja\" --chat-date 2026-05-03") ==
-          ids("--chat-template \"$DIR/spelled.jinja\""));
-  const std::string asks = "\"$TINY\" -p x -n 0 -c 500 --chat-template \"$DIR/own.jinja\" ";
+  REQUIRE(ids("--chat-template own.jinja --chat-date 2026-05-03") ==
+          ids("--chat-template spelled.jinja"));
+  const std::string asks = "tiny.gguf -p x -n 0 -c 500 --chat-template own.jinja ";
   llmrun(asks).must_end(0, {"the chat template asks for the date and is told 2"});
   REQUIRE(!contains(llmrun(asks + "-q").must_end(0).err, "date"));
   REQUIRE(!contains(llmrun(asks + "--chat-date 2026-05-03").must_end(0).err, "date"));
   for (const char* wrong : {"2026-02-30", "2026-5-3", "today", "2026-05-03x"}) {
-    CAPTURE(wrong);
     llmrun(asks + "--chat-date " + wrong)
         .must_end(2, {"--chat-date: found ", "need a date such as"});
   }
-  llmrun("\"$TINY\" -p x --chat-template \"$DIR/none.jinja\"").must_end(4, {"none.jinja: "});
+  llmrun("tiny.gguf -p x --chat-template none.jinja").must_end(4, {"none.jinja: "});
   write("bad.jinja", "{% if %}");
-  llmrun("\"$TINY\" -p x --chat-template \"$DIR/bad.jinja\"")
+  llmrun("tiny.gguf -p x --chat-template bad.jinja")
       .must_end(3, {"bad.jinja: chat template: line 1: found '%}', need an expression"});
   write("refuses.jinja", "{{ raise_exception('No ' ~ messages[0].role) }}");
-  llmrun("\"$TINY\" -p x --system y --chat-template \"$DIR/refuses.jinja\"")
+  llmrun("tiny.gguf -p x --system y --chat-template refuses.jinja")
       .must_end(2, {"chat template: line 1: the template says: No system"});
 }
 
@@ -107,26 +97,23 @@ TEST_CASE_METHOD(LlmrunOptions, "a chat template whose markers the vocabulary la
   for (const auto& [name, marker] :
        {Case{"chatml", "<|im_start|>"}, Case{"llama3", "<|start_header_id|>"},
         Case{"mistral-nemo", "[INST]"}, Case{"gemma", "<start_of_turn>"}}) {
-    const Finished run =
-        llmrun(fmt::format("\"$TINY\" -n 1 -p y --chat-template {}", name))
-            .must_end(2, {fmt::format("--chat-template: found {}, whose marker {} is no token "
-                                      "of this vocabulary",
-                                      name, marker)});
-    REQUIRE(run.out.empty());
+    llmrun(fmt::format("tiny.gguf -n 1 -p y --chat-template {}", name))
+        .must_refuse(
+            2, {fmt::format(
+                   "--chat-template: found {}, whose marker {} is no token of this vocabulary",
+                   name, marker)});
   }
   // A control or user-defined token is a marker; a piece of text is none.
   for (const auto& [kind, exit_code] : {std::pair(3, 0), std::pair(4, 0), std::pair(1, 2)}) {
     write("marked.gguf", test::with_chatml_markers(kind).bytes());
-    llmrun("\"$DIR/marked.gguf\" -n 1 -p y -c 100 --chat-template chatml").must_end(exit_code);
+    llmrun("marked.gguf -n 1 -p y -c 100 --chat-template chatml").must_end(exit_code);
   }
 }
 
 TEST_CASE_METHOD(LlmrunOptions, "a text ends with EOS unless --ignore-eos") {
   const auto run = [&](const char* options) {
-    return test::parse_json(
-        llmrun(fmt::format("{} -p 'Once upon a time' -t 1 --temp 0.4 -s 4 -c 500 --json -q {}",
-                           kFable, options))
-            .out);
+    return json_of(fmt::format("{} -p 'Once upon a time' --temp 0.4 -s 4 -c 500 --json -q {}",
+                               kFable, options));
   };
   const Json ended = run("");
   REQUIRE(ended["stop_reason"] == "eos");
@@ -170,15 +157,14 @@ TEST_CASE_METHOD(LlmrunOptions, "what changes no result reaches the engine all t
   REQUIRE(stats("")["cache"] == true);
   REQUIRE(stats("--no-cache")["cache"] == false);
   REQUIRE(stats("-s 77")["seed"] == 77);
-  const Finished variable = shell("LLM_ISA=scalar \"$LLMRUN\" \"$TINY\" -p a -n 1 --json -q");
+  const Finished variable = shell("LLM_ISA=scalar llmrun tiny.gguf -p a -n 1 --json -q");
   REQUIRE(test::parse_json(variable.out)["stats"]["isa"] == "scalar");
 }
 
 TEST_CASE_METHOD(LlmrunOptions,
                  "--profile divides load, prefill and decode among parts that add up") {
-  const Finished run =
-      llmrun("\"$TINY\" -p 'a tiny hen' -n 24 -t 1 --ignore-eos --profile").must_end(0);
-  REQUIRE_FALSE(contains(llmrun("\"$TINY\" -p 'a tiny hen' -n 4 -t 1").err, "prefill:"));
+  const Finished run = llmrun("tiny.gguf -p 'a tiny hen' -n 24 --ignore-eos --profile").must_end(0);
+  REQUIRE_FALSE(contains(llmrun("tiny.gguf -p 'a tiny hen' -n 4").err, "prefill:"));
   const std::size_t load = run.err.find("load: ");
   const std::size_t prefill = run.err.find("prefill: 1 passes", load);
   const std::size_t decode = run.err.find("decode: 23 passes", prefill);
@@ -208,12 +194,12 @@ TEST_CASE_METHOD(LlmrunOptions, "--strict refuses a file that gives a warning") 
   test::TinyGguf model = test::TinyGguf::llama();
   model.trailing = "bytes nobody knows";
   write("odd.gguf", model.bytes());
-  llmrun("\"$DIR/odd.gguf\" -p a -n 1").must_end(0, {"llmrun: warning: "});
-  llmrun("\"$DIR/odd.gguf\" -p a -n 1 --strict").must_end(3);
+  llmrun("odd.gguf -p a -n 1").must_end(0, {"llmrun: warning: "});
+  llmrun("odd.gguf -p a -n 1 --strict").must_end(3);
 }
 
 TEST_CASE_METHOD(LlmrunOptions, "-q is quiet, -v says more") {
-  const std::string run = "\"$TINY\" -p a -n 1 -c 100 ";
+  const std::string run = "tiny.gguf -p a -n 1 -c 100 ";
   REQUIRE(llmrun(run + "-q").err.empty());
   const std::string usual = llmrun(run).err;
   REQUIRE(contains(usual, "llmrun: warning: -c: found 100, the model was trained for 64"));

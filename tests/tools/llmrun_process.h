@@ -18,35 +18,19 @@ inline TinyGguf with_chatml_markers(std::int32_t kind = 3) {
   return model;
 }
 
-/// Runs llmrun on small models through bash, so that tests can use its redirections:
-/// $LLMRUN is the program, $TINY the tiny model, $DIR the scratch directory.
-class Llmrun {
+class Llmrun : public ToolFolder {
  public:
-  Llmrun() {
-    directory_.write("tiny.gguf", TinyGguf::llama().bytes());
-    setenv("LLMRUN", tool_path("llmrun").c_str(), 1);
-    setenv("TINY", (directory_ / "tiny.gguf").c_str(), 1);
-    setenv("DIR", (directory_ / "").c_str(), 1);
+  /// Runs llmrun on one thread, or as many as -t says: more would wait for each other in vain.
+  /// @param arguments  words of bash, with its redirections
+  Finished llmrun(const std::string& arguments) const { return shell("llmrun -t 1 " + arguments); }
+  /// What a run prints that must end well.
+  Json json_of(const std::string& arguments) const {
+    return test::parse_json(llmrun(arguments).must_end(0).out);
   }
-
-  /// `$LLMRUN ARGUMENTS`.
-  Finished llmrun(const std::string& arguments) const { return shell("\"$LLMRUN\" " + arguments); }
-
-  Finished shell(const std::string& command) const { return run_shell(command); }
-
-  std::string path(std::string_view name) const { return directory_ / name; }
-  /// A file that $DIR/name names.
-  template <typename Content>
-  void write(std::string_view name, const Content& content) const {
-    directory_.write(name, content);
-  }
-
- private:
-  ScratchDirectory directory_;
 };
 
 inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
+  return text.find(part) != std::string::npos;
 }
 
 }  // namespace llm::test

@@ -6,51 +6,47 @@
 namespace llm::test {
 namespace {
 
-constexpr const char* kRun = "\"$LLMRUN\" \"$TINY\" -n 0 --json ";
+const std::string kRun = "llmrun tiny.gguf -n 0 --json ";
 
 class Prompts : public Llmrun {
  public:
   /// The prompt that a command of bash runs with.
   std::string prompt_of(const std::string& command) {
-    const Finished run = shell(command).must_end(0);
-    return test::parse_json(run.out)["prompt"];
+    return test::parse_json(shell(command).must_end(0).out)["prompt"];
   }
 };
 
 }  // namespace
 
 TEST_CASE_METHOD(Prompts, "a pipe or file on standard input is the prompt where none is given") {
-  const std::string run = kRun;
   write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + run) == "piped");
-  REQUIRE(prompt_of("(sleep 0.2; echo late) | " + run) == "late");
-  REQUIRE(prompt_of(run + "< \"$DIR/text\"") == "from a file");
-  REQUIRE(prompt_of(run + "<<< 'a word'") == "a word");
-  REQUIRE(prompt_of("printf 'a\\\\nb' | " + run + "-e") == "a\nb");
-  REQUIRE(prompt_of("true | " + run) == "");
+  REQUIRE(prompt_of("echo piped | " + kRun) == "piped");
+  REQUIRE(prompt_of("(sleep 0.2; echo late) | " + kRun) == "late");
+  REQUIRE(prompt_of(kRun + "< text") == "from a file");
+  REQUIRE(prompt_of(kRun + "<<< 'a word'") == "a word");
+  REQUIRE(prompt_of("printf 'a\\\\nb' | " + kRun + "-e") == "a\nb");
+  REQUIRE(prompt_of("true | " + kRun) == "");
   for (const char* nothing : {"< /dev/null", "<&-", "< /dev/zero"}) {
     CAPTURE(nothing);
-    REQUIRE(prompt_of(run + nothing) == "");
+    REQUIRE(prompt_of(kRun + nothing) == "");
   }
 }
 
 TEST_CASE_METHOD(Prompts,
                  "standard input is not touched where there is a prompt, unless - asks for it") {
-  const std::string run = kRun;
   write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + run + "-p given") == "given");
-  REQUIRE(prompt_of("echo piped | " + run + "given") == "given");
-  REQUIRE(prompt_of("echo piped | " + run + "-p ''") == "");
-  REQUIRE(prompt_of("echo piped | " + run + "-f \"$DIR/text\"") == "from a file");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p given") == "given");
+  REQUIRE(prompt_of("echo piped | " + kRun + "given") == "given");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p ''") == "");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-f text") == "from a file");
   // An open pipe that nobody writes to does not hold the program up.
-  REQUIRE(prompt_of("mkfifo \"$DIR/in\"; sleep 1000 > \"$DIR/in\" & job=$!\n" + run +
-                    "-p given < \"$DIR/in\"; kill $job") == "given");
+  REQUIRE(prompt_of("mkfifo in; sleep 1000 > in & job=$!\n" + kRun + "-p given < in; kill $job") ==
+          "given");
   // Nor does a loop lose its lines.
-  for (const char* loop : {"while read -r line; do \"$LLMRUN\" \"$TINY\" -p \"$line\" -n 0 "
-                           "--jsonl; done < \"$DIR/list\"",
-                           "cat \"$DIR/list\" | while read -r line; do "
-                           "\"$LLMRUN\" \"$TINY\" -p \"$line\" -n 0 --jsonl; done",
-                           "xargs -n 1 \"$LLMRUN\" \"$TINY\" -n 0 --jsonl -p < \"$DIR/list\""}) {
+  for (const char* loop :
+       {"while read -r line; do llmrun tiny.gguf -p \"$line\" -n 0 --jsonl; done < list",
+        "cat list | while read -r line; do llmrun tiny.gguf -p \"$line\" -n 0 --jsonl; done",
+        "xargs -n 1 llmrun tiny.gguf -n 0 --jsonl -p < list"}) {
     write("list", "one\ntwo\nthree\n");
     const Finished all = shell(loop);
     CAPTURE(loop, all.out, all.err);
@@ -58,21 +54,20 @@ TEST_CASE_METHOD(Prompts,
     REQUIRE(contains(all.out, "\"prompt\":\"three\""));
   }
   // Text that is there and not read is told.
-  const Finished told = shell("echo piped | (sleep 0.1; " + run + "-p given)");
+  const Finished told = shell("echo piped | (sleep 0.1; " + kRun + "-p given)");
   REQUIRE(contains(told.err, "warning: standard input is not read, since there is a prompt"));
-  REQUIRE(!contains(llmrun(std::string("\"$TINY\" -n 0 -p given")).err, "standard input"));
+  REQUIRE(!contains(llmrun(std::string("tiny.gguf -n 0 -p given")).err, "standard input"));
 }
 
 TEST_CASE_METHOD(Prompts, "- after a prompt adds standard input after a blank line") {
-  const std::string run = kRun;
   write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + run + "-p given -") == "given\n\npiped");
-  REQUIRE(prompt_of("echo piped | " + run + "given -") == "given\n\npiped");
-  REQUIRE(prompt_of("echo piped | " + run + "-f \"$DIR/text\" -") == "from a file\n\npiped");
-  REQUIRE(prompt_of(run + "given - < /dev/null") == "given");
-  REQUIRE(prompt_of("echo piped | " + run + "-") == "piped");
-  REQUIRE(prompt_of("echo piped | " + run + "-p -") == "piped");
-  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + run + "-p 'a prompt' -")
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p given -") == "given\n\npiped");
+  REQUIRE(prompt_of("echo piped | " + kRun + "given -") == "given\n\npiped");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-f text -") == "from a file\n\npiped");
+  REQUIRE(prompt_of(kRun + "given - < /dev/null") == "given");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-") == "piped");
+  REQUIRE(prompt_of("echo piped | " + kRun + "-p -") == "piped");
+  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + kRun + "-p 'a prompt' -")
       .must_end(5, {"prompt: found 67108870 bytes, need at most 67108864"});
 }
 
@@ -85,9 +80,9 @@ TEST_CASE_METHOD(Prompts, "waiting for a prompt is said") {
 TEST_CASE_METHOD(Prompts,
                  "a prompt longer than the context hints at --context-shift, or is cropped by it") {
   const std::string run =
-      "\"$TINY\" -c 20 -n 4 --ignore-eos -s 1 -p 'the tiny hen has a hat and a pen' ";
-  llmrun(run).must_end(2, {"need at most 20 (the context); raise -c, shorten the prompt or use "
-                           "--context-shift"});
+      "tiny.gguf -c 20 -n 4 --ignore-eos -s 1 -p 'the tiny hen has a hat and a pen' ";
+  llmrun(run).must_end(
+      2, {"need at most 20 (the context); raise -c, shorten the prompt or use --context-shift"});
   const Finished cropped = llmrun(run + "--context-shift --json").must_end(0);
   const Json json = test::parse_json(cropped.out);
   REQUIRE(json["ids"].size() == 4);
@@ -98,40 +93,39 @@ TEST_CASE_METHOD(Prompts,
   REQUIRE(!contains(cropped.err, "--context-shift"));
   // Where even that does not help, the option that is given is no hint.
   const Finished tiny =
-      llmrun("\"$TINY\" -c 1 -n 1 -p 'the hen' --context-shift")
+      llmrun("tiny.gguf -c 1 -n 1 -p 'the hen' --context-shift")
           .must_end(2, {"need at most 1 (the context); raise -c or shorten the prompt\n"});
   // In a question the system message stays: cropped or not, the answer depends on it.
   const std::string question =
-      "\"$TINY\" --chat-template zephyr -c 80 -n 4 --ignore-eos --temp 0 --json --context-shift "
-      "-p 'the tiny hen has a hat and a pen and a net and the tiny hen has a hat' ";
+      "tiny.gguf --chat-template zephyr -c 80 -n 4 --ignore-eos --temp 0 --json --context-shift -p "
+      "'the tiny hen has a hat and a pen and a net and the tiny hen has a hat' ";
   const Finished kind =
       llmrun(question + "--system 'Be kind'").must_end(0, {"warning: prompt: the first "});
   REQUIRE(test::parse_json(kind.out)["prompt_ids"].size() <= 80);
   REQUIRE(test::parse_json(kind.out)["prompt_ids"] !=
-          test::parse_json(llmrun(question + "--system 'Be mean'").out)["prompt_ids"]);
+          json_of(question + "--system 'Be mean'")["prompt_ids"]);
 }
 
 TEST_CASE_METHOD(Prompts, "a directory with one model stands for it") {
-  const std::string tiny = test::read_file(path("tiny.gguf"));
+  const std::string tiny = read("tiny.gguf");
   std::filesystem::create_directory(path("d"));
   const auto run = [&](const char* arguments) {
     return llmrun(std::string(arguments) + " -n 0 -q < /dev/null");
   };
-  run("\"$DIR/d\"").must_end(4, {"d: is a directory without a *.gguf"});
+  run("d").must_end(4, {"d: is a directory without a *.gguf"});
   write("d/a.gguf", tiny);
   write("d/notes.txt", tiny);
-  run("\"$DIR/d\"").must_end(0);
-  run("-m \"$DIR/d\"").must_end(0);
+  run("d").must_end(0);
+  run("-m d").must_end(0);
   write("d/b.gguf", tiny);
-  run("-m \"$DIR/d\"")
-      .must_end(2, {"d: found 2 models in the directory, need one of a.gguf, b.gguf"});
+  run("-m d").must_end(2, {"d: found 2 models in the directory, need one of a.gguf, b.gguf"});
   // The parts of a split model are one model, and the first of them is opened.
   std::filesystem::remove(path("d/a.gguf"));
   std::filesystem::remove(path("d/b.gguf"));
   write("d/m-00001-of-00003.gguf", "x");
   write("d/m-00002-of-00003.gguf", tiny);
   write("d/m-00003-of-00003.gguf", tiny);
-  run("\"$DIR/d\"").must_end(3, {"d/m-00001-of-00003.gguf: "});
+  run("d").must_end(3, {"d/m-00001-of-00003.gguf: "});
 }
 
 TEST_CASE_METHOD(Prompts, "without a model: LLM_MODEL, else the one that comes with the program") {
@@ -140,28 +134,22 @@ TEST_CASE_METHOD(Prompts, "without a model: LLM_MODEL, else the one that comes w
           .must_end(0, {"no model is named: this is the small one that comes with the program",
                         "/models/fable-3m-q4_k_m.gguf\n"});
   REQUIRE(llmrun("-n 2 --temp 0 -q -p 'Once upon a time'").err.empty());
-  REQUIRE(own.out == llmrun("-m " LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf -n 2 --temp 0 -p "
-                            "'Once upon a time'")
-                         .out);
+  REQUIRE(own.out == llmrun("-n 2 --temp 0 -p 'Once upon a time' -m " + kFable).out);
 
   const auto prompt_ids = [&](const std::string& command) {
-    const Finished run = shell(command).must_end(0);
-    return test::parse_json(run.out)["prompt_ids"];
+    return test::parse_json(shell(command).must_end(0).out)["prompt_ids"];
   };
-  const std::string tiny = "LLM_MODEL=\"$TINY\" \"$LLMRUN\" -n 0 --json -p hen ";
-  REQUIRE(prompt_ids(tiny) == prompt_ids("\"$LLMRUN\" \"$TINY\" -n 0 --json -p hen"));
+  const std::string tiny = "LLM_MODEL=tiny.gguf llmrun -n 0 --json -p hen ";
+  REQUIRE(prompt_ids(tiny) == prompt_ids("llmrun tiny.gguf -n 0 --json -p hen"));
   // One that is named counts more.
-  REQUIRE(prompt_ids(tiny + LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf") != prompt_ids(tiny));
+  REQUIRE(prompt_ids(tiny + kFable) != prompt_ids(tiny));
 
   // Installed: bin/llmrun finds share/llmrun/models; elsewhere there is none.
-  shell("mkdir -p \"$DIR/usr/bin\"; cp '" LLM_BIN_DIR
-        "/llmrun' \"$DIR/usr/bin/\"; cd \"$DIR\"; "
-        "usr/bin/llmrun -n 0 -p a")
+  shell("mkdir -p usr/bin; cp '" LLM_BIN_DIR "/llmrun' usr/bin/; usr/bin/llmrun -n 0 -p a")
       .must_end(2, {"MODEL: found nothing, need a GGUF file"});
   shell(
-      "mkdir -p \"$DIR/usr/share/llmrun/models\"; "
-      "cp \"$TINY\" \"$DIR/usr/share/llmrun/models/fable-3m-q4_k_m.gguf\"; "
-      "\"$DIR/usr/bin/llmrun\" -n 0 --json -p hen")
+      "mkdir -p usr/share/llmrun/models; cp tiny.gguf "
+      "usr/share/llmrun/models/fable-3m-q4_k_m.gguf; usr/bin/llmrun -n 0 --json -p hen")
       .must_end(0, {"usr/share/llmrun/models/fable-3m-q4_k_m.gguf"});
 }
 

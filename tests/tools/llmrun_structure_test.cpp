@@ -7,18 +7,8 @@ namespace llm::test {
 TEST_CASE("llmrun's options say what a text is", "[llmrun][structure]") {
   const ScratchDirectory directory;
   const auto run = [](std::vector<std::string> more, int exit_code) {
-    std::vector<std::string> words = {LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf",
-                                      "-q",
-                                      "-t",
-                                      "1",
-                                      "-p",
-                                      "Once",
-                                      "-s",
-                                      "2",
-                                      "-n",
-                                      "200"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_tool("llmrun", words).must_end(exit_code);
+    more.insert(more.begin(), {kFable, "-q", "-t1", "-pOnce", "-s2", "-n200"});
+    return run_tool("llmrun", more).must_end(exit_code);
   };
   const std::string grammar = "root ::= \"x\" [0-3]{4}";
   for (const std::vector<std::string>& option :

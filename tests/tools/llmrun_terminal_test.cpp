@@ -130,83 +130,69 @@ class OnTerminal : public Llmrun {
     return llmrun_words(path("tiny.gguf"),
                         "-i --chat-template zephyr -c 2000 -n 3 -t 1 --ignore-eos -v", more);
   }
+  /// A chat that goes as these words say (Terminal::talk) and ends well. @return what was shown
+  std::string talk(const std::vector<std::string>& words, const std::vector<std::string>& more = {},
+                   const Terminal::Environment& changed = {}) const {
+    auto environment = usual();
+    for (const auto& [name, value] : changed) environment[name] = value;
+    Terminal terminal(chat(more), environment);
+    terminal.talk(words);
+    REQUIRE(terminal.wait() == 0);
+    return terminal.screen();
+  }
 };
 
 }  // namespace
 
 TEST_CASE_METHOD(OnTerminal, "a line can be edited, and an earlier one taken up") {
-  Terminal terminal(chat(), usual());
-  terminal.talk(
-      {"> ",
-       std::string("/sytem one") + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + kLeft + "s\r",
-       "\n", "/system\r", "\none\r\n"});
-  terminal.type(std::string(kUp) + kUp + " two\r");  // the line before: /system one
-  terminal.talk({"", "/system\r", "\none two\r\n", "", "> ", kCtrlD});
-  REQUIRE(terminal.wait() == 0);
+  std::string typed = "/sytem one";
+  for (int i = 0; i < 7; ++i) typed += kLeft;
+  const std::string earlier = std::string(kUp) + kUp + " two\r";  // the line before: /system one
+  talk({"> ", typed + "s\r", "\n", "/system\r", "\none\r\n", earlier, "", "/system\r",
+        "\none two\r\n", "", "> ", kCtrlD});
 }
 
 TEST_CASE_METHOD(OnTerminal, "UTF-8 is edited by characters") {
-  auto environment = usual();
-  if (GENERATE(false, true)) environment["LC_ALL"] = "C";  // a machine that sets no locale
-  Terminal terminal(chat(), environment);
-  terminal.talk({"> ", "/system \xC3\xA4\xE2\x82\xAC\x7F\x7F\xC3\xB6 \xF0\x9F\x8C\x88\r", "",
-                 "/system\r", "\n\xC3\xB6 \xF0\x9F\x8C\x88\r\n", "/exit\r"});
-  REQUIRE(terminal.wait() == 0);
+  const std::string locale = GENERATE("C.UTF-8", "C");  // C: a machine that sets no locale
+  talk({"> ", "/system \xC3\xA4\xE2\x82\xAC\x7F\x7F\xC3\xB6 \xF0\x9F\x8C\x88\r", "", "/system\r",
+        "\n\xC3\xB6 \xF0\x9F\x8C\x88\r\n", "/exit\r"},
+       {}, {{"LC_ALL", locale}});
 }
 
 TEST_CASE_METHOD(OnTerminal, "history outlives the chat, readable by its owner alone") {
-  {
-    Terminal terminal(chat(), usual());
-    terminal.expect("> ");
-    terminal.type("/system kept\r/exit\r");
-    REQUIRE(terminal.wait() == 0);
-  }
+  talk({"> ", "/system kept\r/exit\r"});
   struct stat status {};
   REQUIRE(stat(path("state/llmrun/history").c_str(), &status) == 0);
   REQUIRE((status.st_mode & 0777) == 0600);
-  REQUIRE(test::read_file(path("state/llmrun/history")) == "/system kept\n/exit\n");
-  {
-    Terminal terminal(chat(), usual());
-    terminal.talk({"> ", std::string(kUp) + kUp + "\r/system\r", "\nkept\r\n", "", "> ", kCtrlD});
-    REQUIRE(terminal.wait() == 0);
-  }
-  const std::string before = test::read_file(path("state/llmrun/history"));
-  Terminal terminal(chat({"--no-history"}), usual());
-  terminal.talk({"> ", std::string(kUp) + "/system\r", "no system message", "/exit\r"});
-  REQUIRE(terminal.wait() == 0);
-  REQUIRE(test::read_file(path("state/llmrun/history")) == before);
+  REQUIRE(read("state/llmrun/history") == "/system kept\n/exit\n");
+  talk({"> ", std::string(kUp) + kUp + "\r/system\r", "\nkept\r\n", "", "> ", kCtrlD});
+  const std::string before = read("state/llmrun/history");
+  talk({"> ", std::string(kUp) + "/system\r", "no system message", "/exit\r"}, {"--no-history"});
+  REQUIRE(read("state/llmrun/history") == before);
 }
 
 TEST_CASE_METHOD(OnTerminal,
                  "without XDG_STATE_HOME history is in the home; without a home nowhere") {
   const std::string home = GENERATE("home", "");
-  auto environment = usual();
-  environment["XDG_STATE_HOME"] = home.empty() ? "relative" : "";
-  environment["HOME"] = home.empty() ? "" : path(home);
-  Terminal terminal(chat(), environment);
-  terminal.expect("> ");
-  terminal.type("/exit\r");
-  REQUIRE(terminal.wait() == 0);
+  talk({"> ", "/exit\r"}, {},
+       {{"XDG_STATE_HOME", home.empty() ? "relative" : ""},
+        {"HOME", home.empty() ? "" : path(home)}});
   REQUIRE(std::filesystem::exists(path("home/.local/state/llmrun/history")) != home.empty());
   REQUIRE(!std::filesystem::exists("relative"));
 }
 
 TEST_CASE_METHOD(OnTerminal, "Ctrl-C drops the line, and twice leaves") {
-  Terminal terminal(chat(), usual());
-  terminal.talk({"> ", "some words", "some words", kCtrlC, "\n", "", "> ", "/stats\r"});
-  terminal.expect("0 turns, ");  // what was typed before is no message
-  terminal.talk({"> ", kCtrlC, "Ctrl-C again, or Ctrl-D, leaves", "", "> ", "x", "x"});
-  terminal.type(kCtrlC);  // drops the x; it was not the second one
-  terminal.expect("> ");
-  terminal.type(kCtrlC);
-  REQUIRE(terminal.wait() == 0);
+  talk({"> ",        "some words", "some words", kCtrlC,
+        "\n",        "",           "> ",         "/stats\r",
+        "0 turns, ",  // what was typed before is no message
+        "",          "> ",         kCtrlC,       "Ctrl-C again, or Ctrl-D, leaves",
+        "",          "> ",         "x",          "x",
+        kCtrlC,  // drops the x; it was not the second one
+        "> ",        kCtrlC});
 }
 
 TEST_CASE_METHOD(OnTerminal, "Ctrl-C drops a message of several lines") {
-  Terminal terminal(chat(), usual());
-  terminal.talk(
-      {"> ", "\"\"\"\r", "  ", "one\r", "  ", kCtrlC, "> ", "/stats\r", "0 turns, ", "/exit\r"});
-  REQUIRE(terminal.wait() == 0);
+  talk({"> ", "\"\"\"\r", "  ", "one\r", "  ", kCtrlC, "> ", "/stats\r", "0 turns, ", "/exit\r"});
 }
 
 TEST_CASE_METHOD(OnTerminal, "Ctrl-C stops an answer, which stays in the conversation") {
@@ -226,24 +212,19 @@ TEST_CASE_METHOD(OnTerminal, "Ctrl-C stops an answer, which stays in the convers
 }
 
 TEST_CASE_METHOD(OnTerminal, "a pasted text of several lines is one message, as it is") {
-  const auto begin = [&] { return chat({"--session", path("session")}); };
-  {
-    Terminal terminal(begin(), usual());
-    terminal.talk({"\x1b[?2004h", "", "> ",
-                   "\x1b[200~/def f(x):\r\n\tif x: \\\r\r\t\treturn\n\x1b[201~", "return",
-                   ", too\r", kReplied, "", "> ", "/exit\r"});
-    REQUIRE(terminal.wait() == 0);
-    REQUIRE(contains(terminal.screen(), "\x1b[?2004l"));
-  }
+  const std::vector<std::string> kept = {"--session", path("session")};
+  const std::string shown =
+      talk({"\x1b[?2004h", "", "> ", "\x1b[200~/def f(x):\r\n\tif x: \\\r\r\t\treturn\n\x1b[201~",
+            "return", ", too\r", kReplied, "", "> ", "/exit\r"},
+           kept);
+  REQUIRE(contains(shown, "\x1b[?2004l"));
   const std::string message = R"("/def f(x):\n\tif x: \\\n\n\t\treturn, too")";
-  CAPTURE(test::read_file(path("session")));
-  REQUIRE(contains(test::read_file(path("session")), message));
+  REQUIRE_THAT(read("session"), Contains(message));
   // It is one line of the history, too, in another chat as well.
-  Terminal terminal(begin(), usual());
-  terminal.talk({"1 turns, ", "", "> ", std::string(kUp) + kUp + "\r", kReplied, "", "> ",
-                 "/stats\r", "2 turns, ", "/exit\r"});
-  REQUIRE(terminal.wait() == 0);
-  const std::string session = test::read_file(path("session"));
+  talk({"1 turns, ", "", "> ", std::string(kUp) + kUp + "\r", kReplied, "", "> ", "/stats\r",
+        "2 turns, ", "/exit\r"},
+       kept);
+  const std::string session = read("session");
   REQUIRE(session.find(message) != session.rfind(message));
 }
 
@@ -262,10 +243,10 @@ TEST_CASE_METHOD(OnTerminal, "what is typed while the model answers waits for th
 
 TEST_CASE_METHOD(OnTerminal, "the terminal is as before when a signal ends the chat") {
   // A shell that looks at its terminal before and after, and does not end with the chat.
-  const std::string command =
-      "ulimit -c 0; trap : QUIT; stty -g; " + test::tool_path("llmrun") + " '" + path("tiny.gguf") +
-      "' -i --chat-template zephyr -n -1 --context-shift --ignore-eos -t 1 -q; "
-      "echo code $?; stty -g; echo end";
+  const std::string command = "ulimit -c 0; trap : QUIT; stty -g; " + tool_path("llmrun") + " '" +
+                              path("tiny.gguf") +
+                              "' -i --chat-template zephyr -n -1 --context-shift --ignore-eos -t 1 "
+                              "-q; echo code $?; stty -g; echo end";
   Terminal terminal({"bash", "-c", command}, usual());
   terminal.expect("\n");
   const std::string before = terminal.screen().substr(0, terminal.screen().find('\n') + 1);
@@ -279,12 +260,11 @@ TEST_CASE_METHOD(OnTerminal, "the terminal is as before when a signal ends the c
 
 TEST_CASE_METHOD(OnTerminal,
                  "a model with a chat template and nothing else on a terminal is a chat") {
-  auto model = test::TinyGguf::llama();
+  auto model = TinyGguf::llama();
   model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
   model.set_string("general.name", "Tiny \x1b[31m");
   write("chatml.gguf", model.bytes());
-  const std::vector<std::string> words = {
-      test::tool_path("llmrun"), path("chatml.gguf"), "-c", "2000", "-n", "3"};
+  const auto words = llmrun_words(path("chatml.gguf"), "-c 2000 -n 3");
   Terminal terminal(words, usual());
   terminal.talk({"Tiny \\x1b[31m: context 2000 tokens, chat template dca49a05e648\r\n", "",
                  "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "",
@@ -295,22 +275,18 @@ TEST_CASE_METHOD(OnTerminal,
   // Not with a prompt, nor where a program reads.
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"-p", "a"}, {"--json"}, {"--logits-hash"}}) {
-    auto all = words;
-    all.insert(all.end(), more.begin(), more.end());
-    Terminal text(all, usual());
+    Terminal text(llmrun_words(path("chatml.gguf"), "-c 2000 -n 3", more), usual());
     REQUIRE(text.wait() == 0);
     REQUIRE(!contains(text.screen(), "> "));
   }
-  auto plain = words;
-  plain[1] = path("tiny.gguf");
-  Terminal text(plain, usual());
+  Terminal text(llmrun_words(path("tiny.gguf"), "-c 2000 -n 3"), usual());
   REQUIRE(text.wait() == 0);
   REQUIRE(!contains(text.screen(), "/help"));
 }
 
 TEST_CASE_METHOD(OnTerminal,
                  "an answer that repeats itself is stopped, unless -n says how long it may be") {
-  auto model = test::TinyGguf::llama();
+  auto model = TinyGguf::llama();
   std::string& output = model.tensor("output.weight").data;
   output.assign(output.size(), '\0');  // all tokens are as likely: the first is drawn for ever
   write("loop.gguf", model.bytes());
@@ -324,17 +300,12 @@ TEST_CASE_METHOD(OnTerminal,
       {"> ", "hello\r", "its last 256 tokens repeat the same 1; -n N", "", "> ", "/exit\r"});
   REQUIRE(terminal.wait() == 0);
   Terminal limited(words({"-n", "600", "-v"}), usual());
-  limited.expect("> ");
-  limited.type("hello\r");
-  limited.expect("decode 599 tokens");
-  limited.expect("> ");
-  limited.type("/exit\r");
+  limited.talk({"> ", "hello\r", "decode 599 tokens", "", "> ", "/exit\r"});
   REQUIRE(limited.wait() == 0);
 }
 
 TEST_CASE_METHOD(OnTerminal, "an answer's lines are broken between words") {
-  const auto words = llmrun_words(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "-n 60 --temp 0",
-                                  {"-p", "Once upon a time"});
+  const auto words = llmrun_words(kFable, "-n 60 --temp 0", {"-p", "Once upon a time"});
   Terminal terminal(words, usual());
   REQUIRE(terminal.wait() == 0);
   REQUIRE(contains(terminal.screen(), "C\x1b[K\r\n"));
@@ -350,9 +321,7 @@ TEST_CASE_METHOD(OnTerminal, "SIGTERM at the prompt leaves and keeps the session
   terminal.talk({"> ", "hi\r", kReplied, "", "> "});
   terminal.send(SIGTERM);
   REQUIRE(terminal.wait() == 143);
-  Terminal again(chat({"--session", path("session")}), usual());
-  again.talk({"1 turns, ", "", "> ", kCtrlD});
-  REQUIRE(again.wait() == 0);
+  talk({"1 turns, ", "", "> ", kCtrlD}, {"--session", path("session")});
 }
 
 TEST_CASE_METHOD(OnTerminal, "another window size does not break the line") {
@@ -368,12 +337,9 @@ TEST_CASE_METHOD(OnTerminal, "another window size does not break the line") {
 }
 
 TEST_CASE_METHOD(OnTerminal, "a dumb terminal gets plain lines") {
-  auto environment = usual();
-  environment["TERM"] = "dumb";
-  Terminal terminal(chat(), environment);
-  terminal.talk({"> ", "/system plain\r/system\r", "> plain\r\n", "", "> ", kCtrlD});
-  REQUIRE(terminal.wait() == 0);
-  REQUIRE(!contains(terminal.screen(), "\x1b"));
+  const std::string shown = talk(
+      {"> ", "/system plain\r/system\r", "> plain\r\n", "", "> ", kCtrlD}, {}, {{"TERM", "dumb"}});
+  REQUIRE(!contains(shown, "\x1b"));
   REQUIRE(!std::filesystem::exists(path("state")));
 }
 

@@ -1,6 +1,5 @@
 // llmserve under clients that are broken, slow, gone, or too many; and its end.
 
-#include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
@@ -8,9 +7,6 @@ namespace {
 
 const std::string kLong =
     R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
-/// Takes longer than any test, on a server that is roomy().
-const std::string kEndless =
-    R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})";
 Server roomy(std::vector<std::string> more) {
   more.insert(more.begin(), {"-c", "110000"});
   return serve_fable(std::move(more));
@@ -21,17 +17,13 @@ void require_idle(const Server& server) {
   REQUIRE(server.comes_to("texts_running", 0));
   REQUIRE(server.comes_to("texts_waiting", 0));
   REQUIRE(server.comes_to("kv_pages_in_use", 0));
-  REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 1}}).status == 200);
+  server.complete({{"prompt", "a"}, {"max_tokens", 1}}).must_be(200);
 }
 
 }  // namespace
 
 TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
   Server server = serve_fable();
-  struct Abuse {
-    std::string text;
-    int status;
-  };
   const std::string host = "Host: localhost\r\n";
   const std::string json = host + "Content-Type: application/json\r\n";
   const std::string deep(100000, '[');
@@ -40,7 +32,7 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
     for (int i = 0; i < 200000; ++i) text += "\"" + std::to_string(i) + "\":0,";
     return text + "\"prompt\":\"a\"}";
   }();
-  const std::vector<Abuse> abuses = {
+  const std::vector<std::pair<std::string, int>> abuses = {
       {"\r\n\r\n\r\n", 400},
       {std::string(100, '\0'), 400},
       {"GET / HTTP/9.9\r\n\r\n", 400},
@@ -78,35 +70,32 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
       {post_text("/v1/completions", "{\"prompt\": \"" + std::string(4 << 20, 'a') + "\"}"), 413},
       {post_text("/v1/completions", "{\"prompt\": \"" + std::string(3 << 20, 'a') + "\"}"), 400},
   };
-  for (const Abuse& abuse : abuses) {
-    const Reply reply = server.ask(abuse.text);
-    CAPTURE(abuse.text.substr(0, 200), reply.head, reply.body.substr(0, 500));
-    REQUIRE(reply.status == abuse.status);
+  for (const auto& [text, status] : abuses) {
+    const Reply reply = server.ask(text).must_be(status);
+    CAPTURE(text.substr(0, 200), reply.body.substr(0, 500));
     REQUIRE(reply.json()["error"]["message"].is_string());
     REQUIRE(reply.body.size() < 1000);
   }
   const std::string nested = deep + std::string(deep.size(), ']');
-  REQUIRE(server.ask(post_text("/tokenize", nested)).body.find("100000 levels of JSON") !=
-          std::string::npos);
+  server.ask(post_text("/tokenize", nested)).must_be(400, {"100000 levels of JSON"});
   require_idle(server);
 }
 
 TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   // One text at a time, so that the second waits; small steps, so that a prompt takes many.
   Server server = roomy({"--parallel", "1", "--chunk", "1"});
-  const std::string whole = post_text("/v1/completions", kEndless);
-  for (const std::size_t n :
-       {std::size_t{0}, std::size_t{1}, std::size_t{30}, whole.size() - 20, whole.size() - 1}) {
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{30}, kEndless.size() - 20,
+                              kEndless.size() - 1}) {
     RawClient client(server.port());
-    client.send(whole.substr(0, n));
+    client.send(kEndless.substr(0, n));
   }
   require_idle(server);
   {
     RawClient streaming(server.port());
-    streaming.send(whole);
+    streaming.send(kEndless);
     streaming.receive_until("data: ");
     RawClient waiting(server.port());
-    waiting.send(whole);
+    waiting.send(kEndless);
     waiting.receive_until("\r\n\r\n");
     REQUIRE(server.comes_to("texts_waiting", 1));
     RawClient also_waiting(server.port());
@@ -126,7 +115,7 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   }
   require_idle(server);
   REQUIRE(server.metric("texts_cancelled_total") >= 4);
-  REQUIRE(server.get("/metrics").body.find("status=\"499\"") != std::string::npos);
+  server.get("/metrics").must_be(200, {"status=\"499\""});
 }
 
 TEST_CASE("a client that does not read is disconnected and its text forgotten", "[llmserve]") {
@@ -163,18 +152,15 @@ TEST_CASE("more connections and texts than there is room for are told so", "[llm
   Server server = roomy({"--connections", "8", "--parallel", "1", "--queue", "1"});
   {
     RawClient running(server.port());
-    running.send(post_text("/v1/completions", kEndless));
+    running.send(kEndless);
     running.receive_until("data: ");
     RawClient waiting(server.port());
-    waiting.send(post_text("/v1/completions", kEndless));
+    waiting.send(kEndless);
     waiting.receive_until("\r\n\r\n");
-    const Reply refused = server.complete({{"prompt", "a"}});
-    REQUIRE(refused.status == 429);
+    const Reply refused = server.complete({{"prompt", "a"}}).must_be(429);
     REQUIRE(refused.header("Retry-After") == "1");
     REQUIRE(refused.json()["error"]["code"] == "queue_full");
-    const Reply never = server.complete({{"prompt", "a"}, {"n", 3}});
-    REQUIRE(never.status == 400);
-    REQUIRE(never.json()["error"]["param"] == "n");
+    server.complete({{"prompt", "a"}, {"n", 3}}).must_name("n");
     std::vector<std::unique_ptr<RawClient>> idle;
     for (int i = 0; i < 6; ++i) idle.push_back(std::make_unique<RawClient>(server.port()));
     RawClient too_many(server.port());
@@ -206,7 +192,7 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
   old.send(request);
   const std::string answer = old.receive_until("[DONE]");
   REQUIRE(answer.find("chunked") == std::string::npos);
-  REQUIRE(answer.find("data: [DONE]\n\n") != std::string::npos);
+  REQUIRE_THAT(answer, Contains("data: [DONE]\n\n"));
   REQUIRE(old.is_ended());
   // A client that asks whether it may send a body is told so.
   RawClient careful(server.port());
@@ -225,17 +211,14 @@ TEST_CASE("too few threads are an error at the start", "[llmserve]") {
   const auto limited = [](int gib) {
     return "ulimit -s 1048576; ulimit -v " + std::to_string(gib << 20);
   };
-  Server server({kServedModel, "-q", "-t", "8"}, limited(12));
-  for (int i = 0; i < 2; ++i)
-    REQUIRE(server.complete({{"prompt", "a"}, {"max_tokens", 2}}).status == 200);
+  Server server({kFable, "-q", "-t", "8"}, limited(12));
+  for (int i = 0; i < 2; ++i) server.complete({{"prompt", "a"}, {"max_tokens", 2}}).must_be(200);
   server.end().must_end(0);
   for (const int gib : {5, 8}) {
     const Finished run = run_shell(limited(gib) + "; exec '" + tool_path("llmserve") + "' '" +
-                                   kServedModel + "' -q -t 8 --port 0");
-    CAPTURE(gib, run.err);
+                                   kFable + "' -q -t 8 --port 0")
+                             .must_end(5, {"threads: found "});
     REQUIRE(run.out == "");  // it was never ready
-    REQUIRE(run.exit_code == 5);
-    REQUIRE(run.err.find("threads: found ") != std::string::npos);
   }
 }
 

@@ -1,6 +1,5 @@
 // llmserve's API: its paths, its description, and what its fields do.
 
-#include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
@@ -13,13 +12,12 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   REQUIRE(models["object"] == "list");
   REQUIRE(models["data"][0]["id"] == "tiny");
   REQUIRE(server.get("/v1/models/tiny").json() == models["data"][0]);
-  REQUIRE(server.get("/v1/models/other").status == 404);
+  server.get("/v1/models/other").must_be(404);
   const Json ids = server.post("/tokenize", {{"prompt", "ab"}, {"model", "tiny"}}).json();
   REQUIRE(ids["count"] == ids["tokens"].size());
   REQUIRE(ids["tokens"][0] == 1);
-  const Json bare =
-      server.post("/tokenize", {{"prompt", "ab"}, {"add_special_tokens", false}}).json();
-  REQUIRE(bare["count"].get<int>() + 1 == ids["count"].get<int>());
+  const Json bare = server.tokens({{"prompt", "ab"}, {"add_special_tokens", false}});
+  REQUIRE(bare.size() + 1 == ids["count"]);
   REQUIRE(server.post("/detokenize", {{"tokens", ids["tokens"]}}).json()["prompt"] == "ab");
   REQUIRE(server.get("/tokenizer_info").json()["bos_token"] == "<s>");
   const Json props = server.get("/props").json();
@@ -33,29 +31,23 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
   for (const char* part :
        {"page.css", "markdown.js", "tools.js", "server.js", "show.js", "page.js"}) {
-    const std::string text = read_file(LLM_SOURCE_DIR "/tools/llmserve/" + std::string(part));
-    CAPTURE(part);
-    REQUIRE(page.body.find(text) != std::string::npos);
+    page.must_be(200, {read_file(LLM_SOURCE_DIR "/tools/llmserve/" + std::string(part))});
   }
   for (const char* outside : {"http://", "https://", "//cdn", "@import", "innerHTML", ".js@"})
     REQUIRE(page.body.find(outside) == std::string::npos);
   server.complete({{"prompt", "a"}, {"max_tokens", 3}, {"ignore_eos", true}});
-  const std::string metrics = server.get("/metrics").body;
-  for (const std::string line : {"llmserve_texts_finished_total{model=\"tiny\"} 1\n",
-                                 "llmserve_generated_tokens_total{model=\"tiny\"} 3\n",
-                                 "llmserve_prompt_tokens_total{model=\"tiny\"} 2\n",
-                                 "llmserve_kv_pages_in_use{model=\"tiny\"} 0\n",
-                                 "llmserve_time_to_first_token_seconds_count{model=\"tiny\"} 1\n",
-                                 "llmserve_time_between_tokens_seconds_count{model=\"tiny\"} 2\n",
-                                 "llmserve_step_texts_bucket{model=\"tiny\",le=\"1\"} 3\n",
-                                 "llmserve_step_texts_bucket{model=\"tiny\",le=\"+Inf\"} 3\n",
-                                 "llmserve_http_answers_total{status=\"404\"} 1\n",
-                                 "# TYPE llmserve_texts_running gauge\n"}) {
-    CAPTURE(line, metrics);
-    REQUIRE(metrics.find(line) != std::string::npos);
-  }
-  const Finished run = server.end().must_end(0);
-  REQUIRE(run.err == "");
+  server.get("/metrics")
+      .must_be(200, {"llmserve_texts_finished_total{model=\"tiny\"} 1\n",
+                     "llmserve_generated_tokens_total{model=\"tiny\"} 3\n",
+                     "llmserve_prompt_tokens_total{model=\"tiny\"} 2\n",
+                     "llmserve_kv_pages_in_use{model=\"tiny\"} 0\n",
+                     "llmserve_time_to_first_token_seconds_count{model=\"tiny\"} 1\n",
+                     "llmserve_time_between_tokens_seconds_count{model=\"tiny\"} 2\n",
+                     "llmserve_step_texts_bucket{model=\"tiny\",le=\"1\"} 3\n",
+                     "llmserve_step_texts_bucket{model=\"tiny\",le=\"+Inf\"} 3\n",
+                     "llmserve_http_answers_total{status=\"404\"} 1\n",
+                     "# TYPE llmserve_texts_running gauge\n"});
+  REQUIRE(server.end().must_end(0).err == "");
 }
 
 TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
@@ -70,22 +62,17 @@ TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
                      {"max_tokens", 1},
                      {"audio", nullptr},
                      {"reasoning_effort", nullptr}};
-  const Reply answer = server.post("/v1/chat/completions", chat);
-  CAPTURE(answer.body);
-  REQUIRE(answer.status == 200);
+  server.post("/v1/chat/completions", chat).must_be(200);
   Json empty = reply;
   empty.update({{"annotations", Json::array()}, {"tool_calls", Json::array()}});
-  REQUIRE(server
-              .post("/v1/chat/completions",
-                    {{"messages", {question, empty, question}}, {"max_tokens", 1}})
-              .status == 200);
+  server
+      .post("/v1/chat/completions", {{"messages", {question, empty, question}}, {"max_tokens", 1}})
+      .must_be(200);
   for (const char* field : {"annotations", "audio", "function_call", "refusal"}) {
     Json other = reply;
     other[field] = {{"id", 1}};
-    CAPTURE(field);
-    REQUIRE(param_of(
-                server.post("/v1/chat/completions", {{"messages", {question, other, question}}})) ==
-            std::string("messages[1].") + field);
+    server.post("/v1/chat/completions", {{"messages", {question, other, question}}})
+        .must_name(std::string("messages[1].") + field);
   }
 }
 
@@ -99,11 +86,10 @@ TEST_CASE("a model may have several names", "[llmserve]") {
     const Json body = {{"prompt", "a"}, {"max_tokens", 1}, {"model", name}};
     REQUIRE(server.complete(body).json()["model"] == "mine");
     REQUIRE(server.get(std::string("/v1/models/") + name).json()["id"] == name);
-    REQUIRE(server.post("/tokenize", {{"prompt", "a"}, {"model", name}}).status == 200);
+    server.tokens({{"prompt", "a"}, {"model", name}});
   }
-  const Reply reply = server.complete({{"prompt", "a"}, {"model", "tiny"}});
-  REQUIRE(reply.status == 404);
-  REQUIRE(reply.body.find(R"(need \"mine\" or \"gpt-4o\" or \"other\")") != std::string::npos);
+  server.complete({{"prompt", "a"}, {"model", "tiny"}})
+      .must_be(404, {R"(need \"mine\" or \"gpt-4o\" or \"other\")"});
 }
 
 TEST_CASE("special tokens are read in a text only where that is asked for", "[llmserve]") {
@@ -112,21 +98,20 @@ TEST_CASE("special tokens are read in a text only where that is asked for", "[ll
   const auto ids = [&](const Json& more) {
     Json body = {{"prompt", "a</s>b"}};
     body.update(more);
-    return server.post("/tokenize", body).json()["tokens"].get<std::vector<int>>();
+    return server.tokens(body).get<std::vector<int>>();
   };
   REQUIRE(std::ranges::count(ids({{"parse_special", true}}), 2) == 1);
   REQUIRE(std::ranges::count(ids({{"parse_special", false}}), 2) == 0);
   REQUIRE(std::ranges::count(ids(Json::object()), 2) == 0);
   for (const bool parse : {true, false}) {
-    const Json body = {
-        {"prompt", "a</s>b"}, {"max_tokens", 1}, {"parse_special", parse}, {"receipt", true}};
-    const Json choice = server.complete(body).json()["choices"][0];
+    const Json choice = server.choice(
+        {{"prompt", "a</s>b"}, {"max_tokens", 1}, {"parse_special", parse}, {"receipt", true}});
     REQUIRE(choice["receipt"]["prompt_ids"] == ids({{"parse_special", parse}}));
     REQUIRE(choice["receipt"]["options"]["parse_special"] == parse);
   }
   const Json messages = {{{"role", "user"}, {"content", "a"}}};
-  REQUIRE(param_of(server.post("/tokenize", {{"messages", messages}, {"parse_special", true}})) ==
-          "parse_special");
+  server.post("/tokenize", {{"messages", messages}, {"parse_special", true}})
+      .must_name("parse_special");
 }
 
 TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
@@ -138,12 +123,8 @@ TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
   // It ends at once, because the end is all but certain.
   const Json chat = {{"messages", {{{"role", "user"}, {"content", "a"}}}},
                      {"logit_bias", {{"2", 100}}}};
-  const Reply reply = server.post("/v1/chat/completions", chat);
-  CAPTURE(reply.body);
-  REQUIRE(reply.status == 200);
-  const Reply refused = server.complete({{"prompt", "a"}, {"max_tokens", context + 1}});
-  REQUIRE(refused.status == 400);
-  REQUIRE(param_of(refused) == "max_tokens");
+  server.post("/v1/chat/completions", chat).must_be(200);
+  server.complete({{"prompt", "a"}, {"max_tokens", context + 1}}).must_name("max_tokens");
 }
 
 TEST_CASE("the description of the API is the one in docs, with the paths that there are",
@@ -219,10 +200,8 @@ TEST_CASE("docs/serving.md has the fields of the description, and no others", "[
 TEST_CASE("a model without a chat template has no chat", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve();
-  const Reply reply =
-      server.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "a"}}}}});
-  REQUIRE(reply.status == 400);
-  REQUIRE(reply.body.find("--chat-template") != std::string::npos);
+  server.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "a"}}}}})
+      .must_be(400, {"--chat-template"});
 }
 
 TEST_CASE("the key is asked for, but for health", "[llmserve]") {
@@ -231,25 +210,22 @@ TEST_CASE("the key is asked for, but for health", "[llmserve]") {
   Server by_environment = tiny.serve();
   unsetenv("LLM_API_KEY");
   Server server = tiny.serve({"--api-key", "secret"});
-  REQUIRE(by_environment.get("/v1/models").status == 401);
+  by_environment.get("/v1/models").must_be(401);
   for (const char* path : {"/v1/models", "/metrics", "/v1/models/tiny"}) {
     for (const char* header : {"", "Authorization: Bearer secre\r\n",
                                "Authorization: Bearer secrets\r\n", "Authorization: secret\r\n",
                                "Authorization: Bearer \r\n", "Authorization: Basic secret\r\n"}) {
-      const Reply reply = server.ask(get_text(path, header));
-      CAPTURE(path, header);
-      REQUIRE(reply.status == 401);
+      const Reply reply = server.ask(get_text(path, header)).must_be(401);
       REQUIRE(reply.json()["error"]["code"] == "invalid_api_key");
     }
-    REQUIRE(server.ask(get_text(path, "Authorization: Bearer secret\r\n")).status == 200);
+    server.ask(get_text(path, "Authorization: Bearer secret\r\n")).must_be(200);
   }
-  REQUIRE(server.get("/health").status == 200);
+  server.get("/health").must_be(200);
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
-    REQUIRE(server.post(path, {{"prompt", "a"}}).status == 401);
+    server.post(path, {{"prompt", "a"}}).must_be(401);
   // Nobody without the key makes the server read a body.
-  REQUIRE(
-      server.ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n")
-          .status == 401);
+  server.ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n")
+      .must_be(401);
 }
 
 TEST_CASE("servers share the weights of a packed cache", "[llmserve]") {

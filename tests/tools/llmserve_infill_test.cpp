@@ -1,6 +1,5 @@
 // Text between two texts, by /v1/completions and /infill.
 
-#include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
@@ -16,9 +15,7 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   const ScratchDirectory directory;
   Server server({directory.write("fim.gguf", model.bytes()), "-q", "-c", "200"});
   const auto ids = [&](const std::string& text) {
-    return server.post("/tokenize", {{"prompt", text}, {"add_special_tokens", false}})
-        .json()["tokens"]
-        .get<std::vector<int>>();
+    return server.tokens({{"prompt", text}, {"add_special_tokens", false}}).get<std::vector<int>>();
   };
   // Without the dummy prefix.
   const auto inside = [&](const std::string& text) {
@@ -33,13 +30,9 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   };
   const std::vector<int> core =
       joined({{first}, ids("ab"), {first + 1}, inside("ba"), {first + 2}});
-  const Json usual = {{"max_tokens", 8}, {"temperature", 0}, {"receipt", true}};
-  Json body = usual;
-  body.update({{"prompt", "ab"}, {"suffix", "ba"}});
-  const Reply filled = server.complete(body);
-  CAPTURE(filled.body);
-  REQUIRE(filled.status == 200);
-  const Json choice = filled.json()["choices"][0];
+  const Json body = {
+      {"prompt", "ab"}, {"suffix", "ba"}, {"max_tokens", 8}, {"temperature", 0}, {"receipt", true}};
+  const Json choice = server.choice(body);
   REQUIRE(choice["receipt"]["prompt_ids"] == joined({{1}, core}));
 
   // The same gap by llama-server's path: the prompt was written behind the prefix.
@@ -67,10 +60,8 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   infill.update({{"stream", false}, {"n_predict", 1}});
   const auto evaluated = [&](const Json& extra) {
     infill["input_extra"] = extra;
-    const Reply reply = server.post("/infill", infill);
-    CAPTURE(reply.body);
-    REQUIRE(reply.status == 200);
-    return reply.json()["tokens_evaluated"].get<std::size_t>();
+    const Json answer = server.post("/infill", infill).must_be(200).json();
+    return answer["tokens_evaluated"].get<std::size_t>();
   };
   const std::size_t around =
       1 + core.size() + 1 + inside("myproject\n").size() + file("filename", "").size();
@@ -85,18 +76,14 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
 
   // What ends a text of such a model.
   const Json ended =
-      server.complete({{"prompt", "ab"}, {"logit_bias", {{std::to_string(first + 5), 100}}}})
-          .json()["choices"][0];
+      server.choice({{"prompt", "ab"}, {"logit_bias", {{std::to_string(first + 5), 100}}}});
   REQUIRE(ended["finish_reason"] == "stop");
   REQUIRE(ended["text"] == "");
 
   const auto refused = [&](const std::string& path, const Json& more, const std::string& param) {
     Json changed = path == "/infill" ? infill : body;
     changed.update(more);
-    const Reply reply = server.post(path, changed);
-    CAPTURE(path, json_text(changed), reply.body);
-    CHECK(reply.status == 400);
-    CHECK(param_of(reply) == param);
+    server.post(path, changed).must_name(param);
   };
   refused("/v1/completions", {{"echo", true}}, "echo");
   refused("/v1/completions", {{"prompt", {1, 5}}}, "suffix");
@@ -112,15 +99,9 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
 
   const TinyModel tiny;
   Server without = tiny.serve();
-  for (const auto& [path, more, param] : {std::tuple("/v1/completions", body, "suffix"),
-                                          std::tuple("/infill", infill, "input_prefix")}) {
-    const Reply reply = without.post(path, more);
-    CAPTURE(path, reply.body);
-    REQUIRE(reply.status == 400);
-    REQUIRE(param_of(reply) == param);
-    REQUIRE(reply.body.find("no tokens for a text's prefix, suffix and middle") !=
-            std::string::npos);
-  }
+  const std::string words = "no tokens for a text's prefix, suffix and middle";
+  without.post("/v1/completions", body).must_name("suffix", {words});
+  without.post("/infill", infill).must_name("input_prefix", {words});
 }
 
 }  // namespace llm::test

@@ -1,6 +1,5 @@
 // llmserve --models: which models there are, and what requests to several of them get.
 
-#include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
@@ -15,7 +14,7 @@ class ModelFolder {
     for (const std::string& name : names) add(name);
   }
 
-  void add(const std::string& name, const std::string& from = kServedModel) {
+  void add(const std::string& name, const std::string& from = kFable) {
     folder_.write(name + ".gguf", read_file(from));
   }
   const ScratchDirectory& folder() const { return folder_; }
@@ -52,10 +51,10 @@ bool is_loaded(const Server& server, const std::string& model) {
   return server.get("/v1/models/" + model).json()["loaded"];
 }
 
-std::size_t count_threads(Server& server) {
+std::ptrdiff_t count_threads(Server& server) {
   const std::filesystem::directory_iterator threads(
-      "/proc/" + std::to_string(server.process().pid()) + "/task");
-  return static_cast<std::size_t>(std::distance(begin(threads), end(threads)));
+      fmt::format("/proc/{}/task", server.process().pid()));
+  return std::distance(begin(threads), end(threads));
 }
 
 }  // namespace
@@ -80,7 +79,6 @@ TEST_CASE("every GGUF of a folder is a model by its name", "[llmserve]") {
   REQUIRE(names == std::vector<std::string>{"a", "b", "c.d", "parts"});
   CHECK(server.get("/api/tags").json()["models"].size() == 4);
   for (const std::string& name : names) {
-    CAPTURE(name);
     CHECK(server.complete(ModelFolder::ask(name)).json()["model"] == name);
     CHECK(is_loaded(server, name));
     CHECK(server.get("/v1/models/" + name).json()["max_model_len"] == 512);
@@ -94,9 +92,8 @@ TEST_CASE("every GGUF of a folder is a model by its name", "[llmserve]") {
   for (const Reply& unknown :
        {server.complete(ModelFolder::ask("hidden")), server.get("/props?model=notes"),
         server.post("/tokenize", {{"prompt", "a"}, {"model", 1}}), server.get("/v1/models/z")}) {
-    CHECK(unknown.status == 404);
+    unknown.must_be(404, {R"(need \"a\" or \"b\" or \"c.d\" or \"parts\")"});
     CHECK(unknown.json()["error"]["code"] == "model_not_found");
-    CHECK(unknown.body.find(R"(need \"a\" or \"b\" or \"c.d\" or \"parts\")") != std::string::npos);
   }
 }
 
@@ -112,12 +109,12 @@ TEST_CASE("what llmserve cannot serve a folder with is refused by name", "[llmse
   std::filesystem::create_directory(empty / "inner");
   for (const Refused& refused : std::vector<Refused>{
            {{}, 2, "--models: found neither, need MODEL or --models, one of them"},
-           {{kServedModel, "--models", folder}, 2, "need MODEL or --models, one of them"},
+           {{kFable, "--models", folder}, 2, "need MODEL or --models, one of them"},
            {{"--models", folder, "--alias", "x"}, 2, "--alias"},
            {{"--models", folder, "--verify-model=m"}, 2, "--verify-model"},
            {{"--models", empty.path()}, 2, "--models: found no model in"},
            {{"--models", "/none"}, 4, "/none"},
-           {{kServedModel, "--memory", "3"}, 5, "--memory: found 3 MiB, need "}}) {
+           {{kFable, "--memory", "3"}, 5, "--memory: found 3 MiB, need "}}) {
     std::vector<std::string> words = refused.words;
     words.insert(words.end(), {"--port", "0", "-q"});
     run_tool("llmserve", words).must_end(refused.exit_code, {refused.says});
@@ -130,19 +127,17 @@ TEST_CASE("what llmserve cannot serve a folder with is refused by name", "[llmse
 
 TEST_CASE("a model that cannot be loaded is tried again, and the others are served", "[llmserve]") {
   ModelFolder models({"good"});
-  models.folder().write("bad.gguf", read_file(kServedModel).substr(0, 100000));
+  models.folder().write("bad.gguf", read_file(kFable).substr(0, 100000));
   Server server = models.serve();
   for (int i = 0; i < 2; ++i) {
-    const Reply reply = server.complete(ModelFolder::ask("bad"));
-    CHECK(reply.status == 500);
+    const Reply reply = server.complete(ModelFolder::ask("bad")).must_be(500, {"bad.gguf: "});
     CHECK(reply.json()["error"]["code"] == "model_not_loaded");
-    CHECK(reply.body.find("bad.gguf: ") != std::string::npos);
-    CHECK(server.get("/props?model=bad").status == 500);
-    CHECK(server.complete(ModelFolder::ask("good")).status == 200);
+    server.get("/props?model=bad").must_be(500);
+    server.complete(ModelFolder::ask("good")).must_be(200);
   }
   CHECK(loads(server, "bad") == 0);
   models.add("bad");
-  CHECK(server.complete(ModelFolder::ask("bad")).status == 200);
+  server.complete(ModelFolder::ask("bad")).must_be(200);
   CHECK(loads(server, "bad") == 1);
 }
 
@@ -150,25 +145,21 @@ TEST_CASE("the model that was asked for the longest ago gives way", "[llmserve]"
   const ModelFolder models({"a", "b", "c"});
   Server server = models.serve({"--memory", models.memory_for(2.5), "-t", "2"});
   const auto ask = [&](const std::string& model) {
-    const Reply reply = server.complete(ModelFolder::ask(model));
-    CAPTURE(model, reply.body);
-    REQUIRE(reply.status == 200);
+    server.complete(ModelFolder::ask(model)).must_be(200);
   };
   for (const char* model : {"a", "b", "a", "c"}) ask(model);
   CHECK(is_loaded(server, "a"));
   CHECK_FALSE(is_loaded(server, "b"));
   CHECK(is_loaded(server, "c"));
-  const std::size_t n_threads = count_threads(server);
+  const auto n_threads = count_threads(server);
   for (int i = 0; i < 5; ++i)
     for (const char* model : {"b", "a", "c"}) ask(model);
   CHECK(loads(server, "b") == 6);
   // A loading thread that is about to end may still be counted.
   CHECK(count_threads(server) <= n_threads + 1);
   Server small = models.serve({"--memory", models.memory_for(0.9)});
-  const Reply reply = small.complete(ModelFolder::ask("a"));
-  CHECK(reply.status == 507);
-  CHECK(reply.body.find("--memory: found ") != std::string::npos);
-  CHECK(small.get("/health").status == 200);
+  small.complete(ModelFolder::ask("a")).must_be(507, {"--memory: found "});
+  small.get("/health").must_be(200);
 }
 
 TEST_CASE("a model that is in use is not unloaded", "[llmserve]") {
@@ -184,13 +175,12 @@ TEST_CASE("a model that is in use is not unloaded", "[llmserve]") {
     RawClient gone(server.port());
     gone.send(post_text("/v1/completions", json_text(ModelFolder::ask("b"))));
     gone.close();
-    const Reply late = server.complete(ModelFolder::ask("b"));
-    CHECK(late.status == 503);
+    const Reply late = server.complete(ModelFolder::ask("b")).must_be(503);
     CHECK(late.header("Retry-After") == "1");
     CHECK(late.json()["error"]["code"] == "model_not_loaded");
     CHECK(is_loaded(server, "a"));
   }
-  CHECK(server.complete(ModelFolder::ask("b")).status == 200);
+  server.complete(ModelFolder::ask("b")).must_be(200);
   CHECK(loads(server, "b") == 1);
   CHECK_FALSE(is_loaded(server, "a"));
 }
@@ -201,7 +191,6 @@ TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
   Server both = models.serve({"-t", "2"});
   constexpr std::size_t kClients = 6;
   std::vector<std::vector<Reply>> replies(kClients);  // Catch is of one thread, so they are kept
-  std::vector<std::thread> clients;
   const auto body_of = [](std::size_t i, const std::string& model) {
     return ModelFolder::ask(model, {{"max_tokens", 24},
                                     {"temperature", 1},
@@ -214,19 +203,15 @@ TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
     const Server one({models.folder() / (name + ".gguf"), "-q", "--kv-memory", "2"});
     for (std::size_t i = 0; i < kClients; ++i) expected.push_back(one.complete(body_of(i, name)));
   }
-  for (std::size_t i = 0; i < kClients; ++i) {
-    clients.emplace_back([&, i] {
-      for (std::size_t k = 0; k < kClients; ++k)
-        replies[i].push_back(both.complete(body_of(k, (i + k) % 2 == 1 ? "large" : "small")));
-    });
-  }
-  for (std::thread& client : clients) client.join();
+  at_once(kClients, [&](std::size_t i) {
+    for (std::size_t k = 0; k < kClients; ++k)
+      replies[i].push_back(both.complete(body_of(k, (i + k) % 2 == 1 ? "large" : "small")));
+  });
   for (std::size_t i = 0; i < kClients; ++i) {
     for (std::size_t k = 0; k < kClients; ++k) {
       CAPTURE(i, k);
       const Reply& alone = expected[k + (i + k) % 2 * kClients];
-      const Reply& reply = replies[i][k];
-      REQUIRE(reply.status == 200);
+      const Reply reply = replies[i][k].must_be(200);
       REQUIRE(alone.header("x-logits-sha256").size() == 64);
       REQUIRE(reply.header("x-logits-sha256") == alone.header("x-logits-sha256"));
       REQUIRE(reply.json()["choices"] == alone.json()["choices"]);

@@ -6,12 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <optional>
-#include <sstream>
-
 #include "tests/support/json.h"
-#include "tests/support/process.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/tools/tool_test.h"
 
 namespace llm::test {
 
@@ -19,7 +15,26 @@ namespace llm::test {
 struct Reply {
   int status = 0;  ///< 0: the connection ended without an answer
   std::string head;
-  std::string body;  ///< chunks joined
+  std::string body;     ///< chunks joined
+  std::string request;  ///< the beginning of what was asked
+
+  /// Itself, seen to have that status, with all of these words in its body.
+  Reply must_be(int expected, Words words = {},
+                std::source_location where = std::source_location::current()) const {
+    INFO(where.file_name() << ':' << where.line() << ": " << request << '\n'
+                           << head << body.substr(0, 2000));
+    REQUIRE(status == expected);
+    require_words(body, words);
+    return *this;
+  }
+  /// The same of a request that is refused for one of its fields.
+  Reply must_name(std::string_view param, Words words = {}, int expected = 400,
+                  std::source_location where = std::source_location::current()) const {
+    must_be(expected, words, where);
+    INFO(where.file_name() << ':' << where.line() << ": " << request << '\n' << body);
+    REQUIRE(json()["error"]["param"] == param);
+    return *this;
+  }
 
   Json json() const { return test::parse_json(body); }
   bool has_header(std::string_view line) const { return head.find(line) != std::string::npos; }
@@ -149,6 +164,11 @@ inline std::string get_text(std::string_view path, std::string_view headers = ""
          "\r\n";
 }
 
+/// A request that takes longer than any test, on a server of a context of 110,000 (-c).
+inline const std::string kEndless =
+    post_text("/v1/completions",
+              R"({"prompt": "Once", "max_tokens": 100000, "ignore_eos": true, "stream": true})");
+
 /// The data of each server-sent event.
 inline std::vector<std::string> events_of(const std::string& body) {
   std::vector<std::string> events;
@@ -158,6 +178,15 @@ inline std::vector<std::string> events_of(const std::string& body) {
     at = std::min(end, body.size());
   }
   return events;
+}
+
+/// Calls f(0), ..., f(n - 1), each in a thread of its own. Catch is of one thread: f asserts
+/// nothing.
+template <typename F>
+void at_once(std::size_t n, const F& f) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < n; ++i) threads.emplace_back(f, i);
+  for (std::thread& thread : threads) thread.join();
 }
 
 /// llmserve on a free port of this machine.
@@ -193,12 +222,20 @@ class Server {
   Reply ask(const std::string& request) const {
     RawClient client(port_);
     client.send(request);
-    return client.reply();
+    Reply reply = client.reply();
+    reply.request = request.substr(0, 1000);
+    return reply;
   }
   Reply post(std::string_view path, const Json& body) const {
     return ask(post_text(path, json_text(body)));
   }
   Reply complete(const Json& body) const { return post("/v1/completions", body); }
+  /// The first choice of a completion.
+  Json choice(const Json& body) const { return complete(body).must_be(200).json()["choices"][0]; }
+  /// Of a body of /tokenize.
+  Json tokens(const Json& body) const {
+    return post("/tokenize", body).must_be(200).json()["tokens"];
+  }
   Reply get(std::string_view path) const { return ask(get_text(path)); }
 
   /// A figure of /metrics, of all models together unless `name` has a label; -1: there is none.
@@ -236,35 +273,19 @@ class Server {
   bool ended_ = false;
 };
 
-inline const std::string kServedModel = LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf";
-
 /// The embedded model, silent.
 inline Server serve_fable(std::vector<std::string> more = {}) {
-  more.insert(more.begin(), {kServedModel, "-q"});
+  more.insert(more.begin(), {kFable, "-q"});
   return Server(std::move(more));
 }
 
-/// A directory with the tiny model.
-class TinyModel {
+/// A folder with the tiny model, which is served.
+class TinyModel : public ToolFolder {
  public:
-  TinyModel() : path_(directory_.write("tiny.gguf", TinyGguf::llama().bytes())) {}
-
-  std::vector<std::string> with(std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {path_, "-q"});
-    return more;
+  Server serve(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {path("tiny.gguf"), "-q"});
+    return Server(std::move(more));
   }
-  Server serve(std::vector<std::string> more = {}) const { return Server(with(std::move(more))); }
-  std::string path(std::string_view name) const { return directory_ / name; }
-
- private:
-  ScratchDirectory directory_;
-  std::string path_;
 };
-
-/// The field that an error names, or "".
-inline std::string param_of(const Reply& reply) {
-  const Json error = reply.json()["error"];
-  return error["param"].is_null() ? "" : error["param"].get<std::string>();
-}
 
 }  // namespace llm::test

@@ -1,6 +1,5 @@
 // Answers of llmserve are llmrun's, byte for byte, whatever else is served.
 
-#include "tests/tools/llmrun_process.h"
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/answer_request.h"
 
@@ -14,14 +13,12 @@ struct Case {
   std::string hash;
 };
 
-std::string number(const Json& value) { return json_text(value); }
-
 Case make_case(const Json& body) {
-  std::vector<std::string> words = {kServedModel,   "-t",     "1",  "-p",
-                                    body["prompt"], "--json", "-n", number(body["max_tokens"]),
+  std::vector<std::string> words = {kFable,         "-t",     "1",  "-p",
+                                    body["prompt"], "--json", "-n", json_text(body["max_tokens"]),
                                     "--logits-hash"};
   const auto option = [&](const char* name, const char* field, const char* absent) {
-    words.insert(words.end(), {name, body.contains(field) ? number(body[field]) : absent});
+    words.insert(words.end(), {name, body.contains(field) ? json_text(body[field]) : absent});
   };
   option("--temp", "temperature", "1");
   option("--top-k", "top_k", "0");
@@ -91,17 +88,13 @@ std::string run_load(const Server& server, const std::vector<Case>& cases, std::
                      std::size_t n_requests) {
   std::atomic<std::size_t> next = 0;
   std::vector<std::string> faults(n_clients);
-  std::vector<std::thread> clients;
-  for (std::size_t c = 0; c < n_clients; ++c) {
-    clients.emplace_back([&, c] {
-      for (std::size_t i = next++; i < n_requests && faults[c].empty(); i = next++) {
-        const Case& one = cases[i % cases.size()];
-        const std::string fault = difference(one, server.complete(one.body));
-        if (!fault.empty()) faults[c] = std::to_string(i) + ": " + fault;
-      }
-    });
-  }
-  for (std::thread& client : clients) client.join();
+  at_once(n_clients, [&](std::size_t c) {
+    for (std::size_t i = next++; i < n_requests && faults[c].empty(); i = next++) {
+      const Case& one = cases[i % cases.size()];
+      const std::string fault = difference(one, server.complete(one.body));
+      if (!fault.empty()) faults[c] = std::to_string(i) + ": " + fault;
+    }
+  });
   std::string all;
   for (const std::string& fault : faults) all += fault;
   return all;
@@ -118,16 +111,17 @@ TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
     std::size_t n_clients;
     std::size_t n_requests;
   };
-  const auto load = GENERATE(values<Load>(
-      {{"512", "16", "0", 1, 30}, {"32", "16", "3", 8, 60}, {"512", "64", "4", 64, 128}}));
-  CAPTURE(load.chunk, load.n_clients);
-  Server server({kServedModel, "--chunk", load.chunk, "--parallel", load.parallel, "--kv-memory",
-                 load.memory, "-q"});
-  REQUIRE(run_load(server, cases, load.n_clients, load.n_requests) == "");
-  if (load.n_clients == 64) REQUIRE(server.metric("preemptions_total") > 0);
-  REQUIRE(server.metric("texts_running") + server.metric("texts_waiting") == 0);
-  REQUIRE(server.metric("kv_pages_in_use") == 0);
-  server.end().must_end(0);
+  for (const Load& load :
+       {Load{"512", "16", "0", 1, 30}, {"32", "16", "3", 8, 60}, {"512", "64", "4", 64, 128}}) {
+    CAPTURE(load.chunk, load.n_clients);
+    Server server = serve_fable(
+        {"--chunk", load.chunk, "--parallel", load.parallel, "--kv-memory", load.memory});
+    REQUIRE(run_load(server, cases, load.n_clients, load.n_requests) == "");
+    if (load.n_clients == 64) REQUIRE(server.metric("preemptions_total") > 0);
+    REQUIRE(server.metric("texts_running") + server.metric("texts_waiting") == 0);
+    REQUIRE(server.metric("kv_pages_in_use") == 0);
+    server.end().must_end(0);
+  }
 }
 
 TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
@@ -160,22 +154,18 @@ TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
 
 TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[llmserve]") {
   const auto wants_bos = GENERATE(std::uint8_t{1}, std::uint8_t{0});
-  const ScratchDirectory directory;
+  const TinyModel tiny;
   auto model = TinyGguf::llama();
   model.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, wants_bos);
-  directory.write("tiny.gguf", model.bytes());
+  tiny.write("tiny.gguf", model.bytes());
   const std::string text = "a text of a few tokens";
-  directory.write("text", text);
-  const std::string report = directory / "report.json";
-  run_tool("llmcheck", {directory / "tiny.gguf", "-t", "1", "-q", "--ppl", directory / "text",
-                        "--report", report})
-      .must_end(0);
-  const Json row = test::parse_json(read_file(report))["figures"][0]["rows"][0];
+  tiny.write("text", text);
+  tiny.shell("llmcheck tiny.gguf -t 1 -q --ppl text --report report.json").must_end(0);
+  const Json row = test::parse_json(tiny.read("report.json"))["figures"][0]["rows"][0];
 
-  Server server({directory / "tiny.gguf", "-q"});
-  const Json body = {{"prompt", text}, {"max_tokens", 0}, {"logprobs", 0}, {"echo", true}};
-  const Json choice = server.complete(body).json()["choices"][0];
-  const Json& logprobs = choice["logprobs"];
+  Server server = tiny.serve();
+  const Json logprobs = server.choice(
+      {{"prompt", text}, {"max_tokens", 0}, {"logprobs", 0}, {"echo", true}})["logprobs"];
   REQUIRE((logprobs["tokens"][0] == "<s>") == (wants_bos == 1));
   REQUIRE(logprobs["token_logprobs"][0].is_null());
   const std::size_t n = logprobs["tokens"].size() - 1;
@@ -192,7 +182,7 @@ TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
                      {"temperature", 0},
                      {"logprobs", 2},
                      {"echo", true}};
-  const Json choice = server.complete(body).json()["choices"][0];
+  const Json choice = server.choice(body);
   REQUIRE(choice["text"].get<std::string>().starts_with("Once upon"));
   const Json& logprobs = choice["logprobs"];
   REQUIRE(logprobs["tokens"][0] == "<s>");
@@ -205,11 +195,11 @@ TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
   Json longer = body;
   longer["prompt"] = choice["text"];
   longer["max_tokens"] = 0;
-  const Json again = server.complete(longer).json()["choices"][0];
+  const Json again = server.choice(longer);
   REQUIRE(again["text"] == choice["text"]);
   REQUIRE(again["logprobs"] == logprobs);
   // As ids, and several at once: each the same again.
-  const Json ids = server.post("/tokenize", {{"prompt", "Once upon"}}).json()["tokens"];
+  const Json ids = server.tokens({{"prompt", "Once upon"}});
   Json several = body;
   several["prompt"] = {ids, ids};
   several["n"] = 2;
@@ -229,16 +219,12 @@ TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
 TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
   Server server = serve_fable();
   const auto text = [&](const Json& bias) {
-    return server
-        .complete({{"prompt", "Once upon a"},
-                   {"max_tokens", 1},
-                   {"temperature", 0},
-                   {"logit_bias", bias}})
-        .json()["choices"][0]["text"]
-        .get<std::string>();
+    const Json body = {
+        {"prompt", "Once upon a"}, {"max_tokens", 1}, {"temperature", 0}, {"logit_bias", bias}};
+    return server.choice(body)["text"].get<std::string>();
   };
   REQUIRE(text(Json::object()) == " time");
-  const Json ids = server.post("/tokenize", {{"prompt", "a time"}}).json()["tokens"];
+  const Json ids = server.tokens({{"prompt", "a time"}});
   const std::string id = json_text(ids.back());
   REQUIRE(text({{id, -100}}) != " time");
   REQUIRE(text({{"9", 100}}) == server.post("/detokenize", {{"tokens", {9}}}).json()["prompt"]);
@@ -257,13 +243,12 @@ TEST_CASE("choices of a long prompt share its pages, as the server is by default
 
 TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]") {
   Server server = serve_fable({"--chat-template", "zephyr"});
-  const ScratchDirectory directory;
+  const ToolFolder folder;
   const auto check = [&](const Json& receipt, int exit_code) {
-    run_tool("llmcheck",
-             {"--replay", directory.write("r.json", json_text(receipt)), kServedModel, "-t", "1"})
-        .must_end(exit_code);
+    folder.write("r.json", json_text(receipt));
+    folder.shell("llmcheck --replay r.json -t 1 " + kFable).must_end(exit_code);
   };
-  const Json ids = server.post("/tokenize", {{"prompt", "The dog"}}).json()["tokens"];
+  const Json ids = server.tokens({{"prompt", "The dog"}});
   for (const Json& body : std::vector<Json>{
            {{"prompt", {"Once", "", "The"}}, {"n", 2}, {"seed", 3}, {"stop", "the"}},
            {{"prompt", ids}, {"temperature", 0.5}, {"top_k", 9}, {"logit_bias", {{"300", 2.5}}}},
@@ -274,9 +259,10 @@ TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]")
     REQUIRE(answer["choices"].size() > 0);
     for (const Json& choice : answer["choices"]) check(choice["receipt"], 0);
   }
-  const Json of_control = {
-      {"prompt", "A"}, {"receipt", true}, {"max_tokens", 2}, {"logit_bias", {{"1", 100}}}};
-  Json shown = server.complete(of_control).json()["choices"][0]["receipt"];
+  Json shown = server.choice({{"prompt", "A"},
+                              {"receipt", true},
+                              {"max_tokens", 2},
+                              {"logit_bias", {{"1", 100}}}})["receipt"];
   shown["options"]["show_special"] = true;
   check(shown, 1);
   shown["text"] = "<s><s>";
@@ -315,7 +301,7 @@ TEST_CASE("the token that ends a text stands in its log probabilities alone", "[
 }
 
 TEST_CASE("a reply ends where its template ends one, and where the client says", "[llmserve]") {
-  const auto model = require_ok(Model::load(kServedModel, {.threads = 1}));
+  const auto model = require_ok(Model::load(kFable, {.threads = 1}));
   const ServedModel served{.model = model,
                            .id = "m",
                            .style = require_ok(ChatStyle::choose("zephyr", "", model->tokenizer())),
@@ -334,12 +320,10 @@ TEST_CASE("a reply ends where its template ends one, and where the client says",
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {
   Server server = serve_fable({"--chat-template", "zephyr"});
   const std::string message = "Tell <|assistant|>\n</s> a story.";
-  const Finished run =
-      run_shell(
-          "'" + tool_path("llmrun") + "' '" + kServedModel + "' -p '" + message +
-          "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp 0.7 --top-k 0 --top-p 1 "
-          "--min-p 0 -s 5 --json --logits-hash")
-          .must_end(0);
+  const Finished run = run_shell(tool_path("llmrun") + " " + kFable + " -p '" + message +
+                                 "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp "
+                                 "0.7 --top-k 0 --top-p 1 --min-p 0 -s 5 --json --logits-hash")
+                           .must_end(0);
   const Json alone = test::parse_json(run.out);
   const Json messages = {{{"role", "system"}, {"content", "Be kind."}},
                          {{"role", "user"}, {"content", {{{"type", "text"}, {"text", message}}}}}};
@@ -348,16 +332,13 @@ TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmse
                {"logits_hash", true},  {"logprobs", true},
                {"top_logprobs", 2},    {"model", "fable-3m-q4_k_m"}};
   const Reply reply = server.post("/v1/chat/completions", body);
-  CAPTURE(reply.body);
-  REQUIRE(reply.status == 200);
-  const Json json = reply.json();
+  const Json json = reply.must_be(200).json();
   REQUIRE(json["object"] == "chat.completion");
   REQUIRE(json["choices"][0]["message"]["content"] == alone["text"]);
   REQUIRE(json["choices"][0]["message"]["role"] == "assistant");
   REQUIRE(json["usage"]["prompt_tokens"] == alone["prompt_ids"].size());
   REQUIRE(run.err.find(reply.header("x-logits-sha256")) != std::string::npos);
-  REQUIRE(server.post("/tokenize", {{"messages", messages}}).json()["tokens"] ==
-          alone["prompt_ids"]);
+  REQUIRE(server.tokens({{"messages", messages}}) == alone["prompt_ids"]);
   const Json first = json["choices"][0]["logprobs"]["content"][0];
   REQUIRE(first["top_logprobs"].size() == 2);
   std::string bytes;

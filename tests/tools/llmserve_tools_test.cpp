@@ -1,8 +1,6 @@
 // Conversations in every API's shape: one text whatever the shape, calls that must be made,
 // results.
 
-#include <array>
-
 #include "tests/tools/llmserve_process.h"
 #include "tools/llmserve/conversations.h"
 
@@ -106,11 +104,9 @@ TEST_CASE("an answer's text is the same in the shape of every API", "[llmserve][
   for (const Shape& shape : kShapes) {
     CAPTURE(shape.path);
     Json body = shape.body(kQuestion, false);
-    const Reply whole = server.post(shape.path, body);
-    CAPTURE(whole.body);
-    REQUIRE(whole.status == 200);
-    if (text.empty()) text = shape.text(whole.json());
-    CHECK(shape.text(whole.json()) == text);
+    const Json whole = server.post(shape.path, body).must_be(200).json();
+    if (text.empty()) text = shape.text(whole);
+    CHECK(shape.text(whole) == text);
     body["stream"] = true;
     std::string pieces;
     for (const Json& part : stream_of(server.post(shape.path, body).body)) {
@@ -137,20 +133,18 @@ TEST_CASE("a receipt knows that control tokens are spelled in the text", "[llmse
       "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}: "
       "{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}"
       "</tool_call>{% endfor %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}a: ");
-  const ScratchDirectory directory;
-  const std::string path = directory.write("m.gguf", model.bytes());
-  Server server({path, "-q"});
+  const TinyModel tiny;
+  tiny.write("tiny.gguf", model.bytes());
+  Server server = tiny.serve();
   const Json choice = server
                           .post("/v1/chat/completions", {{"messages", kQuestion},
                                                          {"receipt", true},
                                                          {"max_tokens", 3},
                                                          {"logit_bias", {{"269", 100}}}})
                           .json()["choices"][0];
-  CAPTURE(json_text(choice));
-  REQUIRE(choice["receipt"]["text"].get<std::string>().find("<tool_call>") != std::string::npos);
-  run_tool("llmcheck",
-           {path, "--replay", directory.write("r.json", json_text(choice["receipt"])), "-t", "1"})
-      .must_end(0);
+  REQUIRE_THAT(choice["receipt"]["text"].get<std::string>(), Contains("<tool_call>"));
+  tiny.write("r.json", json_text(choice["receipt"]));
+  tiny.shell("llmcheck tiny.gguf --replay r.json -t 1").must_end(0);
 }
 
 TEST_CASE("a call that must be made is made, and its result is read", "[llmserve][tools]") {
@@ -158,16 +152,14 @@ TEST_CASE("a call that must be made is made, and its result is read", "[llmserve
   const auto ask = [&](const char* path, const Json& body, const char* key = "x-api-key: k\r\n") {
     return server.ask(post_text(path, json_text(body), key));
   };
-  CHECK(ask("/v1/messages", Json::object(), "x-api-key: other\r\n").status == 401);
+  ask("/v1/messages", Json::object(), "x-api-key: other\r\n").must_be(401);
   Json call;
   for (const Shape& shape : kShapes) {
     if (shape.call == nullptr) continue;
     CAPTURE(shape.path);
-    const Reply reply = ask(shape.path, shape.body(kQuestion, true));
-    CAPTURE(reply.body);
-    REQUIRE(reply.status == 200);
-    if (call.is_null()) call = shape.call(reply.json());
-    CHECK(shape.call(reply.json()) == call);
+    const Json made = shape.call(ask(shape.path, shape.body(kQuestion, true)).must_be(200).json());
+    if (call.is_null()) call = made;
+    CHECK(made == call);
   }
   CHECK(call["name"] == "g");
   CHECK((call["arguments"]["n"] == 1 || call["arguments"]["n"] == 2 ||
@@ -202,9 +194,7 @@ TEST_CASE("a call that must be made is made, and its result is read", "[llmserve
   std::string text;
   for (std::size_t i = 0; i < kShapes.size(); ++i) {
     CAPTURE(kShapes[i].path);
-    const Reply reply = ask(kShapes[i].path, kShapes[i].body(histories[i], false));
-    CAPTURE(reply.body);
-    REQUIRE(reply.status == 200);
+    const Reply reply = ask(kShapes[i].path, kShapes[i].body(histories[i], false)).must_be(200);
     if (text.empty()) text = kShapes[i].text(reply.json());
     CHECK(kShapes[i].text(reply.json()) == text);
   }
@@ -226,10 +216,7 @@ TEST_CASE("what a conversation says reaches the template", "[llmserve][tools]") 
   const auto ids = [&](const Json& messages, const Json& more = Json::object()) {
     Json body = {{"messages", messages}};
     body.update(more);
-    const Reply reply = server.post("/tokenize", body);
-    CAPTURE(reply.body);
-    REQUIRE(reply.status == 200);
-    return reply.json()["tokens"];
+    return server.tokens(body);
   };
   const auto text = [&](const Json& messages, const Json& more = Json::object()) {
     return server.post("/detokenize", {{"tokens", ids(messages, more)}})

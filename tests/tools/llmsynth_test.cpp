@@ -1,5 +1,4 @@
-#include "base/mapped_file.h"
-#include "engine/gguf/gguf_file.h"
+#include "tests/tools/open_gguf.h"
 #include "tests/tools/tool_test.h"
 
 namespace llm::test {
@@ -8,28 +7,17 @@ namespace {
 class Synth : public ScratchDirectory {
  public:
   std::string make(const std::string& name, const std::string& options) const {
-    const std::string out = path(name);
-    const std::string command = "'" + tool_path("llmsynth") + "' '" + out + "' " + options;
-    run_shell(command).must_end(0);
-    return out;
+    run_shell(tool_path("llmsynth") + " '" + path(name) + "' " + options).must_end(0);
+    return path(name);
   }
-};
-
-struct Opened {
-  explicit Opened(const std::string& path)
-      : file(MappedFile::open(path)), gguf(GgufFile::parse(file->bytes())) {
-    REQUIRE(gguf.ok());
-  }
-  Result<MappedFile> file;
-  Result<GgufFile> gguf;
 };
 
 TEST_CASE("shape and type are those asked for, and the model runs", "[tools][llmsynth]") {
   const Synth synth;
   const std::string path = synth.make("a.gguf", "--shape odd80 --type Q8_0");
-  const Opened model(path);
-  CHECK(*model.gguf->get_unsigned_or("llama.attention.key_length", 0) == 80);
-  CHECK(model.gguf->find_tensor("blk.0.attn_q.weight")->type == WeightType::kQ8_0);
+  const OpenGguf model(path);
+  CHECK(*model->get_unsigned_or("llama.attention.key_length", 0) == 80);
+  CHECK(model->find_tensor("blk.0.attn_q.weight")->type == WeightType::kQ8_0);
   run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"}).must_end(0);
 }
 
@@ -38,11 +26,11 @@ TEST_CASE("shapes of other architectures have their tensors and vocabulary, and 
   const Synth synth;
   const std::string qwen2 = synth.make("qwen2", "--shape qwen2-small --type Q4_0");
   const std::string qwen3 = synth.make("qwen3", "--shape qwen3-small --type Q4_0");
-  const Opened with_biases(qwen2);
-  const Opened with_norms(qwen3);
-  CHECK(with_biases.gguf->find_tensor("blk.1.attn_k.bias")->n_elements == 64);
-  CHECK(with_norms.gguf->find_tensor("blk.1.attn_k_norm.weight")->n_elements == 48);
-  CHECK(*with_norms.gguf->get_string("tokenizer.ggml.pre") == "qwen2");
+  const OpenGguf with_biases(qwen2);
+  const OpenGguf with_norms(qwen3);
+  CHECK(with_biases->find_tensor("blk.1.attn_k.bias")->n_elements == 64);
+  CHECK(with_norms->find_tensor("blk.1.attn_k_norm.weight")->n_elements == 48);
+  CHECK(*with_norms->get_string("tokenizer.ggml.pre") == "qwen2");
   for (const std::string& path : {qwen2, qwen3}) {
     run_tool("llmrun", {path, "-p", "a", "-n", "2", "--ignore-eos"}).must_end(0);
   }

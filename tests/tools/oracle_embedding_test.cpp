@@ -1,7 +1,5 @@
 // Embeddings of llmserve against the oracle's (tools/oracle/embedding.py), which is numpy in f64.
 
-#include <cmath>
-
 #include "tests/tools/llmserve_process.h"
 #include "tests/tools/oracle_process.h"
 
