@@ -2,8 +2,6 @@
 
 #include "engine/generate/embedding.h"
 
-#include <cmath>
-#include <cstring>
 #include <future>
 
 #include "engine/serve/text_service.h"
@@ -60,11 +58,6 @@ std::vector<float> by_words(const std::shared_ptr<const Model>& model, const Ids
   std::vector<float> out;
   for (const double x : pooled) out.push_back(static_cast<float>(x / std::sqrt(squares)));
   return out;
-}
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
 struct Listener {

@@ -3,16 +3,9 @@
 
 #include "validate/receipt/audit.h"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <numeric>
-#include <random>
-
 #include "base/hex.h"
 #include "base/merkle_tree.h"
 #include "quant/contract/contract.h"
-#include "tests/support/effort.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"

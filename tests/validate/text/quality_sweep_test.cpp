@@ -6,16 +6,12 @@
 namespace llm::test {
 namespace {
 
-std::string heldout() {
-  std::ifstream file(LLM_SOURCE_DIR "/models/heldout.txt", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 QualityResult measure(std::string_view name, const QualityConfig& config) {
   static const auto model = embedded();
   for (const Implementation& implementation : quality_implementations()) {
     if (implementation.name != name) continue;
-    return require_ok(measure_quality(model, implementation, heldout(), config));
+    return require_ok(measure_quality(model, implementation,
+                                      read_file(LLM_SOURCE_DIR "/models/heldout.txt"), config));
   }
   FAIL("no such implementation");
   return {};
