@@ -49,13 +49,6 @@ std::string write_old(const ScratchDirectory& folder, const TinyGguf& gguf) {
   return path;
 }
 
-void overwrite(const std::string& path, std::size_t at, char value) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(value);
-  REQUIRE(file.flush().good());
-}
-
 }  // namespace
 
 TEST_CASE("weights left in the file give the bits of packed ones", "[weights]") {

@@ -1,5 +1,6 @@
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
+#include "tests/validate/check_results.h"
 #include "validate/text/quality/baseline.h"
 #include "validate/text/quality/sweep.h"
 
@@ -21,12 +22,6 @@ bool all_passed(const std::vector<CheckResult>& checks) {
   return std::ranges::all_of(checks, &CheckResult::passed);
 }
 
-const CheckResult& named(const std::vector<CheckResult>& checks, const std::string& name) {
-  const auto found = std::ranges::find(checks, name, &CheckResult::name);
-  REQUIRE(found != checks.end());
-  return *found;
-}
-
 TEST_CASE("all ways to sample give the same text, and so do the greedy ones", "[quality]") {
   const QualityConfig config{.prompts = 3, .new_tokens = 12, .runs = 2, .openings = 3};
   std::vector<QualityResult> results;
@@ -34,10 +29,7 @@ TEST_CASE("all ways to sample give the same text, and so do the greedy ones", "[
     results.push_back(measure(implementation.name, config));
   const auto checks = check_equality(results);
   CHECK(checks.size() == 7 + 3 + 6);
-  for (const CheckResult& check : checks) {
-    CAPTURE(check.name, check.detail);
-    CHECK(check.passed);
-  }
+  check_passed(checks);
   CHECK(results[0].tokens != results[3].tokens);
   CHECK(results[0].tokens != results[5].tokens);
   CHECK(results[5].tokens != results[6].tokens);
