@@ -6,7 +6,7 @@
 
 #include "tests/engine/serve_support.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
@@ -149,11 +149,9 @@ TEST_CASE("an embedding is pooled, cut and made of length 1", "[serve]") {
 }
 
 TEST_CASE("rows that are no numbers make no embedding", "[serve]") {
-  ScratchDirectory directory;
   auto broken = TinyGguf::llama();
   make_token_overflow(broken, 40);
-  const auto model =
-      require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
+  const auto model = loaded(broken);
   const auto service = start(
       model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kContext, .kv_pages = 8});
   Listener listener;
@@ -163,12 +161,9 @@ TEST_CASE("rows that are no numbers make no embedding", "[serve]") {
 
 TEST_CASE("a file says how its embeddings are pooled", "[serve]") {
   const auto found = [](std::uint32_t type) {
-    ScratchDirectory directory;
     auto file = TinyGguf::llama();
     file.set_u32("llama.pooling_type", type);
-    const auto model =
-        require_ok(Model::load(directory.write("m.gguf", file.bytes()), {.threads = 1}));
-    return pooling_of(model->config());
+    return pooling_of(loaded(file)->config());
   };
   CHECK(require_ok(found(0)) == Pooling::kLast);
   CHECK(require_ok(found(1)) == Pooling::kMean);

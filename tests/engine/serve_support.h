@@ -14,9 +14,9 @@ using Ids = std::vector<TokenId>;
 inline std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
                                           const SchedulerOptions& options,
                                           const TextService::Speculate& speculate = {}) {
-  auto executor = require_ok(Executor::create(model, {.context = options.context,
-                                                      .batch = options.step_tokens,
-                                                      .kv_pages = options.kv_pages}));
+  auto executor = require_ok(Executor::create(
+      model,
+      {.context = options.context, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
   return require_ok(TextService::start(executor, options, speculate));
 }
 

@@ -9,7 +9,7 @@
 #include "engine/serve/step_runner.h"
 #include "tests/engine/serve_support.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
@@ -290,11 +290,9 @@ TEST_CASE("a service takes all of some texts or none, and what fits", "[serve]")
 }
 
 TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
-  ScratchDirectory directory;
   auto broken = TinyGguf::llama();
   make_token_overflow(broken, 40);
-  const auto model =
-      require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
+  const auto model = loaded(broken);
   const auto service = start(
       model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kShort, .kv_pages = 8});
   std::vector<Listener> listeners(3);

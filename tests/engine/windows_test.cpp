@@ -4,7 +4,7 @@
 #include "engine/generate/speculation_policy.h"
 #include "engine/serve/step_runner.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
@@ -24,14 +24,13 @@ constexpr Family kFamilies[] = {
 
 class Windows {
  public:
-  explicit Windows(const Family& family, int threads = 2) : family_(family) {
+  explicit Windows(const Family& family, int threads = 2) {
     TinyGguf tiny =
         TinyGguf::llama({.n_layers = family.n_layers, .architecture = family.architecture});
     const std::string prefix = family.architecture;
     tiny.set_u32(prefix + ".context_length", 4096);
     tiny.set_u32(prefix + ".attention.sliding_window", family.window);
-    model =
-        require_ok(Model::load(directory_.write("tiny.gguf", tiny.bytes()), {.threads = threads}));
+    model = loaded(tiny, {.threads = threads});
     groups = KvGroups(model->config());
     REQUIRE(groups.size() == family.n_groups);
   }
@@ -63,10 +62,6 @@ class Windows {
 
   std::shared_ptr<const Model> model;
   KvGroups groups;
-
- private:
-  ScratchDirectory directory_;
-  Family family_;
 };
 
 /// Evaluates what follows position() in calls of `step` tokens. @return whether the rows are those

@@ -6,7 +6,7 @@
 #include "quant/kernels/kernel_table.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 #include "tests/validate/check_results.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
@@ -16,15 +16,6 @@
 
 namespace llm::test {
 namespace {
-
-std::string write_model(const ScratchDirectory& directory, const TinyGguf& model) {
-  return directory.write("model.gguf", model.bytes());
-}
-
-ModelPointer load(const TinyGguf& gguf) {
-  const ScratchDirectory directory;
-  return require_ok(Model::load(write_model(directory, gguf)));
-}
 
 ModePlan plan_for(const ModelPointer& model, Compute compute) {
   const bool int8 = compute == Compute::kInt8;
@@ -123,12 +114,12 @@ TEST_CASE("logits that are not finite are a failed check that says where", "[sel
 
 TEST_CASE("teams that wait at random agree on a model of mixed types", "[self]") {
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
-  check_all_pass(check_waits(plan_for(load(TinyGguf::llama({.n_layers = 2})), compute)));
+  check_all_pass(check_waits(plan_for(loaded(TinyGguf::llama({.n_layers = 2})), compute)));
 }
 
 TEST_CASE("paths and long texts of a model of mixed types agree", "[self]") {
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
-  const ModelPointer model = load(TinyGguf::llama({.n_layers = 2}));
+  const ModelPointer model = loaded(TinyGguf::llama({.n_layers = 2}));
   const ModePlan plan = plan_for(model, compute);
   const Lengths lengths = {effort<std::size_t>(300, 40), 20, 20, 20};
   check_all_pass(check_paths(plan, lengths, some_tokens(lengths.usual)));
@@ -136,7 +127,7 @@ TEST_CASE("paths and long texts of a model of mixed types agree", "[self]") {
 }
 
 TEST_CASE("first_layers computes the first layers alone", "[self]") {
-  const auto two = load(TinyGguf::llama({.n_layers = 2}));
+  const auto two = loaded(TinyGguf::llama({.n_layers = 2}));
   const auto cut = two->first_layers(1);
   CHECK(cut->config().n_layers == 1);
   const auto tokens = some_tokens(5);
@@ -151,7 +142,7 @@ TEST_CASE("first_layers computes the first layers alone", "[self]") {
 }
 
 TEST_CASE("a window by the definition equals the definition from the start", "[self]") {
-  const ModelPointer model = load(TinyGguf::llama({.n_layers = 2}));
+  const ModelPointer model = loaded(TinyGguf::llama({.n_layers = 2}));
   const auto tokens = some_tokens(260);
   const Window all{0, 260};
   const Window late{256, 260};
@@ -167,8 +158,8 @@ TEST_CASE("a window by the definition equals the definition from the start", "[s
 TEST_CASE("weights that overflow fail the check of the definition, without an error", "[self]") {
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   make_huge(gguf, "blk.1.ffn_down.weight");
-  const auto outcome =
-      require_ok(check_paths(plan_for(load(gguf), Compute::kF32), {20, 5, 5, 5}, some_tokens(20)));
+  const auto outcome = require_ok(
+      check_paths(plan_for(loaded(gguf), Compute::kF32), {20, 5, 5, 5}, some_tokens(20)));
   CHECK_FALSE(outcome.anchored);
   REQUIRE(outcome.results.size() == 1);
   CHECK_FALSE(outcome.results[0].passed);
@@ -189,8 +180,8 @@ TEST_CASE("the self check lists what it did not cover, and tells how far it is",
     shares.push_back(done);
     CHECK(total == 1000);
   };
-  const auto outcome =
-      require_ok(self_check(write_model(directory, TinyGguf::llama({.n_layers = 2})), options));
+  const auto outcome = require_ok(
+      self_check(directory.write("m.gguf", TinyGguf::llama({.n_layers = 2}).bytes()), options));
   CHECK(stages.size() == 17);  // five for each mode, four other caches, and three
   CHECK(std::ranges::is_sorted(shares));
   CHECK(shares.back() >= 900);
