@@ -64,9 +64,7 @@ TEST_CASE("a probe leaves no trace", "[base][atomic_file]") {
   CHECK(folder.read(path) == "old");
   REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
   CHECK(AtomicFile::probe(folder.path("pipe")).ok());  // and does not wait for a reader
-  const Status missing = AtomicFile::probe(folder.path("no/a"));
-  REQUIRE_FALSE(missing.ok());
-  CHECK(missing.error().file == folder.path("no/a"));
+  CHECK(must_fail(AtomicFile::probe(folder.path("no/a"))).file == folder.path("no/a"));
   CHECK_FALSE(AtomicFile::probe(folder.path()).ok());
 }
 
@@ -102,11 +100,9 @@ TEST_CASE("a full device is an error with its path", "[base][atomic_file]") {
   const ScratchDirectory folder;
   const std::string path = folder.path("full");
   std::filesystem::create_symlink("/dev/full", path);
-  const Status status = write_file_atomically(path, bytes_of("text"));
-  REQUIRE_FALSE(status.ok());
-  CHECK(status.error().code == ErrorCode::kIo);
-  CHECK(status.error().file == path);
-  CHECK_THAT(status.error().message, Catch::Matchers::Contains("No space left on device"));
+  const Error error = must_fail(write_file_atomically(path, bytes_of("text")), ErrorCode::kIo,
+                                {"No space left on device"});
+  CHECK(error.file == path);
   CHECK(std::filesystem::is_symlink(path));
 }
 
@@ -128,19 +124,17 @@ TEST_CASE("a pipe is written to, never replaced", "[base][atomic_file]") {
 
 TEST_CASE("a folder that takes no files is an error", "[base][atomic_file]") {
   const ScratchDirectory folder;
-  const auto code = [](const std::string& path) {
-    const Status status = write_file_atomically(path, bytes_of("x"));
-    REQUIRE_FALSE(status.ok());
-    CHECK(status.error().file == path);
-    CHECK(status.error().code == ErrorCode::kIo);
-    return status.error().message;
+  const auto refused = [](const std::string& path, std::string_view words) {
+    const Error error =
+        must_fail(write_file_atomically(path, bytes_of("x")), ErrorCode::kIo, {words});
+    CHECK(error.file == path);
   };
-  CHECK_THAT(code(folder.path("missing/a")), Catch::Matchers::Contains("No such file"));
-  CHECK_THAT(code(folder.path()), Catch::Matchers::Contains("Is a directory"));
-  CHECK_THAT(code("/proc/a"), Catch::Matchers::Contains("cannot create"));  // root cannot either
+  refused(folder.path("missing/a"), "No such file");
+  refused(folder.path(), "Is a directory");
+  refused("/proc/a", "cannot create");  // root cannot either
   if (::geteuid() == 0) return;
   REQUIRE(::chmod(folder.path().c_str(), 0500) == 0);
-  CHECK_THAT(code(folder.path("a")), Catch::Matchers::Contains("Permission denied"));
+  refused(folder.path("a"), "Permission denied");
 }
 
 }  // namespace llm::test

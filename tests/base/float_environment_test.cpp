@@ -8,6 +8,7 @@ namespace llm {
 namespace {
 
 using test::HostFloatMode;
+using test::same_bits;
 
 /// 1e6 as f16 by the CPU's own conversion: infinity, except on ARM in its other format.
 float largest_half() {
@@ -28,10 +29,6 @@ std::array<float, 4> sensitive() {
   volatile float smallest = std::numeric_limits<float>::min();
   volatile float denormal = std::numeric_limits<float>::denorm_min();
   return {-one / three, smallest / three, denormal * three, largest_half()};
-}
-
-bool same_bits(const std::array<float, 4>& a, const std::array<float, 4>& b) {
-  return std::memcmp(a.data(), b.data(), sizeof(a)) == 0;
 }
 
 }  // namespace

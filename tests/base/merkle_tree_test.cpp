@@ -1,8 +1,5 @@
 #include "base/merkle_tree.h"
 
-#include <numeric>
-#include <string>
-
 #include "base/hex.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,5 @@
 #include "base/shown_text.h"
 
-#include "base/result.h"
 #include "base/utf8.h"
 #include "tests/support/test.h"
 

@@ -2,30 +2,16 @@
 
 #include "engine/generate/embedding.h"
 
-#include <cmath>
-#include <cstring>
 #include <future>
 
-#include "engine/serve/text_service.h"
-#include "tests/support/embedded_model.h"
+#include "tests/engine/serve_support.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/test.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
 
-using Ids = std::vector<TokenId>;
-
 constexpr std::size_t kContext = 1024;
-
-std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
-                                   SchedulerOptions options) {
-  options.context = kContext;
-  auto executor = require_ok(Executor::create(
-      model, {.context = kContext, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
-  return require_ok(TextService::start(executor, options));
-}
 
 TextRequest embedding_request(Ids prompt, EmbeddingOptions options) {
   TextRequest request{.prompt = std::move(prompt), .options = {}};
@@ -62,28 +48,12 @@ std::vector<float> by_words(const std::shared_ptr<const Model>& model, const Ids
   return out;
 }
 
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
-}
-
-struct Listener {
-  std::promise<Result<ServedText>> end;
-
-  TextJob job(TextRequest request) {
-    return {.request = std::move(request),
-            .on_event = {},
-            .on_end = [this](const Result<ServedText>& text) { end.set_value(text); }};
-  }
-  Result<ServedText> wait() { return end.get_future().get(); }
-};
-
 /// Submits all of them at once.
 std::vector<ServedText> serve(TextService& service, const std::vector<TextRequest>& requests) {
   std::vector<Listener> listeners(requests.size());
   std::vector<TextJob> jobs;
   for (std::size_t i = 0; i < requests.size(); ++i) jobs.push_back(listeners[i].job(requests[i]));
-  REQUIRE(service.submit(std::move(jobs)).admission == Admission::kAccepted);
+  submit(service, std::move(jobs));
   std::vector<ServedText> texts;
   for (Listener& listener : listeners) texts.push_back(require_ok(listener.wait()));
   return texts;
@@ -103,20 +73,20 @@ TEST_CASE("embeddings among texts are those of each text alone, and disturb none
                                      .dimensions = i % 5 == 0 ? 48U : 0U}));
       continue;
     }
-    TextRequest& text = requests.emplace_back(TextRequest{.prompt = prompt, .options = {}});
-    text.options.max_tokens = 25;
-    text.options.ignore_eos = true;
-    text.options.sampler.seed = i;
-    text.hash_logits = true;
+    requests.push_back(text_request(prompt, 25, i));
+    requests.back().hash_logits = true;
   }
   std::vector<ServedText> alone;
   for (const TextRequest& request : requests)
-    alone.push_back(serve(*start(model, {.kv_pages = 60}), {request})[0]);
+    alone.push_back(serve(*start(model, {.context = kContext, .kv_pages = 60}), {request})[0]);
   for (const std::size_t kv_pages : {60, 4}) {
     for (const std::size_t step_tokens : {32, 512}) {
       CAPTURE(kv_pages, step_tokens);
-      const auto service = start(
-          model, {.step_tokens = step_tokens, .parallel = 16, .queue = 100, .kv_pages = kv_pages});
+      const auto service = start(model, {.step_tokens = step_tokens,
+                                         .parallel = 16,
+                                         .queue = 100,
+                                         .context = kContext,
+                                         .kv_pages = kv_pages});
       const auto texts = serve(*service, requests);
       for (std::size_t i = 0; i < requests.size(); ++i) {
         CAPTURE(i);
@@ -135,13 +105,11 @@ TEST_CASE("embeddings among texts are those of each text alone, and disturb none
 
 TEST_CASE("an embedding that loses its pages on the way has every row once", "[serve]") {
   const auto model = embedded();
-  TextRequest older{.prompt = random_ids(250, 1), .options = {}};
-  older.options.max_tokens = 60;
-  older.options.ignore_eos = true;
+  const TextRequest older = text_request(random_ids(250, 1), 60);
   const Ids ids = random_ids(700, 2);
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
-    const auto service =
-        start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 4});
+    const auto service = start(
+        model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kContext, .kv_pages = 4});
     const auto texts = serve(*service, {older, embedding_request(ids, {.pooling = pooling})});
     REQUIRE(same_bits(texts[1].embedding, by_words(model, ids, {.pooling = pooling})));
     const ServiceFigures figures = service->figures();
@@ -154,7 +122,7 @@ TEST_CASE("only the last row may begin where another text has been", "[serve]") 
   const auto model = embedded();
   const Ids ids = random_ids(600, 3);
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
-    const auto service = start(model, {.step_tokens = 64, .kv_pages = 60});
+    const auto service = start(model, {.step_tokens = 64, .context = kContext, .kv_pages = 60});
     const TextRequest request = embedding_request(ids, {.pooling = pooling});
     const auto texts = serve(*service, {request, request});
     CHECK(same_bits(texts[0].embedding, by_words(model, ids, {.pooling = pooling})));
@@ -181,27 +149,21 @@ TEST_CASE("an embedding is pooled, cut and made of length 1", "[serve]") {
 }
 
 TEST_CASE("rows that are no numbers make no embedding", "[serve]") {
-  ScratchDirectory directory;
   auto broken = TinyGguf::llama();
   make_token_overflow(broken, 40);
-  const auto model =
-      require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
-  const auto service = start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
+  const auto model = loaded(broken);
+  const auto service = start(
+      model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kContext, .kv_pages = 8});
   Listener listener;
-  std::vector<TextJob> jobs;
-  jobs.push_back(listener.job(embedding_request({1, 50, 40}, {.pooling = Pooling::kMean})));
-  REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+  submit(*service, {listener.job(embedding_request({1, 50, 40}, {.pooling = Pooling::kMean}))});
   must_fail(listener.wait(), ErrorCode::kNonFinite, {"result_norm", "position 2"});
 }
 
 TEST_CASE("a file says how its embeddings are pooled", "[serve]") {
   const auto found = [](std::uint32_t type) {
-    ScratchDirectory directory;
     auto file = TinyGguf::llama();
     file.set_u32("llama.pooling_type", type);
-    const auto model =
-        require_ok(Model::load(directory.write("m.gguf", file.bytes()), {.threads = 1}));
-    return pooling_of(model->config());
+    return pooling_of(loaded(file)->config());
   };
   CHECK(require_ok(found(0)) == Pooling::kLast);
   CHECK(require_ok(found(1)) == Pooling::kMean);

@@ -69,6 +69,9 @@ class FakeSession final : public Session {
   std::vector<float> logits_;
 };
 
+/// Goes on with the next id.
+inline TokenId counting(const std::vector<TokenId>& text) { return text.back() + 1; }
+
 inline GenerateOptions greedy(std::optional<std::size_t> max_tokens = {}) {
   GenerateOptions options;
   options.sampler.temperature = 0;

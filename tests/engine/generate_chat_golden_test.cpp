@@ -25,9 +25,7 @@ std::optional<std::string> template_text(const OrderedJson& entry) {
   if (entry.contains("template")) return entry["template"].get<std::string>();
   const auto path = test_data("templates/" + entry["file"].get<std::string>());
   if (!path) return std::nullopt;
-  std::ifstream file(*path, std::ios::binary);
-  REQUIRE(file);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return test::read_file(*path);
 }
 
 }  // namespace

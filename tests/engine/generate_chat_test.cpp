@@ -5,15 +5,6 @@
 namespace llm {
 namespace {
 
-/// A vocabulary with the given special tokens and no pieces but bytes; ids from 259.
-Tokenizer tokenizer_with(const std::vector<std::string>& special,
-                         TokenKind kind = TokenKind::kControl) {
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
-  for (const std::string& spelling : special) builder.add(spelling, 0, kind);
-  return builder.build();
-}
-
 Ids encoded(const Tokenizer& tokenizer, std::span<const ChatPart> parts, bool is_start,
             std::string_view jinja = "") {
   return test::require_ok(encode_chat(tokenizer, ChatMarkers(tokenizer, jinja), parts, is_start));
@@ -33,7 +24,7 @@ std::pair<Ids, std::vector<std::string>> ends_of(const ChatStyle& style) {
 
 Ids bytes_of(std::string_view text) {
   Ids ids;
-  for (const char c : text) ids.push_back(kByte0 + static_cast<unsigned char>(c));
+  for (const char c : text) ids.push_back(byte_id(c));
   return ids;
 }
 

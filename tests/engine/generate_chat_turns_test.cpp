@@ -11,15 +11,12 @@ TEST_CASE("the model sees a chat as its template renders the whole", "[generate]
   const auto thinks = [&](const std::vector<TokenId>& text) {
     std::size_t n = 0;  // how much of the reply stands at the end
     for (std::size_t i = 1; i <= std::min(kReply.size(), text.size()); ++i) {
-      const bool is_end = std::ranges::equal(
-          kReply.substr(0, i), std::span(text).last(i),
-          [](char c, TokenId id) { return kByte0 + static_cast<unsigned char>(c) == id; });
+      const bool is_end = std::ranges::equal(kReply.substr(0, i), std::span(text).last(i),
+                                             [](char c, TokenId id) { return byte_id(c) == id; });
       if (is_end) n = i;
     }
-    return n == kReply.size() ? TokenId{2} : kByte0 + static_cast<unsigned char>(kReply[n]);
+    return n == kReply.size() ? kEos : byte_id(kReply[n]);
   };
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
   const GenerateOptions options = greedy();
   // Templates that change earlier replies, beside the built-in ones.
   std::vector<std::string> templates = {
@@ -32,7 +29,7 @@ TEST_CASE("the model sees a chat as its template renders the whole", "[generate]
   }
   for (const std::string& jinja : templates) {
     CAPTURE(jinja);
-    FakeSession session(builder.build(), thinks, 100000, 100000);
+    FakeSession session(tokenizer_with({}), thinks, 100000, 100000);
     const auto style = test::require_ok(ChatStyle::create("x", jinja, session.tokenizer()));
     Conversation conversation(session, style);
     conversation.set_system("Kind.");

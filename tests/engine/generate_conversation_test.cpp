@@ -6,16 +6,6 @@
 namespace llm::test {
 namespace {
 
-constexpr TokenId kEos = 2;
-
-TokenId byte_id(char c) { return kByte0 + static_cast<unsigned char>(c); }
-
-Tokenizer byte_tokenizer() {
-  VocabBuilder builder;
-  builder.spec.add_space_prefix = false;
-  return builder.build();
-}
-
 /// Answers "ok" to everything.
 TokenId says_ok(const std::vector<TokenId>& text) {
   if (text.back() == byte_id('\n') || text.back() == byte_id(']')) return byte_id('o');
@@ -42,15 +32,13 @@ GenerateResult say(Conversation& conversation, const std::string& message,
 }
 
 std::vector<TokenId> text_of(const Conversation& conversation) {
-  const auto text = conversation.text();
-  REQUIRE(text.ok());
-  return *text;
+  return require_ok(conversation.text());
 }
 
 /// The text of a new conversation that had these messages and the answer "ok" to each.
 std::vector<TokenId> fresh_text(const std::string& system, const std::vector<std::string>& messages,
                                 std::string_view name) {
-  FakeSession session(byte_tokenizer(), says_ok, 100000, 100000);
+  FakeSession session(tokenizer_with({}), says_ok, 100000, 100000);
   Conversation conversation(session, built_in(name, session));
   conversation.set_system(system);
   for (const std::string& message : messages) say(conversation, message);
@@ -62,7 +50,7 @@ std::vector<TokenId> fresh_text(const std::string& system, const std::vector<std
 TEST_CASE("a chat that is full is one that never had its oldest turns", "[generate][chat]") {
   const std::string_view name = GENERATE("zephyr", "llama2", "mistral-nemo", "chatml", "gemma");
   CAPTURE(name);
-  FakeSession session(byte_tokenizer(), says_ok, 250, 64);
+  FakeSession session(tokenizer_with({}), says_ok, 250, 64);
   Conversation conversation(session, built_in(name, session));
   conversation.set_system("Kind.");
   std::vector<std::string> messages;
@@ -87,7 +75,7 @@ TEST_CASE("a chat that is full is one that never had its oldest turns", "[genera
 TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
           "[generate][chat]") {
   constexpr std::size_t kTurns = 4000;
-  FakeSession session(byte_tokenizer(), says_ok, 300, 300);
+  FakeSession session(tokenizer_with({}), says_ok, 300, 300);
   Conversation conversation(session, built_in("zephyr", session));
   Conversation::State state;
   for (std::size_t i = 0; i < kTurns; ++i) {
@@ -107,7 +95,7 @@ TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
 }
 
 TEST_CASE("older turns are computed anew only when some were forgotten", "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_ok, 300, 300);
+  FakeSession session(tokenizer_with({}), says_ok, 300, 300);
   Conversation conversation(session, built_in("zephyr", session));
   std::size_t recomputed = 0;
   for (int i = 0; i < 20; ++i) {
@@ -124,7 +112,7 @@ TEST_CASE("older turns are computed anew only when some were forgotten", "[gener
 
 TEST_CASE("a message that does not fit is refused and leaves the chat as it was",
           "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_ok, 200);
+  FakeSession session(tokenizer_with({}), says_ok, 200);
   Conversation conversation(session, built_in("zephyr", session));
   conversation.set_system("Kind.");
   say(conversation, "one");
@@ -141,7 +129,7 @@ TEST_CASE("a message that does not fit is refused and leaves the chat as it was"
 }
 
 TEST_CASE("a message may lose its front; the system message stays", "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_ok, 200);
+  FakeSession session(tokenizer_with({}), says_ok, 200);
   Conversation conversation(session, built_in("zephyr", session));
   conversation.set_system("Kind.");
   std::string message;
@@ -155,7 +143,7 @@ TEST_CASE("a message may lose its front; the system message stays", "[generate][
   const std::string& kept = conversation.turns().back().message;
   REQUIRE(message.ends_with(kept));
   REQUIRE(kept.starts_with("\xC3\xA9"));
-  const std::string shown = byte_tokenizer().decode(text);
+  const std::string shown = tokenizer_with({}).decode(text);
   REQUIRE(shown.starts_with("<|system|>\nKind.\n<|user|>\n\xC3\xA9"));
   REQUIRE(conversation.reply(greedy())->text == "ok");
 
@@ -167,11 +155,11 @@ TEST_CASE("a message may lose its front; the system message stays", "[generate][
 }
 
 TEST_CASE("a reply that fills the context goes on at the cost of older turns", "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_ok, 200);
+  FakeSession session(tokenizer_with({}), says_ok, 200);
   Conversation conversation(session, built_in("zephyr", session));
   say(conversation, "one");
   say(conversation, "two");
-  FakeSession talker(byte_tokenizer(), says_on_and_on, 200);
+  FakeSession talker(tokenizer_with({}), says_on_and_on, 200);
   Conversation longer(talker, built_in("zephyr", talker));
   REQUIRE(longer.restore({.system = "Be", .turns = conversation.turns(), .next_draw = 7}, {}).ok());
   const auto result = say(longer, "go");
@@ -179,7 +167,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
   REQUIRE(result.stop_reason == StopReason::kContextFull);
   REQUIRE(result.text.starts_with("abcdefghijklmnopqrstuvwxyzabc"));
   // As long as if the two turns had never been: the last token needs no position.
-  FakeSession alone(byte_tokenizer(), says_on_and_on, 200);
+  FakeSession alone(tokenizer_with({}), says_on_and_on, 200);
   Conversation fresh(alone, built_in("zephyr", alone));
   fresh.set_system("Be");
   REQUIRE(say(fresh, "go").text == result.text);
@@ -193,7 +181,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
 }
 
 TEST_CASE("with context shift a reply goes on when its turn is alone", "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_on_and_on, 120);
+  FakeSession session(tokenizer_with({}), says_on_and_on, 120);
   Conversation conversation(session, built_in("zephyr", session));
   conversation.set_system("Kind.");
   GenerateOptions options = greedy(500);
@@ -203,15 +191,15 @@ TEST_CASE("with context shift a reply goes on when its turn is alone", "[generat
   REQUIRE(result.text.size() == 500);
   const auto text = text_of(conversation);
   REQUIRE(text.size() <= 121);
-  REQUIRE(byte_tokenizer().decode(text).starts_with(
+  REQUIRE(tokenizer_with({}).decode(text).starts_with(
       "<|system|>\nKind.\n<|user|>\ngo\n<|assistant|>\n"));
   REQUIRE(result.text.ends_with(
-      byte_tokenizer().decode(conversation.turns().back().reply_ids, {.continues_text = true})));
+      tokenizer_with({}).decode(conversation.turns().back().reply_ids, {.continues_text = true})));
 }
 
 TEST_CASE("a stop string is no part of the conversation", "[generate][chat]") {
   const std::string reply = "fine<|user|>\n";
-  FakeSession session(byte_tokenizer(), [&](const std::vector<TokenId>& text) {
+  FakeSession session(tokenizer_with({}), [&](const std::vector<TokenId>& text) {
     const auto at = std::find(text.rbegin(), text.rend(), byte_id('>')).base();
     const auto n = static_cast<std::size_t>(text.end() - at);
     return n == 0 ? byte_id('\n') : byte_id(reply[n - 1]);
@@ -220,12 +208,12 @@ TEST_CASE("a stop string is no part of the conversation", "[generate][chat]") {
   const auto result = say(conversation, "hi");
   REQUIRE(result.stop_reason == StopReason::kStopString);
   REQUIRE(result.text == "fine");
-  REQUIRE(byte_tokenizer().decode(text_of(conversation)) == "<|user|>\nhi\n<|assistant|>\nfine");
+  REQUIRE(tokenizer_with({}).decode(text_of(conversation)) == "<|user|>\nhi\n<|assistant|>\nfine");
 }
 
 TEST_CASE("a message can be answered again, with other draws", "[generate][chat]") {
   FakeSession session(
-      byte_tokenizer(), [](const std::vector<TokenId>&) { return 200; }, 1000);
+      tokenizer_with({}), [](const std::vector<TokenId>&) { return 200; }, 1000);
   Conversation conversation(session, built_in("zephyr", session));
   REQUIRE(!conversation.ask_again().ok());
   GenerateOptions options = greedy(20);
@@ -245,7 +233,7 @@ TEST_CASE("a message can be answered again, with other draws", "[generate][chat]
 
 TEST_CASE("a message above the template's limit is an error, and the chat is as before",
           "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_ok, 200);
+  FakeSession session(tokenizer_with({}), says_ok, 200);
   Conversation conversation(session, built_in("zephyr", session));
   say(conversation, "one");
   const Error refused = must_fail(conversation.ask(std::string(Tokenizer::kMaxTextBytes + 1, 'x')),
@@ -257,7 +245,7 @@ TEST_CASE("a message above the template's limit is an error, and the chat is as 
 
 TEST_CASE("what a template refuses is told in its words, and the chat is as before",
           "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_ok, 1000);
+  FakeSession session(tokenizer_with({}), says_ok, 1000);
   const std::string jinja =
       "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not that') }}{% endif "
       "%}"
@@ -272,7 +260,7 @@ TEST_CASE("what a template refuses is told in its words, and the chat is as befo
 }
 
 TEST_CASE("the system message may change in the middle of a chat", "[generate][chat]") {
-  FakeSession session(byte_tokenizer(), says_ok, 1000);
+  FakeSession session(tokenizer_with({}), says_ok, 1000);
   Conversation conversation(session, built_in("zephyr", session));
   say(conversation, "one");
   conversation.set_system("Be brief.");
@@ -284,7 +272,7 @@ TEST_CASE("the system message may change in the middle of a chat", "[generate][c
 }
 
 TEST_CASE("a replaced text keeps what it shares with the text before", "[generate]") {
-  FakeSession session(byte_tokenizer(), says_on_and_on);
+  FakeSession session(tokenizer_with({}), says_on_and_on);
   Generator generator(session);
   GenerateOptions options = greedy(1);
   REQUIRE(generator.run(Ids{1, 50, 51, 52}, options).ok());
@@ -300,17 +288,17 @@ TEST_CASE("a replaced text keeps what it shares with the text before", "[generat
 
 TEST_CASE("a prompt longer than the context loses its front, but for BOS, if it may",
           "[generate]") {
-  FakeSession session(byte_tokenizer(), says_on_and_on, 8);
+  FakeSession session(tokenizer_with({}), says_on_and_on, 8);
   GenerateOptions options = greedy(1);
   options.context_shift = true;
   const auto result =
       require_ok(generate(session, Ids{1, 50, 51, 52, 53, 54, 55, 56, 57, 58}, options));
   REQUIRE(result.cropped == 2);
   REQUIRE(session.text == Ids{1, 52, 53, 54, 55, 56, 57, 58});
-  FakeSession without_bos(byte_tokenizer(), says_on_and_on, 8);
+  FakeSession without_bos(tokenizer_with({}), says_on_and_on, 8);
   REQUIRE(generate(without_bos, Ids(10, 50), options)->cropped == 2);
   REQUIRE(without_bos.text == Ids(8, 50));
-  FakeSession fits(byte_tokenizer(), says_on_and_on, 8);
+  FakeSession fits(tokenizer_with({}), says_on_and_on, 8);
   REQUIRE(generate(fits, Ids(8, 50), options)->cropped == 0);
 }
 

@@ -9,11 +9,6 @@
 namespace llm::test {
 namespace {
 
-constexpr TokenId kBos = 1;
-constexpr TokenId kEos = 2;
-
-TokenId byte_id(char c) { return kByte0 + static_cast<unsigned char>(c); }
-
 /// Predicts the bytes of `reply` one after another after a prompt of `n_prompt` tokens, then EOS.
 FakeSession::Predictor spelling(std::string reply, std::size_t n_prompt) {
   return [reply, n_prompt](const std::vector<TokenId>& text) {
@@ -31,9 +26,7 @@ GenerateSink collect(std::vector<std::string>& texts) {
 }
 
 std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += text;
-  return all;
+  return fmt::format("{}", fmt::join(texts, ""));
 }
 
 const Ids kPrompt = {kBos, 100, 101};
@@ -142,8 +135,7 @@ TEST_CASE("a full context ends the text", "[generate]") {
 }
 
 TEST_CASE("a context shift keeps BOS and the newer half", "[generate]") {
-  FakeSession session(
-      VocabBuilder().build(), [](const std::vector<TokenId>& text) { return text.back() + 1; }, 7);
+  FakeSession session(VocabBuilder().build(), counting, 7);
   GenerateOptions options = greedy();
   options.context_shift = true;
   options.max_tokens = 7;
@@ -155,16 +147,15 @@ TEST_CASE("a context shift keeps BOS and the newer half", "[generate]") {
 
 TEST_CASE("a draw after a context shift never repeats an earlier one's number", "[generate]") {
   // Every logit equal: the tokens drawn are the random numbers themselves.
-  FakeSession session(
-      VocabBuilder().build(), [](const std::vector<TokenId>&) { return 200; }, 8);
+  const auto constant = [](const std::vector<TokenId>&) { return 200; };
+  FakeSession session(VocabBuilder().build(), constant, 8);
   GenerateOptions options = greedy(40);
   options.sampler = {.temperature = 1e6F, .seed = 5};
   options.ignore_eos = true;
   options.context_shift = true;
   const auto result = generate(session, Ids{kBos}, options);
   REQUIRE(result->ids.size() == 40);
-  FakeSession wide(
-      VocabBuilder().build(), [](const std::vector<TokenId>&) { return 200; }, 100);
+  FakeSession wide(VocabBuilder().build(), constant, 100);
   REQUIRE(generate(wide, Ids{kBos}, options)->ids == result->ids);
 }
 
@@ -210,13 +201,9 @@ TEST_CASE("on_logits sees each position once, the last token's too", "[generate]
 TEST_CASE("the hashes of logits are those of all rows and of those drawn from", "[generate]") {
   const auto [first_drawn, first] = GENERATE(table<std::size_t, std::size_t>({{3, 0}, {3, 3}}));
   constexpr std::size_t kVocab = 4;
-  const std::vector<float> rows = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
-                                   10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
-  const auto sha256 = [](std::span<const float> some) {
-    Sha256 hash;
-    hash.update(std::as_bytes(some));
-    return hash.hex();
-  };
+  std::vector<float> rows(5 * kVocab);
+  std::iota(rows.begin(), rows.end(), 0.0F);
+  const auto sha256 = [](std::span<const float> some) { return sha256_hex(std::as_bytes(some)); };
   LogitsHash hash(kVocab, first_drawn, first);
   const auto given = std::span(rows).subspan(first * kVocab);
   hash.add(given.first(kVocab));
@@ -243,8 +230,7 @@ TEST_CASE("log probabilities come with each token when wanted", "[generate]") {
 }
 
 TEST_CASE("a second run goes on after the first and evaluates only what is new", "[generate]") {
-  FakeSession session(VocabBuilder().build(),
-                      [](const std::vector<TokenId>& text) { return text.back() + 1; });
+  FakeSession session(VocabBuilder().build(), counting);
   Generator generator(session);
   GenerateOptions options = greedy(2);
   REQUIRE(generator.run(Ids{kBos, 50}, options)->ids == Ids{51, 52});

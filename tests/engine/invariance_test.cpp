@@ -2,22 +2,12 @@
 // the instruction set, the threads, the way the tokens are split and whether the cache is used.
 // Compared as SHA-256 over all logits.
 
-#include <array>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "engine/model/weight_store.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
 #include "tests/support/host_float_mode.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/isas.h"
 #include "tests/support/tiny_gguf.h"
 #include "tools/llmsynth/synthetic_model.h"
 
@@ -26,28 +16,8 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-std::vector<Isa> isas_here() {
-  std::vector<Isa> isas;
-  for (const Isa isa : all_isas()) {
-    if (isa_supported(isa)) {
-      isas.push_back(isa);
-    } else {
-      WARN("skipped: " << isa_name(isa) << " needs " << isa_requirement(isa));
-    }
-  }
-  return isas;
-}
-
-std::shared_ptr<const Model> load(const std::string& path, Isa isa, int threads,
-                                  Compute compute = Compute::kInt8) {
-  LoadOptions options;
-  options.compute = compute;
-  options.isa = isa;
-  options.threads = threads;
-  auto model = Model::load(path, options);
-  INFO((model.ok() ? "" : model.error().to_string()));
-  REQUIRE(model.ok());
-  return *model;
+std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options) {
+  return require_ok(Model::load(path, options));
 }
 
 std::unique_ptr<Sequence> session_of(std::shared_ptr<const Model> model,
@@ -76,32 +46,35 @@ Ids token_ids(std::size_t n, std::size_t n_vocab) {
 }
 
 /// Every path against the reference: all ISAs with 3 threads, the best one with {1, 2, 3, 7},
-/// splits {all, 1, 2, 7, 32}, internal batch sizes, and without the cache. With sanitizers: all
-/// ISAs, 3 threads, and {all, 7}.
+/// splits {all, 1, 2, 7, 32}, passes of fewer tokens than a call has, and without the cache. With
+/// sanitizers, and of other ISAs, 3 threads and {all, 7}.
 void require_invariance(const std::string& path, std::size_t n_tokens, KvType kv, Compute compute) {
-  auto model = load(path, Isa::kScalar, 1, compute);
+  const auto model = load(path, {.compute = compute, .threads = 3});
+  const auto with = [&](Isa isa, int threads) {
+    return require_ok(model->variant({.compute = compute, .isa = isa, .threads = threads}));
+  };
   const Ids ids = token_ids(n_tokens, model->config().n_vocab);
   const ExecutorOptions plain{.context = n_tokens + 3, .kv = kv};
-  const std::string expected = logits_hash(*session_of(model, plain, {.reference = true}), ids, 0);
-  for (const Isa isa : isas_here()) {
+  ExecutorOptions batched = plain;
+  batched.batch = 5;
+  const std::string expected =
+      logits_hash(*session_of(with(Isa::kScalar, 1), plain, {.reference = true}), ids, 0);
+  for (const Isa isa : supported_isas()) {
     for (const int threads : {1, 2, 3, 7}) {
       if ((kSanitized || isa != best_isa()) && threads != 3) continue;
       CAPTURE(path, isa_name(isa), threads);
       const bool all_splits = !kSanitized && isa == best_isa() && threads <= 3;
-      model = load(path, isa, threads, compute);
-      const auto session = session_of(model, plain);
+      const auto fast = with(isa, threads);
+      const auto session = session_of(fast, plain);
       for (const std::size_t split : {0, 1, 2, 7, 32}) {
-        if (split != 0 && !all_splits && split != 7) continue;
+        if (split != 0 && !all_splits) continue;
         CAPTURE(split);
         REQUIRE(logits_hash(*session, ids, split) == expected);
       }
-      ExecutorOptions batched = plain;
-      batched.batch = 5;
-      REQUIRE(logits_hash(*session_of(model, batched), ids, 0) == expected);
+      REQUIRE(logits_hash(*session_of(fast, batched), ids, 7) == expected);
     }
   }
-  const auto recomputing =
-      session_of(load(path, best_isa(), 2, compute), plain, {.use_cache = false});
+  const auto recomputing = session_of(with(best_isa(), 2), plain, {.use_cache = false});
   REQUIRE(logits_hash(*recomputing, ids, 7) == expected);
 }
 
@@ -130,12 +103,19 @@ TEST_CASE("embedded model: one hash on every path", "[invariance]") {
   require_invariance(embedded_model(), effort(20, 8), KvType::kF32, Compute::kF32);
 }
 
+/// A model for each weight type, of the type's last recipe, which mixes most.
+std::vector<std::string> models_of_all_types(const ScratchDirectory& directory) {
+  std::map<WeightType, std::string> recipes;
+  for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
+  std::vector<std::string> paths;
+  for (const auto& [type, recipe] : recipes)
+    paths.push_back(synthetic(directory, "mqa", recipe.c_str()));
+  return paths;
+}
+
 TEST_CASE("every weight type: one hash on every path", "[invariance]") {
   const ScratchDirectory directory;
-  std::map<WeightType, std::string> recipes;  // of each type the last one, which mixes most
-  for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
-  for (const auto& [type, recipe] : recipes) {
-    const std::string path = synthetic(directory, "mqa", recipe.c_str());
+  for (const std::string& path : models_of_all_types(directory)) {
     require_invariance(path, effort(37, 9), KvType::kF16, Compute::kInt8);
     require_invariance(path, effort(9, 3), KvType::kF16, Compute::kF32);
   }
@@ -152,27 +132,28 @@ TEST_CASE("types that are only read: one hash on every path", "[invariance]") {
 /// and by one token.
 void require_invariance_of_parts(const std::string& path, std::size_t n_tokens, Compute compute,
                                  std::size_t n_parts) {
-  const auto whole = load(path, Isa::kScalar, 1, compute);
-  const Ids ids = token_ids(n_tokens, whole->config().n_vocab);
+  const auto whole = load(path, {.compute = compute, .isa = Isa::kScalar, .threads = 1});
   const ExecutorOptions options{.context = n_tokens};
   const std::size_t n_bytes = whole->weights().store->plan().bytes;
+  std::vector<std::shared_ptr<const Model>> in_part;
+  for (std::size_t part = 0; part < n_parts; ++part) {
+    in_part.push_back(load(path, {.compute = compute, .threads = 2, .defer_packing = true}));
+    WeightStore& store = *in_part.back()->weights().store;
+    if (part > 0) REQUIRE(store.pack_more(2, n_bytes * part / n_parts).ok());
+  }
   for (const std::size_t n : {n_tokens, std::size_t{1}}) {
-    const Ids some(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
+    const Ids ids = token_ids(n, whole->config().n_vocab);
     const auto session = session_of(whole, options, {.reference = true});
-    const std::string expected = logits_hash(*session, some, 0);
-    for (const Isa isa : isas_here()) {
-      for (std::size_t part = 0; part < n_parts; ++part) {
-        CAPTURE(path, isa_name(isa), n, part);
-        LoadOptions how;
-        how.compute = compute;
-        how.isa = isa;
-        how.threads = 2;
-        how.defer_packing = true;
-        const auto model = require_ok(Model::load(path, how));
-        WeightStore& store = *model->weights().store;
-        if (part > 0) REQUIRE(store.pack_more(2, n_bytes * part / n_parts).ok());
-        REQUIRE_FALSE(store.in_memory());
-        REQUIRE(logits_hash(*session_of(model, options), some, 0) == expected);
+    const std::string expected = logits_hash(*session, ids, 0);
+    for (const auto& model : in_part) {
+      const std::size_t n_packed = model->weights().store->packed_panels();
+      for (const Isa isa : supported_isas()) {
+        CAPTURE(path, isa_name(isa), n, n_packed);
+        const auto fast =
+            require_ok(model->variant({.compute = compute, .isa = isa, .threads = 2}));
+        REQUIRE(logits_hash(*session_of(fast, options), ids, 0) == expected);
+        REQUIRE_FALSE(fast->weights_in_memory());
+        REQUIRE(model->weights().store->packed_panels() == n_packed);
       }
     }
   }
@@ -180,10 +161,7 @@ void require_invariance_of_parts(const std::string& path, std::size_t n_tokens, 
 
 TEST_CASE("weights packed in part: one hash on every path", "[invariance]") {
   const ScratchDirectory directory;
-  std::map<WeightType, std::string> recipes;
-  for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
-  for (const auto& [type, recipe] : recipes) {
-    const std::string path = synthetic(directory, "mqa", recipe.c_str());
+  for (const std::string& path : models_of_all_types(directory)) {
     require_invariance_of_parts(path, effort(9, 5), Compute::kInt8, 2);
     require_invariance_of_parts(path, 2, Compute::kF32, 2);
   }
@@ -206,15 +184,13 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
   for (const std::string& architecture : TinyGguf::architectures()) {
     // The fourth layer of smollm3 has no RoPE.
     TinyGguf tiny = TinyGguf::llama({.n_layers = 4, .architecture = architecture});
-    const std::string path = directory.path("tiny.gguf");
-    REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
-    require_invariance(path, 33, KvType::kF16, Compute::kInt8);
+    require_invariance(directory.write("tiny.gguf", tiny.bytes()), 33, KvType::kF16,
+                       Compute::kInt8);
   }
 }
 
 TEST_CASE("experts: one hash on every path, wherever rows go", "[invariance]") {
   const ScratchDirectory directory;
-  const std::string path = directory.path("tiny.gguf");
   TinyGguf tiny = TinyGguf::llama({.architecture = "qwen3moe"});
   // Equal rows of the router: a tie of all experts, so that every row goes through the first ones,
   // and nobody through the others. Then two equal rows, where only one of them may be chosen.
@@ -223,36 +199,34 @@ TEST_CASE("experts: one hash on every path, wherever rows go", "[invariance]") {
   const std::string first = router.substr(0, row);
   const std::string random = router;
   for (std::size_t e = 1; e < 5; ++e) router.replace(e * row, row, first);
-  REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
   for (const Compute compute : {Compute::kInt8, Compute::kF32})
-    require_invariance(path, effort(40, 17), KvType::kF16, compute);
+    require_invariance(directory.write("tiny.gguf", tiny.bytes()), effort(40, 17), KvType::kF16,
+                       compute);
   router = random;
   router.replace(3 * row, row, first);
-  REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
-  require_invariance(path, effort(40, 17), KvType::kF16, Compute::kInt8);
+  require_invariance(directory.write("tiny.gguf", tiny.bytes()), effort(40, 17), KvType::kF16,
+                     Compute::kInt8);
 }
 
 TEST_CASE("sliding windows: one hash on every path", "[invariance]") {
   const ScratchDirectory directory;
-  const std::string path = directory.path("tiny.gguf");
   const auto write = [&](std::uint32_t window) {
     TinyGguf tiny = TinyGguf::llama({.n_layers = 2});
     tiny.set_u32("llama.context_length", 1024);
     tiny.set_u32("llama.attention.sliding_window", window);
-    REQUIRE(write_file_atomically(path, tiny.bytes()).ok());
+    return directory.write("tiny.gguf", tiny.bytes());
   };
   for (const std::uint32_t window : {1U, 5U, 16U, 40U}) {
-    write(window);
+    const std::string path = write(window);
     for (const KvType kv : kKvTypes) require_invariance(path, effort(45, 21), kv, Compute::kInt8);
   }
   // Chunks that end before the window, in it and with it, for rows of one task and of several.
   for (const std::uint32_t window : {255U, 256U, 257U, 300U}) {
-    write(window);
+    const auto model = load(write(window), {.threads = 2});
     const Ids ids = token_ids(effort(800, 600), 272);
     for (const KvType kv : kKvTypes) {
       CAPTURE(window, kv);
       const ExecutorOptions options{.context = 1000, .kv = kv};
-      const auto model = load(path, best_isa(), 2);
       const auto hash = [&](const SequenceOptions& how, std::size_t step) {
         return logits_hash(*session_of(model, options, how), ids, step);
       };
@@ -267,14 +241,15 @@ TEST_CASE("sliding windows: one hash on every path", "[invariance]") {
 TEST_CASE("several chunks of keys: one hash on every path", "[invariance]") {
   const ScratchDirectory directory;
   const std::string path = synthetic(directory, "mqa", "Q4_K_M");
-  const auto model = load(path, best_isa(), 2);
+  const auto model = load(path, {.threads = 2});
   const Ids ids = token_ids(effort(600, 270), model->config().n_vocab);
   const ExecutorOptions options{.context = 640, .kv = KvType::kF16};
   const std::string expected =
       logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
-  for (const Isa isa : isas_here()) {
+  for (const Isa isa : supported_isas()) {
     CAPTURE(isa_name(isa));
-    const auto session = session_of(load(path, isa, 3), options);
+    const auto fast = require_ok(model->variant({.isa = isa, .threads = 3}));
+    const auto session = session_of(fast, options);
     REQUIRE(logits_hash(*session, ids, 0) == expected);
     REQUIRE(logits_hash(*session, ids, 33) == expected);
     if (!kSanitized && isa == best_isa()) REQUIRE(logits_hash(*session, ids, 1) == expected);
@@ -285,14 +260,15 @@ TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invarianc
   const ScratchDirectory directory;
   for (const char* type : {"Q4_0", "Q4_K_M"}) {
     const std::string path = synthetic(directory, "tinyllama-2l", type);
-    const auto model = load(path, best_isa(), 2);
+    const auto model = load(path, {.threads = 2});
     const Ids ids = token_ids(effort(11, 3), model->config().n_vocab);
     const ExecutorOptions options{.context = 64};
     const std::string expected =
         logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
-    for (const Isa isa : isas_here()) {
+    for (const Isa isa : supported_isas()) {
       CAPTURE(isa_name(isa), type);
-      const auto session = session_of(load(path, isa, 2), options);
+      const auto fast = require_ok(model->variant({.isa = isa, .threads = 2}));
+      const auto session = session_of(fast, options);
       REQUIRE(logits_hash(*session, ids, 0) == expected);
       if (isa != Isa::kScalar) REQUIRE(logits_hash(*session, ids, 1) == expected);
     }
@@ -302,7 +278,7 @@ TEST_CASE("two layers of TinyLlama's width: one hash on every path", "[invarianc
 TEST_CASE("the host's float mode: one hash, and the mode stays", "[invariance]") {
   const ExecutorOptions options{.context = 32};
   const Ids ids = token_ids(9, 1536);
-  const auto model = load(embedded_model(), best_isa(), 2);
+  const auto model = load(embedded_model(), {.threads = 2});
   const std::string expected =
       logits_hash(*session_of(model, options, {.reference = true}), ids, 0);
   for (const bool reference : {true, false}) {
@@ -315,7 +291,7 @@ TEST_CASE("the host's float mode: one hash, and the mode stays", "[invariance]")
 }
 
 TEST_CASE("truncate forgets: the same continuation gives the same logits", "[invariance]") {
-  const auto session = session_of(load(embedded_model(), best_isa(), 2), {.context = 64});
+  const auto session = session_of(load(embedded_model(), {.threads = 2}), {.context = 64});
   const Ids ids = token_ids(30, session->model().config().n_vocab);
   const std::string expected = logits_hash(*session, ids, 0);
   session->truncate(10);
@@ -324,7 +300,7 @@ TEST_CASE("truncate forgets: the same continuation gives the same logits", "[inv
 }
 
 TEST_CASE("evaluate refuses what does not fit and stays where it was", "[engine]") {
-  const auto session = session_of(load(embedded_model(), best_isa(), 1), {.context = 8});
+  const auto session = session_of(load(embedded_model(), {.threads = 1}), {.context = 8});
   must_fail(session->evaluate(Ids(9, 5), LogitRows::kLast), ErrorCode::kResource);
   must_fail(session->evaluate(Ids{1536}, LogitRows::kLast), {"1535"});
   REQUIRE(session->position() == 0);

@@ -1,18 +1,10 @@
 // Pages of keys and values: what is stored is read back, shared pages are never written, and every
 // page finds its way back.
 
-#include <array>
-#include <cstring>
-#include <memory>
-#include <numeric>
-#include <set>
-#include <utility>
-#include <vector>
-
 #include "engine/forward/kv_cache.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {
@@ -27,9 +19,7 @@ std::shared_ptr<KvPool> pool_of(std::size_t n_pages, KvType type = KvType::kF16,
   for (const std::size_t window : windows) config.layers.push_back({.window = window});
   config.n_kv_heads = 2;
   config.head_dim = 10;
-  auto pool = KvPool::create(config, n_pages, type);
-  REQUIRE(pool.ok());
-  return *pool;
+  return test::require_ok(KvPool::create(config, n_pages, type));
 }
 
 std::vector<TokenId> text(std::size_t n, TokenId first = 0) {

@@ -10,9 +10,7 @@ namespace llm {
 namespace {
 
 FakeSession counting_session(std::size_t context = 100, std::size_t batch = 100) {
-  return FakeSession(
-      VocabBuilder().build(), [](const std::vector<TokenId>& text) { return text.back() + 1; },
-      context, batch);
+  return FakeSession(VocabBuilder().build(), counting, context, batch);
 }
 
 /// The row that a session without a proposal gives after these tokens.

@@ -9,8 +9,7 @@ namespace llm::test {
 inline GgufTree tree_of(const std::string& path, int threads = 2) {
   const auto file = require_ok(MappedFile::open(path));
   GgufTree tree;
-  auto segments = require_ok(gguf_segments(file));
-  tree.segments = std::move(segments);
+  tree.segments = require_ok(gguf_segments(file));
   HashWork work;
   add_chunks(work, file, tree.segments);
   REQUIRE(work.run({.threads = threads}).ok());
@@ -39,19 +38,13 @@ inline TinyGguf with_chunks() {
 }
 
 inline void flip(const std::string& path, std::uint64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  std::ifstream file(path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(at));
-  const int byte = file.get();
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(static_cast<char>(byte ^ 0x10));
-  REQUIRE(file.flush().good());
+  overwrite(path, at, static_cast<char>(file.get() ^ 0x10));
 }
 
 inline std::vector<GgufDifference> compared(const std::string& path, const GgufManifest& manifest) {
-  const auto differences = compare_manifest(path, manifest, {.threads = 1});
-  CAPTURE(differences.ok() ? "" : differences.error().to_string());
-  REQUIRE(differences.ok());
-  return *differences;
+  return require_ok(compare_manifest(path, manifest, {.threads = 1}));
 }
 
 }  // namespace llm::test

@@ -11,6 +11,17 @@
 namespace llm::test {
 namespace {
 
+HyperParameters config_of(const TinyGguf& file) {
+  const auto bytes = file.bytes();
+  return require_ok(open_model_bytes(bytes)).config;
+}
+
+/// What opening it says, of this kind and with these words.
+Error refused(const TinyGguf& file, ErrorCode code, Words words = {}) {
+  const auto bytes = file.bytes();
+  return must_fail(open_model_bytes(bytes), code, words);
+}
+
 TEST_CASE("a file without output.weight is tied", "[model]") {
   const auto bytes = TinyGguf::llama({.tied_output = true}).bytes();
   const auto model = require_ok(open_model_bytes(bytes));
@@ -34,48 +45,40 @@ TEST_CASE("RoPE scaling, divisors and head dim", "[model]") {
   }
   SECTION("none: the factor is not used") {
     file.set_string("llama.rope.scaling.type", "none");
-    const auto bytes = file.bytes();
-    const auto model = require_ok(open_model_bytes(bytes));
-    CHECK(model.config.rope_of(0).scale == 1.0F);
+    CHECK(config_of(file).rope_of(0).scale == 1.0F);
   }
   SECTION("the older name of the factor") {
     file.remove("llama.rope.scaling.type");
     file.remove("llama.rope.scaling.factor");
     file.set_f32("llama.rope.scale_linear", 2.0F);
-    const auto bytes = file.bytes();
-    const auto model = require_ok(open_model_bytes(bytes));
-    CHECK(model.config.rope_of(0).scale == 2.0F);
+    CHECK(config_of(file).rope_of(0).scale == 2.0F);
   }
   SECTION("an odd head dim is refused") {
     file.set_u32("llama.attention.key_length", 7);
-    const auto bytes = file.bytes();
-    must_fail(open_model_bytes(bytes), ErrorCode::kUnsupported, {"found a head dim of 7"});
+    refused(file, ErrorCode::kUnsupported, {"found a head dim of 7"});
   }
   SECTION("key_length gives the head dim") {
     file.set_u32("llama.attention.key_length", 16);
-    const auto bytes = file.bytes();
-    const auto model = open_model_bytes(bytes);
-    REQUIRE_FALSE(model.ok());  // attn_q would need 64 rows
-    CHECK(model.error().to_string().find("blk.0.attn_q.weight") != std::string::npos);
-    CHECK(model.error().to_string().find("need [32, 64]") != std::string::npos);
+    refused(file, ErrorCode::kMalformed, {"blk.0.attn_q.weight", "need [32, 64]"});
   }
+}
+
+VocabSpec vocab_of(const TinyGguf& file) {
+  const auto bytes = file.bytes();
+  const auto gguf = require_ok(GgufFile::parse(bytes));
+  std::vector<std::string> warnings;
+  return require_ok(vocab_from_gguf(gguf, warnings));
 }
 
 TEST_CASE("vocabulary: kinds, flags, special ids", "[model]") {
   TinyGguf file = TinyGguf::llama();
-  const auto read = [&](const TinyGguf& f) {
-    const auto bytes = f.bytes();
-    const auto gguf = require_ok(GgufFile::parse(bytes));
-    std::vector<std::string> warnings;
-    return require_ok(vocab_from_gguf(gguf, warnings));
-  };
   SECTION("flags and ids that the file sets") {
     file.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, 0);
     file.set<std::uint8_t>("tokenizer.ggml.add_eos_token", GgufType::kBool, 1);
     file.set<std::uint8_t>("tokenizer.ggml.add_space_prefix", GgufType::kBool, 0);
     file.set_u32("tokenizer.ggml.eot_token_id", 265);
     file.set_u32("tokenizer.ggml.bos_token_id", UINT32_MAX);
-    const VocabSpec vocab = read(file);
+    const VocabSpec vocab = vocab_of(file);
     CHECK_FALSE(vocab.add_bos);
     CHECK(vocab.add_eos);
     CHECK_FALSE(vocab.add_space_prefix);
@@ -87,7 +90,7 @@ TEST_CASE("vocabulary: kinds, flags, special ids", "[model]") {
     file.remove("tokenizer.ggml.eos_token_id");
     file.remove("tokenizer.ggml.unknown_token_id");
     file.remove("tokenizer.ggml.token_type");
-    const VocabSpec vocab = read(file);
+    const VocabSpec vocab = vocab_of(file);
     CHECK(vocab.bos == 1);
     CHECK(vocab.eos == 2);
     CHECK(vocab.unknown == 0);
@@ -101,7 +104,7 @@ TEST_CASE("vocabulary: kinds, flags, special ids", "[model]") {
     kinds[270] = 3;
     file.set_strings("tokenizer.ggml.tokens", pieces);
     file.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
-    CHECK(read(file).end_of_generation == std::vector<TokenId>{2, 270});
+    CHECK(vocab_of(file).end_of_generation == std::vector<TokenId>{2, 270});
   }
 }
 
@@ -110,17 +113,18 @@ TEST_CASE("vocabulary: tokens of fill-in-the-middle", "[model]") {
   auto pieces = TinyGguf::pieces();
   const auto read = [&] {
     file.set_strings("tokenizer.ggml.tokens", pieces);
-    const auto bytes = file.bytes();
-    const auto gguf = require_ok(GgufFile::parse(bytes));
-    std::vector<std::string> warnings;
-    return require_ok(vocab_from_gguf(gguf, warnings));
+    return vocab_of(file);
   };
-  SECTION("none") {
-    const auto fim = read().fim;
+  // -1: none
+  using Ids = std::vector<TokenId>;
+  const auto ids_of = [](const auto& fim) {
+    Ids ids;
     for (const auto& id :
          {fim.prefix, fim.suffix, fim.middle, fim.pad, fim.repository, fim.file_separator})
-      CHECK_FALSE(id);
-  }
+      ids.push_back(id.value_or(-1));
+    return ids;
+  };
+  SECTION("none") { CHECK(ids_of(read().fim) == Ids(6, -1)); }
   SECTION("by their texts, of any kind; the last three end a text") {
     const auto texts =
         GENERATE(std::vector<std::string>{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
@@ -135,12 +139,7 @@ TEST_CASE("vocabulary: tokens of fill-in-the-middle", "[model]") {
     CAPTURE(texts.front());
     std::ranges::copy(texts, pieces.begin() + 262);
     const VocabSpec vocab = read();
-    CHECK(vocab.fim.prefix == 262);
-    CHECK(vocab.fim.suffix == 263);
-    CHECK(vocab.fim.middle == 264);
-    CHECK(vocab.fim.pad == 265);
-    CHECK(vocab.fim.repository == 266);
-    CHECK(vocab.fim.file_separator == 267);
+    CHECK(ids_of(vocab.fim) == Ids{262, 263, 264, 265, 266, 267});
     CHECK(vocab.end_of_generation == std::vector<TokenId>{2, 265, 266, 267});
   }
   SECTION("keys win over texts, new keys over old ones") {
@@ -153,9 +152,7 @@ TEST_CASE("vocabulary: tokens of fill-in-the-middle", "[model]") {
     file.set_u32("tokenizer.ggml.fim_pad_token_id", 268);
     file.set_u32("tokenizer.ggml.fim_sep_token_id", 269);
     const VocabSpec vocab = read();
-    CHECK(vocab.fim.prefix == 265);
-    CHECK(vocab.fim.suffix == 267);
-    CHECK(vocab.fim.middle == 264);
+    CHECK(ids_of(vocab.fim) == Ids{265, 267, 264, 268, -1, 269});
     CHECK(vocab.end_of_generation == std::vector<TokenId>{2, 268, 269});
   }
 }
@@ -180,41 +177,30 @@ TEST_CASE("files of other makers open", "[model]") {
 }  // namespace
 TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   TinyGguf granite = TinyGguf::llama({.architecture = "granite"});
-  const auto read = [](const TinyGguf& file) {
-    const auto bytes = file.bytes();
-    return require_ok(open_model_bytes(bytes)).config;
+  // Of embedding, scores and residuals, and what divides logits.
+  const auto scales_of = [](const HyperParameters& c) {
+    return std::array{c.embedding_scale, c.score_scale(), c.residual_scale, c.logit_divisor};
   };
-  HyperParameters config = read(granite);
-  CHECK(config.embedding_scale == 3.0F);
-  CHECK(config.score_scale() == 0.2F);
-  CHECK(config.residual_scale == 0.7F);
-  CHECK(config.logit_divisor == 1.3F);
+  CHECK(scales_of(config_of(granite)) == std::array{3.0F, 0.2F, 0.7F, 1.3F});
   for (const char* key : {"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
     granite.set_f32(std::string("granite.") + key, 0);
-  config = read(granite);
-  CHECK(config.embedding_scale == 1.0F);
-  CHECK(config.score_scale() == static_cast<float>(1 / std::sqrt(8.0)));
-  CHECK(config.residual_scale == 1.0F);
-  CHECK(config.logit_divisor == 1.0F);
+  CHECK(scales_of(config_of(granite)) ==
+        std::array{1.0F, static_cast<float>(1 / std::sqrt(8.0)), 1.0F, 1.0F});
   granite.set<std::uint8_t>("granite.rope.scaling.finetuned", GgufType::kBool, 0);
-  const auto without_rope = granite.bytes();
-  CHECK(must_fail(open_model_bytes(without_rope), ErrorCode::kUnsupported).field ==
-        "granite.rope.scaling.finetuned");
+  CHECK(refused(granite, ErrorCode::kUnsupported).field == "granite.rope.scaling.finetuned");
   granite.set<std::uint8_t>("granite.rope.scaling.finetuned", GgufType::kBool, 1);
   granite.set_f32("granite.residual_scale", -1);
-  const auto bytes = granite.bytes();
-  CHECK(must_fail(open_model_bytes(bytes)).field == "granite.residual_scale");
+  CHECK(refused(granite, ErrorCode::kMalformed).field == "granite.residual_scale");
 
-  CHECK(read(TinyGguf::llama({.n_layers = 6, .architecture = "gemma3"})).attention_scale == 0);
+  CHECK(config_of(TinyGguf::llama({.n_layers = 6, .architecture = "gemma3"})).attention_scale == 0);
   // 1 / sqrt(d_model / n_heads), whatever head_dim is.
-  const auto wide = read(TinyGguf::llama({.n_layers = 62, .architecture = "gemma3"}));
+  const auto wide = config_of(TinyGguf::llama({.n_layers = 62, .architecture = "gemma3"}));
   CHECK(wide.attention_scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
 }
 
 TEST_CASE("YaRN and attention factors", "[model]") {
   const auto rope_of = [](const TinyGguf& file) {
-    const auto bytes = file.bytes();
-    const RopeSpec spec = require_ok(open_model_bytes(bytes)).config.ropes.front();
+    const RopeSpec spec = config_of(file).ropes.front();
     const Rope rope(spec, {});
     std::vector<float> cos(rope.pairs());
     std::vector<float> sin(rope.pairs());
@@ -260,24 +246,19 @@ TEST_CASE("YaRN and attention factors", "[model]") {
   phi3.set_u32("phi3.rope.scaling.original_context_length", 64);
   CHECK(rope_of(phi3)[2] == Approx(0.1));
   phi3.tensors.back().name = "rope_factors_long.weight";
-  const auto bytes = phi3.bytes();
-  CHECK(must_fail(open_model_bytes(bytes), ErrorCode::kUnsupported).field ==
+  CHECK(refused(phi3, ErrorCode::kUnsupported).field ==
         "phi3.rope.scaling.original_context_length");
 }
 
 TEST_CASE("fused matrices and experts' biases have shapes of their own", "[model]") {
   TinyGguf phi3 = TinyGguf::llama({.architecture = "phi3"});
   phi3.tensor("blk.0.attn_qkv.weight").dims = {32, 32};
-  auto bytes = phi3.bytes();
-  Error error = must_fail(open_model_bytes(bytes));
-  CHECK(error.field == "tensor \"blk.0.attn_qkv.weight\"");
-  CHECK(error.message.find("need [32, 64]") != std::string::npos);
+  CHECK(refused(phi3, ErrorCode::kMalformed, {"need [32, 64]"}).field ==
+        "tensor \"blk.0.attn_qkv.weight\"");
   TinyGguf gpt_oss = TinyGguf::llama({.architecture = "gpt-oss"});
   gpt_oss.tensor("blk.0.ffn_up_exps.bias").dims = {5, 256};
-  bytes = gpt_oss.bytes();
-  error = must_fail(open_model_bytes(bytes));
-  CHECK(error.field == "tensor \"blk.0.ffn_up_exps.bias\"");
-  CHECK(error.message.find("need [256, 5] (elements, experts)") != std::string::npos);
+  CHECK(refused(gpt_oss, ErrorCode::kMalformed, {"need [256, 5] (elements, experts)"}).field ==
+        "tensor \"blk.0.ffn_up_exps.bias\"");
 }
 
 }  // namespace llm::test

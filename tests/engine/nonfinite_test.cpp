@@ -4,8 +4,9 @@
 
 #include "engine/engine.h"
 #include "quant/formats/block_traits.h"
+#include "tests/support/isas.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
@@ -23,12 +24,10 @@ Result<std::shared_ptr<const Model>> load(const ScratchDirectory& folder, const 
 }
 
 /// A session on the model, which must load.
-std::unique_ptr<Sequence> session_of(const ScratchDirectory& folder, const TinyGguf& gguf,
-                                     const LoadOptions& load_options = {},
+std::unique_ptr<Sequence> session_of(const TinyGguf& gguf, const LoadOptions& load_options = {},
                                      const ExecutorOptions& options = {},
                                      const SequenceOptions& how = {}) {
-  const auto model = require_ok(load(folder, gguf, load_options));
-  return require_ok(open_sequence(model, options, how));
+  return require_ok(open_sequence(loaded(gguf, load_options), options, how));
 }
 
 std::vector<float> logits_of(Session& session, const Ids& ids) {
@@ -36,29 +35,20 @@ std::vector<float> logits_of(Session& session, const Ids& ids) {
   return {logits.begin(), logits.end()};
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 /// The instruction sets of this CPU, each as options of loading.
 std::vector<LoadOptions> every_isa(Compute compute) {
   std::vector<LoadOptions> all;
-  for (const Isa isa : all_isas()) {
-    if (!isa_supported(isa)) continue;
+  for (const Isa isa : supported_isas())
     all.push_back({.compute = compute, .isa = isa, .threads = 2});
-  }
   return all;
 }
 
 void require_nonfinite(const Result<std::span<const float>>& result, const std::string& field,
                        std::size_t position) {
-  REQUIRE_FALSE(result.ok());
-  CAPTURE(result.error().to_string());
-  REQUIRE(result.error().code == ErrorCode::kNonFinite);
-  REQUIRE(result.error().field == field);
-  REQUIRE(result.error().message == fmt::format("found NaN or Inf at token position {}, need "
-                                                "finite numbers",
-                                                position));
+  const Error error = must_fail(result, ErrorCode::kNonFinite);
+  REQUIRE(error.field == field);
+  REQUIRE(error.message ==
+          fmt::format("found NaN or Inf at token position {}, need finite numbers", position));
 }
 
 }  // namespace
@@ -96,9 +86,7 @@ TEST_CASE("bad input 61: a scale that is no number is named by tensor and block"
   const std::size_t block = at.block * traits.block_bytes;
   std::memcpy(tensor.data.data() + block + at.byte_in_block, &pattern, sizeof(pattern));
   const ScratchDirectory folder;
-  const Error error = must_fail(load(folder, gguf));
-  CAPTURE(error.to_string());
-  REQUIRE(error.code == ErrorCode::kNonFinite);
+  const Error error = must_fail(load(folder, gguf), ErrorCode::kNonFinite);
   REQUIRE(error.field == at.tensor);
   REQUIRE(error.message == fmt::format("found NaN or Inf in {}, need finite values", at.words));
   REQUIRE(error.offset == gguf.header_bytes() + gguf.default_offset(at.tensor) + block);
@@ -119,8 +107,7 @@ TEST_CASE("bad input 62: a norm whose squares overflow is named, and gives no si
   const bool by_definition = GENERATE(false, true);
   for (const LoadOptions& options : every_isa(compute)) {
     CAPTURE(tensor, compute, isa_name(*options.isa), by_definition);
-    const ScratchDirectory folder;
-    const auto session = session_of(folder, gguf, options, {}, {.reference = by_definition});
+    const auto session = session_of(gguf, options, {}, {.reference = by_definition});
     // Behind the last layer only rows whose logits are wanted are computed.
     require_nonfinite(session->evaluate(Ids{5, 6}, LogitRows::kLast), where,
                       where == "result_norm" ? 1 : 0);
@@ -158,7 +145,6 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
       {"blk.1.ffn_down.weight", "blk.1.ffn_out"},
       {"output.weight", "logits"},
   }));
-  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   make_huge(gguf, tensor);
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
@@ -166,7 +152,7 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
   for (const LoadOptions& options : every_isa(compute)) {
     CAPTURE(tensor, isa_name(*options.isa), kv_name(kv));
     for (const bool reference : {false, true}) {
-      const auto session = session_of(folder, gguf, options, {.kv = kv}, {.reference = reference});
+      const auto session = session_of(gguf, options, {.kv = kv}, {.reference = reference});
       require_nonfinite(session->evaluate(Ids{1, 260, 261}, LogitRows::kAll), field, 0);
       REQUIRE(session->position() == 0);
       // Only one row of logits: a fault that arises there is at the last position.
@@ -177,18 +163,17 @@ TEST_CASE("bad input 62: an overflow is named by layer, operation and position",
 }
 
 TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]") {
-  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   constexpr TokenId kGuilty = 270;
   make_token_overflow(gguf, kGuilty);
   const Ids good = {1, 260, 261, 262, 263};
   const Ids bad = {264, 265, kGuilty, 266};
-  const auto fresh = session_of(folder, gguf);
+  const auto fresh = session_of(gguf);
   std::vector<float> expected = logits_of(*fresh, good);
   for (const std::size_t batch : {1, 2, 512}) {
     for (const bool cache : {true, false}) {
       CAPTURE(batch, cache);
-      const auto session = session_of(folder, gguf, {}, {.batch = batch}, {.use_cache = cache});
+      const auto session = session_of(gguf, {}, {.batch = batch}, {.use_cache = cache});
       REQUIRE(same_bits(logits_of(*session, good), expected));
       require_nonfinite(session->evaluate(bad, LogitRows::kLast), "blk.0.q", 7);
       REQUIRE(session->position() == good.size());
@@ -203,11 +188,9 @@ TEST_CASE("bad input 62: the position is that of the guilty token", "[nonfinite]
 
 TEST_CASE("bad input 62: of several texts in a pass the guilty one's position is named",
           "[nonfinite]") {
-  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   make_token_overflow(gguf, 270);
-  const auto executor =
-      require_ok(Executor::create(require_ok(load(folder, gguf, {.threads = 2})), {.kv_pages = 2}));
+  const auto executor = require_ok(Executor::create(loaded(gguf, {.threads = 2}), {.kv_pages = 2}));
   const auto good = require_ok(Executor::open(executor));
   const auto bad = require_ok(Executor::open(executor));
   const Ids good_ids = {1, 260, 261};
@@ -219,22 +202,20 @@ TEST_CASE("bad input 62: of several texts in a pass the guilty one's position is
 }
 
 TEST_CASE("bad input 62: a fault that no logits were asked for is named later", "[nonfinite]") {
-  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   make_token_overflow(gguf, 270);
-  const auto session = session_of(folder, gguf);
+  const auto session = session_of(gguf);
   REQUIRE(session->evaluate(Ids{1, 260, 270, 261}, LogitRows::kNone).ok());
   require_nonfinite(session->evaluate(Ids{262}, LogitRows::kLast), "blk.0.q", 2);
   REQUIRE(session->position() == 4);
   session->truncate(2);
   const std::vector<float> after = logits_of(*session, {261});
-  const auto fresh = session_of(folder, gguf);
+  const auto fresh = session_of(gguf);
   REQUIRE(fresh->evaluate(Ids{1, 260}, LogitRows::kNone).ok());
   REQUIRE(same_bits(after, logits_of(*fresh, {261})));
 }
 
 TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfinite]") {
-  const ScratchDirectory folder;
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   const bool norms_too = GENERATE(false, true);
   make_denormal(gguf, norms_too);
@@ -242,7 +223,7 @@ TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfin
   const Compute compute = GENERATE(Compute::kInt8, Compute::kF32);
   const KvType kv = GENERATE(KvType::kF32, KvType::kQ8);
   const std::vector<LoadOptions> isas = every_isa(compute);
-  const auto reference = session_of(folder, gguf, isas.front(), {.kv = kv}, {.reference = true});
+  const auto reference = session_of(gguf, isas.front(), {.kv = kv}, {.reference = true});
   const std::vector<float> expected = logits_of(*reference, ids);
   // Flushing them to zero would lose the text: what is left must be denormal numbers, not zeros.
   const auto denormal = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; };
@@ -250,7 +231,7 @@ TEST_CASE("bad input 64: denormal weights give one hash on every path", "[nonfin
   if (!norms_too) REQUIRE(n_denormal > static_cast<std::ptrdiff_t>(expected.size()) / 2);
   for (const LoadOptions& options : isas) {
     CAPTURE(isa_name(*options.isa), norms_too, compute == Compute::kInt8);
-    const auto session = session_of(folder, gguf, options, {.kv = kv});
+    const auto session = session_of(gguf, options, {.kv = kv});
     REQUIRE(same_bits(logits_of(*session, ids), expected));
   }
 }

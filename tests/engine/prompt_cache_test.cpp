@@ -2,16 +2,8 @@
 
 #include "engine/prompt_cache.h"
 
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "base/sha256.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {
@@ -42,10 +34,7 @@ class Models {
   }
 
   std::unique_ptr<Sequence> open(KvType kv = KvType::kF16, Compute compute = Compute::kInt8) const {
-    LoadOptions options;
-    options.compute = compute;
-    options.threads = 1;
-    auto model = require_ok(Model::load(path_, options));
+    auto model = require_ok(Model::load(path_, {.compute = compute, .threads = 1}));
     return require_ok(open_sequence(model, {.context = kContext, .kv = kv}));
   }
 
@@ -76,12 +65,8 @@ constexpr std::size_t kHeader = 8 + 4 + 8 + 64;
 
 /// The file of `content` with a header that is right.
 std::string with_header(const std::string& content) {
-  const std::uint32_t version = 2;
-  const std::uint64_t size = kHeader + content.size();
-  std::string file = "LLMCACHE";
-  file.append(reinterpret_cast<const char*>(&version), sizeof version);
-  file.append(reinterpret_cast<const char*>(&size), sizeof size);
-  return file + sha256_hex(std::as_bytes(std::span(content))) + content;
+  return "LLMCACHE" + encoded(std::uint32_t{2}) + encoded<std::uint64_t>(kHeader + content.size()) +
+         sha256_hex(std::as_bytes(std::span(content))) + content;
 }
 
 }  // namespace
@@ -105,11 +90,8 @@ TEST_CASE("a restored cache gives the logits of recomputation, wherever it was c
     REQUIRE(cache.check(cache_identity(*reader, kSha256)).ok());
     REQUIRE(cache.restore(*reader).ok());
     REQUIRE(reader->position() == n);
-    REQUIRE(reader->position() == n);
-    const auto rest = logits_of(*reader, std::span(all).subspan(n));
-    REQUIRE(std::memcmp(rest.data(), expected.data() + n * n_vocab, rest.size() * sizeof(float)) ==
-            0);
-    REQUIRE(rest.size() == expected.size() - n * n_vocab);
+    REQUIRE(same_bits(logits_of(*reader, std::span(all).subspan(n)),
+                      std::span(expected).subspan(n * n_vocab)));
   }
 }
 
@@ -148,9 +130,8 @@ TEST_CASE("a cache has what windows reach into, and goes on from there", "[promp
     // Also one position back, as for a prompt that the file has to its end.
     for (const std::size_t back : {0, 1}) {
       reader->truncate(n - back);
-      const auto rest = logits_of(*reader, std::span(all).subspan(n - back));
-      const auto need = std::span(expected).subspan((n - back) * n_vocab);
-      REQUIRE(std::ranges::equal(std::as_bytes(std::span(rest)), std::as_bytes(need)));
+      REQUIRE(same_bits(logits_of(*reader, std::span(all).subspan(n - back)),
+                        std::span(expected).subspan((n - back) * n_vocab)));
       reader->truncate(0);
       REQUIRE(cache.restore(*reader).ok());
     }
@@ -193,11 +174,9 @@ TEST_CASE("a cache of another model, kv type, compute or contract is refused by 
   const PromptCache cache = open_cache(models.path("cache"));
   const auto check = [&](const PromptCache& from, const CacheIdentity& identity,
                          const std::string& field) {
-    const Status status = from.check(identity);
-    REQUIRE(!status.ok());
-    REQUIRE(status.error().code == ErrorCode::kIntegrity);
-    REQUIRE(status.error().field == field);
-    REQUIRE(status.error().file == models.path("cache"));
+    const Error error = must_fail(from.check(identity), ErrorCode::kIntegrity);
+    REQUIRE(error.field == field);
+    REQUIRE(error.file == models.path("cache"));
   };
   const CacheIdentity ours = cache_identity(*writer, kSha256);
   REQUIRE(cache.check(ours).ok());
@@ -250,9 +229,7 @@ TEST_CASE("sizes in a cache are checked even where its hash is right", "[prompt_
     std::string bytes;
     const char* words;
   };
-  const auto u64 = [](std::uint64_t value) {
-    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-  };
+  const auto u64 = encoded<std::uint64_t>;
   const std::vector<Case> cases = {
       {kTokens, u64(UINT64_MAX), "tokens (byte"},
       {kTokens, u64(UINT64_MAX / 4 + 2), "tokens (byte"},
@@ -272,11 +249,9 @@ TEST_CASE("sizes in a cache are checked even where its hash is right", "[prompt_
   const auto refused = [&](const std::string& changed) {
     const auto reader = models.open();
     const PromptCache cache = open_cache(models.directory().write("bad", with_header(changed)));
-    const Status status = cache.restore(*reader);
-    REQUIRE(!status.ok());
-    REQUIRE(status.error().code == ErrorCode::kMalformed);
+    const Error error = must_fail(cache.restore(*reader), ErrorCode::kMalformed);
     REQUIRE(reader->position() == 0);
-    return status.error().message;
+    return error.message;
   };
   REQUIRE(refused(content.substr(0, content.size() - 1)).find("need") != std::string::npos);
   REQUIRE(refused(content + "x").find("need") != std::string::npos);
@@ -298,11 +273,8 @@ TEST_CASE("a q8 cache whose scale is negative is refused", "[prompt_cache]") {
   // The sign of the last scale, of the values of the last head; then NaN, which is a fault of the
   // text and no damage.
   content.back() = static_cast<char>(content.back() | '\x80');
-  const Status status = restored();
-  REQUIRE(!status.ok());
-  REQUIRE(status.error().code == ErrorCode::kMalformed);
-  REQUIRE(status.error().field == "keys and values");
-  REQUIRE(status.error().message.find("need no negative scale") != std::string::npos);
+  const Error error = must_fail(restored(), ErrorCode::kMalformed, {"need no negative scale"});
+  REQUIRE(error.field == "keys and values");
   content.replace(content.size() - 4, 4, std::string("\x00\x00\xC0\x7F", 4));
   REQUIRE(restored().ok());
 }
@@ -313,9 +285,7 @@ TEST_CASE("a cache larger than the context is an error", "[prompt_cache]") {
   write_cache(models.path("cache"), *writer, 100);
   auto small =
       require_ok(open_sequence(Model::load(models.path("tiny.gguf")).value(), {.context = 64}));
-  const Status status = open_cache(models.path("cache")).restore(*small);
-  REQUIRE(!status.ok());
-  REQUIRE(status.error().code == ErrorCode::kResource);
+  must_fail(open_cache(models.path("cache")).restore(*small), ErrorCode::kResource);
   REQUIRE(small->position() == 0);
 }
 

@@ -21,9 +21,7 @@ std::optional<TokenId> draw(std::span<const float> logits, std::span<const Token
 }
 
 FakeSession* counting_draft(std::unique_ptr<DraftProposer>& proposer, std::size_t context = 100) {
-  auto session = std::make_unique<FakeSession>(
-      VocabBuilder().build(), [](const std::vector<TokenId>& text) { return text.back() + 1; },
-      context, 3);
+  auto session = std::make_unique<FakeSession>(VocabBuilder().build(), counting, context, 3);
   FakeSession* seen = session.get();
   proposer = std::make_unique<DraftProposer>(std::move(session));
   return seen;

@@ -2,11 +2,6 @@
 
 #include "engine/chat/reply_parser.h"
 
-#include <algorithm>
-#include <iterator>
-#include <string>
-#include <vector>
-
 #include "engine/chat/chat_template.h"
 #include "engine/chat/reply_format.h"
 #include "tests/support/test.h"

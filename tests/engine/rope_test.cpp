@@ -1,13 +1,6 @@
 #include "engine/model/rope.h"
 
-#include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-#include <string>
-#include <vector>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {
@@ -21,9 +14,7 @@ TEST_CASE("RoPE's cosines and sines are the nearest f32", "[model][golden]") {
     float cos;
     float sin;
   };
-  std::ifstream file(std::string(LLM_SOURCE_DIR) + "/tests/golden/f64_functions/rope.bin",
-                     std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const std::string bytes = test::read_file(LLM_SOURCE_DIR "/tests/golden/f64_functions/rope.bin");
   REQUIRE(bytes.size() > 2000 * sizeof(Record));
   std::vector<Record> records(bytes.size() / sizeof(Record));
   std::memcpy(records.data(), bytes.data(), records.size() * sizeof(Record));

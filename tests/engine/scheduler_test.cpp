@@ -3,16 +3,8 @@
 
 #include "engine/serve/scheduler.h"
 
-#include <algorithm>
-#include <map>
-#include <random>
-#include <set>
-#include <vector>
-
 #include "engine/forward/kv_groups.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
-#include "tests/support/require_ok.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {
@@ -21,9 +13,7 @@ using Ids = std::vector<RequestId>;
 using test::effort;
 
 Scheduler scheduler_of(const SchedulerOptions& options) {
-  auto scheduler = Scheduler::create(options);
-  REQUIRE(scheduler.ok());
-  return *scheduler;
+  return test::require_ok(Scheduler::create(options));
 }
 
 Ids ids_of(const Step& step) {

@@ -85,9 +85,7 @@ inline Seen see(Session& session, const std::vector<std::vector<TokenId>>& promp
                 GenerateOptions options, Speculation* speculation, Counts* counts = nullptr) {
   Seen seen;
   options.speculation = speculation;
-  const bool wants_rows = static_cast<bool>(options.on_logits);
-  options.on_logits = nullptr;
-  if (wants_rows) {
+  if (options.on_logits) {
     options.on_logits = [&](std::span<const float> rows) {
       seen.rows.insert(seen.rows.end(), rows.begin(), rows.end());
     };

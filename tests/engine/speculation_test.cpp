@@ -13,8 +13,6 @@
 namespace llm::test {
 namespace {
 
-constexpr TokenId kBos = 1;
-constexpr TokenId kEos = 2;
 constexpr std::size_t kRandomTexts = effort(std::size_t{40}, std::size_t{6});
 
 Speculation guessing(FunctionProposer::Function function) {
@@ -55,8 +53,7 @@ TEST_CASE("random proposals change nothing of a text but its passes", "[speculat
 
 TEST_CASE("a right proposal saves passes and never draws one token too many", "[speculation]") {
   const std::size_t limit = GENERATE(std::size_t{1}, std::size_t{5}, std::size_t{9});
-  const auto predict = [](const std::vector<TokenId>& text) { return text.back() + 1; };
-  FakeSession session(VocabBuilder().build(), predict);
+  FakeSession session(VocabBuilder().build(), counting);
   const GenerateOptions options = greedy(limit);
   Speculation speculation = guessing([](std::span<const TokenId> text) {
     Ids guess(8);
@@ -75,7 +72,6 @@ TEST_CASE("a right proposal saves passes and never draws one token too many", "[
 }
 
 TEST_CASE("a draft that would end the text goes no further", "[speculation]") {
-  const auto counting = [](const std::vector<TokenId>& text) { return text.back() + 1; };
   const auto ending = [](const std::vector<TokenId>& text) {
     return text.back() % 4 == 3 ? kEos : text.back() + 1;
   };
@@ -119,8 +115,7 @@ TEST_CASE("several prompts, a stop string and an interrupt leave the plain sessi
 }
 
 TEST_CASE("an error of the sink leaves the session where its text is", "[speculation]") {
-  FakeSession session(VocabBuilder().build(),
-                      [](const std::vector<TokenId>& text) { return text.back() + 1; });
+  FakeSession session(VocabBuilder().build(), counting);
   GenerateOptions options = greedy();
   Speculation speculation = guessing([](std::span<const TokenId> text) {
     return Ids{text.back() + 1, text.back() + 2, text.back() + 3};

@@ -5,7 +5,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
@@ -50,11 +50,9 @@ std::vector<Sent> promised(const HyperParameters& config, std::size_t n_tokens,
 }  // namespace
 
 TEST_CASE("a forward pass sends the taps of the table", "[engine][taps]") {
-  const ScratchDirectory folder;
   const std::string architecture = GENERATE(from_range(TinyGguf::architectures()));
   CAPTURE(architecture);
-  const auto model = require_ok(Model::load(folder.write(
-      "m.gguf", TinyGguf::llama({.n_layers = 2, .architecture = architecture}).bytes())));
+  const auto model = loaded(TinyGguf::llama({.n_layers = 2, .architecture = architecture}));
   const bool reference = GENERATE(false, true);
   CAPTURE(reference);
   const auto sequence = require_ok(open_sequence(model, {}, {.reference = reference}));

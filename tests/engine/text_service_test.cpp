@@ -3,33 +3,19 @@
 
 #include "engine/serve/text_service.h"
 
-#include <future>
-
 #include "base/sha256.h"
 #include "engine/generate/generate.h"
 #include "engine/serve/histogram.h"
 #include "engine/serve/step_runner.h"
-#include "tests/support/embedded_model.h"
+#include "tests/engine/serve_support.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/test.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
 
-using Ids = std::vector<TokenId>;
-
-constexpr std::size_t kContext = 400;
-constexpr std::size_t kLongContext = 2048;
-
-std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
-                                   SchedulerOptions options, std::size_t context = kContext,
-                                   const TextService::Speculate& speculate = {}) {
-  options.context = context;
-  auto executor = require_ok(Executor::create(
-      model, {.context = context, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
-  return require_ok(TextService::start(executor, options, speculate));
-}
+constexpr std::size_t kShort = 400;  // a context
+constexpr std::size_t kLong = 2048;
 
 /// What a text is compared by.
 struct Told {
@@ -50,7 +36,7 @@ struct Told {
 };
 
 Told alone(const std::shared_ptr<const Model>& model, TextRequest request,
-           std::size_t context = kContext) {
+           std::size_t context = kShort) {
   auto session = require_ok(open_sequence(model, {.context = context}));
   Told told;
   Sha256 hash;
@@ -77,28 +63,19 @@ Told alone(const std::shared_ptr<const Model>& model, TextRequest request,
   return told;
 }
 
-/// A text under way; `told` once `end` is there.
-struct Listener {
-  Told told;
-  std::promise<Result<ServedText>> end;
-
-  TextJob job(TextRequest request) {
-    return {.request = std::move(request),
-            .on_event = [this](const GenerateEvent& event) { told.events += event.text; },
-            .on_end = [this](const Result<ServedText>& text) { end.set_value(text); }};
-  }
-  Result<ServedText> wait() { return end.get_future().get(); }
-  Told wait_for_text() {
-    const auto text = require_ok(wait());
-    REQUIRE(text.result.text == told.events);
-    told.ids = text.result.ids;
-    told.reason = text.result.stop_reason;
-    told.hash = text.logits_sha256;
-    told.add(text.prompt_logprobs);
-    told.add(text.result.logprobs);
-    return told;
-  }
-};
+/// What a text came to, once it is there.
+Told told_by(Listener& listener) {
+  const auto text = require_ok(listener.wait());
+  REQUIRE(text.result.text == listener.events);
+  Told told{.events = listener.events,
+            .ids = text.result.ids,
+            .reason = text.result.stop_reason,
+            .hash = text.logits_sha256,
+            .logprobs = {}};
+  told.add(text.prompt_logprobs);
+  told.add(text.result.logprobs);
+  return told;
+}
 
 std::vector<TextRequest> mixed_requests(const Model& model, std::size_t n) {
   std::mt19937 random(5);
@@ -136,19 +113,17 @@ TEST_CASE("served texts are those generated alone, with logits and log probabili
   for (const std::size_t kv_pages : {60, 4}) {
     for (const std::size_t step_tokens : {32, 512}) {
       CAPTURE(kv_pages, step_tokens);
-      const auto service = start(
-          model, {.step_tokens = step_tokens, .parallel = 16, .queue = 100, .kv_pages = kv_pages});
+      const auto service = start(model, {.step_tokens = step_tokens,
+                                         .parallel = 16,
+                                         .queue = 100,
+                                         .context = kShort,
+                                         .kv_pages = kv_pages});
       std::vector<Listener> listeners(requests.size());
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        std::vector<TextJob> jobs;
-        jobs.push_back(listeners[i].job(requests[i]));
-        const auto submission = service->submit(std::move(jobs));
-        REQUIRE(submission.admission == Admission::kAccepted);
-        REQUIRE(submission.first == i);
-      }
+      for (std::size_t i = 0; i < requests.size(); ++i)
+        REQUIRE(submit(*service, {listeners[i].job(requests[i])}) == i);
       for (std::size_t i = 0; i < requests.size(); ++i) {
         CAPTURE(i);
-        REQUIRE((listeners[i].wait_for_text() == expected[i]));
+        REQUIRE((told_by(listeners[i]) == expected[i]));
       }
       const ServiceFigures figures = service->figures();
       REQUIRE(figures.finished == requests.size());
@@ -197,19 +172,21 @@ TEST_CASE("served texts are the same with proposals, right and wrong ones", "[se
     text.insert(text.end(), expected.back().ids.begin(), expected.back().ids.end());
   }
   CAPTURE(parallel, kv_pages);
-  const auto service = start(
-      model, {.step_tokens = 64, .parallel = parallel, .queue = 100, .kv_pages = kv_pages},
-      kContext, [&] { return std::make_unique<Speculation>(std::make_unique<Knowing>(texts), 7); });
+  const auto service =
+      start(model,
+            {.step_tokens = 64,
+             .parallel = parallel,
+             .queue = 100,
+             .context = kShort,
+             .kv_pages = kv_pages},
+            [&] { return std::make_unique<Speculation>(std::make_unique<Knowing>(texts), 7); });
   std::vector<Listener> listeners(requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    std::vector<TextJob> jobs;
-    jobs.push_back(listeners[i].job(requests[i]));
-    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
-  }
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    submit(*service, {listeners[i].job(requests[i])});
   std::size_t n_tokens = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     CAPTURE(i);
-    REQUIRE((listeners[i].wait_for_text() == expected[i]));
+    REQUIRE((told_by(listeners[i]) == expected[i]));
     n_tokens += expected[i].ids.size();
   }
   const ServiceFigures figures = service->figures();
@@ -223,12 +200,9 @@ TEST_CASE("served texts are the same with proposals, right and wrong ones", "[se
 TextRequest long_request(const Model& model, std::size_t n_prompt, std::size_t n_new,
                          std::uint32_t seed) {
   std::mt19937 random(seed);
-  TextRequest request;
-  for (std::size_t i = 0; i < n_prompt; ++i)
-    request.prompt.push_back(static_cast<TokenId>(random() % model.config().n_vocab));
-  request.options.max_tokens = n_new;
-  request.options.ignore_eos = true;
-  request.options.sampler.seed = seed;
+  Ids prompt(n_prompt);
+  for (TokenId& id : prompt) id = static_cast<TokenId>(random() % model.config().n_vocab);
+  TextRequest request = text_request(prompt, n_new, seed);
   request.options.logprobs = 3;  // of whole rows, so bits of the logits are compared
   return request;
 }
@@ -239,32 +213,31 @@ TEST_CASE("equal prompts of 1,700 tokens share six pages, whatever else runs", "
   if (kSanitized && (n_beside == 0 || !comes_later)) return;
   const auto model = embedded();
   const TextRequest request = long_request(*model, 1700, 40, 1);
-  const Told expected = alone(model, request, kLongContext);
+  const Told expected = alone(model, request, kLong);
   CAPTURE(n_beside, comes_later);
-  const auto service = start(model, {.kv_pages = 60}, kLongContext);
+  const auto service = start(model, {.context = kLong, .kv_pages = 60});
   std::vector<Listener> listeners(2 + n_beside);
   std::atomic<std::size_t> n_begun = 0;
-  const auto submit = [&](std::size_t i, const TextRequest& each) {
-    std::vector<TextJob> jobs;
-    jobs.push_back(listeners[i].job(each));
-    jobs[0].on_event = [&, i, tell = std::move(jobs[0].on_event)](const GenerateEvent& event) {
-      if (listeners[i].told.events.empty()) ++n_begun;
+  const auto begin = [&](std::size_t i, const TextRequest& each) {
+    TextJob job = listeners[i].job(each);
+    job.on_event = [&, i, tell = job.on_event](const GenerateEvent& event) {
+      if (listeners[i].events.empty()) ++n_begun;
       tell(event);
     };
-    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+    submit(*service, {job});
   };
   if (n_beside == 1) {
-    submit(2, long_request(*model, 20, 600, 2));
+    begin(2, long_request(*model, 20, 600, 2));
     while (n_begun == 0) std::this_thread::yield();
   }
-  submit(0, request);
+  begin(0, request);
   if (comes_later) {
     while (n_begun == n_beside) std::this_thread::yield();
   }
-  submit(1, request);
-  REQUIRE((listeners[0].wait_for_text() == expected));
-  REQUIRE((listeners[1].wait_for_text() == expected));
-  if (n_beside == 1) listeners[2].wait_for_text();
+  begin(1, request);
+  REQUIRE((told_by(listeners[0]) == expected));
+  REQUIRE((told_by(listeners[1]) == expected));
+  if (n_beside == 1) told_by(listeners[2]);
   const ServiceFigures figures = service->figures();
   CHECK(figures.kv_pages_shared == 6);
   // The last token of a text is not evaluated, and one that is shared only once.
@@ -278,15 +251,16 @@ TEST_CASE("equal prompts that end with a page or behind it, the second beside th
   const auto model = embedded();
   for (const std::size_t n_prompt : {256, 300, 512}) {
     const TextRequest request = long_request(*model, n_prompt, 30, 3);
-    const Told expected = alone(model, request, kLongContext);
+    const Told expected = alone(model, request, kLong);
     for (const std::size_t step_tokens : {512, 64, 16}) {
       CAPTURE(n_prompt, step_tokens);
-      const auto service = start(model, {.step_tokens = step_tokens, .kv_pages = 60}, kLongContext);
+      const auto service =
+          start(model, {.step_tokens = step_tokens, .context = kLong, .kv_pages = 60});
       std::vector<Listener> listeners(3);
       std::vector<TextJob> jobs;
       for (Listener& listener : listeners) jobs.push_back(listener.job(request));
-      REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
-      for (Listener& listener : listeners) REQUIRE((listener.wait_for_text() == expected));
+      submit(*service, std::move(jobs));
+      for (Listener& listener : listeners) REQUIRE((told_by(listener) == expected));
       // The last token's row of logits is computed, and with it its page.
       REQUIRE(service->figures().kv_pages_shared == 2 * ((n_prompt - 1) / 256));
     }
@@ -295,53 +269,42 @@ TEST_CASE("equal prompts that end with a page or behind it, the second beside th
 
 TEST_CASE("a service takes all of some texts or none, and what fits", "[serve]") {
   const auto model = embedded();
-  const auto service = start(model, {.step_tokens = 64, .parallel = 1, .queue = 2, .kv_pages = 1});
-  const auto request = [](std::size_t n_prompt, std::size_t n_new) {
-    TextRequest made{.prompt = Ids(n_prompt, 9), .options = {}};
-    made.options.max_tokens = n_new;
-    made.options.ignore_eos = true;
-    return made;
+  const auto service = start(
+      model, {.step_tokens = 64, .parallel = 1, .queue = 2, .context = kShort, .kv_pages = 1});
+  const auto admission = [&](std::size_t n, std::size_t n_prompt, std::size_t n_new) {
+    const TextJob job{.request = text_request(Ids(n_prompt, 9), n_new), .on_event = {}};
+    return service->submit(std::vector<TextJob>(n, job)).admission;
   };
-  const auto submit = [&](std::size_t n, const TextRequest& each) {
-    std::vector<TextJob> jobs;
-    for (std::size_t i = 0; i < n; ++i) jobs.push_back({.request = each, .on_event = {}});
-    return service->submit(std::move(jobs)).admission;
-  };
-  REQUIRE(submit(1, request(257, 1)) == Admission::kTooLong);  // a second page
-  REQUIRE(submit(1, request(200, 58)) == Admission::kTooLong);
-  REQUIRE(submit(1, request(kContext + 1, 1)) == Admission::kTooLong);
-  REQUIRE(submit(4, request(10, 1)) == Admission::kQueueFull);
-  REQUIRE(submit(3, request(100, 156)) == Admission::kAccepted);
-  REQUIRE(submit(1, request(1, 1)) == Admission::kQueueFull);
+  REQUIRE(admission(1, 257, 1) == Admission::kTooLong);  // a second page
+  REQUIRE(admission(1, 200, 58) == Admission::kTooLong);
+  REQUIRE(admission(1, kShort + 1, 1) == Admission::kTooLong);
+  REQUIRE(admission(4, 10, 1) == Admission::kQueueFull);
+  REQUIRE(admission(3, 100, 156) == Admission::kAccepted);
+  REQUIRE(admission(1, 1, 1) == Admission::kQueueFull);
   service->cancel(0, 3);
   while (service->figures().cancelled < 3) std::this_thread::yield();
   Listener listener;
-  std::vector<TextJob> jobs;
-  jobs.push_back(listener.job(request(200, 57)));
-  REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
-  REQUIRE(listener.wait_for_text().ids.size() == 57);
+  submit(*service, {listener.job(text_request(Ids(200, 9), 57))});
+  REQUIRE(told_by(listener).ids.size() == 57);
   service->cancel(3, 1);  // it has finished: nothing happens
 }
 
 TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
-  ScratchDirectory directory;
   auto broken = TinyGguf::llama();
   make_token_overflow(broken, 40);
-  const auto model =
-      require_ok(Model::load(directory.write("m.gguf", broken.bytes()), {.threads = 1}));
-  const auto service = start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
+  const auto model = loaded(broken);
+  const auto service = start(
+      model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kShort, .kv_pages = 8});
   std::vector<Listener> listeners(3);
   std::vector<TextJob> jobs;
   for (std::size_t i = 0; i < 3; ++i) {
-    TextRequest request{.prompt = {1, 50, i == 1 ? 40 : 51, 52}, .options = {}};
-    request.options.max_tokens = 5;
-    request.options.ignore_eos = true;
+    TextRequest request = text_request({1, 50, i == 1 ? 40 : 51, 52}, 5);
     request.options.logit_bias =
         std::make_shared<std::vector<LogitBias>>(std::vector<LogitBias>{{40, -100.0F}});
     request.hash_logits = i == 1;
     jobs.push_back(listeners[i].job(request));
   }
-  REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+  submit(*service, std::move(jobs));
   REQUIRE(listeners[0].wait().ok());
   REQUIRE(listeners[2].wait().ok());
   must_fail(listeners[1].wait(), ErrorCode::kNonFinite, {"position 2"});
@@ -351,19 +314,14 @@ TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
 
 TEST_CASE("a service that ends drops its texts", "[serve]") {
   const auto model = embedded();
-  TextRequest request{.prompt = {1, 9}, .options = {}};
-  request.options.max_tokens = kContext - 2;
-  request.options.ignore_eos = true;
   std::atomic<bool> has_begun = false;
   std::atomic<bool> has_ended = false;
   {
-    const auto service =
-        start(model, {.step_tokens = 64, .parallel = 4, .queue = 4, .kv_pages = 8});
-    std::vector<TextJob> jobs;
-    jobs.push_back({.request = request,
-                    .on_event = [&](const GenerateEvent&) { has_begun = true; },
-                    .on_end = [&](const Result<ServedText>&) { has_ended = true; }});
-    REQUIRE(service->submit(std::move(jobs)).admission == Admission::kAccepted);
+    const auto service = start(
+        model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kShort, .kv_pages = 8});
+    submit(*service, {{.request = text_request({1, 9}, kShort - 2),
+                       .on_event = [&](const GenerateEvent&) { has_begun = true; },
+                       .on_end = [&](const Result<ServedText>&) { has_ended = true; }}});
     while (!has_begun) std::this_thread::yield();
   }
   REQUIRE_FALSE(has_ended);
@@ -380,20 +338,17 @@ TEST_CASE("an error of the executor or of who takes the logits ends the step", "
   const auto model = embedded();
   auto executor = require_ok(Executor::create(model, {.context = 16}));
   StepRunner runner(executor);
-  const Ids bad(3, 1 << 30);
-  const Ids good(3, 1);
   const Step step{.preempted = {}, .parts = {{4, 0, 3, true}}, .n_tokens = 3};
   const auto take = [](const StepPart&, std::span<const float>) -> Status {
     return Error{.code = ErrorCode::kNonFinite, .field = "mine", .message = ""};
   };
-  const Status refused = runner.run(
-      step, [&](RequestId) { return std::span(bad); }, take);
-  REQUIRE_FALSE(refused.ok());
-  REQUIRE(refused.error().field == "token id");
-  const Status stopped = runner.run(
-      step, [&](RequestId) { return std::span(good); }, take);
-  REQUIRE_FALSE(stopped.ok());
-  REQUIRE(stopped.error().field == "mine");
+  const auto field_of = [&](const Ids& ids) {
+    return must_fail(runner.run(
+                         step, [&](RequestId) { return std::span(ids); }, take))
+        .field;
+  };
+  REQUIRE(field_of(Ids(3, 1 << 30)) == "token id");
+  REQUIRE(field_of(Ids(3, 1)) == "mine");
 }
 
 }  // namespace llm::test

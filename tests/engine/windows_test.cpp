@@ -1,20 +1,10 @@
 // Keys and values behind sliding windows are given back, and no bit depends on it: texts of several
 // windows and pages against one that was evaluated in one pass, which gives back nothing.
 
-#include <algorithm>
-#include <cstring>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "engine/generate/speculation_policy.h"
 #include "engine/serve/step_runner.h"
-#include "tests/support/catch.h"
-#include "tests/support/effort.h"
-#include "tests/support/require_ok.h"
-#include "tests/support/scratch_directory.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
@@ -34,15 +24,13 @@ constexpr Family kFamilies[] = {
 
 class Windows {
  public:
-  explicit Windows(const Family& family, int threads = 2) : family_(family) {
+  explicit Windows(const Family& family, int threads = 2) {
     TinyGguf tiny =
         TinyGguf::llama({.n_layers = family.n_layers, .architecture = family.architecture});
     const std::string prefix = family.architecture;
     tiny.set_u32(prefix + ".context_length", 4096);
     tiny.set_u32(prefix + ".attention.sliding_window", family.window);
-    LoadOptions options;
-    options.threads = threads;
-    model = require_ok(Model::load(directory_.write("tiny.gguf", tiny.bytes()), options));
+    model = loaded(tiny, {.threads = threads});
     groups = KvGroups(model->config());
     REQUIRE(groups.size() == family.n_groups);
   }
@@ -74,10 +62,6 @@ class Windows {
 
   std::shared_ptr<const Model> model;
   KvGroups groups;
-
- private:
-  ScratchDirectory directory_;
-  Family family_;
 };
 
 /// Evaluates what follows position() in calls of `step` tokens. @return whether the rows are those
@@ -88,8 +72,7 @@ bool goes_on(Sequence& sequence, const Ids& ids, std::size_t step, const Rows& e
     const std::size_t at = sequence.position();
     const std::size_t n = std::min(step, ids.size() - at);
     const auto rows = require_ok(sequence.evaluate(std::span(ids).subspan(at, n), LogitRows::kAll));
-    REQUIRE(rows.size() == n * n_vocab);
-    if (std::memcmp(rows.data(), &expected[at * n_vocab], rows.size_bytes()) != 0) return false;
+    if (!same_bits(rows, std::span(expected).subspan(at * n_vocab, n * n_vocab))) return false;
   }
   return true;
 }
@@ -187,7 +170,7 @@ TEST_CASE("windows: tokens on trial are taken back without computing anything an
       tokens.insert(tokens.end(), trial.begin(), trial.end());
       const auto rows = require_ok(sequence->evaluate(tokens, LogitRows::kAll));
       const std::size_t n_vocab = sequence->n_vocab();
-      REQUIRE(std::memcmp(rows.data(), &expected[at * n_vocab], n_vocab * sizeof(float)) == 0);
+      REQUIRE(same_bits(rows.first(n_vocab), std::span(expected).subspan(at * n_vocab, n_vocab)));
       REQUIRE(sequence->reusable(at + 1) == at + 1);
       sequence->truncate(at + 1);
     }
@@ -269,14 +252,13 @@ TEST_CASE("windows: texts at once, preempted, sharing prefixes, are those alone"
       };
       const auto next = [&] { return share_prefix ? scheduler.next(stored) : scheduler.next(); };
       for (Step step = next(); !step.parts.empty(); step = next()) {
-        const Status status = runner.run(
+        require_ok(runner.run(
             step, [&](RequestId id) { return std::span<const TokenId>(tokens[id]); },
             [&](const StepPart& part, std::span<const float> row) -> Status {
               rows[part.id].insert(rows[part.id].end(), row.begin(), row.end());
               tokens[part.id].push_back(best(row));
               return Ok{};
-            });
-        REQUIRE(status.ok());
+            }));
         REQUIRE(executor->pool().pages_in_use() <= scheduler.pages_in_use());
         for (const RequestId id : scheduler.complete()) runner.close(id);
       }

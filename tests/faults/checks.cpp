@@ -142,9 +142,7 @@ Complaints with_cache(const Bench& bench) {
 Complaints layers_of(const Bench& bench, Compute compute, KvType kv) {
   auto reference = Dump::load(bench.reference);
   if (!reference.ok()) return {"error: " + reference.error().to_string()};
-  LoadOptions how;
-  how.compute = compute;
-  how.threads = 1;
+  LoadOptions how{.compute = compute, .threads = 1};
   if (const Fault* none = planted("none")) {  // another way to run
     how.threads = static_cast<int>(none->number("threads").value_or(1));
     how.isa = isa_from_name(none->name("isa"));
@@ -179,10 +177,8 @@ Complaints stages(const Bench& bench) {
   auto reference = Dump::load(bench.reference);
   if (!reference.ok()) return {"error: " + reference.error().to_string()};
   const auto load = [&](Compute compute) {
-    LoadOptions how;
-    how.compute = compute;
-    how.threads = 1;
-    return bench.model->first_layers(reference->meta().n_layers)->variant(how);
+    return bench.model->first_layers(reference->meta().n_layers)
+        ->variant({.compute = compute, .threads = 1});
   };
   StagesOptions options;
   options.modes = {{Compute::kF32, KvType::kF32}};
@@ -291,9 +287,7 @@ bool needs_reference(std::string_view name) {
 Complaints run_check(std::string_view name, const Bench& bench) {
   Bench changed = bench;
   if (name == "load" || planted("type_id") != nullptr || planted("sizes") != nullptr) {
-    LoadOptions how;
-    how.threads = 1;
-    auto model = Model::load(bench.path, how);
+    auto model = Model::load(bench.path, {.threads = 1});
     if (!model.ok()) return {"error: " + model.error().to_string()};
     changed.model = *std::move(model);
   }

@@ -2,7 +2,7 @@
 
 #include "tests/faults/fault.h"
 
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm::faults {
 namespace {

@@ -321,10 +321,6 @@ struct Entries {
     return true;
   }
 
-  static std::string_view kv_name(KvType type) {
-    return type == KvType::kF16 ? "f16" : type == KvType::kF32 ? "f32" : "q8";
-  }
-
   static void attend(const AttendArgs& args) {
     if (is_late("attend")) return do_later([args] { table().attend(args); });
     table().attend(args);

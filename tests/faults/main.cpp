@@ -215,9 +215,7 @@ int main(int argc, char** argv) {
           std::erase_if(rows, [](const Row& row) { return needs_no_model(row.checks, row.id); });
       fmt::print("{} faults that need no model were tried with the first\n", n);
     }
-    LoadOptions load;
-    load.threads = 1;
-    auto model = Model::load(path, load);
+    auto model = Model::load(path, {.threads = 1});
     auto file = open_model_file(path);
     if (!model.ok() || !file.ok()) {
       fmt::print(stderr, "llmfaults: {}\n",

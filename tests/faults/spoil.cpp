@@ -18,26 +18,29 @@ bool is_of_input(const Fault& fault) {
   return std::ranges::any_of(kEffects, [&](std::string_view effect) { return fault.is(effect); });
 }
 
-void spoil(const Fault& fault, std::size_t sub, bool is_last, Codes x) {
-  const auto tail = x.codes.last(std::min(sub, x.codes.size()));
-  if (fault.is("last_code") && is_last) x.codes.back() = 0;
-  if (fault.is("last_block") && is_last) std::ranges::fill(x.codes, std::int8_t{0});
-  if (fault.is("sub_block")) std::ranges::fill(tail, std::int8_t{0});
+namespace {
+/// @param last  elements of the row's last block; none where this is another
+/// @param tail  those of the last sub-block
+template <typename T>
+void spoil_elements(const Fault& fault, std::span<T> last, std::span<T> tail) {
+  if (fault.is("last_code") && !last.empty()) last.back() = 0;
+  if (fault.is("last_block")) std::ranges::fill(last, T{0});
+  if (fault.is("sub_block")) std::ranges::fill(tail, T{0});
   if (fault.is("sub_block_sign")) {
-    for (std::int8_t& code : tail) code = static_cast<std::int8_t>(-code);
+    for (T& x : tail) x = static_cast<T>(-x);
   }
+}
+}  // namespace
+
+void spoil(const Fault& fault, std::size_t sub, bool is_last, Codes x) {
+  spoil_elements(fault, x.codes.first(is_last ? x.codes.size() : 0),
+                 x.codes.last(std::min(sub, x.codes.size())));
   if (fault.is("block_scale") && is_last) *x.d *= 1.0F + 0x1p-12F;
 }
 
 void spoil(const Fault& fault, std::size_t block, std::span<float> x) {
   const auto last = x.last(std::min(block, x.size()));
-  const auto tail = x.last(std::min<std::size_t>(16, x.size()));
-  if (fault.is("last_code")) x.back() = 0;
-  if (fault.is("last_block")) std::ranges::fill(last, 0.0F);
-  if (fault.is("sub_block")) std::ranges::fill(tail, 0.0F);
-  if (fault.is("sub_block_sign")) {
-    for (float& value : tail) value = -value;
-  }
+  spoil_elements(fault, last, x.last(std::min<std::size_t>(16, x.size())));
   if (fault.is("block_scale")) {
     for (float& value : last) value *= 1.0F + 0x1p-12F;
   }

@@ -1,11 +1,6 @@
 #include "quant/formats/activations.h"
 
-#include <bit>
-#include <cmath>
-#include <limits>
-
 #include "tests/quant/quant_testing.h"
-#include "tests/support/catch.h"
 
 namespace llm {
 namespace {

@@ -1,10 +1,7 @@
 #include "quant/formats/dequantize.h"
 
-#include <algorithm>
-
 #include "quant/formats/packed_scales.h"
 #include "tests/quant/quant_testing.h"
-#include "tests/support/catch.h"
 
 namespace llm {
 namespace {

@@ -1,14 +1,10 @@
 #include "quant/formats/reference/dot.h"
 
-#include <cmath>
-#include <limits>
-
 #include "quant/formats/activations.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/reference/matmul.h"
 #include "tests/quant/quant_testing.h"
-#include "tests/support/catch.h"
 
 namespace llm {
 namespace {
@@ -134,34 +130,34 @@ std::vector<Extreme> extremes() {
     }
     return extreme;
   };
-  std::vector<Extreme> all;
-  all.push_back(filled(WeightType::kQ4_0, 0x00, -32.0 * 8 * 127));
-  all.push_back(filled(WeightType::kQ4_1, 0xFF, 32.0 * 15 * 127));
-  all.push_back(filled(WeightType::kQ5_0, 0x00, -32.0 * 16 * 127));
-  all.push_back(filled(WeightType::kQ5_1, 0xFF, 32.0 * 31 * 127));
-  all.push_back(filled(WeightType::kQ8_0, 0x80, -32.0 * 128 * 127));
-  all.push_back(filled(WeightType::kQ2_K, 0xFF, 256.0 * 3 * 127 * 15));
-  all.push_back(filled(WeightType::kQ3_K, 0x00, 256.0 * 4 * 127 * 32));
-  all.push_back(filled(WeightType::kQ4_K, 0xFF, 256.0 * 15 * 127 * 63));
-  all.push_back(filled(WeightType::kQ5_K, 0xFF, 256.0 * 31 * 127 * 63));
   Extreme q6 = filled(WeightType::kQ6_K, 0x00, 256.0 * 32 * 127 * 128);
   std::fill_n(q6.block.begin() + 192, 16, std::byte(0x80));  // scales of -128
-  all.push_back(q6);
   Extreme mx = filled(WeightType::kMXFP4, 0xFF, -32.0 * 12 * 127);
   mx.block[0] = std::byte{128};  // 2^0
-  all.push_back(mx);
   Extreme nv = filled(WeightType::kNVFP4, 0xFF, -64.0 * 12 * 127);
   std::fill_n(nv.block.begin(), 4, std::byte{0x40});  // 1
-  all.push_back(nv);
-  all.push_back(filled(WeightType::kTQ1_0, 0xFF, 256.0 * 127));
-  all.push_back(filled(WeightType::kTQ2_0, 0xFF, 256.0 * 2 * 127));
-  add_codebook_extremes(all);
-  all.push_back(filled(WeightType::kIQ4_NL, 0x00, -32.0 * 127 * 127));
-  all.push_back(filled(WeightType::kIQ4_XS, 0x00, 256.0 * 127 * 127 * 32));  // scales of -32
   Extreme q8 = filled(WeightType::kQ8_K, 0x80, -256.0 * 128 * 127);
   const float one = 1.0f;
   std::memcpy(q8.block.data(), &one, sizeof(one));
-  all.push_back(q8);
+  std::vector<Extreme> all = {
+      filled(WeightType::kQ4_0, 0x00, -32.0 * 8 * 127),
+      filled(WeightType::kQ4_1, 0xFF, 32.0 * 15 * 127),
+      filled(WeightType::kQ5_0, 0x00, -32.0 * 16 * 127),
+      filled(WeightType::kQ5_1, 0xFF, 32.0 * 31 * 127),
+      filled(WeightType::kQ8_0, 0x80, -32.0 * 128 * 127),
+      filled(WeightType::kQ2_K, 0xFF, 256.0 * 3 * 127 * 15),
+      filled(WeightType::kQ3_K, 0x00, 256.0 * 4 * 127 * 32),
+      filled(WeightType::kQ4_K, 0xFF, 256.0 * 15 * 127 * 63),
+      filled(WeightType::kQ5_K, 0xFF, 256.0 * 31 * 127 * 63),
+      filled(WeightType::kTQ1_0, 0xFF, 256.0 * 127),
+      filled(WeightType::kTQ2_0, 0xFF, 256.0 * 2 * 127),
+      filled(WeightType::kIQ4_NL, 0x00, -32.0 * 127 * 127),
+      filled(WeightType::kIQ4_XS, 0x00, 256.0 * 127 * 127 * 32),  // scales of -32
+      q6,
+      mx,
+      nv,
+      q8};
+  add_codebook_extremes(all);
   return all;
 }
 

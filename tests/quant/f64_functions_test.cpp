@@ -1,14 +1,6 @@
 #include "quant/contract/f64_functions.h"
 
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <vector>
-
 #include "tests/quant/quant_testing.h"
-#include "tests/support/catch.h"
 
 namespace llm {
 namespace {
@@ -47,10 +39,6 @@ struct Errors {
   }
 };
 
-bool same_bits(float a, float b) {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-}
-
 TEST_CASE("cos and sin: f64 within 0.52 ulps, f32 the nearest", "[quant][golden]") {
   struct Record {
     double x;
@@ -65,10 +53,10 @@ TEST_CASE("cos and sin: f64 within 0.52 ulps, f32 the nearest", "[quant][golden]
   for (const Record& r : records) {
     CAPTURE(r.x);
     const contract::CosSin of = contract::cos_sin(r.x);
+    const std::array rounded = {static_cast<float>(of.cos), static_cast<float>(of.sin)};
     errors.add(of.cos, r.cos);
     errors.add(of.sin, r.sin);
-    REQUIRE(same_bits(static_cast<float>(of.cos), r.cos32));
-    REQUIRE(same_bits(static_cast<float>(of.sin), r.sin32));
+    REQUIRE(test::same_bits(rounded, std::array{r.cos32, r.sin32}));
     const contract::CosSin mirrored = contract::cos_sin(-r.x);
     REQUIRE(mirrored.cos == of.cos);
     REQUIRE(mirrored.sin == -of.sin);

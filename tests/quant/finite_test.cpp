@@ -1,10 +1,6 @@
 #include "quant/formats/finite.h"
 
-#include <array>
-#include <limits>
-
 #include "tests/quant/quant_testing.h"
-#include "tests/support/catch.h"
 
 namespace llm {
 namespace {
@@ -23,18 +19,12 @@ TEST_CASE("the first block with an Inf or NaN scale is found", "[quant][finite]"
   for (const std::size_t offset : offsets) {
     auto blocks = clean;
     for (const std::size_t block : {at, std::size_t{2299}}) {
-      if (type == WeightType::kF32 || type == WeightType::kQ8_K) {
-        const float wide = f16_to_f32(bad);
-        std::memcpy(blocks.data() + block * block_bytes, &wide, sizeof(wide));
-      } else if (type == WeightType::kMXFP4) {
+      if (type == WeightType::kMXFP4) {
         blocks[block * block_bytes] = std::byte{0xFF};
       } else if (type == WeightType::kNVFP4) {
         blocks[block * block_bytes + bad % 4] = bad == 0x7C00 ? std::byte{0x7F} : std::byte{0x80};
-      } else if (type == WeightType::kIQ1_M) {
-        testing::store_iq1_m_scale(blocks, block * block_bytes, bad);
       } else {
-        const std::uint16_t half = type == WeightType::kBF16 ? f32_to_bf16(f16_to_f32(bad)) : bad;
-        testing::store_f16(blocks, block * block_bytes + offset, half);
+        testing::store_scale(type, blocks, block * block_bytes, offset, bad);
       }
     }
     REQUIRE(first_nonfinite_block(type, blocks) == at);
@@ -55,18 +45,12 @@ TEST_CASE("the magnitude of a block is the largest of its scales", "[quant][fini
     auto blocks = clean;
     const std::size_t at = 4 * block_bytes;
     constexpr std::uint16_t kHuge = 0xF800;  // -32768
-    if (type == WeightType::kF32 || type == WeightType::kQ8_K) {
-      const float wide = f16_to_f32(kHuge);
-      std::memcpy(blocks.data() + at, &wide, sizeof(wide));
-    } else if (type == WeightType::kMXFP4) {
+    if (type == WeightType::kMXFP4) {
       blocks[at] = std::byte{127 + 16};
     } else if (type == WeightType::kNVFP4) {
       blocks[at + 3] = std::byte{0x7E};
-    } else if (type == WeightType::kIQ1_M) {
-      testing::store_iq1_m_scale(blocks, at, kHuge);
     } else {
-      const bool is_bf16 = type == WeightType::kBF16;
-      testing::store_f16(blocks, at + offset, is_bf16 ? f32_to_bf16(f16_to_f32(kHuge)) : kHuge);
+      testing::store_scale(type, blocks, at, offset, kHuge);
     }
     std::array<float, kBlocks> found;
     block_magnitudes(type, blocks, found);

@@ -1,10 +1,6 @@
 #include "quant/formats/half.h"
 
-#include <cmath>
-#include <limits>
-#include <vector>
-
-#include "tests/support/catch.h"
+#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -1,28 +1,17 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-#include <random>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "quant/formats/block_visit.h"
 #include "quant/formats/codes.h"
 #include "quant/formats/half.h"
+#include "tests/support/test.h"
 
 namespace llm::testing {
 
 /// The bytes of tests/golden/<name>; empty when it cannot be read.
 inline std::vector<std::byte> read_golden(const std::string& name) {
-  std::ifstream file(std::string(LLM_SOURCE_DIR) + "/tests/golden/" + name, std::ios::binary);
-  const std::vector<char> chars((std::istreambuf_iterator<char>(file)), {});
-  std::vector<std::byte> bytes(chars.size());
-  if (!chars.empty()) std::memcpy(bytes.data(), chars.data(), chars.size());
-  return bytes;
+  const std::string text = test::read_file(LLM_SOURCE_DIR "/tests/golden/" + name);
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
 }
 
 inline std::vector<float> as_floats(std::span<const std::byte> bytes) {
@@ -63,6 +52,20 @@ inline void store_iq1_m_scale(std::vector<std::byte>& bytes, std::size_t offset,
   std::memcpy(&block, bytes.data() + offset, sizeof(block));
   contract::set_iq1_m_scale_bits(block, bits);
   std::memcpy(bytes.data() + offset, &block, sizeof(block));
+}
+
+/// Gives the block at `block` the scale `bits`, an f16, in whatever form its type has it: at
+/// `offset` for f16 scales. Not for MXFP4 and NVFP4.
+inline void store_scale(WeightType type, std::vector<std::byte>& bytes, std::size_t block,
+                        std::size_t offset, std::uint16_t bits) {
+  const float wide = f16_to_f32(bits);
+  if (type == WeightType::kF32 || type == WeightType::kQ8_K) {
+    std::memcpy(bytes.data() + block, &wide, sizeof(wide));
+  } else if (type == WeightType::kIQ1_M) {
+    store_iq1_m_scale(bytes, block, bits);
+  } else {
+    store_f16(bytes, block + offset, type == WeightType::kBF16 ? f32_to_bf16(wide) : bits);
+  }
 }
 
 /// Random bytes with every scale replaced by a finite one of weight-like size; float types get

@@ -1,13 +1,9 @@
-#include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "quant/formats/dequantize.h"
 #include "quant/formats/finite.h"
 #include "quant/formats/quantize/k_quants.h"
 #include "quant/formats/quantize/quantize_row.h"
 #include "tests/quant/quant_testing.h"
-#include "tests/support/catch.h"
 
 namespace llm {
 namespace {

@@ -19,6 +19,13 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// Writes one byte of a file in place.
+inline void overwrite(const std::string& path, std::size_t at, char value) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(at));
+  REQUIRE(file.put(value).flush().good());
+}
+
 /// A fresh directory, removed with everything in it.
 class ScratchDirectory {
  public:

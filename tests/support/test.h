@@ -41,6 +41,13 @@
 #include "tests/support/scratch_directory.h"
 
 namespace llm {
+namespace test {
+
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return std::ranges::equal(std::as_bytes(a), std::as_bytes(b));
+}
+
+}  // namespace test
 
 using Catch::Matchers::Contains;
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <iterator>
+#include <numeric>
 #include <random>
 
 #include "engine/model/tensor_name.h"
@@ -130,13 +132,6 @@ std::string random_block(WeightType type, float amplitude, Random& random) {
   }
 }
 
-struct TensorPlan {
-  std::string name;
-  WeightType type;
-  std::vector<std::uint64_t> dims;
-  bool is_matrix = true;
-};
-
 HyperParameters hyper_parameters(const TinyOptions& options) {
   HyperParameters config;
   config.architecture = find_architecture(options.architecture);
@@ -161,19 +156,6 @@ WeightType type_of(const TensorRole& role) {
   if (role.name == "attn_q.weight") return WeightType::kF16;
   if (role.name == "attn_v.weight") return WeightType::kQ8_0;
   return role.name == "ffn_down.weight" ? WeightType::kQ4_K : WeightType::kQ4_0;
-}
-
-void add_layer_plan(std::vector<TensorPlan>& plan, int layer, const HyperParameters& config) {
-  for (const TensorRole& role : kTensorRoles) {
-    if (!role.per_layer || need_of(*config.architecture, role) != Need::kRequired) continue;
-    const RowsInTensor rows = rows_in_tensor(config, role);
-    if (rows.first > 0) continue;
-    std::vector<std::uint64_t> dims = {role.cols.of(config)};
-    if (role.is_matrix()) dims.push_back(rows.all);
-    if (role.stack.of(config) > 1) dims.push_back(role.stack.of(config));
-    plan.push_back({name_in_file(*config.architecture, role, layer), type_of(role), std::move(dims),
-                    role.is_matrix()});
-  }
 }
 
 /// Weights of a norm near 1, or biases and sinks.
@@ -290,29 +272,36 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   model.set_u32("tokenizer.ggml.unknown_token_id", 0);
   model.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, 1);
 
-  const std::uint64_t n_vocab = pieces().size();
-  std::vector<TensorPlan> plan = {
-      {"token_embd.weight", WeightType::kQ8_0, {kModelDim, n_vocab}},
-      {"output_norm.weight", WeightType::kF32, {kModelDim}, false},
-  };
-  if (!options.tied_output) {
-    plan.push_back({"output.weight", WeightType::kQ4_0, {kModelDim, n_vocab}});
-  }
-  for (std::size_t layer = 0; layer < options.n_layers; ++layer)
-    add_layer_plan(plan, static_cast<int>(layer), config);
   std::uint64_t seed = options.seed * 1000;
-  for (const TensorPlan& p : plan) {
-    std::size_t n_rows = 1;
-    for (std::size_t d = 1; d < p.dims.size(); ++d) n_rows *= static_cast<std::size_t>(p.dims[d]);
-    const auto n_cols = static_cast<std::size_t>(p.dims[0]);
+  const auto add = [&](const std::string& name, WeightType type,
+                       const std::vector<std::uint64_t>& dims, bool is_matrix) {
+    const auto n_cols = static_cast<std::size_t>(dims[0]);
+    const std::size_t n_rows =
+        std::accumulate(dims.begin() + 1, dims.end(), std::size_t{1}, std::multiplies<>());
     // Uniform weights of this amplitude keep the variance of what passes through.
     const float amplitude = std::sqrt(3.0F / static_cast<float>(n_cols));
-    model.tensors.push_back({.name = p.name,
-                             .dims = p.dims,
-                             .type = static_cast<std::uint32_t>(p.type),
-                             .data = p.is_matrix
-                                         ? random_weights(p.type, n_rows, n_cols, amplitude, ++seed)
-                                         : vector_values(p.name, n_rows * n_cols, ++seed)});
+    model.tensors.push_back({.name = name,
+                             .dims = dims,
+                             .type = static_cast<std::uint32_t>(type),
+                             .data = is_matrix
+                                         ? random_weights(type, n_rows, n_cols, amplitude, ++seed)
+                                         : vector_values(name, n_rows * n_cols, ++seed)});
+  };
+  add("token_embd.weight", WeightType::kQ8_0, {kModelDim, pieces().size()}, true);
+  add("output_norm.weight", WeightType::kF32, {kModelDim}, false);
+  if (!options.tied_output)
+    add("output.weight", WeightType::kQ4_0, {kModelDim, pieces().size()}, true);
+  for (std::size_t layer = 0; layer < options.n_layers; ++layer) {
+    for (const TensorRole& role : kTensorRoles) {
+      if (!role.per_layer || need_of(*config.architecture, role) != Need::kRequired) continue;
+      const RowsInTensor rows = rows_in_tensor(config, role);
+      if (rows.first > 0) continue;
+      std::vector<std::uint64_t> dims = {role.cols.of(config)};
+      if (role.is_matrix()) dims.push_back(rows.all);
+      if (role.stack.of(config) > 1) dims.push_back(role.stack.of(config));
+      add(name_in_file(*config.architecture, role, static_cast<int>(layer)), type_of(role), dims,
+          role.is_matrix());
+    }
   }
   return model;
 }
@@ -341,13 +330,11 @@ void TinyGguf::set_strings(std::string_view key, const std::vector<std::string>&
 }
 
 void TinyGguf::set_encoded(std::string_view key, std::uint32_t type, std::string value) {
-  for (Entry& old : entries) {
-    if (old.key != key) continue;
-    old.type = type;
-    old.value = std::move(value);
-    return;
-  }
-  entries.push_back({.key = std::string(key), .type = type, .value = std::move(value)});
+  auto entry = std::ranges::find(entries, key, &Entry::key);
+  if (entry == entries.end())
+    entry = entries.insert(entry, {.key = std::string(key), .type = type, .value = {}});
+  entry->type = type;
+  entry->value = std::move(value);
 }
 
 void TinyGguf::remove(std::string_view key) {
@@ -359,15 +346,13 @@ void TinyGguf::remove_tensor(std::string_view name) {
 }
 
 TinyGguf::Entry& TinyGguf::entry(std::string_view key) {
-  const auto it =
-      std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == key; });
+  const auto it = std::ranges::find(entries, key, &Entry::key);
   REQUIRE(it != entries.end());
   return *it;
 }
 
 TinyGguf::Tensor& TinyGguf::tensor(std::string_view name) {
-  const auto it =
-      std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });
+  const auto it = std::ranges::find(tensors, name, &Tensor::name);
   REQUIRE(it != tensors.end());
   return *it;
 }
@@ -419,12 +404,9 @@ std::vector<std::byte> TinyGguf::bytes() const {
 std::size_t TinyGguf::header_bytes() const { return header(*this).size(); }
 
 std::uint64_t TinyGguf::default_offset(std::string_view name) const {
-  const auto offsets = layout(*this);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].name == name) return offsets[i];
-  }
-  FAIL("no such tensor");
-  return 0;
+  const auto it = std::ranges::find(tensors, name, &Tensor::name);
+  REQUIRE(it != tensors.end());
+  return layout(*this)[static_cast<std::size_t>(it - tensors.begin())];
 }
 
 }  // namespace llm::test

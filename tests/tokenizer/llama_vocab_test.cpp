@@ -1,9 +1,10 @@
 // The Llama vocabulary of 32,000 tokens, read from a GGUF, against llama.cpp's expectations and the
-// real SentencePiece library (tests/golden/README.md).
+// real SentencePiece library (tests/golden/README.md); small ones with every kind of piece as well.
 
 #include "base/sha256.h"
 #include "tests/support/json.h"
 #include "tests/support/test.h"
+#include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tests/tokenizer/vocab_files.h"
 #include "tokenizer/tokenizer.h"
@@ -50,6 +51,20 @@ TEST_CASE("random Unicode strings give SentencePiece's ids", "[tokenizer][golden
 
 TEST_CASE("the embedded model's vocabulary gives SentencePiece's ids", "[tokenizer][golden]") {
   check_golden(tokenizer_of(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf"), "fable-3m.jsonl");
+}
+
+TEST_CASE("odd vocabularies tokenize as SentencePiece does", "[tokenizer][golden]") {
+  std::size_t cases = 0;
+  for (const OddVocab& vocab : odd_vocabs()) {
+    const auto tokenizer = test::require_ok(Tokenizer::create(vocab.spec));
+    for (const auto& [text, ids, decoded] : vocab.cases) {
+      CAPTURE(cases, text);
+      CHECK(tokenizer.encode(text, {.add_bos = false}) == ids);
+      CHECK(tokenizer.decode(ids) == decoded);
+      ++cases;
+    }
+  }
+  REQUIRE(cases == 720);
 }
 
 TEST_CASE("a megabyte gives SentencePiece's ids", "[tokenizer][golden]") {

@@ -40,8 +40,21 @@ class VocabBuilder {
   VocabSpec spec;
 };
 
+inline constexpr TokenId kBos = 1;
+inline constexpr TokenId kEos = 2;
 inline constexpr TokenId kByte0 = 3;  ///< id of <0x00>
 
 using Ids = std::vector<TokenId>;
+
+inline TokenId byte_id(char c) { return kByte0 + static_cast<unsigned char>(c); }
+
+/// Special tokens, ids from 259, and no pieces but bytes; a text has no space in front.
+inline Tokenizer tokenizer_with(const std::vector<std::string>& special,
+                                TokenKind kind = TokenKind::kControl) {
+  VocabBuilder builder;
+  builder.spec.add_space_prefix = false;
+  for (const std::string& spelling : special) builder.add(spelling, 0, kind);
+  return builder.build();
+}
 
 }  // namespace llm

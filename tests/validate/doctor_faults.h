@@ -98,52 +98,67 @@ std::function<TinyGguf()> changed(const std::string& architecture, Change change
   };
 }
 
+/// What makes a fault: a key removed, or set to another value.
+inline auto without(std::string_view key) {
+  return [key](TinyGguf& m) { m.remove(key); };
+}
+inline auto with(std::string_view key, std::uint32_t value) {
+  return [key, value](TinyGguf& m) { m.set_u32(key, value); };
+}
+inline auto with(std::string_view key, bool value) {
+  return [key, value](TinyGguf& m) { set_bool(m, key, value); };
+}
+inline auto with(std::string_view key, const std::string& text) {
+  return [key, text](TinyGguf& m) { m.set_string(key, text); };
+}
+
 inline constexpr std::string_view kTemplate = "tokenizer.chat_template";
 inline constexpr std::string_view kDown = "blk.1.ffn_down.weight";
 
 inline std::vector<Fault> faults_of_texts() {
   const auto chat = [](auto change) { return changed(chat_model, change); };
   const auto bpe = [](auto change) { return changed(digits_one_by_one, change); };
-  const auto set = [](std::string_view key, const std::string& text) {
-    return [key, text](TinyGguf& m) { m.set_string(key, text); };
+  const auto scores = [](std::size_t n) {
+    return [n](TinyGguf& m) {
+      m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, std::vector<float>(n, 0));
+    };
   };
   constexpr std::string_view kPre = "tokenizer.ggml.pre";
   return {
-      {"no pre-tokenizer", bpe([](TinyGguf& m) { m.remove("tokenizer.ggml.pre"); }),
-       "pre-tokenizer", kPre, true},
-      {"one that joins digits", bpe(set(kPre, "gpt-2")), "pre-tokenizer", kPre, true},
-      {"one that splits tokens", bpe(set(kPre, "qwen2")), "pre-tokenizer", kPre, true},
+      {"no pre-tokenizer", bpe(without(kPre)), "pre-tokenizer", kPre, true},
+      {"one that joins digits", bpe(with(kPre, std::string("gpt-2"))), "pre-tokenizer", kPre, true},
+      {"one that splits tokens", bpe(with(kPre, std::string("qwen2"))), "pre-tokenizer", kPre,
+       true},
       {"another vocabulary's merges", bpe([](TinyGguf& m) {
          m.set_strings("tokenizer.ggml.merges", {"a b", "z a"});
        }),
        "merges", "tokenizer.ggml.merges"},
-      {"BOS in the template's letters", chat(set(kTemplate, fmt::format("<s>{}", kChatMl))), "bos",
+      {"BOS in the template's letters", chat(with(kTemplate, fmt::format("<s>{}", kChatMl))), "bos",
        "tokenizer.ggml.add_bos_token", true},
       {"BOS twice in the template",
-       chat(set(kTemplate, fmt::format("{{{{ bos_token }}}}<s>{}", kChatMl))), "bos", kTemplate},
-      {"no BOS", chat([](TinyGguf& m) { set_bool(m, "tokenizer.ggml.add_bos_token", false); }),
-       "bos", "tokenizer.ggml.add_bos_token", true},
-      {"Gemma without BOS",
-       changed("gemma3", [](TinyGguf& m) { set_bool(m, "tokenizer.ggml.add_bos_token", false); }),
-       "bos", "tokenizer.ggml.add_bos_token", true},
-      {"another BOS", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.bos_token_id", 2); }), "bos",
+       chat(with(kTemplate, fmt::format("{{{{ bos_token }}}}<s>{}", kChatMl))), "bos", kTemplate},
+      {"no BOS", chat(with("tokenizer.ggml.add_bos_token", false)), "bos",
+       "tokenizer.ggml.add_bos_token", true},
+      {"Gemma without BOS", changed("gemma3", with("tokenizer.ggml.add_bos_token", false)), "bos",
+       "tokenizer.ggml.add_bos_token", true},
+      {"another BOS", chat(with("tokenizer.ggml.bos_token_id", 2U)), "bos",
        "tokenizer.ggml.bos_token_id", true},
       {"no template", chat([](TinyGguf& m) {
          m.remove("tokenizer.chat_template");
          m.set_string("general.name", "Tiny Instruct");
        }),
        "chat", kTemplate, true},
-      {"a template that is no Jinja", chat(set(kTemplate, "{% for m in messages %}")), "chat",
-       kTemplate},
-      {"one that always raises", chat(set(kTemplate, "{{ raise_exception('no') }}")), "chat",
-       kTemplate},
-      {"one without the question", chat(set(kTemplate, "<|im_start|>assistant\n")), "chat",
-       kTemplate},
-      {"another vocabulary's template",
-       chat(set(kTemplate, "{% for m in messages %}<|user|>{{ m.content }}<|end|>{% endfor %}")),
+      {"a template that is no Jinja", chat(with(kTemplate, std::string("{% for m in messages %}"))),
        "chat", kTemplate},
-      {"a turn's end that no id names",
-       chat([](TinyGguf& m) { m.remove("tokenizer.ggml.eot_token_id"); }), "chat",
+      {"one that always raises", chat(with(kTemplate, std::string("{{ raise_exception('no') }}"))),
+       "chat", kTemplate},
+      {"one without the question", chat(with(kTemplate, std::string("<|im_start|>assistant\n"))),
+       "chat", kTemplate},
+      {"another vocabulary's template",
+       chat(with(kTemplate,
+                 std::string("{% for m in messages %}<|user|>{{ m.content }}<|end|>{% endfor %}"))),
+       "chat", kTemplate},
+      {"a turn's end that no id names", chat(without("tokenizer.ggml.eot_token_id")), "chat",
        "tokenizer.ggml.eot_token_id", true},
       {"a token twice",
        changed("llama",
@@ -151,21 +166,14 @@ inline std::vector<Fault> faults_of_texts() {
                  set_pieces(m, {{265, "t"}}, 1);
                }),
        "vocabulary", "tokenizer.ggml.tokens"},
-      {"scores of another length", chat([](TinyGguf& m) {
-         m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, std::vector<float>(9, 0));
-       }),
-       "vocabulary", "tokenizer.ggml.scores"},
-      {"equal scores", chat([](TinyGguf& m) {
-         m.set_array("tokenizer.ggml.scores", GgufType::kFloat32, std::vector<float>(272, 0));
-       }),
-       "vocabulary", "tokenizer.ggml.scores"},
-      {"an id out of range",
-       chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.padding_token_id", 272); }), "special-ids",
+      {"scores of another length", chat(scores(9)), "vocabulary", "tokenizer.ggml.scores"},
+      {"equal scores", chat(scores(272)), "vocabulary", "tokenizer.ggml.scores"},
+      {"an id out of range", chat(with("tokenizer.ggml.padding_token_id", 272U)), "special-ids",
        "tokenizer.ggml.padding_token_id", true},
-      {"EOS out of range", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", 999); }),
-       "special-ids", "tokenizer.ggml.eos_token_id", true},
-      {"EOS is a word", chat([](TinyGguf& m) { m.set_u32("tokenizer.ggml.eos_token_id", 265); }),
-       "special-ids", "tokenizer.ggml.eos_token_id", true},
+      {"EOS out of range", chat(with("tokenizer.ggml.eos_token_id", 999U)), "special-ids",
+       "tokenizer.ggml.eos_token_id", true},
+      {"EOS is a word", chat(with("tokenizer.ggml.eos_token_id", 265U)), "special-ids",
+       "tokenizer.ggml.eos_token_id", true},
   };
 }
 
@@ -178,9 +186,6 @@ inline std::string blocks_of_q2_k(std::size_t n) {
 
 inline std::vector<Fault> faults_of_weights() {
   const auto chat = [](auto change) { return changed(chat_model, change); };
-  const auto u32 = [](std::string_view key, std::uint32_t value) {
-    return [key, value](TinyGguf& m) { m.set_u32(key, value); };
-  };
   const auto scale = [](std::uint16_t bits) {  // Q4_K: 144 bytes, d first
     return [bits](TinyGguf& m) { m.tensor(kDown).data.replace(144 * 3, 2, encoded(bits)); };
   };
@@ -195,7 +200,7 @@ inline std::vector<Fault> faults_of_weights() {
          m.tensor("output_norm.weight").data.replace(8, 4, encoded(std::nanf("")));
        }),
        "blocks", "output_norm.weight"},
-      {"a base for short texts", chat(u32("llama.context_length", 131072)), "rope",
+      {"a base for short texts", chat(with("llama.context_length", 131072U)), "rope",
        "llama.rope.freq_base"},
       {"no base", chat([](TinyGguf& m) {
          m.set_u32("llama.context_length", 8192);
@@ -223,9 +228,8 @@ inline std::vector<Fault> faults_of_weights() {
                  m.set_u32("qwen3.rope.scaling.original_context_length", 32);
                }),
        "rope", "qwen3.rope.scaling.type"},
-      {"Gemma without a window",
-       changed("gemma3", [](TinyGguf& m) { m.remove("gemma3.attention.sliding_window"); }), "rope",
-       "gemma3.attention.sliding_window"},
+      {"Gemma without a window", changed("gemma3", without("gemma3.attention.sliding_window")),
+       "rope", "gemma3.attention.sliding_window"},
       {"Gemma's other base",
        changed("gemma3", [](TinyGguf& m) { m.set_f32("gemma3.rope.freq_base_swa", 1e6F); }), "rope",
        "gemma3.rope.freq_base_swa"},
@@ -242,20 +246,20 @@ inline std::vector<Fault> faults_of_weights() {
          m.tensor(kDown).data = blocks_of_q2_k(32);
        }),
        "types", kDown},
-      {"too few blocks", chat(u32("llama.block_count", 1)), "shapes", "llama.block_count", true},
-      {"another width", chat(u32("llama.embedding_length", 64)), "shapes", "llama.embedding_length",
-       true},
-      {"another feed-forward", chat(u32("llama.feed_forward_length", 512)), "shapes",
+      {"too few blocks", chat(with("llama.block_count", 1U)), "shapes", "llama.block_count", true},
+      {"another width", chat(with("llama.embedding_length", 64U)), "shapes",
+       "llama.embedding_length", true},
+      {"another feed-forward", chat(with("llama.feed_forward_length", 512U)), "shapes",
        "llama.feed_forward_length", true},
-      {"too many heads", chat(u32("llama.attention.head_count", 8)), "shapes",
+      {"too many heads", chat(with("llama.attention.head_count", 8U)), "shapes",
        "llama.attention.head_count", true},
-      {"too many KV heads", chat(u32("llama.attention.head_count_kv", 4)), "shapes",
+      {"too many KV heads", chat(with("llama.attention.head_count_kv", 4U)), "shapes",
        "llama.attention.head_count_kv", true},
-      {"a head longer than itself", chat(u32("llama.rope.dimension_count", 64)), "shapes",
+      {"a head longer than itself", chat(with("llama.rope.dimension_count", 64U)), "shapes",
        "llama.rope.dimension_count", true},
-      {"another vocab_size", chat(u32("llama.vocab_size", 271)), "shapes", "llama.vocab_size",
+      {"another vocab_size", chat(with("llama.vocab_size", 271U)), "shapes", "llama.vocab_size",
        true},
-      {"no context", chat(u32("llama.context_length", 0)), "shapes", "llama.context_length"},
+      {"no context", chat(with("llama.context_length", 0U)), "shapes", "llama.context_length"},
       {"a tensor that is not there",
        chat([](TinyGguf& m) { m.remove_tensor("blk.1.attn_k.weight"); }), "loads",
        "tensor \"blk.1.attn_k.weight\""},

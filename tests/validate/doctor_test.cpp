@@ -108,9 +108,9 @@ TEST_CASE("an id is mended by a control token, not by what else is spelled so", 
   TinyGguf model = of_architecture("gemma3");
   // As in Gemma: "</s>" is a tag of HTML, "<eos>" ends texts.
   auto pieces = TinyGguf::pieces();
-  auto kinds = TinyGguf::kinds();
   pieces[1] = "<bos>";
   pieces[2] = "<eos>";
+  auto kinds = TinyGguf::kinds();
   pieces[270] = "</s>";
   pieces[271] = "<s>";
   kinds[270] = kinds[271] = 4;

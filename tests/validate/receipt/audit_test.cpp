@@ -3,19 +3,12 @@
 
 #include "validate/receipt/audit.h"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <numeric>
-#include <random>
-
 #include "base/hex.h"
 #include "base/merkle_tree.h"
 #include "quant/contract/contract.h"
-#include "tests/support/effort.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
 
 namespace llm::test {
 namespace {
@@ -23,11 +16,6 @@ namespace {
 using ModelPointer = std::shared_ptr<const Model>;
 
 constexpr std::size_t kAll = std::size_t{1} << 30;
-
-ModelPointer tiny_model(const TinyGguf& gguf, const LoadOptions& options = {.threads = 2}) {
-  const ScratchDirectory folder;
-  return require_ok(Model::load(folder.write("m.gguf", gguf.bytes()), options));
-}
 
 /// A text of n tokens, sampled.
 Receipt receipt_of(const ModelPointer& model, std::size_t n, KvType kv = KvType::kF16) {
@@ -124,7 +112,7 @@ TEST_CASE("every row of an honest run is what its inputs give", "[receipt][audit
   const KvType kv = GENERATE(KvType::kF16, KvType::kF32, KvType::kQ8);
   CAPTURE(architecture, compute_name(compute), kv_name(kv));
   const TinyGguf gguf = TinyGguf::llama({.n_layers = 2, .architecture = architecture});
-  const auto model = tiny_model(gguf, {.compute = compute, .threads = 2});
+  const auto model = loaded(gguf, {.compute = compute, .threads = 2});
   const Receipt receipt = receipt_of(model, 30, kv);
   const Challenge challenge{.text = "x", .rows = kAll, .draws = kAll};
   const auto opening = require_ok(open_rows(model, receipt, challenge));
@@ -140,7 +128,7 @@ TEST_CASE("so is one of several passes, chunks of keys and windows", "[receipt][
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2, .architecture = architecture});
   gguf.set_u32(architecture + ".context_length", 1024);
   if (architecture == "gemma3") gguf.set_u32("gemma3.attention.sliding_window", 300);
-  const auto model = tiny_model(gguf);
+  const auto model = loaded(gguf);
   const Receipt receipt = receipt_of(model, 600);
   const Challenge challenge{.text = "x", .rows = 3000};
   const auto opening = require_ok(open_rows(model, receipt, challenge));
@@ -153,7 +141,7 @@ TEST_CASE("so is one of several passes, chunks of keys and windows", "[receipt][
 
 TEST_CASE("a challenge asks for what it must, and for other rows than another one",
           "[receipt][audit]") {
-  const auto model = tiny_model(TinyGguf::llama({.n_layers = 2}));
+  const auto model = loaded(TinyGguf::llama({.n_layers = 2}));
   const Receipt receipt = receipt_of(model, 30);
   const RowTable table(model->config(), receipt.evaluated().size());
   const auto plan = AuditPlan::of(table, receipt, {.text = "x", .rows = 50, .draws = 4});
@@ -203,7 +191,7 @@ TEST_CASE("texts with one row in a hundred altered are found", "[receipt][audit]
 TEST_CASE("a row of which one bit was altered is named", "[receipt][audit]") {
   const std::string architecture = GENERATE("llama", "gpt-oss", "gemma3");
   CAPTURE(architecture);
-  const auto model = tiny_model(TinyGguf::llama({.n_layers = 2, .architecture = architecture}));
+  const auto model = loaded(TinyGguf::llama({.n_layers = 2, .architecture = architecture}));
   Maker maker(model, receipt_of(model, 20));
   const Challenge challenge{.text = "x", .rows = kAll, .draws = kAll};
   for (std::size_t column = 0; column < maker.table.n_columns(); ++column) {
@@ -220,7 +208,7 @@ TEST_CASE("a row of which one bit was altered is named", "[receipt][audit]") {
 
 TEST_CASE("who goes on from an altered row has one row that is not what it must be",
           "[receipt][audit]") {
-  const auto model = tiny_model(TinyGguf::llama({.n_layers = 2}));
+  const auto model = loaded(TinyGguf::llama({.n_layers = 2}));
   Maker maker(model, receipt_of(model, 20),
               [](int layer, std::string_view tap, std::span<float> values) {
                 if (layer == 0 && tap == "ffn_out") values[33] += 1;
@@ -232,8 +220,8 @@ TEST_CASE("who goes on from an altered row has one row that is not what it must 
 }
 
 TEST_CASE("another model's rows are nearly all wrong", "[receipt][audit]") {
-  const auto model = tiny_model(TinyGguf::llama({.n_layers = 2}));
-  const auto other = tiny_model(TinyGguf::llama({.n_layers = 2, .seed = 2}));
+  const auto model = loaded(TinyGguf::llama({.n_layers = 2}));
+  const auto other = loaded(TinyGguf::llama({.n_layers = 2, .seed = 2}));
   const Receipt receipt = receipt_of(other, 20);
   const Challenge challenge{.text = "x"};
   const auto opening = require_ok(open_rows(other, receipt, challenge));
@@ -246,7 +234,7 @@ TEST_CASE("another model's rows are nearly all wrong", "[receipt][audit]") {
 }
 
 TEST_CASE("what was changed in a receipt is named by its audit", "[receipt][audit]") {
-  const auto model = tiny_model(TinyGguf::llama({.n_layers = 2}));
+  const auto model = loaded(TinyGguf::llama({.n_layers = 2}));
   const Receipt honest = receipt_of(model, 30);
   struct Changed {
     const char* what;
@@ -271,17 +259,17 @@ TEST_CASE("what was changed in a receipt is named by its audit", "[receipt][audi
     change(receipt);
     const Challenge challenge{.text = "x"};
     const auto opening = require_ok(open_rows(model, honest, challenge));
-    REQUIRE_THAT(fault_of(model, receipt, challenge, opening), Catch::Matchers::Contains(words));
+    REQUIRE_THAT(fault_of(model, receipt, challenge, opening), Contains(words));
   }
   const auto f32 = require_ok(model->with_compute(Compute::kF32));
   const Challenge challenge{.text = "x"};
   const auto opening = require_ok(open_rows(model, honest, challenge));
   CHECK_THAT(fault_of(f32, honest, challenge, opening),
-             Catch::Matchers::Contains("kv f16 and compute int8 would give"));
+             Contains("kv f16 and compute int8 would give"));
 }
 
 TEST_CASE("no damaged opening passes, and what is wrong is named", "[receipt][audit]") {
-  const auto model = tiny_model(TinyGguf::llama(), {.threads = 1});
+  const auto model = loaded(TinyGguf::llama());
   const Receipt receipt = receipt_of(model, 12);
   const Challenge challenge{.text = "x", .rows = 20, .draws = 2};
   const auto whole = require_ok(open_rows(model, receipt, challenge));

@@ -3,8 +3,7 @@
 
 #include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
-#include "tests/validate/reference/scratch_file.h"
-#include "validate/reference/dump/engine_dump.h"
+#include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/gates/layer_check.h"
 #include "validate/reference/npz/npz.h"
 
@@ -26,14 +25,11 @@ using Damage = std::function<bool(NpyArray&)>;
 class Bench {
  public:
   Bench() {
-    ScratchFile file("m.gguf");
-    file.write(TinyGguf::llama({.n_layers = 2}).bytes());
-    model_ = require_ok(Model::load(file.path(), {.compute = Compute::kF32, .threads = 1}));
+    const std::string path = folder_.write("m.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
+    model_ = require_ok(Model::load(path, {.compute = Compute::kF32, .threads = 1}));
     const std::vector<TokenId> tokens = {1, 70, 71, 72, 260};
     const std::int64_t steps[] = {0, 4, 5};
-    const Dump own = require_ok(record_activations(
-        model_, {.context = tokens.size(), .kv = KvType::kF32}, false, tokens, "test", "", steps));
-    REQUIRE(own.write(clean_.path()).ok());
+    REQUIRE(recorded(model_, KvType::kF32, tokens, steps).write(folder_ / "clean.npz").ok());
   }
 
   const HyperParameters& config() const { return model_->config(); }
@@ -41,15 +37,14 @@ class Bench {
   /// Rewrites the clean reference, changed, and judges the model by it: an error, "PASS" or "FAIL".
   std::string verdict(const std::function<bool(const std::string& key, NpyArray&)>& change,
                       ComputeMode mode = {Compute::kF32, KvType::kF32}) {
-    const auto reader = require_ok(NpzReader::open(clean_.path()));
-    ScratchFile file;
-    auto writer = require_ok(NpzWriter::create(file.path()));
+    const auto reader = require_ok(NpzReader::open(folder_ / "clean.npz"));
+    auto writer = require_ok(NpzWriter::create(folder_ / "changed.npz"));
     for (const std::string& key : reader.keys()) {
       NpyArray array = require_ok(reader.read(key));
       if (change(key, array)) REQUIRE(writer.add(key, array).ok());
     }
     REQUIRE(writer.finish().ok());
-    const auto dump = Dump::load(file.path());
+    const auto dump = Dump::load(folder_ / "changed.npz");
     if (!dump.ok()) return said(dump.error());
     const auto model = require_ok(model_->with_compute(mode.compute));
     const auto sections = check_layers(model, mode, *dump, {});
@@ -62,21 +57,33 @@ class Bench {
     return verdict([&](const std::string& at, NpyArray& a) { return at != key || damage(a); },
                    mode);
   }
+  /// The same with another text as metadata, and what else `change` makes of an array.
+  std::string verdict_with_text(const std::function<void(std::string&)>& rewrite,
+                                const std::function<bool(const std::string& key)>& keeps,
+                                ComputeMode mode = {Compute::kF32, KvType::kF32}) {
+    return verdict(
+        [&](const std::string& key, NpyArray& a) {
+          if (key == "__meta__") {
+            std::string text(reinterpret_cast<const char*>(a.data.data()), a.data.size());
+            rewrite(text);
+            a.data = bytes_of(std::vector<char>(text.begin(), text.end()));
+            a.shape = {text.size()};
+          }
+          return keeps(key);
+        },
+        mode);
+  }
   /// The same with texts of the metadata replaced by others.
   std::string verdict_with_meta(
       const std::vector<std::pair<std::string, std::string>>& replacements) {
-    return verdict([&](const std::string& key, NpyArray& a) {
-      if (key != "__meta__") return true;
-      std::string text(reinterpret_cast<const char*>(a.data.data()), a.data.size());
+    const auto rewrite = [&](std::string& text) {
       for (const auto& [from, to] : replacements) {
         const auto at = text.find(from);
         REQUIRE(at != std::string::npos);
         text.replace(at, from.size(), to);
       }
-      a.data = bytes_of(std::vector<char>(text.begin(), text.end()));
-      a.shape = {text.size()};
-      return true;
-    });
+    };
+    return verdict_with_text(rewrite, [](const std::string&) { return true; });
   }
 
  private:
@@ -84,8 +91,8 @@ class Bench {
     return std::to_string(static_cast<int>(error.code)) + " " + error.to_string();
   }
 
+  ScratchDirectory folder_;
   std::shared_ptr<const Model> model_;
-  ScratchFile clean_;
 };
 
 /// Other numbers of rows or features, filled with zeros.
@@ -176,27 +183,18 @@ TEST_CASE("values of a reference that are none, or huge, or rounded, fail", "[da
 
 TEST_CASE("a reference without logits is refused, whatever it declares", "[damaged]") {
   Bench bench;
-  const auto only = [](std::string_view kept) {
-    return [kept](const std::string& key, NpyArray&) {
-      return !key.starts_with("s0") || (!kept.empty() && key.ends_with(kept));
-    };
-  };
   std::string all = R"("taps_absent":{"probs":"never")";
   for (const Tap& tap : kTaps) all += ",\"" + std::string(tap.name) + R"(":"forgotten")";
+  const auto declare_absent = [&](std::string& text) {
+    const auto begin = text.find("\"taps_absent\"");
+    text.replace(begin, text.find('}', begin) - begin, all);
+  };
+  // Of the taps those alone whose key ends so.
   const auto verdict = [&](std::string_view kept, ComputeMode mode) {
-    const auto keeps = only(kept);
-    return bench.verdict(
-        [&](const std::string& key, NpyArray& a) {
-          if (key == "__meta__") {
-            std::string text(reinterpret_cast<const char*>(a.data.data()), a.data.size());
-            const auto begin = text.find("\"taps_absent\"");
-            text.replace(begin, text.find('}', begin) - begin, all);
-            a.data = bytes_of(std::vector<char>(text.begin(), text.end()));
-            a.shape = {text.size()};
-          }
-          return keeps(key, a);
-        },
-        mode);
+    const auto keeps = [&](const std::string& key) {
+      return !key.starts_with("s0") || (!kept.empty() && key.ends_with(kept));
+    };
+    return bench.verdict_with_text(declare_absent, keeps, mode);
   };
   for (const ComputeMode mode :
        {ComputeMode{Compute::kF32, KvType::kF32}, ComputeMode{Compute::kInt8, KvType::kF16}}) {

@@ -2,7 +2,6 @@
 
 #include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
-#include "tests/validate/reference/scratch_file.h"
 
 namespace llm::test {
 namespace {
@@ -18,7 +17,9 @@ struct RawDump {
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> taps;  ///< key, shape; f32 zeros
   bool with_tokens = true;
 
-  void write(const std::string& path) const {
+  /// @return its path
+  std::string write(const ScratchDirectory& folder) const {
+    const std::string path = folder / "f.npz";
     auto writer = require_ok(NpzWriter::create(path));
     const auto add = [&](const char* key, NpyType type, const auto& values) {
       const std::uint64_t shape[] = {values.size()};
@@ -35,6 +36,7 @@ struct RawDump {
       REQUIRE(writer.add(key, NpyType::kF32, shape, std::as_bytes(std::span(zeros))).ok());
     }
     REQUIRE(writer.finish().ok());
+    return path;
   }
 };
 
@@ -43,9 +45,9 @@ struct RawDump {
 TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
   const FakeModel model;
   const auto dump = require_ok(model.record({3, 1, 2}));
-  const ScratchFile file;
-  REQUIRE(dump.write(file.path()).ok());
-  const auto loaded = require_ok(Dump::load(file.path()));
+  const ScratchDirectory folder;
+  REQUIRE(dump.write(folder / "a").ok());
+  const auto loaded = require_ok(Dump::load(folder / "a"));
   CHECK(std::ranges::equal(loaded.tokens(), dump.tokens()));
   CHECK(std::ranges::equal(loaded.positions(), dump.positions()));
   CHECK(loaded.step_ptr().size() == 4);
@@ -59,9 +61,8 @@ TEST_CASE("a recorded dump survives writing and loading", "[dump]") {
     CHECK(loaded.tap(layer, tap->name)->values == dump.tap(layer, tap->name)->values);
   }
   CHECK(loaded.tap(ProbeSink::kGlobal, "logits")->rows == 6);
-  const ScratchFile second;
-  REQUIRE(loaded.write(second.path()).ok());
-  CHECK(Dump::load(second.path())->tap(1, "q")->values == dump.tap(1, "q")->values);
+  REQUIRE(loaded.write(folder / "b").ok());
+  CHECK(Dump::load(folder / "b")->tap(1, "q")->values == dump.tap(1, "q")->values);
 }
 
 TEST_CASE("docs/dump_format.md lists the taps in the order of the table", "[dump]") {
@@ -107,44 +108,39 @@ TEST_CASE("the split into steps does not show in a tap", "[dump]") {
 }
 
 TEST_CASE("a recorder refuses a pass that is not whole", "[dump]") {
-  Recorder recorder;
   const std::vector<int> tokens = {5, 6, 7};
   std::vector<float> rows(3 * 4);
-  std::string words;
-  SECTION("rows missing at the start") {
-    recorder.begin_step(tokens, 0);
-    recorder.tap(ProbeSink::kGlobal, "logits", std::span(rows).first(4), 4, 2);
-    words = "G/logits";
-  }
-  SECTION("rows missing at the end") {
-    recorder.begin_step(tokens, 0);
-    recorder.tap(0, "q", std::span(rows).first(8), 4, 0);
-    words = "2 rows for 3 tokens";
-  }
-  SECTION("a tap twice") {
-    recorder.begin_step(tokens, 0);
-    recorder.tap(0, "q", rows, 4, 0);
-    recorder.tap(0, "q", rows, 4, 0);
-    words = "L000/q";
-  }
-  SECTION("another width") {
-    recorder.begin_step(tokens, 0);
-    recorder.tap(0, "q", std::span(rows).first(8), 4, 0);
-    recorder.tap(0, "q", std::span(rows).first(2), 2, 2);
-    words = "width";
-  }
-  SECTION("a tap in one step only") {
-    recorder.begin_step(tokens, 0);
-    recorder.tap(0, "q", rows, 4, 0);
-    recorder.begin_step(tokens, 3);
-    words = "1 of 2 steps";
-  }
-  SECTION("outside a step") {
-    recorder.tap(0, "q", rows, 4, 0);
-    words = "begin_step";
-  }
-  SECTION("nothing at all") { words = "nothing was evaluated"; }
-  must_fail(std::move(recorder).finish(fake_meta()), ErrorCode::kUsage, {words});
+  const auto all = std::span(rows);
+  const auto refused = [](const std::string& words, const auto& record) {
+    Recorder recorder;
+    record(recorder);
+    must_fail(std::move(recorder).finish(fake_meta()), ErrorCode::kUsage, {words});
+  };
+  refused("G/logits", [&](Recorder& r) {  // without its first rows
+    r.begin_step(tokens, 0);
+    r.tap(ProbeSink::kGlobal, "logits", all.first(4), 4, 2);
+  });
+  refused("2 rows for 3 tokens", [&](Recorder& r) {
+    r.begin_step(tokens, 0);
+    r.tap(0, "q", all.first(8), 4, 0);
+  });
+  refused("L000/q", [&](Recorder& r) {  // twice
+    r.begin_step(tokens, 0);
+    r.tap(0, "q", all, 4, 0);
+    r.tap(0, "q", all, 4, 0);
+  });
+  refused("width", [&](Recorder& r) {
+    r.begin_step(tokens, 0);
+    r.tap(0, "q", all.first(8), 4, 0);
+    r.tap(0, "q", all.first(2), 2, 2);
+  });
+  refused("1 of 2 steps", [&](Recorder& r) {
+    r.begin_step(tokens, 0);
+    r.tap(0, "q", all, 4, 0);
+    r.begin_step(tokens, 3);
+  });
+  refused("begin_step", [&](Recorder& r) { r.tap(0, "q", all, 4, 0); });
+  refused("nothing was evaluated", [](Recorder&) {});
 }
 
 TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]") {
@@ -153,10 +149,9 @@ TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]"
     RawDump raw;
     raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", {1, 4}}};
     spoil(raw);
-    const ScratchFile file;
-    raw.write(file.path());
+    const ScratchDirectory folder;
     CAPTURE(words);
-    must_fail(Dump::load(file.path()), code, {words, file.path()});
+    must_fail(Dump::load(raw.write(folder)), code, {words, folder / "f.npz"});
   };
   for (const std::string& meta : {std::string("{"), std::string("[1]"), std::string(100000, '[')})
     refused("__meta__", [&](RawDump& raw) { raw.meta = meta; });
@@ -180,9 +175,8 @@ TEST_CASE("a tap whose shape does not fit its step is refused", "[dump][bad_inpu
   const auto shape =
       GENERATE(values<std::vector<std::uint64_t>>({{2, 4}, {1}, {1, 0}, {1, 5}, {1, 2, 2}, {}}));
   raw.taps = {{"s0000/L000/q", {2, 4}}, {"s0001/L000/q", shape}};
-  const ScratchFile file;
-  raw.write(file.path());
-  const auto dump = require_ok(Dump::load(file.path()));
+  const ScratchDirectory folder;
+  const auto dump = require_ok(Dump::load(raw.write(folder)));
   must_fail(dump.tap(0, "q"), ErrorCode::kMalformed, {"s0001/L000/q", "need [1 tokens, 4]"});
 }
 
@@ -191,9 +185,8 @@ TEST_CASE("arrays nobody knows are listed, never an error", "[dump]") {
   raw.taps = {{"s0000/L000/q", {2, 4}},   {"s0001/L000/q", {1, 4}}, {"s0000/L000/novel", {2, 4}},
               {"s0000/L99999/q", {2, 4}}, {"s00/L000/q", {2, 4}},   {"hello", {1}},
               {"s0000/L000/probs", {1}}};
-  const ScratchFile file;
-  raw.write(file.path());
-  const auto dump = require_ok(Dump::load(file.path()));
+  const ScratchDirectory folder;
+  const auto dump = require_ok(Dump::load(raw.write(folder)));
   CHECK(dump.unknown_keys() ==
         std::vector<std::string>{"s0000/L000/novel", "s0000/L99999/q", "s00/L000/q", "hello"});
   CHECK(dump.has(0, "q"));

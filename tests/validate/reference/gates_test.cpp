@@ -5,7 +5,6 @@
 #include "quant/formats/half.h"
 #include "tests/support/test.h"
 #include "tests/validate/reference/transformers_run.h"
-#include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"
 #include "validate/reference/gates/layer_check.h"
 #include "validate/reference/locate/ideal_ops.h"
@@ -81,11 +80,9 @@ TEST_CASE("one wrong value of one token fails its op alone", "[gates]") {
 
 TEST_CASE("of a large model the definition computes some tokens, and says so", "[gates]") {
   const auto model = model_in(Compute::kF32);
-  std::vector<TokenId> tokens(90);
-  std::mt19937 random(1);
-  for (TokenId& id : tokens) id = static_cast<TokenId>(random() % model->config().n_vocab);
-  const Dump own = require_ok(record_activations(
-      model, {.context = tokens.size(), .kv = KvType::kF32}, false, tokens, "test", ""));
+  std::vector<TokenId> tokens = some_tokens(90);
+  for (TokenId& id : tokens) id %= static_cast<TokenId>(model->config().n_vocab);
+  const Dump own = recorded(model, KvType::kF32, tokens);
   LayerCheckOptions options;
   options.budget = 1;
   const auto clean = require_ok(check_layers(model, kF32, own, options));
@@ -124,15 +121,12 @@ template <typename Change>
 Dump logits_alone(const Change& change) {
   const Dump dump = transformers_run();
   DumpMeta meta = dump.meta();
-  Recorder recorder;
-  const std::vector<int> tokens(dump.tokens().begin(), dump.tokens().end());
-  recorder.begin_step(tokens, 0);
-  TapMatrix logits = require_ok(dump.tap(ProbeSink::kGlobal, "logits"));
-  change(logits);
-  recorder.tap(ProbeSink::kGlobal, "logits", logits.values, logits.features, 0);
   for (const Tap& tap : kTaps)
     if (tap.name != "logits") meta.taps_absent[std::string(tap.name)] = "not kept";
-  return require_ok(std::move(recorder).finish(meta));
+  return rewritten(dump, meta, [&](int, std::string_view name, TapMatrix& rows) {
+    if (name == "logits") change(rows);
+    return name == "logits";
+  });
 }
 
 TEST_CASE("a reference of logits alone is judged by the free run", "[gates]") {
@@ -151,8 +145,7 @@ TEST_CASE("a reference of logits alone is judged by the free run", "[gates]") {
 TEST_CASE("a run of this engine in int8 is held against int8", "[gates]") {
   const auto model = model_in(Compute::kInt8, "fable-3m-q4_k_m.gguf");
   const std::vector<TokenId> tokens = {1, 403, 407, 261, 899, 1200, 37};
-  const Dump own =
-      require_ok(record_activations(model, {.context = tokens.size()}, false, tokens, "test", ""));
+  const Dump own = recorded(model, KvType::kF16, tokens);
   const auto modes = modes_for(own.meta());
   REQUIRE(modes.size() == 1);
   CHECK(modes[0].compute == Compute::kInt8);
@@ -223,8 +216,7 @@ TEST_CASE("rounding to f16 written a second time equals the definition's", "[gat
 TEST_CASE("more noise drifts further, and equal seeds drift alike", "[gates]") {
   const auto model = model_in(Compute::kF32);
   const std::vector<TokenId> tokens = {1, 403, 407, 261, 899};
-  const Dump clean = require_ok(record_activations(
-      model, {.context = tokens.size(), .kv = KvType::kF32}, false, tokens, "test", ""));
+  const Dump clean = recorded(model, KvType::kF32, tokens);
   const auto at_logits = [&](double noise) {
     OpNoise all;
     for (const auto& [tap, layer] : taps_of_model(model->config()))
@@ -242,10 +234,7 @@ TEST_CASE("more noise drifts further, and equal seeds drift alike", "[gates]") {
 TEST_CASE("the noise of rounding is predicted to some percent", "[gates]") {
   const auto f32 = model_in(Compute::kF32, "fable-3m-q4_k_m.gguf");
   const Replay replay(require_ok(f32->variant({.compute = Compute::kInt8})), KvType::kF16);
-  std::vector<TokenId> tokens;
-  for (int i = 0; i < 40; ++i) tokens.push_back(1 + 37 * i);
-  const Dump clean = require_ok(record_activations(
-      f32, {.context = tokens.size(), .kv = KvType::kF32}, false, tokens, "test", ""));
+  const Dump clean = recorded(f32, KvType::kF32, some_tokens(40));
   const OpNoise predicted = require_ok(rounding_noise(replay, clean));
   for (const std::string tap : {"q", "gate", "ffn_out"}) {
     CAPTURE(tap);

@@ -2,7 +2,6 @@
 
 #include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
-#include "tests/validate/reference/scratch_file.h"
 #include "validate/report/text.h"
 
 namespace llm::test {
@@ -128,9 +127,9 @@ TEST_CASE("a whole layer that is absent is missed", "[layer_diff]") {
   meta.n_layers = 3;
   const auto reference = record({}, meta);
   CHECK(first_failing(diff(record(), reference)) == "L002/attn_norm");
-  const ScratchFile file;
-  REQUIRE(reference.write(file.path()).ok());
-  const auto loaded = require_ok(Dump::load(file.path()));
+  const ScratchDirectory folder;
+  REQUIRE(reference.write(folder / "f.npz").ok());
+  const auto loaded = require_ok(Dump::load(folder / "f.npz"));
   CHECK(first_failing(diff(record(), loaded)) == "L002/attn_norm");
   const auto more = diff(record({}, meta), record());
   CHECK(!more.passed());

@@ -30,6 +30,12 @@ TapMatrix wrong(const Change& change) {
   return m;
 }
 
+/// What `change` makes of right values looks like.
+template <typename Change>
+Signature signature_of(const Change& change) {
+  return find_signature(wrong(change), right());
+}
+
 }  // namespace
 
 TEST_CASE("equal matrices have no signature", "[locate]") {
@@ -40,13 +46,11 @@ TEST_CASE("NaN and zeros are told apart from numbers", "[locate]") {
   TapMatrix m = right();
   m.values[7] = std::numeric_limits<float>::quiet_NaN();
   CHECK(find_signature(m, right()).kind == SignatureKind::kNonFinite);
-  const auto zero = wrong([](auto, auto, float) { return 0.0F; });
-  CHECK(find_signature(zero, right()).kind == SignatureKind::kZero);
+  CHECK(signature_of([](auto, auto, float) { return 0.0F; }).kind == SignatureKind::kZero);
 }
 
 TEST_CASE("a factor without residual is a scale", "[locate]") {
-  const auto found =
-      find_signature(wrong([](auto, auto, float v) { return 5.65685F * v; }), right());
+  const auto found = signature_of([](auto, auto, float v) { return 5.65685F * v; });
   CHECK(found.kind == SignatureKind::kScale);
   CHECK(found.scale == Approx(5.65685));
   const auto noisy = wrong([](auto, std::size_t f, float v) { return f % 2 == 0 ? 2 * v : 3 * v; });
@@ -110,26 +114,24 @@ TEST_CASE("a lost fifth bit is sixteen steps of the codes", "[locate]") {
 }
 
 TEST_CASE("where the wrong elements are", "[locate]") {
-  const auto tail = find_signature(
-      wrong([](auto, std::size_t f, float v) { return f >= 112 ? v + 1 : v; }), right());
+  const auto tail = signature_of([](auto, std::size_t f, float v) { return f >= 112 ? v + 1 : v; });
   CHECK(tail.kind == SignatureKind::kTail);
   CHECK(tail.first == 112);
-  const auto period = find_signature(
-      wrong([](auto, std::size_t f, float v) { return f % 32 >= 16 ? 2 * v + 1 : v; }), right());
+  const auto period =
+      signature_of([](auto, std::size_t f, float v) { return f % 32 >= 16 ? 2 * v + 1 : v; });
   CHECK(period.kind == SignatureKind::kPeriod);
   CHECK(period.period == 32);
-  const auto row = find_signature(
-      wrong([](std::size_t r, std::size_t f, float v) { return r == 3 && f < 90 ? 1 - v : v; }),
-      right());
+  const auto row = signature_of(
+      [](std::size_t r, std::size_t f, float v) { return r == 3 && f < 90 ? 1 - v : v; });
   CHECK(row.kind == SignatureKind::kRows);
   CHECK(row.first == 3);
   CHECK(row.count == 1);
-  const auto feature = find_signature(
-      wrong([](auto, std::size_t f, float v) { return f == 17 ? v + 0.5F : v; }), right());
+  const auto feature =
+      signature_of([](auto, std::size_t f, float v) { return f == 17 ? v + 0.5F : v; });
   CHECK(feature.kind == SignatureKind::kFeatures);
   CHECK(feature.first == 17);
   CHECK_THAT(feature.text, Contains("only feature 17 of 128"));
-  const auto all = find_signature(wrong([](auto, auto, float v) { return v * v + 2; }), right());
+  const auto all = signature_of([](auto, auto, float v) { return v * v + 2; });
   CHECK(all.kind == SignatureKind::kNone);
 }
 

@@ -3,29 +3,24 @@
 
 #include "validate/reference/locate/locate.h"
 
-#include "tests/support/test.h"
+#include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/diff/layer_diff.h"
-#include "validate/reference/dump/engine_dump.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
-using test::require_ok;
-
 constexpr int kGlobal = ProbeSink::kGlobal;
-
-LoadOptions load_options(Compute compute) { return {.compute = compute, .threads = 2}; }
 
 class Bench {
  public:
   explicit Bench(Compute compute)
       : kv_(compute == Compute::kF32 ? KvType::kF32 : KvType::kF16),
-        model_(require_ok(
-            Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf", load_options(compute)))),
+        model_(require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf",
+                                      {.compute = compute, .threads = 2}))),
         replay_(model_, kv_) {
     const std::int64_t steps[] = {0, 5, 6, 7};
-    clean_ = std::make_unique<Dump>(require_ok(record_activations(
-        model_, {.context = kTokens.size(), .kv = kv_}, false, kTokens, "test", "", steps)));
+    clean_ = std::make_unique<Dump>(
+        recorded(model_, kv_, std::vector<TokenId>{1, 403, 407, 261, 899, 1200, 37}, steps));
   }
 
   /// The run with `change` applied to one op's output, and its consequences by the definition.
@@ -34,20 +29,17 @@ class Bench {
     std::map<std::pair<int, std::string>, TapMatrix> taps;
     Dump last = assemble({});
     bool after = false;
-    const auto visit = [&](int l, std::string_view t) {
-      if (l == layer && t == tap) {
-        TapMatrix m = require_ok(clean_->tap(l, t));
-        change(m);
-        taps[{l, std::string(t)}] = m;
+    for (const auto& [row, l] : taps_of_model(model_->config())) {
+      const std::pair key(l, std::string(row->name));
+      if (l == layer && row->name == tap) {
+        taps[key] = require_ok(clean_->tap(l, row->name));
+        change(taps[key]);
         after = true;
       } else if (after) {
-        taps[{l, std::string(t)}] = *require_ok(replay_.run(last, l, t));
-      } else {
-        taps[{l, std::string(t)}] = require_ok(clean_->tap(l, t));
+        taps[key] = *require_ok(replay_.run(last, l, row->name));
       }
       if (after) last = assemble(taps);
-    };
-    for_each(visit);
+    }
     return last;
   }
 
@@ -63,23 +55,13 @@ class Bench {
   const Model& model() const { return *model_; }
 
  private:
-  inline static const std::vector<TokenId> kTokens = {1, 403, 407, 261, 899, 1200, 37};
-
-  template <typename Visit>
-  void for_each(const Visit& visit) const {
-    for (const auto& [tap, layer] : taps_of_model(model_->config())) visit(layer, tap->name);
-  }
-
   /// Taps not in `taps` are the clean run's.
   Dump assemble(const std::map<std::pair<int, std::string>, TapMatrix>& taps) const {
-    Recorder recorder;
-    recorder.begin_step(kTokens, 0);
-    for_each([&](int l, std::string_view t) {
+    return rewritten(*clean_, clean_->meta(), [&](int l, std::string_view t, TapMatrix& m) {
       const auto found = taps.find({l, std::string(t)});
-      TapMatrix m = found == taps.end() ? require_ok(clean_->tap(l, t)) : found->second;
-      recorder.tap(l, t, m.values, m.features, 0);
+      if (found != taps.end()) m = found->second;
+      return true;
     });
-    return require_ok(std::move(recorder).finish(clean_->meta()));
   }
 
   KvType kv_;
@@ -169,4 +151,4 @@ TEST_CASE("the quantizer's promise holds for its own rule and is a real bound", 
   CHECK_THAT(quantization_fault(ActivationFormat::kQ8_K, x), Contains("block 2"));
 }
 
-}  // namespace llm
+}  // namespace llm::test

@@ -29,8 +29,8 @@ std::string dictionary(const std::string& shape, const std::string& descr = "'<f
 
 struct BadHeader {
   std::string bytes;
-  ErrorCode code;
   std::string words;
+  ErrorCode code = ErrorCode::kMalformed;
 };
 
 }  // namespace
@@ -55,38 +55,37 @@ TEST_CASE("scalars, vectors and empty arrays have their sizes", "[npy]") {
 
 TEST_CASE("a bad NPY header is refused with its field", "[npy][bad_input]") {
   const auto bad = GENERATE(values<BadHeader>({
-      {"\x93NUMPX" + header(dictionary("(3,)")).substr(6), ErrorCode::kMalformed, "magic"},
-      {header(dictionary("(3,)"), 4), ErrorCode::kMalformed, "version: found 4.0"},
-      {header(dictionary("(3,)"), 0), ErrorCode::kMalformed, "version: found 0.0"},
-      {header(dictionary("(3,)"), 2, 0xFFFFFFFF), ErrorCode::kMalformed,
-       "header_len: found 4294967295"},
-      {header(dictionary("(3,)"), 1, 0xFFFF), ErrorCode::kMalformed, "header_len: found 65535"},
-      {header(dictionary("(3,)"), 1, 500), ErrorCode::kMalformed, "cut off"},
-      {header("__import__('os').system('true')"), ErrorCode::kMalformed, "plain dictionary"},
-      {header(dictionary("__import__('os').abort()")), ErrorCode::kMalformed, "shape"},
-      {header(dictionary("(3,)") + "; exit()"), ErrorCode::kMalformed, "plain dictionary"},
-      {header(dictionary("(-1,)")), ErrorCode::kMalformed, "shape"},
-      {header(dictionary("(3.5,)")), ErrorCode::kMalformed, "shape"},
-      {header(dictionary("(3 4)")), ErrorCode::kMalformed, "shape"},
-      {header(dictionary("(3,")), ErrorCode::kMalformed, "shape"},
-      {header(dictionary("(99999999999999999999,)")), ErrorCode::kMalformed, "shape"},
-      {header(dictionary("(4294967296, 4294967296)")), ErrorCode::kMalformed, "overflows"},
-      {header(dictionary("(4611686018427387904,)")), ErrorCode::kMalformed, "overflows"},
+      {"\x93NUMPX" + header(dictionary("(3,)")).substr(6), "magic"},
+      {header(dictionary("(3,)"), 4), "version: found 4.0"},
+      {header(dictionary("(3,)"), 0), "version: found 0.0"},
+      {header(dictionary("(3,)"), 2, 0xFFFFFFFF), "header_len: found 4294967295"},
+      {header(dictionary("(3,)"), 1, 0xFFFF), "header_len: found 65535"},
+      {header(dictionary("(3,)"), 1, 500), "cut off"},
+      {header("__import__('os').system('true')"), "plain dictionary"},
+      {header(dictionary("__import__('os').abort()")), "shape"},
+      {header(dictionary("(3,)") + "; exit()"), "plain dictionary"},
+      {header(dictionary("(-1,)")), "shape"},
+      {header(dictionary("(3.5,)")), "shape"},
+      {header(dictionary("(3 4)")), "shape"},
+      {header(dictionary("(3,")), "shape"},
+      {header(dictionary("(99999999999999999999,)")), "shape"},
+      {header(dictionary("(4294967296, 4294967296)")), "overflows"},
+      {header(dictionary("(4611686018427387904,)")), "overflows"},
       {header(dictionary("(" + std::string(99, '1').replace(1, 98, std::string(98, ',')) + ")")),
-       ErrorCode::kMalformed, "shape"},
+       "shape"},
       {header(dictionary(fmt::format("({})", fmt::join(std::vector<int>(33, 1), ",")))),
-       ErrorCode::kMalformed, "more than 32 dimensions"},
-      {header(dictionary("(3,)", "'|O'")), ErrorCode::kUnsupported, "pickle is never loaded"},
-      {header(dictionary("(3,)", "[('a', '<f4')]")), ErrorCode::kUnsupported, "structured"},
-      {header(dictionary("(3,)", "'<c8'")), ErrorCode::kUnsupported, "'<c8'"},
-      {header(dictionary("(3,)", "'<i2'")), ErrorCode::kUnsupported, "'<i2'"},
-      {header(dictionary("(3,)", "''")), ErrorCode::kUnsupported, "descr"},
-      {header(dictionary("(3,)", "4")), ErrorCode::kMalformed, "descr"},
-      {header(dictionary("(3,)", "'<f4'", "1")), ErrorCode::kMalformed, "fortran_order"},
-      {header("{'descr': '<f4', 'shape': (3,)}"), ErrorCode::kMalformed, "need the keys"},
-      {header("{'descr': '<f4', 'descr': '<f4', 'shape': (3,)}"), ErrorCode::kMalformed, "twice"},
-      {header("{'descr': '<f4', 'evil': 1, 'shape': (3,)}"), ErrorCode::kMalformed, "'evil'"},
-      {header(""), ErrorCode::kMalformed, "plain dictionary"},
+       "more than 32 dimensions"},
+      {header(dictionary("(3,)", "'|O'")), "pickle is never loaded", ErrorCode::kUnsupported},
+      {header(dictionary("(3,)", "[('a', '<f4')]")), "structured", ErrorCode::kUnsupported},
+      {header(dictionary("(3,)", "'<c8'")), "'<c8'", ErrorCode::kUnsupported},
+      {header(dictionary("(3,)", "'<i2'")), "'<i2'", ErrorCode::kUnsupported},
+      {header(dictionary("(3,)", "''")), "descr", ErrorCode::kUnsupported},
+      {header(dictionary("(3,)", "4")), "descr"},
+      {header(dictionary("(3,)", "'<f4'", "1")), "fortran_order"},
+      {header("{'descr': '<f4', 'shape': (3,)}"), "need the keys"},
+      {header("{'descr': '<f4', 'descr': '<f4', 'shape': (3,)}"), "twice"},
+      {header("{'descr': '<f4', 'evil': 1, 'shape': (3,)}"), "'evil'"},
+      {header(""), "plain dictionary"},
   }));
   CAPTURE(bad.words);
   must_fail(parse(bad.bytes), bad.code, {bad.words, "m.npy"});

@@ -1,7 +1,6 @@
 #include "validate/reference/npz/npz.h"
 
 #include "tests/support/test.h"
-#include "tests/validate/reference/scratch_file.h"
 
 namespace llm::test {
 namespace {
@@ -10,6 +9,13 @@ using Bytes = std::vector<std::byte>;
 
 std::string golden(const std::string& name) {
   return LLM_SOURCE_DIR "/tests/validate/reference/npz/" + name;
+}
+
+Bytes read_bytes(const std::string& path) {
+  const std::string text = read_file(path);
+  const auto bytes = std::as_bytes(std::span(text));
+  REQUIRE_FALSE(bytes.empty());
+  return {bytes.begin(), bytes.end()};
 }
 
 /// The rule of make_npz.py.
@@ -111,14 +117,13 @@ TEST_CASE("archives that are valid but not for us are refused by name", "[npz][b
 
 TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
   const Bytes clean = read_bytes(golden("savez_compressed.npz"));
-  const ScratchFile file;
+  const ScratchDirectory folder;
   const auto refused = [&](const std::string& words, const std::function<void(Bytes&)>& damage,
                            ErrorCode code = ErrorCode::kMalformed) {
     Bytes bytes = clean;
     damage(bytes);
-    file.write(bytes);
     CAPTURE(words);
-    must_fail(read_all(file.path()), code, {words});
+    must_fail(read_all(folder.write("f.npz", bytes)), code, {words});
   };
   struct Row {
     std::string_view record;
@@ -173,14 +178,13 @@ TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
 TEST_CASE("a size that lies in every place is caught while unpacking", "[npz][bad_input]") {
   // f4 of (3, 4): 128 + 48 bytes. NumPy's local header carries its sizes in a zip64 field, after
   // 30 bytes and the name "f4.npy": id, length, uncompressed, compressed.
-  const ScratchFile file;
+  const ScratchDirectory folder;
   for (const std::uint32_t lie : {175U, 177U, 130U, 11U, 0U, 1U << 20, 1U << 23}) {
     CAPTURE(lie);
     Bytes bytes = read_bytes(golden("savez_compressed.npz"));
     patch<std::uint32_t>(bytes, kCentral, 24, lie);
     patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, lie);
-    file.write(bytes);
-    must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
+    must_fail(read_all(folder.write("f.npz", bytes)), ErrorCode::kMalformed, {"f4.npy"});
   }
 }
 
@@ -188,14 +192,13 @@ TEST_CASE("a deflate stream without its last bytes is refused", "[npz][bad_input
   const Bytes clean = read_bytes(golden("savez_compressed.npz"));
   const auto entries = require_ok(read_zip_directory(clean));
   const auto compressed = static_cast<std::uint32_t>(entries.front().compressed);
-  const ScratchFile file;
+  const ScratchDirectory folder;
   for (std::uint32_t less = 1; less <= compressed; ++less) {
     CAPTURE(less);
     Bytes bytes = clean;
     patch<std::uint32_t>(bytes, kCentral, 20, compressed - less);
     patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, compressed - less);
-    file.write(bytes);
-    must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f4.npy"});
+    must_fail(read_all(folder.write("f.npz", bytes)), ErrorCode::kMalformed, {"f4.npy"});
   }
 }
 
@@ -206,18 +209,17 @@ TEST_CASE("members that share bytes are refused", "[npz][bad_input]") {
   patch<std::uint32_t>(bytes, kCentral, 24, reaching);
   patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, reaching);
   patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 12, reaching);
-  const ScratchFile file;
-  file.write(bytes);
-  must_fail(read_all(file.path()), ErrorCode::kMalformed, {"f8.npy", "overlaps member f4.npy"});
+  const ScratchDirectory folder;
+  must_fail(read_all(folder.write("f.npz", bytes)), ErrorCode::kMalformed,
+            {"f8.npy", "overlaps member f4.npy"});
 }
 
 TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[npz][bad_input]") {
   Bytes bytes = read_bytes(golden("savez_compressed.npz"));
   patch<std::uint32_t>(bytes, kCentral, 24, 0xF0000000U);
   patch<std::uint64_t>(bytes, kLocal, 30 + 6 + 4, 0xF0000000U);
-  const ScratchFile file;
-  file.write(bytes);
-  must_fail(read_all(file.path()), ErrorCode::kResource);
+  const ScratchDirectory folder;
+  must_fail(read_all(folder.write("f.npz", bytes)), ErrorCode::kResource);
   NpzLimits limits;
   limits.max_member_bytes = 150;
   must_fail(NpzReader::open(golden("savez.npz"), limits), ErrorCode::kResource, {"f4.npy", "cap"});
@@ -226,10 +228,9 @@ TEST_CASE("a declared size beyond the cap is refused before it is allocated", "[
 TEST_CASE("every truncation is refused, with a ZIP field", "[npz][bad_input]") {
   const auto* const name = GENERATE("savez.npz", "savez_compressed.npz", "unseekable.npz");
   const Bytes whole = read_bytes(golden(name));
-  const ScratchFile file;
+  const ScratchDirectory folder;
   for (std::size_t n = 0; n < whole.size(); ++n) {
-    file.write(std::span(whole).first(n));
-    const auto status = read_all(file.path());
+    const auto status = read_all(folder.write("f.npz", std::span(whole).first(n)));
     if (status.ok() || status.error().code != ErrorCode::kMalformed) FAIL(name << " cut to " << n);
     if (n == 0) CHECK_THAT(status.error().to_string(), Contains("empty file"));
   }
@@ -237,14 +238,13 @@ TEST_CASE("every truncation is refused, with a ZIP field", "[npz][bad_input]") {
 
 TEST_CASE("no flipped bit changes a value unnoticed", "[npz][bad_input]") {
   const Bytes whole = read_bytes(golden("savez_compressed.npz"));
-  const ScratchFile file;
+  const ScratchDirectory folder;
   std::size_t refused = 0;
   for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
     Bytes bytes = whole;
     bytes[bit / 8] ^= std::byte{1} << (bit % 8);
-    file.write(bytes);
     std::map<std::string, NpyArray> arrays;
-    refused += read_all(file.path(), arrays).ok() ? 0 : 1;
+    refused += read_all(folder.write("f.npz", bytes), arrays).ok() ? 0 : 1;
     for (const auto& [key, array] : arrays)
       if (!follows_rule(array)) FAIL("bit " << bit << " of byte " << bit / 8 << ", key " << key);
   }
@@ -258,15 +258,15 @@ TEST_CASE("written archives read back bit for bit", "[npz]") {
   CAPTURE(zip64_from);
   std::map<std::string, NpyArray> arrays;
   REQUIRE(read_all(golden("savez.npz"), arrays).ok());
-  const ScratchFile file;
+  const ScratchDirectory folder;
   {
-    auto writer = require_ok(NpzWriter::create(file.path(), zip64_from));
+    auto writer = require_ok(NpzWriter::create(folder / "f.npz", zip64_from));
     for (const auto& [key, array] : arrays) REQUIRE(writer.add(key, array).ok());
-    CHECK(!std::filesystem::exists(file.path()));
+    CHECK(!std::filesystem::exists(folder / "f.npz"));
     REQUIRE(writer.finish().ok());
   }
   std::map<std::string, NpyArray> again;
-  require_ok(read_all(file.path(), again));
+  require_ok(read_all(folder / "f.npz", again));
   REQUIRE(again.size() == arrays.size());
   for (const auto& [key, array] : arrays) {
     CHECK(again[key].shape == array.shape);
@@ -275,25 +275,25 @@ TEST_CASE("written archives read back bit for bit", "[npz]") {
 }
 
 TEST_CASE("more members than 16 bits count", "[npz]") {
-  const ScratchFile file;
-  auto writer = require_ok(NpzWriter::create(file.path()));
+  const ScratchDirectory folder;
+  auto writer = require_ok(NpzWriter::create(folder / "f.npz"));
   constexpr int kMembers = 70000;
   for (int i = 0; i < kMembers; ++i)
     REQUIRE(writer.add(std::to_string(i), NpyType::kI32, {}, std::as_bytes(std::span(&i, 1))).ok());
   REQUIRE(writer.finish().ok());
-  const auto reader = require_ok(NpzReader::open(file.path()));
+  const auto reader = require_ok(NpzReader::open(folder / "f.npz"));
   CHECK(reader.keys().size() == kMembers);
   CHECK(reader.read("69999")->as_i64().value() == std::vector<std::int64_t>{69999});
 }
 
 TEST_CASE("an unfinished archive leaves nothing behind", "[npz]") {
-  const ScratchFile file;
+  const ScratchDirectory folder;
   {
-    auto writer = require_ok(NpzWriter::create(file.path()));
+    auto writer = require_ok(NpzWriter::create(folder / "f.npz"));
     const int value = 1;
     REQUIRE(writer.add("a", NpyType::kI32, {}, std::as_bytes(std::span(&value, 1))).ok());
   }
-  CHECK(std::filesystem::is_empty(file.directory()));
+  CHECK(folder.count() == 0);
   auto full = require_ok(NpzWriter::create("/dev/full"));
   const std::vector<std::byte> data(1 << 16);
   const std::uint64_t shape[] = {data.size()};

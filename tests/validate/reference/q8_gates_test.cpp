@@ -4,17 +4,15 @@
 #include "engine/engine.h"
 #include "engine/forward/reference/ops.h"
 #include "tests/support/test.h"
+#include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/diff/metrics.h"
-#include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/gates/drift.h"
 #include "validate/reference/gates/layer_check.h"
 #include "validate/reference/locate/ideal_ops.h"
 #include "validate/reference/locate/op_check.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
-
-using test::require_ok;
 
 /// q, K or V of n tokens, some of them `most` times as large as the others.
 TapMatrix drawn(std::size_t n, std::size_t features, float size, float most, unsigned seed) {
@@ -48,21 +46,9 @@ TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatri
   return out;
 }
 
-Dump recorded(const std::shared_ptr<const Model>& model, KvType kv,
-              const std::vector<TokenId>& tokens) {
-  return require_ok(
-      record_activations(model, {.context = tokens.size(), .kv = kv}, false, tokens, "test", ""));
-}
-
-std::vector<TokenId> some_tokens(int n) {
-  std::vector<TokenId> tokens;
-  for (int i = 0; i < n; ++i) tokens.push_back(1 + 37 * i);
-  return tokens;
-}
-
 std::shared_ptr<const Model> embedded(Compute compute) {
-  LoadOptions load{.compute = compute};
-  return require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", load));
+  return require_ok(
+      Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", {.compute = compute}));
 }
 
 }  // namespace
@@ -97,8 +83,7 @@ TEST_CASE("attention in q8 written a second time equals the definition's, up to 
 }
 
 TEST_CASE("the noise of q8 is predicted to some percent", "[gates]") {
-  const auto tokens = some_tokens(40);
-  const Dump clean = recorded(embedded(Compute::kF32), KvType::kF32, tokens);
+  const Dump clean = recorded(embedded(Compute::kF32), KvType::kF32, some_tokens(40));
   const Replay replay(embedded(Compute::kF32), KvType::kQ8);
   const OpNoise predicted = require_ok(rounding_noise(replay, clean));
   for (const auto& [tap, rounded] : {std::pair("q_rope", "q_rope"), {"k", "k_rope"}, {"v", "v"}}) {
@@ -138,16 +123,12 @@ TEST_CASE("a run of this engine in q8 is held against q8", "[gates]") {
   CHECK(ops.title.find("q8 cache: each op gives the reference's output on its inputs") !=
         std::string::npos);
   // Rounding the weights of keys leaves 1e-9; a head that is off by a thousandth shows.
-  Recorder recorder;
-  const std::vector<int> tokens(own.tokens().begin(), own.tokens().end());
-  recorder.begin_step(tokens, 0);
-  for (const auto& [tap, layer] : taps_of_model(own.flow())) {
-    TapMatrix m = require_ok(own.tap(layer, tap->name));
-    if (layer == 2 && tap->name == "attn_ctx")
-      for (std::size_t i = m.values.size() - 32; i < m.values.size(); ++i) m.values[i] *= 1.001F;
-    recorder.tap(layer, tap->name, m.values, m.features, 0);
-  }
-  const DiffSection failed = section(require_ok(std::move(recorder).finish(own.meta())), "-ops");
+  const Dump bad = rewritten(own, own.meta(), [](int layer, std::string_view tap, TapMatrix& m) {
+    if (layer == 2 && tap == "attn_ctx")
+      for (float& x : std::span(m.values).last(32)) x *= 1.001F;
+    return true;
+  });
+  const DiffSection failed = section(bad, "-ops");
   REQUIRE(!failed.passed());
   REQUIRE(!failed.location.findings.empty());
   CHECK(failed.location.findings[0].layer == 2);
@@ -173,4 +154,4 @@ TEST_CASE("a reference in full precision leaves the cache of the int8 run open",
   }
 }
 
-}  // namespace llm
+}  // namespace llm::test

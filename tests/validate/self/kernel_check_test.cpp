@@ -5,7 +5,8 @@
 #include "quant/contract/arithmetic.h"
 #include "quant/formats/block_traits.h"
 #include "quant/formats/half.h"
-#include "tests/support/test.h"
+#include "tests/support/isas.h"
+#include "tests/validate/check_results.h"
 
 namespace llm::test {
 namespace {
@@ -104,10 +105,7 @@ std::vector<Fault> all_faults() {
 TEST_CASE("every kernel entry equals the definition on every instruction set", "[kernels]") {
   constexpr std::size_t kFar = effort<std::size_t>(1100, 300);
   constexpr std::size_t kNear = effort<std::size_t>(600, 40);
-  for (const Isa isa : all_isas()) {
-    if (!isa_supported(isa))
-      WARN("skipped: " << isa_name(isa) << " needs " << isa_requirement(isa));
-  }
+  supported_isas();  // says which are skipped
   KernelSizes sizes =
       GENERATE(shape(16, 1, 8, kNear), shape(18, 2, 9, kNear), shape(20, 5, 8, kNear),
                shape(32, 2, 16, kFar), shape(48, 6, 24, kNear), shape(64, 8, 32, kFar),
@@ -117,10 +115,7 @@ TEST_CASE("every kernel entry equals the definition on every instruction set", "
   if (sizes.head_dim == 32) sizes.types = all_types();
   const auto results = require_ok(check_kernels(kernel_tables_here(), sizes));
   CHECK(results.size() == 12 + sizes.types.size());
-  for (const CheckResult& result : results) {
-    INFO(result.name << ": " << result.detail);
-    CHECK(result.passed);
-  }
+  check_passed(results);
 }
 
 TEST_CASE("a kernel entry that is wrong fails its own check and no other", "[kernels]") {

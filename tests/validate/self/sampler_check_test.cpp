@@ -2,24 +2,13 @@
 
 #include "validate/self/sampler_check.h"
 
-#include "tests/support/test.h"
+#include "tests/validate/check_results.h"
 
-namespace llm {
+namespace llm::test {
 namespace {
 
-const CheckResult& named(const std::vector<CheckResult>& results, const std::string& words) {
-  const auto found = std::ranges::find_if(results, [&](const CheckResult& result) {
-    return result.name.find(words) != std::string::npos;
-  });
-  REQUIRE(found != results.end());
-  return *found;
-}
-
 TEST_CASE("the sampler follows its definition", "[self][sampler]") {
-  for (const CheckResult& result : check_sampler_rows({})) {
-    CAPTURE(result.name, result.detail);
-    CHECK(result.passed);
-  }
+  check_passed(check_sampler_rows({}));
 }
 
 // Filters, penalties and draws that are wrong are planted by tests/faults.
@@ -72,4 +61,4 @@ TEST_CASE("a wrong sampler is noticed and named", "[self][sampler]") {
 }
 
 }  // namespace
-}  // namespace llm
+}  // namespace llm::test

@@ -6,7 +6,8 @@
 #include "quant/kernels/kernel_table.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_gguf.h"
+#include "tests/support/tiny_model.h"
+#include "tests/validate/check_results.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
 #include "validate/self/mode_check.h"
@@ -15,18 +16,6 @@
 
 namespace llm::test {
 namespace {
-
-std::string write_model(const ScratchDirectory& directory, const TinyGguf& model) {
-  return directory.write("model.gguf", model.bytes());
-}
-
-ModelPointer load(const TinyGguf& gguf) {
-  const ScratchDirectory directory;
-  auto model = Model::load(write_model(directory, gguf));
-  INFO((model.ok() ? "" : model.error().to_string()));
-  REQUIRE(model.ok());
-  return *model;
-}
 
 ModePlan plan_for(const ModelPointer& model, Compute compute) {
   const bool int8 = compute == Compute::kInt8;
@@ -38,15 +27,10 @@ ModePlan plan_for(const ModelPointer& model, Compute compute) {
           .progress = {}};
 }
 
-void check_all_pass(const Result<PartOutcome>& outcome) {
-  INFO((outcome.ok() ? "" : outcome.error().to_string()));
-  REQUIRE(outcome.ok());
-  CHECK(outcome->anchored);
-  CHECK_FALSE(outcome->results.empty());
-  for (const CheckResult& result : outcome->results) {
-    INFO(result.name << ": " << result.detail);
-    CHECK(result.passed);
-  }
+void check_all_pass(const Result<PartOutcome>& result) {
+  const PartOutcome outcome = require_ok(result);
+  CHECK(outcome.anchored);
+  check_passed(outcome.results);
 }
 
 std::vector<TokenId> some_tokens(std::size_t n) {
@@ -73,10 +57,7 @@ TEST_CASE("the definition's functions are within their bounds of f64", "[self]")
                                  .norm_eps = 1e-6F,
                                  .ropes = {{.dims = 40, .theta = theta}, {.dims = 16}}};
     const std::vector<Rope> ropes = {Rope(config.ropes[0], {}), Rope(config.ropes[1], {})};
-    for (const CheckResult& result : check_definition(config, ropes, {})) {
-      INFO(result.name << ": " << result.detail);
-      CHECK(result.passed);
-    }
+    check_passed(check_definition(config, ropes, {}));
   }
 }
 
@@ -86,10 +67,7 @@ TEST_CASE("every weight type's matrix of many rows is shared completely", "[self
   if (kSanitized) types = {WeightType::kQ4_0};
   const auto results = require_ok(check_shares(fastest(), types));
   CHECK(results.size() == types.size() + 1);
-  for (const CheckResult& result : results) {
-    INFO(result.name << ": " << result.detail);
-    CHECK(result.passed);
-  }
+  check_passed(results);
 }
 
 TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]") {
@@ -108,10 +86,9 @@ TEST_CASE("a path that differs is run again: the same bits, or a race", "[self]"
     return table_of(static_cast<float>(++runs));
   }));
   CHECK_THAT(changing.result.detail, Contains("a race"));
-  const auto right =
-      judge("right", table_of(4), []() -> Result<LogitTable> { return table_of(4); });
-  REQUIRE(right.ok());
-  CHECK(right->result.passed);
+  CHECK(require_ok(judge("right", table_of(4), []() -> Result<LogitTable> {
+          return table_of(4);
+        })).result.passed);
 }
 
 TEST_CASE("a path without a row to compare fails", "[self]") {
@@ -137,12 +114,12 @@ TEST_CASE("logits that are not finite are a failed check that says where", "[sel
 
 TEST_CASE("teams that wait at random agree on a model of mixed types", "[self]") {
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
-  check_all_pass(check_waits(plan_for(load(TinyGguf::llama({.n_layers = 2})), compute)));
+  check_all_pass(check_waits(plan_for(loaded(TinyGguf::llama({.n_layers = 2})), compute)));
 }
 
 TEST_CASE("paths and long texts of a model of mixed types agree", "[self]") {
   const auto compute = GENERATE(Compute::kInt8, Compute::kF32);
-  const ModelPointer model = load(TinyGguf::llama({.n_layers = 2}));
+  const ModelPointer model = loaded(TinyGguf::llama({.n_layers = 2}));
   const ModePlan plan = plan_for(model, compute);
   const Lengths lengths = {effort<std::size_t>(300, 40), 20, 20, 20};
   check_all_pass(check_paths(plan, lengths, some_tokens(lengths.usual)));
@@ -150,7 +127,7 @@ TEST_CASE("paths and long texts of a model of mixed types agree", "[self]") {
 }
 
 TEST_CASE("first_layers computes the first layers alone", "[self]") {
-  const auto two = load(TinyGguf::llama({.n_layers = 2}));
+  const auto two = loaded(TinyGguf::llama({.n_layers = 2}));
   const auto cut = two->first_layers(1);
   CHECK(cut->config().n_layers == 1);
   const auto tokens = some_tokens(5);
@@ -165,7 +142,7 @@ TEST_CASE("first_layers computes the first layers alone", "[self]") {
 }
 
 TEST_CASE("a window by the definition equals the definition from the start", "[self]") {
-  const ModelPointer model = load(TinyGguf::llama({.n_layers = 2}));
+  const ModelPointer model = loaded(TinyGguf::llama({.n_layers = 2}));
   const auto tokens = some_tokens(260);
   const Window all{0, 260};
   const Window late{256, 260};
@@ -181,13 +158,12 @@ TEST_CASE("a window by the definition equals the definition from the start", "[s
 TEST_CASE("weights that overflow fail the check of the definition, without an error", "[self]") {
   TinyGguf gguf = TinyGguf::llama({.n_layers = 2});
   make_huge(gguf, "blk.1.ffn_down.weight");
-  const auto outcome =
-      check_paths(plan_for(load(gguf), Compute::kF32), {20, 5, 5, 5}, some_tokens(20));
-  REQUIRE(outcome.ok());
-  CHECK_FALSE(outcome->anchored);
-  REQUIRE(outcome->results.size() == 1);
-  CHECK_FALSE(outcome->results[0].passed);
-  CHECK_THAT(outcome->results[0].detail, Contains("blk.1.ffn_out") && Contains("weights"));
+  const auto outcome = require_ok(
+      check_paths(plan_for(loaded(gguf), Compute::kF32), {20, 5, 5, 5}, some_tokens(20)));
+  CHECK_FALSE(outcome.anchored);
+  REQUIRE(outcome.results.size() == 1);
+  CHECK_FALSE(outcome.results[0].passed);
+  CHECK_THAT(outcome.results[0].detail, Contains("blk.1.ffn_out") && Contains("weights"));
 }
 
 TEST_CASE("the self check lists what it did not cover, and tells how far it is", "[self]") {
@@ -204,19 +180,14 @@ TEST_CASE("the self check lists what it did not cover, and tells how far it is",
     shares.push_back(done);
     CHECK(total == 1000);
   };
-  const auto outcome =
-      self_check(write_model(directory, TinyGguf::llama({.n_layers = 2})), options);
+  const auto outcome = require_ok(
+      self_check(directory.write("m.gguf", TinyGguf::llama({.n_layers = 2}).bytes()), options));
   CHECK(stages.size() == 17);  // five for each mode, four other caches, and three
   CHECK(std::ranges::is_sorted(shares));
   CHECK(shares.back() >= 900);
   CHECK(shares.back() <= 1000);
-  INFO((outcome.ok() ? "" : outcome.error().to_string()));
-  REQUIRE(outcome.ok());
-  for (const CheckResult& result : outcome->results) {
-    INFO(result.name << ": " << result.detail);
-    CHECK(result.passed);
-  }
-  const auto lacks = std::ranges::count_if(outcome->not_covered, [](const std::string& line) {
+  check_passed(outcome.results);
+  const auto lacks = std::ranges::count_if(outcome.not_covered, [](const std::string& line) {
     return line.starts_with("instruction set ");
   });
   const auto absent = std::ranges::count_if(

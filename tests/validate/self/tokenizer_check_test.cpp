@@ -8,6 +8,7 @@
 #include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
+#include "tests/validate/check_results.h"
 #include "tokenizer/byte_bpe/splitter.h"
 #include "tokenizer/pre_tokenizer_rules.h"
 #include "validate/self/naive_splitter.h"
@@ -15,14 +16,6 @@
 
 namespace llm::test {
 namespace {
-
-std::vector<std::string> failed(const std::vector<CheckResult>& results) {
-  std::vector<std::string> names;
-  for (const CheckResult& result : results) {
-    if (!result.passed) names.push_back(result.name + ": " + result.detail);
-  }
-  return names;
-}
 
 const CheckResult& of_ids(const std::vector<CheckResult>& results) { return results.front(); }
 
@@ -51,7 +44,7 @@ TEST_CASE("small vocabularies follow the rules", "[self][tokenizer]") {
       VocabBuilder vocab = all_equal(bytes);
       vocab.spec.add_space_prefix = prefix;
       const auto results = check(vocab.build());
-      CHECK(failed(results) == std::vector<std::string>());
+      check_passed(results);
       CHECK(of_ids(results).detail.find("matters in 0") == std::string::npos);
     }
   }
@@ -60,7 +53,7 @@ TEST_CASE("small vocabularies follow the rules", "[self][tokenizer]") {
 TEST_CASE("pieces that are no UTF-8 follow the rules", "[self][tokenizer]") {
   VocabBuilder vocab = all_equal();
   for (const char* text : {"\xE2", "\x9F", "\xFF", "a\xFF", "\xFF\xC3"}) vocab.add(text, -1);
-  CHECK(failed(check(vocab.build())) == std::vector<std::string>());
+  check_passed(check(vocab.build()));
 }
 
 TEST_CASE("a vocabulary without equal scores says so", "[self][tokenizer]") {
@@ -68,7 +61,7 @@ TEST_CASE("a vocabulary without equal scores says so", "[self][tokenizer]") {
   for (const char* text : {"\u2581", "a", "b", "ab", "bc"})
     vocab.add(text, -static_cast<float>(vocab.spec.tokens.size()));
   const auto results = check(vocab.build());
-  CHECK(failed(results) == std::vector<std::string>());
+  check_passed(results);
   CHECK(of_ids(results).detail.find("no equal scores in this vocabulary") != std::string::npos);
 }
 
@@ -87,7 +80,7 @@ TEST_CASE("vocabularies of files follow the rules", "[self][tokenizer]") {
     auto spec = require_ok(open_vocab_file(path, warnings));
     const auto tokenizer = require_ok(Tokenizer::create(std::move(spec)));
     const auto results = check(tokenizer);
-    CHECK(failed(results) == std::vector<std::string>());
+    check_passed(results);
     const bool bytes = tokenizer.spec().tokenizer == TokenizerKind::kSentencePiece;
     CHECK((of_ids(results).detail.find("; 0 have byte tokens") == std::string::npos) == bytes);
     CHECK(of_ids(results).detail.find("matters in 0") == std::string::npos);
@@ -100,9 +93,8 @@ TEST_CASE("byte-level vocabularies follow the rules, under every pre-tokenizer",
   for (const PreTokenizerRule& rule : all_pre_tokenizer_rules()) {
     CAPTURE(rule.name);
     const auto tokenizer = require_ok(Tokenizer::create(tiny_bpe(std::string(rule.name))));
-    const auto results =
-        check_tokenizer(tokenizer.spec(), tokenizer_functions(tokenizer), {.n_texts = 180});
-    CHECK(failed(results) == std::vector<std::string>());
+    check_passed(
+        check_tokenizer(tokenizer.spec(), tokenizer_functions(tokenizer), {.n_texts = 180}));
   }
 }
 
@@ -111,8 +103,7 @@ TEST_CASE("a byte-level vocabulary that lacks bytes follows the rules", "[self][
     CAPTURE(rule);
     const auto tokenizer = require_ok(Tokenizer::create(lacking_bytes(tiny_bpe(rule))));
     const auto functions = tokenizer_functions(tokenizer);
-    CHECK(failed(check_tokenizer(tokenizer.spec(), functions, {.n_texts = 180})) ==
-          std::vector<std::string>());
+    check_passed(check_tokenizer(tokenizer.spec(), functions, {.n_texts = 180}));
     TokenizerFunctions keeping = functions;  // U+FFFD for the bytes
     keeping.encode = [&](std::string_view text, const EncodeOptions& options) {
       std::string kept;
@@ -160,7 +151,7 @@ TEST_CASE("every rule is the published one", "[self][tokenizer]") {
 TEST_CASE("a byte-level tokenizer that is wrong is noticed", "[self][tokenizer]") {
   const auto differs = [](VocabSpec spec, VocabSpec other) {
     const auto tokenizer = require_ok(Tokenizer::create(std::move(other)));
-    return !failed(check_tokenizer(spec, tokenizer_functions(tokenizer))).empty();
+    return !failed(check_tokenizer(spec, tokenizer_functions(tokenizer), {.n_texts = 180})).empty();
   };
   const VocabSpec spec = tiny_bpe("qwen2");
   CHECK_FALSE(differs(spec, tiny_bpe("deepseek-r1-qwen")));
@@ -180,9 +171,8 @@ TEST_CASE("the rules in plain loops are those of SentencePiece", "[self][tokeniz
       CHECK(naive.decode_bytes(ids, {}) == decoded);
     }
     const auto tokenizer = require_ok(Tokenizer::create(vocab.spec));
-    const auto results = check_tokenizer(vocab.spec, tokenizer_functions(tokenizer),
-                                         {.n_texts = 80, .n_equal_scores = 40});
-    CHECK(failed(results) == std::vector<std::string>());
+    check_passed(check_tokenizer(vocab.spec, tokenizer_functions(tokenizer),
+                                 {.n_texts = 80, .n_equal_scores = 40}));
   }
 }
 
@@ -192,7 +182,7 @@ TEST_CASE("a wrong tokenizer is noticed and named", "[self][tokenizer]") {
   const auto fails = [&](std::size_t which, const std::string& words, auto change) {
     TokenizerFunctions functions = tokenizer_functions(tokenizer);
     change(functions);
-    const auto results = check_tokenizer(tokenizer.spec(), functions);
+    const auto results = check_tokenizer(tokenizer.spec(), functions, {.n_texts = 180});
     CAPTURE(results[which].name, results[which].detail);
     CHECK_FALSE(results[which].passed);
     CHECK(results[which].detail.find(words) != std::string::npos);

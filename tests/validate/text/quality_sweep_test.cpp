@@ -1,21 +1,18 @@
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
+#include "tests/validate/check_results.h"
 #include "validate/text/quality/baseline.h"
 #include "validate/text/quality/sweep.h"
 
 namespace llm::test {
 namespace {
 
-std::string heldout() {
-  std::ifstream file(LLM_SOURCE_DIR "/models/heldout.txt", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 QualityResult measure(std::string_view name, const QualityConfig& config) {
   static const auto model = embedded();
   for (const Implementation& implementation : quality_implementations()) {
     if (implementation.name != name) continue;
-    return require_ok(measure_quality(model, implementation, heldout(), config));
+    return require_ok(measure_quality(model, implementation,
+                                      read_file(LLM_SOURCE_DIR "/models/heldout.txt"), config));
   }
   FAIL("no such implementation");
   return {};
@@ -25,12 +22,6 @@ bool all_passed(const std::vector<CheckResult>& checks) {
   return std::ranges::all_of(checks, &CheckResult::passed);
 }
 
-const CheckResult& named(const std::vector<CheckResult>& checks, const std::string& name) {
-  const auto found = std::ranges::find(checks, name, &CheckResult::name);
-  REQUIRE(found != checks.end());
-  return *found;
-}
-
 TEST_CASE("all ways to sample give the same text, and so do the greedy ones", "[quality]") {
   const QualityConfig config{.prompts = 3, .new_tokens = 12, .runs = 2, .openings = 3};
   std::vector<QualityResult> results;
@@ -38,10 +29,7 @@ TEST_CASE("all ways to sample give the same text, and so do the greedy ones", "[
     results.push_back(measure(implementation.name, config));
   const auto checks = check_equality(results);
   CHECK(checks.size() == 7 + 3 + 6);
-  for (const CheckResult& check : checks) {
-    CAPTURE(check.name, check.detail);
-    CHECK(check.passed);
-  }
+  check_passed(checks);
   CHECK(results[0].tokens != results[3].tokens);
   CHECK(results[0].tokens != results[5].tokens);
   CHECK(results[5].tokens != results[6].tokens);

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <future>
+
+#include "engine/serve/text_service.h"
+#include "tests/support/embedded_model.h"
+#include "tests/support/test.h"
+
+namespace llm::test {
+
+using Ids = std::vector<TokenId>;
+
+/// A service on an executor of its own, for texts of options.context tokens.
+inline std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
+                                          const SchedulerOptions& options,
+                                          const TextService::Speculate& speculate = {}) {
+  auto executor = require_ok(Executor::create(
+      model,
+      {.context = options.context, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
+  return require_ok(TextService::start(executor, options, speculate));
+}
+
+/// A text of n_new tokens, whatever they are.
+inline TextRequest text_request(Ids prompt, std::size_t n_new, std::uint64_t seed = 0) {
+  TextRequest request{.prompt = std::move(prompt), .options = {}};
+  request.options.max_tokens = n_new;
+  request.options.ignore_eos = true;
+  request.options.sampler.seed = seed;
+  return request;
+}
+
+/// A text under way.
+struct Listener {
+  std::string events;  ///< joined
+  std::promise<Result<ServedText>> end;
+
+  TextJob job(TextRequest request) {
+    return {.request = std::move(request),
+            .on_event = [this](const GenerateEvent& event) { events += event.text; },
+            .on_end = [this](const Result<ServedText>& text) { end.set_value(text); }};
+  }
+  Result<ServedText> wait() { return end.get_future().get(); }
+};
+
+/// Submits texts at once, which must be accepted. @return the number of the first
+inline RequestId submit(TextService& service, std::vector<TextJob> jobs) {
+  const auto submission = service.submit(std::move(jobs));
+  REQUIRE(submission.admission == Admission::kAccepted);
+  return submission.first;
+}
+
+}  // namespace llm::test
