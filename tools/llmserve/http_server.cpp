@@ -6,6 +6,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "tools/llmserve/http_connection.h"
@@ -19,7 +21,8 @@ using Failure = boost::system::error_code;
 
 constexpr std::chrono::milliseconds kTick{100};
 
-/// The handlers, so that no exception of theirs leaves them.
+/// The handlers, so that no exception of theirs leaves them, but for memory: the connection is
+/// given up then.
 HttpHandlers guarded(HttpHandlers handlers) {
   const auto failed = [fault = handlers.fault, error = handlers.error](const std::exception& what) {
     fault(what.what());
@@ -30,6 +33,8 @@ HttpHandlers guarded(HttpHandlers handlers) {
                  failed](const HttpRequest& head) -> std::optional<HttpAnswer> {
     try {
       return refuse(head);
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& what) {
       return failed(what);
     }
@@ -38,12 +43,30 @@ HttpHandlers guarded(HttpHandlers handlers) {
                  failed](const std::shared_ptr<HttpExchange>& exchange) {
     try {
       handle(exchange);
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& what) {
       exchange->answer(failed(what));
     }
   };
   return kept;
 }
+
+/// Tells whether an operation is under way, also where it is lost because its result cannot be
+/// taken.
+class UnderWay {
+ public:
+  explicit UnderWay(bool& flag) : flag_(&flag) { flag = true; }
+  ~UnderWay() { end(); }
+  UnderWay(UnderWay&& other) noexcept : flag_(std::exchange(other.flag_, nullptr)) {}
+  UnderWay& operator=(UnderWay&&) = delete;
+  void end() {
+    if (bool* const flag = std::exchange(flag_, nullptr)) *flag = false;
+  }
+
+ private:
+  bool* flag_;
+};
 
 class BeastServer final : public HttpServer {
  public:
@@ -86,14 +109,15 @@ class BeastServer final : public HttpServer {
 
   void run(std::function<void()> tick) override {
     tick_ = std::move(tick);
-    wait_for_tick();
     while (true) {
       try {
+        if (!ticks_) wait_for_tick();
         io_.run();
         return;
       } catch (const std::exception& what) {  // its connection has gone with it
-        shared_.handlers.fault(what.what());
+        shared_.tell_fault(what);
       }
+      if (!ticks_) std::this_thread::sleep_for(kTick);  // memory may be there again then
     }
   }
 
@@ -123,8 +147,11 @@ class BeastServer final : public HttpServer {
 
   void wait_for_tick() {
     ticker_.expires_after(kTick);
-    ticker_.async_wait([this](Failure) {
+    ticker_.async_wait([this, under_way = UnderWay(ticks_)](Failure) mutable {
+      under_way.end();
       wait_for_tick();
+      for (auto at = shared_.connections.begin(); at != shared_.connections.end();)
+        (*at++)->give_up_lost();  // which may end it
       tick_();
     });
     if (!accepts_ && !shared_.drains) accept();
@@ -132,20 +159,18 @@ class BeastServer final : public HttpServer {
 
   /// After a failure (no descriptors are left, or the client has gone) the next tick goes on.
   void accept() {
-    accepts_ = true;
-    acceptor_.async_accept([this](Failure failure, tcp::socket socket) {
-      accepts_ = false;
-      if (shared_.drains || failure) return;
-      accept();
-      take(std::move(socket));
-    });
+    acceptor_.async_accept(
+        [this, under_way = UnderWay(accepts_)](Failure failure, tcp::socket socket) mutable {
+          under_way.end();
+          if (shared_.drains || failure) return;
+          take(std::move(socket));
+          accept();
+        });
   }
 
   void take(tcp::socket socket) {
-    if (shared_.connections.size() < shared_.limits.connections) {
-      std::make_shared<HttpConnection>(shared_, std::move(socket))->read_request();
-      return;
-    }
+    if (shared_.connections.size() < shared_.limits.connections)
+      return std::make_shared<HttpConnection>(shared_, std::move(socket))->read_request();
     const HttpAnswer answer = shared_.handlers.error(
         503, fmt::format("connections: need at most {}", shared_.limits.connections));
     const std::string text =
@@ -162,6 +187,7 @@ class BeastServer final : public HttpServer {
   tcp::acceptor acceptor_;
   asio::steady_timer ticker_;
   std::function<void()> tick_;
+  bool ticks_ = false;
   bool accepts_ = false;
 };
 

@@ -1,12 +1,18 @@
 #include "tools/llmserve/workshop.h"
 
 #include <exception>
+#include <new>
 #include <utility>
+
+#include "base/start_thread.h"
 
 namespace llm {
 
-Workshop::Workshop(std::function<void(Then)> post) : post_(std::move(post)) {
-  for (Lane& lane : lanes_) lane.thread = std::thread([this, &lane] { work(lane); });
+Status Workshop::start() {
+  for (Lane& lane : lanes_) {
+    LLM_TRY(lane.thread, start_thread("requests", [this, &lane] { work(lane); }));
+  }
+  return Ok{};
 }
 
 Workshop::~Workshop() {
@@ -15,7 +21,9 @@ Workshop::~Workshop() {
     stopped_ = true;
   }
   wake_.notify_all();
-  for (Lane& lane : lanes_) lane.thread.join();
+  for (Lane& lane : lanes_) {
+    if (lane.thread.joinable()) lane.thread.join();
+  }
 }
 
 bool Workshop::has_room(std::size_t bytes) {
@@ -52,13 +60,17 @@ void Workshop::work(Lane& lane) {
 void Workshop::finish(Piece piece) {
   std::string fault;
   try {
-    post_(piece.work());
-    return;
-  } catch (const std::exception& what) {
-    fault = what.what();
+    try {
+      return post_(piece.work());
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& what) {
+      fault = what.what();
+    }
+    post_([failed = std::move(piece.failed), fault] { failed(fault); });
+  } catch (...) {
+    piece.lost->store(true);
   }
-  piece.work = nullptr;  // its memory first
-  post_([failed = std::move(piece.failed), fault] { failed(fault); });
 }
 
 }  // namespace llm

@@ -9,6 +9,10 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+
+#include "base/result.h"
+#include "tools/llmserve/http_server.h"
 
 namespace llm {
 
@@ -27,10 +31,13 @@ class Workshop {
     std::function<Then()> work;
     /// Called by the server's thread in place of the result: `work` has thrown.
     std::function<void(const std::string& what)> failed;
+    HttpExchange::Lost lost;  ///< set where memory is refused for either
   };
 
   /// @param post  HttpServer::post
-  explicit Workshop(std::function<void(Then)> post);
+  explicit Workshop(std::function<void(Then)> post) : post_(std::move(post)) {}
+  /// Starts the threads. Once. Errors: those of start_thread().
+  Status start();
   /// Waits for the pieces that were begun and drops the others.
   ~Workshop();
   Workshop(const Workshop&) = delete;
