@@ -79,6 +79,12 @@ void destroy_held(typename Value::value_t type, Held& held) {
   }
 }
 
+template <typename Value>
+bool is_text(const Value& value, const char* text) {
+  const auto* const held = value.template get_ptr<const std::string*>();
+  return held != nullptr && *held == text;
+}
+
 }  // namespace
 
 template <>
@@ -89,6 +95,14 @@ void llm::Json::json_value::destroy(llm::Json::value_t type) {
 template <>
 void llm::OrderedJson::json_value::destroy(llm::OrderedJson::value_t type) {
   destroy_held<llm::OrderedJson>(type, *this);
+}
+
+bool nlohmann::operator==(const llm::Json& value, const char* text) noexcept {
+  return is_text(value, text);
+}
+
+bool nlohmann::operator==(const llm::OrderedJson& value, const char* text) noexcept {
+  return is_text(value, text);
 }
 
 namespace llm {

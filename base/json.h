@@ -20,6 +20,14 @@ void llm::Json::json_value::destroy(llm::Json::value_t type);
 template <>
 void llm::OrderedJson::json_value::destroy(llm::OrderedJson::value_t type);
 
+namespace nlohmann {
+
+// The same of nlohmann's own, which make a value of the text.
+bool operator==(const llm::Json& value, const char* text) noexcept;
+bool operator==(const llm::OrderedJson& value, const char* text) noexcept;
+
+}  // namespace nlohmann
+
 namespace llm {
 
 /// The one JSON value that `text` is; is_discarded() where it is none.

@@ -11,8 +11,9 @@
 
 namespace llm {
 
-/// A thread that calls `body`, which throws nothing. Errors: kResource, with the system's words, where it refuses a
-/// thread or the memory for one. @param purpose  what the thread is for, for the error
+/// A thread that calls `body`, which throws nothing. Errors: kResource, with the system's words,
+/// where it refuses a thread or the memory for one. @param purpose  what the thread is for, for the
+/// error
 template <typename Body>
 Result<std::thread> start_thread(std::string_view purpose, Body body) {
   try {

@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -59,8 +60,12 @@ int (*real_main)(int, char**, char**) = nullptr;
 void read_plan(std::string_view text) {
   std::uint64_t kinds = 0;
   const std::string_view names = text.substr(0, text.find(':'));
-  for (unsigned i = 0; i < std::size(kNames); ++i) {
-    if (names.find(kNames[i]) != std::string_view::npos) kinds |= std::uint64_t{1} << i;
+  for (std::string_view rest = names; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    for (unsigned i = 0; i < std::size(kNames); ++i) {
+      if (kNames[i] == name) kinds |= std::uint64_t{1} << i;
+    }
   }
   const std::string_view number = text.substr(names.size() < text.size() ? names.size() + 1 : 0);
   state->first = std::strtoull(number.data(), nullptr, 10);
@@ -71,8 +76,8 @@ void read_plan(std::string_view text) {
 int counted_main(int argc, char** argv, char** environment) {
   if (const char* path = std::getenv("LLM_INJECT_STATE")) {
     const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0));
-    const long mapped = syscall(SYS_mmap, nullptr, sizeof(State), PROT_READ | PROT_WRITE,
-                                MAP_SHARED, file, 0);
+    const long mapped =
+        syscall(SYS_mmap, nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     syscall(SYS_close, file);
     if (mapped == -1) return 99;  // no code of the tools
     state = reinterpret_cast<State*>(mapped);
@@ -99,9 +104,9 @@ Function* next_of(const char* name) {
 }  // namespace
 
 // NAME(PARAMETERS), which calls the next one with ARGUMENTS, or fails.
-#define LLM_CALL(kind, number, failed, result, name, parameters, ...)   \
-  result name parameters {                                              \
-    static auto* const next = next_of<result parameters>(#name);        \
+#define LLM_CALL(kind, number, failed, result, name, parameters, ...)             \
+  result name parameters {                                                        \
+    static auto* const next = next_of<result parameters>(#name);                  \
     return fails(kind, number) ? static_cast<result>(failed) : next(__VA_ARGS__); \
   }
 
@@ -112,7 +117,7 @@ int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, v
                       void (*fini)(), void (*loader_fini)(), void* stack_end) {
   real_main = main;
   return next_of<decltype(__libc_start_main)>("__libc_start_main")(counted_main, argc, argv, init,
-                                                                    fini, loader_fini, stack_end);
+                                                                   fini, loader_fini, stack_end);
 }
 
 void* malloc(std::size_t size) { return fails(kMemory, ENOMEM) ? nullptr : __libc_malloc(size); }
@@ -157,8 +162,8 @@ LLM_CALL(kRead, ECONNRESET, -1, ssize_t, recvmsg, (int file, msghdr* to, int fla
 
 LLM_CALL(kWrite, ENOSPC, -1, ssize_t, write, (int file, const void* from, std::size_t n), file,
          from, n)
-LLM_CALL(kWrite, ENOSPC, -1, ssize_t, pwrite,
-         (int file, const void* from, std::size_t n, off_t at), file, from, n, at)
+LLM_CALL(kWrite, ENOSPC, -1, ssize_t, pwrite, (int file, const void* from, std::size_t n, off_t at),
+         file, from, n, at)
 LLM_CALL(kWrite, ENOSPC, -1, ssize_t, writev, (int file, const iovec* from, int n), file, from, n)
 LLM_CALL(kWrite, ENOSPC, -1, int, ftruncate, (int file, off_t size), file, size)
 LLM_CALL(kWrite, ECONNRESET, -1, ssize_t, send,

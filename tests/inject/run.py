@@ -240,7 +240,7 @@ class Request:
         count = state.count()
         next_status, next_answer = self.server.request("POST", self.path, self.body)
         if self.server.process.poll() is not None:
-            return count, f"server ended: {self.server.end()}"
+            return count, f"server ended: {self.ended()}"
         if next_status != 200 or self.plain(next_answer) != self.expected:
             fault = f"status {status}, then {next_status}: {next_answer[-200:]}"
             self.server.end(signal.SIGKILL)
@@ -254,6 +254,10 @@ class Request:
         if status not in (200, 500, 503, 507) and not (status == 0 and may_close) and not (status == -1 and may_wait):
             return count, f"status {status}"
         return count, None
+
+    def ended(self):
+        code, error = self.server.end()
+        return f"{code}: {error[-200:]}"
 
     def is_cut(self, answer):
         """Whether a stream says that it failed."""

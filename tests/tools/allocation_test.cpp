@@ -1,6 +1,6 @@
 // Row 84: memory runs out at any moment, in every tool. Each says so and exits with 5, or was able
-// to do without; none crashes or hangs. The k-th request for memory is refused by tests/inject, for the
-// first ones each and then for some of the rest.
+// to do without; none crashes or hangs. The k-th request for memory is refused by tests/inject, for
+// the first ones each and then for some of the rest.
 //
 //   LLM_ALLOCATION_SWEEP=1 build/release/bin/allocation_test     every k (half an hour)
 
@@ -148,6 +148,20 @@ TEST_CASE("threads that the system refuses are named", "[bad_input][allocation]"
     // The stacks of 200 threads do not fit.
     bench.shell("ulimit -s 8192; ulimit -v 1000000; " + command)
         .must_end(5, {"threads: found ", "need 200", "use fewer threads"});
+  }
+}
+
+// For receipts, to load on, for texts, to compute on, and two for requests.
+TEST_CASE("threads that the system refuses to a server are exit code 5",
+          "[bad_input][allocation]") {
+  const Bench bench;
+  for (int k = 1; k <= 6; ++k) {
+    CAPTURE(k);
+    bench
+        .shell("timeout --signal=KILL 60 env LLM_INJECT=thread:" + std::to_string(k) +
+               " LD_PRELOAD=" LLM_INJECT
+               " llmserve tiny.gguf --port 0 -t 2 --kv-memory 8 --receipts folder")
+        .must_end(5, {"threads: found ", "that can be started"});
   }
 }
 

@@ -264,8 +264,10 @@ void HttpConnection::on_body() {
   keep_alive_ = parser_->get().keep_alive() && !shared_.drains;
   head_.body = std::move(parser_->get().body());
   const auto exchange = open_exchange();
-  watch();
-  shared_.handlers.handle(exchange);
+  guard([&] {
+    watch();
+    shared_.handlers.handle(exchange);
+  });
 }
 
 std::shared_ptr<HttpExchange> HttpConnection::open_exchange() {
@@ -277,7 +279,8 @@ std::shared_ptr<HttpExchange> HttpConnection::open_exchange() {
 
 void HttpConnection::refuse(HttpAnswer answer) {
   keep_alive_ = false;
-  open_exchange()->answer(std::move(answer));
+  const auto exchange = open_exchange();
+  guard([&] { exchange->answer(std::move(answer)); });
 }
 
 void HttpConnection::watch() {
@@ -303,7 +306,6 @@ void HttpConnection::on_watched(Failure failure, std::size_t n) {
 void HttpConnection::send(std::string_view bytes, bool is_last) {
   if (is_closed_) return;
   unsent_ += bytes;
-  has_answered_ = true;
   if (is_last) {
     has_end_ = true;
     ended_ = exchange_.lock();
@@ -325,6 +327,7 @@ void HttpConnection::flush() {
   asio::async_write(
       stream_, asio::buffer(sending_),
       next([](HttpConnection& self, Failure failure, std::size_t) { self.on_sent(failure); }));
+  has_answered_ = true;
 }
 
 void HttpConnection::on_sent(Failure failure) {

@@ -2,12 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "tools/llmserve/http_connection.h"
@@ -70,8 +69,7 @@ class UnderWay {
 
 class BeastServer final : public HttpServer {
  public:
-  explicit BeastServer(const HttpLimits& limits)
-      : shared_{.limits = limits}, acceptor_(io_), ticker_(io_) {
+  explicit BeastServer(const HttpLimits& limits) : shared_{.limits = limits}, acceptor_(io_) {
     shared_.on_empty = [this] { stop_if_drained(); };
   }
   ~BeastServer() override {
@@ -108,16 +106,12 @@ class BeastServer final : public HttpServer {
   bool is_public() const override { return !acceptor_.local_endpoint().address().is_loopback(); }
 
   void run(std::function<void()> tick) override {
-    tick_ = std::move(tick);
+    const auto stays = asio::make_work_guard(io_);
     while (true) {
-      try {
-        if (!ticks_) wait_for_tick();
-        io_.run();
-        return;
-      } catch (const std::exception& what) {  // its connection has gone with it
-        shared_.tell_fault(what);
-      }
-      if (!ticks_) std::this_thread::sleep_for(kTick);  // memory may be there again then
+      guard([&] { on_tick(tick); });
+      if (io_.stopped()) return;
+      guard([&] { io_.run_for(kTick); });
+      if (io_.stopped()) return;
     }
   }
 
@@ -145,16 +139,21 @@ class BeastServer final : public HttpServer {
     if (shared_.drains && shared_.connections.empty()) io_.stop();
   }
 
-  void wait_for_tick() {
-    ticker_.expires_after(kTick);
-    ticker_.async_wait([this, under_way = UnderWay(ticks_)](Failure) mutable {
-      under_way.end();
-      wait_for_tick();
-      for (auto at = shared_.connections.begin(); at != shared_.connections.end();)
-        (*at++)->give_up_lost();  // which may end it
-      tick_();
-    });
+  /// What `step` throws has cost its connection; the server goes on.
+  template <typename Step>
+  void guard(const Step& step) noexcept {
+    try {
+      step();
+    } catch (const std::exception& what) {
+      shared_.tell_fault(what);
+    }
+  }
+
+  void on_tick(const std::function<void()>& tick) {
+    for (auto at = shared_.connections.begin(); at != shared_.connections.end();)
+      (*at++)->give_up_lost();  // which may end it
     if (!accepts_ && !shared_.drains) accept();
+    tick();
   }
 
   /// After a failure (no descriptors are left, or the client has gone) the next tick goes on.
@@ -185,9 +184,6 @@ class BeastServer final : public HttpServer {
   HttpShared shared_;
   asio::io_context io_{1};  // its handlers own connections, which use shared_
   tcp::acceptor acceptor_;
-  asio::steady_timer ticker_;
-  std::function<void()> tick_;
-  bool ticks_ = false;
   bool accepts_ = false;
 };
 
