@@ -40,17 +40,16 @@ std::string nested(std::size_t levels, std::string_view open, std::string_view c
 
 }  // namespace
 
-// Where the destructor asked for memory, std::bad_alloc would end the test here. What nlohmann's own
-// does.
+// Where the destructor asked for memory, std::bad_alloc would end the test here. What nlohmann's
+// own does.
 TEST_CASE("freeing JSON asks for no memory and leaves none", "[base][bad_input]") {
   std::string wide = "[";
   for (int i = 0; i < 100000; ++i) wide += "[1],";
-  const std::string text = GENERATE_COPY(
-      values<std::string>({"null", "[]", "{}", "3.5", R"("a text that is longer than its object")",
-                           R"([1,[2,[],{}],{"a":[3,{"b":null}],"c":"x"},[[[]]],{"d":{"e":{}}}])",
-                           nested(20000, "[", "]"), nested(20000, "[[],1,", ",{\"a\":[2]}]"),
-                           nested(500, R"({"a":[],"b":)", R"(,"c":"a long text of its own"})"),
-                           wide + "{\"a\":[]}]"}));
+  const std::string text = GENERATE_COPY(values<std::string>(
+      {"null", "[]", "{}", "3.5", R"("a text that is longer than its object")",
+       R"([1,[2,[],{}],{"a":[3,{"b":null}],"c":"x"},[[[]]],{"d":{"e":{}}}])",
+       nested(20000, "[", "]"), nested(20000, "[[],1,", ",{\"a\":[2]}]"),
+       nested(500, R"({"a":[],"b":)", R"(,"c":"a long text of its own"})"), wide + "{\"a\":[]}]"}));
   CAPTURE(text.substr(0, 80));
   const auto check = [&text](auto parse) {
     const long n_before = n_held;

@@ -69,9 +69,10 @@ std::vector<TextJob> Answer::jobs() {
     const auto post = [weak = weak_from_this(), lost = exchange_->lost(),
                        to_server = context_.post](const auto& make_function) noexcept {
       try {
-        to_server([weak, function = make_function()] {
+        to_server([weak, lost, function = make_function()] {
           const auto self = weak.lock();
           if (self == nullptr) return;
+          if (*lost) return self->exchange_->give_up();  // what came before this is missing
           try {
             function(*self);
           } catch (const std::exception& what) {
