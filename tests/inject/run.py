@@ -73,7 +73,7 @@ class Tool:
         self.expected = None
 
     def end(self):
-        pass
+        return None
 
     def attempt(self, kind, first, for_good):
         """How often `kind` was called, and what is wrong."""
@@ -216,9 +216,12 @@ class Request:
         self.expected = None
 
     def end(self):
-        if self.server:
-            self.server.end(signal.SIGTERM)
-            self.server = None
+        """Nothing may be left that keeps the server from ending."""
+        if self.server is None:
+            return None
+        code, error = self.server.end(signal.SIGTERM)
+        self.server = None
+        return None if code == 0 else f"ends with {code}: {error[-200:]}"
 
     @staticmethod
     def plain(answer):
@@ -349,7 +352,9 @@ def run(scenario, context, most, deadline):
             if fault:
                 breaks.append(f"{scenario.name}: {kind}:{first}{'+' if for_good else ''}: {fault}")
                 print(breaks[-1], flush=True)
-    scenario.end()
+    if fault := scenario.end():
+        breaks.append(f"{scenario.name}: {fault}")
+        print(breaks[-1], flush=True)
     return n, n_tried, breaks
 
 

@@ -116,7 +116,6 @@ class HttpConnection::Exchange final : public HttpExchange {
 
 HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
     : shared_(shared), stream_(std::move(socket)), buffer_(shared.limits.ahead_bytes + 2 * kPiece) {
-  shared_.connections.insert(this);
   Failure ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
   stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
@@ -125,6 +124,7 @@ HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
   if (!ignored) client_ = remote.address().to_string(ignored);
   const auto local = stream_.socket().local_endpoint(ignored);
   if (!ignored) reached_ = local.address().to_string(ignored);
+  shared_.connections.insert(this);  // last: where anything throws, nobody takes it out
 }
 
 HttpConnection::~HttpConnection() {
