@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -25,8 +26,8 @@ HttpAnswer error_answer(const Error& error) {
   const bool lacks_memory =
       error.code == ErrorCode::kResource && (error.field == "memory" || error.field == "threads");
   const bool is_clients = error.code == ErrorCode::kUsage || error.code == ErrorCode::kResource;
-  if (!is_clients || lacks_memory)
-    return {.status = 500, .body = error_body(text, "server_error") + "\n"};
+  if (lacks_memory) return error_answer(503, text, "", {{"Retry-After", "1"}});
+  if (!is_clients) return {.status = 500, .body = error_body(text, "server_error") + "\n"};
   const bool is_model = error.field == "model";
   const std::string_view code = is_model                             ? "model_not_found"
                                 : error.code == ErrorCode::kResource ? "context_length_exceeded"
@@ -44,6 +45,15 @@ HttpAnswer failed_answer() {
   return error_answer(500, "the server failed at this request; its log says more");
 }
 
+void fail_exchange(HttpExchange& exchange, const std::exception& what) noexcept {
+  try {
+    if (dynamic_cast<const std::bad_alloc*>(&what) == nullptr)
+      return exchange.answer(failed_answer());
+  } catch (const std::exception&) {
+  }
+  exchange.give_up();
+}
+
 Answer::Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exchange,
                std::shared_ptr<const AnswerRequest> request)
     : context_(context),
@@ -57,25 +67,31 @@ std::vector<TextJob> Answer::jobs() {
   std::vector<TextJob> jobs;
   for (std::size_t i = 0; i < request_->n_choices(); ++i) {
     TextJob job{.request = request_->choice(i, model_->facts), .on_event = {}};
-    const auto post = [weak = weak_from_this(), to_server = context_.post](auto function) {
-      to_server([weak, function = std::move(function)] {
-        const auto self = weak.lock();
-        if (self == nullptr) return;
-        try {
-          function(*self);
-        } catch (const std::exception&) {
-          self->fail(failed_answer());
-          throw;  // to the log
-        }
-      });
+    const auto post = [weak = weak_from_this(), lost = exchange_->lost(),
+                       to_server = context_.post](const auto& make_function) noexcept {
+      try {
+        to_server([weak, lost, function = make_function()] {
+          const auto self = weak.lock();
+          if (self == nullptr) return;
+          if (*lost) return self->exchange_->give_up();  // what came before this is missing
+          try {
+            function(*self);
+          } catch (const std::exception& what) {
+            self->fail(what);
+            throw;  // to the log
+          }
+        });
+      } catch (const std::exception&) {
+        lost->store(true);
+      }
     };
     if (request_->stream) {
       job.on_event = [post, i](const GenerateEvent& event) {
-        post([i, kept = TextEvent(event)](Answer& self) { self.grow(i, kept); });
+        post([&] { return [i, kept = TextEvent(event)](Answer& self) { self.grow(i, kept); }; });
       };
     }
     job.on_end = [post, i](const Result<ServedText>& text) {
-      post([i, text](Answer& self) { self.end_choice(i, text); });
+      post([&] { return [i, text](Answer& self) { self.end_choice(i, text); }; });
     };
     jobs.push_back(std::move(job));
   }
@@ -83,6 +99,9 @@ std::vector<TextJob> Answer::jobs() {
 }
 
 void Answer::start() {
+  exchange_->set_on_gone([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->cancel();
+  });
   const auto submission = model_->service->submit(jobs());
   if (submission.admission == Admission::kTooLong) {
     return fail(
@@ -96,9 +115,6 @@ void Answer::start() {
   }
   is_submitted_ = true;
   first_id_ = submission.first;
-  exchange_->set_on_gone([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->cancel();
-  });
   if (!request_->stream) return;
   exchange_->begin({.body = writer_->opening(),
                     .content_type = writer_->stream_type(),
@@ -148,15 +164,21 @@ void Answer::write_whole(std::string hashes) {
                             return [weak, kept = std::make_shared<HttpAnswer>(std::move(whole))] {
                               const auto self = weak.lock();
                               if (self == nullptr) return;
-                              self->exchange_->answer(std::move(*kept));
-                              self->done();
+                              try {
+                                self->exchange_->answer(std::move(*kept));
+                                self->done();
+                              } catch (const std::exception& failed) {
+                                self->fail(failed);
+                                throw;  // to the log
+                              }
                             };
                           },
                           .failed =
                               [weak](const std::string& what) {
                                 if (const auto self = weak.lock()) self->fail(failed_answer());
                                 throw std::runtime_error(what);  // to the log
-                              }});
+                              },
+                          .lost = exchange_->lost()});
 }
 
 void Answer::fail(const HttpAnswer& answer) {
@@ -169,9 +191,19 @@ void Answer::fail(const HttpAnswer& answer) {
   }
 }
 
+void Answer::fail(const std::exception& what) noexcept {
+  const auto kept = shared_from_this();
+  try {
+    if (dynamic_cast<const std::bad_alloc*>(&what) == nullptr) return fail(failed_answer());
+  } catch (const std::exception&) {
+  }
+  exchange_->give_up();
+}
+
 void Answer::cancel() {
-  if (is_submitted_) model_->service->cancel(first_id_, request_->n_choices());
+  const auto kept = shared_from_this();
   done();
+  if (is_submitted_) model_->service->cancel(first_id_, request_->n_choices());
 }
 
 void Answer::done() {

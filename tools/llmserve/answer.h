@@ -28,6 +28,10 @@ HttpAnswer busy_answer();
 /// 500: something failed that nobody foresaw, of which the log says more.
 HttpAnswer failed_answer();
 
+/// What a handler owes where it has thrown `what`: gives `exchange` up where memory was refused,
+/// and answers it with 500 otherwise.
+void fail_exchange(HttpExchange& exchange, const std::exception& what) noexcept;
+
 /// An answer that is being made: submits the choices' texts, and writes what comes of them. Of the
 /// HTTP server's thread alone; the service's thread only posts to it, through weak references, so
 /// that connections are closed by their own thread.
@@ -54,6 +58,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void grow(std::size_t index, const TextEvent& event);
   void end_choice(std::size_t index, const Result<ServedText>& text);
   void fail(const HttpAnswer& answer);
+  /// Gives up where memory was refused.
+  void fail(const std::exception& what) noexcept;
   void finish();
   void write_whole(std::string hashes);
   void cancel();

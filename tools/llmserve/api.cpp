@@ -61,6 +61,8 @@ Api::Api(ModelShelf& shelf, Gate gate, ReceiptLogFile* receipts)
                .receipts = receipts},
       workshop_([this](Workshop::Then then) { server_->post(std::move(then)); }) {}
 
+Status Api::start() { return workshop_.start(); }
+
 void Api::attach(HttpServer& server) {
   server_ = &server;
   context_.post = [&server](std::function<void()> function) { server.post(std::move(function)); };
@@ -207,8 +209,8 @@ void Api::go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next) {
   reading_.erase(exchange);
   try {
     next(exchange);
-  } catch (const std::exception&) {
-    exchange->answer(failed_answer());
+  } catch (const std::exception& what) {
+    fail_exchange(*exchange, what);
     throw;  // to the log
   }
 }
@@ -227,7 +229,8 @@ void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
                         go_on(kept, [&](const std::shared_ptr<HttpExchange>&) {
                           throw std::runtime_error(what);
                         });
-                      }});
+                      },
+                  .lost = exchange->lost()});
 }
 
 void Api::with_model(const std::shared_ptr<HttpExchange>& exchange, const OrderedJson& name,
@@ -238,16 +241,19 @@ void Api::with_model(const std::shared_ptr<HttpExchange>& exchange, const Ordere
   if (model == nullptr)
     return exchange->answer(error_answer(wrong_field("model", shown_json(name), shelf_.names())));
   const auto kept = keep(exchange);
-  shelf_.take(*model,
-              {.owner = kept,
-               .ready =
-                   [this, kept, next = std::move(next)](const Lease& lease) {
-                     go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
-                       next(waiting, lease);
-                     });
-                   },
-               .refused = [this, kept](
-                              HttpAnswer answer) { go_on(kept, answer_with(std::move(answer))); }});
+  shelf_.take(*model, {.owner = kept,
+                       .ready =
+                           [this, kept, next = std::move(next)](const Lease& lease) {
+                             go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
+                               next(waiting, lease);
+                             });
+                           },
+                       .refused =
+                           [this, kept](const HttpAnswer& answer) {
+                             go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
+                               waiting->answer(answer);
+                             });
+                           }});
 }
 
 void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {

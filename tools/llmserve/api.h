@@ -28,6 +28,8 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  /// Starts its threads. Once, before the server runs. Errors: those of start_thread().
+  Status start();
   /// For HttpServer::listen(). @param log  a line for each request
   /// @param fault  a line for what failed and should not have
   HttpHandlers handlers(std::function<void(const std::string& line)> log,

@@ -39,8 +39,11 @@ constexpr std::array kChecks = {
     Check{"types", check_types},
 };
 
-/// A file that cannot be parsed, as the only finding; nothing where it is no GGUF, or not there.
+/// A file that cannot be parsed, as the only finding; nothing where it is no GGUF, or not there, or
+/// where the system refused to read it or the memory for that, which says nothing of the file.
 std::optional<FileFinding> unreadable(const std::string& path, const Error& error) {
+  const bool is_systems = error.code == ErrorCode::kIo || error.code == ErrorCode::kResource;
+  if (is_systems && error.field != kSplitCount) return std::nullopt;
   const auto file = MappedFile::open(path);
   constexpr std::string_view kMagic = "GGUF";
   if (!file.ok() || file->bytes().size() < kMagic.size() ||
