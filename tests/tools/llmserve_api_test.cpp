@@ -228,6 +228,41 @@ TEST_CASE("the key is asked for, but for health", "[llmserve]") {
       .must_be(401);
 }
 
+TEST_CASE("server, description and docs/serving.md ask for the key at the same paths",
+          "[llmserve]") {
+  const TinyModel tiny;
+  Server server = tiny.serve({"--api-key", "secret"});
+  const Json api = test::parse_json(server.get("/openapi.json").must_be(200).body);
+  REQUIRE(api["security"] == Json::array({{{"key", Json::array()}}}));
+  std::set<std::string> open_in_page;
+  std::istringstream page(read_file(LLM_SOURCE_DIR "/docs/serving.md"));
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `GET /") || line.find("Needs no key") == std::string::npos) continue;
+    // The row's first cell has the paths, each to its backtick.
+    const std::string cell = line.substr(0, line.find(" | "));
+    for (std::size_t at = 0; (at = cell.find('/', at)) != std::string::npos;) {
+      const std::size_t end = cell.find('`', at);
+      open_in_page.insert(cell.substr(at, end - at));
+      at = end;
+    }
+  }
+  std::set<std::string> open_in_description;
+  for (const auto& [path, methods] : api["paths"].items()) {
+    for (const auto& [method, operation] : methods.items()) {
+      if (method != "get" && method != "post") continue;
+      CAPTURE(path, method);
+      const bool is_open = operation.contains("security");
+      if (is_open) open_in_description.insert(path);
+      const int status =
+          method == "post" ? server.post(path, {{"zzz", 1}}).status : server.get(path).status;
+      CHECK((status == 401) != is_open);
+      CHECK(operation["responses"].contains("401") != is_open);
+    }
+  }
+  CHECK(open_in_description == open_in_page);
+  CHECK(open_in_page.contains("/openapi.json"));
+}
+
 TEST_CASE("servers share the weights of a packed cache", "[llmserve]") {
   const TinyModel tiny;
   const ScratchDirectory cache;

@@ -50,8 +50,9 @@ void add_network_options(OptionTable& table, ServeArguments& a) {
   table.integer("port", "N", &a.port, 0, 65535, "port to listen on; 0: any free one, printed");
   table.text("api-key", "KEY", &a.api_key, "ask clients for `Authorization: Bearer KEY`")
       .from_env("LLM_API_KEY");
-  table.texts("allow-host", "NAME", &a.allow_hosts,
-              "answer requests to this name (Host) as well; may be given again");
+  table.texts("allow-host", "NAME[:PORT]", &a.allow_hosts,
+              "answer requests to this name (Host) as well, with any port or this one; may be "
+              "given again");
   table.texts("allow-origin", "ORIGIN", &a.allow_origins,
               "answer pages of this site (https://NAME, null, or * for all); may be given again");
   table.integer("connections", "N", &a.limits.connections, 1, 100000,

@@ -124,6 +124,7 @@ HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
   if (!ignored) client_ = remote.address().to_string(ignored);
   const auto local = stream_.socket().local_endpoint(ignored);
   if (!ignored) reached_ = local.address().to_string(ignored);
+  if (!ignored) port_ = local.port();
   shared_.connections.insert(this);  // last: where anything throws, nobody takes it out
 }
 
@@ -242,6 +243,7 @@ void HttpConnection::take_head() {
   head_ = request_of(parser_->get());
   head_.client = client_;
   head_.reached = reached_;
+  head_.port = port_;
 }
 
 void HttpConnection::on_header() {

@@ -123,6 +123,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::size_t header_bytes_ = 0;
   std::string client_;
   std::string reached_;
+  unsigned port_ = 0;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::weak_ptr<Exchange> exchange_;  ///< under way
   std::shared_ptr<Exchange> ended_;   ///< the same, once all of its answer is there

@@ -41,6 +41,7 @@ struct HttpRequest {
   std::string content_type = {};
   std::string client = {};   ///< its address
   std::string reached = {};  ///< this machine's address that it came to
+  unsigned port = 0;         ///< and the port
   std::string body = {};
 };
 

@@ -16,7 +16,7 @@ thread_local const std::weak_ptr<void>* owner_here = nullptr;
 }  // namespace
 
 Status Workshop::start() {
-  for (int i = 0; i < 2; ++i) if (Status s = add_thread(); !s.ok()) return s;
+  for (int i = 0; i < 2; ++i) LLM_RETURN_IF_ERROR(add_thread());
   return Ok{};
 }
 
