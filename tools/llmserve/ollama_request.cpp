@@ -54,7 +54,9 @@ Result<AnswerRequest> parse_ollama_text(const OrderedJson& json, const ServedMod
   return reply_to(body, AnswerShape::kOllamaText, "prompt", served);
 }
 
-Result<FactsAnswer> show_answer(const OrderedJson&, const ServedModel& served) {
+Result<FactsAnswer> show_answer(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(show_fields(&served, body).read(json));
   const HyperParameters& config = served.model->config();
   const std::string architecture(config.architecture->name);
   const auto& fim = served.tokenizer().spec().fim;
@@ -77,7 +79,8 @@ Result<FactsAnswer> show_answer(const OrderedJson&, const ServedModel& served) {
                       {"template", served.style ? served.style->source() : ""},
                       {"details", ollama_details(served)},
                       {"model_info", std::move(info)},
-                      {"capabilities", std::move(capabilities)}}};
+                      {"capabilities", std::move(capabilities)}},
+                     std::move(body.chat.notes)};
 }
 
 }  // namespace llm
