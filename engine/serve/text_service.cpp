@@ -200,8 +200,10 @@ void TextService::note_tokens(const TextInProgress& text, std::size_t n_before) 
 
 void TextService::run_step(std::vector<Ended>& ended) {
   const auto stored_prefix = [this](RequestId id, std::size_t n_stored) {
-    const TextInProgress& text = *texts_.at(id).text;
-    return runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()));
+    TextInProgress& text = *texts_.at(id).text;
+    const std::size_t n = runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()));
+    text.note_adopted(n_stored, n);
+    return n;
   };
   const auto proposed = [this](RequestId id, std::size_t most) {
     return texts_.at(id).text->propose(most);

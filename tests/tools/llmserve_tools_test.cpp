@@ -2,6 +2,7 @@
 // results.
 
 #include "tests/tools/llmserve_process.h"
+#include "tools/llmserve/chat_roles.h"
 #include "tools/llmserve/conversations.h"
 
 namespace llm::test {
@@ -316,12 +317,12 @@ TEST_CASE("conversations of every API are read as one", "[llmserve][tools]") {
   format.null_content = GENERATE(false, true);
   format.text_arguments = GENERATE(false, true);
   RequestedChat adapted = lines;
-  adapt_chat(format, adapted);
+  adapt_chat(format, ChatRoles(), adapted);
   CHECK(adapted.messages[0]["content"].is_null() == format.null_content);
   CHECK(adapted.messages[0]["tool_calls"][0]["function"]["arguments"].is_string() ==
         format.text_arguments);
   RequestedChat spelled = lines;
-  adapt_chat(ReplyFormat(), spelled);
+  adapt_chat(ReplyFormat(), ChatRoles(), spelled);
   REQUIRE(spelled.messages.size() == 2);
   CHECK(
       spelled.messages[1] ==

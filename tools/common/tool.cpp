@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <pthread.h>
+#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,6 +85,8 @@ Result<int> serve(OptionTable& table, std::span<char* const> words,
   const ToolContext context{
       .options = table, .command_line = words, .verbosity = standard.quiet ? -1 : standard.verbose};
   setup_log(table.tool(), context.verbosity, standard.color);
+  for (const OptionTable::WithoutEffect& option : table.given_without_effect())
+    spdlog::warn("{}: without effect: {}", option.name, option.why);
   return body(context);
 }
 

@@ -11,6 +11,11 @@ namespace llm {
 
 HttpAnswer answer_of(const AnswerJson& json) { return {.body = json_text(json) + "\n"}; }
 
+HttpHeaders note_headers(const RequestNotes& notes) {
+  const std::string ignored = notes.header();
+  return ignored.empty() ? HttpHeaders{} : HttpHeaders{{kIgnoredHeader, ignored}};
+}
+
 HttpAnswer error_answer(int status, std::string_view message, std::string_view code,
                         HttpHeaders headers) {
   const std::string_view type = status == 429  ? "rate_limit_error"
@@ -116,9 +121,11 @@ void Answer::start() {
   is_submitted_ = true;
   first_id_ = submission.first;
   if (!request_->stream) return;
+  HttpHeaders headers = note_headers(request_->notes);
+  headers.insert(headers.end(), {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
   exchange_->begin({.body = writer_->opening(),
                     .content_type = writer_->stream_type(),
-                    .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+                    .headers = std::move(headers)});
 }
 
 void Answer::grow(std::size_t index, const TextEvent& event) {
@@ -152,7 +159,7 @@ void Answer::finish() {
 }
 
 void Answer::write_whole(std::string hashes) {
-  HttpHeaders headers;
+  HttpHeaders headers = note_headers(request_->notes);
   if (request_->logits_hash) headers.emplace_back("x-logits-sha256", std::move(hashes));
   const auto texts = std::make_shared<const std::vector<ServedText>>(std::move(texts_));
   const std::weak_ptr<Answer> weak = weak_from_this();

@@ -17,6 +17,8 @@
 namespace llm {
 
 HttpAnswer answer_of(const AnswerJson& json);
+/// What an answer's headers tell of its request.
+HttpHeaders note_headers(const RequestNotes& notes);
 /// OpenAI's shape of an error: 400 naming the field for what the client got wrong (404 for another
 /// model), 500 for the rest.
 HttpAnswer error_answer(const Error& error);

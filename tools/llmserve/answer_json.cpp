@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "quant/contract/contract.h"
 #include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/conversation_parts.h"
 
 namespace llm {
 namespace {
@@ -133,13 +134,17 @@ std::unique_ptr<AnswerWriter> AnswerWriter::create(const ServedModel& served,
   switch (request.shape) {
     case AnswerShape::kEmbeddings:
     case AnswerShape::kOllamaEmbed:
+    case AnswerShape::kOllamaEmbedding:
       return embeddings_writer(served, request);
+    case AnswerShape::kRerank:
+      return rerank_writer(served, request);
     case AnswerShape::kResponses:
       return responses_writer(served, request);
     case AnswerShape::kMessages:
       return messages_writer(served, request);
     case AnswerShape::kOllamaChat:
     case AnswerShape::kOllamaText:
+    case AnswerShape::kOllamaRaw:
       return ollama_writer(served, request);
     default:
       return completion_writer(served, request);
@@ -169,6 +174,19 @@ std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text) const {
 
 std::string AnswerWriter::call_id(std::size_t n) const {
   return fmt::format("{}{:03}", digits_.substr(0, 6), n % 1000);
+}
+
+const ToolOrigin* AnswerWriter::origin_of(const FunctionCall& call) const {
+  const auto at = request_.reply.origins.find(call.name);
+  return at == request_.reply.origins.end() ? nullptr : &at->second;
+}
+
+std::string input_text(const FunctionCall& call) {
+  const OrderedJson arguments = parse_ordered_json(call.arguments);
+  const OrderedJson input =
+      arguments.is_object() ? arguments.value(kTextArgument, OrderedJson()) : OrderedJson();
+  // A model that gives something else is not to lose it.
+  return input.is_string() ? input.get<std::string>() : call.arguments;
 }
 
 std::string AnswerWriter::failure(std::string_view error_body) const {

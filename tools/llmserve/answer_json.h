@@ -94,6 +94,9 @@ class AnswerWriter {
   /// The id of the answer's n-th call: nine letters and digits, as Mistral's templates want it.
   std::string call_id(std::size_t n) const;
 
+  /// The call as the client knows its function; nullptr: by the same name and arguments.
+  const ToolOrigin* origin_of(const FunctionCall& call) const;
+
   const ServedModel& served_;
   const AnswerRequest& request_;
   std::string digits_;
@@ -101,6 +104,14 @@ class AnswerWriter {
   std::int64_t created_;
   std::vector<ReplyParser> parsers_;  ///< of streamed choices
 };
+
+/// What Ollama tells of a model's file.
+AnswerJson ollama_details(const ServedModel& served);
+/// How each of Ollama's answers begins: model and time.
+AnswerJson ollama_envelope(const ServedModel& served);
+
+/// The one text that is the arguments of a call whose function takes one.
+std::string input_text(const FunctionCall& call);
 
 /// "data: ...", after "event: ..." where it has a name.
 std::string server_event(const AnswerJson& json, std::string_view name = "");
@@ -110,6 +121,8 @@ std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
                                                 const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> embeddings_writer(const ServedModel& served,
                                                 const AnswerRequest& request);
+std::unique_ptr<AnswerWriter> rerank_writer(const ServedModel& served,
+                                            const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> responses_writer(const ServedModel& served,
                                                const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,

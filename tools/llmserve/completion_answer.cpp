@@ -13,6 +13,24 @@ std::string_view finish_reason(StopReason reason, bool has_calls) {
   return has_calls ? "tool_calls" : "stop";
 }
 
+/// llama-server's: of the prompt what was evaluated, and times in milliseconds. The time of the
+/// prompt includes the queue's.
+AnswerJson timings_of(const ServedText& text, std::size_t n_prompt) {
+  const GenerateResult& result = text.result;
+  double decode = 0;
+  for (const double seconds : result.token_seconds) decode += seconds;
+  AnswerJson json = {{"cache_n", text.cached_tokens}};
+  const auto add = [&json](const std::string& what, std::size_t n, double seconds) {
+    json[what + "_n"] = n;
+    json[what + "_ms"] = seconds * 1e3;
+    json[what + "_per_token_ms"] = n == 0 ? 0 : seconds * 1e3 / static_cast<double>(n);
+    json[what + "_per_second"] = seconds <= 0 ? 0 : static_cast<double>(n) / seconds;
+  };
+  add("prompt", n_prompt - text.cached_tokens, result.first_token_seconds);
+  add("predicted", result.ids.size(), decode);
+  return json;
+}
+
 class CompletionWriter : public AnswerWriter {
  public:
   CompletionWriter(const ServedModel& served, const AnswerRequest& request)
@@ -28,11 +46,14 @@ class CompletionWriter : public AnswerWriter {
     AnswerJson json = envelope("");
     json["choices"] = AnswerJson::array();
     std::size_t n_tokens = 0;
+    std::size_t n_cached = 0;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       json["choices"].push_back(choice(i, texts[i]));
       n_tokens += texts[i].result.ids.size();
+      if (i % request_.n == 0) n_cached += texts[i].cached_tokens;
     }
-    json["usage"] = usage(n_tokens);
+    json["usage"] = usage(n_tokens, n_cached);
+    if (request_.timings) json["timings"] = timings_of(texts[0], request_.prompts[0].ids.size());
     return json_text(json) + "\n";
   }
 
@@ -63,6 +84,8 @@ class CompletionWriter : public AnswerWriter {
 
   std::string closing(std::size_t index, const ServedText& text) override {
     completion_tokens_ += text.result.ids.size();
+    if (index % request_.n == 0) cached_tokens_ += text.cached_tokens;
+    if (index == 0 && request_.timings) timings_ = timings_of(text, request_.prompts[0].ids.size());
     if (is_infill()) return server_event(infill(index, "", &text));
     std::string events;
     AnswerJson content = "";
@@ -85,14 +108,23 @@ class CompletionWriter : public AnswerWriter {
     if (request_.include_usage) {
       AnswerJson json = envelope(".chunk");
       json["choices"] = AnswerJson::array();
-      json["usage"] = usage(completion_tokens_);
+      json["usage"] = usage(completion_tokens_, cached_tokens_);
+      if (!timings_.is_null()) json["timings"] = timings_;
+      events = server_event(json);
+    }
+    if (!timings_.is_null() && !request_.include_usage) {
+      AnswerJson json = envelope(".chunk");
+      json["choices"] = AnswerJson::array();
+      json["timings"] = timings_;
       events = server_event(json);
     }
     return events + "data: [DONE]\n\n";
   }
 
  private:
-  bool is_infill() const { return request_.shape == AnswerShape::kInfill; }
+  bool is_infill() const {
+    return request_.shape == AnswerShape::kInfill || request_.shape == AnswerShape::kLlama;
+  }
 
   AnswerJson envelope(std::string_view chunk) const {
     const std::string chat = "chat.completion" + std::string(chunk);
@@ -103,13 +135,19 @@ class CompletionWriter : public AnswerWriter {
             {"system_fingerprint", system_fingerprint(served_)}};
   }
 
-  AnswerJson usage(std::size_t completion_tokens) const {
+  AnswerJson usage(std::size_t completion_tokens, std::size_t cached_tokens) const {
     return {{"prompt_tokens", prompt_tokens()},
             {"completion_tokens", completion_tokens},
-            {"total_tokens", prompt_tokens() + completion_tokens}};
+            {"total_tokens", prompt_tokens() + completion_tokens},
+            {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
   }
 
   AnswerJson call_json(const FunctionCall& call, std::size_t number) const {
+    const ToolOrigin* origin = origin_of(call);
+    if (origin != nullptr && origin->takes_text)
+      return {{"id", call_id(number)},
+              {"type", "custom"},
+              {"custom", {{"name", origin->name}, {"input", input_text(call)}}}};
     return {{"id", call_id(number)},
             {"type", "function"},
             {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
@@ -179,6 +217,10 @@ class CompletionWriter : public AnswerWriter {
                                : reason == StopReason::kStopString ? "word"
                                                                    : "limit"},
                  {"truncated", false}});
+    if (request_.timings) {
+      json["tokens_cached"] = text->cached_tokens;
+      json["timings"] = timings_of(*text, prompt_tokens());
+    }
     return json;
   }
 
@@ -217,6 +259,8 @@ class CompletionWriter : public AnswerWriter {
   std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
   std::vector<std::size_t> n_calls_;    ///< likewise
   std::size_t completion_tokens_ = 0;
+  std::size_t cached_tokens_ = 0;
+  AnswerJson timings_;  ///< of the first choice
 };
 
 }  // namespace

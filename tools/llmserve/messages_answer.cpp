@@ -30,7 +30,7 @@ class MessagesWriter : public AnswerWriter {
     const bool has_calls = !blocks.empty() && blocks.back()["type"] == "tool_use";
     json["content"] = std::move(blocks);
     json.update(stop_of(texts[0], has_calls));
-    json["usage"]["output_tokens"] = texts[0].result.ids.size();
+    json["usage"] = usage_of(texts[0]);
     return json_text(json) + "\n";
   }
 
@@ -47,7 +47,7 @@ class MessagesWriter : public AnswerWriter {
     events += close_block();
     return events + event({{"type", "message_delta"},
                            {"delta", stop_of(text, last_ == ReplyPart::Kind::kCall)},
-                           {"usage", {{"output_tokens", text.result.ids.size()}}}});
+                           {"usage", usage_of(text)}});
   }
 
   std::string ending() override { return event({{"type", "message_stop"}}); }
@@ -65,6 +65,14 @@ class MessagesWriter : public AnswerWriter {
   static const char* text_member(ReplyPart::Kind kind) {
     if (kind == ReplyPart::Kind::kCall) return nullptr;
     return kind == ReplyPart::Kind::kThought ? "thinking" : "text";
+  }
+
+  /// What was stored already is counted apart.
+  AnswerJson usage_of(const ServedText& text) const {
+    return {{"input_tokens", prompt_tokens() - text.cached_tokens},
+            {"cache_creation_input_tokens", 0},
+            {"cache_read_input_tokens", text.cached_tokens},
+            {"output_tokens", text.result.ids.size()}};
   }
 
   AnswerJson message() const {
