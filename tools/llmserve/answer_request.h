@@ -52,6 +52,8 @@ struct AnswerRequest {
   bool receipt = false;
   std::optional<EmbeddingOptions> embedding = {};  ///< in place of texts
   bool as_base64 = false;
+  /// Keywords of functions' schemas that calls are not kept to, by their places.
+  std::vector<std::string> not_enforced = {};
 
   bool is_chat() const { return shape >= AnswerShape::kChat; }
   ReplyParser reply_parser() const {

@@ -68,7 +68,7 @@ class CompletionWriter : public AnswerWriter {
     AnswerJson content = "";
     AnswerJson logprobs;
     if (request_.is_chat()) {
-      events = deltas(index, parsers_[index].finish(), nullptr);
+      events = deltas(index, parsers_[index].finish(is_cut(text)), nullptr);
       content = AnswerJson::object();
     } else if (text.end_logprobs) {
       logprobs_[index].add_end(text.end_logprobs);
@@ -203,12 +203,16 @@ class CompletionWriter : public AnswerWriter {
     for (const ReplyPart& part : parts) {
       if (part.kind == ReplyPart::Kind::kContent) add({{"content", part.text}});
       if (part.kind == ReplyPart::Kind::kThought) add({{"reasoning_content", part.text}});
-      if (part.kind != ReplyPart::Kind::kCall) continue;
-      AnswerJson call = {{"index", n_calls_[index]}};
-      call.update(call_json(part.call, index * kCallsOfChoice + n_calls_[index]++));
-      add({{"tool_calls", AnswerJson::array({std::move(call)})}});
+      AnswerJson call;
+      if (part.kind == ReplyPart::Kind::kCall) {
+        call = {{"index", n_calls_[index]}};
+        call.update(call_json(part.call, index * kCallsOfChoice + n_calls_[index]++));
+      } else if (part.kind == ReplyPart::Kind::kArguments) {
+        call = {{"index", n_calls_[index] - 1}, {"function", {{"arguments", part.text}}}};
+      }
+      if (!call.is_null()) add({{"tool_calls", AnswerJson::array({std::move(call)})}});
     }
-    if (parts.empty() && !logprobs.is_null()) add({{"content", ""}});
+    if (!logprobs.is_null()) add({{"content", ""}});
     return events;
   }
 
