@@ -98,7 +98,7 @@ Step ValueReader::step(char c, std::string& json, bool& is_taken) {
       return next(c, json);
     case State::kString:
       if (c != '\\') end_pair(json);
-      if (c == quote_) {
+      if (c == quote_ && quote_ != '|') {
         end_string(json);
         return state_ == State::kEnd ? Step::kDone : Step::kMore;
       }

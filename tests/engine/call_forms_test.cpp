@@ -230,7 +230,7 @@ TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
       "</arg_value>", "</arg_key>", "<arg_key>", "<arg_value>", "</invoke>", "</minimax:tool_call>",
       "<invoke name=\"", "</seed:tool_call>", "[TOOL_CALLS]", "[ARGS]", "[/x]", "]", "[", "{", "}",
       "})", "\"", "'", "\\", "\n", "\n", " ", "  ", "\r\n", "\t", "```", "<|tool_call_end|>",
-      "<tool_call|>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "</D parameter>",
+      "<tool_call|>", "|", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "</D parameter>",
       "</D invoke>", "a", "s.replace(", "\u00e9", "\u65e5", "12", ": ", ", ", ",", "null", "<", ">"};
   std::mt19937 random(7);
   const auto below = [&](std::size_t n) { return random() % n; };
