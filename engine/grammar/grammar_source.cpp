@@ -67,8 +67,15 @@ Result<CallTags> read_tags(std::string_view text) {
   const OrderedJson json = parse_ordered_json(text);
   CallTags tags;
   try {
-    for (const OrderedJson& tag : json.at("tags"))
-      tags.tags.push_back({tag.at("begin"), tag.at("schema"), tag.at("end")});
+    for (const OrderedJson& tag : json.at("tags")) {
+      const auto member = [&](const char* name) { return tag.value(name, std::string()); };
+      const auto kind = static_cast<ArgumentForm::Kind>(tag.value("form", 0));
+      tags.tags.push_back(
+          {tag.at("begin"), tag.at("schema"), tag.at("end"), member("head"),
+           ArgumentForm{kind, member("key_begin"), member("key_end"), member("value_end")}});
+    }
+    tags.open = json.value("open", std::string());
+    tags.close = json.value("close", std::string());
     tags.free_text = json.at("free_text");
     tags.most = json.at("most");
     tags.separator = json.at("separator");
@@ -90,23 +97,27 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
   std::vector<std::string> calls;
   std::map<std::pair<TokenId, std::string>, std::vector<std::string>> by_begin;
   for (std::size_t i = 0; i < tags.tags.size(); ++i) {
-    const auto& [begin, schema, end] = tags.tags[i];
-    auto document = schema_expression(schema, rules);
+    const auto& [begin, schema, end, head, form] = tags.tags[i];
+    auto document = arguments_expression(schema, form, rules);
     if (!document.ok())
       return below(fmt::format("/tags/{}/schema", i), std::move(document)).error();
     const Marker marker(begin, tokenizer, control, used);
     const std::string rest =
-        fmt::format("{} {}", *document, Marker(end, tokenizer, control, used).expression(0));
+        fmt::format("{} {} {}", Marker(head, tokenizer, control, used).expression(0), *document,
+                    Marker(end, tokenizer, control, used).expression(0));
     calls.push_back(fmt::format("{} {}", marker.expression(0), rest));
     by_begin[{marker.token(), marker.text()}].push_back(
         fmt::format("{} {}", marker.expression(1), rest));
   }
   if (!tags.free_text) {
     const std::string call = rules.rule(either(calls));
-    const std::string next =
-        tags.separator.empty() ? call : fmt::format("{} {}", literal(tags.separator), call);
+    const auto marker = [&](const std::string& mark) {
+      return Marker(mark, tokenizer, control, used).expression(0);
+    };
+    const std::string next = rules.rule(fmt::format("{} {}", marker(tags.separator), call));
     const std::string more = repeated(next, 0, static_cast<std::int64_t>(tags.most) - 1);
-    return Ebnf{rules.finish(fmt::format("{} {}", call, more)), std::move(used)};
+    std::string all = fmt::format("{} {} {} {}", marker(tags.open), call, more, marker(tags.close));
+    return Ebnf{rules.finish(all), std::move(used)};
   }
   const bool by_token = by_begin.begin()->first.first >= 0;
   std::string dispatch;
@@ -131,12 +142,18 @@ std::string_view grammar_kind_name(GrammarKind kind) {
 }
 
 GrammarSource CallTags::source() const {
-  OrderedJson json = {{"tags", OrderedJson::array()},
-                      {"free_text", free_text},
-                      {"most", most},
-                      {"separator", separator}};
-  for (const Tag& tag : tags)
-    json["tags"].push_back({{"begin", tag.begin}, {"schema", tag.schema}, {"end", tag.end}});
+  OrderedJson json = {{"tags", OrderedJson::array()}, {"free_text", free_text}, {"most", most},
+                      {"separator", separator},       {"open", open},           {"close", close}};
+  for (const Tag& tag : tags) {
+    OrderedJson one = {
+        {"begin", tag.begin}, {"schema", tag.schema}, {"end", tag.end}, {"head", tag.head}};
+    if (tag.form.kind != ArgumentForm::Kind::kJson)
+      one.update({{"form", static_cast<int>(tag.form.kind)},
+                  {"key_begin", tag.form.key_begin},
+                  {"key_end", tag.form.key_end},
+                  {"value_end", tag.form.value_end}});
+    json["tags"].push_back(std::move(one));
+  }
   return {GrammarKind::kTags, json_text(json)};
 }
 

@@ -2,12 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <stdexcept>
 #include <utility>
 
 namespace llm {
+
+/// The first places, of characters that a header may have.
+static std::string not_enforced_text(const AnswerRequest& request) {
+  constexpr std::size_t kMostPlaces = 8;
+  constexpr std::size_t kMostBytes = 200;  // of each
+  std::string text;
+  for (std::size_t i = 0; i < std::min(request.not_enforced.size(), kMostPlaces); ++i) {
+    text += i == 0 ? "" : ", ";
+    for (const char c : request.not_enforced[i].substr(0, kMostBytes))
+      text += c > 0x20 && c < 0x7F && c != ',' ? c : '?';
+  }
+  if (request.not_enforced.size() > kMostPlaces)
+    text += fmt::format(" and {} more", request.not_enforced.size() - kMostPlaces);
+  return text;
+}
 
 HttpAnswer answer_of(const AnswerJson& json) { return {.body = json_text(json) + "\n"}; }
 
@@ -103,6 +119,12 @@ std::vector<TextJob> Answer::jobs() {
   return jobs;
 }
 
+/// What a client should know of a reply that is less than what it asked for.
+static void add_notes(const AnswerRequest& request, HttpHeaders& headers) {
+  if (!request.not_enforced.empty())
+    headers.emplace_back("x-not-enforced", not_enforced_text(request));
+}
+
 void Answer::start() {
   exchange_->set_on_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel();
@@ -123,6 +145,7 @@ void Answer::start() {
   if (!request_->stream) return;
   HttpHeaders headers = note_headers(request_->notes);
   headers.insert(headers.end(), {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+  add_notes(*request_, headers);
   exchange_->begin({.body = writer_->opening(),
                     .content_type = writer_->stream_type(),
                     .headers = std::move(headers)});
@@ -151,7 +174,9 @@ void Answer::finish() {
     n_tokens += text.result.ids.size();
     hashes += (hashes.empty() ? "" : ", ") + text.logits_sha256;
   }
-  exchange_->set_note(fmt::format("{}+{} tokens", writer_->prompt_tokens(), n_tokens));
+  std::string note = fmt::format("{}+{} tokens", writer_->prompt_tokens(), n_tokens);
+  if (!request_->not_enforced.empty()) note += "; not enforced: " + not_enforced_text(*request_);
+  exchange_->set_note(std::move(note));
   if (!request_->stream) return write_whole(std::move(hashes));
   exchange_->write(writer_->ending());
   exchange_->end();
@@ -160,6 +185,7 @@ void Answer::finish() {
 
 void Answer::write_whole(std::string hashes) {
   HttpHeaders headers = note_headers(request_->notes);
+  add_notes(*request_, headers);
   if (request_->logits_hash) headers.emplace_back("x-logits-sha256", std::move(hashes));
   const auto texts = std::make_shared<const std::vector<ServedText>>(std::move(texts_));
   const std::weak_ptr<Answer> weak = weak_from_this();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -157,19 +158,16 @@ std::size_t AnswerWriter::prompt_tokens() const {
   return n;
 }
 
-std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text) const {
+std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text, bool takes_part) const {
   ReplyParser parser = request_.reply_parser();
-  std::vector<ReplyPart> parts;
-  for (auto& some : {parser.push(text.result.text), parser.finish()}) {
-    for (const ReplyPart& part : some) {
-      const bool goes_on = !parts.empty() && part.kind == parts.back().kind;
-      if (goes_on && part.kind != ReplyPart::Kind::kCall)
-        parts.back().text += part.text;
-      else
-        parts.push_back(part);
-    }
-  }
-  return parts;
+  std::vector<ReplyPart> parts = parser.push(text.result.text);
+  std::ranges::move(parser.finish(is_cut(text)), std::back_inserter(parts));
+  return whole_parts(std::move(parts), takes_part && is_cut(text));
+}
+
+bool AnswerWriter::is_cut(const ServedText& text) {
+  const StopReason reason = text.result.stop_reason;
+  return reason != StopReason::kEos && reason != StopReason::kStopString;
 }
 
 std::string AnswerWriter::call_id(std::size_t n) const {

@@ -89,8 +89,11 @@ class AnswerWriter {
   /// @param id  of the answer, before its random digits
   AnswerWriter(const ServedModel& served, const AnswerRequest& request, std::string_view id);
 
-  /// The parts of a whole reply; neighbouring ones of a kind, but for calls, are one.
-  std::vector<ReplyPart> parts_of(const ServedText& text) const;
+  /// The parts of a whole reply, as whole_parts() gives them.
+  /// @param takes_part  a call whose arguments a limit has cut is one; else it is content
+  std::vector<ReplyPart> parts_of(const ServedText& text, bool takes_part = true) const;
+  /// A limit ended the text, not the model.
+  static bool is_cut(const ServedText& text);
   /// The id of the answer's n-th call: nine letters and digits, as Mistral's templates want it.
   std::string call_id(std::size_t n) const;
 

@@ -142,13 +142,19 @@ Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedMode
   return request;
 }
 
+/// Where a tool has the schema of its function's arguments.
+static std::string schema_place(AnswerShape shape) {
+  if (shape == AnswerShape::kMessages) return "/input_schema";
+  return shape == AnswerShape::kResponses ? "/parameters" : "/function/parameters";
+}
+
 Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
                                const ServedModel& served) {
   LLM_RETURN_IF_ERROR(check_chat(body.chat, path));
-  LLM_TRY(auto calls, call_grammar(served.reply_format, body.chat));
-  const bool is_forced = calls && body.chat.choice.kind != ToolChoice::Kind::kAuto;
-  if (calls && (is_forced || body.structure.empty()))
-    body.structure.push_back({is_forced ? "tool_choice" : "tools", *std::move(calls)});
+  LLM_TRY(CallGrammar calls, call_grammar(served.reply_format, body.chat, schema_place(shape)));
+  const bool is_forced = calls.source && body.chat.choice.kind != ToolChoice::Kind::kAuto;
+  if (calls.source && (is_forced || body.structure.empty()))
+    body.structure.push_back({is_forced ? "tool_choice" : "tools", *std::move(calls.source)});
   // A reply whose form is given has no room for thoughts.
   const bool has_form = !body.structure.empty();
   if (has_form && !body.chat.variables.contains("enable_thinking"))
@@ -156,6 +162,7 @@ Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::
   LLM_TRY(AnswerRequest request, request_of(body, served));
   request.shape = shape;
   LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
+  request.not_enforced = std::move(calls.dropped);
   request.reply.format = served.reply_format;
   request.reply.tools = body.chat.tools;
   request.reply.origins = body.chat.origins;

@@ -70,6 +70,8 @@ struct AnswerRequest {
   bool timings = false;  ///< the answer has them
   RequestNotes notes = {};
   std::optional<OrderedJson> at_once = {};  ///< the answer, where it needs no text
+  /// Keywords of functions' schemas that calls are not kept to, by their places.
+  std::vector<std::string> not_enforced = {};
 
   bool is_chat() const { return shape >= AnswerShape::kChat; }
   ReplyParser reply_parser() const {

@@ -37,6 +37,7 @@ class CompletionWriter : public AnswerWriter {
       : AnswerWriter(served, request, request.is_chat() ? "chatcmpl-" : "cmpl-") {
     if (!request.stream) return;
     n_calls_.resize(request.n_choices());
+    takes_text_.resize(request.n_choices());
     for (std::size_t i = 0; i < request.n_choices() && request.options.logprobs; ++i)
       logprobs_.emplace_back(served.tokenizer(), request.is_chat(), request.continues_text(i));
   }
@@ -91,7 +92,7 @@ class CompletionWriter : public AnswerWriter {
     AnswerJson content = "";
     AnswerJson logprobs;
     if (request_.is_chat()) {
-      events = deltas(index, parsers_[index].finish(), nullptr);
+      events = deltas(index, parsers_[index].finish(is_cut(text)), nullptr);
       content = AnswerJson::object();
     } else if (text.end_logprobs) {
       logprobs_[index].add_end(text.end_logprobs);
@@ -245,12 +246,20 @@ class CompletionWriter : public AnswerWriter {
     for (const ReplyPart& part : parts) {
       if (part.kind == ReplyPart::Kind::kContent) add({{"content", part.text}});
       if (part.kind == ReplyPart::Kind::kThought) add({{"reasoning_content", part.text}});
-      if (part.kind != ReplyPart::Kind::kCall) continue;
-      AnswerJson call = {{"index", n_calls_[index]}};
-      call.update(call_json(part.call, index * kCallsOfChoice + n_calls_[index]++));
-      add({{"tool_calls", AnswerJson::array({std::move(call)})}});
+      AnswerJson call;
+      if (part.kind == ReplyPart::Kind::kCall) {
+        call = {{"index", n_calls_[index]}};
+        call.update(call_json(part.call, index * kCallsOfChoice + n_calls_[index]++));
+        takes_text_[index] = call["type"] == "custom";
+      } else if (part.kind == ReplyPart::Kind::kArguments && !takes_text_[index]) {
+        call = {{"index", n_calls_[index] - 1}, {"function", {{"arguments", part.text}}}};
+      } else if (part.kind == ReplyPart::Kind::kCallEnd && takes_text_[index]) {
+        // A string of JSON, which is read when it is whole.
+        call = {{"index", n_calls_[index] - 1}, {"custom", {{"input", input_text(part.call)}}}};
+      }
+      if (!call.is_null()) add({{"tool_calls", AnswerJson::array({std::move(call)})}});
     }
-    if (parts.empty() && !logprobs.is_null()) add({{"content", ""}});
+    if (!logprobs.is_null()) add({{"content", ""}});
     return events;
   }
 
@@ -258,6 +267,7 @@ class CompletionWriter : public AnswerWriter {
 
   std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
   std::vector<std::size_t> n_calls_;    ///< likewise
+  std::vector<char> takes_text_;        ///< likewise: the last call is of a tool that takes a text
   std::size_t completion_tokens_ = 0;
   std::size_t cached_tokens_ = 0;
   AnswerJson timings_;  ///< of the first choice

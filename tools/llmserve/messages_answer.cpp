@@ -18,7 +18,7 @@ class MessagesWriter : public AnswerWriter {
 
   std::string whole(std::span<const ServedText> texts) const override {
     AnswerJson blocks = AnswerJson::array();
-    for (ReplyPart& part : parts_of(texts[0])) {
+    for (ReplyPart& part : parts_of(texts[0], false)) {
       AnswerJson block = block_of(part, blocks.size());
       if (const char* const member = text_member(part.kind))
         block[member] = std::move(part.text);
@@ -43,7 +43,7 @@ class MessagesWriter : public AnswerWriter {
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
-    std::string events = deltas(parsers_[0].finish());
+    std::string events = deltas(parsers_[0].finish(is_cut(text)));
     events += close_block();
     return events + event({{"type", "message_delta"},
                            {"delta", stop_of(text, last_ == ReplyPart::Kind::kCall)},
@@ -108,10 +108,15 @@ class MessagesWriter : public AnswerWriter {
   }
 
   std::string deltas(const std::vector<ReplyPart>& parts) {
+    using Kind = ReplyPart::Kind;
     std::string events;
     for (const ReplyPart& part : parts) {
-      const bool is_call = part.kind == ReplyPart::Kind::kCall;
-      if (!is_open_ || part.kind != last_ || is_call) {
+      if (part.kind == Kind::kCallEnd) {
+        events += close_block();
+        continue;
+      }
+      const bool goes_on = part.kind == Kind::kArguments || (is_open_ && part.kind == last_);
+      if (part.kind == Kind::kCall || !goes_on) {
         events += close_block();
         events += event({{"type", "content_block_start"},
                          {"index", n_blocks_},
@@ -119,8 +124,9 @@ class MessagesWriter : public AnswerWriter {
         is_open_ = true;
         last_ = part.kind;
       }
-      AnswerJson delta = {{"type", "input_json_delta"}, {"partial_json", part.call.arguments}};
-      if (!is_call) {
+      if (part.kind == Kind::kCall) continue;
+      AnswerJson delta = {{"type", "input_json_delta"}, {"partial_json", part.text}};
+      if (part.kind != Kind::kArguments) {
         const std::string member = text_member(part.kind);
         delta = {{"type", member + "_delta"}, {member, part.text}};
       }

@@ -24,7 +24,7 @@ class OllamaWriter : public AnswerWriter {
     if (is_raw())
       reply["response"] = texts[0].result.text;
     else
-      for (const ReplyPart& part : parts_of(texts[0])) add(part, reply);
+      for (const ReplyPart& part : parts_of(texts[0], false)) add(part, reply);
     AnswerJson json = line(std::move(reply));
     json.update(ended(texts[0]));
     return json_text(json) + "\n";
@@ -37,7 +37,7 @@ class OllamaWriter : public AnswerWriter {
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
-    std::string lines = is_raw() ? "" : lines_of(parsers_[0].finish());
+    std::string lines = is_raw() ? "" : lines_of(parsers_[0].finish(is_cut(text)));
     AnswerJson last = line(empty_reply());
     last.update(ended(text));
     return lines + json_text(last) + "\n";
@@ -94,7 +94,8 @@ class OllamaWriter : public AnswerWriter {
 
   std::string lines_of(const std::vector<ReplyPart>& parts) const {
     std::string lines;
-    for (const ReplyPart& part : parts) {
+    // A call has its arguments as an object: it comes when it is whole.
+    for (const ReplyPart& part : whole_parts(parts, false)) {
       AnswerJson reply = empty_reply();
       add(part, reply);
       lines += json_text(line(std::move(reply))) + "\n";

@@ -124,6 +124,7 @@ bool has_control_tokens(const ReplyFormat& format, const Tokenizer& tokenizer) {
        {&format.think_begin, &format.think_end, &format.begin, &format.between, &format.end,
         &format.middle, &format.key_begin, &format.key_end, &format.value_end})
     texts += *text + "\n";
+  for (const std::string& text : format.more_begins) texts += text + "\n";
   for (TokenId id = 0; tokenizer.contains(id); ++id) {
     const std::string spelling(tokenizer.spelling(id));
     if (tokenizer.kind(id) == TokenKind::kControl && !spelling.empty() &&

@@ -36,7 +36,7 @@ class ResponsesWriter : public AnswerWriter {
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
-    std::string events = deltas(parsers_[0].finish());
+    std::string events = deltas(parsers_[0].finish(is_cut(text)));
     events += close_item();
     AnswerJson json = ended(text, std::move(items_));
     const std::string name = "response." + json["status"].get<std::string>();
@@ -171,13 +171,27 @@ class ResponsesWriter : public AnswerWriter {
   std::string deltas(const std::vector<ReplyPart>& parts) {
     std::string events;
     for (const ReplyPart& part : parts) {
-      const bool is_call = part.kind == Kind::kCall;
-      if (!is_open_ || part.kind != open_.kind || is_call) {
+      if (part.kind == Kind::kCallEnd) {
+        if (is_open_ && is_of_text(open_.call)) {
+          AnswerJson json = place();
+          json["delta"] = text_of(open_.call);
+          events += event(call_event("delta"), std::move(json));
+        }
+        events += close_item();
+        continue;
+      }
+      const bool is_call = part.kind == Kind::kArguments;
+      if (part.kind == Kind::kCall || !(is_call || (is_open_ && part.kind == open_.kind))) {
         events += close_item();
         events += open_item(part);
       }
+      if (part.kind == Kind::kCall) continue;
+      if (is_call) {
+        open_.call.arguments += part.text;
+        if (is_of_text(open_.call)) continue;  // a string of JSON, which is read when it is whole
+      }
       AnswerJson json = is_call ? place() : place_in_item();
-      json["delta"] = is_call ? text_of(part.call) : part.text;
+      json["delta"] = part.text;
       if (part.kind == Kind::kContent) json["logprobs"] = AnswerJson::array();
       events += event(
           is_call ? call_event("delta") : fmt::format("response.{}.delta", text_type(part.kind)),
