@@ -142,7 +142,7 @@ Result<std::shared_ptr<const Grammar>> compile_structure(const std::vector<Struc
   if (grammar.ok()) return grammar;
   Error error = std::move(grammar).error();
   error.field = error.field.starts_with('/') ? path + error.field : path;
-  error.code = ErrorCode::kUsage;
+  if (error.code != ErrorCode::kResource) error.code = ErrorCode::kUsage;
   return error;
 }
 
