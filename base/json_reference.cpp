@@ -43,9 +43,10 @@ std::string unescaped(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
     unsigned char byte = 0;
-    const bool is_escape = text[i] == '%' && i + 2 < text.size() &&
-                           std::from_chars(text.data() + i + 1, text.data() + i + 3, byte, 16).ptr ==
-                               text.data() + i + 3;
+    const bool is_escape =
+        text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(text.data() + i + 1, text.data() + i + 3, byte, 16).ptr ==
+            text.data() + i + 3;
     plain += is_escape ? static_cast<char>(byte) : text[i];
     if (is_escape) i += 2;
   }

@@ -1,6 +1,5 @@
 #include "engine/chat/object_reader.h"
 
-
 namespace llm {
 namespace {
 

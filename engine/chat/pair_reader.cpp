@@ -63,8 +63,8 @@ void ValueText::put(char c, std::string& json) {
     return give(json);
   }
   if (is_streamed_ && has_lines_) {
-    const bool goes_on = (c == '\n' && text_ == "\r") ||
-                         (is_blank(c) && text_.find('\n') != std::string::npos);
+    const bool goes_on =
+        (c == '\n' && text_ == "\r") || (is_blank(c) && text_.find('\n') != std::string::npos);
     if (!goes_on && (c == '\n' || c == '\r')) give(json);
     text_ += c;
     if (c == '\n' || c == '\r' || goes_on) return;
@@ -106,8 +106,7 @@ bool ValueText::is_surely_string() const {
 
 bool ValueText::ends_line() const {
   const std::size_t line = text_.rfind('\n');
-  return line != std::string::npos &&
-         text_.find_first_not_of(" \t\r\n", line) == std::string::npos;
+  return line != std::string::npos && text_.find_first_not_of(" \t\r\n", line) == std::string::npos;
 }
 
 void ValueText::finish(std::string& json) {
@@ -321,7 +320,8 @@ void PairReader::accept_key(std::string& json) {
 
 void PairReader::end_value(std::size_t close, std::string& json) {
   value_.add(held_text(0, close), json);
-  // Of doubled ends the first one counts, but for a value of lines the first one that begins a line.
+  // Of doubled ends the first one counts, but for a value of lines the first one that begins a
+  // line.
   std::size_t from = close;
   for (std::size_t i = close + 1; i < held_.size() && !lacks_close_; ++i) {
     if ((roles(held_[i]) & kEndsValue) == 0) {

@@ -15,9 +15,7 @@ constexpr std::size_t kMostLevels = 100;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool is_word(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
@@ -63,8 +61,8 @@ void append_escaped(char c, std::string& json) {
 Step ValueReader::take(std::string_view text, std::string& json, bool& is_taken) {
   is_taken = true;
   if (text == kQuote) {
-    const bool in_string = state_ == State::kString || state_ == State::kEscape ||
-                           state_ == State::kCode;
+    const bool in_string =
+        state_ == State::kString || state_ == State::kEscape || state_ == State::kCode;
     if (state_ == State::kString && quote_ == '|') {
       end_string(json);
       return open_.empty() && state_ == State::kEnd ? Step::kDone : Step::kMore;

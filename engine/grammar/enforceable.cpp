@@ -47,7 +47,8 @@ bool widen(OrderedJson& schema, const std::string& pointer, std::vector<std::str
   const std::string all = place.parent_pointer().to_string();
   const bool is_property = all.ends_with("/properties");
   const std::string keyword = is_property ? place.back() : given_up(around, place.back());
-  if (is_property && around[keyword] != OrderedJson(false) && around[keyword] != OrderedJson(true)) {
+  if (is_property && around[keyword] != OrderedJson(false) &&
+      around[keyword] != OrderedJson(true)) {
     around[keyword] = true;
   } else if (keyword == "oneOf" && !has(around, "anyOf") && !has(around, "properties")) {
     around["anyOf"] = around["oneOf"];

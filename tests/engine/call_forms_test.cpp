@@ -18,17 +18,16 @@ OrderedJson function(const char* name, const char* properties) {
           {"function",
            {{"name", name},
             {"description", "d"},
-            {"parameters",
-             {{"type", "object"}, {"properties", parse_ordered_json(properties)}}}}}};
+            {"parameters", {{"type", "object"}, {"properties", parse_ordered_json(properties)}}}}}};
 }
 
 const OrderedJson& tools() {
-  static const OrderedJson list = OrderedJson::array(
-      {function("save", R"({"title": {"type": "string", "description": "d"},
+  static const OrderedJson list =
+      OrderedJson::array({function("save", R"({"title": {"type": "string", "description": "d"},
                             "body": {"type": "string", "description": "d"},
                             "count": {"type": "integer", "description": "d"},
                             "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}})"),
-       function("clock", "{}")});
+                          function("clock", "{}")});
   return list;
 }
 
@@ -105,8 +104,8 @@ const std::vector<Form>& forms() {
       {"Gemma 4", "", gemma.c_str(), "", ""},
       {"LFM2", "<|tool_call_start|>[", python.c_str(), ", ", "]<|tool_call_end|>"},
       {"Llama 4", "[", python.c_str(), ", ", "]"},
-      {"Llama 3",
-       "", "{\"name\": \"{{ c.function.name }}\", \"parameters\": {{ c.function.arguments | tojson }}}",
+      {"Llama 3", "",
+       "{\"name\": \"{{ c.function.name }}\", \"parameters\": {{ c.function.arguments | tojson }}}",
        "; ", ""},
       {"Qwen3-Coder", "", xml.c_str(), "\n", ""},
       {"GLM", "", glm.c_str(), "\n", ""},
@@ -144,18 +143,17 @@ struct Model {
 
 Model model_of(const Form& form) {
   const std::string jinja =
-      std::string("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ "
-                  "m.role }}|>{{ m.content }}{% if m.tool_calls %}") +
+      std::string(
+          "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ "
+          "m.role }}|>{{ m.content }}{% if m.tool_calls %}") +
       form.open + "{% for c in m.tool_calls %}{% if not loop.first %}" + form.joint +
       "{% endif %}" + form.call + "{% endfor %}" + form.close +
       "{% endif %}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
   Model model{jinja, require_ok(ChatTemplate::parse(jinja)), {}};
-  model.format = reply_format(
-      jinja,
-      [&](const OrderedJson& messages, const OrderedJson& functions, bool asks) {
-        return model.render(messages, functions, asks);
-      },
-      {});
+  model.format = reply_format(jinja,
+                              [&](const OrderedJson& messages, const OrderedJson& functions,
+                                  bool asks) { return model.render(messages, functions, asks); },
+                              {});
   return model;
 }
 
@@ -225,13 +223,56 @@ TEST_CASE("calls of every form are read, several and none among them", "[reply][
 }
 
 TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
-  const std::vector<std::string> pieces = {
-      "</parameter>", "</function>", "</tool_call>", "<tool_call>", "<function=g>", "<parameter=",
-      "</arg_value>", "</arg_key>", "<arg_key>", "<arg_value>", "</invoke>", "</minimax:tool_call>",
-      "<invoke name=\"", "</seed:tool_call>", "[TOOL_CALLS]", "[ARGS]", "[/x]", "]", "[", "{", "}",
-      "})", "\"", "'", "\\", "\n", "\n", " ", "  ", "\r\n", "\t", "```", "<|tool_call_end|>",
-      "<tool_call|>", "|", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "</D parameter>",
-      "</D invoke>", "a", "s.replace(", "\u00e9", "\u65e5", "12", ": ", ", ", ",", "null", "<", ">"};
+  const std::vector<std::string> pieces = {"</parameter>",
+                                           "</function>",
+                                           "</tool_call>",
+                                           "<tool_call>",
+                                           "<function=g>",
+                                           "<parameter=",
+                                           "</arg_value>",
+                                           "</arg_key>",
+                                           "<arg_key>",
+                                           "<arg_value>",
+                                           "</invoke>",
+                                           "</minimax:tool_call>",
+                                           "<invoke name=\"",
+                                           "</seed:tool_call>",
+                                           "[TOOL_CALLS]",
+                                           "[ARGS]",
+                                           "[/x]",
+                                           "]",
+                                           "[",
+                                           "{",
+                                           "}",
+                                           "})",
+                                           "\"",
+                                           "'",
+                                           "\\",
+                                           "\n",
+                                           "\n",
+                                           " ",
+                                           "  ",
+                                           "\r\n",
+                                           "\t",
+                                           "```",
+                                           "<|tool_call_end|>",
+                                           "<tool_call|>",
+                                           "|",
+                                           "<｜tool▁call▁end｜>",
+                                           "<｜tool▁calls▁end｜>",
+                                           "</D parameter>",
+                                           "</D invoke>",
+                                           "a",
+                                           "s.replace(",
+                                           "\u00e9",
+                                           "\u65e5",
+                                           "12",
+                                           ": ",
+                                           ", ",
+                                           ",",
+                                           "null",
+                                           "<",
+                                           ">"};
   std::mt19937 random(7);
   const auto below = [&](std::size_t n) { return random() % n; };
   for (const Form& form : forms()) {
@@ -243,8 +284,7 @@ TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
       value += '.';  // a mark at the very end cannot be told from a doubled one
       const OrderedJson arguments = {{"title", "t"}, {"body", value}, {"count", 7}};
       const bool is_last = below(2) == 0;
-      const OrderedJson given =
-          is_last ? OrderedJson{{"title", "t"}, {"body", value}} : arguments;
+      const OrderedJson given = is_last ? OrderedJson{{"title", "t"}, {"body", value}} : arguments;
       OrderedJson calls = OrderedJson::array({{{"name", "save"}, {"arguments", given}}});
       if (below(3) == 0) calls.push_back({{"name", "save"}, {"arguments", {{"title", "2"}}}});
       const std::string reply = model.written(calls);
@@ -287,8 +327,9 @@ TEST_CASE("a call of marked arguments in any layout", "[reply][calls]") {
                "</function>\n</function>\n</tool_call>\n</tool_call>",
            "<tool_call>\n<function=save>\n" + title + "</parameter>\n" + body +
                "</parameter>\n</function>\n</tool_call>",
-           "<tool_call>\n<function=save>\n" + title + "<parameter=body>\nmilk\n</function>\n"
-           "</tool_call>",
+           "<tool_call>\n<function=save>\n" + title +
+               "<parameter=body>\nmilk\n</function>\n"
+               "</tool_call>",
            "```xml\n<tool_call>\n<function=save>\n" + title + body +
                "</function>\n</tool_call>\n```",
            "<tool_call>\n<function=save>\n{\"title\": \"Shopping\", \"body\": \"milk\"}\n"
@@ -307,9 +348,10 @@ TEST_CASE("a call of marked arguments in any layout", "[reply][calls]") {
                         "</function>\n</tool_call>\nDone.") ==
         R"(Well.[save {"title":"Shopping"}]Done.)");
   // An unknown function, and a call that is not closed, are text.
-  for (const std::string& text : std::vector<std::string>{
-        "<function=other>\n" + title + "</function>", "<tool_call>\n<function=save>\n<parameter=ti",
-        "<tool_call>\n<function=save>\n<parameter=title>\nShop"})
+  for (const std::string& text :
+       std::vector<std::string>{"<function=other>\n" + title + "</function>",
+                                "<tool_call>\n<function=save>\n<parameter=ti",
+                                "<tool_call>\n<function=save>\n<parameter=title>\nShop"})
     CHECK(parsed(xml, text) == text);
   const ReplyFormat& glm = model_named("GLM").format;
   for (const char* reply :
@@ -331,15 +373,16 @@ TEST_CASE("a value ends where its form says so", "[reply][calls]") {
            "a\n</parameter>\nb", "a</parameter>", "\n\nx\n\n", "",
            "x\n</parameter>\n</function>\n</tool_call>\nand more",
            "x</parameter></function></tool_call> y", "</function>\n</tool_call>",
-           "<tool_call>\n<function=g>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\nx",
+           "<tool_call>\n<function=g>\n<parameter=a>\n1\n</parameter>\n</function>\n</"
+           "tool_call>\nx",
            "<parameter=x> y", "if a < b: </param", "</parameter><parameter=x>1"}) {
     CAPTURE(value);
-    CHECK(parsed(xml, body(value)) ==
-          "[save " + json_text(OrderedJson{{"body", value}}) + "]");
+    CHECK(parsed(xml, body(value)) == "[save " + json_text(OrderedJson{{"body", value}}) + "]");
   }
   const ReplyFormat& glm = model_named("GLM").format;
-  CHECK(parsed(glm, "<tool_call>save\n<arg_key>body</arg_key>\n<arg_value>a </arg_value> b"
-                    "</arg_value>\n</tool_call>") == R"([save {"body":"a </arg_value> b"}])");
+  CHECK(parsed(glm,
+               "<tool_call>save\n<arg_key>body</arg_key>\n<arg_value>a </arg_value> b"
+               "</arg_value>\n</tool_call>") == R"([save {"body":"a </arg_value> b"}])");
   // Values that may be something else than a string.
   const auto note = [&](const std::string& value) {
     return parsed(xml, "<function=save>\n<parameter=note>\n" + value +
@@ -355,20 +398,27 @@ TEST_CASE("calls of JSON in any layout", "[reply][calls]") {
   const std::string call = R"({"name": "save", "arguments": {"title": "A"}})";
   const std::string is = R"([save {"title":"A"}])";
   for (const std::string& reply : std::vector<std::string>{
-           "<tool_call>\n" + call + "\n</tool_call>", "<tool_call>" + call,
+           "<tool_call>\n" + call + "\n</tool_call>",
+           "<tool_call>" + call,
            "<tool_call>\r\n" + call + "\r\n</tool_call>\r\n",
-           "<tool_call>\n" + call + "}\n</tool_call>", "<tool_call>\n" + call + "}}",
+           "<tool_call>\n" + call + "}\n</tool_call>",
+           "<tool_call>\n" + call + "}}",
            "<tool_call>\n" + call.substr(0, call.size() - 1) + "\n</tool_call>",
            "<tool_call>\n<tool_call>\n" + call + "\n</tool_call>\n</tool_call>",
            "```xml\n<tool_call>\n" + call + "\n</tool_call>\n```",
-           "<tool_call>\n```json\n" + call + "\n```\n</tool_call>", call,
-           "```json\n" + call + "\n```", "```\n" + call + "\n```\n", "\n" + call + "\n",
-           "<tools>\n" + call + "\n</tools>", call + "\n</tool_call>",
+           "<tool_call>\n```json\n" + call + "\n```\n</tool_call>",
+           call,
+           "```json\n" + call + "\n```",
+           "```\n" + call + "\n```\n",
+           "\n" + call + "\n",
+           "<tools>\n" + call + "\n</tools>",
+           call + "\n</tool_call>",
            R"({"name": "save", "parameters": {"title": "A"}})",
            R"({"arguments": {"title": "A"}, "name": "save"})",
            R"({"type": "function", "function": {"name": "save", "arguments": {"title": "A"}}})",
            R"(<tool_call>{"name": "save", "arguments": "{\"title\": \"A\"}"}</tool_call>)",
-           R"([save(title="A")])", R"(<tool_call>{'name': 'save', 'arguments': {'title': 'A'}})"}) {
+           R"([save(title="A")])",
+           R"(<tool_call>{'name': 'save', 'arguments': {'title': 'A'}})"}) {
     CAPTURE(reply);
     CHECK(parsed(hermes, reply) == is);
   }
@@ -408,8 +458,8 @@ TEST_CASE("arguments come as they are written", "[reply][calls]") {
     const Model& model = model_named(form.name);
     std::string code;
     for (int i = 0; i < 400; ++i) code += "    x = y[" + std::to_string(i) + "]  # <b>\n";
-    const std::string reply = model.written(
-        OrderedJson::array({{{"name", "save"}, {"arguments", {{"body", code}}}}}));
+    const std::string reply =
+        model.written(OrderedJson::array({{{"name", "save"}, {"arguments", {{"body", code}}}}}));
     const std::size_t begin = reply.find("x = y[0]");
     ReplyParser parser(model.format, tools(), false);
     std::size_t first = 0;
@@ -439,9 +489,9 @@ TEST_CASE("what a limit cuts is no whole call", "[reply][calls]") {
   const std::string title = "<tool_call>\n<function=save>\n<parameter=title>\nShopping\n";
   CHECK(parsed(xml, title, true) == R"([save {"title":"Shopping])");
   CHECK(parsed(xml, title + "</parameter>\n", true) == R"([save {"title":"Shopping"])");
-  CHECK(parsed(xml, title + "</parameter>\n<parameter=bo", true) == R"([save {"title":"Shopping"])");
-  CHECK(parsed(xml, title + "</parameter>\n</function>", true) ==
-        R"([save {"title":"Shopping"}])");
+  CHECK(parsed(xml, title + "</parameter>\n<parameter=bo", true) ==
+        R"([save {"title":"Shopping"])");
+  CHECK(parsed(xml, title + "</parameter>\n</function>", true) == R"([save {"title":"Shopping"}])");
   // What is no JSON is text, and in a stream no JSON either.
   const std::string wrong = R"(<tool_call>{"name": "save", "arguments": {"title": oops}})";
   CHECK(parsed(hermes, wrong) == wrong);
