@@ -56,11 +56,14 @@ std::vector<ReplyPart> ReplyParser::push(Text text) {
 
 std::vector<ReplyPart> ReplyParser::finish(bool is_cut) {
   if (calls_left_ == 0) return {};
-  lexer_.finish(atoms_);
+  // Where a limit cuts the marks around a further call, they are no content.
+  const bool drops_marks = is_cut && has_calls_ && state_ == State::kCall;
+  if (!drops_marks) lexer_.finish(atoms_);
   run();
   while (state_ == State::kCall && calls_left_ > 0) {
     reader_.finish(is_cut, parts_);
     begin_part();
+    if (drops_marks) break;
     take_left();
     if (atoms_.empty()) break;
     run();
@@ -224,7 +227,9 @@ void ReplyParser::add(Kind kind, Text text) {
 std::vector<ReplyPart> ReplyParser::parts() {
   std::vector<ReplyPart> all = std::exchange(parts_, {});
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].kind != Kind::kCallEnd || --calls_left_ > 0) continue;
+    if (all[i].kind != Kind::kCallEnd) continue;
+    has_calls_ = true;
+    if (--calls_left_ > 0) continue;
     all.resize(i + 1);
     atoms_.clear();
     state_ = State::kContent;

@@ -59,6 +59,7 @@ class ReplyParser {
   MarkLexer lexer_;
   CallReader reader_;
   std::size_t calls_left_;
+  bool has_calls_ = false;  ///< a call has ended
   State state_ = State::kContent;
   std::deque<Atom> atoms_;
   std::vector<Atom> fence_;  ///< that may stand around calls, with the word behind it

@@ -499,6 +499,19 @@ TEST_CASE("what a limit cuts is no whole call", "[reply][calls]") {
     if (part.kind == Kind::kCallEnd) CHECK(parse_json(part.call.arguments).is_discarded());
 }
 
+TEST_CASE("what a limit leaves of a mark after a call is no content", "[reply][calls]") {
+  const ReplyFormat hermes = usual_reply_format("");
+  const std::string call = R"(<tool_call>{"name": "save", "arguments": {"title": "Shop"}})";
+  const std::string marks = "</tool_call>\n<tool_call>\n{\"name\": \"sa";
+  for (std::size_t n = 0; n <= marks.size(); ++n)
+    CHECK(parsed(hermes, call + marks.substr(0, n), true) == R"([save {"title": "Shop"}])");
+  const ReplyFormat& xml = model_named("Qwen3-Coder").format;
+  const std::string begun = "<tool_call>\n<function=save>\n<parameter=title>\nShop\n</parameter>\n";
+  const std::string more = "</function>\n</tool_call>\n<tool_call>\n<function=sa";
+  for (std::size_t n = std::string("</function>").size(); n <= more.size(); ++n)
+    CHECK(parsed(xml, begun + more.substr(0, n), true) == R"([save {"title":"Shop"}])");
+}
+
 TEST_CASE("marks without end take time that grows with them alone", "[reply][calls]") {
   const ReplyFormat& xml = model_named("Qwen3-Coder").format;
   const std::string begin = "<tool_call>\n<function=save>\n<parameter=body>\n";
