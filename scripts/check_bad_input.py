@@ -11,7 +11,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROWS = 90
+ROWS = 96
 ROW = re.compile(r"^\| (\d+)(?:, (\d+))? \|.*\| ([^|]+) \|$", re.MULTILINE)
 CASE = re.compile(r'TEST_CASE(?:_METHOD)?\(\s*(?:\w+,\s*)?"((?:[^"\\]|\\.)*)"')
 

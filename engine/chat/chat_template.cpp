@@ -13,6 +13,7 @@
 namespace llm {
 namespace {
 
+using jinja::Meter;
 using jinja::Runtime;
 using jinja::Tag;
 using jinja::Text;
@@ -29,21 +30,21 @@ bool is_known_role(const OrderedJson& role) {
 /// A message, its content tagged with its number.
 Value message_value(Runtime& rt, const OrderedJson& message, std::size_t index) {
   if (!message.is_object()) return rt.from_json(message);
-  std::vector<std::pair<Value, Value>> items;
+  jinja::DictObject made;
   for (const auto& [key, value] : message.items()) {
     Tag tag = jinja::kContent;
     if (key == "role" && is_known_role(value)) tag = jinja::kMarkup;
     if (key == "content" && value.is_string()) {
       tag = jinja::kFirstMessage + static_cast<Tag>(index);
     }
-    items.emplace_back(rt.text(key, jinja::kContent), rt.from_json(value, tag, 1));
+    rt.add(made, rt.text(key, jinja::kContent), rt.from_json(value, tag, 1));
   }
-  return rt.dict(std::move(items));
+  return rt.dict(std::move(made));
 }
 
 Value messages_value(Runtime& rt, const OrderedJson& messages) {
   if (!messages.is_array()) return rt.from_json(messages);
-  std::vector<Value> values;
+  jinja::Values values;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     values.push_back(message_value(rt, messages[i], i));
   }
@@ -53,6 +54,8 @@ Value messages_value(Runtime& rt, const OrderedJson& messages) {
 /// Runs of equal kind joined, but for messages that came out whole.
 std::vector<ChatPart> parts_of(const Text& text, const OrderedJson& messages) {
   std::vector<ChatPart> parts;
+  parts.reserve(text.runs().size());
+  jinja::touch(64 * text.runs().size());
   std::size_t begin = 0;
   for (const Text::Run& run : text.runs()) {
     const std::string_view bytes = text.bytes().substr(begin, run.end - begin);
@@ -88,14 +91,19 @@ Result<ChatTemplate> ChatTemplate::parse(std::string jinja) {
     return Error{ErrorCode::kResource, "chat template",
                  fmt::format("found {} bytes, need at most {}", jinja.size(), kMaxBytes)};
   }
-  LLM_TRY(auto tokens, jinja::lex(jinja));
   auto parsed = std::make_shared<Parsed>();
-  LLM_TRY(parsed->body, jinja::Parser(std::move(tokens)).parse());
+  LLM_RETURN_IF_ERROR(jinja::metered(Meter::kMaxSourceBytes, {}, [&](Meter&) -> Status {
+    LLM_TRY(const auto tokens, jinja::lex(jinja));
+    LLM_TRY(parsed->body, jinja::Parser(*tokens).parse());
+    return Ok{};
+  }));
   return ChatTemplate(std::move(jinja), std::move(parsed));
 }
 
-Result<std::vector<ChatPart>> ChatTemplate::render(const ChatInput& input) const {
-  Runtime rt;
+/// @pre on a metered thread
+static Result<std::vector<ChatPart>> parts_of_chat(const jinja::Body& body, const ChatInput& input,
+                                                   Meter& meter) {
+  Runtime rt(meter);
   rt.date = input.date;
   jinja::Scope variables;
   variables.set("documents", jinja::None{});
@@ -113,10 +121,20 @@ Result<std::vector<ChatPart>> ChatTemplate::render(const ChatInput& input) const
   Text text;
   if (!rt.failed()) {
     jinja::Scope scope{.outer = &variables};
-    text = jinja::Evaluator(rt).render(parsed_->body, scope);
+    text = jinja::Evaluator(rt).render(body, scope);
   }
   if (rt.failed()) return *rt.error();
   return parts_of(text, input.messages);
+}
+
+Result<std::vector<ChatPart>> ChatTemplate::render(const ChatInput& input,
+                                                   const RenderLimits& limits) const {
+  std::vector<ChatPart> parts;
+  LLM_RETURN_IF_ERROR(jinja::metered(Meter::kMaxValueBytes, limits, [&](Meter& meter) -> Status {
+    LLM_TRY(parts, parts_of_chat(parsed_->body, input, meter));
+    return Ok{};
+  }));
+  return parts;
 }
 
 std::string chat_text(const std::vector<ChatPart>& parts) {

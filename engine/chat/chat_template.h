@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "engine/chat/render_limits.h"
 
 namespace llm {
 
@@ -42,15 +43,19 @@ struct ChatInput {
 class ChatTemplate {
  public:
   /// Errors: kMalformed for what is no Jinja and kUnsupported for what there is not of it, naming
-  /// the line and what was found; kResource above kMaxBytes.
+  /// the line and what was found; kResource above kMaxBytes, 40 MiB of tokens and nodes or 150
+  /// levels, and where there is no thread for it.
   static Result<ChatTemplate> parse(std::string jinja);
 
   /// No part is empty.
   /// Errors: kUsage with the template's own message where it raises one; kMalformed where Python
-  /// would raise another exception; kUnsupported; kResource above 10 million steps, 128 MiB of
-  /// values, 16 MiB of text, 400 levels. All name the template's line.
-  /// Cost: linear in the steps that the template takes. Any number of threads may render at once.
-  Result<std::vector<ChatPart>> render(const ChatInput& input) const;
+  /// would raise another exception; kUnsupported; kResource above `limits`, 10 million steps, 64
+  /// MiB of values, 16 MiB of text, 1000 levels, and where there is no thread for it. All name the
+  /// template's line.
+  /// Cost: linear in the steps that the template takes, on a thread with a stack of its own. Any
+  /// number of threads may render at once.
+  Result<std::vector<ChatPart>> render(const ChatInput& input,
+                                       const RenderLimits& limits = {}) const;
 
   const std::string& source() const { return source_; }
 

@@ -190,12 +190,14 @@ ChatInput ChatStyle::input(OrderedJson messages) const {
 }
 
 Result<std::vector<ChatPart>> ChatStyle::render(OrderedJson messages, OrderedJson tools,
-                                                OrderedJson variables, bool asks) const {
+                                                OrderedJson variables, bool asks,
+                                                const RenderLimits& limits) const {
+  if (exhausted_) return *exhausted_;
   ChatInput all = input(std::move(messages));
   all.tools = std::move(tools);
   all.variables = std::move(variables);
   all.add_generation_prompt = asks;
-  return template_.render(all);
+  return template_.render(all, limits);
 }
 
 Result<std::vector<TokenId>> ChatStyle::encode_reply(const std::string& reply) const {
@@ -207,16 +209,23 @@ Result<std::vector<TokenId>> ChatStyle::encode_reply(const std::string& reply) c
 void ChatStyle::derive() {
   OrderedJson messages = OrderedJson::array({chat_message("user", "U")});
   ChatInput probe = input(messages);
-  auto asked = template_.render(probe);
+  const auto render = [this](const ChatInput& one) {
+    return template_.render(one, trial_limits());
+  };
+  auto asked = render(probe);
+  if (!asked.ok() && is_exhausting(asked.error())) {
+    exhausted_ = asked.error();
+    return;
+  }
   if (!asked.ok()) {
     probe.date = std::chrono::year_month_day(std::chrono::year(2024), std::chrono::July,
                                              std::chrono::day(26));
-    asked = template_.render(probe);
+    asked = render(probe);
     needs_date_ = asked.ok();
   }
   probe.messages.push_back(chat_message("assistant", "X"));
   probe.add_generation_prompt = false;
-  const auto answered = template_.render(probe);
+  const auto answered = render(probe);
   const auto reply = answered.ok() ? around(*answered, 1) : std::nullopt;
   if (!reply) return;
   add_end(reply->behind, false);
@@ -226,7 +235,7 @@ void ChatStyle::derive() {
   }
   probe.messages.push_back(chat_message("user", "V"));
   probe.add_generation_prompt = true;
-  const auto went_on = template_.render(probe);
+  const auto went_on = render(probe);
   const auto next = went_on.ok() ? around(*went_on, 2) : std::nullopt;
   const auto earlier = went_on.ok() ? around(*went_on, 1) : std::nullopt;
   if (!next || !earlier) return;

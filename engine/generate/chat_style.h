@@ -57,10 +57,11 @@ class ChatStyle {
   bool needs_date() const { return needs_date_; }
 
   /// A conversation; where it asks for a reply, up to where that begins.
-  /// Errors: as ChatTemplate::render().
+  /// Errors: as ChatTemplate::render(); at once, where the shortest conversation was too much for
+  /// trial_limits().
   Result<std::vector<ChatPart>> render(OrderedJson messages, OrderedJson tools = {},
                                        OrderedJson variables = OrderedJson::object(),
-                                       bool asks = true) const;
+                                       bool asks = true, const RenderLimits& limits = {}) const;
   /// As encode_chat().
   Result<std::vector<TokenId>> encode(std::span<const ChatPart> parts, bool is_start) const {
     return encode_chat(tokenizer_, markers_, parts, is_start);
@@ -90,6 +91,7 @@ class ChatStyle {
   ChatMarkers markers_;
   std::optional<std::chrono::year_month_day> date_;
   bool needs_date_ = false;
+  std::optional<Error> exhausted_;  ///< by the shortest conversation
   std::string reply_begin_;
   std::vector<TokenId> end_tokens_;
   std::vector<std::string> end_texts_;

@@ -72,6 +72,23 @@ dict([("a", 1)]) ;; namespace(a=1).a ;; raise_exception("no") ;; nosuch(1) ;; "a
 strftime_now("%A, %B %-d, %y; %j %H:%M:%S %p %%") ;; strftime_now is defined ;; bos_token ~ eos_token ;; add_generation_prompt ;; (1 | string) + "a" ;; - 3 | abs ;; 1 + 2 | string ~ "x" ;; "a" if n > 5 and not empty else "b" ;; n == 7 and items == [3, 1, 2]
 [i for i in items] ;; 1 + ;; (1 ;; [1 ;; {1: } ;; "abc ;; n.0 ;; items.0 ;; items.1 + 1 ;; @ ;; 5 is ;; true.x ;; none is none is none
 {"a": 1}.a
+nothing | selectattr("v") | list ;; nothing | rejectattr("v") | list ;; nothing | map(attribute="v") | list ;; nothing | map("upper") | list
+nothing | select | list ;; nothing | reject("odd") | list ;; 0 | selectattr("v") | list ;; false | rejectattr("v") | list ;; 0 | map("upper") | list
+false | select | list ;; 0 | reject | list ;; "" | selectattr("v") | list ;; missing | select | list ;; {} | map("upper") | list ;; 0.0 | select | list
+nothing | selectattr("v", "nosuch") | list ;; nothing | map | list ;; nothing | selectattr | list ;; 1 | select | list ;; true | map("upper") | list
+2.5 | selectattr("v") | list ;; nothing | list ;; nothing | first ;; nothing | sort ;; nothing | unique | list ;; nothing | reverse | list ;; 0 | join
+nothing | indent ;; 7 | indent ;; [1] | indent ;; missing | indent ;; (nothing | select) and 1 ;; ([] | map("abs")) and 1 ;; 1 if [] | select else 2
+items | select | length ;; (items | map("abs")) is sequence ;; (items | map("abs")) is iterable ;; (items | select)[0] is defined ;; (items | select)[1:] is defined
+(items | select) == (items | select) ;; items | select | last ;; items | select | first ;; items | select | reverse | list ;; map | items | length
+items | reverse | length ;; [] | select | sort ;; (items | select) + [1] ;; (items | select) * 2 ;; 2 in (items | select) ;; (items | select).count is defined
+items | unique | list | length ;; items | unique | length ;; [[1]] | unique | list ;; [{}] | unique | list ;; [1, 1.0, true, "1", (1,), (1.0,)] | unique | list
+true | round ;; "abcabc".rsplit("bc") ;; "aaaa".rsplit("aa", 1) ;; "aaa".rsplit("aa") ;; "aaa".split("aa") ;; "abab".rpartition("ab") ;; "\u3000a\u3000 b\u2003".rsplit()
+"\u3000a\u3000 b\u2003".split(none, 1) ;; " a b  c ".rsplit(none, 2) ;; " a b ".rsplit(none, 0) ;; " a b ".split(none, 0) ;; "abc".rfind("") ;; "".rfind("") ;; "abc".rfind("zz")
+"\xe9a\xe9b\xe9".rfind("\xe9") ;; "\xe9a\xe9b\xe9".count("\xe9") ;; "a\xe9\u4f60b".strip("ab\u4f60") ;; "a\xe9\u4f60b"[1:3] ;; "0123456789\xe9abcdefghij"[10:12] ;; "0123456789\xe9abcdefghij" | length
+dict(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10) ;; dict(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10)["j"] ;; dict({"a": 1}, a=2)
+{1: "a", 2: "b", 3: "c", 4: "d", 5: "e", 6: "f", 7: "g", 8: "h", 9: "i", 1.0: "z", true: "y", "1": "x", (1,): "w"} ;; {1: 2}[1.0] ;; {(1, "a"): 2}[(1.0, "a")] ;; {none: 1}[none]
+dict(range(20) | map("string") | map("list") | map("length") | list) ;; {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7, "h": 8, "i": 9} == {"i": 9, "h": 8, "g": 7, "f": 6, "e": 5, "d": 4, "c": 3, "b": 2, "a": 1}
+"ab" * 3000 == "ab" * 2999 + "ab" ;; ("ab" * 3000) | length ;; "ab" * 0 ;; "ab" * -1 ;; "" * 5 ;; ("\xe9" * 5000)[4999] ;; ("abc" * 2731) | length
 """
 
 STATEMENTS = [
@@ -105,6 +122,10 @@ STATEMENTS = [
     "{% set a = 'x' if n == 7 else 'y' %}{{ a }}{% set b = n, %}{{ b }}", "{% for i in items | sort %}{{ i }}{% endfor %}{% for i in items | select('odd') %}{{ i }}{% endfor %}", "{{ messages[0]['role'] == 'user' and 'U' or 'S' }}", "{% if n is defined and n is not none and n %}a{% endif %}",
     "{% for m in messages if m.role == 'user' %}{{ loop.index0 }}{{ m.content }}{% endfor %}", "{% for x in [1, 1, 2] %}{% if loop.nextitem is defined and loop.nextitem == x %}={% endif %}{% endfor %}", "{{ messages[1:] | length }}{{ messages[1:][0].role }}",
     "{% set ns = namespace() %}{{ ns.x is defined }}{% set ns.x = 1 %}{{ ns.x }}", "{% macro a() %}1{% endmacro %}{% macro b() %}{{ a() }}2{% endmacro %}{{ b() }}{{ a is defined }}", "{% set f = 'a' %}{% macro m(f) %}{{ f }}{% endmacro %}{{ m('b') }}{{ f }}", "{{ [1, 2,] }}{{ {'a': 1,} }}{{ (1, 2,) }}",
+    "{% macro m(a, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10) %}{{ a }}{{ b }}{{ h }}{{ j }}{% endmacro %}{{ m(1) }}|{{ m(j=1, i=2, a=3) }}|{{ m(1, 2, 3, 4, 5, 6, 7, 8, 9, 0) }}|{{ m(a=1, j=2) }}",
+    "{% macro m(a, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10) %}{% endmacro %}{{ m(z=1) }}",
+    "{% set a, b, c, d, e, f, g, h, i, j = range(10) %}{{ a }}{{ j }}{% set j = 'x' %}{{ j }}{{ k is defined }}", "{% set ns = namespace(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9) %}{% set ns.j = 10 %}{% set ns.a = 0 %}{{ ns.a }}{{ ns.i }}{{ ns.j }}",
+    "{% for x in nothing | selectattr('v') %}{{ x }}{% else %}none{% endfor %}", "{% if items | selectattr('nosuch') %}true{% endif %}{% if items | selectattr('nosuch') | list %}true{% endif %}",
 ]
 
 

@@ -178,4 +178,47 @@ TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmse
   }
 }
 
+TEST_CASE("a workshop's pieces wait for those of their own model alone", "[llmserve]") {
+  const std::array<int, 5> models{};
+  std::promise<void> hold;
+  const auto held = hold.get_future().share();
+  std::array<std::promise<bool>, 5> asked;
+  std::atomic<int> n_done = 0;
+  auto owner = std::make_shared<int>();
+  const std::weak_ptr<int> kept = owner;
+  {
+    Workshop workshop([](const Workshop::Then& then) { then(); });
+    const auto take = [&](int model, std::function<Workshop::Then()> work) {
+      workshop.take({.bytes = 1,
+                     .owner = kept,
+                     .model = &models[static_cast<std::size_t>(model)],
+                     .work = std::move(work),
+                     .failed = [](const std::string&) {}});
+    };
+    CHECK(!Workshop::has_owner_gone());
+    // Four that do not end, of four models; each knows when its owner has gone.
+    for (std::size_t i = 0; i < 4; ++i) {
+      take(static_cast<int>(i), [&, i] {
+        const auto has_gone = Workshop::has_owner_gone();
+        asked[i].set_value(has_gone());
+        held.wait();
+        n_done += has_gone() ? 1 : 0;
+        return [] {};
+      });
+    }
+    take(0, [&] {  // dropped with its owner
+      n_done = -100;
+      return [] {};
+    });
+    take(4, [&] {
+      asked[4].set_value(false);
+      return [] {};
+    });
+    for (auto& one : asked) CHECK_FALSE(one.get_future().get());
+    owner.reset();
+    hold.set_value();
+  }
+  CHECK(n_done == 4);
+}
+
 }  // namespace llm::test

@@ -97,6 +97,42 @@ TEST_CASE("every GGUF of a folder is a model by its name", "[llmserve]") {
   }
 }
 
+TEST_CASE("bad input 95: a template without end holds up no other model", "[llmserve]") {
+  const ModelFolder models({"good"});
+  TinyGguf bomb = TinyGguf::llama();
+  bomb.set_string("tokenizer.chat_template",
+                  "{% for m in messages %}{{ m.content }}{% if m.content == 'boom' %}\n"
+                  "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+                  "{% endif %}{% endfor %}");
+  models.folder().write("bomb.gguf", bomb.bytes());
+  bomb.set_string("tokenizer.chat_template",
+                  "\n{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}");
+  models.folder().write("deep.gguf", bomb.bytes());
+  const Server server = models.serve();
+  const auto chat = [](const std::string& model, const std::string& content) {
+    return post_text("/v1/chat/completions",
+                     json_text(Json{{"model", model},
+                                    {"max_tokens", 1},
+                                    {"messages", {{{"role", "user"}, {"content", content}}}}}));
+  };
+  server.ask(chat("bomb", "hi")).must_be(200);
+  server.complete(ModelFolder::ask("good")).must_be(200);
+  std::vector<std::unique_ptr<RawClient>> bombs;
+  for (int i = 0; i < 4; ++i) {
+    bombs.push_back(std::make_unique<RawClient>(server.port()));
+    REQUIRE(bombs.back()->send(chat("bomb", "boom")));
+  }
+  // Each takes a part of a second or more, one after the other.
+  bombs[0]->reply().must_be(400, {"line 2: found more than "});
+  server.complete(ModelFolder::ask("good")).must_be(200);
+  server.ask(chat("deep", "hi")).must_be(400, {"line 2: found more than 1000 evaluations"});
+  pollfd last{.fd = bombs[3]->descriptor(), .events = POLLIN, .revents = 0};
+  CHECK(::poll(&last, 1, 0) == 0);
+  bombs[2]->close();  // given up, whether it was begun or not
+  bombs[3]->reply().must_be(400, {"line 2: found more than "});
+  server.complete(ModelFolder::ask("good")).must_be(200);
+}
+
 TEST_CASE("what llmserve cannot serve a folder with is refused by name", "[llmserve]") {
   const ModelFolder models({"a"});
   const ScratchDirectory empty;

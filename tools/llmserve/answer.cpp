@@ -22,7 +22,8 @@ HttpAnswer error_answer(int status, std::string_view message, std::string_view c
 
 HttpAnswer error_answer(const Error& error) {
   const std::string text = error.to_string();
-  const bool lacks_memory = error.code == ErrorCode::kResource && error.field == "memory";
+  const bool lacks_memory =
+      error.code == ErrorCode::kResource && (error.field == "memory" || error.field == "threads");
   const bool is_clients = error.code == ErrorCode::kUsage || error.code == ErrorCode::kResource;
   if (!is_clients || lacks_memory)
     return {.status = 500, .body = error_body(text, "server_error") + "\n"};

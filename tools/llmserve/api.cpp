@@ -213,11 +213,12 @@ void Api::go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next) {
   }
 }
 
-void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
+void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes, const void* model,
                std::function<Next()> piece) {
   const auto kept = keep(exchange);
   workshop_.take({.bytes = bytes,
                   .owner = kept,
+                  .model = model,
                   .work = [this, kept, piece = std::move(piece)]() -> Workshop::Then {
                     return [this, kept, next = piece()] { go_on(kept, next); };
                   },
@@ -253,7 +254,7 @@ void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {
   const auto body = std::make_shared<std::string>(exchange->take_body());
   const std::size_t bytes = body->size();
   if (!workshop_.has_room(bytes)) return exchange->answer(busy_answer());
-  work(exchange, bytes, [this, body, bytes, read = std::move(read)]() -> Next {
+  work(exchange, bytes, nullptr, [this, body, bytes, read = std::move(read)]() -> Next {
     auto parsed = parse_json(std::exchange(*body, ""), kMostLevels);
     if (!parsed.ok()) return answer_with(error_answer(parsed.error()));
     const auto json = std::make_shared<const OrderedJson>(std::move(parsed).value());
@@ -263,7 +264,8 @@ void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {
       with_model(parsing, name,
                  [this, json, bytes, read](const std::shared_ptr<HttpExchange>& reading,
                                            const Lease& model) {
-                   work(reading, bytes, [json, model, read] { return read(*json, model); });
+                   work(reading, bytes, model.get(),
+                        [json, model, read] { return read(*json, model); });
                  });
     };
   });

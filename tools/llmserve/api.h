@@ -60,8 +60,8 @@ class Api {
   /// Keeps an exchange until go_on(), or until its client goes.
   std::weak_ptr<HttpExchange> keep(const std::shared_ptr<HttpExchange>& exchange);
   void go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next);
-  /// Lets the workshop do `piece`, and this thread what it returns.
-  void work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
+  /// Lets the workshop do `piece`, and this thread what it returns. @param model  null: any
+  void work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes, const void* model,
             std::function<Next()> piece);
   /// Goes on when the model of that name is loaded. @param name  null: the first
   void with_model(const std::shared_ptr<HttpExchange>& exchange, const OrderedJson& name,

@@ -3,14 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "engine/generate/chat_style.h"
 #include "tools/common/options.h"
+#include "tools/llmserve/workshop.h"
 
 namespace llm {
 namespace {
+
+/// By the clock. A template may work for less; there is more of it where others work, too.
+constexpr std::chrono::seconds kMostRenderTime(5);
 
 /// A list of prompts, not a prompt.
 bool is_list(const OrderedJson& prompt) {
@@ -85,10 +91,14 @@ ReplyFormat reply_format_of(const ChatStyle& style, const Tokenizer& tokenizer) 
   std::vector<std::string> ends = options.stop;
   for (const TokenId id : options.stop_tokens) ends.emplace_back(tokenizer.spelling(id));
   if (tokenizer.spec().eos) ends.emplace_back(tokenizer.spelling(*tokenizer.spec().eos));
+  std::optional<Error> exhausted;  // by one conversation: no other is tried
   const auto render = [&](const OrderedJson& messages, const OrderedJson& tools,
                           bool asks) -> Result<std::string> {
-    LLM_TRY(const auto parts, style.render(messages, tools, OrderedJson::object(), asks));
-    return chat_text(parts);
+    if (exhausted) return *exhausted;
+    const auto parts = style.render(messages, tools, OrderedJson::object(), asks, trial_limits());
+    if (parts.ok()) return chat_text(*parts);
+    if (is_exhausting(parts.error())) exhausted = parts.error();
+    return parts.error();
   };
   const ReplyFormat format = reply_format(style.source(), render, ends);
   return format.knows_tools ? format : usual_reply_format(style.source());
@@ -179,7 +189,11 @@ Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
   }
   adapt_chat(served.reply_format, chat);
   ChatPrompt prompt;
-  auto parts = served.style->render(chat.messages, chat.tools, chat.variables);
+  auto parts = served.style->render(
+      chat.messages, chat.tools, chat.variables, /*asks=*/true,
+      {.most_time = kMostRenderTime, .is_given_up = Workshop::has_owner_gone()});
+  const bool lacks_thread = !parts.ok() && parts.error().field == "threads";
+  if (lacks_thread) return std::move(parts).error();
   if (!parts.ok()) {  // whatever it is: other messages are told otherwise
     Error error = std::move(parts).error();
     error.code = ErrorCode::kUsage;

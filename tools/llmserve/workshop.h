@@ -1,28 +1,32 @@
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace llm {
 
-/// Does for the server's thread what would hold it up: reads bodies and writes answers. Two
-/// threads: one for short pieces, one for long ones, so that nobody's short request waits for a
-/// long one.
+/// Does for the server's thread what would hold it up: reads bodies and writes answers. Pieces of
+/// the same model are done one after the other, the short ones beside the long ones; those of
+/// different models at once. So nobody's short request waits for a long one, and nobody's request
+/// for what another model's chat template or grammar takes.
 class Workshop {
  public:
   /// What the server's thread does with the result.
   using Then = std::function<void()>;
 
   struct Piece {
-    std::size_t bytes = 0;      ///< to read or to write, about
-    std::weak_ptr<void> owner;  ///< when it has gone, the piece is not begun
+    std::size_t bytes = 0;        ///< to read or to write, about
+    std::weak_ptr<void> owner;    ///< when it has gone, the piece is not begun
+    const void* model = nullptr;  ///< which it is for; null: for none
     /// Done by a thread of the workshop. Neither it nor what it captures is of the server's thread.
     std::function<Then()> work;
     /// Called by the server's thread in place of the result: `work` has thrown.
@@ -42,24 +46,30 @@ class Workshop {
 
   /// A piece of at most so many bytes is short: milliseconds.
   static constexpr std::size_t kShortBytes = 32 << 10;
+  /// Of a piece's thread: whether the owner of the piece has gone, asked later and from any thread.
+  /// Empty where the thread is none of a workshop.
+  static std::function<bool()> has_owner_gone();
+
   /// The most that waits, unless it is one piece.
   static constexpr std::size_t kMostWaitingBytes = 64 << 20;
 
  private:
-  struct Lane {
-    std::deque<Piece> waiting;
-    std::thread thread;
-  };
+  using Lane = std::pair<const void*, bool>;  ///< a model, and whether its pieces are long
 
-  void work(Lane& lane);
+  void work();
   void finish(Piece piece);
+  /// Starts another thread, if the system has one: those that are there do the pieces, too.
+  void grow();
 
   std::function<void(Then)> post_;
-  std::mutex mutex_;  // guards what waits
+  std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   bool stopped_ = false;
   std::size_t waiting_bytes_ = 0;
-  std::array<Lane, 2> lanes_;  ///< of short pieces, of long ones
+  std::map<Lane, std::deque<Piece>> lanes_;  ///< with a piece under way or pieces that wait
+  std::deque<Lane> ready_;                   ///< those of them that nobody works at, in turn
+  std::size_t n_idle_ = 0;
+  std::vector<std::thread> threads_;  ///< two, and as many as lanes were worked at together
 };
 
 }  // namespace llm

@@ -89,11 +89,13 @@ Result<RenderedChat> render_chat(const std::string& jinja,
                                  std::shared_ptr<const Tokenizer> tokenizer) {
   LLM_TRY(auto style, ChatStyle::create("file", jinja, *tokenizer));
   style->set_date(kDate);
-  auto parts = style->render(conversation(true));
-  if (!parts.ok()) parts = style->render(conversation(false));
-  // Some take one question only.
-  if (!parts.ok())
-    parts = style->render(OrderedJson::array({chat_message("user", std::string(kFirst))}));
+  // Some know no system, some take one question only.
+  const OrderedJson question = OrderedJson::array({chat_message("user", std::string(kFirst))});
+  Result<std::vector<ChatPart>> parts = std::vector<ChatPart>();
+  for (const OrderedJson& messages : {conversation(true), conversation(false), question}) {
+    parts = style->render(messages, {}, OrderedJson::object(), true, trial_limits());
+    if (parts.ok() || is_exhausting(parts.error())) break;
+  }
   if (!parts.ok()) return std::move(parts).error();
   ChatMarkers markers(*tokenizer, jinja);
   std::string text = chat_text(*parts);
@@ -108,7 +110,7 @@ std::string render_without_bos(const RenderedChat& chat) {
   ChatInput input;
   input.messages = conversation(false);
   input.date = kDate;
-  const auto parts = plain->render(input);
+  const auto parts = plain->render(input, trial_limits());
   return parts.ok() ? chat_text(*parts) : std::string();
 }
 

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "engine/chat/jinja/value.h"
 
@@ -12,8 +11,17 @@ namespace llm::jinja {
 struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 
+/// Nodes count as what the template's source takes.
+inline void* new_node(std::size_t n) { return Counted<std::byte>().allocate(n); }
+inline void delete_node(void* node, std::size_t n) {
+  Counted<std::byte>().deallocate(static_cast<std::byte*>(node), n);
+}
+
 /// A node of an expression. What `parts` are depends on the kind:
 struct Expr {
+  static void* operator new(std::size_t n) { return new_node(n); }
+  static void operator delete(void* node, std::size_t n) { delete_node(node, n); }
+
   enum class Kind {
     kConst,    ///< value
     kName,     ///< name
@@ -39,17 +47,20 @@ struct Expr {
   int line;
   std::string name = {};
   Value value = {};
-  std::vector<ExprPtr> parts = {};
-  std::vector<std::pair<std::string, ExprPtr>> named = {};
-  std::vector<std::string> operators = {};
+  Vector<ExprPtr> parts = {};
+  Vector<std::pair<std::string, ExprPtr>> named = {};
+  Vector<std::string> operators = {};
   int depth = 1;  ///< of the tree below; the parser bounds it
 };
 
 struct Stmt;
 using StmtPtr = std::unique_ptr<Stmt>;
-using Body = std::vector<StmtPtr>;
+using Body = Vector<StmtPtr>;
 
 struct Stmt {
+  static void* operator new(std::size_t n) { return new_node(n); }
+  static void operator delete(void* node, std::size_t n) { delete_node(node, n); }
+
   enum class Kind {
     kText,         ///< value
     kPrint,        ///< expr
@@ -71,10 +82,10 @@ struct Stmt {
   ExprPtr target = {};
   ExprPtr expr = {};
   ExprPtr test = {};
-  std::vector<std::pair<std::string, ExprPtr>> params = {};  ///< with defaults, which may be null
+  Vector<std::pair<std::string, ExprPtr>> params = {};  ///< with defaults, which may be null
   Body body = {};
   Body orelse = {};
-  std::vector<StmtPtr> branches = {};  ///< of kIf: the elifs, in turn
+  Vector<StmtPtr> branches = {};  ///< of kIf: the elifs, in turn
 };
 
 }  // namespace llm::jinja

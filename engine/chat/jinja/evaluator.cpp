@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include "base/shown_text.h"
+
 namespace llm::jinja {
 
 const Value* Scope::find(std::string_view name) const {
   for (const Scope* scope = this; scope; scope = scope->outer) {
-    if (const Value* found = find_in(scope->values, name)) return found;
+    touch(8);
+    if (const Value* found = scope->values.find(name)) return found;
   }
   return nullptr;
 }
-
-void Scope::set(std::string_view name, Value value) { set_in(values, name, std::move(value)); }
 
 Text Evaluator::render(const Body& body, Scope& variables) {
   Text out;
@@ -31,6 +32,7 @@ Evaluator::Flow Evaluator::run(const Body& body, Scope& scope) {
 }
 
 Evaluator::Flow Evaluator::run(const Stmt& stmt, Scope& scope) {
+  const Level level;
   rt_.line = stmt.line;
   if (!rt_.charge()) return Flow::kNext;
   switch (stmt.kind) {
@@ -86,9 +88,9 @@ Evaluator::Flow Evaluator::run_if(const Stmt& stmt, Scope& scope) {
 }
 
 Evaluator::Flow Evaluator::run_for(const Stmt& stmt, Scope& scope) {
-  std::vector<Value> items = rt_.items_of(eval(*stmt.expr, scope));
+  Values items = rt_.items_of(eval(*stmt.expr, scope));
   if (stmt.test) {
-    std::vector<Value> kept;
+    Values kept;
     for (Value& item : items) {
       if (!rt_.charge()) break;
       Scope inner{.outer = &scope};
@@ -126,7 +128,7 @@ void Evaluator::assign(const Expr& target, Value value, Scope& scope) {
   if (rt_.failed()) return;
   if (target.kind == Expr::Kind::kName) return scope.set(target.name, std::move(value));
   if (target.kind == Expr::Kind::kTuple) {
-    const std::vector<Value> items = rt_.items_of(value);
+    const Values items = rt_.items_of(value);
     if (items.size() != target.parts.size()) {
       rt_.wrong(
           fmt::format("found {} values to unpack, need {}", items.size(), target.parts.size()));
@@ -141,26 +143,18 @@ void Evaluator::assign(const Expr& target, Value value, Scope& scope) {
     rt_.wrong("cannot assign attribute on non-namespace object");
     return;
   }
-  rt_.list({value});  // fails for what must not live on in a namespace
-  if (rt_.failed()) return;
-  set_in((*ns)->items, target.name, std::move(value));
+  std::size_t depth = 0;
+  if (rt_.may_hold(value, depth)) (*ns)->items.set(String(target.name), std::move(value));
 }
 
 void Evaluator::print(const Value& value) {
-  const std::size_t before = out_->size();
   if (value.is<MethodPtr>() || value.is<Function>() || value.is<const Macro*>() ||
       value.is<const Loop*>() || value.is<NamespacePtr>()) {
     rt_.unsupported(fmt::format("a {} that is printed", type_name(value)));
     return;
   }
   append_str(value, *out_);
-  const std::size_t more = out_->size() - before;
-  rt_.charge(more / 64);
-  rt_.take_memory(more);
-  if (out_->is_too_long()) {
-    rt_.fail(ErrorCode::kResource,
-             fmt::format("found a text of more than {} MiB, need less", Text::kMaxBytes >> 20));
-  }
+  if (out_->is_too_long()) rt_.too_long(*out_);
 }
 
 Value Evaluator::capture(const Body& body, Scope& scope) {
@@ -168,7 +162,6 @@ Value Evaluator::capture(const Body& body, Scope& scope) {
   Text* const outer = std::exchange(out_, &text);
   run(body, scope);
   out_ = outer;
-  rt_.give_memory(text.size());
   return rt_.failed() ? Value() : rt_.text(std::move(text));
 }
 
@@ -177,28 +170,36 @@ Value Evaluator::call_macro(const Macro& macro, const Args& args, const Macro* c
   Scope scope{.outer = macro.scope};
   const auto& params = definition.params;
   if (args.values.size() > params.size()) {
-    return rt_.wrong(fmt::format("macro '{}' takes not more than {} argument(s)", definition.name,
-                                 params.size()));
+    return rt_.wrong(fmt::format("macro '{}' takes not more than {} argument(s)",
+                                 shown(definition.name), params.size()));
   }
-  for (const auto& [name, value] : args.named) {
-    if (!find_in(params, name)) {
-      return rt_.wrong(
-          fmt::format("macro '{}' takes no keyword argument '{}'", definition.name, name));
-    }
-    scope.set(name, value);
-  }
+  for (const auto& [name, value] : args.named) scope.set(name, value);
   for (std::size_t i = 0; i < params.size(); ++i) {
     const auto& [name, standard] = params[i];
     if (i < args.values.size()) {
       scope.set(name, args.values[i]);
-    } else if (!find_in(scope.values, name)) {
-      scope.set(name, standard
-                          ? eval(*standard, scope)
-                          : rt_.undefined(fmt::format("parameter '{}' was not provided", name)));
+    } else if (!scope.values.find(name)) {
+      scope.set(name, standard ? eval(*standard, scope)
+                               : rt_.undefined(
+                                     fmt::format("parameter '{}' was not provided", shown(name))));
     }
   }
+  if (!knows_names(definition, args)) return Undefined{};
   if (caller) scope.set("caller", caller);
   return capture(definition.body, scope);
+}
+
+bool Evaluator::knows_names(const Stmt& definition, const Args& args) {
+  if (args.named.empty()) return true;
+  Table<std::string_view, bool, NameKeys> known;
+  for (const auto& [name, standard] : definition.params) known.set(name, true);
+  for (const auto& [name, value] : args.named) {
+    if (known.find(name)) continue;
+    rt_.wrong(fmt::format("macro '{}' takes no keyword argument '{}'", shown(definition.name),
+                          shown(name)));
+    return false;
+  }
+  return true;
 }
 
 }  // namespace llm::jinja

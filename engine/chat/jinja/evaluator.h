@@ -3,7 +3,6 @@
 #include <memory>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "engine/chat/jinja/ast.h"
 #include "engine/chat/jinja/runtime.h"
@@ -22,11 +21,11 @@ struct Macro {
 /// Names and values of a block, and those around it.
 struct Scope {
   const Scope* outer = nullptr;
-  std::vector<std::pair<std::string_view, Value>> values = {};
-  std::vector<std::unique_ptr<Macro>> macros = {};
+  Table<std::string_view, Value, NameKeys> values = {};
+  Vector<std::unique_ptr<Macro>> macros = {};
 
   const Value* find(std::string_view name) const;
-  void set(std::string_view name, Value value);
+  void set(std::string_view name, Value value) { values.set(name, std::move(value)); }
 };
 
 /// Renders a template, once. Macros see the values that their scope has when they are called.
@@ -62,13 +61,14 @@ class Evaluator {
   Value eval_call(const Expr& expr, const Scope& scope, const Macro* caller);
   /// `input`: the text of a filter block, for the innermost filter.
   Value eval_filter(const Expr& expr, const Scope& scope, const Value* input);
-  std::vector<Value> eval_all(const Expr& expr, std::size_t from, const Scope& scope);
+  Values eval_all(const Expr& expr, std::size_t from, const Scope& scope);
   Args eval_args(const Expr& expr, const Scope& scope);
   Value call_macro(const Macro& macro, const Args& args, const Macro* caller);
+  /// @return whether all of `args.named` are parameters
+  bool knows_names(const Stmt& definition, const Args& args);
 
   Runtime& rt_;
   Text* out_ = nullptr;
-  std::size_t depth_ = 0;
 };
 
 }  // namespace llm::jinja

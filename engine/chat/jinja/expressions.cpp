@@ -5,16 +5,8 @@
 namespace llm::jinja {
 
 Value Evaluator::eval(const Expr& expr, const Scope& scope) {
-  if (!rt_.charge()) return Undefined{};
-  if (depth_ >= Runtime::kMaxDepth) {
-    return rt_.fail(ErrorCode::kResource,
-                    fmt::format("found more than {} evaluations inside each other, need fewer",
-                                Runtime::kMaxDepth));
-  }
-  ++depth_;
-  Value value = eval_node(expr, scope);
-  --depth_;
-  return value;
+  const Level level;
+  return rt_.charge() ? eval_node(expr, scope) : Undefined{};
 }
 
 Value Evaluator::eval_node(const Expr& expr, const Scope& scope) {
@@ -103,15 +95,15 @@ Value Evaluator::eval_concat(const Expr& expr, const Scope& scope) {
 }
 
 Value Evaluator::eval_dict(const Expr& expr, const Scope& scope) {
-  const std::vector<Value> parts = eval_all(expr, 0, scope);
-  std::vector<std::pair<Value, Value>> items;
-  for (std::size_t i = 0; i + 1 < parts.size(); i += 2) items.emplace_back(parts[i], parts[i + 1]);
-  return rt_.unique_dict(std::move(items));
+  const Values parts = eval_all(expr, 0, scope);
+  DictObject made;
+  for (std::size_t i = 0; i + 1 < parts.size(); i += 2) rt_.add(made, parts[i], parts[i + 1]);
+  return rt_.failed() ? Value() : rt_.dict(std::move(made));
 }
 
 Value Evaluator::eval_slice(const Expr& expr, const Scope& scope) {
   const Value object = eval(*expr.parts[0], scope);
-  std::vector<Value> bounds;
+  Values bounds;
   for (std::size_t i = 1; i < 4; ++i) {
     bounds.push_back(expr.parts[i] ? eval(*expr.parts[i], scope) : Value(None{}));
   }
@@ -130,6 +122,7 @@ Value Evaluator::eval_sign(const Expr& expr, const Scope& scope) {
 }
 
 Value Evaluator::eval_filter(const Expr& expr, const Scope& scope, const Value* input) {
+  const Level level;
   const ExprPtr& inner = expr.parts[0];
   const bool leads_to_block = input && inner && inner->kind == Expr::Kind::kFilter;
   const Value value = leads_to_block ? eval_filter(*inner, scope, input)
@@ -140,8 +133,9 @@ Value Evaluator::eval_filter(const Expr& expr, const Scope& scope, const Value* 
   return rt_.failed() ? Value() : apply_filter(rt_, expr.name, value, args);
 }
 
-std::vector<Value> Evaluator::eval_all(const Expr& expr, std::size_t from, const Scope& scope) {
-  std::vector<Value> values;
+Values Evaluator::eval_all(const Expr& expr, std::size_t from, const Scope& scope) {
+  Values values;
+  values.reserve(expr.parts.size() - from);
   for (std::size_t i = from; i < expr.parts.size(); ++i) {
     values.push_back(eval(*expr.parts[i], scope));
   }

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/shown_text.h"
+
 namespace llm::jinja {
 namespace {
 
@@ -33,8 +35,8 @@ Value indent(R rt, V in, A args) {
     with = Text(std::string(static_cast<std::size_t>(width), ' '), kMarkup);
   }
   // One more break, so that one at the end gives an empty last line; that break goes again.
-  const Text text = rt.str(in);
-  const std::vector<Text> lines = split(text, "\n", Text::kNone, false);
+  const Text& text = rt.need_text(in, "what is indented");
+  const Texts lines = split(text, "\n", Text::kNone, false);
   Text out;
   for (std::size_t i = 0; i < lines.size() && !out.is_too_long(); ++i) {
     if (i > 0) out.append("\n", kMarkup);
@@ -57,7 +59,7 @@ Value to_json(R rt, V in, A args) {
             : std::string(static_cast<std::size_t>(std::clamp(width, Int{0}, Int{1000})), ' ');
   }
   if (given[2] && !given[2]->is<None>()) {
-    const std::vector<Value> two = rt.items_of(*given[2]);
+    const Values two = rt.items_of(*given[2]);
     if (two.size() != 2) return rt.wrong("separators needs two texts");
     style.comma = rt.need_text(two[0], "a separator").bytes();
     style.colon = rt.need_text(two[1], "a separator").bytes();
@@ -77,6 +79,7 @@ Value default_value(R rt, V in, A args) {
 /// The number that a text spells for int() or float(), blanks around it; nothing if none.
 template <typename T>
 std::optional<T> number_in(std::string_view text, int base) {
+  touch(2 * text.size());
   const Stripped left = strip(text, true, true);
   text = text.substr(left.begin, left.end - left.begin);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -130,7 +133,7 @@ Value round_number(R rt, V in, A args) {
   const double x = in.number();
   if (method == "ceil") return std::ceil(x * scale) / scale;
   if (method == "floor") return std::floor(x * scale) / scale;
-  if (in.integer()) return in;
+  if (in.integer()) return *in.integer();
   // As Python: to the decimal that the exact binary value is nearest to, ties to even.
   const std::string text = fmt::format("{:.{}f}", x, digits);
   return number_in<double>(text, 10).value_or(x);
@@ -148,7 +151,7 @@ Value cased(R rt, V in, A) {
 }
 
 Value format(R rt, V in, A args) {
-  std::vector<Value> values = args.values;
+  Values values = args.values;
   return format_percent(rt, rt.str(in), rt.list(std::move(values), true));
 }
 
@@ -195,7 +198,7 @@ bool is_filter(std::string_view name) { return find_filter(name) != nullptr; }
 
 Value apply_filter(Runtime& rt, std::string_view name, const Value& input, const Args& args) {
   const Filter* filter = find_filter(name);
-  if (!filter) return rt.unsupported(fmt::format("the filter '{}'", name));
+  if (!filter) return rt.unsupported(fmt::format("the filter '{}'", shown(name)));
   return rt.failed() ? Value() : filter->apply(rt, input, args);
 }
 

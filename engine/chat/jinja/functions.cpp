@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/shown_text.h"
 #include "engine/chat/jinja/runtime.h"
 
 namespace llm::jinja {
@@ -20,11 +21,12 @@ Value range(Runtime& rt, const Args& args) {
   const Int step = given[2] ? rt.need_int(*given[2], "an argument of range") : 1;
   if (step == 0) return rt.wrong("range() arg 3 must not be zero");
   constexpr Int kMost = 100'000;  // jinja2's sandbox has the same limit
-  std::vector<Value> items;
+  Values items;
   for (Int i = start; step > 0 ? i < stop : i > stop; i += step) {
     if (Int{items.size()} == kMost) {
       return rt.fail(ErrorCode::kResource, "found a range of more than 100000 values");
     }
+    touch(16);
     items.push_back(i);
   }
   return rt.list(std::move(items));
@@ -48,49 +50,53 @@ Value strftime_now(Runtime& rt, const Args& args) {
   if (!given[0]) return rt.wrong("strftime_now needs a format");
   const std::tm date = fmt::gmtime(std::chrono::sys_days(*rt.date));
   const std::string_view format = rt.need_text(*given[0], "a format").bytes();
-  std::string out;
-  for (std::size_t at = 0; at < format.size(); ++at) {
+  Text out;
+  for (std::size_t at = 0; at < format.size() && !out.is_too_long(); ++at) {
     if (format[at] != '%' || at + 1 == format.size()) {
-      out += format[at];
+      out.append(format.substr(at, 1), kMarkup);
       continue;
     }
+    charge(8);
     const bool is_short = format[++at] == '-' && at + 1 < format.size();
     const char directive = is_short ? format[++at] : format[at];
     if (std::string_view("YymdejBbhAauwFDHMSIpTZz%").find(directive) == Text::kNone)
       return rt.unsupported(fmt::format("%{} in a date's format", directive));
-    out += date_part(date, directive, is_short);
+    out.append(date_part(date, directive, is_short), kMarkup);
   }
-  return rt.text(out, kMarkup);
+  return rt.text(std::move(out));
 }
 
 Value make_namespace(Runtime& rt, const Args& args) {
-  auto made = std::make_shared<NamespaceObject>();
+  NamespaceObject made;
+  std::size_t depth = 0;
+  const auto hold = [&](std::string_view name, const Value& value) {
+    if (rt.may_hold(value, depth)) made.items.set(String(name), value);
+  };
   const Args unnamed{args.values, {}};
   const auto given = rt.bind(unnamed, {"mapping"}, "namespace");
   if (given[0] && given[0]->dict()) {
-    for (const auto& [key, value] : given[0]->dict()->items) {
-      made->items.emplace_back(rt.str(key).bytes(), value);
-    }
+    for (const auto& [key, value] : given[0]->dict()->items) hold(rt.str(key).bytes(), value);
   }
-  for (const auto& [name, value] : args.named) made->items.emplace_back(name, value);
-  for (const auto& [name, value] : made->items) rt.list({value});  // refuses what may not be held
-  return made;
+  for (const auto& [name, value] : args.named) hold(name, value);
+  return make_counted(std::move(made));
 }
 
 Value make_dict(Runtime& rt, const Args& args) {
   const Args unnamed{args.values, {}};
   const auto given = rt.bind(unnamed, {"mapping"}, "dict");
-  std::vector<std::pair<Value, Value>> items;
-  if (given[0] && given[0]->dict()) items = given[0]->dict()->items;
-  if (given[0] && !given[0]->dict()) {
+  DictObject made;
+  if (given[0] && given[0]->dict()) {
+    touch(64 * given[0]->dict()->items.size());
+    made = *given[0]->dict();
+  } else if (given[0]) {
     for (const Value& pair : rt.items_of(*given[0])) {
-      const std::vector<Value> two = rt.items_of(pair);
+      const Values two = rt.items_of(pair);
       if (two.size() != 2) return rt.wrong("found an item that is no pair, need one for a dict");
-      items.emplace_back(two[0], two[1]);
+      rt.add(made, two[0], two[1]);
     }
   }
-  for (const auto& [name, value] : args.named) items.emplace_back(rt.text(name, kMarkup), value);
-  return rt.unique_dict(std::move(items));
+  for (const auto& [name, value] : args.named) rt.add(made, rt.text(name, kMarkup), value);
+  return rt.failed() ? Value() : rt.dict(std::move(made));
 }
 
 }  // namespace
@@ -98,7 +104,7 @@ Value make_dict(Runtime& rt, const Args& args) {
 Value find_function(const Runtime& rt, std::string_view name) {
   const auto* at = std::ranges::find(kFunctions, name);
   if (at == kFunctions.end() || (name == "strftime_now" && !rt.date)) {
-    return rt.undefined(fmt::format("'{}' is undefined", name));
+    return rt.undefined(fmt::format("'{}' is undefined", name.substr(0, kLineBytes)));
   }
   return Function{*at};
 }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <optional>
 
 #include "base/utf8.h"
 #include "engine/chat/jinja/runtime.h"
@@ -68,22 +71,23 @@ Value key_text(Runtime& rt, const Value& key) {
 
 void append_object(Runtime& rt, const DictObject& dict, const JsonStyle& style, Text& out,
                    std::size_t level) {
-  auto items = dict.items;
-  if (style.sort_keys) {
-    std::ranges::stable_sort(items, [&](const auto& a, const auto& b) {
-      const auto order = compare(a.first, b.first);
-      if (!order) rt.wrong("found keys of several types, need one to sort by");
-      return order && *order < 0;
-    });
-  }
+  const Pairs& items = dict.items;
+  Vector<std::uint32_t> order(style.sort_keys ? items.size() : 0);
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
+    const auto found = rt.failed() ? std::nullopt : compare(items[a].first, items[b].first);
+    if (!found) rt.wrong("found keys of several types, need one to sort by");
+    return found && *found < 0;
+  });
   out.append("{", kContent);
   for (std::size_t i = 0; i < items.size() && !rt.failed() && !out.is_too_long(); ++i) {
     if (i > 0) out.append(style.comma, kContent);
     append_break(style, level + 1, out);
-    const Value key = key_text(rt, items[i].first);
+    const auto& [name, value] = items[order.empty() ? i : order[i]];
+    const Value key = key_text(rt, name);
     if (key.text()) append_string(*key.text(), style.ascii, out);
     out.append(style.colon, kContent);
-    append_json(rt, items[i].second, style, out, level + 1);
+    append_json(rt, value, style, out, level + 1);
   }
   if (!items.empty()) append_break(style, level, out);
   out.append("}", kContent);

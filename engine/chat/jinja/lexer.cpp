@@ -25,8 +25,9 @@ bool is_name_start(char c) {
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
 
 /// Line ends become "\n", and one at the end goes.
-std::string normalized(std::string_view source) {
-  std::string text;
+String normalized(std::string_view source) {
+  String text;
+  text.reserve(source.size());
   for (std::size_t i = 0; i < source.size(); ++i) {
     if (source[i] == '\r' && i + 1 < source.size() && source[i + 1] == '\n') continue;
     text += source[i] == '\r' ? '\n' : source[i];
@@ -37,9 +38,9 @@ std::string normalized(std::string_view source) {
 
 class Lexer {
  public:
-  explicit Lexer(std::string text) : source_(std::move(text)), s_(source_) {}
+  explicit Lexer(String text) : s_(made_->source = std::move(text)) {}
 
-  Result<std::vector<Token>> run() {
+  Result<std::unique_ptr<const Tokens>> run() {
     while (at_ < s_.size() && !error_) {
       const std::size_t begin = next_begin(at_);
       if (begin == kNone) {
@@ -67,7 +68,7 @@ class Lexer {
     }
     if (error_) return *std::move(error_);
     add(Token::Kind::kEnd, "the template's end");
-    return std::move(tokens_);
+    return std::unique_ptr<const Tokens>(std::move(made_));
   }
 
  private:
@@ -76,7 +77,13 @@ class Lexer {
   }
   void add(Token::Kind kind, std::string_view text) {
     if (kind == Token::Kind::kText && text.empty()) return;
-    tokens_.push_back({kind, std::string(text), line_});
+    meter_here->line = line_;
+    made_->tokens.push_back({kind, line_, text});
+  }
+  /// A text that the source has not as it is.
+  std::string_view kept(String text) {
+    if (s_.substr(at_ + 1).starts_with(text)) return s_.substr(at_ + 1, text.size());
+    return made_->strings.emplace_back(std::move(text));
   }
   void move_to(std::size_t at) {
     line_ += static_cast<int>(std::ranges::count(s_.substr(at_, at - at_), '\n'));
@@ -218,14 +225,14 @@ class Lexer {
         digits();
       }
     }
-    std::string number(s_.substr(at_, at - at_));
+    String number(s_.substr(at_, at - at_));
     std::erase(number, '_');
-    add(is_float ? Token::Kind::kFloat : Token::Kind::kInteger, number);
+    add(is_float ? Token::Kind::kFloat : Token::Kind::kInteger, kept(std::move(number)));
     move_to(at);
   }
 
   void lex_string(char quote) {
-    std::string text;
+    String text;
     std::size_t at = at_ + 1;
     while (at < s_.size() && s_[at] != quote) {
       if (s_[at] == '\\' && at + 1 < s_.size()) {
@@ -235,12 +242,12 @@ class Lexer {
       }
     }
     if (at >= s_.size()) return fail("found a string without its closing quote, need one");
-    add(Token::Kind::kString, text);
+    add(Token::Kind::kString, kept(std::move(text)));
     move_to(at + 1);
   }
 
   /// Appends what the escape behind a backslash stands for; returns where it ends.
-  std::size_t unescape(std::size_t at, std::string& text) {
+  std::size_t unescape(std::size_t at, String& text) {
     constexpr std::string_view kLetters = "abfnrtv\\'\"";
     constexpr std::string_view kMeans = "\a\b\f\n\r\t\v\\'\"";
     const char c = s_[at];
@@ -267,25 +274,31 @@ class Lexer {
     if ((!is_octal && found < n) || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
       fail(fmt::format("found the escape \\{}{}, need a character's number", c, part));
     } else {
-      append_utf8(code, text);
+      std::string character;
+      append_utf8(code, character);
+      text += character;
     }
     return begin + found;
   }
 
-  std::string source_;
+  std::unique_ptr<Tokens> made_ = std::make_unique<Tokens>();
   std::string_view s_;
   std::size_t at_ = 0;
   int line_ = 1;
-  std::vector<Token> tokens_;
   std::optional<Error> error_;
 };
 
 }  // namespace
 
 Error template_error(ErrorCode code, int line, std::string_view message) {
+  constexpr std::size_t kMost = 2000;  // a template's own words, or names of any length
+  if (message.size() > kMost)
+    message = message.substr(0, complete_utf8_size(message.substr(0, kMost)));
   return {code, "chat template", fmt::format("line {}: {}", line, message)};
 }
 
-Result<std::vector<Token>> lex(std::string_view source) { return Lexer(normalized(source)).run(); }
+Result<std::unique_ptr<const Tokens>> lex(std::string_view source) {
+  return Lexer(normalized(source)).run();
+}
 
 }  // namespace llm::jinja

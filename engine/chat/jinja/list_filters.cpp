@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <numeric>
 #include <optional>
 
 #include "engine/chat/jinja/filters.h"
@@ -33,29 +35,33 @@ Value key_of(R rt, V item, const Value* attribute, bool with_case_) {
   return key.text() && !with_case_ ? rt.text(with_case(*key.text(), Case::kLower)) : key;
 }
 
+/// Items and what they are sorted by.
 struct Keyed {
-  Value key;
-  Value item;
+  Values keys;
+  Values items;
 };
 
 /// The items in the order of their keys, equal ones as they were; fails where two keys have none.
-Value sorted(R rt, std::vector<Keyed> keyed, bool is_reversed) {
-  rt.charge(keyed.size());
-  std::ranges::stable_sort(keyed, [&](const Keyed& a, const Keyed& b) {
-    return rt.charge() && compared(rt, is_reversed ? ">" : "<", a.key, b.key);
+Value sorted(R rt, const Keyed& keyed, bool is_reversed) {
+  Vector<std::uint32_t> order(keyed.items.size());
+  touch(64 * order.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
+    return rt.charge() && compared(rt, is_reversed ? ">" : "<", keyed.keys[a], keyed.keys[b]);
   });
-  std::vector<Value> out;
-  for (Keyed& one : keyed) out.push_back(std::move(one.item));
+  Values out;
+  out.reserve(order.size());
+  for (const std::uint32_t i : order) out.push_back(keyed.items[i]);
   return rt.list(std::move(out));
 }
 
 Value sort(R rt, V in, A args) {
   const auto given = rt.bind(args, {"reverse", "case_sensitive", "attribute"}, "sort");
-  std::vector<Keyed> keyed;
-  for (const Value& item : rt.items_of(in)) {
-    keyed.push_back({key_of(rt, item, given[2], is_set(given[1])), item});
+  Keyed keyed{.keys = {}, .items = rt.items_of(in)};
+  for (const Value& item : keyed.items) {
+    keyed.keys.push_back(key_of(rt, item, given[2], is_set(given[1])));
   }
-  return sorted(rt, std::move(keyed), is_set(given[0]));
+  return sorted(rt, keyed, is_set(given[0]));
 }
 
 Value pair_list(R rt, V in) {
@@ -69,37 +75,36 @@ Value dictsort(R rt, V in, A args) {
   const bool by_value = given[1] && rt.need_text(*given[1], "by").bytes() == "value";
   const Value at(Int{by_value ? 1 : 0});
   if (!in.dict() && rt.is_there(in)) return rt.wrong("dictsort needs a mapping");
-  std::vector<Keyed> keyed;
-  for (const Value& pair : rt.items_of(pair_list(rt, in))) {
-    keyed.push_back({key_of(rt, item_of(rt, pair, at), nullptr, is_set(given[0])), pair});
+  Keyed keyed{.keys = {}, .items = rt.items_of(pair_list(rt, in))};
+  for (const Value& pair : keyed.items) {
+    keyed.keys.push_back(key_of(rt, item_of(rt, pair, at), nullptr, is_set(given[0])));
   }
-  return sorted(rt, std::move(keyed), is_set(given[2]));
+  return sorted(rt, keyed, is_set(given[2]));
 }
 
 Value unique(R rt, V in, A args) {
   const auto given = rt.bind(args, {"case_sensitive", "attribute"}, "unique");
-  std::vector<Value> keys;
-  std::vector<Value> out;
+  Pairs found;
   for (const Value& item : rt.items_of(in)) {
     const Value key = key_of(rt, item, given[1], is_set(given[0]));
-    if (!rt.charge(1 + keys.size() / 8)) break;
-    if (std::ranges::any_of(keys, [&](const Value& k) { return is_equal(k, key); })) continue;
-    keys.push_back(key);
-    out.push_back(item);
+    if (!rt.charge() || !rt.is_key(key)) break;
+    if (!found.find(key)) found.set(key, item);
   }
-  return rt.list(std::move(out));
+  Values out;
+  for (const auto& [key, item] : found) out.push_back(item);
+  return rt.generator(std::move(out));
 }
 
 template <bool kMax>
 Value extreme(R rt, V in, A args) {
   const auto given = rt.bind(args, {"case_sensitive", "attribute"}, kMax ? "max" : "min");
-  std::optional<Keyed> best;
+  std::optional<std::pair<Value, Value>> best;
   for (const Value& item : rt.items_of(in)) {
     Value key = key_of(rt, item, given[1], is_set(given[0]));
-    if (best && !compared(rt, kMax ? ">" : "<", key, best->key)) continue;
-    best = Keyed{std::move(key), item};
+    if (best && !compared(rt, kMax ? ">" : "<", key, best->first)) continue;
+    best.emplace(std::move(key), item);
   }
-  return best ? best->item : rt.undefined("No aggregated item, sequence was empty.");
+  return best ? best->second : rt.undefined("No aggregated item, sequence was empty.");
 }
 
 Value sum(R rt, V in, A args) {
@@ -129,26 +134,29 @@ Value join(R rt, V in, A args) {
 
 Value length(R rt, V in, A) {
   if (const Text* text = in.text()) return Int{count_characters(text->bytes())};
-  if (const ListObject* list = in.list()) return Int{list->items.size()};
+  if (const ListObject* list = in.list(); list && !list->is_generator)
+    return Int{list->items.size()};
   if (const DictObject* dict = in.dict()) return Int{dict->items.size()};
   if (in.is<Undefined>()) return Int{0};
   return rt.wrong(fmt::format("object of type '{}' has no len()", type_name(in)));
 }
 
 Value first(R rt, V in, A) {
-  const std::vector<Value> items = rt.items_of(in);
+  const Values items = rt.items_of(in);
   return items.empty() ? rt.undefined("No first item, sequence was empty.") : items.front();
 }
 
 Value last(R rt, V in, A) {
-  const std::vector<Value> items = rt.items_of(in);
+  if (in.list() && in.list()->is_generator) return rt.wrong("'generator' object is not reversible");
+  const Values items = rt.items_of(in);
   return items.empty() ? rt.undefined("No last item, sequence was empty.") : items.back();
 }
 
 Value reverse(R rt, V in, A) {
-  std::vector<Value> items = rt.items_of(in);
+  Values items = rt.items_of(in);
   std::ranges::reverse(items);
-  if (!in.text()) return rt.list(std::move(items));
+  if (in.list() && in.list()->is_generator) return rt.list(std::move(items));
+  if (!in.text()) return rt.generator(std::move(items));
   Text out;
   for (const Value& item : items) append_str(item, out);
   return rt.text(std::move(out));
@@ -164,29 +172,33 @@ Args rest(A args, std::size_t n) {
 
 /// map("filter", ...), or map(attribute="a", default=d).
 Value map(R rt, V in, A args) {
-  std::vector<Value> out;
+  if (!is_true(in)) return rt.generator({});  // whatever it is, and whatever the arguments are
+  Values out;
   const auto named = args.values.empty() ? rt.bind(args, {"attribute", "default"}, "map")
                                          : std::vector<const Value*>(2);
   if (args.values.empty() && !named[0]) return rt.wrong("map requires a filter argument");
+  const Args others = rest(args, 1);
   for (const Value& item : rt.items_of(in)) {
     if (!rt.charge()) break;
     if (named[0]) {
       Value value = attribute_of(rt, item, *named[0]);
       out.push_back(value.is<Undefined>() && named[1] ? *named[1] : std::move(value));
     } else {
-      const std::string name(rt.need_text(args.values[0], "a filter's name").bytes());
-      out.push_back(apply_filter(rt, name, item, rest(args, 1)));
+      const std::string_view name = rt.need_text(args.values[0], "a filter's name").bytes();
+      out.push_back(apply_filter(rt, name, item, others));
     }
   }
-  return rt.list(std::move(out));
+  return rt.generator(std::move(out));
 }
 
 /// select, reject ("test", ...) and selectattr, rejectattr ("attribute", "test", ...).
 template <bool kKeeps, bool kByAttribute>
 Value chosen(R rt, V in, A args) {
+  if (!is_true(in)) return rt.generator({});
   constexpr std::size_t kBefore = kByAttribute ? 1 : 0;
   if (args.values.size() < kBefore) return rt.wrong("found no attribute's name, need one");
-  std::vector<Value> out;
+  Values out;
+  const Args others = rest(args, kBefore + 1);
   for (const Value& item : rt.items_of(in)) {
     if (!rt.charge()) break;
     Value subject = item;
@@ -194,11 +206,11 @@ Value chosen(R rt, V in, A args) {
     const bool has_test = args.values.size() > kBefore;
     const bool holds =
         has_test ? apply_test(rt, rt.need_text(args.values[kBefore], "a test's name").bytes(),
-                              subject, rest(args, kBefore + 1))
+                              subject, others)
                  : is_true(subject);
     if (holds == kKeeps) out.push_back(item);
   }
-  return rt.list(std::move(out));
+  return rt.generator(std::move(out));
 }
 
 Value attr(R rt, V in, A args) {
@@ -206,7 +218,7 @@ Value attr(R rt, V in, A args) {
   if (!given[0]) return rt.wrong("attr needs a name");
   const std::string_view name = rt.need_text(*given[0], "a name").bytes();
   // Unlike the dot, it does not look into dicts.
-  if (in.dict() && !is_method(in, name)) return rt.undefined("found no such member");
+  if (in.dict() && find_method(in, name).empty()) return rt.undefined("found no such member");
   return member_of(rt, in, name);
 }
 
@@ -215,7 +227,7 @@ constexpr std::array kFilters = {
     Filter{"length", length},
     Filter{"count", length},
     Filter{"list", [](R rt, V in, A) { return rt.list(rt.items_of(in)); }},
-    Filter{"items", [](R rt, V in, A) { return pair_list(rt, in); }},
+    Filter{"items", [](R rt, V in, A) { return rt.generator(rt.items_of(pair_list(rt, in))); }},
     Filter{"first", first},
     Filter{"last", last},
     Filter{"reverse", reverse},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/shown_text.h"
 #include "engine/chat/jinja/runtime.h"
 
 namespace llm::jinja {
@@ -19,40 +20,53 @@ std::size_t count_of(Runtime& rt, const Value* value) {
   return n < 0 ? kAll : static_cast<std::size_t>(n);
 }
 
-Value texts(Runtime& rt, std::vector<Text> parts, bool is_tuple = false) {
-  std::vector<Value> values;
+Value texts(Runtime& rt, Texts parts, bool is_tuple = false) {
+  Values values;
   for (Text& part : parts) values.push_back(rt.text(std::move(part)));
   return rt.list(std::move(values), is_tuple);
 }
 
-/// split() without a separator: at runs of white space, none at the ends.
-std::vector<Text> split_at_spaces(const Text& self, std::size_t most, bool from_right) {
+/// split() without a separator: at runs of white space, none at the ends; but what is left after
+/// `most` cuts keeps its own.
+Texts split_at_spaces(const Text& self, std::size_t most) {
   const std::string_view bytes = self.bytes();
-  std::vector<Text> parts;
-  std::size_t begin = 0;
-  std::size_t end = bytes.size();
-  while (parts.size() < Runtime::kMaxWeight) {
-    const Stripped left = strip(bytes.substr(begin, end - begin), true, true);
-    if (left.begin == left.end) break;
-    const std::size_t front = begin + left.begin;
-    const std::size_t back = begin + left.end;
-    if (parts.size() == most) {
-      parts.push_back(from_right ? self.part(begin, back - begin) : self.part(front, end - front));
-      break;
-    }
-    std::size_t at = from_right ? back : front;
-    if (from_right) {
-      while (at > front && strip(bytes.substr(front, at - front), false, true).end == at - front)
-        --at;
-      parts.push_back(self.part(at, back - at));
-      end = at;
-    } else {
-      while (at < back && space_size(bytes, at) == 0) ++at;
-      parts.push_back(self.part(front, at - front));
-      begin = at;
-    }
+  touch(2 * bytes.size());
+  Texts parts;
+  std::size_t at = 0;
+  while (true) {
+    while (const std::size_t n = space_size(bytes, at)) at += n;
+    if (at == bytes.size()) return parts;
+    if (parts.size() == most) break;
+    const std::size_t begin = at;
+    while (at < bytes.size() && space_size(bytes, at) == 0) at += character_size(bytes, at);
+    parts.push_back(self.part(begin, at - begin));
   }
-  if (from_right) std::ranges::reverse(parts);
+  parts.push_back(self.part(at));
+  return parts;
+}
+
+/// The same from the end.
+Texts split_at_last_spaces(const Text& self, std::size_t most) {
+  const std::string_view bytes = self.bytes();
+  touch(2 * bytes.size());
+  Texts parts;
+  std::size_t end = bytes.size();
+  const auto before = [&](bool is_space) {  // the end of what is not so, from `end` on
+    while (end > 0) {
+      const std::size_t last = last_character(bytes.substr(0, end));
+      if ((space_size(bytes, last) > 0) != is_space) return;
+      end = last;
+    }
+  };
+  while (true) {
+    before(true);
+    if (end == 0 || parts.size() == most) break;
+    const std::size_t behind = end;
+    before(false);
+    parts.push_back(self.part(end, behind - end));
+  }
+  if (end > 0) parts.push_back(self.part(0, end));
+  std::ranges::reverse(parts);
   return parts;
 }
 
@@ -60,7 +74,9 @@ Value split_method(Runtime& rt, const Text& self, std::string_view name, const A
   const auto given = rt.bind(args, {"sep", "maxsplit"}, name);
   const std::size_t most = count_of(rt, given[1]);
   const bool from_right = name == "rsplit";
-  if (!given[0] || given[0]->is<None>()) return texts(rt, split_at_spaces(self, most, from_right));
+  if (!given[0] || given[0]->is<None>()) {
+    return texts(rt, from_right ? split_at_last_spaces(self, most) : split_at_spaces(self, most));
+  }
   const std::string_view separator = rt.need_text(*given[0], "a separator").bytes();
   if (separator.empty()) return rt.wrong("empty separator");
   return texts(rt, split(self, separator, most, from_right));
@@ -73,11 +89,10 @@ Value partition(Runtime& rt, const Text& self, std::string_view name, const Args
   }
   const Text& separator = *given[0]->text();
   const bool from_right = name == "rpartition";
-  const std::size_t at =
-      from_right ? self.bytes().rfind(separator.bytes()) : self.bytes().find(separator.bytes());
+  const std::size_t at = from_right ? find_last_text(self.bytes(), separator.bytes())
+                                    : find_text(self.bytes(), separator.bytes());
   if (at == Text::kNone) {
-    return texts(rt, from_right ? std::vector<Text>{{}, {}, self} : std::vector<Text>{self, {}, {}},
-                 true);
+    return texts(rt, from_right ? Texts{{}, {}, self} : Texts{self, {}, {}}, true);
   }
   return texts(rt, {self.part(0, at), separator, self.part(at + separator.size())}, true);
 }
@@ -88,9 +103,10 @@ Value split_lines(Runtime& rt, const Text& self, const Args& args) {
   const auto given = rt.bind(args, {"keepends"}, "splitlines");
   const bool keeps = given[0] && is_true(*given[0]);
   const std::string_view bytes = self.bytes();
-  std::vector<Text> lines;
+  Texts lines;
   std::size_t begin = 0;
-  for (std::size_t at = 0; at < bytes.size() && lines.size() < Runtime::kMaxWeight;) {
+  touch(16 * bytes.size());
+  for (std::size_t at = 0; at < bytes.size();) {
     const auto found = std::ranges::find_if(
         kBreaks, [&](std::string_view b) { return bytes.substr(at).starts_with(b); });
     const std::size_t n = found == kBreaks.end() ? 0 : found->size();
@@ -110,7 +126,7 @@ Value has_end(Runtime& rt, const Text& self, bool at_start, const Args& args) {
   if (!given[0]) return rt.wrong("found no argument, need a str");
   const auto fits = [&](const Value& one) {
     const std::string_view end = rt.need_text(one, "what a str starts or ends with").bytes();
-    return at_start ? self.bytes().starts_with(end) : self.bytes().ends_with(end);
+    return at_start ? starts_with(self.bytes(), end) : ends_with(self.bytes(), end);
   };
   const ListObject* list = given[0]->list();
   if (list && list->is_tuple) return std::ranges::any_of(list->items, fits);
@@ -125,10 +141,10 @@ Value position(Runtime& rt, const Text& self, std::string_view name, const Args&
   if (name == "count") {
     if (sub.empty()) return Int{count_characters(bytes)} + 1;
     Int n = 0;
-    for (std::size_t at = 0; (at = bytes.find(sub, at)) != Text::kNone; at += sub.size()) ++n;
+    for (std::size_t at = 0; (at = find_text(bytes, sub, at)) != Text::kNone; at += sub.size()) ++n;
     return n;
   }
-  const std::size_t at = name == "rfind" ? bytes.rfind(sub) : bytes.find(sub);
+  const std::size_t at = name == "rfind" ? find_last_text(bytes, sub) : find_text(bytes, sub);
   if (at == Text::kNone && name == "index") return rt.wrong("substring not found");
   if (at == Text::kNone) return Int{-1};
   return Int{count_characters(bytes.substr(0, at))};
@@ -150,9 +166,13 @@ Value format_method(Runtime& rt, const Text& self, const Args& args) {
       if (bytes[at] == '}' || end == Text::kNone)
         return rt.wrong("found a single brace in a format");
       const std::string_view field = bytes.substr(at + 1, end - at - 1);
+      touch(2 * field.size());
       const bool is_index =
           field.find_first_not_of("0123456789") == Text::kNone && field.size() < 6;
-      const Value* named = find_in(args.named, field);
+      const Value* named = nullptr;
+      for (const auto& [name, value] : args.named) {
+        if (NameKeys::same(name, field)) named = &value;
+      }
       const std::size_t index = field.empty() ? next++
                                 : is_index    ? std::stoul(std::string(field))
                                               : 0;
@@ -161,7 +181,8 @@ Value format_method(Runtime& rt, const Text& self, const Args& args) {
       } else if (!is_index && named) {
         append_str(*named, out);
       } else {
-        return rt.unsupported(fmt::format("the field '{}' of a format", field));
+        return rt.unsupported(
+            fmt::format("the field {} of a format", quoted(field.substr(0, kLineBytes))));
       }
       at = end;
     }
@@ -171,6 +192,7 @@ Value format_method(Runtime& rt, const Text& self, const Args& args) {
 
 Value is_made_of(const Text& self, std::string_view name) {
   bool has_cased = false;
+  touch(4 * self.size());
   for (const char c : self.bytes()) {
     const bool is_digit = c >= '0' && c <= '9';
     const bool is_upper = c >= 'A' && c <= 'Z';
@@ -192,7 +214,6 @@ Value is_made_of(const Text& self, std::string_view name) {
 }
 
 Value text_method(Runtime& rt, const Text& self, std::string_view name, const Args& args) {
-  rt.charge(self.size() / 64);
   if (name.ends_with("strip")) return stripped(rt, self, name, args);
   if (name == "split" || name == "rsplit") return split_method(rt, self, name, args);
   if (name == "splitlines") return split_lines(rt, self, args);
@@ -222,7 +243,7 @@ Value text_method(Runtime& rt, const Text& self, std::string_view name, const Ar
     const auto given = rt.bind(args, {"affix"}, name);
     const std::string_view affix = given[0] ? rt.need_text(*given[0], name).bytes() : "";
     const bool is_front = name == "removeprefix";
-    const bool has = is_front ? self.bytes().starts_with(affix) : self.bytes().ends_with(affix);
+    const bool has = is_front ? starts_with(self.bytes(), affix) : ends_with(self.bytes(), affix);
     if (!has) return rt.text(self);
     return rt.text(self.part(is_front ? affix.size() : 0, self.size() - affix.size()));
   }
@@ -232,15 +253,15 @@ Value text_method(Runtime& rt, const Text& self, std::string_view name, const Ar
 
 Value dict_method(Runtime& rt, const Value& self, std::string_view name, const Args& args) {
   const DictObject& dict = *self.dict();
-  rt.charge(dict.items.size() / 8);
   if (name == "get") {
     const auto given = rt.bind(args, {"key", "default"}, name);
-    const Value* found = given[0] ? dict.find(*given[0]) : nullptr;
+    const Value* found = given[0] ? dict.items.find(*given[0]) : nullptr;
     if (found) return *found;
     return given[1] ? *given[1] : Value(None{});
   }
   if (name == "copy") return self;
-  std::vector<Value> out;
+  Values out;
+  touch(8 * dict.items.size());
   for (const auto& [key, value] : dict.items) {
     out.push_back(name == "keys" ? key : name == "values" ? value : rt.list({key, value}, true));
   }
@@ -252,7 +273,6 @@ Value list_method(Runtime& rt, const Value& self, std::string_view name, const A
   const auto given = rt.bind(args, {"value"}, name);
   if (!given[0]) return rt.wrong("found no argument, need a value");
   const auto& items = self.list()->items;
-  rt.charge(self.list()->extent.weight);
   const auto same = [&](const Value& item) { return is_equal(item, *given[0]); };
   if (name == "count") return Int{std::ranges::count_if(items, same)};
   const auto at = std::ranges::find_if(items, same);
@@ -271,10 +291,14 @@ constexpr std::array<std::string_view, 3> kListMethods = {"copy", "count", "inde
 
 }  // namespace
 
-bool is_method(const Value& self, std::string_view name) {
-  const auto has = [&](const auto& names) { return std::ranges::find(names, name) != names.end(); };
-  return (self.text() && has(kTextMethods)) || (self.dict() && has(kDictMethods)) ||
-         (self.list() && has(kListMethods));
+std::string_view find_method(const Value& self, std::string_view name) {
+  const auto in = [&](const auto& names) -> std::string_view {
+    const auto at = std::ranges::find(names, name);
+    return at == names.end() ? std::string_view() : *at;
+  };
+  if (self.text()) return in(kTextMethods);
+  if (self.dict()) return in(kDictMethods);
+  return self.list() && !self.list()->is_generator ? in(kListMethods) : std::string_view();
 }
 
 Value call_method(Runtime& rt, const Value& self, std::string_view name, const Args& args) {

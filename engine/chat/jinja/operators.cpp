@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/shown_text.h"
 #include "engine/chat/jinja/runtime.h"
 
 namespace llm::jinja {
@@ -67,13 +68,21 @@ Value arithmetic(Runtime& rt, std::string_view op, const Value& a, const Value& 
 Value repeated(Runtime& rt, const Value& value, Int times) {
   const auto n = static_cast<std::size_t>(std::clamp(times, Int{0}, Int{Text::kMaxBytes + 1}));
   if (const Text* text = value.text()) {
+    if (text->empty()) return rt.text(Text());
+    constexpr std::size_t kChunk = 4096;  // in chunks of about so many bytes
+    const std::size_t at_once =
+        std::clamp(kChunk / text->size(), std::size_t{1}, std::max(n, std::size_t{1}));
+    Text chunk;
+    for (std::size_t i = 0; i < at_once; ++i) chunk.append(*text);
     Text out;
-    for (std::size_t i = 0; i < n && !text->empty() && !out.is_too_long(); ++i) out.append(*text);
+    for (std::size_t i = 0; i < n / at_once && !out.is_too_long(); ++i) out.append(chunk);
+    out.append(chunk, 0, n % at_once * text->size());
     return rt.text(std::move(out));
   }
   const auto& items = value.list()->items;
-  std::vector<Value> out;
-  for (std::size_t i = 0; i < n && !items.empty() && out.size() <= Runtime::kMaxWeight; ++i) {
+  Values out;
+  for (std::size_t i = 0; i < n && !items.empty(); ++i) {
+    touch(8 * items.size());
     out.insert(out.end(), items.begin(), items.end());
   }
   return rt.list(std::move(out), value.list()->is_tuple);
@@ -105,10 +114,11 @@ Value added(Runtime& rt, const Value& a, const Value& b) {
     out.append(a_safe && !b_safe ? escaped(*b.text()) : *b.text());
     return rt.text(std::move(out), a_safe || b_safe);
   }
-  if (!a.list() || !b.list() || a.list()->is_tuple != b.list()->is_tuple) {
+  if (!a.list() || !b.list() || type_name(a) != type_name(b) || a.list()->is_generator) {
     return mismatch(rt, "+", a, b);
   }
-  std::vector<Value> items = a.list()->items;
+  touch(8 * (a.list()->items.size() + b.list()->items.size()));
+  Values items = a.list()->items;
   items.insert(items.end(), b.list()->items.begin(), b.list()->items.end());
   return rt.list(std::move(items), a.list()->is_tuple);
 }
@@ -147,13 +157,15 @@ Value binary(Runtime& rt, std::string_view op, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return arithmetic(rt, op, a, b);
   if (op == "+") return added(rt, a, b);
   if (op == "%" && a.text()) return format_percent(rt, *a.text(), b);
-  if (op == "*" && (a.text() || a.list()) && b.integer()) return repeated(rt, a, *b.integer());
-  if (op == "*" && a.integer() && (b.text() || b.list())) return repeated(rt, b, *a.integer());
+  const auto repeats = [](const Value& v) {
+    return v.text() || (v.list() && !v.list()->is_generator);
+  };
+  if (op == "*" && repeats(a) && b.integer()) return repeated(rt, a, *b.integer());
+  if (op == "*" && a.integer() && repeats(b)) return repeated(rt, b, *a.integer());
   return mismatch(rt, op, a, b);
 }
 
 bool compared(Runtime& rt, std::string_view op, const Value& a, const Value& b) {
-  rt.charge(extent_of(a).weight);
   if (op == "==") return is_equal(a, b);
   if (op == "!=") return !is_equal(a, b);
   if (op == "in") return contains(rt, b, a);
@@ -171,15 +183,11 @@ bool compared(Runtime& rt, std::string_view op, const Value& a, const Value& b) 
 
 bool contains(Runtime& rt, const Value& container, const Value& item) {
   if (const Text* text = container.text()) {
-    rt.charge(text->size() / 64);
-    return text->bytes().find(rt.need_text(item, "what is sought in a str").bytes()) != Text::kNone;
+    return find_text(text->bytes(), rt.need_text(item, "what is sought in a str").bytes()) !=
+           Text::kNone;
   }
-  if (const DictObject* dict = container.dict()) {
-    rt.charge(dict->items.size() / 8);
-    return dict->find(item) != nullptr;
-  }
+  if (const DictObject* dict = container.dict()) return dict->items.find(item) != nullptr;
   if (const ListObject* list = container.list()) {
-    rt.charge(list->extent.weight / 8);
     return std::ranges::any_of(list->items, [&](const Value& v) { return is_equal(v, item); });
   }
   if (!container.is<Undefined>()) {
@@ -192,32 +200,29 @@ Value member_of(Runtime& rt, const Value& object, std::string_view name) {
   if (!rt.is_there(object)) return Undefined{};
   if (const auto* loop = object.get<const Loop*>()) return loop_member(rt, **loop, name);
   if (const auto* ns = object.get<NamespacePtr>()) {
-    const Value* found = (*ns)->find(name);
+    const Value* found = (*ns)->items.find(name);
     if (found) return *found;
-  } else if (is_method(object, name)) {
-    return MethodPtr(new MethodObject{object, std::string(name)});
+  } else if (const std::string_view method = find_method(object, name); !method.empty()) {
+    return MethodPtr(make_counted(MethodObject{object, method}));
   } else if (const DictObject* dict = object.dict()) {
-    rt.charge(dict->items.size() / 8);
-    const Value* found = dict->find(name);
+    const Value* found = dict->items.find(name);
     if (found) return *found;
   }
-  return rt.undefined(
-      fmt::format("found no member '{}' in a value of type {}", name, type_name(object)));
+  return rt.undefined(fmt::format("found no member '{}' in a value of type {}",
+                                  shown(name.substr(0, kLineBytes)), type_name(object)));
 }
 
 Value item_of(Runtime& rt, const Value& object, const Value& key) {
   if (!rt.is_there(object)) return Undefined{};
   if (const DictObject* dict = object.dict()) {
-    rt.charge(dict->items.size() / 8);
-    const Value* found = dict->find(key);
+    const Value* found = dict->items.find(key);
     if (found) return *found;
   } else if (const auto at = key.integer(); at && (object.list() || object.text())) {
     if (const ListObject* list = object.list()) {
       const auto i = index_in(*at, list->items.size());
-      if (i) return list->items[*i];
+      if (i && !list->is_generator) return list->items[*i];
     } else {
       const Text& text = *object.text();
-      rt.charge(text.size() / 64);
       const auto i = index_in(*at, count_characters(text.bytes()));
       if (i) {
         const std::size_t offset = character_offset(text.bytes(), *i);
@@ -226,15 +231,14 @@ Value item_of(Runtime& rt, const Value& object, const Value& key) {
     }
   }
   if (key.text()) return member_of(rt, object, key.text()->bytes());
-  Text shown;
-  append_repr(key, shown);
   return rt.undefined(
-      fmt::format("found no item {} in a value of type {}", shown.bytes(), type_name(object)));
+      fmt::format("found no item {} in a value of type {}", shown_value(key), type_name(object)));
 }
 
-Value slice_of(Runtime& rt, const Value& object, const std::vector<Value>& bounds) {
+Value slice_of(Runtime& rt, const Value& object, const Values& bounds) {
   if (!rt.is_there(object)) return Undefined{};
-  if (!object.list() && !object.text()) {
+  const bool is_generator = object.list() && object.list()->is_generator;
+  if ((!object.list() && !object.text()) || is_generator) {
     return rt.wrong(fmt::format("'{}' object is not subscriptable", type_name(object)));
   }
   const auto bound = [&](std::size_t i, Int missing) -> Int {
@@ -254,15 +258,15 @@ Value slice_of(Runtime& rt, const Value& object, const std::vector<Value>& bound
   const Int stop = place(1, step > 0 ? n : Int{-1});
   if (object.text() && step == 1) {
     const Text& text = *object.text();
-    rt.charge(text.size() / 64);
     const std::size_t from = character_offset(text.bytes(), static_cast<std::size_t>(start));
     const auto length = static_cast<std::size_t>(std::max(stop - start, Int{0}));
     return rt.text(text.part(from, character_offset(text.bytes().substr(from), length)));
   }
-  const std::vector<Value> items = rt.items_of(object);
-  std::vector<Value> taken;
+  const Values items = rt.items_of(object);
+  Values taken;
   if (rt.failed()) return Undefined{};
   for (Int i = start; step > 0 ? i < stop : i > stop; i += step) {
+    touch(16);
     taken.push_back(items[static_cast<std::size_t>(i)]);
     if (step > n || step < -n) break;  // i + step might not fit
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/shown_text.h"
 #include "engine/chat/jinja/parser.h"
 
 namespace llm::jinja {
@@ -19,7 +20,7 @@ std::optional<Int> parse_int(std::string_view digits) {
 }
 
 Value text_value(std::string_view text) {
-  return TextPtr(new TextObject{.text = Text(text, kMarkup)});
+  return TextPtr(make_counted(TextObject{.text = Text(text, kMarkup)}));
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ ExprPtr Parser::make(Expr::Kind kind) const {
 void Parser::add(Expr& expr, ExprPtr part) {
   if (part) expr.depth = std::max(expr.depth, part->depth + 1);
   if (expr.depth > kMaxDepth) {
-    fail(ErrorCode::kUnsupported,
+    fail(ErrorCode::kResource,
          fmt::format("found an expression of more than {} levels, need fewer", kMaxDepth));
   }
   expr.parts.push_back(std::move(part));
@@ -135,7 +136,7 @@ ExprPtr Parser::parse_compare() {
 ExprPtr Parser::parse_chain(Names operators, ExprPtr (Parser::*parse_operand)()) {
   ExprPtr left = (this->*parse_operand)();
   while (std::ranges::any_of(operators, [this](std::string_view op) { return is_op(op); })) {
-    const std::string op = now().text;
+    const std::string_view op = now().text;
     skip();
     left = binary(Expr::Kind::kBinary, op, std::move(left), (this->*parse_operand)());
   }
@@ -177,7 +178,7 @@ ExprPtr Parser::parse_unary() {
 
 ExprPtr Parser::parse_primary() {
   ExprPtr expr = make(Expr::Kind::kConst);
-  const std::string text = now().text;
+  const std::string_view text = now().text;
   const Kind kind = now().kind;
   if (skip_op("(")) {
     if (skip_op(")")) return make(Expr::Kind::kTuple);
@@ -200,13 +201,14 @@ ExprPtr Parser::parse_primary() {
       expr->name = text;
     }
   } else if (kind == Kind::kString) {
-    std::string all;
+    String all;
     for (; now().kind == Kind::kString; skip()) all += now().text;
     expr->value = text_value(all);
   } else if (kind == Kind::kInteger) {
     skip();
     const auto value = parse_int(text);
-    if (!value) fail(ErrorCode::kUnsupported, fmt::format("found the number {}, need less", text));
+    if (!value)
+      fail(ErrorCode::kUnsupported, fmt::format("found the number {}, need less", shown(text)));
     expr->value = value.value_or(0);
   } else if (kind == Kind::kFloat) {
     skip();

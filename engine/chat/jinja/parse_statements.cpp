@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/shown_text.h"
 #include "engine/chat/jinja/parser.h"
 
 namespace llm::jinja {
@@ -11,11 +12,11 @@ void Parser::fail(ErrorCode code, std::string_view message) {
   if (!error_) error_ = template_error(code, tokens_[at_].line, message);
 }
 void Parser::fail(std::string_view need) {
-  fail(ErrorCode::kMalformed, fmt::format("found '{}', need {}", now().text, need));
+  fail(ErrorCode::kMalformed, fmt::format("found '{}', need {}", shown(now().text), need));
 }
 bool Parser::enter() {
   if (depth_ < kMaxDepth) return true;
-  fail(ErrorCode::kUnsupported,
+  fail(ErrorCode::kResource,
        fmt::format("found more than {} levels of nesting, need fewer", kMaxDepth));
   return false;
 }
@@ -27,7 +28,7 @@ std::string Parser::need_name() {
     fail("a name");
     return {};
   }
-  std::string name = now().text;
+  std::string name(now().text);
   skip();
   return name;
 }
@@ -54,7 +55,7 @@ Body Parser::parse_body(Names ends) {
   while (now().kind != Kind::kEnd) {
     if (now().kind == Kind::kText) {
       StmtPtr text = make(Stmt::Kind::kText);
-      text->value = TextPtr(new TextObject{.text = Text(now().text, kMarkup)});
+      text->value = TextPtr(make_counted(TextObject{.text = Text(now().text, kMarkup)}));
       skip();
       body.push_back(std::move(text));
     } else if (now().kind == Kind::kVariable) {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
 #include "engine/chat/jinja/ast.h"
@@ -17,15 +16,18 @@ namespace llm::jinja {
 /// the end, so that whatever is under way comes to its own.
 class Parser {
  public:
-  explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  /// @param tokens  outlives this
+  explicit Parser(const Tokens& tokens) : tokens_(tokens.tokens) {}
 
-  /// The whole template. Errors: kMalformed and kUnsupported (tags that need other files, and
-  /// nesting above kMaxDepth), naming the line.
+  /// The whole template. Errors: kMalformed, kUnsupported (tags that need other files) and
+  /// kResource (nesting above kMaxDepth), naming the line.
   Result<Body> parse();
 
  private:
   using Kind = Token::Kind;
   using Names = std::initializer_list<std::string_view>;
+  /// Of statements and of expressions inside each other, and of an expression's tree: so often does
+  /// what reads, evaluates or destroys one recurse at most, twice.
   static constexpr int kMaxDepth = 150;
 
   // The stream of tokens.
@@ -39,7 +41,8 @@ class Parser {
   bool is_op(std::string_view op) const { return is(Kind::kOperator, op); }
   bool is_name(std::string_view name) const { return is(Kind::kName, name); }
   void skip() {
-    if (!error_ && now().kind != Kind::kEnd) ++at_;
+    if (error_ || now().kind == Kind::kEnd) return;
+    meter_here->line = tokens_[++at_].line;
   }
   bool skip_op(std::string_view op) { return is_op(op) && (skip(), true); }
   bool skip_name(std::string_view name) { return is_name(name) && (skip(), true); }
@@ -98,9 +101,9 @@ class Parser {
   void add(Expr& expr, ExprPtr part);
   ExprPtr binary(Expr::Kind kind, std::string_view op, ExprPtr left, ExprPtr right);
 
-  std::vector<Token> tokens_;
+  const Vector<Token>& tokens_;
   std::size_t at_ = 0;
-  Token end_ = {Kind::kEnd, "the template's end", 1};
+  Token end_ = {Kind::kEnd, 1, "the template's end"};
   int depth_ = 0;
   int loops_ = 0;  ///< around what is read
   std::optional<Error> error_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/shown_text.h"
 #include "engine/chat/jinja/lexer.h"
 
 namespace llm::jinja {
@@ -23,93 +24,67 @@ bool Runtime::is_there(const Value& value) {
   return false;
 }
 
-bool Runtime::charge(std::size_t steps) {
-  steps_ += steps;
-  if (steps_ > kMaxSteps) {
-    fail(ErrorCode::kResource, fmt::format("found more than {} steps, need fewer", kMaxSteps));
-  }
-  return !failed();
-}
-
-bool Runtime::take_memory(std::size_t bytes) {
-  memory_.used += bytes;
-  if (memory_.used > kMaxMemory) {
-    fail(ErrorCode::kResource,
-         fmt::format("found values of more than {} MiB, need less", kMaxMemory >> 20));
-  }
-  return !failed();
+Value Runtime::too_long(const Text& text) {
+  const bool has_runs = text.runs().size() == Text::kMaxRuns;
+  return fail(
+      ErrorCode::kResource,
+      has_runs ? fmt::format("found a text of more than {} parts of other sources, need fewer",
+                             Text::kMaxRuns)
+               : fmt::format("found a text of more than {} MiB, need less", Text::kMaxBytes >> 20));
 }
 
 Value Runtime::text(Text text, bool is_safe) {
-  if (text.is_too_long()) {
-    return fail(ErrorCode::kResource,
-                fmt::format("found a text of more than {} MiB, need less", Text::kMaxBytes >> 20));
-  }
-  const std::size_t bytes = sizeof(TextObject) + text.size() + text.runs().size_bytes();
-  charge(text.size() / 64);
-  if (!take_memory(0)) return Undefined{};
-  return TextPtr(new TextObject{std::move(text), is_safe, Lease(&memory_, bytes)});
+  jinja::charge();
+  touch(text.size());  // it may be a copy
+  if (text.is_too_long()) return too_long(text);
+  return TextPtr(make_counted(TextObject{std::move(text), is_safe}));
 }
 
-bool Runtime::extend(Extent& extent, const Value& item) {
+bool Runtime::may_hold(const Value& item, std::size_t& depth) {
+  touch(16);
   if (item.is<NamespacePtr>() || item.is<const Macro*>() || item.is<const Loop*>()) {
     unsupported(fmt::format("a {} in a list or dict", type_name(item)));
     return false;
   }
-  const Extent one = extent_of(item);
-  extent.depth = std::max(extent.depth, one.depth + 1);
-  extent.weight += one.weight;
-  if (extent.depth > kMaxValueDepth || extent.weight > kMaxWeight) {
+  depth = std::max(depth, depth_of(item) + 1);
+  if (depth > kMaxValueDepth) {
     fail(ErrorCode::kResource,
-         fmt::format("found a list or dict of {} levels and weight {}, need at most {} and {}",
-                     extent.depth, extent.weight, kMaxValueDepth, kMaxWeight));
+         fmt::format("found more than {} lists and dicts inside each other, need fewer",
+                     kMaxValueDepth));
   }
   return !failed();
 }
 
-Value Runtime::list(std::vector<Value> items, bool is_tuple) {
-  Extent extent;
-  charge(items.size() / 8);
+Value Runtime::list(Values items, bool is_tuple) {
+  jinja::charge();
+  std::size_t depth = 1;
   for (const Value& item : items) {
-    if (!extend(extent, item)) return Undefined{};
+    if (!may_hold(item, depth)) return Undefined{};
   }
-  const std::size_t bytes = sizeof(ListObject) + items.size() * sizeof(Value);
-  if (!take_memory(0)) return Undefined{};
-  return ListPtr(new ListObject{std::move(items), is_tuple, extent, Lease(&memory_, bytes)});
+  return ListPtr(make_counted(ListObject{std::move(items), is_tuple, false, depth}));
 }
 
-Value Runtime::dict(std::vector<std::pair<Value, Value>> items) {
-  // Keys are found by going through them: two dicts are compared in n * n steps.
-  Extent extent{.weight = 1 + items.size() * items.size() / 64};
-  charge(items.size() / 4);
-  for (const auto& [key, value] : items) {
-    if (!extend(extent, key) || !extend(extent, value)) return Undefined{};
-    if (key.dict() || (key.list() && !key.list()->is_tuple)) {
-      return wrong(fmt::format("found a {} as a key of a dict", type_name(key)));
-    }
-  }
-  const std::size_t bytes = sizeof(DictObject) + 2 * items.size() * sizeof(Value);
-  if (!take_memory(0)) return Undefined{};
-  return DictPtr(new DictObject{std::move(items), extent, Lease(&memory_, bytes)});
+Value Runtime::generator(Values items) {
+  const Value made = list(std::move(items));
+  if (failed()) return Undefined{};
+  return ListPtr(make_counted(ListObject{made.list()->items, false, true, made.list()->depth}));
 }
 
-Value Runtime::unique_dict(std::vector<std::pair<Value, Value>> items) {
-  std::vector<std::pair<Value, Value>> kept;
-  for (auto& item : items) {
-    if (!charge(1 + kept.size() / 8)) return Undefined{};
-    const auto same = std::ranges::find_if(
-        kept, [&](const auto& other) { return is_equal(other.first, item.first); });
-    if (same == kept.end()) {
-      kept.push_back(std::move(item));
-    } else {
-      same->second = std::move(item.second);
-    }
-  }
-  return dict(std::move(kept));
+void Runtime::add(DictObject& dict, const Value& key, Value value) {
+  if (may_hold(key, dict.depth) && may_hold(value, dict.depth) && is_key(key))
+    dict.items.set(key, std::move(value));
 }
 
-Value Runtime::undefined(std::string what) const {
-  return Undefined{std::make_shared<const std::string>(std::move(what))};
+bool Runtime::is_key(const Value& key) {
+  if (key.dict() || (key.list() && !key.list()->is_tuple))
+    wrong(fmt::format("found a {} as a key", type_name(key)));
+  return !failed();
+}
+
+Value Runtime::undefined(std::string_view what) const {
+  jinja::charge();
+  touch(what.size());
+  return Undefined{make_counted(String(what.size() <= kLineBytes ? what : shown(what)))};
 }
 
 Value Runtime::from_json(const OrderedJson& json, Tag tag, std::size_t depth) {
@@ -117,7 +92,7 @@ Value Runtime::from_json(const OrderedJson& json, Tag tag, std::size_t depth) {
     return fail(ErrorCode::kResource,
                 fmt::format("found JSON of more than {} levels, need fewer", kMaxValueDepth));
   }
-  if (failed()) return Undefined{};
+  if (!charge()) return Undefined{};
   if (json.is_null()) return None{};
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_unsigned()) return Int{json.get<std::uint64_t>()};
@@ -125,27 +100,27 @@ Value Runtime::from_json(const OrderedJson& json, Tag tag, std::size_t depth) {
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return text(json.get_ref<const std::string&>(), tag);
   if (json.is_array()) {
-    std::vector<Value> items;
+    Values items;
     for (const OrderedJson& item : json) items.push_back(from_json(item, tag, depth + 1));
     return list(std::move(items));
   }
   if (!json.is_object()) return unsupported("JSON that is no value");
-  std::vector<std::pair<Value, Value>> items;
+  DictObject made;
   for (const auto& [key, value] : json.items()) {
-    items.emplace_back(text(key, kContent), from_json(value, tag, depth + 1));
+    add(made, text(key, kContent), from_json(value, tag, depth + 1));
   }
-  return dict(std::move(items));
+  return dict(std::move(made));
 }
 
-std::vector<Value> Runtime::items_of(const Value& value) {
-  std::vector<Value> items;
+Values Runtime::items_of(const Value& value) {
+  Values items;
   if (value.is<Undefined>() || failed()) return items;
   if (const ListObject* list = value.list()) {
-    charge(list->items.size() / 8);
+    touch(8 * list->items.size());
     return list->items;
   }
   if (const DictObject* dict = value.dict()) {
-    charge(dict->items.size() / 8);
+    touch(8 * dict->items.size());
     for (const auto& [key, ignored] : dict->items) items.push_back(key);
     return items;
   }
@@ -154,7 +129,7 @@ std::vector<Value> Runtime::items_of(const Value& value) {
     wrong(fmt::format("'{}' object is not iterable", type_name(value)));
     return items;
   }
-  for (std::size_t at = 0; at < all->size() && charge();) {
+  for (std::size_t at = 0; at < all->size();) {
     const std::size_t n = character_size(all->bytes(), at);
     items.push_back(text(all->part(at, n)));
     at += n;
@@ -165,7 +140,6 @@ std::vector<Value> Runtime::items_of(const Value& value) {
 Text Runtime::str(const Value& value) {
   Text out;
   append_str(value, out);
-  charge(out.size() / 64);
   if (out.is_too_long()) text(std::move(out));  // fails
   return out;
 }
@@ -197,12 +171,20 @@ std::vector<const Value*> Runtime::bind(const Args& args,
   for (const auto& [name, value] : args.named) {
     const auto at = std::ranges::find(names, name);
     if (at == names.end()) {
-      wrong(fmt::format("found an argument {} of {}, which has none of that name", name, what));
+      wrong(fmt::format("found an argument {} of {}, which has none of that name", shown(name),
+                        what));
       return bound;
     }
     bound[static_cast<std::size_t>(at - names.begin())] = &value;
   }
   return bound;
+}
+
+std::string shown_value(const Value& value) {
+  if (const Text* text = value.text()) return quoted(text->bytes().substr(0, kLineBytes));
+  if (value.is_number())
+    return value.is<double>() ? float_text(value.number()) : int_text(*value.integer());
+  return fmt::format("of type {}", type_name(value));
 }
 
 }  // namespace llm::jinja

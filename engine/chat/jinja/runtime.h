@@ -17,21 +17,21 @@ namespace llm::jinja {
 
 /// Arguments of a call, a filter or a test.
 struct Args {
-  std::vector<Value> values = {};
-  std::vector<std::pair<std::string, Value>> named = {};
+  Values values = {};
+  Vector<std::pair<std::string_view, Value>> named = {};  ///< names are the template's
 };
+using Texts = Vector<Text>;
 
-/// What every part of a render needs: its limits, its first error, and values that count as memory.
+/// What every part of a render needs: its first error, its line, and how values are made. What is
+/// done and held counts in the thread's Meter.
 ///
 /// After the first error everything returns at once with an undefined value; loops over something
 /// long ask failed().
 class Runtime {
  public:
-  static constexpr std::size_t kMaxSteps = 10'000'000;
-  static constexpr std::size_t kMaxMemory = std::size_t{128} << 20;
-  static constexpr std::size_t kMaxDepth = 400;         ///< of evaluations inside each other
-  static constexpr std::size_t kMaxValueDepth = 100;    ///< of lists and dicts
-  static constexpr std::size_t kMaxWeight = 1'000'000;  ///< of a list or a dict
+  static constexpr std::size_t kMaxValueDepth = 100;  ///< of lists and dicts
+
+  explicit Runtime(Meter& meter) : line(meter.line) {}
 
   bool failed() const { return error_.has_value(); }
   const std::optional<Error>& error() const { return error_; }
@@ -40,29 +40,30 @@ class Runtime {
   /// What Python would raise as a TypeError, ValueError or UndefinedError.
   Value wrong(std::string_view message) { return fail(ErrorCode::kMalformed, message); }
   Value unsupported(std::string_view what);
+  Value too_long(const Text& text);
   /// Fails if `value` is undefined. @return whether it is not
   bool is_there(const Value& value);
 
-  /// Counts steps of work: one for each node, one for each 64 bytes or 8 items that are gone
-  /// through.
-  bool charge(std::size_t steps = 1);
-  /// Counts output that is kept.
-  bool take_memory(std::size_t bytes);
-  void give_memory(std::size_t bytes) { memory_.used -= bytes; }
+  /// Counts steps. @return whether there is no error yet
+  bool charge(std::size_t steps = 1) const {
+    jinja::charge(steps);
+    return !failed();
+  }
 
   Value text(Text text, bool is_safe = false);
   Value text(std::string_view bytes, Tag tag) { return text(Text(bytes, tag)); }
-  Value list(std::vector<Value> items, bool is_tuple = false);
-  /// @pre no two keys are equal
-  Value dict(std::vector<std::pair<Value, Value>> items);
-  /// Of keys that are equal, the first one with the last value.
-  Value unique_dict(std::vector<std::pair<Value, Value>> items);
-  Value undefined(std::string what) const;
+  Value list(Values items, bool is_tuple = false);
+  /// What Python's generator would give, all of it.
+  Value generator(Values items);
+  /// Adds to what becomes a dict. Fails for what is no key, or what none holds.
+  void add(DictObject& dict, const Value& key, Value value);
+  Value dict(DictObject dict) { return DictPtr(make_counted(std::move(dict))); }
+  Value undefined(std::string_view what) const;
   /// Strings of a message's content get the message's tag, all others kContent.
   Value from_json(const OrderedJson& json, Tag tag = kContent, std::size_t depth = 0);
 
   /// The items that Python iterates over. Fails where it cannot.
-  std::vector<Value> items_of(const Value& value);
+  Values items_of(const Value& value);
   /// str(value).
   Text str(const Value& value);
   /// The text of a value that must be one; fails otherwise and returns an empty one.
@@ -74,15 +75,15 @@ class Runtime {
   std::vector<const Value*> bind(const Args& args, std::initializer_list<std::string_view> names,
                                  std::string_view what);
 
-  int line = 1;
+  /// Fails for what Python cannot hash.
+  bool is_key(const Value& key);
+  /// Fails for what must not live on in a list, a dict or a namespace, and above kMaxValueDepth.
+  bool may_hold(const Value& item, std::size_t& depth);
+
+  int& line;
   std::optional<std::chrono::year_month_day> date;
 
  private:
-  /// Adds an item to what its list or dict is; fails above the limits.
-  bool extend(Extent& extent, const Value& item);
-
-  Memory memory_;
-  std::size_t steps_ = 0;
   std::optional<Error> error_;
 };
 
@@ -90,7 +91,7 @@ class Runtime {
 Value member_of(Runtime& rt, const Value& object, std::string_view name);
 Value item_of(Runtime& rt, const Value& object, const Value& key);
 /// object[start:stop:step]; undefined bounds are not given.
-Value slice_of(Runtime& rt, const Value& object, const std::vector<Value>& bounds);
+Value slice_of(Runtime& rt, const Value& object, const Values& bounds);
 
 Value binary(Runtime& rt, std::string_view op, const Value& a, const Value& b);
 bool compared(Runtime& rt, std::string_view op, const Value& a, const Value& b);
@@ -103,13 +104,17 @@ bool apply_test(Runtime& rt, std::string_view name, const Value& input, const Ar
 bool is_filter(std::string_view name);
 bool is_test(std::string_view name);
 
-/// self.name(args) for a text, a list or a dict; is_method says which there are.
+/// self.name(args) for a text, a list or a dict; find_method says which there are.
 Value call_method(Runtime& rt, const Value& self, std::string_view name, const Args& args);
-bool is_method(const Value& self, std::string_view name);
+/// That name, which outlives all; empty where there is none.
+std::string_view find_method(const Value& self, std::string_view name);
 
 /// The environment's functions by name; undefined where there is none.
 Value find_function(const Runtime& rt, std::string_view name);
 Value call_function(Runtime& rt, std::string_view name, const Args& args);
+
+/// What a message says of a key or an argument.
+std::string shown_value(const Value& value);
 
 struct JsonStyle {
   bool ascii = false;
@@ -125,8 +130,7 @@ void append_json(Runtime& rt, const Value& value, const JsonStyle& style, Text& 
 /// strip, lstrip, rstrip, and the filter trim, by `name`.
 Value stripped(Runtime& rt, const Text& self, std::string_view name, const Args& args);
 /// The parts of `text` between those of `separator`, at most `most` cuts, from the left or right.
-std::vector<Text> split(const Text& text, std::string_view separator, std::size_t most,
-                        bool from_right);
+Texts split(const Text& text, std::string_view separator, std::size_t most, bool from_right);
 Text replaced(const Text& text, const Text& from, const Text& to, std::size_t most);
 enum class Case { kUpper, kLower, kTitle, kCapitalize, kTitleFilter };
 /// Changes ASCII letters; others stay as they are.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/shown_text.h"
 #include "engine/chat/jinja/runtime.h"
 
 namespace llm::jinja {
@@ -17,8 +18,7 @@ struct Test {
 
 Int whole(Runtime& rt, const Value& value) { return rt.need_int(value, "what is tested"); }
 
-bool has_case(const Value& value, std::string_view method) {
-  Runtime rt;
+bool has_case(Runtime& rt, const Value& value, std::string_view method) {
   return value.text() && is_true(call_method(rt, value, method, {}));
 }
 
@@ -38,7 +38,10 @@ constexpr std::array kTests = {
     Test{"string", 0, [](R, V v, V) { return v.text() != nullptr; }},
     Test{"mapping", 0, [](R, V v, V) { return v.dict() != nullptr; }},
     Test{"sequence", 0,
-         [](R, V v, V) { return v.text() || v.list() || v.dict() || v.is<Undefined>(); }},
+         [](R, V v, V) {
+           return v.text() || (v.list() && !v.list()->is_generator) || v.dict() ||
+                  v.is<Undefined>();
+         }},
     Test{"iterable", 0,
          [](R, V v, V) {
            return v.text() || v.list() || v.dict() || v.is<Undefined>() || v.is<const Loop*>();
@@ -53,8 +56,8 @@ constexpr std::array kTests = {
            if (by == 0) rt.wrong("found a division by zero");
            return by != 0 && whole(rt, v) % by == 0;
          }},
-    Test{"lower", 0, [](R, V v, V) { return has_case(v, "islower"); }},
-    Test{"upper", 0, [](R, V v, V) { return has_case(v, "isupper"); }},
+    Test{"lower", 0, [](R rt, V v, V) { return has_case(rt, v, "islower"); }},
+    Test{"upper", 0, [](R rt, V v, V) { return has_case(rt, v, "isupper"); }},
     Test{"escaped", 0, [](R, V v, V) { return v.text() && (*v.get<TextPtr>())->is_safe; }},
     Test{"filter", 0, [](R, V v, V) { return v.text() && is_filter(v.text()->bytes()); }},
     Test{"test", 0, [](R, V v, V) { return v.text() && is_test(v.text()->bytes()); }},
@@ -89,7 +92,7 @@ bool is_test(std::string_view name) { return find_test(name) != nullptr; }
 bool apply_test(Runtime& rt, std::string_view name, const Value& input, const Args& args) {
   const Test* test = find_test(name);
   if (!test) {
-    rt.unsupported(fmt::format("the test '{}'", name));
+    rt.unsupported(fmt::format("the test '{}'", shown(name)));
     return false;
   }
   if (!args.named.empty() || args.values.size() != test->n_args) {

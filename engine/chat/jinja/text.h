@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
+
+#include "engine/chat/jinja/meter.h"
 
 namespace llm::jinja {
 
@@ -15,14 +15,15 @@ constexpr Tag kMarkup = 0;        ///< the template, or what speaks for it (BOS,
 constexpr Tag kContent = 1;       ///< messages, tools and variables, and what is made of them
 constexpr Tag kFirstMessage = 2;  ///< + i: the content of message i
 
-/// A text whose every byte has a tag, held as runs. Whatever is done to a text keeps the tags.
-/// More than kMaxBytes are dropped, and is_too_long() tells.
+/// A text whose every byte has a tag, held as runs. Whatever is done to a text keeps the tags, and
+/// counts. More than kMaxBytes or kMaxRuns are dropped, and is_too_long() tells.
 class Text {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
+  static constexpr std::size_t kMaxRuns = std::size_t{1} << 19;
   static constexpr std::size_t kNone = std::string_view::npos;
   struct Run {
-    std::size_t end;  ///< the byte behind its last one
+    std::uint32_t end;  ///< the byte behind its last one
     Tag tag;
   };
 
@@ -44,14 +45,15 @@ class Text {
   /// Replaces each byte by change(byte).
   template <typename F>
   void change_bytes(F change) {
+    touch(2 * bytes_.size());
     for (char& byte : bytes_) byte = change(byte);
   }
 
  private:
   std::size_t run_at(std::size_t at) const;
 
-  std::string bytes_;
-  std::vector<Run> runs_;
+  String bytes_;
+  Vector<Run> runs_;
   bool is_too_long_ = false;
 };
 
@@ -60,6 +62,13 @@ std::size_t character_size(std::string_view text, std::size_t at);
 std::size_t count_characters(std::string_view text);
 /// The byte at which character `index` starts; the size for one behind the end.
 std::size_t character_offset(std::string_view text, std::size_t index);
+
+/// Where `what` begins first, at or behind `from`, or last; kNone if it does not. Linear whatever
+/// both are.
+std::size_t find_text(std::string_view text, std::string_view what, std::size_t from = 0);
+std::size_t find_last_text(std::string_view text, std::string_view what);
+bool starts_with(std::string_view text, std::string_view what);
+bool ends_with(std::string_view text, std::string_view what);
 
 /// The number of bytes of white space, as Python's str.isspace() has it, at `at`; 0: none there.
 std::size_t space_size(std::string_view text, std::size_t at);
@@ -70,5 +79,7 @@ struct Stripped {
   std::size_t end;
 };
 Stripped strip(std::string_view text, bool front, bool back, const std::string_view* of = nullptr);
+/// The first byte of the last character. @pre !text.empty()
+std::size_t last_character(std::string_view text);
 
 }  // namespace llm::jinja

@@ -22,14 +22,13 @@ Value stripped(Runtime& rt, const Text& self, std::string_view name, const Args&
   return rt.text(self.part(left.begin, left.end - left.begin));
 }
 
-std::vector<Text> split(const Text& text, std::string_view separator, std::size_t most,
-                        bool from_right) {
+Texts split(const Text& text, std::string_view separator, std::size_t most, bool from_right) {
   const std::string_view bytes = text.bytes();
-  std::vector<Text> parts;
+  Texts parts;
   if (!from_right) {
     std::size_t from = 0;
-    while (parts.size() < most && parts.size() < Runtime::kMaxWeight) {
-      const std::size_t at = bytes.find(separator, from);
+    while (parts.size() < most) {
+      const std::size_t at = find_text(bytes, separator, from);
       if (at == Text::kNone) break;
       parts.push_back(text.part(from, at - from));
       from = at + separator.size();
@@ -37,14 +36,17 @@ std::vector<Text> split(const Text& text, std::string_view separator, std::size_
     parts.push_back(text.part(from));
     return parts;
   }
-  std::size_t end = bytes.size();
-  while (parts.size() < most && parts.size() < Runtime::kMaxWeight) {
-    const std::size_t at = bytes.substr(0, end).rfind(separator);
+  touch(bytes.size() + separator.size());
+  const String backwards(bytes.rbegin(), bytes.rend());
+  const String what(separator.rbegin(), separator.rend());
+  std::size_t from = 0;  // of what is backwards
+  while (parts.size() < most) {
+    const std::size_t at = find_text(backwards, what, from);
     if (at == Text::kNone) break;
-    parts.push_back(text.part(at + separator.size(), end - at - separator.size()));
-    end = at;
+    parts.push_back(text.part(bytes.size() - at, at - from));
+    from = at + what.size();
   }
-  parts.push_back(text.part(0, end));
+  parts.push_back(text.part(0, bytes.size() - from));
   std::ranges::reverse(parts);
   return parts;
 }
@@ -55,9 +57,9 @@ Text replaced(const Text& text, const Text& from, const Text& to, std::size_t mo
   std::size_t done = 0;
   for (std::size_t n = 0; n < most && !out.is_too_long(); ++n) {
     // An empty `from` is found before every character and at the end.
-    const std::size_t at = bytes.find(from.bytes(), n > 0 && from.empty() && done < bytes.size()
-                                                        ? done + character_size(bytes, done)
-                                                        : done);
+    const std::size_t at = find_text(
+        bytes, from.bytes(),
+        n > 0 && from.empty() && done < bytes.size() ? done + character_size(bytes, done) : done);
     if (at == Text::kNone || (from.empty() && n > 0 && done == bytes.size())) break;
     out.append(text, done, at - done);
     out.append(to);
@@ -93,7 +95,8 @@ Text with_case(Text text, Case to) {
 Value format_percent(Runtime& rt, const Text& format, const Value& values) {
   const std::string_view bytes = format.bytes();
   const bool is_tuple = values.list() && values.list()->is_tuple;
-  const std::vector<Value> items = is_tuple ? values.list()->items : std::vector<Value>{values};
+  const std::span<const Value> items =
+      is_tuple ? std::span<const Value>(values.list()->items) : std::span(&values, 1);
   std::size_t used = 0;
   Text out;
   for (std::size_t at = 0; at < bytes.size() && !rt.failed(); ++at) {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
+#include "base/seeded_hash.h"
 #include "base/utf8.h"
 
 namespace llm::jinja {
@@ -38,6 +40,7 @@ bool is_escaped(char32_t c) {
 
 void append_text_repr(const Text& text, Text& out) {
   const std::string_view bytes = text.bytes();
+  touch(2 * bytes.size());
   const bool is_double = bytes.find('\'') != Text::kNone && bytes.find('"') == Text::kNone;
   const std::string_view quote = is_double ? "\"" : "'";
   out.append(quote, kContent);
@@ -89,46 +92,55 @@ double Value::number() const {
   return static_cast<double>(*integer());
 }
 
-Extent extent_of(const Value& value) {
-  if (const Text* text = value.text()) return {0, 1 + text->size() / 64};
-  if (const ListObject* list = value.list()) return list->extent;
-  if (const DictObject* dict = value.dict()) return dict->extent;
-  if (const auto* method = value.get<MethodPtr>()) return extent_of((*method)->self);
-  return {};
+std::size_t depth_of(const Value& value) {
+  if (const ListObject* list = value.list()) return list->depth;
+  if (const DictObject* dict = value.dict()) return dict->depth;
+  if (const auto* method = value.get<MethodPtr>()) return depth_of((*method)->self);
+  return 0;
 }
 
-const Value* DictObject::find(const Value& key) const {
-  const auto at =
-      std::ranges::find_if(items, [&](const auto& i) { return is_equal(i.first, key); });
-  return at == items.end() ? nullptr : &at->second;
+std::uint32_t NameKeys::hash(std::string_view name) {
+  touch(32 + name.size());
+  return static_cast<std::uint32_t>(SeededHash{}(name));
 }
-const Value* DictObject::find(std::string_view key) const {
-  const auto at = std::ranges::find_if(items, [&](const auto& item) {
-    const Text* text = item.first.text();
-    return text && text->bytes() == key;
-  });
-  return at == items.end() ? nullptr : &at->second;
+
+std::uint32_t ValueKeys::hash(const Value& key) {
+  touch(16);
+  if (const Text* text = key.text()) return hash(text->bytes());
+  if (key.is_number()) return static_cast<std::uint32_t>(std::hash<double>{}(key.number()) >> 20);
+  if (const auto* function = key.get<Function>()) return hash(function->name);
+  auto combined = static_cast<std::uint32_t>(key.index());
+  if (const ListObject* list = key.list()) {
+    for (const Value& item : list->items) combined = combined * 1'000'003 ^ hash(item);
+  }
+  return combined;
 }
-const Value* NamespaceObject::find(std::string_view name) const { return find_in(items, name); }
+bool ValueKeys::same(const Value& stored, const Value& key) { return is_equal(stored, key); }
+bool ValueKeys::same(const Value& stored, std::string_view key) {
+  const Text* text = stored.text();
+  return text && NameKeys::same(text->bytes(), key);
+}
 
 bool is_true(const Value& value) {
   if (value.is<Undefined>() || value.is<None>()) return false;
   if (value.is_number()) return value.is<double>() ? value.number() != 0 : *value.integer() != 0;
   if (const Text* text = value.text()) return !text->empty();
-  if (const ListObject* list = value.list()) return !list->items.empty();
+  if (const ListObject* list = value.list()) return list->is_generator || !list->items.empty();
   if (const DictObject* dict = value.dict()) return !dict->items.empty();
   return true;
 }
 
 bool is_equal(const Value& a, const Value& b) {
+  touch(8);
   if (a.is_number() && b.is_number()) {
     if (a.integer() && b.integer()) return *a.integer() == *b.integer();
     return a.number() == b.number();
   }
   if (a.index() != b.index()) return false;
-  if (const Text* text = a.text()) return text->bytes() == b.text()->bytes();
+  if (const Text* text = a.text()) return NameKeys::same(text->bytes(), b.text()->bytes());
   if (const ListObject* list = a.list()) {
     const ListObject* other = b.list();
+    if (list->is_generator || other->is_generator) return list == other;
     return list->is_tuple == other->is_tuple &&
            std::ranges::equal(list->items, other->items, is_equal);
   }
@@ -136,7 +148,7 @@ bool is_equal(const Value& a, const Value& b) {
     const DictObject* other = b.dict();
     return dict->items.size() == other->items.size() &&
            std::ranges::all_of(dict->items, [&](const auto& item) {
-             const Value* found = other->find(item.first);
+             const Value* found = other->items.find(item.first);
              return found && is_equal(item.second, *found);
            });
   }
@@ -147,6 +159,7 @@ bool is_equal(const Value& a, const Value& b) {
 }
 
 std::optional<std::partial_ordering> compare(const Value& a, const Value& b) {
+  touch(16);
   if (a.is_number() && b.is_number()) {
     if (!a.integer() || !b.integer()) return a.number() <=> b.number();
     const Int x = *a.integer();
@@ -157,10 +170,12 @@ std::optional<std::partial_ordering> compare(const Value& a, const Value& b) {
   }
   if (a.text() && b.text()) {
     // Bytes of UTF-8 are in the order of the characters.
+    touch(std::min(a.text()->size(), b.text()->size()));
     const int order = a.text()->bytes().compare(b.text()->bytes());
     return order <=> 0;
   }
-  if (!a.list() || !b.list() || a.list()->is_tuple != b.list()->is_tuple) return std::nullopt;
+  if (!a.list() || !b.list() || type_name(a) != type_name(b) || a.list()->is_generator)
+    return std::nullopt;
   const auto& x = a.list()->items;
   const auto& y = b.list()->items;
   for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
@@ -171,6 +186,7 @@ std::optional<std::partial_ordering> compare(const Value& a, const Value& b) {
 
 std::string_view type_name(const Value& value) {
   if (value.list() && value.list()->is_tuple) return "tuple";
+  if (value.list() && value.list()->is_generator) return "generator";
   return kTypeNames[value.index()];
 }
 
@@ -193,9 +209,10 @@ std::string int_text(Int value) {
   return digits;
 }
 
-std::string undefined_text(const Value& value) {
+std::string_view undefined_text(const Value& value) {
   const auto* undefined = value.get<Undefined>();
-  return undefined && undefined->what ? *undefined->what : "a value that is undefined";
+  return undefined && undefined->what ? std::string_view(*undefined->what)
+                                      : "a value that is undefined";
 }
 
 void append_str(const Value& value, Text& out) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <memory>
@@ -9,8 +8,8 @@
 #include <string_view>
 #include <utility>
 #include <variant>
-#include <vector>
 
+#include "engine/chat/jinja/table.h"
 #include "engine/chat/jinja/text.h"
 
 namespace llm::jinja {
@@ -18,54 +17,18 @@ namespace llm::jinja {
 /// Wide enough for every integer that JSON readers give, so that it prints as it was.
 __extension__ typedef __int128 Int;
 
-/// What live values take together; a render has one, which outlives them.
-struct Memory {
-  std::size_t used = 0;
-};
-
-/// Some bytes of a Memory, given back in the end.
-class Lease {
- public:
-  Lease() = default;
-  Lease(Memory* memory, std::size_t n) : memory_(memory), n_(n) { memory->used += n; }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  ~Lease() {
-    if (memory_) memory_->used -= n_;
-  }
-
- private:
-  Memory* memory_ = nullptr;
-  std::size_t n_ = 0;
-};
-
-/// What stands with `name` in a list of pairs; null: the name is not there.
-auto* find_in(auto& pairs, std::string_view name) {
-  const auto at = std::ranges::find_if(pairs, [&](const auto& p) { return p.first == name; });
-  return at == pairs.end() ? nullptr : &at->second;
-}
-/// Replaces what stands with `name`, or appends it.
-void set_in(auto& pairs, std::string_view name, auto value) {
-  if (auto* found = find_in(pairs, name)) {
-    *found = std::move(value);
-  } else {
-    pairs.emplace_back(name, std::move(value));
-  }
-}
-
 class Value;
 struct Macro;
 struct Loop;
 
 struct Undefined {
-  std::shared_ptr<const std::string> what;  ///< what was not there, for messages; may be null
+  std::shared_ptr<const String> what;  ///< what was not there, for messages; may be null
 };
 struct None {};
 struct TextObject {
   Text text;
   bool is_safe =
       false;  ///< by the filter `safe`: + escapes what is added to it, as MarkupSafe does
-  Lease lease = {};
 };
 struct ListObject;
 struct DictObject;
@@ -105,38 +68,41 @@ class Value : public std::variant<Undefined, None, bool, Int, double, TextPtr, L
   double number() const;  ///< @pre is_number()
 };
 
-/// How much a value is: `weight` bounds the cost of going through all of it, in steps.
-struct Extent {
-  std::size_t depth = 0;
-  std::size_t weight = 1;
+/// How many lists and dicts lie inside each other.
+std::size_t depth_of(const Value& value);
+
+using Values = Vector<Value>;
+
+/// Of tables by values, as Python's dicts: equal numbers of all types are one key.
+struct ValueKeys {
+  static std::uint32_t hash(const Value& key);
+  static std::uint32_t hash(std::string_view key) { return NameKeys::hash(key); }
+  static bool same(const Value& stored, const Value& key);
+  static bool same(const Value& stored, std::string_view key);
 };
-Extent extent_of(const Value& value);
 
 struct ListObject {
-  std::vector<Value> items;
+  Values items;
   bool is_tuple = false;
-  Extent extent = {};
-  Lease lease = {};
+  bool is_generator = false;  ///< true, and without a length, members and items, as Python's
+  std::size_t depth = 1;
 };
+using Pairs = Table<Value, Value, ValueKeys>;
 struct DictObject {
-  std::vector<std::pair<Value, Value>> items;
-  Extent extent = {};
-  Lease lease = {};
-  const Value* find(const Value& key) const;
-  const Value* find(std::string_view key) const;
+  Pairs items;
+  std::size_t depth = 1;
 };
 /// The one thing that changes. None lies in a list, a dict or a namespace, so there are no cycles.
 struct NamespaceObject {
-  std::vector<std::pair<std::string, Value>> items;
-  const Value* find(std::string_view name) const;
+  Table<String, Value, NameKeys> items;
 };
 struct MethodObject {
   Value self;
-  std::string name;
+  std::string_view name;  ///< one that is_method() knows
 };
 /// A loop as its body sees it.
 struct Loop {
-  const std::vector<Value>* items;
+  const Values* items;
   std::size_t index = 0;
 };
 
@@ -152,7 +118,7 @@ std::string_view type_name(const Value& value);
 std::string float_text(double value);
 std::string int_text(Int value);
 /// What a message calls a value that is not there.
-std::string undefined_text(const Value& value);
+std::string_view undefined_text(const Value& value);
 
 /// Appends str(value). Text keeps its tags, all else is content.
 void append_str(const Value& value, Text& out);
