@@ -44,9 +44,9 @@ def gguf(entries: list[bytes], tensors: list[tuple[str, list[int]]]) -> bytes:
 
 def vocabulary(kind: str) -> tuple[list[bytes], int]:
     if kind == "llama":
-        tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "\u2581a"]
+        tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "\u2581a", "\u2581\u2581"]
         more = [entry("tokenizer.ggml.scores", F32, [float(-i) for i in range(len(tokens))])]
-        kinds = [2, 3, 3] + [1] * 5
+        kinds = [2, 3, 3] + [1] * 6
     else:
         tokens = [chr(c) for c in range(0x21, 0x7F)] + ["\u0120", "ab", "\u0120a", "<|im_end|>"]
         more = [entry("tokenizer.ggml.merges", STRING, ["a b", "\u0120 a"]), entry("tokenizer.ggml.pre", STRING, "qwen2"),
@@ -56,25 +56,48 @@ def vocabulary(kind: str) -> tuple[list[bytes], int]:
             entry("tokenizer.ggml.token_type", I32, kinds), *more], len(tokens)
 
 
+# What a layer of an architecture has besides llama's tensors, what in place of them, and its keys.
+ATTENTION = ["attn_q", "attn_k", "attn_v", "attn_output"]
+FORWARD = ["ffn_gate", "ffn_up", "ffn_down"]
+EXPERTS = {f"{name}_exps.weight": [8, 8, 2] for name in FORWARD} | {"ffn_gate_inp.weight": [8, 2]}
+EXPERT_KEYS = {"expert_count": (U32, 2), "expert_used_count": (U32, 1), "expert_feed_forward_length": (U32, 16)}
+HEAD_NORMS = {f"{name}_norm.weight": [8] for name in ("attn_q", "attn_k")}
+PARTS = {
+    "llama": ({}, [], {"rope.scaling.type": (STRING, "linear"), "rope.scaling.factor": (F32, 2.0)}),
+    "qwen2": ({f"{name}.bias": [8] for name in ATTENTION[:3]}, [], {}),
+    "qwen3": (HEAD_NORMS, [], {"attention.key_length": (U32, 8), "attention.value_length": (U32, 8)}),
+    "qwen3moe": (HEAD_NORMS | EXPERTS, FORWARD, EXPERT_KEYS),
+    "gpt-oss": ({f"{name}.bias": [8] for name in ATTENTION} | EXPERTS | {f"{name}_exps.bias": [8, 2] for name in FORWARD}
+                | {"attn_sinks.weight": [1], "ffn_gate_inp.bias": [2], "post_attention_norm.weight": [8]}, [*FORWARD, "ffn_norm"],
+                EXPERT_KEYS | {"attention.sliding_window": (U32, 4), "rope.scaling.type": (STRING, "yarn"),
+                               "rope.scaling.factor": (F32, 4.0), "rope.scaling.original_context_length": (U32, 8)}),
+    "phi3": ({"attn_qkv.weight": [8, 24], "ffn_up.weight": [8, 16]}, [*ATTENTION[:3], "ffn_gate", "ffn_up"],
+             {"rope.dimension_count": (U32, 4), "attention.sliding_window": (U32, 4)}),
+    "smollm3": ({}, [], {}),
+    "granite": ({}, [], {"embedding_scale": (F32, 12.0), "attention.scale": (F32, 0.1), "residual_scale": (F32, 0.2),
+                         "logit_scale": (F32, 8.0)}),
+    "gemma3": (HEAD_NORMS | {"post_attention_norm.weight": [8], "post_ffw_norm.weight": [8]}, [],
+               {"attention.sliding_window": (U32, 4), "rope.freq_base": (F32, 1e6)}),
+}
+
+
 def model(architecture: str, kind: str = "llama", tied: bool = True) -> bytes:
-    """One layer: d_model 8, one head, d_ff 8."""
+    """One layer: d_model 8, one head, d_ff 8; or two experts and 16 of each, which they need."""
     words, n_vocab = vocabulary(kind)
-    numbers = {"block_count": 1, "context_length": 16, "embedding_length": 8, "feed_forward_length": 8,
-               "attention.head_count": 1, "attention.head_count_kv": 1}
+    more, without, keys = PARTS[architecture]
+    scale = 2 if "expert_count" in keys else 1
+    keys = {key: (U32, number) for key, number in (
+        ("block_count", 1), ("context_length", 16), ("embedding_length", 8 * scale), ("feed_forward_length", 8 * scale), ("attention.head_count", 1),
+        ("attention.head_count_kv", 1))} | {"attention.layer_norm_rms_epsilon": (F32, 1e-5)} | keys
     entries = [entry("general.architecture", STRING, architecture)]
-    entries += [entry(f"{architecture}.{key}", U32, number) for key, number in numbers.items()]
-    entries += [entry(f"{architecture}.attention.layer_norm_rms_epsilon", F32, 1e-5), *words]
-    tensors = [("token_embd.weight", [8, n_vocab]), ("output_norm.weight", [8]), ("blk.0.attn_norm.weight", [8]),
-               ("blk.0.ffn_norm.weight", [8])]
-    tensors += [(f"blk.0.{name}.weight", [8, 8])
-                for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")]
+    entries += [entry(f"{architecture}.{key}", *item) for key, item in keys.items()] + words
+    layer = {f"{name}.weight": [8, 8] for name in ATTENTION + FORWARD} | {f"{name}.weight": [8] for name in ("attn_norm", "ffn_norm")}
+    layer = {name: dims for name, dims in layer.items() if name.removesuffix(".weight") not in without} | more
+    tensors = [("token_embd.weight", [8, n_vocab]), ("output_norm.weight", [8])]
+    tensors += [(f"blk.0.{name}", dims) for name, dims in layer.items()]
     if not tied:
         tensors.append(("output.weight", [8, n_vocab]))
-    if architecture == "qwen2":
-        tensors += [(f"blk.0.{name}.bias", [8]) for name in ("attn_q", "attn_k", "attn_v")]
-    if architecture == "qwen3":
-        tensors += [(f"blk.0.{name}.weight", [8]) for name in ("attn_q_norm", "attn_k_norm")]
-    return gguf(entries, tensors)
+    return gguf(entries, [(name, [dim * scale if dim in (8, 16, 24) else dim for dim in dims]) for name, dims in tensors])
 
 
 def prompt_cache(ids: list[int], n_stored: int, note: str = "", kv: str = "f16") -> bytes:

@@ -6,7 +6,15 @@
 
 namespace llm {
 
+namespace {
+
 namespace http = boost::beast::http;
+
+// Every chunked body ends with this, so what is left of one is never less. Beast asserts that it
+// has as much where no chunk came before the last one.
+constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+}  // namespace
 
 HttpReader::HttpReader(const HttpLimits& limits) : most_header_bytes_(limits.header_bytes) {
   parser_.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
@@ -16,6 +24,7 @@ HttpReader::HttpReader(const HttpLimits& limits) : most_header_bytes_(limits.hea
 HttpReader::Step HttpReader::read(boost::beast::flat_buffer& buffer) {
   while (buffer.size() > 0) {
     const bool in_header = !parser_.is_header_done();
+    if (!in_header && parser_.chunked() && buffer.size() < kLastChunk.size()) break;
     const char* data = static_cast<const char*>(buffer.data().data());
     const std::size_t n_fed = std::min(buffer.size(), kPiece);
     boost::beast::error_code failure;
